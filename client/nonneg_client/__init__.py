@@ -1,0 +1,38 @@
+"""nonneg: embed images as non-negative, sparse vectors that can be shortened; search and evaluate them.
+
+Names are loaded when they are first used, so that importing the package costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nonneg_client.embeddings import Embeddings
+    from nonneg_client.errors import NonnegError
+    from nonneg_client.shortening import shorten
+    from nonneg_client.version import __version__
+    from nonneg_client.view import View
+
+__all__ = ["Embeddings", "NonnegError", "View", "__version__", "shorten"]
+
+_HOME = {
+    "Embeddings": "embeddings",
+    "NonnegError": "errors",
+    "View": "view",
+    "__version__": "version",
+    "shorten": "shortening",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

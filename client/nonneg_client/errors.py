@@ -1,0 +1,217 @@
+"""Every error nonneg raises, on the server, in the client and on the command line: one tree.
+
+NonnegError                      500  internal
+├── RequestInvalid               400  request_invalid       the request cannot be parsed at all
+│   ├── Unauthorized             401  unauthorized
+│   ├── NotFound                 404  not_found
+│   │   └── ModelNotFound        404  model_not_found
+│   ├── MethodNotAllowed         405  method_not_allowed
+│   ├── RequestTimeout           408  request_timeout       the body did not arrive in time
+│   ├── TooLarge                 413  too_large             `limit` and `field` say which limit
+│   │   ├── BodyTooLarge         413  body_too_large
+│   │   ├── TooManyImages        413  too_many_images
+│   │   └── ImageTooLarge        413  image_too_large
+│   ├── ImageUnsupported         415  image_unsupported     these bytes are no image we know
+│   ├── ImageUnreadable          422  image_unreadable      an image, but broken or truncated
+│   └── ParameterInvalid         422  parameter_invalid
+├── Overloaded                   429  overloaded            the queue is full: `retry_after` seconds
+│   └── RateLimited              429  rate_limited          this key asks too fast
+├── NotReady                     503  not_ready             loading, draining, or the model failed
+├── DeadlineExceeded             504  deadline_exceeded
+├── ConnectionFailed              -   connection_failed     the server cannot be reached
+├── ResponseInvalid               -   response_invalid      the server answered something else
+├── FingerprintMismatch           -   fingerprint_mismatch  vectors of two models would be mixed
+├── BundleInvalid                 -   bundle_invalid        not a bundle, or not a whole one
+│   ├── DigestMismatch            -   digest_mismatch
+│   └── SchemaUnknown             -   schema_unknown
+├── DataInvalid                   -   data_invalid          a folder, a data set, a file of vectors
+├── ConfigInvalid                 -   config_invalid        options that contradict each other
+├── CheckFailed                   -   check_failed          a verification did not hold
+├── StorageFailed                 -   storage_failed        disk full, read-only, not writable
+└── MissingExtra                  -   missing_extra         a part that is not installed
+
+An error says what, with which value, and how to fix it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+JsonScalar = str | int | float | bool | None
+
+
+class NonnegError(Exception):
+    """Something went wrong; `type` names it for programs, `fix` tells people what to do."""
+
+    type: ClassVar[str] = "internal"
+    status: ClassVar[int] = 500
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        fix: str | None = None,
+        field: str | None = None,
+        value: JsonScalar = None,
+        limit: JsonScalar = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.fix = fix
+        self.field = field
+        self.value = value
+        self.limit = limit
+        self.retry_after = retry_after
+        self.request_id: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.message}: {self.fix}" if self.fix else self.message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.message, {**self.__dict__})
+
+    def body(self) -> dict[str, JsonScalar]:
+        """The error as the server's native answer carries it."""
+        found = {"field": self.field, "value": self.value, "limit": self.limit, "fix": self.fix}
+        return {"type": self.type, "message": self.message, **found}
+
+
+def _rebuild(kind: type[NonnegError], message: str, state: dict[str, Any]) -> NonnegError:
+    error = kind(message)
+    error.__dict__.update(state)
+    return error
+
+
+class RequestInvalid(NonnegError):
+    type = "request_invalid"
+    status = 400
+
+
+class Unauthorized(RequestInvalid):
+    type = "unauthorized"
+    status = 401
+
+
+class NotFound(RequestInvalid):
+    type = "not_found"
+    status = 404
+
+
+class ModelNotFound(NotFound):
+    type = "model_not_found"
+
+
+class MethodNotAllowed(RequestInvalid):
+    type = "method_not_allowed"
+    status = 405
+
+
+class RequestTimeout(RequestInvalid):
+    type = "request_timeout"
+    status = 408
+
+
+class TooLarge(RequestInvalid):
+    type = "too_large"
+    status = 413
+
+
+class BodyTooLarge(TooLarge):
+    type = "body_too_large"
+
+
+class TooManyImages(TooLarge):
+    type = "too_many_images"
+
+
+class ImageTooLarge(TooLarge):
+    type = "image_too_large"
+
+
+class ImageUnsupported(RequestInvalid):
+    type = "image_unsupported"
+    status = 415
+
+
+class ImageUnreadable(RequestInvalid):
+    type = "image_unreadable"
+    status = 422
+
+
+class ParameterInvalid(RequestInvalid):
+    type = "parameter_invalid"
+    status = 422
+
+
+class Overloaded(NonnegError):
+    type = "overloaded"
+    status = 429
+
+
+class RateLimited(Overloaded):
+    type = "rate_limited"
+
+
+class NotReady(NonnegError):
+    type = "not_ready"
+    status = 503
+
+
+class DeadlineExceeded(NonnegError):
+    type = "deadline_exceeded"
+    status = 504
+
+
+class ConnectionFailed(NonnegError):
+    type = "connection_failed"
+
+
+class ResponseInvalid(NonnegError):
+    type = "response_invalid"
+
+
+class FingerprintMismatch(NonnegError):
+    type = "fingerprint_mismatch"
+
+
+class BundleInvalid(NonnegError):
+    type = "bundle_invalid"
+
+
+class DigestMismatch(BundleInvalid):
+    type = "digest_mismatch"
+
+
+class SchemaUnknown(BundleInvalid):
+    type = "schema_unknown"
+
+
+class DataInvalid(NonnegError):
+    type = "data_invalid"
+
+
+class ConfigInvalid(NonnegError):
+    type = "config_invalid"
+
+
+class CheckFailed(NonnegError):
+    type = "check_failed"
+
+
+class StorageFailed(NonnegError):
+    type = "storage_failed"
+
+
+class MissingExtra(NonnegError):
+    type = "missing_extra"
+
+
+def _family(kind: type[NonnegError]) -> dict[str, type[NonnegError]]:
+    found = {kind.type: kind}
+    for child in kind.__subclasses__():
+        found |= _family(child)
+    return found
+
+
+BY_TYPE: dict[str, type[NonnegError]] = _family(NonnegError)

@@ -1,0 +1,54 @@
+"""ONNX Runtime, opened the one way nonneg opens it: for calibration, verification and serving alike."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+from numpy.typing import NDArray
+
+from nonneg_client.errors import BundleInvalid, ConfigInvalid
+from nonneg_client.view import Pixels
+
+INPUT, OUTPUT = "pixels", "embedding"
+CPU = "CPUExecutionProvider"
+
+
+class Session:
+    """One encoder, loaded; `run` may be called from many threads at once."""
+
+    def __init__(self, path: Path, *, threads: int = 1, providers: tuple[str, ...] = (CPU,)) -> None:
+        options = ort.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
+        # Spinning workers halve everybody's throughput as soon as anything else runs on the machine.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        options.log_severity_level = 3
+        try:
+            self._session: Any = ort.InferenceSession(str(path), options, providers=list(providers))
+        except Exception as error:  # onnxruntime raises its own classes, none of them public
+            raise BundleInvalid(f"ONNX Runtime refuses {path} ({error})", fix="export the bundle again") from error
+        self.providers: tuple[str, ...] = tuple(self._session.get_providers())
+        if self.providers[0] != providers[0]:
+            raise ConfigInvalid(
+                f"{providers[0]} was asked for but ONNX Runtime runs {self.providers[0]}",
+                fix="install the runtime that has it (`nonneg doctor` lists them) or ask for another provider",
+                field="provider",
+                value=providers[0],
+            )
+
+    def run(self, pixels: Pixels) -> NDArray[np.float32]:
+        """The raw embeddings of a batch: uint8 (batch, size, size, 3) -> float32 (batch, D)."""
+        result: NDArray[np.float32] = self._session.run([OUTPUT], {INPUT: pixels})[0]
+        return result
+
+
+def test_pattern(size: int) -> Pixels:
+    """The golden input: smooth waves in three colours, the same integers on every machine."""
+    y, x = np.mgrid[0:size, 0:size].astype(np.int64)
+    waves = [(x * (c + 2) + y * (3 - c)) * 256 // size % 512 for c in range(3)]
+    pattern = np.stack([np.where(w < 256, w, 511 - w) for w in waves], axis=-1)
+    return pattern.astype(np.uint8)[None]  # (1, size, size, 3)

@@ -1,0 +1,1 @@
+"""The embedding server: request -> decode -> preprocess -> encode -> shorten -> respond."""

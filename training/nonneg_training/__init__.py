@@ -1,0 +1,1 @@
+"""Training of non-negative encoders: images -> views -> encoder -> loss -> checkpoint."""
