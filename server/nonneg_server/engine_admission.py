@@ -1,0 +1,68 @@
+"""Who may come in: a bound on images and on bytes in flight, and how long the others should wait.
+
+All of it is called from the event loop, so that nothing here needs a lock.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from nonneg_client.errors import Overloaded
+
+SMOOTHING = 0.1  # weight of the newest service time in the moving average
+FIRST_GUESS = 0.02  # seconds an image takes, before any was measured
+
+
+class Admission:
+    """Counts what is in flight and refuses what is too much; it knows the rate at which work is done."""
+
+    def __init__(self, *, max_images: int, max_bytes: int, lanes: int) -> None:
+        self.max_images = max_images
+        self.max_bytes = max_bytes
+        self.images = 0
+        self.bytes = 0
+        self._lanes = lanes
+        self._seconds: float | None = None  # an image's mean service time in one lane
+
+    @contextmanager
+    def entered(self, images: int, size: int) -> Iterator[None]:
+        """Places for a whole request, or Overloaded: never for a part of it. An empty server takes any one request."""
+        if self.images and self.images + images > self.max_images:
+            raise self._refusal("images", images, self.images, self.max_images)
+        if self.images and self.bytes + size > self.max_bytes:
+            raise self._refusal("bytes", size, self.bytes, self.max_bytes)
+        self.images += images
+        self.bytes += size
+        try:
+            yield
+        finally:
+            self.images -= images
+            self.bytes -= size
+
+    def served(self, seconds: float) -> None:
+        """Take note that one image took this long, from leaving the queue to its vector."""
+        known = self._seconds
+        self._seconds = seconds if known is None else known + SMOOTHING * (seconds - known)
+
+    @property
+    def rate(self) -> float:
+        """Images a second when every lane is busy."""
+        return self._lanes / max(self._seconds or FIRST_GUESS, 1e-6)
+
+    @property
+    def backlog_seconds(self) -> float:
+        """How long all that is in flight will take."""
+        return self.images / self.rate
+
+    def _refusal(self, field: str, value: int, held: int, limit: int) -> Overloaded:
+        wait = max(self.backlog_seconds, 1 / self.rate)
+        return Overloaded(
+            f"the queue is full: {held} {field} in flight, {value} more would exceed {limit}",
+            fix=f"try again in {math.ceil(wait * 1000)} ms, with fewer requests at once",
+            field=f"queue_{field}",
+            value=value,
+            limit=limit,
+            retry_after=wait,
+        )

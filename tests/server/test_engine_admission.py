@@ -1,0 +1,56 @@
+import pytest
+
+from nonneg_client.errors import Overloaded
+from nonneg_server.engine_admission import Admission
+
+
+def test_beyond_the_count_a_request_is_refused_whole() -> None:
+    gate = Admission(max_images=4, max_bytes=1000, lanes=2)
+    with gate.entered(3, 30):
+        with (
+            pytest.raises(Overloaded, match="3 images in flight, 2 more would exceed 4") as refused,
+            gate.entered(2, 1),
+        ):
+            pass
+        assert (refused.value.field, refused.value.value, refused.value.limit) == ("queue_images", 2, 4)
+        assert gate.images == 3
+        with gate.entered(1, 1):
+            assert gate.images == 4
+    assert (gate.images, gate.bytes) == (0, 0)
+
+
+def test_beyond_the_bytes_too() -> None:
+    gate = Admission(max_images=100, max_bytes=1000, lanes=2)
+    with gate.entered(1, 900), pytest.raises(Overloaded, match="exceed 1000"), gate.entered(1, 200):
+        pass
+
+
+def test_an_empty_server_takes_any_one_request() -> None:
+    gate = Admission(max_images=4, max_bytes=10, lanes=2)
+    with gate.entered(9, 999):
+        assert gate.images == 9
+
+
+def test_places_are_given_back_when_the_work_fails() -> None:
+    gate = Admission(max_images=1, max_bytes=10, lanes=1)
+    with pytest.raises(ZeroDivisionError), gate.entered(1, 1):
+        raise ZeroDivisionError
+    assert (gate.images, gate.bytes) == (0, 0)
+
+
+def test_retry_after_is_the_backlog_at_the_measured_rate() -> None:
+    gate = Admission(max_images=8, max_bytes=10**9, lanes=2)
+    for _ in range(200):
+        gate.served(0.5)
+    assert gate.rate == pytest.approx(4.0)
+    with gate.entered(8, 1), pytest.raises(Overloaded) as refused, gate.entered(1, 1):
+        pass
+    assert refused.value.retry_after == pytest.approx(2.0)
+
+
+def test_one_slow_image_does_not_make_the_rate() -> None:
+    gate = Admission(max_images=8, max_bytes=10, lanes=1)
+    for _ in range(50):
+        gate.served(0.01)
+    gate.served(1.0)
+    assert gate.rate > 8
