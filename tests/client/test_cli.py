@@ -1,0 +1,100 @@
+"""The command: quick to answer, lazy to import, plain when a part is not installed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from nonneg_client import cli
+
+NONNEG = str(Path(sys.executable).parent / "nonneg")
+
+
+def run(*arguments, **environment):
+    return subprocess.run(
+        arguments, capture_output=True, text=True, timeout=60, check=False, env={**os.environ, **environment}
+    )
+
+
+def test_help_names_every_command():
+    result = run(NONNEG, "--help")
+    assert result.returncode == 0
+    for name, entry in cli.COMMANDS.items():
+        assert f"  {name}" in result.stdout
+        assert entry.summary.split()[0] in result.stdout
+
+
+def test_help_comes_in_a_fifth_of_a_second():
+    def once():
+        start = time.perf_counter()
+        run(NONNEG, "--help")
+        return time.perf_counter() - start
+
+    assert min(once() for _ in range(7)) < 0.2
+
+
+@pytest.mark.parametrize("statement", ["import nonneg_client", "from nonneg_client import Embeddings"])
+def test_the_import_is_quick(statement):
+    """Beside an interpreter that does nothing, so that a busy machine slows both."""
+
+    def once(code):
+        start = time.perf_counter()
+        subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+        return time.perf_counter() - start
+
+    empty = min(once("pass") for _ in range(5))
+    assert min(once(statement) for _ in range(5)) - empty < 0.150
+
+
+@pytest.mark.parametrize("name", ["click", "httpx", "numpy", "rich", "PIL", "pydantic"])
+def test_importing_the_package_loads_nothing(name):
+    code = f"import sys, nonneg_client; sys.exit({name!r} in sys.modules)"
+    assert run(sys.executable, "-c", code).returncode == 0
+
+
+def test_version_is_the_distributions():
+    from nonneg_client import __version__
+
+    assert run(NONNEG, "--version").stdout == f"nonneg {__version__}\n"
+
+
+def test_an_unknown_command_is_refused():
+    result = run(NONNEG, "embedd")
+    assert result.returncode == 2
+    assert "No such command" in result.stderr
+
+
+def test_a_missing_extra_is_one_line_with_the_pip_command(monkeypatch):
+    entry = cli.Entry("nonneg_client.absent_for_test:x", "A part that is not there.", "search")
+    monkeypatch.setitem(cli.COMMANDS, "absent", entry)
+
+    def gone(module):
+        raise ModuleNotFoundError("No module named 'scipy.sparse'", name="scipy.sparse")
+
+    monkeypatch.setattr(cli, "import_module", gone)
+    result = CliRunner().invoke(cli.nonneg, ["absent"])
+    assert result.exit_code == 1
+    assert result.stderr == 'Error: nonneg absent needs scipy.sparse: pip install "nonneg[search]"\n'
+
+
+def test_a_module_of_ours_that_is_missing_is_no_missing_extra(monkeypatch):
+    monkeypatch.setitem(cli.COMMANDS, "absent", cli.Entry("nonneg_client.absent_for_test:x", "Not there.", "search"))
+    assert isinstance(CliRunner().invoke(cli.nonneg, ["absent"]).exception, ModuleNotFoundError)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_shell_can_complete(shell):
+    script = run(NONNEG, _NONNEG_COMPLETE=f"{shell}_source")
+    assert script.returncode == 0
+    assert "_NONNEG_COMPLETE" in script.stdout
+
+
+def test_completion_offers_the_commands_without_loading_them():
+    result = run(NONNEG, _NONNEG_COMPLETE="bash_complete", COMP_WORDS="nonneg e", COMP_CWORD="1")
+    assert result.stdout.split() == [f"plain,{name}" for name in cli.COMMANDS if name.startswith("e")]
