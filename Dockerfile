@@ -1,0 +1,36 @@
+# The embedding server with its default model.
+#
+#   docker build -t nonneg .                            CPU
+#   docker build -t nonneg:gpu --build-arg EXTRA=gpu .  CUDA: onnxruntime-gpu with the CUDA libraries it needs
+#   docker run --rm -p 8000:8000 nonneg
+#
+# Every setting is an environment variable, NONNEG_...; see `nonneg serve --help`.
+
+ARG PYTHON=3.12.12-slim-bookworm
+
+FROM python:${PYTHON} AS build
+ARG EXTRA=server
+WORKDIR /src
+RUN python -m venv /opt/nonneg
+ENV PATH=/opt/nonneg/bin:$PATH PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+COPY pyproject.toml constraints.txt README.md LICENSE NOTICE ./
+COPY client client
+COPY training training
+COPY export export
+COPY server server
+RUN pip install -c constraints.txt ".[${EXTRA}]" && python -m compileall -q /opt/nonneg/lib
+
+FROM python:${PYTHON}
+LABEL org.opencontainers.image.title="nonneg" org.opencontainers.image.licenses="Apache-2.0"
+RUN useradd --system --uid 10001 --no-create-home --shell /usr/sbin/nologin nonneg
+COPY --from=build /opt/nonneg /opt/nonneg
+ENV PATH=/opt/nonneg/bin:$PATH \
+    PYTHONUNBUFFERED=1 \
+    NONNEG_HOST=0.0.0.0 \
+    NONNEG_PORT=8000
+USER 10001
+EXPOSE 8000
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=10s --timeout=3s --start-period=10s --retries=3 \
+    CMD ["python", "-c", "import os, urllib.request as u; u.urlopen(f'http://127.0.0.1:{os.environ[\"NONNEG_PORT\"]}/readyz', timeout=2)"]
+CMD ["nonneg", "serve"]

@@ -1,0 +1,95 @@
+"""What every room's tests may use: real photos, and real servers as processes of their own."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from queue import Empty, Queue
+from threading import Thread
+
+import pytest
+from PIL import Image
+
+StartServer = Callable[..., str]
+# Photographs that lie inside scikit-image's wheel: subjects that differ as a person's photos do.
+SUBJECTS = {
+    "astronaut": "astronaut.png",
+    "cat": "chelsea.png",
+    "coffee": "coffee.png",
+    "galaxies": "hubble_deep_field.jpg",
+    "motorcycle": "motorcycle_left.png",
+    "retina": "retina.jpg",
+    "rocket": "rocket.jpg",
+}
+CROPS = ((0.0, 0.0, 0.8, 0.8), (0.2, 0.0, 1.0, 0.8), (0.0, 0.2, 0.8, 1.0), (0.2, 0.2, 1.0, 1.0), (0.1, 0.1, 0.9, 0.9))
+
+
+@pytest.fixture(scope="session")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An ImageFolder of real photos: 7 subjects, 5 overlapping crops of each."""
+    from importlib.util import find_spec
+
+    spec = find_spec("skimage")
+    assert spec is not None
+    assert spec.origin is not None
+    folder = tmp_path_factory.mktemp("photos")
+    for subject, name in SUBJECTS.items():
+        image = Image.open(Path(spec.origin).parent / "data" / name).convert("RGB")
+        (folder / subject).mkdir()
+        for i, (left, top, right, bottom) in enumerate(CROPS):
+            box = (left * image.width, top * image.height, right * image.width, bottom * image.height)
+            crop = image.crop(tuple(round(side) for side in box))
+            crop.thumbnail((500, 500))
+            crop.save(folder / subject / f"{subject}-{i}.jpg", quality=90)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def start_server() -> Iterator[StartServer]:
+    """Start `nonneg serve` with these arguments on a free port; its address, once it is ready."""
+    processes: list[subprocess.Popen[str]] = []
+
+    def start(*arguments: str) -> str:
+        command = [str(Path(sys.executable).with_name("nonneg")), "serve", "--port", "0", *arguments]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        processes.append(process)
+        return address_of(process)
+
+    yield start
+    for process in processes:
+        process.terminate()
+    for process in processes:
+        process.wait(timeout=20)
+
+
+def address_of(process: subprocess.Popen[str], seconds: float = 30) -> str:
+    """The address that a starting server prints; its whole output in the error if it prints none in time."""
+    lines: Queue[str] = Queue()
+
+    def read() -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            lines.put(line)
+
+    Thread(target=read, daemon=True).start()  # goes on reading, so that the server never blocks on a full pipe
+    seen, deadline = "", time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            seen += lines.get(timeout=0.1)
+        except Empty:
+            if process.poll() is not None:
+                break
+        found = re.search(r"http://[\w.\[\]:]+:\d+", seen)
+        if found:
+            return found[0]
+    raise AssertionError(f"no server came up:\n{seen}")
+
+
+@pytest.fixture(scope="session")
+def server(start_server: StartServer) -> str:
+    """The address of a server with the default model."""
+    return start_server()

@@ -1,0 +1,99 @@
+"""The Dockerfile, as far as it can be checked without an engine."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+Instruction = tuple[str, str]
+
+
+@pytest.fixture(scope="module")
+def stages() -> list[list[Instruction]]:
+    """The instructions of each stage, continuation lines joined and comments dropped."""
+    text = re.sub(r"\\\n", " ", (ROOT / "Dockerfile").read_text())
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("#")]
+    instructions = [(line.split(maxsplit=1)[0].upper(), line.split(maxsplit=1)[1]) for line in lines]
+    starts = [i for i, (word, _) in enumerate(instructions) if word == "FROM"]
+    return [instructions[a:b] for a, b in zip(starts, [*starts[1:], len(instructions)], strict=True)]
+
+
+def values(stage: list[Instruction], word: str) -> list[str]:
+    return [rest for name, rest in stage if name == word]
+
+
+def ignored_by_docker(path: str) -> bool:
+    kept = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
+    return path not in kept
+
+
+def test_everything_it_copies_exists_and_is_let_through_by_dockerignore(stages: list[list[Instruction]]) -> None:
+    sources = [word for rest in values(stages[0], "COPY") for word in rest.split()[:-1]]
+    assert {"client", "training", "export", "server", "pyproject.toml", "constraints.txt"} <= set(sources)
+    for source in sources:
+        assert (ROOT / source).exists(), source
+        assert not ignored_by_docker(source), source
+
+
+def test_everything_that_the_build_reads_is_copied(stages: list[list[Instruction]]) -> None:
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    copied = {word for rest in values(stages[0], "COPY") for word in rest.split()[:-1]}
+    packages = project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    needed = {project["project"]["readme"], *project["project"]["license-files"], *(p.split("/")[0] for p in packages)}
+    assert needed <= copied
+
+
+def test_the_base_images_are_pinned_to_a_patch_version_and_slim() -> None:
+    found = re.findall(r"^ARG PYTHON=(.+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    assert len(found) == 1
+    assert re.fullmatch(r"3\.\d+\.\d+-slim-\w+", found[0])
+    assert set(re.findall(r"^FROM (\S+)", (ROOT / "Dockerfile").read_text(), re.MULTILINE)) == {"python:${PYTHON}"}
+
+
+def test_the_last_stage_runs_as_an_unprivileged_user(stages: list[list[Instruction]]) -> None:
+    assert len(stages) == 2
+    user = values(stages[-1], "USER")
+    assert user
+    assert int(user[-1]) > 0
+    assert any(f"--uid {user[-1]}" in run for run in values(stages[-1], "RUN"))
+
+
+def test_the_build_argument_is_an_extra_that_exists(stages: list[list[Instruction]]) -> None:
+    import tomllib
+
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    default = dict(arg.split("=") for arg in values(stages[0], "ARG"))["EXTRA"]
+    assert default == "server"
+    assert {"server", "gpu"} <= set(extras)
+    assert any('".[${EXTRA}]"' in run and "-c constraints.txt" in run for run in values(stages[0], "RUN"))
+
+
+def test_it_runs_what_the_readme_says(stages: list[list[Instruction]]) -> None:
+    command = json.loads(values(stages[-1], "CMD")[-1])
+    assert command == ["nonneg", "serve"]
+    readme = (ROOT / "README.md").read_text()
+    assert " ".join(command) in readme
+    port = values(stages[-1], "EXPOSE")[0]
+    assert f"-p {port}:{port}" in readme
+    assert f"NONNEG_PORT={port}" in " ".join(values(stages[-1], "ENV"))
+
+
+def test_its_health_check_asks_readyz_and_is_valid_python(stages: list[list[Instruction]]) -> None:
+    check = values(stages[-1], "HEALTHCHECK")[0]
+    command = json.loads(check[check.index("[") :])
+    assert command[:2] == ["python", "-c"]
+    ast.parse(command[2])
+    assert "/readyz" in command[2]
+    gone = subprocess.run(
+        [sys.executable, "-c", command[2]], env={"NONNEG_PORT": "9"}, capture_output=True, timeout=20, check=False
+    )
+    assert gone.returncode != 0

@@ -1,0 +1,122 @@
+"""The docs are run: every block in order, in a temporary folder with photos, against a real server.
+
+A block is ```bash (runs with -euo pipefail), ```console (`$ command` lines, and what they print, where `...` stands for
+anything) or ```python (one namespace a page). `<!-- not run: reason -->` on the line before exempts a block.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from nonneg_client.errors import BY_TYPE
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+FENCE = re.compile(r"^```(?P<language>\w*)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+NOT_RUN = re.compile(r"<!-- not run: (?P<reason>[^>]+) -->\s*$")
+RUNNABLE = {"bash", "console", "python"}
+
+
+@dataclass(frozen=True)
+class Block:
+    """One piece of code on a page."""
+
+    language: str
+    code: str
+    line: int
+
+
+def blocks(page: Path) -> list[Block]:
+    text = page.read_text()
+    found = []
+    for match in FENCE.finditer(text):
+        exempt = NOT_RUN.search(text[: match.start()])
+        if match["language"] in RUNNABLE and not exempt:
+            found.append(Block(match["language"], match["code"], text[: match.start()].count("\n") + 2))
+    return found
+
+
+RUN = [page for page in PAGES if blocks(page)]
+
+
+@pytest.mark.parametrize("page", RUN, ids=lambda page: page.name)
+def test_the_blocks_of_a_page_do_what_it_says(
+    page: Path, server: str, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "photos").symlink_to(photos)
+    (tmp_path / "photo.jpg").write_bytes(next(iter(sorted(photos.rglob("*.jpg")))).read_bytes())
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NONNEG_URL", server)
+    monkeypatch.setenv("COLUMNS", "100")
+    namespace: dict[str, object] = {"__name__": "__docs__"}
+    for block in blocks(page):
+        code = block.code.replace("http://127.0.0.1:8000", server)
+        where = f"{page.name}:{block.line}"
+        if block.language == "python":
+            exec(compile("\n" * (block.line - 1) + code, str(page), "exec"), namespace)
+        elif block.language == "bash":
+            shell(code, where)
+        else:
+            for command, expected in dialogue(code):
+                printed = shell(command, where)
+                assert not expected or matches(expected, printed), f"{where}\n$ {command}\n{printed}"
+
+
+def shell(code: str, where: str) -> str:
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", code], capture_output=True, text=True, timeout=250, check=False, env=os.environ
+    )
+    assert done.returncode == 0, f"{where}\n{code}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def dialogue(code: str) -> list[tuple[str, str]]:
+    """The commands of a console block, each with what the page says it prints."""
+    parts = re.split(r"^\$ ", code, flags=re.MULTILINE)[1:]
+    turns = []
+    for part in parts:
+        lines = part.rstrip("\n").split("\n")
+        end = next(i for i, line in enumerate(lines) if not line.endswith("\\")) + 1
+        turns.append(("\n".join(lines[:end]), "\n".join(lines[end:])))
+    return turns
+
+
+def matches(expected: str, printed: str) -> bool:
+    """Equal but for `...`, and for white space at the ends of lines."""
+    squeeze = [re.sub(r"[ \t]+", " ", text.strip()) for text in (expected, printed)]
+    pattern = ".*".join(re.escape(piece) for piece in squeeze[0].split("..."))
+    return re.fullmatch(pattern, squeeze[1].replace(" \n", "\n"), re.DOTALL) is not None
+
+
+@pytest.mark.parametrize("page", [*PAGES, *sorted((ROOT / "docs").rglob("adr/*.md"))], ids=lambda page: page.name)
+def test_every_relative_link_leads_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text()):
+        if "://" not in target:
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_a_page_that_lies_is_caught() -> None:
+    assert matches("a ... c", "a b c")
+    assert not matches("a ... c", "a b d")
+    assert dialogue("$ one \\\n  two\nprinted\n$ three\n") == [("one \\\n  two", "printed"), ("three", "")]
+
+
+def test_every_error_is_documented_with_its_status() -> None:
+    text = (ROOT / "docs" / "errors.md").read_text()
+    for name, kind in BY_TYPE.items():
+        row = next((line for line in text.splitlines() if f"`{name}`" in line.split("|")[1:2].__str__()), None)
+        assert row, f"docs/errors.md lacks {name}"
+        local = kind.status == 500 and name != "internal"
+        assert local or f"| {kind.status} |" in row, f"docs/errors.md: {name} is {kind.status}"
+
+
+@pytest.mark.parametrize("page", [*PAGES, *sorted((ROOT / "docs").rglob("adr/*.md"))], ids=lambda page: page.name)
+def test_no_page_shows_code_that_is_exempt_without_a_reason(page: Path) -> None:
+    for reason in re.findall(r"<!-- not run:([^>]*)-->", page.read_text()):
+        assert len(reason.strip()) > 10

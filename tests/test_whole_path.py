@@ -1,0 +1,94 @@
+"""The whole path on real parts: train, export, serve, embed, shorten; and the default model on real photos."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nonneg_client import Client, Embeddings, shorten
+from nonneg_export.bundle import open_bundle
+
+NONNEG = str(Path(sys.executable).with_name("nonneg"))
+
+
+def run(*arguments: str | Path) -> str:
+    done = subprocess.run([NONNEG, *map(str, arguments)], capture_output=True, text=True, timeout=250, check=False)
+    assert done.returncode == 0, f"nonneg {' '.join(map(str, arguments))}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny encoder, really trained for a few seconds on scikit-learn's digits."""
+    run_folder = tmp_path_factory.mktemp("runs") / "digits"
+    run("train", "--data", "digits", "--backbone", "tiny", "--epochs", "1", "--seed", "7", "--out", run_folder)
+    return run_folder
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The digits as an ImageFolder of PNG files."""
+    from PIL import Image
+    from sklearn.datasets import load_digits
+
+    folder = tmp_path_factory.mktemp("digits")
+    data = load_digits()
+    for i, (image, label) in enumerate(zip(data.images[:300], data.target[:300], strict=True)):
+        (folder / str(label)).mkdir(exist_ok=True)
+        Image.fromarray((image * 15.9).astype(np.uint8)).save(folder / str(label) / f"{i:04d}.png")
+    return folder
+
+
+def test_what_is_trained_and_exported_is_what_is_served_and_shortened(
+    trained: Path, digits: Path, tmp_path: Path, start_server: object
+) -> None:
+    bundle = tmp_path / "bundle"
+    run("export", trained, "--calibrate", digits, "--out", bundle)
+    manifest = open_bundle(bundle).manifest
+    half = manifest.dimensions // 2
+    images = sorted(digits.rglob("*.png"))[::10]
+
+    client = Client(start_server("--model", str(bundle)))  # type: ignore[operator]
+    full = client.embed(images, normalize=False)
+    assert full.fingerprint == manifest.fingerprint
+    assert full.numpy().shape == (len(images), manifest.dimensions)
+    assert (full.numpy() >= 0).all()
+
+    by_server = client.embed(images, dimensions=half)
+    by_client = full.shorten(half)
+    short = tmp_path / "short"
+    run("export", trained, "--calibrate", digits, "--out", short, "--dimensions", half)
+    by_export = Client(start_server("--model", str(short))).embed(images)  # type: ignore[operator]
+
+    np.testing.assert_allclose(by_server.numpy(), by_client.numpy(), atol=1e-6)
+    np.testing.assert_allclose(by_export.numpy(), by_client.numpy(), atol=1e-5)
+    order = np.asarray(manifest.columns.expected_activation)
+    assert (np.diff(order) <= 1e-9).all()
+
+
+def test_the_default_model_tells_real_photos_apart_at_every_length(server: str, photos: Path) -> None:
+    files = sorted(photos.rglob("*.jpg"))
+    labels = np.array([file.parent.name for file in files])
+    client = Client(server)
+    full = client.embed(files)
+    for dimensions in (full.dimensions, 512, 128):
+        short = client.embed(files, dimensions=dimensions)
+        np.testing.assert_allclose(short.numpy(), full.shorten(dimensions).numpy(), atol=1e-6)
+        similarity = short.numpy() @ short.numpy().T
+        np.fill_diagonal(similarity, -1)
+        assert (labels[similarity.argmax(axis=1)] == labels).mean() > 0.9
+    assert 0.05 < full.nnz.mean() / full.dimensions < 0.5
+
+
+def test_top_k_keeps_the_largest_of_the_prefix_in_server_and_client_alike(server: str, photos: Path) -> None:
+    files = sorted(photos.rglob("*.jpg"))[:5]
+    client = Client(server)
+    raw = client.embed(files, normalize=False).numpy()
+    served = client.embed(files, dimensions=256, top_k=32)
+    assert isinstance(served, Embeddings)
+    assert (served.nnz <= 32).all()
+    np.testing.assert_allclose(served.numpy(), shorten(raw, 256, 32), atol=1e-6)
