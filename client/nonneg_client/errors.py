@@ -6,11 +6,13 @@ NonnegError                      500  internal
 │   ├── NotFound                 404  not_found
 │   │   └── ModelNotFound        404  model_not_found
 │   ├── MethodNotAllowed         405  method_not_allowed
+│   ├── NotAcceptable            406  not_acceptable        the answer is not to be had in that form
 │   ├── RequestTimeout           408  request_timeout       the body did not arrive in time
 │   ├── TooLarge                 413  too_large             `limit` and `field` say which limit
 │   │   ├── BodyTooLarge         413  body_too_large
 │   │   ├── TooManyImages        413  too_many_images
 │   │   └── ImageTooLarge        413  image_too_large
+│   ├── MediaUnsupported         415  media_unsupported     a Content-Type that is not understood
 │   ├── ImageUnsupported         415  image_unsupported     these bytes are no image we know
 │   ├── ImageUnreadable          422  image_unreadable      an image, but broken or truncated
 │   └── ParameterInvalid         422  parameter_invalid
@@ -107,6 +109,11 @@ class MethodNotAllowed(RequestInvalid):
     status = 405
 
 
+class NotAcceptable(RequestInvalid):
+    type = "not_acceptable"
+    status = 406
+
+
 class RequestTimeout(RequestInvalid):
     type = "request_timeout"
     status = 408
@@ -127,6 +134,11 @@ class TooManyImages(TooLarge):
 
 class ImageTooLarge(TooLarge):
     type = "image_too_large"
+
+
+class MediaUnsupported(RequestInvalid):
+    type = "media_unsupported"
+    status = 415
 
 
 class ImageUnsupported(RequestInvalid):

@@ -1,0 +1,1 @@
+"""Answers: the vectors in the form the client asked for."""

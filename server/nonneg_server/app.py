@@ -1,0 +1,32 @@
+"""The application: routes over a registry of models, in their envelope."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+
+from nonneg_client.errors import NonnegError
+from nonneg_client.version import __version__
+from nonneg_server import failures
+from nonneg_server.envelope import Envelope
+from nonneg_server.registry import Registry
+from nonneg_server.routes import embed, health, models
+from nonneg_server.settings import Settings
+
+
+def create_app(registry: Registry, settings: Settings) -> FastAPI:
+    """An ASGI application that serves these models."""
+    app = FastAPI(
+        title="nonneg",
+        summary="Non-negative, sparse image embeddings that can be shortened.",
+        version=__version__,
+        redirect_slashes=False,
+    )
+    app.state.registry = registry
+    app.state.settings = settings
+    for routes in (embed, models, health):
+        app.include_router(routes.router)
+    app.add_exception_handler(NonnegError, failures.on_error)
+    app.add_exception_handler(HTTPException, failures.on_http_exception)
+    app.add_middleware(Envelope)
+    return app

@@ -1,0 +1,35 @@
+"""Reading a request's body within its limit."""
+
+from __future__ import annotations
+
+from starlette.requests import ClientDisconnect, Request
+
+from nonneg_client.errors import BodyTooLarge, RequestInvalid
+
+
+async def read_body(request: Request, limit: int) -> bytes:
+    """The whole body, refused by its announced length or as soon as more than `limit` bytes have come."""
+    announced = request.headers.get("content-length", "")
+    if announced.isdecimal() and int(announced) > limit:
+        raise _too_large(int(announced), limit)
+    chunks: list[bytes] = []
+    received = 0
+    try:
+        async for chunk in request.stream():
+            received += len(chunk)
+            if received > limit:
+                raise _too_large(received, limit)
+            chunks.append(chunk)
+    except ClientDisconnect:
+        raise RequestInvalid(f"the connection closed after {received} bytes", fix="send the whole body") from None
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+def _too_large(size: int, limit: int) -> BodyTooLarge:
+    return BodyTooLarge(
+        f"the body has {size} bytes or more, the limit is {limit}",
+        fix="send fewer or smaller images a request, or raise --max-body",
+        field="max_body",
+        value=size,
+        limit=limit,
+    )

@@ -1,0 +1,107 @@
+"""`nonneg serve`: settings -> port -> model -> requests."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import signal
+import socket
+import sys
+import time
+from typing import Any
+
+import click
+import uvicorn
+
+from nonneg_client.errors import ConfigInvalid
+from nonneg_export.bundle import open_bundle
+from nonneg_server.app import create_app
+from nonneg_server.engine import Engine
+from nonneg_server.options import Grouped, with_settings
+from nonneg_server.registry import Registry
+from nonneg_server.settings import Settings, read_settings
+
+
+@click.command(cls=Grouped)
+@with_settings
+def serve(**flags: Any) -> None:
+    """Answer POST /embed on a port.
+
+    \b
+      nonneg serve
+      nonneg serve --model bundles/mine --host 0.0.0.0 --port 9000
+      curl --data-binary @photo.jpg -H 'Content-Type: image/jpeg' 'http://127.0.0.1:8000/embed?dimensions=256'
+    """
+    run(read_settings(**flags))
+
+
+def run(settings: Settings) -> None:
+    """Serve until SIGINT or SIGTERM, finish what is in flight, and return."""
+    started = time.perf_counter()
+    listener = bind(settings.host, settings.port)
+    with listener:
+        registry = load(settings)
+        server = uvicorn.Server(
+            uvicorn.Config(
+                create_app(registry, settings),
+                log_level="warning",
+                access_log=False,
+                lifespan="off",
+                server_header=False,
+                date_header=False,
+            )
+        )
+        signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn repeats the signal when it is done: exit 0 then
+        for engine in registry.all():
+            click.echo(start_line(engine, listener, time.perf_counter() - started))
+        try:
+            with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+                runner.run(server.serve([listener]))
+        except KeyboardInterrupt:
+            sys.exit(130)
+        finally:
+            registry.close()
+
+
+def load(settings: Settings) -> Registry:
+    """The bundle, verified, in an engine."""
+    bundle = open_bundle(settings.model)
+    return Registry(Engine(bundle, threads=settings.threads, max_pixels=settings.max_pixels))
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket; a port in use is one clear line."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except socket.gaierror as error:
+        raise ConfigInvalid(f"--host {host}: {error.strerror}", fix="give an address of this machine") from None
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise ConfigInvalid(
+                f"port {port} of {host} is in use",
+                fix="choose another --port (0: any free one)",
+                field="port",
+                value=port,
+            ) from None
+        raise ConfigInvalid(
+            f"cannot listen on {host}:{port} ({error.strerror})", fix="choose another --host or --port", field="port"
+        ) from None
+
+
+def start_line(engine: Engine, listener: socket.socket, seconds: float) -> str:
+    manifest = engine.bundle.manifest
+    host, port = listener.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    return (
+        f"nonneg serves {manifest.name} ({manifest.dimensions} dimensions, {manifest.fingerprint[:8]}) "
+        f"on http://{shown}:{port} with {engine.threads} threads, ready in {seconds:.2f} s"
+    )
+
+
+def _loop_factory() -> Any:
+    try:
+        import uvloop
+    except ModuleNotFoundError:  # Windows
+        return None
+    return uvloop.new_event_loop

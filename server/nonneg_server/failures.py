@@ -1,0 +1,48 @@
+"""Every failure as the answer its dialect expects: one body shape, the status, the request's id."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+import orjson
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from nonneg_client.errors import MethodNotAllowed, NonnegError, NotFound, RequestInvalid
+
+
+def respond(error: NonnegError, request_id: str) -> Response:
+    """The native error answer."""
+    body: dict[str, Any] = {"error": error.body(), "request_id": request_id}
+    headers = {} if error.retry_after is None else {"retry-after": str(max(1, round(error.retry_after)))}
+    return Response(orjson.dumps(body), error.status, headers, "application/json")
+
+
+async def on_error(request: Request, error: Exception) -> Response:
+    """The handler of our own errors."""
+    assert isinstance(error, NonnegError)
+    return respond(error, request.scope["state"]["request_id"])
+
+
+async def on_http_exception(request: Request, error: Exception) -> Response:
+    """The handler of the router's errors: no such path, no such method."""
+    assert isinstance(error, HTTPException)
+    response = respond(_translated(request, error), request.scope["state"]["request_id"])
+    for name, value in (error.headers or {}).items():
+        response.headers[name] = value
+    return response
+
+
+def _translated(request: Request, error: HTTPException) -> NonnegError:
+    path, method = request.scope["path"], request.scope["method"]
+    if error.status_code == 405:
+        allowed = (error.headers or {}).get("Allow", "")
+        return MethodNotAllowed(f"{path} does not answer {method}", fix=f"use {allowed}", field="method", value=method)
+    if error.status_code == 404:
+        known = sorted({getattr(route, "path", "") for route in request.app.routes} - {""})
+        close = difflib.get_close_matches(path, known, n=1, cutoff=0.5)
+        hint = f"did you mean {close[0]}? " if close else ""
+        return NotFound(f"there is no {path} here", fix=f"{hint}see /docs", field="path", value=path)
+    return RequestInvalid(str(error.detail))

@@ -1,0 +1,94 @@
+"""multipart/form-data, from a body that is already in memory and within its limit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from python_multipart.exceptions import FormParserError
+from python_multipart.multipart import MultipartCallbacks, MultipartParser, parse_options_header
+
+from nonneg_client.errors import RequestInvalid
+
+MAX_FIELD = 4096  # bytes a parameter may have
+
+
+@dataclass
+class Form:
+    """The files, in order, and the parameters."""
+
+    files: list[bytes] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)  # each file's field name
+    parameters: list[tuple[str, str]] = field(default_factory=list)
+
+
+def parse_form(body: bytes, content_type: str) -> Form:
+    """Split `body` at its boundary; a part with a filename is a file, one without is a parameter."""
+    boundary = parse_options_header(content_type)[1].get(b"boundary")
+    if not boundary:
+        raise RequestInvalid("multipart/form-data without a boundary", fix="let the HTTP library set the Content-Type")
+    reader = _Reader()
+    try:
+        parser = MultipartParser(boundary, reader.callbacks())
+        parser.write(body)
+        parser.finalize()
+    except (FormParserError, UnicodeDecodeError) as error:
+        raise _broken(str(error)) from None
+    if not reader.ended:
+        raise _broken("the last boundary is missing")
+    return reader.form
+
+
+def _broken(why: str) -> RequestInvalid:
+    return RequestInvalid(f"the form is broken or cut off ({why})", fix="send the whole body")
+
+
+class _Reader:
+    """Gathers what the parser calls back."""
+
+    def __init__(self) -> None:
+        self.form = Form()
+        self.ended = False
+        self._begin()
+
+    def callbacks(self) -> MultipartCallbacks:
+        return {
+            "on_part_begin": self._begin,
+            "on_header_field": lambda data, start, end: self._field.append(data[start:end]),
+            "on_header_value": lambda data, start, end: self._value.append(data[start:end]),
+            "on_header_end": self._header,
+            "on_part_data": lambda data, start, end: self._data.append(data[start:end]),
+            "on_part_end": self._part,
+            "on_end": self._end,
+        }
+
+    def _begin(self) -> None:
+        self._data: list[bytes] = []
+        self._field: list[bytes] = []
+        self._value: list[bytes] = []
+        self._disposition = b""
+
+    def _header(self) -> None:
+        if b"".join(self._field).lower() == b"content-disposition":
+            self._disposition = b"".join(self._value)
+        self._field, self._value = [], []
+
+    def _part(self) -> None:
+        options = parse_options_header(self._disposition)[1]
+        name = options.get(b"name", b"").decode()
+        content = self._data[0] if len(self._data) == 1 else b"".join(self._data)
+        if b"filename" in options:
+            self.form.files.append(content)
+            self.form.names.append(name)
+            return
+        if len(content) > MAX_FIELD:
+            raise RequestInvalid(
+                f"the form's field {name!r} has {len(content)} bytes, a parameter has at most {MAX_FIELD}",
+                fix="send an image with a filename: curl -F images=@photo.jpg",
+                field=name,
+                value=len(content),
+                limit=MAX_FIELD,
+            )
+        self.form.parameters.append((name, content.decode()))
+
+    def _end(self) -> None:
+        self.ended = True

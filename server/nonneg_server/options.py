@@ -1,0 +1,70 @@
+"""Command-line options made from the fields of `Settings`, shown in the fields' groups."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin
+
+import click
+from pydantic.fields import FieldInfo
+
+from nonneg_server.settings import Settings, flag, group_of, metavar_of, variable
+
+
+def with_settings(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorate a function with one option a setting; those not given arrive as None."""
+    for name, field in reversed(Settings.model_fields.items()):
+        command = _option(name, field)(command)
+    return command
+
+
+class Grouped(click.Command):
+    """A command whose help lists its options under the settings' groups."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is None:
+                continue
+            field = Settings.model_fields.get(parameter.name or "")
+            groups.setdefault("Other" if field is None else group_of(field), []).append(record)
+        for title, records in groups.items():
+            with formatter.section(title):
+                formatter.write_dl(records)
+
+
+def _option(name: str, field: FieldInfo) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    kind, several = _kind(field.annotation)
+    names = [f"{flag(name)}/--no-{flag(name)[2:]}" if kind is bool else flag(name), name]
+    return click.option(
+        *names,
+        type=None if kind is bool else kind,
+        default=None,
+        multiple=several,
+        metavar=metavar_of(field),
+        help=f"{field.description} [{variable(name)}{shown_default(field)}]",
+        callback=(lambda _ctx, _option, given: given or None) if several else None,
+    )
+
+
+def shown_default(field: FieldInfo) -> str:
+    """`; default: 8000`, or nothing where there is none."""
+    default = field.default
+    if default is None or default == () or default == "":
+        return ""
+    return f"; default: {str(default).lower() if isinstance(default, bool) else default}"
+
+
+def _kind(annotation: Any) -> tuple[Any, bool]:
+    """The click type of an annotation, and whether the option may be repeated."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin in (Union, types.UnionType):
+        return _kind(next(a for a in arguments if a is not type(None)))
+    if origin is tuple:
+        return _kind(arguments[0])[0], True
+    if origin is Literal:
+        return click.Choice([str(a) for a in arguments]), False
+    return (click.Path(path_type=Path) if annotation is Path else annotation), False

@@ -1,0 +1,108 @@
+"""The parameters of an embedding request: one name and one meaning in query, form and JSON."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from nonneg_client.errors import JsonScalar, ParameterInvalid
+
+Length = Annotated[int, Field(ge=1)]
+
+
+class Parameters(BaseModel):
+    """What a client may ask for; anything else is refused, never ignored."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    model: Annotated[str | None, Field(description="A served model's name; without it, the default one.")] = None
+    dimensions: Annotated[
+        Length | None, Field(description="Keep this many of the model's dimensions: 1 to all of them.")
+    ] = None
+    top_k: Annotated[Length | None, Field(description="Of those, keep each vector's largest this many.")] = None
+    normalize: Annotated[bool, Field(description="Divide what is left by its L2 norm.")] = True
+    format: Annotated[
+        Literal["sparse", "dense", "both"], Field(description="Indices and values, or every number, or both.")
+    ] = "sparse"
+    errors: Annotated[
+        Literal["item", "fail"],
+        Field(description="item: a bad image has its error in its place; fail: it fails the request."),
+    ] = "item"
+
+
+DEFAULTS = Parameters()
+
+
+def from_strings(pairs: Iterable[tuple[str, str]]) -> Parameters:
+    """Parameters of a query or a form, where every value is text."""
+    given: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in given:
+            raise ParameterInvalid(f"{name} is given twice", fix="give it once", field=name, value=value)
+        given[name] = value
+    if not given:
+        return DEFAULTS
+    try:
+        return Parameters.model_validate_strings(given)
+    except ValidationError as error:
+        raise explained(error, Parameters) from None
+
+
+def from_json(given: dict[str, Any]) -> Parameters:
+    """Parameters of a JSON object, where a number is a number."""
+    if not given:
+        return DEFAULTS
+    try:
+        return Parameters.model_validate(given, strict=True)
+    except ValidationError as error:
+        raise explained(error, Parameters) from None
+
+
+def merged(query: Parameters, body: Parameters) -> Parameters:
+    """Both together; a parameter may stand in one of the two only."""
+    if body is DEFAULTS or query is DEFAULTS:
+        return query if body is DEFAULTS else body
+    for name in sorted(query.model_fields_set & body.model_fields_set):
+        raise ParameterInvalid(
+            f"{name} is given in the query and in the body", fix="give it once", field=name, value=getattr(body, name)
+        )
+    return query.model_copy(update={name: getattr(body, name) for name in body.model_fields_set})
+
+
+def explained(error: ValidationError, kind: type[BaseModel]) -> ParameterInvalid:
+    """The first thing pydantic found, as our error: field, value, limit and fix."""
+    first = error.errors()[0]
+    field = ".".join(str(part) for part in first["loc"]) or None
+    value, context = first["input"], first.get("ctx", {})
+    limit: JsonScalar = next((context[key] for key in ("ge", "le", "gt", "lt", "max_length") if key in context), None)
+    shown = value if isinstance(value, (str, int, float, bool)) or value is None else repr(value)[:100]
+    if first["type"] == "extra_forbidden":
+        return _unknown(field or "", shown, list(kind.model_fields))
+    return ParameterInvalid(
+        f"{field}={shown!r}: {first['msg']}",
+        fix=_fix(first["type"], context, field),
+        field=field,
+        value=shown,
+        limit=limit,
+    )
+
+
+def _fix(kind: str, context: dict[str, Any], field: str | None) -> str:
+    if "expected" in context:
+        return f"choose {context['expected']}"
+    if "ge" in context:
+        return f"ask for at least {context['ge']} or omit it"
+    if kind.startswith(("int", "bool", "string", "float")):
+        return f"give {field} as the type it has: see /docs"
+    return "see /docs for what is understood"
+
+
+def _unknown(name: str, value: JsonScalar, known: list[str]) -> ParameterInvalid:
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {close[0]}? " if close else ""
+    return ParameterInvalid(
+        f"there is no parameter {name!r}", fix=f"{hint}Known: {', '.join(known)}".strip(), field=name, value=value
+    )

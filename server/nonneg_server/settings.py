@@ -1,0 +1,74 @@
+"""Every setting of the server: one frozen model, whose fields are the flags and the NONNEG_… environment variables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from nonneg_client.decode import MAX_PIXELS
+from nonneg_client.errors import ConfigInvalid
+
+PREFIX = "NONNEG_"
+MEBIBYTE = 2**20
+
+
+def setting(default: Any, description: str, *, group: str, metavar: str | None = None, **rest: Any) -> Any:
+    """A field with the group under which `--help` and the docs show it."""
+    return Field(default, description=description, json_schema_extra={"group": group, "metavar": metavar}, **rest)
+
+
+class Settings(BaseSettings):
+    """Read once, at the edge; inside, plain arguments."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid", env_ignore_empty=True)
+
+    model: Path | None = setting(None, "Bundle to serve; without it, the default model.", group="Model", metavar="DIR")
+    host: str = setting("127.0.0.1", "Address to listen on; 0.0.0.0 for every one.", group="Network")
+    port: int = setting(8000, "Port to listen on; 0 takes a free one and prints it.", group="Network", ge=0, le=65535)
+    threads: int | None = setting(
+        None, "Images encoded at once; without it, the cores granted to this process.", group="Engine", ge=1, le=1024
+    )
+    max_body: int = setting(64 * MEBIBYTE, "Bytes a request may have.", group="Limits", ge=1024, metavar="BYTES")
+    max_images: int = setting(256, "Images a request may have.", group="Limits", ge=1)
+    max_pixels: int = setting(MAX_PIXELS, "Pixels an image may have (from its header).", group="Limits", ge=1)
+
+
+def read_settings(**flags: Any) -> Settings:
+    """The settings of this run: flags first, then the environment, then the defaults."""
+    try:
+        return Settings(**{name: value for name, value in flags.items() if value is not None})
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = str(first["loc"][0]) if first["loc"] else "settings"
+        raise ConfigInvalid(
+            f"{flag(name)}={first['input']!r}: {first['msg']}",
+            fix=f"change {flag(name)} or {variable(name)}",
+            field=name,
+            value=str(first["input"]),
+        ) from None
+
+
+def flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def variable(name: str) -> str:
+    return PREFIX + name.upper()
+
+
+def group_of(field: FieldInfo) -> str:
+    return str(_extra(field)["group"])
+
+
+def metavar_of(field: FieldInfo) -> str | None:
+    found = _extra(field)["metavar"]
+    return None if found is None else str(found)
+
+
+def _extra(field: FieldInfo) -> dict[str, Any]:
+    assert isinstance(field.json_schema_extra, dict)
+    return dict(field.json_schema_extra)

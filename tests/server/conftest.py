@@ -1,0 +1,162 @@
+"""A tiny real bundle, an application over it, and a server process over it."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from PIL import Image
+
+from nonneg_client.view import View
+from nonneg_export.bundle import Bundle, write_bundle
+from nonneg_export.manifest import Calibration, Columns, Golden, Manifest, Provenance
+from nonneg_export.runtime import INPUT, OUTPUT, Session, test_pattern
+from nonneg_server.app import create_app
+from nonneg_server.engine import Engine
+from nonneg_server.registry import Registry
+from nonneg_server.settings import Settings
+
+SIZE, WIDTH = 16, 48
+
+
+def tiny_encoder(path: Path, *, seed: int = 0) -> None:
+    """relu(pixels @ W - b): uint8 in, about a quarter of the columns active."""
+    rng = np.random.default_rng(seed)
+    weights = rng.normal(size=(SIZE * SIZE * 3, WIDTH)).astype(np.float32) / 40
+    bias = rng.normal(size=WIDTH).astype(np.float32) / 4 - 0.1
+    constants = [
+        numpy_helper.from_array(np.array([0, -1], np.int64), "flat"),
+        numpy_helper.from_array(np.float32([1 / 255]), "scale"),
+        numpy_helper.from_array(weights, "weights"),
+        numpy_helper.from_array(bias, "bias"),
+    ]
+    nodes = [
+        helper.make_node("Cast", [INPUT], ["floats"], to=TensorProto.FLOAT),
+        helper.make_node("Mul", ["floats", "scale"], ["scaled"]),
+        helper.make_node("Reshape", ["scaled", "flat"], ["rows"]),
+        helper.make_node("MatMul", ["rows", "weights"], ["product"]),
+        helper.make_node("Add", ["product", "bias"], ["shifted"]),
+        helper.make_node("Relu", ["shifted"], [OUTPUT]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "tiny",
+        [helper.make_tensor_value_info(INPUT, TensorProto.UINT8, ["batch", SIZE, SIZE, 3])],
+        [helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, ["batch", WIDTH])],
+        constants,
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+
+
+def tiny_bundle(folder: Path, *, name: str = "tiny", seed: int = 0) -> Bundle:
+    """A sealed bundle around the tiny encoder."""
+    encoder = folder / f"{name}.onnx"
+    tiny_encoder(encoder, seed=seed)
+    z = Session(encoder).run(test_pattern(SIZE))[0]
+    active = np.flatnonzero(z)
+    manifest = Manifest(
+        name=name,
+        version="1",
+        description="a test's model",
+        dimensions=WIDTH,
+        activation="relu",
+        view=View(size=SIZE),
+        provenance=Provenance(weights="random", weights_license="CC0-1.0", data="none", data_license="CC0-1.0"),
+        columns=Columns(
+            original=tuple(range(WIDTH)),
+            expected_activation=tuple(float(v) for v in np.linspace(0.3, 0.01, WIDTH)),
+            frequency=tuple(float(v) for v in np.linspace(0.9, 0.05, WIDTH)),
+            variance=(0.01,) * WIDTH,
+        ),
+        calibration=Calibration(images=10, data="test pattern", digest="0" * 64),
+        golden=Golden(indices=tuple(map(int, active)), values=tuple(map(float, z[active]))),
+        files={},
+    )
+    return write_bundle(folder / name, manifest, {"encoder.onnx": encoder})
+
+
+@pytest.fixture(scope="session")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    return tiny_bundle(tmp_path_factory.mktemp("bundle"))
+
+
+@pytest.fixture(scope="session")
+def engine(bundle: Bundle) -> Iterator[Engine]:
+    engine = Engine(bundle, threads=2)
+    yield engine
+    engine.close()
+
+
+@pytest.fixture(scope="session")
+def registry(engine: Engine) -> Registry:
+    return Registry(engine)
+
+
+ASGI = Callable[..., httpx.AsyncClient]
+
+
+@pytest.fixture(scope="session")
+def client_for(registry: Registry) -> ASGI:
+    """An httpx client over the application itself, with settings of one's own."""
+
+    def make(**settings: Any) -> httpx.AsyncClient:
+        app = create_app(registry, Settings(**settings))
+        return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test")
+
+    return make
+
+
+@pytest.fixture
+async def client(client_for: ASGI) -> AsyncIterator[httpx.AsyncClient]:
+    async with client_for() as client:
+        yield client
+
+
+@contextmanager
+def serving(*flags: str) -> Iterator[str]:
+    """A real `nonneg serve` on a free port; yields its address."""
+    command = [sys.executable, "-m", "nonneg_client", "serve", "--port", "0", *flags]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            if "http://" not in line:
+                process.kill()
+                raise AssertionError(f"no start: {line}{process.communicate()[1]}")
+            yield "http://" + line.partition("http://")[2].split()[0]
+        finally:
+            process.terminate()
+            try:
+                process.communicate(timeout=20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.communicate()
+
+
+@pytest.fixture(scope="session")
+def served(bundle: Bundle) -> Iterator[str]:
+    with serving("--model", str(bundle.path)) as address:
+        yield address
+
+
+def painted(seed: int = 0, size: tuple[int, int] = (40, 30)) -> Image.Image:
+    """A smooth, colourful picture, another for every seed."""
+    rng = np.random.default_rng(seed)
+    small = Image.fromarray(rng.integers(0, 256, (5, 5, 3), dtype=np.uint8))
+    return small.resize(size, Image.Resampling.BICUBIC)
+
+
+def saved(image: Image.Image, format: str = "PNG", **options: Any) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, format, **options)
+    return buffer.getvalue()
