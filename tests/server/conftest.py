@@ -90,6 +90,24 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     return tiny_bundle(tmp_path_factory.mktemp("bundle"))
 
 
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def png() -> Callable[[int], bytes]:
+    """The bytes of a smooth, colourful PNG, another for every seed."""
+
+    def paint(seed: int = 0) -> bytes:
+        small = Image.fromarray(np.random.default_rng(seed).integers(0, 256, (5, 5, 3), dtype=np.uint8))
+        buffer = io.BytesIO()
+        small.resize((40, 30), Image.Resampling.BICUBIC).save(buffer, "PNG")
+        return buffer.getvalue()
+
+    return paint
+
+
 @pytest.fixture(scope="session")
 def engine(bundle: Bundle) -> Iterator[Engine]:
     engine = Engine(bundle, threads=2)
@@ -147,16 +165,3 @@ def serving(*flags: str) -> Iterator[str]:
 def served(bundle: Bundle) -> Iterator[str]:
     with serving("--model", str(bundle.path)) as address:
         yield address
-
-
-def painted(seed: int = 0, size: tuple[int, int] = (40, 30)) -> Image.Image:
-    """A smooth, colourful picture, another for every seed."""
-    rng = np.random.default_rng(seed)
-    small = Image.fromarray(rng.integers(0, 256, (5, 5, 3), dtype=np.uint8))
-    return small.resize(size, Image.Resampling.BICUBIC)
-
-
-def saved(image: Image.Image, format: str = "PNG", **options: Any) -> bytes:
-    buffer = io.BytesIO()
-    image.save(buffer, format, **options)
-    return buffer.getvalue()

@@ -1,0 +1,142 @@
+"""`nonneg doctor`: what is installed, what the machine grants, whether the model answers; each finding with its fix.
+
+It imports the server's parts only inside the checks, so that it runs, and says so, where they are missing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from nonneg_client.errors import NonnegError
+from nonneg_client.version import __version__
+from nonneg_server.cores import affinity, cgroup_quota, granted
+
+Verdict = Literal["ok", "note", "bad"]
+
+EXTRAS = {
+    "server": ("fastapi", "uvicorn", "orjson", "pydantic-settings", "python-multipart"),
+    "training": ("torch", "torchvision", "safetensors", "scikit-learn"),
+    "export": ("onnx", "onnxscript", "matplotlib"),
+    "search": ("scipy",),
+    "scale": ("pyarrow",),
+}
+RUNTIMES = ("onnxruntime", "onnxruntime-gpu", "onnxruntime-openvino")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at."""
+
+    subject: str
+    verdict: Verdict
+    message: str
+    fix: str | None = None
+
+
+@click.command()
+@click.option("--model", type=click.Path(path_type=Path), metavar="DIR", help="Test this bundle, not the default one.")
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as one JSON document.")
+def doctor(model: Path | None, as_json: bool) -> None:
+    """Check this installation and say how to mend it; the exit code is 1 if something is broken."""
+    findings = list(examine(model))
+    if as_json:
+        click.echo(json.dumps([asdict(finding) for finding in findings], indent=1))
+    else:
+        show(findings)
+    sys.exit(any(finding.verdict == "bad" for finding in findings))
+
+
+def examine(model: Path | None = None) -> Iterator[Finding]:
+    """Every check in turn; one that fails does not keep the others from running."""
+    yield Finding("nonneg", "ok", f"{__version__} on Python {platform.python_version()}, {platform.platform()}")
+    yield from extras()
+    yield from runtime()
+    yield cores()
+    yield from self_test(model)
+
+
+def extras() -> Iterator[Finding]:
+    """Which parts are installed, and which pip command brings the others."""
+    for extra, packages in EXTRAS.items():
+        found = {name: installed(name) for name in packages}
+        absent = [name for name, number in found.items() if number is None]
+        if not absent:
+            yield Finding(extra, "ok", ", ".join(f"{name} {number}" for name, number in found.items()))
+        else:
+            verdict: Verdict = "bad" if extra == "server" else "note"
+            yield Finding(extra, verdict, f"without {', '.join(absent)}", f'pip install "nonneg[{extra}]"')
+
+
+def runtime() -> Iterator[Finding]:
+    """ONNX Runtime: one build of it, and the providers it has."""
+    builds = [name for name in RUNTIMES if installed(name)]
+    if not builds:
+        yield Finding("onnxruntime", "bad", "not installed", 'pip install "nonneg[server]"')
+        return
+    if len(builds) > 1:
+        fix = f"pip uninstall {' '.join(builds)}, then install the one you want"
+        yield Finding("onnxruntime", "bad", f"{' and '.join(builds)} overwrite each other", fix)
+    import onnxruntime as ort
+
+    providers = [name.removesuffix("ExecutionProvider") for name in ort.get_available_providers()]
+    yield Finding("onnxruntime", "ok", f"{ort.__version__} with {', '.join(providers)}")
+    if "onnxruntime-gpu" in builds and "CUDA" not in providers:
+        fix = "check the driver with nvidia-smi and the CUDA version onnxruntime-gpu was built for"
+        yield Finding("gpu", "bad", "onnxruntime-gpu sees no CUDA and would run on the CPU", fix)
+
+
+def cores() -> Finding:
+    """What the container grants, beside what the host shows."""
+    quota = cgroup_quota()
+    limit = "no CPU limit" if quota is None else f"a CPU limit of {quota:g}"
+    message = f"{granted()} of {os.cpu_count()} cores ({affinity()} by affinity, {limit})"
+    if quota is not None and quota < 1:
+        return Finding("cores", "note", message, "grant at least one whole core: less makes every image wait")
+    return Finding("cores", "ok", message)
+
+
+def self_test(model: Path | None) -> Iterator[Finding]:
+    """The bundle opens, and its encoder answers the golden vector that the exporter wrote down."""
+    from nonneg_export.bundle import open_bundle
+
+    try:
+        bundle = open_bundle(model)
+        manifest = bundle.manifest
+        yield Finding("model", "ok", f"{manifest.name} {manifest.version}, {manifest.dimensions} dimensions, verified")
+        if any(installed(name) for name in RUNTIMES):
+            from nonneg_server.golden import golden_cosine
+
+            cosine = golden_cosine(bundle)
+            good = cosine >= manifest.golden.tolerance
+            message = f"cosine {cosine:.6f} to the exporter's vector (at least {manifest.golden.tolerance})"
+            fix = None if good else "reinstall onnxruntime, or export the bundle again on this machine"
+            yield Finding("self-test", "ok" if good else "bad", message, fix)
+    except NonnegError as error:
+        yield Finding("model", "bad", error.message, error.fix)
+
+
+def show(findings: list[Finding], echo: Callable[[str], None] = click.echo) -> None:
+    """One line a finding, its fix below."""
+    marks = {"ok": click.style("ok  ", fg="green"), "note": click.style("note", fg="yellow")}
+    for finding in findings:
+        mark = marks.get(finding.verdict, click.style("BAD ", fg="red"))
+        echo(f"{mark}  {finding.subject:<12} {finding.message}")
+        if finding.fix:
+            echo(f"      {'':<12} fix: {finding.fix}")
+
+
+def installed(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

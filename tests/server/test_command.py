@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import numpy as np
+from PIL import Image
+
+from nonneg_export.bundle import Bundle
+from nonneg_server.encoder import Encoder
+
+
+def nonneg(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "nonneg_client", *words], capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_the_server_answers_what_the_local_encoder_answers(served: str, bundle: Bundle, tmp_path: Path) -> None:
+    pixels = np.random.default_rng(1).integers(0, 256, (30, 40, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "a.png")
+    answer = httpx.post(
+        served + "/embed?dimensions=30&top_k=5",
+        content=(tmp_path / "a.png").read_bytes(),
+        headers={"content-type": "image/png"},
+    ).json()
+    with Encoder(bundle) as encoder:
+        local = encoder.embed([tmp_path / "a.png", pixels, Image.fromarray(pixels)], 30, 5)
+    for indices, values in local:
+        assert indices.tolist() == answer["data"][0]["indices"]
+        np.testing.assert_array_equal(values, np.float32(answer["data"][0]["values"]))
+    assert local.fingerprint == answer["fingerprint"]
+
+
+def test_a_port_in_use_is_one_line_and_an_exit_code(bundle: Bundle) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = nonneg("serve", "--port", str(port), "--model", str(bundle.path))
+    assert done.returncode == 1
+    assert f"port {port} of 127.0.0.1 is in use" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_folder_that_is_no_bundle_is_refused(tmp_path: Path) -> None:
+    done = nonneg("serve", "--port", "0", "--model", str(tmp_path))
+    assert done.returncode == 1
+    assert "is not a bundle" in done.stderr
+
+
+def test_a_changed_byte_is_refused(bundle: Bundle, tmp_path: Path) -> None:
+    for file in bundle.path.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    encoder = tmp_path / "encoder.onnx"
+    encoder.write_bytes(encoder.read_bytes()[:-1] + b"\0")
+    done = nonneg("serve", "--port", "0", "--model", str(tmp_path))
+    assert done.returncode == 1
+    assert "encoder.onnx is not the file that was exported" in done.stderr
+
+
+def test_an_invalid_setting_names_flag_and_variable() -> None:
+    done = nonneg("serve", "--port", "70000")
+    assert done.returncode == 1
+    assert "--port" in done.stderr
+    assert "NONNEG_PORT" in done.stderr
+
+
+def test_a_start_is_one_line_without_warnings_and_a_stop_is_clean(bundle: Bundle) -> None:
+    command = [
+        sys.executable,
+        "-W",
+        "error",
+        "-m",
+        "nonneg_client",
+        "serve",
+        "--port",
+        "0",
+        "--model",
+        str(bundle.path),
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line.startswith("nonneg serves tiny (48 dimensions")
+        httpx.get("http://" + line.partition("http://")[2].split()[0] + "/readyz").raise_for_status()
+        process.terminate()
+        out, err = process.communicate(timeout=20)
+    assert (out, err, process.returncode) == ("", "", 0)

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from nonneg_export.bundle import Bundle
+from nonneg_server import doctor as checks
+from nonneg_server.doctor import doctor
+
+
+def test_a_healthy_installation_has_no_bad_finding(bundle: Bundle) -> None:
+    done = CliRunner().invoke(doctor, ["--model", str(bundle.path), "--json"])
+    found = {finding["subject"]: finding for finding in json.loads(done.output)}
+    assert done.exit_code == 0
+    assert found["self-test"]["message"].startswith("cosine 1.0000")
+    assert {"nonneg", "server", "onnxruntime", "cores", "model"} <= set(found)
+
+
+def test_a_bad_bundle_is_a_finding_with_a_fix_and_an_exit_code(tmp_path: Path) -> None:
+    done = CliRunner().invoke(doctor, ["--model", str(tmp_path)])
+    assert done.exit_code == 1
+    assert "is not a bundle" in done.output
+    assert "fix: point to a folder" in done.output
+
+
+def test_a_missing_server_extra_is_said_and_does_not_stop_it(bundle: Bundle) -> None:
+    """With every package of the extra hidden from the interpreter, the command still runs."""
+    hide = (
+        "import sys, importlib.metadata as m; real = m.version\n"
+        "gone = {'fastapi','uvicorn','orjson','pydantic_settings','python_multipart','onnxruntime','starlette'}\n"
+        "for name in gone: sys.modules[name] = None\n"
+        "def version(name):\n"
+        "    if name.replace('-', '_').removesuffix('_gpu') in gone: raise m.PackageNotFoundError(name)\n"
+        "    return real(name)\n"
+        "m.version = version\n"
+        "from nonneg_client.cli import main\n"
+        f"sys.argv = ['nonneg', 'doctor', '--model', {str(bundle.path)!r}]\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", hide], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert 'fix: pip install "nonneg[server]"' in done.stdout
+    assert "onnxruntime  not installed" in done.stdout
+    assert "verified" in done.stdout
+    assert "Traceback" not in done.stderr
+
+
+def test_two_builds_of_the_runtime_are_a_bad_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "installed", lambda name: "1.0" if name.startswith("onnxruntime") else None)
+    assert "overwrite each other" in next(iter(checks.runtime())).message
