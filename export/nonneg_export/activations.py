@@ -1,0 +1,126 @@
+"""What the encoder answers to many photos, streamed through ONNX Runtime into a file; an interrupted run resumes.
+
+Each job reads, decodes, views and encodes one photo on one thread, with as many threads as cores on one shared
+session: the fastest way on CPUs. Rows are appended in the photos' order, so the result does not depend on threads.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nonneg_client.errors import CheckFailed, DataInvalid, NonnegError, StorageFailed
+from nonneg_client.view import View
+from nonneg_export.photos import Photos, digest_of, see
+from nonneg_export.rows import Line, Row, Rows
+from nonneg_export.runtime import Session
+
+Tick = Callable[[int, int], None]  # done, of how many
+Answer = tuple[Line, Row | None]
+
+
+@dataclass(frozen=True, eq=False)
+class Activations:
+    """The raw outputs for the photos that could be read, in their order; a view of a file, not of memory."""
+
+    values: NDArray[np.float32]  # (images, D)
+    paths: tuple[Path, ...]
+    digests: tuple[str, ...]
+    broken: tuple[tuple[Path, str], ...]
+
+    @property
+    def digest(self) -> str:
+        """One digest for all the photos."""
+        return digest_of(self.digests)
+
+
+def collect(
+    encoder: Path, photos: Photos, view: View, folder: Path, *, threads: int | None = None, tick: Tick | None = None
+) -> Activations:
+    """Run every photo through `encoder`; `folder` keeps the rows and what is needed to resume."""
+    session = Session(encoder, threads=1)
+    try:
+        with Rows(folder, _key(encoder, photos, view)) as rows:
+            _run(rows, session, photos.paths, view, threads or usable_cores(), tick)
+            return _result(rows, photos)
+    except OSError as error:
+        raise StorageFailed(
+            f"{error.filename or folder}: {error.strerror}", fix="free some space or choose another place; it resumes"
+        ) from error
+
+
+def usable_cores() -> int:
+    """The cores this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _run(rows: Rows, session: Session, paths: Sequence[Path], view: View, workers: int, tick: Tick | None) -> None:
+    def job(path: Path) -> Answer:
+        try:
+            pixels, digest = see(path, view)
+        except (NonnegError, OSError) as error:  # a broken photo is counted, not fatal
+            return Line(broken=str(error)), None
+        return Line(digest=digest), session.run(pixels[None])[0]
+
+    with ThreadPoolExecutor(workers) as pool:
+        for line, row in _in_order(pool, job, paths[len(rows.lines) :], ahead=8 * workers):
+            if row is not None and not np.isfinite(row).all():
+                raise _not_finite(paths[len(rows.lines)])
+            rows.append(line, row)
+            if tick:
+                tick(len(rows.lines), len(paths))
+
+
+def _in_order(
+    pool: ThreadPoolExecutor, job: Callable[[Path], Answer], paths: Sequence[Path], *, ahead: int
+) -> Iterator[Answer]:
+    """`pool.map` with a bounded number of answers waiting."""
+    waiting: deque[Future[Answer]] = deque()
+    try:
+        for path in paths:
+            waiting.append(pool.submit(job, path))
+            if len(waiting) >= ahead:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        for future in waiting:
+            future.cancel()
+
+
+def _result(rows: Rows, photos: Photos) -> Activations:
+    both = list(zip(photos.paths, rows.lines, strict=True))
+    broken = tuple((path, line.broken) for path, line in both if line.broken)
+    if len(broken) == len(both):
+        raise DataInvalid(
+            f"none of the {len(both)} images in {photos.folder} can be read ({broken[0][0].name}: {broken[0][1]})",
+            fix="point to a folder of intact images",
+            value=str(photos.folder),
+        )
+    kept = [(path, line.digest) for path, line in both if not line.broken]
+    return Activations(rows.values(), tuple(p for p, _ in kept), tuple(d for _, d in kept), broken)
+
+
+def _key(encoder: Path, photos: Photos, view: View) -> str:
+    """Names what the rows depend on; another key means to begin anew."""
+    state = hashlib.sha256(encoder.read_bytes() + view.model_dump_json().encode())
+    for path in photos.paths:
+        found = path.stat()
+        state.update(f"{path}\0{found.st_size}\0{found.st_mtime_ns}\n".encode())
+    return state.hexdigest()
+
+
+def _not_finite(path: Path) -> CheckFailed:
+    return CheckFailed(
+        f"the encoder answers NaN or infinity to {path}",
+        fix="its weights are broken or overflow: train again with a lower learning rate",
+        value=str(path),
+    )

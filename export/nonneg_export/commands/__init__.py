@@ -1,0 +1,1 @@
+"""The subcommands of `nonneg` that make, change and read bundles."""

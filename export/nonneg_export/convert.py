@@ -1,0 +1,68 @@
+"""From a torch module to ONNX: uint8 (batch, size, size, 3) in, float32 (batch, D) out."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import warnings
+from collections.abc import Iterator
+
+import torch
+from onnx import ModelProto
+
+from nonneg_client.errors import CheckFailed
+from nonneg_export.canonical import canonical
+from nonneg_export.runtime import INPUT, OUTPUT
+
+OPSET = 20
+
+
+def to_onnx(encoder: torch.nn.Module, size: int) -> ModelProto:
+    """The encoder as a canonical ONNX model with a dynamic batch; batch norms are folded on the way."""
+    encoder = encoder.eval()
+    example = torch.zeros((2, size, size, 3), dtype=torch.uint8)
+    try:
+        with _silence(), torch.inference_mode(False), torch.no_grad():
+            program = torch.onnx.export(
+                encoder,
+                (example,),
+                dynamo=True,
+                external_data=False,
+                opset_version=OPSET,
+                input_names=[INPUT],
+                output_names=[OUTPUT],
+                dynamic_shapes=({0: torch.export.Dim("batch")},),
+                verbose=False,
+            )
+    except Exception as error:  # the exporter raises what its many stages raise
+        raise CheckFailed(
+            f"this encoder has no ONNX form at opset {OPSET} ({_reason(error)})",
+            fix="replace the operator it names, or make the module independent of the batch size",
+        ) from error
+    assert program is not None
+    return canonical(program.model_proto)
+
+
+def _reason(error: Exception) -> str:
+    """The innermost cause in one line: the exporter wraps it in pages of advice."""
+    while error.__cause__ is not None and isinstance(error.__cause__, Exception):
+        error = error.__cause__
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """The exporter prints and warns about its own insides; errors still come through."""
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "torch.export")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

