@@ -1,0 +1,54 @@
+"""Who is measured: how each is installed, started and asked. The peers live in environments of their own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import venv
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+RUNTIME = ("onnxruntime>=1.20", "orjson>=3.10")
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A server: what to install, the command that starts it on {port}, the path that takes a JPEG."""
+
+    name: str
+    requirements: tuple[str, ...]
+    command: tuple[str, ...]
+    path: str = "/embed"
+    environment: tuple[tuple[str, str], ...] = ()
+
+    def prepared(self, home: Path) -> list[str]:
+        """The command, in an environment that exists and has what it needs."""
+        if not self.requirements:
+            return [str(Path(sys.executable).with_name("nonneg")), *self.command]
+        folder = home / self.name
+        if not (folder / "complete").exists():
+            print(f"installing {self.name} in {folder}", file=sys.stderr)
+            venv.create(folder, with_pip=True, clear=True)
+            pip = [str(folder / "bin/python"), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+            subprocess.run([*pip, str(ROOT), *RUNTIME, *self.requirements], check=True)
+            (folder / "complete").touch()
+        return [str(folder / "bin/python"), *self.command]
+
+
+CONTESTANTS = {
+    contestant.name: contestant
+    for contestant in (
+        Contestant("nonneg", (), ("serve", "--port", "{port}")),
+        Contestant("mosec", ("mosec==0.9.8",), ("with_mosec.py", "--port", "{port}"), "/inference"),
+        Contestant("litserve", ("litserve==0.2.19",), ("with_litserve.py",)),
+        Contestant(
+            "bentoml",
+            ("bentoml==1.4.40",),
+            ("-m", "bentoml", "serve", "with_bentoml:Embedder", "--port", "{port}", "--host", "127.0.0.1"),
+            environment=(("BENTOML_DO_NOT_TRACK", "True"),),
+        ),
+        Contestant("ray", ("ray[serve]==2.60.0",), ("with_ray.py",), environment=(("RAY_USAGE_STATS_ENABLED", "0"),)),
+    )
+}  # fmt: skip

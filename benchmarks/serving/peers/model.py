@@ -1,0 +1,32 @@
+"""What every peer runs: the same decoder, view, session and answer, so that only the serving framework differs."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import orjson
+
+from nonneg_client.decode import decode
+from nonneg_client.shortening import shorten
+from nonneg_export.bundle import open_bundle
+from nonneg_export.runtime import Session
+
+CORES = len(os.sched_getaffinity(0))
+PORT = int(os.environ.get("PORT", "0"))
+
+
+class Model:
+    """The bundle named by BUNDLE (the default model without it), one thread, as each framework starts one a core."""
+
+    def __init__(self) -> None:
+        bundle = open_bundle(os.environ.get("BUNDLE") or None)
+        self.view = bundle.manifest.view
+        self.session = Session(bundle.encoder, threads=1)
+
+    def embed(self, jpeg: bytes) -> bytes:
+        """A JPEG as the sparse JSON of its whole vector."""
+        vector = shorten(self.session.run(self.view.apply(decode(jpeg))[None])[0])  # (D,)
+        indices = np.flatnonzero(vector > 0)
+        found = {"indices": indices, "values": vector[indices]}
+        return orjson.dumps(found, option=orjson.OPT_SERIALIZE_NUMPY)
