@@ -45,7 +45,7 @@ CONTESTANTS = {
         Contestant("litserve", ("litserve==0.2.19",), ("with_litserve.py",)),
         Contestant(
             "bentoml",
-            ("bentoml==1.4.40",),
+            ("bentoml>=1.4,<2",),
             ("-m", "bentoml", "serve", "with_bentoml:Embedder", "--port", "{port}", "--host", "127.0.0.1"),
             environment=(("BENTOML_DO_NOT_TRACK", "True"),),
         ),
