@@ -17,6 +17,7 @@ from nonneg_client.errors import ConfigInvalid
 from nonneg_export.bundle import open_bundle
 from nonneg_server.app import create_app
 from nonneg_server.engine import Engine
+from nonneg_server.engine_lanes import Lanes
 from nonneg_server.options import Grouped, with_settings
 from nonneg_server.registry import Registry
 from nonneg_server.settings import Settings, read_settings
@@ -64,9 +65,12 @@ def run(settings: Settings) -> None:
 
 
 def load(settings: Settings) -> Registry:
-    """The bundle, verified, in an engine."""
+    """The bundle, verified, in an engine that has passed its self-test."""
     bundle = open_bundle(settings.model)
-    return Registry(Engine(bundle, threads=settings.threads, max_pixels=settings.max_pixels))
+    lanes = Lanes(settings.threads, max_images=settings.queue, max_bytes=settings.queue_bytes)
+    engine = Engine(bundle, lanes=lanes, max_pixels=settings.max_pixels, wide=settings.wide, timeout=settings.timeout)
+    engine.warm_up()
+    return Registry(engine)
 
 
 def bind(host: str, port: int) -> socket.socket:

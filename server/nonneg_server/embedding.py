@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -40,22 +39,29 @@ class Answer:
     timing: Timing
 
 
-async def embed(engine: Engine, images: Sequence[Incoming], parameters: Parameters) -> Answer:
+async def embed(
+    engine: Engine, images: Sequence[Incoming], parameters: Parameters, *, deadline: float | None = None
+) -> Answer:
     """Encode and shorten; parameters are checked before any work is done."""
     manifest = engine.bundle.manifest
     dimensions = check_dimensions(parameters.dimensions, manifest.dimensions)
-    encoded, errors = await _encode(engine, images, fail=parameters.errors == "fail" or len(images) == 1)
+    found = await _encode(engine, images, deadline)
+    encoded, errors = _sorted_out(found, fail=parameters.errors == "fail" or len(images) == 1)
     raw = [found.vector for found in encoded.values()]
     z = np.stack(raw) if raw else np.zeros((0, manifest.dimensions), np.float32)  # (good, D)
     vectors = shorten(z, dimensions, parameters.top_k, normalize=parameters.normalize)
     return Answer(manifest, parameters, dimensions, vectors, list(encoded), errors, _timing(list(encoded.values())))
 
 
-async def _encode(
-    engine: Engine, images: Sequence[Incoming], *, fail: bool
+async def _encode(engine: Engine, images: Sequence[Incoming], deadline: float | None) -> list[Encoded | NonnegError]:
+    readable = [image for image in images if not isinstance(image, NonnegError)]
+    results = iter(await engine.encode_all(readable, deadline=deadline) if readable else [])
+    return [image if isinstance(image, NonnegError) else next(results) for image in images]
+
+
+def _sorted_out(
+    found: Sequence[Encoded | NonnegError], *, fail: bool
 ) -> tuple[dict[int, Encoded], dict[int, NonnegError]]:
-    jobs = [_one(engine, image) for image in images]
-    found = [await jobs[0]] if len(jobs) == 1 else await asyncio.gather(*jobs)
     encoded: dict[int, Encoded] = {}
     errors: dict[int, NonnegError] = {}
     for i, result in enumerate(found):
@@ -67,15 +73,6 @@ async def _encode(
             raise result
         errors[i] = result
     return encoded, errors
-
-
-async def _one(engine: Engine, image: Incoming) -> Encoded | NonnegError:
-    if isinstance(image, NonnegError):
-        return image
-    try:
-        return await engine.encode(image)
-    except NonnegError as error:
-        return error
 
 
 def _timing(encoded: list[Encoded]) -> Timing:

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
 from nonneg_client.decode import MAX_PIXELS, decode, upright_rgb
-from nonneg_client.errors import NotReady
+from nonneg_client.errors import CheckFailed, DeadlineExceeded, NonnegError, NotReady
+from nonneg_client.view import Pixels
 from nonneg_export.bundle import Bundle
 from nonneg_export.runtime import Session
-from nonneg_server.cores import granted
+from nonneg_server.engine_lanes import Lanes
+from nonneg_server.golden import golden_cosine
 
 Photo = bytes | Image.Image
+FAILURES_THAT_MEAN_DEATH = 3  # runs of the encoder that fail one after the other, none succeeding in between
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Encoded:
     """One image's raw vector and where its time went."""
 
@@ -28,39 +33,144 @@ class Encoded:
     queue_seconds: float
     decode_seconds: float
     run_seconds: float
+    wide: bool = False  # every core worked on this image alone
 
 
 class Engine:
-    """One bundle, loaded: every image is one job (decode -> view -> run) on a pool over one shared session."""
+    """One bundle, loaded: every image is one job (decode -> view -> run) that one thread does from end to end.
 
-    def __init__(self, bundle: Bundle, *, threads: int | None = None, max_pixels: int = MAX_PIXELS) -> None:
+    The threads share one session that computes on the caller's thread. While a single image is in flight there is
+    nothing to share the cores with, so that a second, wide session spreads it over all of them.
+    """
+
+    def __init__(
+        self,
+        bundle: Bundle,
+        *,
+        threads: int | None = None,
+        max_pixels: int = MAX_PIXELS,
+        lanes: Lanes | None = None,
+        wide: bool = True,
+        timeout: float | None = None,
+    ) -> None:
         self.bundle = bundle
-        self.threads = threads or granted()
+        self._own_lanes = Lanes(threads) if lanes is None else None
+        self._lanes = lanes or self._own_lanes or Lanes(threads)
+        self.threads = self._lanes.threads
         self._max_pixels = max_pixels
-        self._session = Session(bundle.encoder)
-        self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="encode")
+        self._timeout = timeout
+        self._narrow = Session(bundle.encoder)
+        self._wide = Session(bundle.encoder, threads=self.threads) if wide and self.threads > 1 else None
+        self._failures = 0
+        self._closed = False
+
+    def warm_up(self) -> None:
+        """Run every session once, against the vector that the exporter wrote down."""
+        for session in (self._narrow, self._wide):
+            if session is not None:
+                _self_test(self.bundle, session)
+
+    async def encode(self, image: Photo, *, deadline: float | None = None) -> Encoded:
+        """One image's vector; `deadline` is a time of the running event loop."""
+        found = (await self.encode_all([image], deadline=deadline))[0]
+        if isinstance(found, NonnegError):
+            raise found
+        return found
+
+    async def encode_all(
+        self, images: Sequence[Photo], *, deadline: float | None = None
+    ) -> list[Encoded | NonnegError]:
+        """A request's images: admitted together or not at all; each has its vector or its own error."""
+        with self._lanes.admission.entered(len(images), sum(map(_weight, images))):
+            try:
+                async with asyncio.timeout_at(self._earlier(deadline)):
+                    if len(images) == 1:
+                        return [await self._one(images[0])]
+                    return await asyncio.gather(*map(self._one, images))
+            except TimeoutError:
+                raise _too_late() from None
 
     def submit(self, image: Photo) -> Future[Encoded]:
-        """Queue one image; the future holds its vector or the typed error."""
-        try:
-            return self._pool.submit(self._encode, image, time.perf_counter())
-        except RuntimeError:
-            raise NotReady("this model was closed", fix="ask again: another one is being loaded") from None
+        """Queue one image, unbounded and from any thread; the future holds its vector or the typed error."""
+        if self._closed:
+            raise NotReady("this model was closed", fix="ask again: another one is being loaded", retry_after=1)
+        return self._lanes.pool.submit(partial(self._encode, image, time.perf_counter()))
 
-    async def encode(self, image: Photo) -> Encoded:
-        return await asyncio.wrap_future(self.submit(image))
+    def ailment(self) -> str | None:
+        """Why this engine can no longer be trusted; None while it works."""
+        if self._failures >= FAILURES_THAT_MEAN_DEATH:
+            return f"the encoder of {self.bundle.manifest.name} failed {self._failures} times in a row"
+        return self._lanes.pool.ailment()
 
     def close(self) -> None:
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._closed = True
+        if self._own_lanes is not None:
+            self._own_lanes.close()
+
+    def _earlier(self, deadline: float | None) -> float | None:
+        """The client's deadline or the server's own."""
+        if self._timeout is None:
+            return deadline
+        own = asyncio.get_running_loop().time() + self._timeout
+        return own if deadline is None else min(own, deadline)
+
+    async def _one(self, image: Photo) -> Encoded | NonnegError:
+        future = self.submit(image)
+        try:
+            encoded = await asyncio.wrap_future(future)
+        except NonnegError as error:
+            return error
+        except asyncio.CancelledError:  # the client is gone or the deadline has passed
+            self._lanes.pool.withdraw(future)
+            raise
+        if not encoded.wide:
+            self._lanes.admission.served(encoded.decode_seconds + encoded.run_seconds)
+        return encoded
 
     def _encode(self, image: Photo, queued: float) -> Encoded:
         started = time.perf_counter()
+        pixels = self._pixels(image)[None]  # (1, size, size, 3)
+        decoded = time.perf_counter()
+        alone = self._wide is not None and self._lanes.admission.images == 1
+        vector = self._run(self._wide if alone and self._wide else self._narrow, pixels)[0]  # (D,)
+        return Encoded(vector, started - queued, decoded - started, time.perf_counter() - decoded, alone)
+
+    def _pixels(self, image: Photo) -> Pixels:
         view = self.bundle.manifest.view
         if isinstance(image, bytes):
-            photo = decode(image, max_pixels=self._max_pixels, background=view.background)
-        else:
-            photo = upright_rgb(image, background=view.background)
-        pixels = view.apply(photo)[None]  # (1, size, size, 3)
-        decoded = time.perf_counter()
-        vector = self._session.run(pixels)[0]  # (D,)
-        return Encoded(vector, started - queued, decoded - started, time.perf_counter() - decoded)
+            return view.apply(decode(image, max_pixels=self._max_pixels, background=view.background))
+        return view.apply(upright_rgb(image, background=view.background))
+
+    def _run(self, session: Session, pixels: Pixels) -> NDArray[np.float32]:
+        try:
+            vectors = session.run(pixels)
+        except Exception as error:  # pixels of the right shape never fail: it is the runtime that does
+            self._failures += 1
+            raise NonnegError(
+                f"the encoder failed on an image ({type(error).__name__})", fix="try again; the server's log says more"
+            ) from error
+        self._failures = 0
+        return vectors
+
+
+def _self_test(bundle: Bundle, session: Session) -> None:
+    found, wanted = golden_cosine(bundle, session), bundle.manifest.golden.tolerance
+    if not found >= wanted:
+        raise CheckFailed(
+            f"{bundle.path} fails its self-test: cosine {found:.6f} to the exporter's vector, at least {wanted} is due",
+            fix="reinstall onnxruntime, or export the bundle again on this machine",
+            value=found,
+            limit=wanted,
+        )
+
+
+def _weight(image: Photo) -> int:
+    return len(image) if isinstance(image, bytes) else image.width * image.height * 4
+
+
+def _too_late() -> DeadlineExceeded:
+    return DeadlineExceeded(
+        "the deadline passed before the vectors were ready",
+        fix="ask again later, or with fewer images, or with a longer timeout",
+        field="timeout",
+    )

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nonneg_client.view import Pixels
-from nonneg_server.engine_pool import Pool
+from nonneg_server.engine_pool import Pool, gone
 
 Vector = NDArray[np.float32]
 Run = Callable[[Pixels], Vector]
@@ -46,7 +46,7 @@ class Batcher:
     def close(self, timeout: float | None = None) -> None:
         self._thread.close(timeout)
         for _, future in self._take(len(self._forming)):
-            future.set_exception(RuntimeError("the server is shutting down"))
+            future.set_exception(gone("the server is shutting down"))
 
     def _run_forming(self) -> None:
         batch = self._take(self.largest)
@@ -56,7 +56,7 @@ class Batcher:
             vectors = self._run(_stacked([pixels for pixels, _ in batch]))  # (batch, D)
         except BaseException as error:
             for _, future in batch:
-                future.set_exception(error if isinstance(error, Exception) else RuntimeError("the device thread died"))
+                future.set_exception(error if isinstance(error, Exception) else gone("the device thread died"))
             if not isinstance(error, Exception):
                 raise
             return

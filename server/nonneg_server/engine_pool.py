@@ -13,6 +13,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from nonneg_client.errors import NotReady
+
 T = TypeVar("T")
 
 
@@ -39,7 +41,7 @@ class Pool:
         future: Future[T] = Future()
         with self._changed:
             if self._closing or self._death is not None:
-                raise RuntimeError("the pool is closed" if self._closing else "a worker thread died")
+                raise gone("the server is shutting down" if self._closing else "a worker thread died")
             self._waiting[future] = work
             self._changed.notify()
         return future
@@ -96,7 +98,7 @@ class Pool:
         except Exception as error:
             future.set_exception(error)
         except BaseException as error:
-            future.set_exception(RuntimeError(f"the worker thread died ({type(error).__name__})"))
+            future.set_exception(gone(f"a worker thread died ({type(error).__name__})"))
             raise
         else:
             future.set_result(result)
@@ -114,4 +116,9 @@ class Pool:
         while self._waiting:
             future, _ = self._waiting.popitem()
             if future.set_running_or_notify_cancel():
-                future.set_exception(RuntimeError(reason))
+                future.set_exception(gone(reason))
+
+
+def gone(reason: str) -> NotReady:
+    """What those hear who wait for work that will not be done here any more."""
+    return NotReady(reason, fix="ask another server, or this one after it has restarted", retry_after=1)

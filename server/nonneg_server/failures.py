@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from typing import Any
 
 import orjson
@@ -16,8 +17,13 @@ from nonneg_client.errors import MethodNotAllowed, NonnegError, NotFound, Reques
 def respond(error: NonnegError, request_id: str) -> Response:
     """The native error answer."""
     body: dict[str, Any] = {"error": error.body(), "request_id": request_id}
-    headers = {} if error.retry_after is None else {"retry-after": str(max(1, round(error.retry_after)))}
+    headers = {} if error.retry_after is None else retry_headers(error.retry_after)
     return Response(orjson.dumps(body), error.status, headers, "application/json")
+
+
+def retry_headers(seconds: float) -> dict[str, str]:
+    """The wait in whole seconds, as the standard wants it, and in milliseconds, as some SDKs read it."""
+    return {"retry-after": str(max(1, math.ceil(seconds))), "retry-after-ms": str(math.ceil(seconds * 1000))}
 
 
 async def on_error(request: Request, error: Exception) -> Response:

@@ -11,6 +11,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from nonneg_client.decode import MAX_PIXELS
 from nonneg_client.errors import ConfigInvalid
+from nonneg_server.engine_lanes import MAX_BYTES, MAX_IMAGES
 
 PREFIX = "NONNEG_"
 MEBIBYTE = 2**20
@@ -31,6 +32,16 @@ class Settings(BaseSettings):
     port: int = setting(8000, "Port to listen on; 0 takes a free one and prints it.", group="Network", ge=0, le=65535)
     threads: int | None = setting(
         None, "Images encoded at once; without it, the cores granted to this process.", group="Engine", ge=1, le=1024
+    )
+    wide: bool = setting(
+        True, "Let a lone image use every core at once; costs a second copy of the model.", group="Engine"
+    )
+    queue: int = setting(MAX_IMAGES, "Images in flight, beyond which requests get 429.", group="Limits", ge=1)
+    queue_bytes: int = setting(
+        MAX_BYTES, "Bytes of images in flight, beyond which requests get 429.", group="Limits", ge=1024, metavar="BYTES"
+    )
+    timeout: float = setting(
+        60.0, "Seconds a request may take once it has arrived; then 504.", group="Limits", gt=0, metavar="SECONDS"
     )
     max_body: int = setting(64 * MEBIBYTE, "Bytes a request may have.", group="Limits", ge=1024, metavar="BYTES")
     max_images: int = setting(256, "Images a request may have.", group="Limits", ge=1)

@@ -5,6 +5,7 @@ from concurrent.futures import CancelledError
 
 import pytest
 
+from nonneg_client.errors import NotReady
 from nonneg_server.engine_pool import Pool
 
 
@@ -85,10 +86,10 @@ def test_a_dead_thread_is_noticed_and_nobody_waits_for_it() -> None:
     dying, behind = pool.submit(die), pool.submit(lambda: "never")
     gate.set()
     for future in (dying, behind):
-        with pytest.raises(RuntimeError, match="worker thread died"):
+        with pytest.raises(NotReady, match="worker thread died"):
             future.result(5)
     assert "SystemExit" in (pool.ailment() or "")
-    with pytest.raises(RuntimeError, match="worker thread died"):
+    with pytest.raises(NotReady, match="worker thread died"):
         pool.submit(lambda: None)
     pool.close(5)
 
@@ -113,5 +114,5 @@ def test_closing_finishes_what_runs_and_gives_up_what_waits() -> None:
     threading.Timer(0.05, gate.set).start()
     pool.close(5)
     assert running.result(0) is True
-    with pytest.raises(RuntimeError, match="shutting down"):
+    with pytest.raises(NotReady, match="shutting down"):
         waiting.result(0)

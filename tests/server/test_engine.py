@@ -1,0 +1,147 @@
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+from nonneg_client.errors import CheckFailed, DeadlineExceeded, ImageUnsupported, NonnegError, NotReady, Overloaded
+from nonneg_export.bundle import Bundle
+from nonneg_server.engine import Encoded, Engine
+from nonneg_server.engine_lanes import Lanes
+
+pytestmark = pytest.mark.anyio
+Png = Callable[[int], bytes]
+
+
+@contextmanager
+def jammed(lanes: Lanes) -> Iterator[None]:
+    """Every thread busy until the block is left."""
+    gate = threading.Event()
+    busy = [lanes.pool.submit(lambda: gate.wait(10)) for _ in range(lanes.threads)]
+    while lanes.pool.waiting:
+        pass
+    try:
+        yield
+    finally:
+        gate.set()
+        for job in busy:
+            job.result(10)
+
+
+@pytest.fixture
+def lanes() -> Iterator[Lanes]:
+    made = Lanes(2, max_images=4, max_bytes=1 << 20)
+    yield made
+    made.close()
+
+
+async def test_vectors_depend_neither_on_load_nor_on_the_wide_session(bundle: Bundle, png: Png) -> None:
+    engine = Engine(bundle, threads=2)
+    alone = [await engine.encode(png(i)) for i in range(6)]
+    together = await asyncio.gather(*(engine.encode(png(i)) for i in range(6)))
+    assert all(one.wide for one in alone)
+    assert not all(one.wide for one in together)
+    for one, other in zip(alone, together, strict=True):
+        np.testing.assert_allclose(one.vector, other.vector, atol=1e-5)
+    engine.close()
+
+
+async def test_without_wide_there_is_no_second_session(bundle: Bundle, png: Png) -> None:
+    engine = Engine(bundle, threads=2, wide=False)
+    assert not (await engine.encode(png(0))).wide
+    engine.close()
+
+
+async def test_a_full_queue_refuses_a_request_whole_and_says_when_to_return(
+    bundle: Bundle, png: Png, lanes: Lanes
+) -> None:
+    engine = Engine(bundle, lanes=lanes)
+    with jammed(lanes):
+        waiting = [asyncio.create_task(engine.encode(png(i))) for i in range(3)]
+        await asyncio.sleep(0.05)
+        with pytest.raises(Overloaded) as refused:
+            await engine.encode_all([png(8), png(9)])
+        assert refused.value.retry_after is not None
+        assert refused.value.retry_after > 0
+        assert lanes.pool.waiting == 3
+    assert all(isinstance(found, Encoded) for found in await asyncio.gather(*waiting))
+    assert lanes.admission.images == 0
+
+
+async def test_the_bytes_in_flight_are_bounded_too(bundle: Bundle, png: Png, lanes: Lanes) -> None:
+    engine = Engine(bundle, lanes=lanes)
+    with jammed(lanes):
+        waiting = asyncio.create_task(engine.encode(png(0) + bytes(900_000)))
+        await asyncio.sleep(0.05)
+        with pytest.raises(Overloaded, match="bytes in flight"):
+            await engine.encode(png(1) + bytes(900_000))
+    await waiting
+
+
+async def test_what_is_past_its_deadline_never_runs(bundle: Bundle, png: Png, lanes: Lanes) -> None:
+    engine = Engine(bundle, lanes=lanes)
+    with jammed(lanes):
+        soon = asyncio.get_running_loop().time() + 0.05
+        with pytest.raises(DeadlineExceeded):
+            await engine.encode_all([png(0), png(1)], deadline=soon)
+        assert (lanes.pool.waiting, lanes.admission.images) == (0, 0)
+
+
+async def test_the_servers_own_timeout_holds_without_a_deadline(bundle: Bundle, png: Png, lanes: Lanes) -> None:
+    engine = Engine(bundle, lanes=lanes, timeout=0.05)
+    with jammed(lanes), pytest.raises(DeadlineExceeded):
+        await engine.encode(png(0))
+
+
+async def test_a_cancelled_request_leaves_the_queue(bundle: Bundle, png: Png, lanes: Lanes) -> None:
+    engine = Engine(bundle, lanes=lanes)
+    with jammed(lanes):
+        task = asyncio.create_task(engine.encode_all([png(0), png(1)]))
+        await asyncio.sleep(0.05)
+        assert lanes.pool.waiting == 2
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert (lanes.pool.waiting, lanes.admission.images) == (0, 0)
+
+
+async def test_a_bad_image_has_its_own_error(bundle: Bundle, png: Png, lanes: Lanes) -> None:
+    engine = Engine(bundle, lanes=lanes)
+    good, bad, also_good = await engine.encode_all([png(0), b"nonsense", png(1)])
+    assert isinstance(good, Encoded)
+    assert isinstance(bad, ImageUnsupported)
+    assert isinstance(also_good, Encoded)
+
+
+async def test_an_encoder_that_keeps_failing_is_an_ailment(
+    bundle: Bundle, png: Png, lanes: Lanes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Engine(bundle, lanes=lanes, wide=False)
+
+    def broken(pixels: object) -> object:
+        raise OSError("the device is gone")
+
+    monkeypatch.setattr(engine._narrow, "run", broken)
+    for _ in range(3):
+        assert engine.ailment() is None
+        with pytest.raises(NonnegError, match="the encoder failed"):
+            await engine.encode(png(0))
+    assert "3 times in a row" in (engine.ailment() or "")
+
+
+async def test_a_closed_engine_refuses_politely(bundle: Bundle, png: Png) -> None:
+    engine = Engine(bundle, threads=1)
+    engine.close()
+    with pytest.raises(NotReady):
+        await engine.encode(png(0))
+
+
+def test_an_encoder_that_answers_otherwise_fails_its_self_test(bundle: Bundle, lanes: Lanes) -> None:
+    golden = bundle.manifest.golden
+    other = golden.model_copy(update={"values": tuple(reversed(golden.values))})
+    manifest = bundle.manifest.model_copy(update={"golden": other})
+    Engine(bundle, lanes=lanes).warm_up()
+    with pytest.raises(CheckFailed, match="fails its self-test"):
+        Engine(Bundle(bundle.path, manifest), lanes=lanes).warm_up()
