@@ -27,6 +27,8 @@ NonnegError                      500  internal
 │   ├── DigestMismatch            -   digest_mismatch
 │   └── SchemaUnknown             -   schema_unknown
 ├── DataInvalid                   -   data_invalid          a folder, a data set, a file of vectors
+├── CheckpointInvalid             -   checkpoint_invalid    truncated, or of another architecture
+├── TrainingStopped               -   training_stopped      a health gate: collapse, dead dimensions, NaN
 ├── ConfigInvalid                 -   config_invalid        options that contradict each other
 ├── CheckFailed                   -   check_failed          a verification did not hold
 ├── StorageFailed                 -   storage_failed        disk full, read-only, not writable
@@ -201,6 +203,14 @@ class SchemaUnknown(BundleInvalid):
 
 class DataInvalid(NonnegError):
     type = "data_invalid"
+
+
+class CheckpointInvalid(NonnegError):
+    type = "checkpoint_invalid"
+
+
+class TrainingStopped(NonnegError):
+    type = "training_stopped"
 
 
 class ConfigInvalid(NonnegError):

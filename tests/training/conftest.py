@@ -1,0 +1,24 @@
+"""A tiny encoder really trained, once a session."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nonneg_training.loop import train
+from nonneg_training.settings import Settings, read_settings
+
+
+@pytest.fixture
+def small() -> Settings:
+    """Two epochs of NCL on the digits: about two seconds."""
+    return read_settings(None, {"data.source": "digits", "loop.epochs": 2, "model.dimensions": 32})
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a finished run."""
+    run = tmp_path_factory.mktemp("runs") / "digits"
+    train(read_settings(None, {"data.source": "digits", "loop.epochs": 3, "model.dimensions": 32}), run)
+    return run

@@ -1,0 +1,59 @@
+"""A folder of images: classes by folder, broken ones skipped, counted and named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from nonneg_client.errors import DataInvalid
+from nonneg_training.data import Folder, open_data
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    for name, colour in (("cat", 40), ("dog", 200)):
+        (tmp_path / name).mkdir()
+        for i in range(3):
+            Image.fromarray(np.full((20, 30, 3), colour + i, np.uint8)).save(tmp_path / name / f"{i}.png")
+    return tmp_path
+
+
+def test_a_folder_a_class(root: Path) -> None:
+    images = open_data(str(root))
+    assert images.classes == ("cat", "dog")
+    assert images.labels.tolist() == [0, 0, 0, 1, 1, 1]
+    assert images.image(4).getpixel((0, 0)) == (201, 201, 201)
+
+
+def test_a_train_folder_inside_is_the_training_split(root: Path) -> None:
+    inner = root / "train"
+    inner.mkdir()
+    (root / "cat").rename(inner / "cat")
+    assert open_data(str(root)).classes == ("cat",)
+
+
+def test_a_broken_image_is_skipped_counted_and_named(root: Path) -> None:
+    (root / "cat" / "1.png").write_bytes(b"not an image")
+    images = Folder(root)
+    assert images.image(1).getpixel((0, 0)) == (42, 42, 42)
+    assert [path.name for path in images.broken] == ["1.png"]
+
+
+def test_more_broken_images_than_allowed_stop_the_run(root: Path) -> None:
+    for i in range(3):
+        (root / "cat" / f"{i}.png").write_bytes(b"not an image")
+    images = Folder(root, max_broken=2)
+    with pytest.raises(DataInvalid, match=r"more than 2 broken images.*cat/0\.png"):
+        images.image(0)
+
+
+@pytest.mark.parametrize("made", [True, False])
+def test_an_empty_or_absent_folder_is_refused(tmp_path: Path, made: bool) -> None:
+    folder = tmp_path / "images"
+    if made:
+        folder.mkdir()
+    with pytest.raises(DataInvalid, match="holds no images" if made else "does not exist"):
+        Folder(folder)

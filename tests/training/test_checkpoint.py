@@ -1,0 +1,76 @@
+"""Checkpoints: whole or not at all, and refused when they do not fit."""
+
+from __future__ import annotations
+
+import resource
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from nonneg_client.errors import CheckpointInvalid, StorageFailed
+from nonneg_training.checkpoint import FILE_NAME, load_encoder, read_checkpoint
+from nonneg_training.files import write_whole
+from nonneg_training.loop import train
+from nonneg_training.settings import Settings, read_settings, write_settings
+
+
+@pytest.fixture
+def run(trained: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(trained, tmp_path / "run")
+
+
+def test_the_same_seed_gives_the_same_weights(small: Settings, tmp_path: Path) -> None:
+    train(small, tmp_path / "a")
+    train(small, tmp_path / "b")
+    first, second = (read_checkpoint(tmp_path / name).tensors for name in "ab")
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_a_truncated_checkpoint_is_refused(run: Path) -> None:
+    path = run / FILE_NAME
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(CheckpointInvalid, match="truncated or damaged"):
+        load_encoder(run)
+
+
+def test_a_checkpoint_of_another_architecture_names_the_weight_that_does_not_fit(run: Path) -> None:
+    write_settings(run / "config.toml", read_settings(run / "config.toml", {"model.dimensions": 31}))
+    with pytest.raises(CheckpointInvalid, match=r"another architecture.*\(32,\), not \(31,\)"):
+        load_encoder(run)
+
+
+def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointInvalid, match=r"no training run: it has no config\.toml"):
+        load_encoder(tmp_path)
+    with pytest.raises(CheckpointInvalid, match="does not exist"):
+        load_encoder(tmp_path / "nowhere")
+
+
+def test_a_run_before_its_first_checkpoint_says_so(run: Path) -> None:
+    (run / FILE_NAME).unlink()
+    with pytest.raises(CheckpointInvalid, match="yet"):
+        load_encoder(run)
+
+
+def test_the_previous_file_survives_a_full_disk(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("previous")
+
+    def fill(temporary: Path) -> None:
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        try:
+            Path("/dev/full").write_text("x" * 10)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    with pytest.raises(StorageFailed, match="no space left"):
+        write_whole(path, fill)
+    assert path.read_text() == "previous"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_settings_are_read_back_as_they_were_written(small: Settings, tmp_path: Path) -> None:
+    write_settings(tmp_path / "config.toml", small)
+    assert read_settings(tmp_path / "config.toml", {}) == small

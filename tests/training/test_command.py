@@ -1,0 +1,44 @@
+"""nonneg train, as it is typed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from nonneg_client.errors import ConfigInvalid, StorageFailed
+from nonneg_training.command import train
+
+
+def run(*arguments: str) -> str:
+    return CliRunner().invoke(train, arguments, catch_exceptions=False).output
+
+
+def test_it_leaves_settings_checkpoint_and_metrics(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    said = run("--data", "digits", "--epochs", "1", "--out", str(out), "--set", "views.blur=0")
+    assert "11 steps" in said
+    assert sorted(p.name for p in out.iterdir()) == ["checkpoint.safetensors", "config.toml", "metrics.csv"]
+    assert "blur = 0" in (out / "config.toml").read_text()
+    with pytest.raises(StorageFailed, match="holds a run already"):
+        run("--data", "digits", "--out", str(out))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--temperature", "0"], r"loss\.temperature=0\.0"),
+        (["--batch", "1"], "nothing to differ from"),
+        (["--batch", "5000"], "exceeds the 1438 images"),
+        (["--activation", "gelu"], "does not go with"),
+        (["--method", "cl", "--activation", "relu"], "does not go with"),
+        (["--backbone", "resnet99"], "is unknown"),
+        (["--set", "views.blurr=1"], r"views\.blurr"),
+        (["--set", "views"], "no '='"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(tmp_path: Path, arguments: list[str], message: str) -> None:
+    with pytest.raises(ConfigInvalid, match=message):
+        run("--out", str(tmp_path / "run"), *arguments)
+    assert not (tmp_path / "run").exists()

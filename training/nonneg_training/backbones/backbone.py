@@ -1,0 +1,27 @@
+"""A backbone: from normalised pixels to one feature vector an image, and what it expects of the pixels."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+Channels = tuple[float, float, float]
+IMAGENET_MEAN: Channels = (123.675, 116.28, 103.53)
+IMAGENET_STD: Channels = (58.395, 57.12, 57.375)
+
+
+class Backbone(nn.Module):
+    """A network without its classifier: (batch, 3, h, w) -> (batch, width)."""
+
+    def __init__(
+        self, network: nn.Module, width: int, *, size: int, mean: Channels = IMAGENET_MEAN, std: Channels = IMAGENET_STD
+    ) -> None:
+        super().__init__()
+        self.network = network
+        self.width = width
+        self.size = size  # the side it is usually fed
+        self.mean = mean  # of pixel values 0..255
+        self.std = std
+
+    def forward(self, x: Tensor) -> Tensor:
+        features: Tensor = self.network(x)
+        return features

@@ -1,0 +1,119 @@
+"""checkpoint.safetensors, written whole or not at all and read back: the weights and moments after a step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from nonneg_client.errors import CheckpointInvalid
+from nonneg_training.build import build_encoder
+from nonneg_training.encoder import Encoder
+from nonneg_training.files import write_whole
+from nonneg_training.settings import FILE_NAME as CONFIG
+from nonneg_training.settings import Settings, read_settings
+
+FILE_NAME = "checkpoint.safetensors"
+FORMAT = "nonneg-checkpoint-1"
+ENCODER, OPTIMISER = "encoder.", "optimiser."
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a run was at the end of `step` steps."""
+
+    step: int
+    tensors: dict[str, Tensor]
+
+    def part(self, prefix: str) -> dict[str, Tensor]:
+        """The tensors below a prefix, without it."""
+        return {name.removeprefix(prefix): t for name, t in self.tensors.items() if name.startswith(prefix)}
+
+
+def load_encoder(run: Path) -> Encoder:
+    """The trained encoder of a run folder, in evaluation mode."""
+    settings = run_settings(run)
+    encoder = build_encoder(settings, pretrained=False)
+    restore(encoder, read_checkpoint(run).part(ENCODER), run / FILE_NAME)
+    return encoder.eval()
+
+
+def run_settings(run: Path) -> Settings:
+    """What a run folder's training was told."""
+    if not (run / CONFIG).is_file():
+        there = f"has no {CONFIG}" if run.is_dir() else "does not exist or is no folder"
+        raise CheckpointInvalid(
+            f"{run} is no training run: it {there}", fix="point to a folder that `nonneg train` wrote", value=str(run)
+        )
+    return read_settings(run / CONFIG, {})
+
+
+def write_checkpoint(
+    run: Path, step: int, encoder: nn.Module, others: dict[str, nn.Module], optimiser: torch.optim.Optimizer
+) -> None:
+    """Save everything that the next step needs; the previous checkpoint stays until this one is whole."""
+    tensors = {ENCODER + name: t for name, t in encoder.state_dict().items()}
+    for prefix, module in others.items():
+        tensors |= {f"{prefix}.{name}": t for name, t in module.state_dict().items()}
+    for number, state in optimiser.state_dict()["state"].items():
+        tensors |= {f"{OPTIMISER}{number}.{key}": torch.as_tensor(value) for key, value in state.items()}
+    # the same memory order every time, and nothing shared
+    tensors = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
+    about = {"format": FORMAT, "step": str(step)}
+    write_whole(run / FILE_NAME, lambda path: save_file(tensors, path, metadata=about))
+
+
+def read_checkpoint(run: Path) -> Checkpoint:
+    """The verified content of a run's checkpoint file."""
+    path = run / FILE_NAME
+    try:
+        with safe_open(path, framework="pt") as file:
+            about = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
+    except FileNotFoundError:
+        raise CheckpointInvalid(
+            f"{run} has no {FILE_NAME} yet", fix="let `nonneg train` reach its first checkpoint", value=str(run)
+        ) from None
+    except (SafetensorError, OSError, ValueError) as error:
+        raise CheckpointInvalid(
+            f"{path} is truncated or damaged ({error})", fix="copy it again, or train again", value=str(path)
+        ) from error
+    if about.get("format") != FORMAT:
+        raise CheckpointInvalid(
+            f"{path} has the format {about.get('format')!r}; this nonneg reads {FORMAT}",
+            fix="train again",
+            value=str(path),
+        )
+    return Checkpoint(int(about["step"]), tensors)
+
+
+def restore(module: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
+    """Put `tensors` into `module`, or say which ones do not fit."""
+    wanted = module.state_dict()
+    for name in sorted(wanted.keys() | tensors.keys()):
+        if name not in tensors or name not in wanted:
+            what = f"lacks {name}" if name not in tensors else f"has {name}, which this model has not"
+        elif wanted[name].shape != tensors[name].shape:
+            what = f"has {name} of shape {tuple(tensors[name].shape)}, not {tuple(wanted[name].shape)}"
+        else:
+            continue
+        raise CheckpointInvalid(
+            f"{path} is a checkpoint of another architecture: it {what}",
+            fix=f"use the {CONFIG} that was saved with it",
+            field=name,
+            value=str(path),
+        )
+    module.load_state_dict(tensors)
+
+
+def restore_optimiser(optimiser: torch.optim.Optimizer, checkpoint: Checkpoint) -> None:
+    """Give the optimiser the moments it had."""
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in checkpoint.part(OPTIMISER).items():
+        number, _, key = name.partition(".")
+        state.setdefault(int(number), {})[key] = tensor
+    optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})

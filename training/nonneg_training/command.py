@@ -1,0 +1,80 @@
+"""nonneg train: the command line of training."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import click
+
+from nonneg_client.errors import ConfigInvalid
+from nonneg_training.settings import read_settings
+
+_FLAGS = {  # the flags that stand for one setting each
+    "method": "method",
+    "data": "data.source",
+    "root": "data.root",
+    "backbone": "model.backbone",
+    "dimensions": "model.dimensions",
+    "activation": "model.activation",
+    "size": "views.size",
+    "temperature": "loss.temperature",
+    "optimiser": "optimiser.name",
+    "lr": "optimiser.lr",
+    "epochs": "loop.epochs",
+    "batch": "loop.batch",
+    "seed": "seed",
+}
+
+
+@click.command()
+@click.option("--out", "-o", type=click.Path(path_type=Path), required=True, help="Folder of the run.")
+@click.option("--config", "-c", type=click.Path(path_type=Path), help="TOML file with the settings; flags come on top.")
+@click.option("--method", help="cl or ncl.")
+@click.option("--data", help="digits, cifar10, cifar100, or a folder with a folder of images a class.")
+@click.option("--root", type=click.Path(), help="Where a named data set lies.")
+@click.option("--backbone", help="tiny-cnn, slim-resnet, resnet18, resnet34 or resnet50.")
+@click.option("--dimensions", type=int, help="D, the width of the embedding.")
+@click.option("--activation", help="relu, rep_relu, sigmoid, softplus or exp.")
+@click.option("--size", type=int, help="Side of the pixels the encoder sees.")
+@click.option("--temperature", type=float)
+@click.option("--optimiser", help="sgd, lars or adamw.")
+@click.option("--lr", type=float, help="Peak learning rate.")
+@click.option("--epochs", type=int)
+@click.option("--batch", type=int, help="Images a step.")
+@click.option("--seed", type=int, help="The same seed gives the same weights.")
+@click.option("--set", "others", multiple=True, metavar="NAME=VALUE", help="Any other setting: --set views.blur=0.")
+@click.option("--resume", is_flag=True, help="Go on from the checkpoint in --out.")
+def train(out: Path, config: Path | None, others: tuple[str, ...], resume: bool, **flags: Any) -> None:
+    """Train a non-negative encoder and leave its checkpoint in a folder.
+
+    \b
+      nonneg train --data digits --epochs 5 --out runs/digits
+      nonneg train --data photos/ --backbone slim-resnet --out runs/photos
+      nonneg export runs/photos --out photos.bundle
+    """
+    from nonneg_training.checkpoint import run_settings
+    from nonneg_training.loop import train as run_training
+
+    changes = {_FLAGS[name]: value for name, value in flags.items() if value is not None}
+    changes |= dict(_assignment(text) for text in others)
+    if resume and (out / "config.toml").is_file():
+        if config or changes:
+            raise ConfigInvalid("--resume goes on with the run's own settings", fix="leave the other options out")
+        settings = run_settings(out)
+    else:
+        settings = read_settings(config, changes)
+    outcome = run_training(settings, out, resume=resume)
+    click.echo(f"{out}: {outcome.steps} steps, loss {outcome.loss:.4f}, {outcome.images_per_second:,.0f} images/s")
+
+
+def _assignment(text: str) -> tuple[str, Any]:
+    """name=value, the value read as TOML, or as a word if it is none."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise ConfigInvalid(f"--set {text}: no '='", fix="write --set name=value", field="--set", value=text)
+    try:
+        return name, tomllib.loads(f"v = {value}")["v"]
+    except tomllib.TOMLDecodeError:
+        return name, value

@@ -1,0 +1,89 @@
+"""The encoder: pixels -> backbone -> projector -> activation. What training trains and `nonneg export` exports."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from nonneg_client.view import View
+from nonneg_training.activations import activation
+from nonneg_training.backbones import Backbone
+
+
+class Encoder(nn.Module):
+    """uint8 pixels (batch, h, w, 3) -> activated features (batch, D), not divided by their length."""
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        view: View,
+        *,
+        dimensions: int | None,
+        hidden: Sequence[int] = (),
+        activation: str = "relu",
+        batch_norm: bool = False,
+    ) -> None:
+        """`hidden` widths make the projector an MLP; `dimensions=None` leaves it out: features are the embedding."""
+        super().__init__()
+        self.backbone = backbone
+        self.view = view
+        self.activation = activation
+        self.hidden, self.output = _projector(backbone.width, hidden, dimensions)
+        self.norm = nn.BatchNorm1d(self.output.out_features) if batch_norm else None
+        self.register_buffer("mean", torch.tensor(backbone.mean).view(1, 3, 1, 1), persistent=False)
+        self.register_buffer("std", torch.tensor(backbone.std).view(1, 3, 1, 1), persistent=False)
+
+    @property
+    def dimensions(self) -> int:
+        """D, the width of the embedding."""
+        return self.output.out_features
+
+    def output_layers(self) -> tuple[nn.Linear, nn.BatchNorm1d | None]:
+        """The last linear layer, and the batch norm behind it if there is one: what a ranking permutes."""
+        return self.output, self.norm
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        return self.embed(self.features(pixels))
+
+    def features(self, pixels: Tensor) -> Tensor:
+        """The backbone's features of uint8 pixels: what probes and a frozen-backbone head work on."""
+        return self.see(pixels.permute(0, 3, 1, 2).float())  # NHWC in memory: channels-last without a copy
+
+    def see(self, x: Tensor) -> Tensor:
+        """The backbone's features of float pixels 0..255, (batch, 3, h, w) -> (batch, width)."""
+        features: Tensor = self.backbone((x - self.mean) / self.std)
+        return features
+
+    def embed(self, features: Tensor) -> Tensor:
+        """From the backbone's features to the embedding, (batch, width) -> (batch, D)."""
+        return activation(self.activation)(self.preactivation(features))
+
+    def preactivation(self, features: Tensor) -> Tensor:
+        """The embedding before its activation."""
+        z: Tensor = self.output(self.hidden(features))
+        return z if self.norm is None else self.norm(z)
+
+
+def _projector(width: int, hidden: Sequence[int], dimensions: int | None) -> tuple[nn.Sequential, nn.Linear]:
+    if dimensions is None:
+        return nn.Sequential(), _identity(width)
+    widths = [width, *hidden]
+    layers: list[nn.Module] = []
+    for incoming, outgoing in pairwise(widths):
+        layers += [nn.Linear(incoming, outgoing), nn.ReLU(inplace=True)]
+    return nn.Sequential(*layers), nn.Linear(widths[-1], dimensions)
+
+
+def _identity(width: int) -> nn.Linear:
+    """A linear layer that changes nothing and learns nothing: something for a ranking to permute."""
+    layer = nn.Linear(width, width)
+    with torch.no_grad():
+        layer.weight.copy_(torch.eye(width))
+        layer.bias.zero_()
+    return layer.requires_grad_(False)

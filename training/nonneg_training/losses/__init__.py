@@ -1,0 +1,1 @@
+"""The losses: pure functions of tensors, one formula a file."""

@@ -1,0 +1,157 @@
+"""One record of everything a run was told: from a TOML file and flags, saved beside the checkpoint."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from nonneg_client.errors import ConfigInvalid
+from nonneg_training.files import write_whole
+
+FILE_NAME = "config.toml"
+Share = tuple[float, float]
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Data(Section):
+    """Which images."""
+
+    source: str = Field(default="digits", description="digits, cifar10, or the path of a folder with a folder a class")
+    root: Path | None = Field(default=None, description="where a named data set lies")
+    max_broken: int = Field(default=100, ge=0, description="broken images to skip before the run stops")
+
+
+class Views(Section):
+    """How two views of an image are drawn for training, and the one view it is embedded by."""
+
+    size: int | None = Field(
+        default=None, ge=4, le=1024, description="side in pixels; default: the data's or backbone's"
+    )
+    crop: Share = Field(default=(0.08, 1.0), description="share of the area a random crop covers")
+    jitter: float = Field(default=0.8, ge=0, le=1, description="probability of the colour jitter")
+    brightness: float = Field(default=0.8, ge=0, le=1)
+    contrast: float = Field(default=0.8, ge=0, le=1)
+    saturation: float = Field(default=0.8, ge=0, le=1)
+    hue: float = Field(default=0.2, ge=0, le=0.5)
+    grey: float = Field(default=0.2, ge=0, le=1, description="probability of grey")
+    blur: float = Field(default=0.5, ge=0, le=1, description="probability of a Gaussian blur")
+    flip: float = Field(default=0.5, ge=0, le=1, description="probability of a horizontal flip")
+    centre: float = Field(default=1.0, gt=0, le=1, description="share of the short side in the evaluation view")
+    interpolation: Literal["bilinear", "bicubic"] = "bicubic"
+
+
+class Model(Section):
+    """Backbone, projector, activation."""
+
+    backbone: str = "tiny-cnn"
+    pretrained: str | None = Field(default=None, description="name of torchvision weights, for example DEFAULT")
+    stem: Literal["auto", "small", "imagenet"] = Field(default="auto", description="auto: small up to 64 px")
+    hidden: tuple[int, ...] = Field(default=(256,), description="widths of the projector's hidden layers")
+    dimensions: int | None = Field(default=128, ge=1, le=1_000_000, description="D, the width of the embedding")
+    activation: str | None = Field(default=None, description="default: the method's own")
+    batch_norm: bool = Field(default=True, description="batch norm before the activation: keeps dimensions alive")
+
+
+class Loss(Section):
+    """What is minimised."""
+
+    temperature: float = Field(default=0.2, gt=0, le=100)
+
+
+class Optimiser(Section):
+    """How."""
+
+    name: Literal["sgd", "lars", "adamw"] = "adamw"
+    lr: float = Field(default=1e-3, gt=0)
+    momentum: float = Field(default=0.9, ge=0, lt=1)
+    weight_decay: float = Field(default=1e-4, ge=0)
+    warmup: float = Field(default=0.05, ge=0, lt=1, description="share of the steps in which the rate rises")
+
+
+class Loop(Section):
+    """How long and how it is run."""
+
+    epochs: int = Field(default=10, ge=1)
+    batch: int = Field(default=128, ge=1)
+    save_every: int = Field(default=0, ge=0, description="steps between checkpoints; 0: at the end of each epoch")
+    threads: int = Field(default=0, ge=0, description="torch's threads; 0: as many as it likes")
+
+
+class Settings(Section):
+    """A run."""
+
+    method: Literal["cl", "ncl"] = "ncl"
+    seed: int = Field(default=0, ge=0)
+    data: Data = Data()
+    views: Views = Views()
+    model: Model = Model()
+    loss: Loss = Loss()
+    optimiser: Optimiser = Optimiser()
+    loop: Loop = Loop()
+
+
+def read_settings(path: Path | None, changes: dict[str, Any]) -> Settings:
+    """The file's settings, changed by `changes` (dotted name -> value)."""
+    record: dict[str, Any] = {} if path is None else _read(path)
+    for name, value in changes.items():
+        *sections, key = name.split(".")
+        place = record
+        for section in sections:
+            place = place.setdefault(section, {})
+            if not isinstance(place, dict):
+                raise ConfigInvalid(f"{name}: {section} is no section", fix="see `nonneg train --help`", field=name)
+        place[key] = value
+    return validate(record, str(path) if path else "the options")
+
+
+def validate(record: dict[str, Any], where: str) -> Settings:
+    """The record, checked once; the first thing wrong is named."""
+    try:
+        return Settings.model_validate(record)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"])
+        value = first["input"] if isinstance(first["input"], (str, int, float)) else None
+        raise ConfigInvalid(
+            f"{where}: {field}={first['input']!r}: {first['msg'].lower()}",
+            fix="change it; `nonneg train --help` lists the options",
+            field=field,
+            value=value,
+        ) from error
+
+
+def write_settings(path: Path, settings: Settings) -> None:
+    """As TOML that `read_settings` reads back to the same record."""
+    text = to_toml(settings.model_dump(mode="json", exclude_none=True))
+    write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+def to_toml(record: dict[str, Any]) -> str:
+    """Scalars and lists first, then a table a section; JSON's scalars are TOML's."""
+    lines = [
+        f"{key} = {json.dumps(value, ensure_ascii=False)}"
+        for key, value in record.items()
+        if not isinstance(value, dict)
+    ]
+    for key, value in record.items():
+        if isinstance(value, dict):
+            lines += ["", f"[{key}]", to_toml(value).rstrip("\n")]
+    return "\n".join(lines) + "\n"
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigInvalid(
+            f"{path} cannot be read ({error.strerror})", fix="check the path", value=str(path)
+        ) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigInvalid(f"{path} is not TOML ({error})", fix="mend that line", value=str(path)) from error
