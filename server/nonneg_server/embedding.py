@@ -21,22 +21,37 @@ _OF_ITS_OWN = (ImageUnsupported, ImageUnreadable, ImageTooLarge, ParameterInvali
 class Timing:
     """Seconds, summed over the request's images; the queue's is the longest wait."""
 
-    queue: float
-    decode: float
-    inference: float
+    queue: float = 0.0
+    decode: float = 0.0
+    inference: float = 0.0
+
+
+@dataclass(frozen=True)
+class Raw:
+    """The encoder's own vectors of those images that could be read, and the errors of the others."""
+
+    vectors: Vectors  # (good, D)
+    positions: list[int]  # the image each vector belongs to
+    errors: dict[int, NonnegError]
+    timing: Timing = Timing()
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The vectors of those images that could be read, and the errors of the others."""
+    """Shortened vectors, once for every length that was asked for."""
 
     manifest: Manifest
     parameters: Parameters
-    dimensions: int
-    vectors: Vectors  # (good, dimensions)
-    positions: list[int]  # the image each vector belongs to
+    lengths: tuple[int, ...]
+    vectors: tuple[Vectors, ...]  # one (good, length) array a length
+    positions: list[int]
     errors: dict[int, NonnegError]
     timing: Timing
+
+    @property
+    def several(self) -> bool:
+        """Whether a list of lengths was asked for, be it a list of one."""
+        return isinstance(self.parameters.dimensions, list)
 
 
 async def embed(
@@ -44,35 +59,46 @@ async def embed(
 ) -> Answer:
     """Encode and shorten; parameters are checked before any work is done."""
     manifest = engine.bundle.manifest
-    dimensions = check_dimensions(parameters.dimensions, manifest.dimensions)
-    found = await _encode(engine, images, deadline)
-    encoded, errors = _sorted_out(found, fail=parameters.errors == "fail" or len(images) == 1)
-    raw = [found.vector for found in encoded.values()]
-    z = np.stack(raw) if raw else np.zeros((0, manifest.dimensions), np.float32)  # (good, D)
-    vectors = shorten(z, dimensions, parameters.top_k, normalize=parameters.normalize)
-    return Answer(manifest, parameters, dimensions, vectors, list(encoded), errors, _timing(list(encoded.values())))
+    lengths_of(parameters, manifest.dimensions)
+    raw = await encode(engine, images, fail=parameters.errors == "fail", deadline=deadline)
+    return shortened(manifest, raw, parameters)
 
 
-async def _encode(engine: Engine, images: Sequence[Incoming], deadline: float | None) -> list[Encoded | NonnegError]:
+def shortened(manifest: Manifest, raw: Raw, parameters: Parameters) -> Answer:
+    """The raw vectors at every length, by the one rule."""
+    lengths = lengths_of(parameters, raw.vectors.shape[1])
+    vectors = tuple(shorten(raw.vectors, k, parameters.top_k, normalize=parameters.normalize) for k in lengths)
+    return Answer(manifest, parameters, lengths, vectors, raw.positions, raw.errors, raw.timing)
+
+
+def lengths_of(parameters: Parameters, width: int) -> tuple[int, ...]:
+    """The lengths asked for, each within the width."""
+    asked = parameters.dimensions
+    return tuple(check_dimensions(k, width) for k in (asked if isinstance(asked, list) else [asked]))
+
+
+async def encode(engine: Engine, images: Sequence[Incoming], *, fail: bool, deadline: float | None = None) -> Raw:
+    """Every image as one job; the only image of a request fails it, one of many fails alone unless `fail`."""
     readable = [image for image in images if not isinstance(image, NonnegError)]
     results = iter(await engine.encode_all(readable, deadline=deadline) if readable else [])
-    return [image if isinstance(image, NonnegError) else next(results) for image in images]
-
-
-def _sorted_out(
-    found: Sequence[Encoded | NonnegError], *, fail: bool
-) -> tuple[dict[int, Encoded], dict[int, NonnegError]]:
-    encoded: dict[int, Encoded] = {}
+    encoded: list[Encoded] = []
+    positions: list[int] = []
     errors: dict[int, NonnegError] = {}
-    for i, result in enumerate(found):
+    for i, image in enumerate(images):
+        result = image if isinstance(image, NonnegError) else next(results)
         if isinstance(result, Encoded):
-            encoded[i] = result
+            encoded.append(result)
+            positions.append(i)
             continue
-        result.field = result.field or f"images[{i}]"
-        if fail or not isinstance(result, _OF_ITS_OWN):
+        if fail or len(images) == 1 or not isinstance(result, _OF_ITS_OWN):
+            result.field = result.field or f"images[{i}]"
             raise result
         errors[i] = result
-    return encoded, errors
+    if encoded:
+        vectors = np.stack([e.vector for e in encoded]) if len(encoded) > 1 else encoded[0].vector[None]
+    else:
+        vectors = np.zeros((0, engine.bundle.manifest.dimensions), np.float32)
+    return Raw(vectors, positions, errors, _timing(encoded))
 
 
 def _timing(encoded: list[Encoded]) -> Timing:

@@ -10,7 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from nonneg_client.errors import JsonScalar, ParameterInvalid
 
+MAX_LENGTHS = 32
 Length = Annotated[int, Field(ge=1)]
+Lengths = Annotated[list[Length], Field(min_length=1, max_length=MAX_LENGTHS)]
 
 
 class Parameters(BaseModel):
@@ -20,13 +22,22 @@ class Parameters(BaseModel):
 
     model: Annotated[str | None, Field(description="A served model's name; without it, the default one.")] = None
     dimensions: Annotated[
-        Length | None, Field(description="Keep this many of the model's dimensions: 1 to all of them.")
+        Length | Lengths | None,
+        Field(description="Keep this many of the model's dimensions, 1 to all of them; several: a list, or 512,128."),
     ] = None
     top_k: Annotated[Length | None, Field(description="Of those, keep each vector's largest this many.")] = None
     normalize: Annotated[bool, Field(description="Divide what is left by its L2 norm.")] = True
     format: Annotated[
         Literal["sparse", "dense", "both"], Field(description="Indices and values, or every number, or both.")
     ] = "sparse"
+    encoding: Annotated[
+        Literal["float", "base64", "float16", "int8", "binary"],
+        Field(
+            description="float: JSON numbers, float32 elsewhere; base64: the same as little-endian float32 in base64; "
+            "float16, int8 (value = number * scale) and binary (a bit a dimension, set where > 0): base64 in JSON, "
+            "raw elsewhere."
+        ),
+    ] = "float"
     errors: Annotated[
         Literal["item", "fail"],
         Field(description="item: a bad image has its error in its place; fail: it fails the request."),
@@ -42,11 +53,11 @@ def from_strings(pairs: Iterable[tuple[str, str]]) -> Parameters:
     for name, value in pairs:
         if name in given:
             raise ParameterInvalid(f"{name} is given twice", fix="give it once", field=name, value=value)
-        given[name] = value
+        given[name] = value.split(",") if name == "dimensions" and "," in value else value
     if not given:
         return DEFAULTS
     try:
-        return Parameters.model_validate_strings(given)
+        return Parameters.model_validate(given)
     except ValidationError as error:
         raise explained(error, Parameters) from None
 
@@ -75,7 +86,7 @@ def merged(query: Parameters, body: Parameters) -> Parameters:
 def explained(error: ValidationError, kind: type[BaseModel]) -> ParameterInvalid:
     """The first thing pydantic found, as our error: field, value, limit and fix."""
     first = error.errors()[0]
-    field = ".".join(str(part) for part in first["loc"]) or None
+    field = str(first["loc"][0]) if first["loc"] else None
     value, context = first["input"], first.get("ctx", {})
     limit: JsonScalar = next((context[key] for key in ("ge", "le", "gt", "lt", "max_length") if key in context), None)
     shown = value if isinstance(value, (str, int, float, bool)) or value is None else repr(value)[:100]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import base64
+import io
 from collections.abc import Callable
 from typing import Any
 
@@ -208,3 +209,24 @@ async def test_a_body_without_a_length_is_cut_at_the_limit(client_for: Callable[
     async with client_for(max_body=5000) as client:
         response = await client.post("/embed", content=endless(), headers=PNG)
     assert response.status_code == 413
+
+
+async def test_several_lengths_come_in_one_answer(png: Paint, client: httpx.AsyncClient, expected: Any) -> None:
+    body = {"images": [text(png()), text(png(1)), "!"], "dimensions": [48, 8], "format": "dense"}
+    answer = (await client.post("/embed", json=body)).json()
+    query = (await client.post("/embed?dimensions=48,8&format=dense", content=png(), headers=PNG)).json()
+    assert answer["dimensions"] == query["dimensions"] == [48, 8]
+    assert answer["data"][0] == query["data"][0]
+    for i in (0, 1):
+        for found in answer["data"][i]["lengths"]:
+            reference = expected(png(i), found["dimensions"])
+            np.testing.assert_allclose(np.float32(found["embedding"]), reference, rtol=1e-6, atol=1e-7)
+    assert "error" in answer["data"][2]
+
+
+async def test_an_npy_is_answered_on_accept(png: Paint, client: httpx.AsyncClient, expected: Any) -> None:
+    response = await client.post("/embed", content=png(), headers={**PNG, "accept": "application/x-npy"})
+    assert response.headers["content-type"] == "application/x-npy"
+    np.testing.assert_array_equal(np.load(io.BytesIO(response.content))[0], expected(png()))
+    refused = await client.post("/embed", content=png(), headers={**PNG, "accept": "text/csv"})
+    assert (refused.status_code, refused.json()["error"]["type"]) == (406, "not_acceptable")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
-from nonneg_server.answers.native import to_json
+from nonneg_server.answers.negotiation import form_for
 from nonneg_server.embedding import Answer, embed
 from nonneg_server.native import read_request
 
@@ -14,9 +14,11 @@ router = APIRouter(tags=["embed"])
 @router.post("/embed", summary="Embed one image or many")
 async def post_embed(request: Request) -> Response:
     state = request.app.state
+    form = form_for(request.headers.get("accept"))
     wanted = await read_request(request, state.settings)
+    form.check(wanted.parameters)
     answer = await embed(state.registry.get(wanted.parameters.model), wanted.images, wanted.parameters)
-    return Response(to_json(answer), headers=headers(answer), media_type="application/json")
+    return Response(form.write(answer), headers=headers(answer), media_type=form.MEDIA_TYPE)
 
 
 def headers(answer: Answer) -> dict[str, str]:

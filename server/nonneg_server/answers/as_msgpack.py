@@ -1,0 +1,27 @@
+"""The answer in msgpack: JSON's keys, with vectors and indices as little-endian bytes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgpack
+from numpy.typing import NDArray
+
+from nonneg_server.answers.rows import record
+from nonneg_server.embedding import Answer
+from nonneg_server.parameters import Parameters
+
+MEDIA_TYPE = "application/msgpack"
+
+
+def check(_: Parameters) -> None:
+    """msgpack carries everything."""
+
+
+def write(answer: Answer) -> bytes:
+    packed: bytes = msgpack.packb(record(answer, _raw))
+    return packed
+
+
+def _raw(array: NDArray[Any]) -> bytes:
+    return array.tobytes()

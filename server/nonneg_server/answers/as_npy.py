@@ -1,0 +1,39 @@
+"""The answer as one .npy: a dense matrix, one row an image. There is no room for errors, scales or two lengths."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+
+from nonneg_client.errors import JsonScalar, ParameterInvalid
+from nonneg_server.answers.packing import pack
+from nonneg_server.embedding import Answer
+from nonneg_server.parameters import Parameters
+
+MEDIA_TYPE = "application/x-npy"
+
+
+def check(parameters: Parameters) -> None:
+    """Refuse what a plain matrix cannot hold."""
+    given = parameters.model_fields_set
+    if "format" in given and parameters.format != "dense":
+        raise _refused("format", parameters.format, "omit format: an .npy is dense")
+    if parameters.encoding == "int8":
+        raise _refused("encoding", "int8", "ask for application/msgpack, which carries each vector's scale")
+    if "errors" in given and parameters.errors == "item":
+        raise _refused("errors", "item", "omit errors: with an .npy a bad image fails the request")
+    if isinstance(parameters.dimensions, list):
+        raise _refused("dimensions", str(parameters.dimensions), "ask for one length, or for application/msgpack")
+
+
+def write(answer: Answer) -> bytes:
+    for error in answer.errors.values():
+        raise error
+    buffer = io.BytesIO()
+    np.save(buffer, pack(answer.vectors[0], answer.parameters.encoding).numbers, allow_pickle=False)
+    return buffer.getvalue()
+
+
+def _refused(field: str, value: JsonScalar, fix: str) -> ParameterInvalid:
+    return ParameterInvalid(f"{field}={value} does not fit into an .npy", fix=fix, field=field, value=value)

@@ -1,0 +1,45 @@
+"""Which form an answer takes: the first of the Accept header's wishes that there is."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from nonneg_client.errors import NotAcceptable
+from nonneg_server.answers import as_arrow, as_json, as_msgpack, as_npy
+
+FORMS: dict[str, ModuleType] = {form.MEDIA_TYPE: form for form in (as_json, as_msgpack, as_npy, as_arrow)}
+_ALIASES = {
+    "*/*": as_json,
+    "application/*": as_json,
+    "application/x-msgpack": as_msgpack,
+    "application/vnd.msgpack": as_msgpack,
+}
+
+
+def form_for(accept: str | None) -> ModuleType:
+    """The module that writes the answer: it has MEDIA_TYPE, check(parameters) and write(answer)."""
+    if accept is None or accept in ("*/*", "application/json", ""):
+        return as_json
+    for wish in _wishes(accept):
+        form = FORMS.get(wish) or _ALIASES.get(wish)
+        if form is not None:
+            return form
+    raise NotAcceptable(
+        f"no answer in {accept!r}", fix=f"accept one of {', '.join(FORMS)}", field="accept", value=accept[:200]
+    )
+
+
+def _wishes(accept: str) -> list[str]:
+    """The media types, the most wanted first; those with q=0 are not wanted at all."""
+    weighted: list[tuple[float, str]] = []
+    for entry in accept.split(","):
+        kind, *options = (part.strip().lower() for part in entry.split(";"))
+        weighted.append((next((_quality(o[2:]) for o in options if o.startswith("q=")), 1.0), kind))
+    return [kind for quality, kind in sorted(weighted, key=lambda found: -found[0]) if quality > 0]
+
+
+def _quality(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0
