@@ -6,6 +6,7 @@ import errno
 import hashlib
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,10 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from nonneg_client.errors import BundleInvalid, DigestMismatch, StorageFailed
+from nonneg_export.external_data import external_files
 from nonneg_export.manifest import FILE_NAME, FileRecord, Manifest, read_manifest
 
 ENCODER = "encoder.onnx"
 DEFAULT = Path(__file__).parent / "default_model"
+MAX_ENCODER = 2**31  # protobuf's own limit
+MAX_FILE = 2**34
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,7 @@ def open_bundle(path: str | os.PathLike[str] | None = None) -> Bundle:
         raise BundleInvalid(f"{folder}: the manifest lists no {ENCODER}", fix="export the bundle again")
     for name, record in manifest.files.items():
         _verify(folder, name, record)
+    _confined(folder, manifest)
     return Bundle(folder, manifest)
 
 
@@ -100,8 +105,11 @@ def _verify(folder: Path, name: str, record: FileRecord) -> None:
     if PurePosixPath(name).name != name or name in ("", ".", "..") or "\\" in name:
         raise BundleInvalid(f"{folder}: {name!r} leaves the bundle's folder", fix="do not use this bundle", field=name)
     path = folder / name
+    if record.bytes > (limit := MAX_ENCODER if name == ENCODER else MAX_FILE):
+        raise BundleInvalid(f"{path} has {record.bytes} bytes, more than {limit}", fix="do not use this bundle")
     try:
-        size = path.stat().st_size
+        found_stat = path.stat()
+        size = found_stat.st_size if stat.S_ISREG(found_stat.st_mode) else -1
         found = record_of(path) if size == record.bytes else None
     except FileNotFoundError:
         raise BundleInvalid(f"{folder} lacks {name}", fix="copy the whole folder again", field=name) from None
@@ -114,6 +122,18 @@ def _verify(folder: Path, name: str, record: FileRecord) -> None:
             fix="copy or export the bundle again",
             field=name,
         )
+
+
+def _confined(folder: Path, manifest: Manifest) -> None:
+    """The model reads only files that the manifest lists: no path that leaves the folder, nothing unverified."""
+    for location in external_files(folder / ENCODER):
+        if location not in manifest.files:
+            raise BundleInvalid(
+                f"{folder / ENCODER} reads external data from {location!r}, which is no listed file of the bundle",
+                fix="do not use this bundle",
+                field=ENCODER,
+                value=location,
+            )
 
 
 def _storage(error: OSError, out: Path) -> StorageFailed:

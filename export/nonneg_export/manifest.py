@@ -65,6 +65,15 @@ class Golden(_Record):
     tolerance: float = Field(default=0.999, description="least cosine between this vector and the live one")
 
 
+class Check(_Record):
+    """One verification that held when the bundle was made."""
+
+    name: str
+    what: str
+    value: float
+    limit: float
+
+
 class QualityRow(_Record):
     """Retrieval at one length, for one way to choose the dimensions."""
 
@@ -72,12 +81,25 @@ class QualityRow(_Record):
     dimensions: int
     top_k: int | None = None
     p_at_1: float
-    p_at_10: float
+    p_at_10: float = Field(description='what the NCL authors call "mAP@10"')
     map_at_k: float
     knn: float
-    zero_share: float
+    zero_share: float = Field(description="share of the vectors of which nothing is left")
     mean_nnz: float
-    bytes: float
+    bytes: float = Field(description="a vector, float32: dense, or sparse with 2-byte indices, whichever is smaller")
+
+
+class Structure(_Record):
+    """What the dimensions are like, each measured on the full, row-normalised vectors."""
+
+    sparsity: float = Field(description="share of entries below 1e-5")
+    correlation: float = Field(description="mean absolute cosine between two different live columns")
+    consistency: float = Field(description="share of the most frequent class among a dimension's images, weighted")
+    consistency_floor: float = Field(description="the same for shuffled labels")
+    consistency_unweighted: float
+    consistency_unweighted_floor: float
+    sepin: dict[str, float] = Field(description="mean over the first k dimensions of what only they know")
+    sepin_estimator: str = ""
 
 
 class Quality(_Record):
@@ -86,9 +108,14 @@ class Quality(_Record):
     data: str
     images: int
     classes: int
-    k: int = Field(description="the k of map_at_k")
+    queries: int = Field(description="all images, each against all others; or a sample of them against the rest")
+    k: int = Field(description="the k of map_at_k, and AP's denominator is min(R, k)")
+    neighbours: int = Field(description="how many vote in kNN")
+    seeds: int = Field(description="random selections averaged in a row")
     live_dimensions: int
+    structure: Structure
     rows: tuple[QualityRow, ...]
+    method: str = Field(default="", description="how it was measured")
 
 
 class Manifest(_Record):
@@ -100,11 +127,14 @@ class Manifest(_Record):
     description: str = ""
     dimensions: int = Field(ge=1, le=1_000_000)
     activation: str
+    precision: Literal["fp32", "fp16", "int8"] = "fp32"
+    derived_from: str = Field(default="", description="fingerprint of the bundle that this one was made from")
     view: View
     provenance: Provenance
     columns: Columns
     calibration: Calibration
     golden: Golden
+    checks: tuple[Check, ...] = ()
     quality: Quality | None = None
     files: dict[str, FileRecord]
     fingerprint: str = ""
@@ -170,7 +200,7 @@ def _read(path: Path, folder: Path) -> dict[str, Any]:
         ) from None
     except OSError as error:
         raise BundleInvalid(f"{path} cannot be read ({error.strerror})", fix="check the permissions") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BundleInvalid(f"{path} is not JSON ({error})", fix="export or download the bundle again") from error
     if not isinstance(raw, dict):
         raise BundleInvalid(f"{path} holds no JSON object", fix="export the bundle again")

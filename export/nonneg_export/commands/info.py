@@ -1,0 +1,28 @@
+"""`nonneg info`: what a bundle says about itself, once it has proved to be whole."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from nonneg_export.bundle import open_bundle
+from nonneg_export.report import summary
+
+
+@click.command()
+@click.argument("bundle", required=False, type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="The manifest as JSON, for programs.")
+@click.option("--columns", is_flag=True, help="With --json: the evidence of every column too.")
+def info(bundle: Path | None, as_json: bool, columns: bool) -> None:
+    """Show what BUNDLE says about itself; without BUNDLE, the default model.
+
+    Every file is checked against its digest first: a bundle that shows its description is whole.
+    """
+    manifest = open_bundle(bundle).manifest
+    if as_json:
+        record = manifest.model_dump(mode="json", exclude=None if columns else {"columns", "golden"})
+        click.echo(json.dumps(record, ensure_ascii=False))
+    else:
+        click.echo(summary(manifest))

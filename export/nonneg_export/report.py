@@ -1,0 +1,103 @@
+"""What a manifest says, as lines and Markdown tables for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from nonneg_export.manifest import Manifest, Quality, Structure
+
+SELECTIONS = {"expected-activation": "expected activation", "random": "random", "variance": "variance", "pca": "PCA"}
+
+
+def summary(manifest: Manifest) -> str:
+    """A bundle's description: facts, files, checks and quality."""
+    parts = [_facts(manifest)]
+    if manifest.checks:
+        parts.append("checks\n" + table(("check", "found", "limit", ""), _checks(manifest)))
+    if manifest.quality is not None:
+        parts.append(quality(manifest.quality))
+    return "\n\n".join(parts)
+
+
+def quality(found: Quality) -> str:
+    """The quality by length: what it was measured on, the table, and what the dimensions are like."""
+    head = (
+        f"quality on {found.data}: {found.images:,} images, {found.classes} classes, {found.queries:,} queries; "
+        f"{found.live_dimensions} live dimensions"
+    )
+    columns = ("selection", "dims", "top_k", "P@1", "P@10", f"mAP@{found.k}", "kNN", "zero", "nnz", "bytes")
+    rows = [
+        (
+            SELECTIONS[row.selection], str(row.dimensions), str(row.top_k or "-"), share(row.p_at_1),
+            share(row.p_at_10), share(row.map_at_k), share(row.knn), f"{row.zero_share:.2%}",
+            f"{row.mean_nnz:.1f}", f"{row.bytes:.0f}",
+        )
+        for row in found.rows
+    ]  # fmt: skip
+    notes = f'P@10 is what the NCL authors call "mAP@10"; random is the mean of {found.seeds} draws. {found.method}'
+    return "\n\n".join([head, table(columns, rows), structure(found.structure), notes.strip()])
+
+
+def structure(found: Structure) -> str:
+    """Sparsity, correlation, consistency beside its floor, SEPIN."""
+    sepin = ", ".join(f"@{k} {value:.2f}" for k, value in found.sepin.items())
+    return (
+        f"sparsity {share(found.sparsity)}; correlation {share(found.correlation)}; "
+        f"consistency {share(found.consistency)} weighted (shuffled labels {share(found.consistency_floor)}), "
+        f"{share(found.consistency_unweighted)} unweighted ({share(found.consistency_unweighted_floor)}); SEPIN {sepin}"
+    )
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table that is also aligned for the eye; the first column left, numbers right."""
+    cells = [tuple(columns), *(tuple(row) for row in rows)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
+
+    def line(row: Sequence[str]) -> str:
+        padded = [
+            cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
+        ]
+        return f"| {' | '.join(padded)} |"
+
+    rule = [("-" * w) if i == 0 else "-" * (w - 1) + ":" for i, w in enumerate(widths)]
+    return "\n".join([line(cells[0]), f"| {' | '.join(rule)} |", *map(line, cells[1:])])
+
+
+def share(value: float) -> str:
+    """A number between 0 and 1, in three digits."""
+    return f"{value:.3f}"
+
+
+def size(count: int) -> str:
+    """Bytes for people."""
+    return f"{count / 2**20:.1f} MB" if count >= 2**20 else f"{count / 2**10:.1f} kB"
+
+
+def _facts(manifest: Manifest) -> str:
+    view, calibration, source = manifest.view, manifest.calibration, manifest.provenance
+    live = sum(value > 0 for value in manifest.columns.frequency)
+    facts = {
+        "model": f"{manifest.name} {manifest.version}",
+        "about": manifest.description,
+        "fingerprint": manifest.fingerprint,
+        "derived from": manifest.derived_from,
+        "dimensions": f"{manifest.dimensions}, {live} live, {mean(manifest.columns.frequency):.0%} active on an image",
+        "activation": manifest.activation,
+        "precision": manifest.precision,
+        "view": f"{view.size} x {view.size}, {view.fit} {view.crop:g}, {view.interpolation}",
+        "ranked by": f"{calibration.ranked_by}, on {calibration.images:,} images ({calibration.data})",
+        "weights": f"{source.weights} [{source.weights_license}]",
+        "data": f"{source.data} [{source.data_license}]",
+        "note": source.note,
+        "files": ", ".join(f"{name} {size(record.bytes)}" for name, record in manifest.files.items()),
+    }
+    return "\n".join(f"{name + ':':<14}{text}" for name, text in facts.items() if text)
+
+
+def _checks(manifest: Manifest) -> list[tuple[str, ...]]:
+    return [(c.name, f"{c.value:.2g}", f"{c.limit:.2g}", c.what) for c in manifest.checks]
+
+
+def mean(values: Sequence[float]) -> float:
+    """The average."""
+    return sum(values) / len(values)

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+from click.testing import CliRunner
+
+from nonneg_export.bundle import open_bundle
+from nonneg_export.commands.info import info
+
+
+def test_a_person_reads_what_the_default_model_is() -> None:
+    text = CliRunner().invoke(info, [], catch_exceptions=False).output
+    manifest = open_bundle().manifest
+    for said in (manifest.name, manifest.fingerprint, "1280, 1280 live", "Apache-2.0", "encoder.onnx 12.8 MB"):
+        assert said in text
+
+
+def test_a_program_reads_json() -> None:
+    record = json.loads(CliRunner().invoke(info, ["--json"], catch_exceptions=False).output)
+    assert record["fingerprint"] == open_bundle().manifest.fingerprint
+    assert "columns" not in record
+    full = json.loads(CliRunner().invoke(info, ["--json", "--columns"], catch_exceptions=False).output)
+    assert len(full["columns"]["frequency"]) == 1280
+
+
+def test_info_needs_neither_torch_nor_onnx() -> None:
+    program = (
+        "import sys; from nonneg_export.commands.info import info; info(['--json'], standalone_mode=False); "
+        "assert not {'torch', 'onnx', 'onnxruntime'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, timeout=60)
