@@ -17,8 +17,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from nonneg_client.errors import CheckFailed, DataInvalid, NonnegError, StorageFailed
+from nonneg_client.errors import CheckFailed, DataInvalid, NonnegError
 from nonneg_client.view import View
+from nonneg_export.bundle import storing
 from nonneg_export.photos import Photos, digest_of, see
 from nonneg_export.rows import Line, Row, Rows
 from nonneg_export.runtime import Session
@@ -47,14 +48,9 @@ def collect(
 ) -> Activations:
     """Run every photo through `encoder`; `folder` keeps the rows and what is needed to resume."""
     session = Session(encoder, threads=1)
-    try:
-        with Rows(folder, _key(encoder, photos, view)) as rows:
-            _run(rows, session, photos.paths, view, threads or usable_cores(), tick)
-            return _result(rows, photos)
-    except OSError as error:
-        raise StorageFailed(
-            f"{error.filename or folder}: {error.strerror}", fix="free some space or choose another place; it resumes"
-        ) from error
+    with storing(folder), Rows(folder, _key(encoder, photos, view)) as rows:
+        _run(rows, session, photos.paths, view, threads or usable_cores(), tick)
+        return _result(rows, photos)
 
 
 def usable_cores() -> int:

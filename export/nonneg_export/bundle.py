@@ -62,21 +62,26 @@ def write_bundle(out: Path, manifest: Manifest, files: Mapping[str, Path], *, re
 @contextmanager
 def staged(out: Path, *, replace: bool = False) -> Iterator[Path]:
     """A temporary folder beside `out` that takes its name when all went well, and vanishes when not."""
-    if out.exists() and not replace:
-        raise StorageFailed(f"{out} exists", fix="choose another name or pass --replace", value=str(out))
-    try:
+    check_free(out, replace=replace)
+    with storing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
-    except OSError as error:
-        raise _storage(error, out) from error
     try:
-        yield folder
-        folder.chmod(0o755)
-        _swap(folder, out)
-    except OSError as error:
-        raise _storage(error, out) from error
+        with storing(out):
+            yield folder
+            folder.chmod(0o755)
+            _swap(folder, out)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def check_free(out: Path, *, replace: bool = False) -> None:
+    """Refuse early what could not be written after hours of work."""
+    if out.exists() and not replace:
+        raise StorageFailed(f"{out} exists", fix="choose another name or pass --replace", value=str(out))
+    parent = next(place for place in out.absolute().parents if place.exists())
+    if not (parent.is_dir() and os.access(parent, os.W_OK)):
+        raise StorageFailed(f"{out} cannot be written ({parent} is not writable)", fix="choose another place")
 
 
 def record_of(path: Path) -> FileRecord:
@@ -136,7 +141,18 @@ def _confined(folder: Path, manifest: Manifest) -> None:
             )
 
 
+@contextmanager
+def storing(out: Path) -> Iterator[None]:
+    """Say what the disk said, as ours."""
+    try:
+        yield
+    except OSError as error:
+        raise _storage(error, out) from error
+
+
 def _storage(error: OSError, out: Path) -> StorageFailed:
     if error.errno == errno.ENOSPC:
         return StorageFailed(f"no space left for {out}", fix="free some space and run again", value=str(out))
-    return StorageFailed(f"{out} cannot be written ({error.strerror})", fix="choose another place", value=str(out))
+    return StorageFailed(
+        f"{out} cannot be written ({error.strerror or error})", fix="choose another place", value=str(out)
+    )

@@ -9,6 +9,7 @@ import onnx
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto
 
 from nonneg_client.errors import DataInvalid
+from nonneg_export.bundle import storing
 
 IR_VERSION = 10  # what ONNX Runtime 1.20 and later read
 PRODUCER = "nonneg"
@@ -43,7 +44,9 @@ def stripped(model: ModelProto) -> ModelProto:
 
 def save(model: ModelProto, path: Path) -> None:
     """Write it in one file, the same bytes for the same model."""
-    path.write_bytes(model.SerializeToString(deterministic=True))
+    with storing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(model.SerializeToString(deterministic=True))
 
 
 def load(path: Path) -> ModelProto:

@@ -49,17 +49,18 @@ def structure(found: Structure) -> str:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table that is also aligned for the eye; the first column left, numbers right."""
+    """A Markdown table that is also aligned for the eye: words left, numbers right."""
     cells = [tuple(columns), *(tuple(row) for row in rows)]
+    words = {i for i in range(len(columns)) if i == 0 or not columns[i]}
     widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
 
     def line(row: Sequence[str]) -> str:
         padded = [
-            cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
+            cell.ljust(w) if i in words else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
         ]
         return f"| {' | '.join(padded)} |"
 
-    rule = [("-" * w) if i == 0 else "-" * (w - 1) + ":" for i, w in enumerate(widths)]
+    rule = ["-" * w if i in words else "-" * (w - 1) + ":" for i, w in enumerate(widths)]
     return "\n".join([line(cells[0]), f"| {' | '.join(rule)} |", *map(line, cells[1:])])
 
 

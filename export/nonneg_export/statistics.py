@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from nonneg_client.shortening import unit
 from nonneg_export.manifest import Columns
 
 Rule = Literal["expected-activation", "frequency", "variance", "nested"]
+RULES: tuple[Rule, ...] = get_args(Rule)
 Floats = NDArray[np.float64]
 CHUNK = 1024
 DIGITS = 6  # significant digits of what the manifest records

@@ -1,0 +1,123 @@
+"""From an encoder as ONNX to a bundle: calibrate, rank, verify, describe, seal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx import ModelProto
+
+from nonneg_client.shortening import check_dimensions
+from nonneg_client.view import Pixels, View
+from nonneg_export import golden, verify
+from nonneg_export.activations import Activations, Tick, collect
+from nonneg_export.bundle import ENCODER, Bundle, write_bundle
+from nonneg_export.canonical import canonical, save
+from nonneg_export.columns import select_columns, width
+from nonneg_export.manifest import Calibration, Check, Manifest, Provenance
+from nonneg_export.photos import Photos
+from nonneg_export.runtime import Session
+from nonneg_export.statistics import Rule, measure, ranking
+
+NOT_STATED = "not stated"
+Reference = Callable[[Pixels], NDArray[np.float32]]
+
+
+@dataclass(frozen=True)
+class About:
+    """What a person says about a model."""
+
+    name: str
+    version: str = "1"
+    weights_license: str = NOT_STATED
+    data_license: str = NOT_STATED
+
+
+@dataclass(frozen=True)
+class Draft:
+    """An encoder that is not a bundle yet: columns in their own order."""
+
+    model: ModelProto
+    view: View
+    name: str
+    version: str
+    activation: str
+    provenance: Provenance
+    description: str = ""
+    derived_from: str = ""
+    reference: Reference | None = field(default=None, repr=False)  # what torch answers to the same pixels
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """An encoder whose columns stand in rank order, with the manifest that says why; not sealed yet."""
+
+    encoder: Path
+    manifest: Manifest
+    seen: Activations
+
+
+def rank(
+    draft: Draft,
+    photos: Photos,
+    work: Path,
+    *,
+    rule: Rule = "expected-activation",
+    dimensions: int | None = None,
+    data: str = "",
+    tick: Tick | None = None,
+) -> Ranked:
+    """Calibrate `draft` on `photos`, permute its columns, verify what came out."""
+    kept = check_dimensions(dimensions, width(draft.model))
+    plain, encoder = work / "plain.onnx", work / ENCODER
+    save(draft.model, plain)
+    seen = collect(plain, photos, draft.view, work / "activations", tick=tick)
+    statistics = measure(seen.values)
+    order = ranking(statistics, rule)[:kept]
+    save(canonical(select_columns(draft.model, order)), encoder)
+    manifest = Manifest(
+        name=draft.name,
+        version=draft.version,
+        description=draft.description,
+        dimensions=kept,
+        activation=draft.activation,
+        derived_from=draft.derived_from,
+        view=draft.view,
+        provenance=draft.provenance,
+        columns=statistics.columns(order),
+        calibration=Calibration(
+            images=len(seen.paths), data=data or photos.folder.name, digest=seen.digest, ranked_by=rule
+        ),
+        golden=golden.record(encoder, draft.view.size),
+        checks=_verify(draft, order, seen, work),
+        files={},
+    )
+    return Ranked(encoder, manifest, seen)
+
+
+def seal(ranked: Ranked, out: Path, *, replace: bool = False) -> Bundle:
+    """Write the bundle, whole or not at all."""
+    return write_bundle(out, ranked.manifest, {ENCODER: ranked.encoder}, replace=replace)
+
+
+def _verify(draft: Draft, order: NDArray[np.int64], seen: Activations, work: Path) -> tuple[Check, ...]:
+    pixels = verify.samples(seen.paths, draft.view)
+    plain, full = Session(work / "plain.onnx"), Session(work / ENCODER)
+
+    def short(k: int) -> Session:
+        save(canonical(select_columns(draft.model, order[:k])), work / "short.onnx")
+        return Session(work / "short.onnx")
+
+    read_back = View.model_validate_json(draft.view.model_dump_json())
+    checks = [
+        verify.ignores_batch_mates(full, pixels),
+        verify.emits_the_ranking(plain, full, order, pixels),
+        verify.prefix_is_export(full, short, pixels, len(order)),
+        verify.sees_alike(read_back, draft.view, seen.paths),
+    ]
+    if draft.reference is not None:
+        checks.insert(0, verify.agrees_with_torch(draft.reference(pixels)[:, order], full, pixels))
+    return tuple(checks)

@@ -1,0 +1,51 @@
+"""A training run as a draft of a bundle."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from nonneg_client.view import Pixels
+from nonneg_export.assemble import About, Draft
+from nonneg_export.columns import activate
+from nonneg_export.convert import to_onnx
+from nonneg_export.manifest import Provenance
+from nonneg_training.checkpoint import load_encoder, run_settings
+from nonneg_training.settings import Settings
+
+
+def draft(run: Path, about: About, *, relu: bool = False) -> Draft:
+    """The encoder of a run folder, as ONNX, with torch's answers to compare it with."""
+    encoder = load_encoder(run)
+    settings = run_settings(run)
+
+    def answer(pixels: Pixels) -> NDArray[np.float32]:
+        with torch.inference_mode():
+            rows: NDArray[np.float32] = encoder(torch.from_numpy(pixels)).numpy()
+        return np.maximum(rows, 0) if relu else rows
+
+    model = to_onnx(encoder, encoder.view.size)
+    return Draft(
+        model=activate(model) if relu else model,
+        view=encoder.view,
+        name=about.name,
+        version=about.version,
+        activation=f"relu({encoder.activation})" if relu else encoder.activation,
+        provenance=_provenance(settings, about),
+        description=f"{settings.model.backbone}, {settings.method}, {settings.loop.epochs} epochs",
+        reference=answer,
+    )
+
+
+def _provenance(settings: Settings, about: About) -> Provenance:
+    start = settings.model.pretrained
+    return Provenance(
+        weights=f"trained by nonneg ({settings.method}, {settings.model.backbone}"
+        + (f", from {start})" if start else ", from scratch)"),
+        weights_license=about.weights_license,
+        data=Path(settings.data.source).name,
+        data_license=about.data_license,
+    )

@@ -1,0 +1,71 @@
+"""Options that several commands share, and what they mean."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from nonneg_export.assemble import NOT_STATED, About
+from nonneg_export.photos import Photos, find_photos
+
+PATH = click.Path(path_type=Path)
+FEW = 100  # calibration images below which a ranking is hardly better than chance
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def _together(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
+    def decorate(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+calibration_options = _together(
+    click.option("--calibrate", type=PATH, required=True, help="Folder of photos to measure the dimensions on."),
+    click.option("--limit", type=click.IntRange(1), help="Use at most so many of them, spread evenly over all."),
+    click.option("--data", default="", help="What the photos are, for the manifest; by default the folder's name."),
+    click.option("--work", type=PATH, help="Where to keep what is measured, to resume; by default the user's cache."),
+)
+output_options = _together(
+    click.option("--out", "-o", type=PATH, required=True, help="The bundle to write."),
+    click.option("--replace", is_flag=True, help="Replace what is at --out."),
+)
+about_options = _together(
+    click.option("--name", help="The model's name; by default the bundle folder's."),
+    click.option("--model-version", default="1", show_default=True, help="The model's version."),
+    click.option("--license", default=NOT_STATED, help="Licence of the weights, for the manifest."),
+    click.option("--data-license", default=NOT_STATED, help="Licence of the training data, for the manifest."),
+)
+
+
+def calibration(flags: dict[str, Any]) -> Photos:
+    """The photos to calibrate on; a warning with their number when they are few."""
+    photos = find_photos(flags["calibrate"]).every(flags["limit"])
+    if len(photos) < FEW:
+        warn(f"{len(photos)} calibration images are few: a ranking wants at least {FEW}, better 1,000")
+    return photos
+
+
+def about(flags: dict[str, Any], out: Path) -> About:
+    """What the user says about the model."""
+    name = flags["name"] or re.sub(r"[^A-Za-z0-9._-]+", "-", out.name).strip("-._") or "model"
+    return About(name, flags["model_version"], flags["license"], flags["data_license"])
+
+
+def tell_broken(broken: Sequence[tuple[Path, str]], most: int = 5) -> None:
+    """Name the images that were left out because they cannot be read."""
+    for path, reason in broken[:most]:
+        warn(f"left out {path}: {reason}")
+    if len(broken) > most:
+        warn(f"left out {len(broken) - most} more broken images")
+
+
+def warn(text: str) -> None:
+    """A line on stderr."""
+    click.secho(f"Warning: {text}", fg="yellow", err=True)

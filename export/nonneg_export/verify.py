@@ -1,0 +1,94 @@
+"""What must hold before a bundle is written; each check is recorded in the manifest with what it found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nonneg_client.decode import decode
+from nonneg_client.errors import CheckFailed
+from nonneg_client.shortening import unit
+from nonneg_client.view import Pixels, View
+from nonneg_export.manifest import Check
+from nonneg_export.runtime import Session, test_pattern
+
+TOLERANCE = 1e-5  # between two entries of vectors of length one
+PHOTOS = 16
+BATCH = 7
+Rows = NDArray[np.float32]
+
+
+def samples(paths: Sequence[Path], view: View) -> Pixels:
+    """A few of the photos, spread over all of them, and the test pattern: mixed content."""
+    chosen = [paths[i * len(paths) // PHOTOS] for i in range(PHOTOS)] if len(paths) > PHOTOS else list(paths)
+    pixels = [view.apply(decode(path.read_bytes(), background=view.background)) for path in chosen]
+    return np.concatenate([np.stack(pixels), test_pattern(view.size)])  # (photos + 1, size, size, 3)
+
+
+def agrees_with_torch(torch_rows: Rows, session: Session, pixels: Pixels) -> Check:
+    """The encoder answers what the checkpoint answers."""
+    return _close("torch", "ONNX Runtime against torch, on real photos", torch_rows, session.run(pixels))
+
+
+def ignores_batch_mates(session: Session, pixels: Pixels) -> Check:
+    """A vector is the same alone and in company, whoever that is."""
+    alone = np.concatenate([session.run(one[None]) for one in pixels])
+    together = np.concatenate([session.run(pixels[i : i + BATCH]) for i in range(0, len(pixels), BATCH)])
+    other_company = session.run(pixels[::-1])[::-1]
+    worst = max((together, other_company), key=lambda rows: difference(alone, rows))
+    return _close("batch", f"a batch of 1 against batches of {BATCH} and of mixed content", alone, worst)
+
+
+def emits_the_ranking(plain: Session, ranked: Session, order: NDArray[np.int64], pixels: Pixels) -> Check:
+    """The columns are those of the unranked encoder, in rank order."""
+    selected = plain.run(pixels)[:, order]
+    return _close("ranking", "ranked columns against selection from the unranked encoder", selected, ranked.run(pixels))
+
+
+def prefix_is_export(full: Session, short: Callable[[int], Session], pixels: Pixels, columns: int) -> Check:
+    """The first k columns are what an export of k columns answers."""
+    lengths = sorted({1, max(1, columns // 4), max(1, columns // 2)})
+    rows = full.run(pixels)
+    pairs = [(rows[:, :k], short(k).run(pixels)) for k in lengths]
+    worst = max(pairs, key=lambda pair: difference(*pair))
+    return _close("prefix", f"the first {', '.join(map(str, lengths))} columns against exports of so many", *worst)
+
+
+def sees_alike(ours: View, theirs: View, paths: Sequence[Path]) -> Check:
+    """The view that the manifest carries gives the very pixels of the evaluation view."""
+    differing = 0
+    for path in paths[:PHOTOS]:
+        image = decode(path.read_bytes(), background=ours.background)
+        differing += not np.array_equal(ours.apply(image), theirs.apply(image))
+    return _held(
+        Check(name="view", what="photos whose pixels differ from the evaluation view's", value=differing, limit=0)
+    )
+
+
+def repeats_itself(cosine: float, tolerance: float) -> Check:
+    """The golden vector, as one minus its cosine."""
+    return _held(Check(name="golden", what="1 - cosine of the test pattern", value=1 - cosine, limit=1 - tolerance))
+
+
+def difference(a: Rows, b: Rows) -> float:
+    """The largest difference between two entries of the row-normalised vectors."""
+    return float(np.abs(unit(a) - unit(b)).max(initial=0))
+
+
+def _close(name: str, what: str, a: Rows, b: Rows) -> Check:
+    return _held(Check(name=name, what=what, value=difference(a, b), limit=TOLERANCE))
+
+
+def _held(check: Check) -> Check:
+    if not check.value <= check.limit:
+        raise CheckFailed(
+            f"check {check.name!r} failed: {check.what}: {check.value:.3g}, allowed {check.limit:.3g}",
+            fix="no bundle was written; a module that depends on its batch or on the time of day cannot be exported",
+            field=check.name,
+            value=check.value,
+            limit=check.limit,
+        )
+    return check
