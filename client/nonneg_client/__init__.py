@@ -9,15 +9,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from nonneg_client.async_client import AsyncClient
+    from nonneg_client.client import Client
     from nonneg_client.embeddings import Embeddings
     from nonneg_client.errors import NonnegError
     from nonneg_client.shortening import shorten
     from nonneg_client.version import __version__
     from nonneg_client.view import View
 
-__all__ = ["Embeddings", "NonnegError", "View", "__version__", "shorten"]
+__all__ = ["AsyncClient", "Client", "Embeddings", "NonnegError", "View", "__version__", "shorten"]
 
 _HOME = {
+    "AsyncClient": "async_client",
+    "Client": "client",
     "Embeddings": "embeddings",
     "NonnegError": "errors",
     "View": "view",

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nonneg_client import rows as compressed
 from nonneg_client.errors import DataInvalid, FingerprintMismatch, MissingExtra
-from nonneg_client.shortening import Vectors, shorten
+from nonneg_client.shortening import Vectors, check_dimensions, check_top_k, shorten, unit
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
+
+    from nonneg_client.results import Failure
+
+BLOCK = 4096  # rows made dense at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,31 +37,39 @@ class Embeddings:
     model: str = ""
     ids: tuple[str, ...] | None = None
     normalized: bool = True
+    failures: tuple[Failure, ...] = ()  # images that were asked for and could not be embedded
 
     @classmethod
     def from_dense(cls, z: NDArray[Any], *, fingerprint: str, **rest: Any) -> Embeddings:
         """The sparse form of dense rows; what is not above zero is left out."""
         z = np.atleast_2d(np.asarray(z, dtype=np.float32))  # (batch, k)
-        active = z > 0
-        indptr = np.concatenate([[0], np.cumsum(active.sum(axis=1))]).astype(np.int64)
-        indices = np.nonzero(active)[1].astype(np.int32)
-        return cls(indptr, indices, z[active], z.shape[1], fingerprint, **rest)
+        return cls(*compressed.from_dense(z), z.shape[1], fingerprint, **rest)
 
     @classmethod
     def from_rows(
         cls,
-        rows: Sequence[tuple[NDArray[np.int32], NDArray[np.float32]]],
+        pairs: Sequence[tuple[NDArray[np.int32], NDArray[np.float32]]],
         *,
         dimensions: int,
         fingerprint: str,
         **rest: Any,
     ) -> Embeddings:
         """From one (indices, values) pair a vector."""
-        lengths = [len(indices) for indices, _ in rows]
-        indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        indices = np.concatenate([np.zeros(0, np.int32), *(i for i, _ in rows)]).astype(np.int32)
-        values = np.concatenate([np.zeros(0, np.float32), *(v for _, v in rows)]).astype(np.float32)
-        return cls(indptr, indices, values, dimensions, fingerprint, **rest)
+        return cls(*compressed.from_pairs(pairs), dimensions, fingerprint, **rest)
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Embeddings]) -> Embeddings:
+        """One after the other; raises where they come from different models, lengths or norms."""
+        if not parts:
+            raise DataInvalid("nothing to concatenate", fix="give at least one part")
+        for other in parts[1:]:
+            parts[0].same_form(other)
+        named = all(part.ids is not None for part in parts)
+        return parts[0]._with(
+            compressed.concatenate([part.rows for part in parts]),
+            ids=tuple(name for part in parts for name in part.ids or ()) if named else None,
+            failures=tuple(failure for part in parts for failure in part.failures),
+        )
 
     def __post_init__(self) -> None:
         if self.ids is not None and len(self.ids) != len(self):
@@ -67,6 +81,20 @@ class Embeddings:
     def __iter__(self) -> Iterator[tuple[NDArray[np.int32], NDArray[np.float32]]]:
         return (self.row(i) for i in range(len(self)))
 
+    def __getitem__(self, which: int | slice | Sequence[int] | NDArray[Any]) -> Embeddings:
+        """Some of the vectors: a number, a slice, a list of numbers or a mask; always Embeddings again."""
+        chosen = np.atleast_1d(np.arange(len(self))[which])
+        ids = None if self.ids is None else tuple(self.ids[i] for i in chosen)
+        return self._with(compressed.pick(self.rows, chosen), ids=ids, failures=())
+
+    def __repr__(self) -> str:
+        return f"Embeddings({len(self)} x {self.dimensions}, {self.model or 'model'} {self.fingerprint[:8]})"
+
+    @property
+    def rows(self) -> compressed.Rows:
+        """The three arrays together."""
+        return compressed.Rows(self.indptr, self.indices, self.values)
+
     def row(self, i: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """The indices and the values of one vector."""
         span = slice(self.indptr[i], self.indptr[i + 1])
@@ -76,6 +104,10 @@ class Embeddings:
     def nnz(self) -> NDArray[np.int64]:
         """The number of active dimensions of each vector."""
         return np.diff(self.indptr)
+
+    def sparsity(self) -> float:
+        """The share of entries that are zero."""
+        return 1 - len(self.indices) / max(1, len(self) * self.dimensions)
 
     def numpy(self) -> Vectors:
         """The dense face: float32 (batch, dimensions)."""
@@ -93,10 +125,44 @@ class Embeddings:
 
     def shorten(self, dimensions: int | None = None, top_k: int | None = None, *, normalize: bool = True) -> Embeddings:
         """The same vectors, shorter, by the rule the server follows."""
-        z = shorten(self.numpy(), dimensions, top_k, normalize=normalize)
-        return Embeddings.from_dense(
-            z, fingerprint=self.fingerprint, model=self.model, ids=self.ids, normalized=normalize
-        )
+        dimensions = check_dimensions(dimensions, self.dimensions)
+        check_top_k(top_k)
+        short = [
+            compressed.from_dense(shorten(self[start : start + BLOCK].numpy(), dimensions, top_k, normalize=normalize))
+            for start in range(0, max(1, len(self)), BLOCK)
+        ]
+        return self._with(compressed.concatenate(short), dimensions=dimensions, normalized=normalize)
+
+    def similarity(self, other: Embeddings | None = None) -> Vectors:
+        """Cosines between these vectors and the others', (batch, others); among themselves without `other`."""
+        other = self if other is None else other
+        self.same_form(other)
+        return np.asarray(unit(self.numpy()) @ unit(other.numpy()).T)
+
+    def explain(self, i: int, j: int, other: Embeddings | None = None) -> list[tuple[int, float]]:
+        """Why two vectors are alike: each shared dimension's part of their cosine, the largest first."""
+        other = self if other is None else other
+        self.same_form(other)
+        parts = (unit(self[i].numpy()) * unit(other[j].numpy()))[0]  # (dimensions,): they sum to the cosine
+        order = np.lexsort((np.arange(len(parts)), -parts))
+        return [(int(d), float(parts[d])) for d in order if parts[d] > 0]
+
+    def named(self, ids: Sequence[str] | None) -> Embeddings:
+        """The same vectors under these ids."""
+        return replace(self, ids=None if ids is None else tuple(ids))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write to .npz, .safetensors, .parquet or .npy, with ids and fingerprint."""
+        from nonneg_client.storage import save
+
+        save(self, path)
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> Embeddings:
+        """Read what `save` wrote."""
+        from nonneg_client.storage import load
+
+        return load(path)
 
     def same_model(self, other: Embeddings) -> None:
         """Raise unless both come from one model: distances across models mean nothing."""
@@ -106,3 +172,16 @@ class Embeddings:
                 fix="embed both collections with the same model",
                 value=other.fingerprint,
             )
+
+    def same_form(self, other: Embeddings) -> None:
+        """Raise unless both come from one model, at one length, both normalised or both not."""
+        self.same_model(other)
+        if (self.dimensions, self.normalized) != (other.dimensions, other.normalized):
+            raise DataInvalid(
+                f"vectors of {self.dimensions} and of {other.dimensions} dimensions, normalised {self.normalized} and "
+                f"{other.normalized}, do not belong together",
+                fix="shorten both alike first",
+            )
+
+    def _with(self, made: compressed.Rows, **changes: Any) -> Embeddings:
+        return replace(self, indptr=made.indptr, indices=made.indices, values=made.values, **changes)

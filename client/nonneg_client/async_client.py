@@ -1,0 +1,148 @@
+"""The asynchronous client: the same calls as `Client`, awaited."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Iterable, Iterator
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, Self, Unpack
+
+from nonneg_client.conversation import Reply, Send, advance, batched, converse, load
+from nonneg_client.errors import NonnegError
+from nonneg_client.images import Item, Sources, items
+from nonneg_client.pace import Attempts, Pace
+from nonneg_client.progress import Progress, Watch
+from nonneg_client.protocol import PATH, Options
+from nonneg_client.results import Part
+from nonneg_client.settings import Tuning, settings
+from nonneg_client.transport import failure_of, json_of, options_of
+
+if TYPE_CHECKING:
+    from nonneg_client.collect import OnError
+    from nonneg_client.embeddings import Embeddings
+
+
+class AsyncClient:
+    """A connection to an embedding server, for asyncio.
+
+    async with AsyncClient() as client:
+        embeddings = await client.embed("photos/", dimensions=256)
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        api_key: str | None = None,
+        **tuning: Unpack[Tuning],
+    ) -> None:
+        import httpx
+
+        self.settings = settings(url, api_key, **tuning)
+        self._errors = (httpx.HTTPError, httpx.InvalidURL)
+        self._http = httpx.AsyncClient(**options_of(self.settings))
+        self._reached = False
+
+    async def embed(
+        self,
+        images: Sources,
+        *,
+        dimensions: int | None = None,
+        top_k: int | None = None,
+        normalize: bool = True,
+        model: str | None = None,
+        downscale: int | None = None,
+        on_error: OnError = "raise",
+        progress: Progress = None,
+    ) -> Embeddings:
+        """Embed one image or many; the arguments are those of `Client.embed`."""
+        from nonneg_client.collect import Collected
+
+        source = items(images)
+        known = None if isinstance(images, Iterator) else list(source)
+        collected = Collected(on_error)
+        options = Options(dimensions, top_k, normalize, model)
+        parts = self.stream(source if known is None else known, options, downscale=downscale)
+        async with aclosing(parts):
+            with Watch(None if known is None else len(known), progress) as watch:
+                async for part in parts:
+                    collected.add(part)
+                    watch(part)
+        return collected.embeddings()
+
+    async def stream(
+        self, images: Iterable[Item], options: Options, *, downscale: int | None = None
+    ) -> AsyncGenerator[Part, None]:
+        """The answers batch by batch, in order, with a bounded number of requests under way."""
+        pace = Pace(self.settings.in_flight)
+        places = asyncio.Semaphore(self.settings.in_flight)
+        pending: deque[asyncio.Task[Part]] = deque()
+        try:
+            for batch in batched(images, self.settings.batch_size):
+                while len(pending) >= 2 * pace.window:
+                    yield await pending.popleft()
+                pending.append(asyncio.create_task(self._one(batch, options, downscale, pace, places)))
+            while pending:
+                yield await pending.popleft()
+        finally:
+            for task in pending:
+                task.cancel()
+            await asyncio.gather(*pending, return_exceptions=True)
+
+    async def models(self) -> Any:
+        """What the server serves, as GET /models tells it."""
+        try:
+            return json_of(await self._http.get("/models"))
+        except self._errors as error:
+            raise failure_of(error, self.settings) from error
+
+    async def ready(self) -> bool:
+        """Whether the server would answer now."""
+        try:
+            return (await self._http.get("/readyz")).status_code == 200
+        except self._errors:
+            return False
+
+    async def close(self) -> None:
+        """Give the connections back."""
+        await self._http.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def _one(
+        self, batch: list[Item], options: Options, downscale: int | None, pace: Pace, places: asyncio.Semaphore
+    ) -> Part:
+        async with places:
+            loaded = await asyncio.to_thread(load, batch, downscale)
+            attempts = Attempts(self.settings.retries, self.settings.patience, self._reached)
+            talk = converse(batch, loaded, options, attempts, pace)
+            step = advance(talk)
+            while not isinstance(step, Part):
+                reply = failed = None
+                try:
+                    if isinstance(step, Send):
+                        reply = await self._send(step)
+                    else:
+                        await asyncio.sleep(step.seconds)
+                except NonnegError as error:
+                    failed = error
+                step = advance(talk, reply, failed)
+            return step
+
+    async def _send(self, step: Send) -> Reply:
+        request = step.request
+        try:
+            response = await self._http.post(
+                PATH, params=request.params, headers=request.headers, content=request.content
+            )
+        except self._errors as error:
+            failure = failure_of(error, self.settings)
+            self._reached |= failure.field != "url"
+            raise failure from error
+        self._reached = True
+        return Reply(response.status_code, response.headers, response.content)

@@ -1,0 +1,157 @@
+"""The blocking client: images in, embeddings out."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, Self, Unpack
+
+from nonneg_client.conversation import Reply, Send, advance, batched, converse, load
+from nonneg_client.errors import ConnectionFailed, NonnegError
+from nonneg_client.images import Item, Sources, items
+from nonneg_client.pace import Attempts, Pace
+from nonneg_client.progress import Progress, Watch
+from nonneg_client.protocol import PATH, Options
+from nonneg_client.results import Part
+from nonneg_client.settings import Tuning, settings
+from nonneg_client.transport import failure_of, json_of, options_of
+
+if TYPE_CHECKING:
+    from nonneg_client.collect import OnError
+    from nonneg_client.embeddings import Embeddings
+
+
+class Client:
+    """A connection to an embedding server.
+
+    Safe to share between threads. Address and key come from the arguments, else from NONNEG_URL and NONNEG_API_KEY.
+
+        with Client() as client:
+            embeddings = client.embed("photos/", dimensions=256)
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        api_key: str | None = None,
+        **tuning: Unpack[Tuning],
+    ) -> None:
+        import httpx
+
+        self.settings = settings(url, api_key, **tuning)
+        self._errors = (httpx.HTTPError, httpx.InvalidURL)
+        self._http = httpx.Client(**options_of(self.settings))
+        self._stop = threading.Event()
+        self._reached = False
+
+    def embed(
+        self,
+        images: Sources,
+        *,
+        dimensions: int | None = None,
+        top_k: int | None = None,
+        normalize: bool = True,
+        model: str | None = None,
+        downscale: int | None = None,
+        on_error: OnError = "raise",
+        progress: Progress = None,
+    ) -> Embeddings:
+        """Embed one image or many: paths, globs, folders, URLs, bytes, PIL images, arrays, or an iterable of them.
+
+        dimensions, top_k, normalize: as the server's own: the first `dimensions` columns, of these each vector's
+            `top_k` largest, then length one.
+        downscale: shrink each image to this short side before sending: less to send, slightly another vector.
+        on_error: "raise" at the first image that fails, or "return" it in `Embeddings.failures` and go on.
+        progress: True, False, or None for a bar where standard error is a terminal; or a function(done, total).
+        """
+        from nonneg_client.collect import Collected
+
+        source = items(images)
+        known = None if isinstance(images, Iterator) else list(source)
+        collected = Collected(on_error)
+        options = Options(dimensions, top_k, normalize, model)
+        parts = self.stream(source if known is None else known, options, downscale=downscale)
+        with closing(parts), Watch(None if known is None else len(known), progress) as watch:
+            for part in parts:
+                collected.add(part)
+                watch(part)
+        return collected.embeddings()
+
+    def stream(
+        self, images: Iterable[Item], options: Options, *, downscale: int | None = None
+    ) -> Generator[Part, None, None]:
+        """The answers batch by batch, in order, with a bounded number of requests under way."""
+        pace = Pace(self.settings.in_flight)
+        stop = threading.Event()
+        pending: deque[Future[Part]] = deque()
+        pool = ThreadPoolExecutor(self.settings.in_flight, thread_name_prefix="nonneg")
+        try:
+            for batch in batched(images, self.settings.batch_size):
+                while len(pending) >= 2 * pace.window:  # twice: those behind a slow one need not wait for it
+                    yield pending.popleft().result()
+                pending.append(pool.submit(self._one, batch, options, downscale, pace, stop))
+            while pending:
+                yield pending.popleft().result()
+        finally:  # left early: what waits is dropped, what is under way may end unheard
+            stop.set()
+            pool.shutdown(wait=not pending, cancel_futures=True)
+
+    def models(self) -> Any:
+        """What the server serves, as GET /models tells it."""
+        return self._get("/models")
+
+    def ready(self) -> bool:
+        """Whether the server would answer now."""
+        try:
+            return self._http.get("/readyz").status_code == 200
+        except self._errors:
+            return False
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _one(
+        self, batch: list[Item], options: Options, downscale: int | None, pace: Pace, stop: threading.Event
+    ) -> Part:
+        attempts = Attempts(self.settings.retries, self.settings.patience, self._reached)
+        talk = converse(batch, load(batch, downscale), options, attempts, pace)
+        step = advance(talk)
+        while not isinstance(step, Part):
+            reply = failed = None
+            try:
+                if isinstance(step, Send):
+                    reply = self._send(step)
+                elif stop.wait(step.seconds):
+                    raise ConnectionFailed("the call was cancelled")
+            except NonnegError as error:
+                failed = error
+            step = advance(talk, reply, failed)
+        return step
+
+    def _send(self, step: Send) -> Reply:
+        request = step.request
+        try:
+            response = self._http.post(PATH, params=request.params, headers=request.headers, content=request.content)
+        except self._errors as error:
+            failure = failure_of(error, self.settings)
+            self._reached |= failure.field != "url"
+            raise failure from error
+        self._reached = True
+        return Reply(response.status_code, response.headers, response.content)
+
+    def _get(self, path: str) -> Any:
+        try:
+            return json_of(self._http.get(path))
+        except self._errors as error:
+            raise failure_of(error, self.settings) from error

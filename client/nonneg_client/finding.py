@@ -1,0 +1,54 @@
+"""Where the images are: folders, globs and names become files."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from nonneg_client.errors import DataInvalid
+
+# What a folder is searched for; a file that is named by itself may be called anything.
+EXTENSIONS = frozenset(
+    f".{name}"
+    for name in "jpg jpeg jpe jfif png webp avif gif bmp tif tiff jp2 ppm pgm".split()  # noqa: SIM905
+)
+
+
+def find(name: str) -> Iterable[Path]:
+    """The files that a path, a glob or a folder stands for."""
+    path = Path(name).expanduser()
+    if path.is_dir():
+        return find_images(path)
+    if not glob.has_magic(name) or path.exists():
+        return [path]
+    found = sorted(Path(p) for p in glob.glob(str(path), recursive=True))  # noqa: PTH207  absolute patterns too
+    files = [p for p in found if p.is_file()]
+    if not files:
+        raise DataInvalid(f"no file matches {name}", fix="check the pattern, and quote it against the shell")
+    return files
+
+
+def find_images(folder: Path) -> list[Path]:
+    """Every image file below a folder, sorted by path; hidden files and folders are passed over."""
+    try:
+        found = list(_walk(folder))
+    except OSError as error:
+        raise DataInvalid(
+            f"{error.filename or folder} cannot be read ({error.strerror})", fix="check the path and its permissions"
+        ) from error
+    if not found:
+        raise DataInvalid(
+            f"{folder} holds no images", fix=f"give a folder with {', '.join(sorted(EXTENSIONS)[:6])} … in it"
+        )
+    return found
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    for entry in sorted(folder.iterdir()):
+        if entry.name.startswith("."):
+            continue
+        if entry.is_dir():
+            yield from _walk(entry)
+        elif entry.suffix.lower() in EXTENSIONS:
+            yield entry

@@ -1,0 +1,74 @@
+"""How fast to ask and when to ask again: decisions only, the clients do the waiting."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+from nonneg_client.errors import (
+    ConnectionFailed,
+    DeadlineExceeded,
+    NonnegError,
+    NotReady,
+    Overloaded,
+    RequestTimeout,
+    ResponseInvalid,
+)
+
+FIRST_DELAY, LONGEST_DELAY = 0.25, 8.0
+LONGEST_RETRY_AFTER = 60.0
+
+# Embedding changes nothing on the server, so that asking twice is safe; these errors may be gone next time.
+PASSING = (ConnectionFailed, DeadlineExceeded, NotReady, Overloaded, RequestTimeout, ResponseInvalid)
+
+
+@dataclass
+class Attempts:
+    """The tries of one request: at most `retries` after failures, `patience` seconds under overload."""
+
+    retries: int
+    patience: float
+    reached: bool = True  # False: nobody ever answered at this address, so that waiting for it would be in vain
+    failures: int = 0
+    refusals: int = 0
+    waited: float = 0.0
+
+    def delay(self, error: NonnegError) -> float | None:
+        """How long to wait before asking again; None: give up. Jitter spreads clients that failed together."""
+        if not isinstance(error, PASSING) or (error.field == "url" and not self.reached):
+            return None
+        overloaded = isinstance(error, Overloaded)
+        if not overloaded and self.failures >= self.retries:
+            return None
+        tries = self.refusals if overloaded else self.failures
+        wait: float = min(LONGEST_DELAY, FIRST_DELAY * 2 ** min(tries, 10)) * random.uniform(0.5, 1.0)
+        if error.retry_after is not None:
+            asked = min(error.retry_after, LONGEST_RETRY_AFTER)
+            wait = asked + random.uniform(0, 0.1 + 0.1 * asked)
+        if overloaded and self.waited + wait > self.patience:
+            return None
+        self.refusals += overloaded
+        self.failures += not overloaded
+        self.waited += wait if overloaded else 0
+        return wait
+
+
+@dataclass
+class Pace:
+    """How many requests may be under way: one more after a round of successes, half as many when refused (AIMD)."""
+
+    most: int
+    allowed: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.allowed = float(self.most)
+
+    def succeeded(self) -> None:
+        self.allowed = min(float(self.most), self.allowed + 1 / self.allowed)
+
+    def refused(self) -> None:
+        self.allowed = max(1.0, self.allowed / 2)
+
+    @property
+    def window(self) -> int:
+        return int(self.allowed)

@@ -1,0 +1,155 @@
+"""The wire: how images become a request and how an answer becomes vectors or a typed error. No input or output here."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from nonneg_client.errors import BY_TYPE, NonnegError, ResponseInvalid
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+PATH = "/embed"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What is asked of the server besides the images; None leaves it to the server."""
+
+    dimensions: int | None = None
+    top_k: int | None = None
+    normalize: bool = True
+    model: str | None = None
+
+    def params(self) -> dict[str, str]:
+        found = {"dimensions": self.dimensions, "top_k": self.top_k, "model": self.model}
+        asked = {name: str(value) for name, value in found.items() if value is not None}
+        return asked if self.normalize else {**asked, "normalize": "false"}
+
+
+@dataclass(frozen=True)
+class Request:
+    """Everything a transport needs to send."""
+
+    params: Mapping[str, str]
+    headers: Mapping[str, str]
+    content: bytes
+
+
+@dataclass(frozen=True)
+class Row:
+    """One vector as it came."""
+
+    indices: NDArray[np.int32]
+    values: NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A parsed response: one vector or one error for each image that was sent, in order."""
+
+    model: str
+    fingerprint: str
+    dimensions: int
+    normalized: bool
+    rows: tuple[Row | NonnegError, ...]
+
+
+def build(images: Sequence[bytes], options: Options) -> Request:
+    """One image goes as the bare body, several as multipart: base64 would cost a third more and both sides' time."""
+    params = {**options.params(), "format": "sparse"}
+    if len(images) == 1:
+        return Request(params, {"Content-Type": "application/octet-stream"}, images[0])
+    boundary = secrets.token_hex(16)
+    head = (
+        f'--{boundary}\r\nContent-Disposition: form-data; name="images"; filename="image"\r\n'
+        "Content-Type: application/octet-stream\r\n\r\n"
+    ).encode()
+    parts = [part for image in images for part in (head, image, b"\r\n")]
+    content = b"".join([*parts, f"--{boundary}--\r\n".encode()])
+    return Request(params, {"Content-Type": f"multipart/form-data; boundary={boundary}"}, content)
+
+
+def parse(status: int, headers: Mapping[str, str], body: bytes, *, sent: int) -> Answer:
+    """The answer to `sent` images; raises the error that the server names, or ResponseInvalid."""
+    if status != 200:
+        raise error_of(status, headers, body)
+    try:
+        content = json.loads(body)
+        dimensions = int(content["dimensions"])
+        rows = tuple(_row(entry, dimensions) for entry in sorted(content["data"], key=lambda entry: entry["index"]))
+        answer = Answer(
+            str(content["model"]), str(content["fingerprint"]), dimensions, bool(content["normalized"]), rows
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ResponseInvalid(
+            f"the server's answer is not of the native form ({type(error).__name__}: {error})",
+            fix="check that the address is a nonneg server of this version",
+        ) from error
+    if len(rows) != sent:
+        raise ResponseInvalid(f"{len(rows)} vectors came for {sent} images", fix="check what answers at this address")
+    return answer
+
+
+def _row(entry: Mapping[str, Any], dimensions: int) -> Row | NonnegError:
+    import numpy as np
+
+    if "error" in entry:
+        return _named(entry["error"])
+    indices = np.asarray(entry["indices"], dtype=np.int32)
+    values = np.asarray(entry["values"], dtype=np.float32)
+    if indices.shape != values.shape or indices.ndim != 1:
+        raise ValueError("indices and values differ in length")
+    if len(indices) and (indices[0] < 0 or indices[-1] >= dimensions or (np.diff(indices) <= 0).any()):
+        raise ValueError(f"indices are not sorted, unique and below {dimensions}")
+    if not (np.isfinite(values).all() and (values >= 0).all()):
+        raise ValueError("values are not finite and non-negative")
+    return Row(indices, values)
+
+
+def error_of(status: int, headers: Mapping[str, str], body: bytes) -> NonnegError:
+    """The typed error of a response that is no success."""
+    try:
+        content = json.loads(body)
+        error = _named(content["error"], status)
+        error.request_id = content.get("request_id")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        kind = _by_status(status)
+        error = kind(f"the server answered {status}: {body[:200].decode('utf-8', 'replace')!r}")
+    error.retry_after = retry_after(headers)
+    return error
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """The seconds of a Retry-After header; a date in it is not understood and ignored."""
+    try:
+        seconds = float(headers.get("retry-after", ""))
+    except ValueError:
+        return None
+    return seconds if 0 <= seconds < float("inf") else None
+
+
+def _named(body: Mapping[str, Any], status: int | None = None) -> NonnegError:
+    kind = BY_TYPE.get(str(body["type"])) or (_by_status(status) if status else NonnegError)
+    return kind(
+        str(body["message"]),
+        fix=body.get("fix"),
+        field=body.get("field"),
+        value=body.get("value"),
+        limit=body.get("limit"),
+    )
+
+
+def _by_status(status: int) -> type[NonnegError]:
+    """What stands highest in the tree for a status: other servers and proxies in between speak only in these."""
+    if status in (502, 503):
+        return BY_TYPE["not_ready"]
+    if status < 400:
+        return ResponseInvalid
+    matching = (kind for kind in BY_TYPE.values() if kind.status == status and kind is not NonnegError)
+    return next(matching, BY_TYPE["request_invalid"] if status < 500 else NonnegError)

@@ -1,0 +1,53 @@
+"""What comes of images: a vector or a failure each, and parts of a stream that must come from one model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from nonneg_client.errors import FingerprintMismatch, NonnegError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Vector:
+    """One image's embedding."""
+
+    id: str
+    indices: NDArray[np.int32]
+    values: NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One image that could not be embedded, and why."""
+
+    id: str
+    error: NonnegError
+
+
+@dataclass(frozen=True)
+class Part:
+    """The outcome of one batch; the model's name and fingerprint are empty where every image failed before sending."""
+
+    results: tuple[Vector | Failure, ...]
+    model: str = ""
+    fingerprint: str = ""
+    dimensions: int = 0
+    normalized: bool = True
+
+
+def joined(first: Part, second: Part) -> Part:
+    """The description of both parts; raises where the model changed between them."""
+    if not first.fingerprint:
+        return replace(second, results=())
+    if second.fingerprint and (first.fingerprint, first.dimensions) != (second.fingerprint, second.dimensions):
+        raise FingerprintMismatch(
+            f"the server changed from model {first.fingerprint} to {second.fingerprint} between two requests",
+            fix="embed everything again",
+            value=second.fingerprint,
+        )
+    return replace(first, results=())

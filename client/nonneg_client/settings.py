@@ -1,0 +1,54 @@
+"""Where the server is and how to talk to it: arguments first, then the environment, then defaults."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TypedDict, Unpack
+
+from nonneg_client.errors import ConfigInvalid
+
+URL, API_KEY = "NONNEG_URL", "NONNEG_API_KEY"
+DEFAULT_URL = "http://127.0.0.1:8000"
+
+
+class Tuning(TypedDict, total=False):
+    """How a client talks; every key may be left out."""
+
+    timeout: float  # seconds for one answer: 60
+    retries: int  # tries more after failures that may pass: 4
+    patience: float  # seconds that one request may be refused for (429) before it fails: 120
+    in_flight: int  # requests under way at once: 8
+    batch_size: int  # images in a request: 8
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a client needs to know of its server; the rest is asked with each call."""
+
+    url: str
+    api_key: str | None
+    timeout: float = 60.0
+    retries: int = 4
+    patience: float = 120.0
+    in_flight: int = 8
+    batch_size: int = 8
+
+    def headers(self) -> dict[str, str]:
+        from nonneg_client.version import __version__
+
+        found = {"User-Agent": f"nonneg-python/{__version__}", "Accept": "application/json"}
+        return found | {"Authorization": f"Bearer {self.api_key}"} if self.api_key else found
+
+
+def settings(url: str | None, api_key: str | None, **tuning: Unpack[Tuning]) -> Settings:
+    """Checked settings."""
+    url = (url or os.environ.get(URL) or DEFAULT_URL).rstrip("/")
+    if not url.startswith(("http://", "https://")):
+        raise ConfigInvalid(f"{url} is no server's address", fix=f"give one like {DEFAULT_URL}", field="url", value=url)
+    made = Settings(url, api_key or os.environ.get(API_KEY) or None, **tuning)
+    for name, least in (("in_flight", 1), ("batch_size", 1), ("retries", 0), ("patience", 0), ("timeout", 0.001)):
+        value = getattr(made, name)
+        if value < least:
+            raise ConfigInvalid(f"{name}={value} is less than {least}", fix=f"give {least} or more", field=name)
+    return made

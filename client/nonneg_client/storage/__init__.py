@@ -1,0 +1,57 @@
+"""Embeddings as files: one module a format, each with its writer and its reader; the suffix chooses.
+
+.npz          exact, small, no extra package; scipy.sparse.load_npz reads it too
+.safetensors  exact, mapped into memory when read: for what does not fit
+.parquet      u16 indices, f16 values, zstd: smallest, for bulk work and other tools (extra `scale`)
+.npy          dense f32, with a .json file beside it: for tools that read nothing else
+"""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nonneg_client.errors import ConfigInvalid, DataInvalid
+from nonneg_client.rows import check
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from nonneg_client.embeddings import Embeddings
+
+FORMATS = {".npz": "npz", ".safetensors": "safetensors", ".parquet": "parquet", ".npy": "npy"}
+
+
+def save(embeddings: Embeddings, path: str | os.PathLike[str]) -> None:
+    """Write embeddings in the form that the file's suffix names; the file is there whole or not at all."""
+    module_for(Path(path)).save(embeddings, Path(path))
+
+
+def load(path: str | os.PathLike[str]) -> Embeddings:
+    """Read embeddings from a file that `save` wrote."""
+    path = Path(path)
+    module = module_for(path)
+    if not path.is_file():
+        raise DataInvalid(f"{path} is not there or no file", fix="check the path", value=str(path))
+    try:
+        embeddings: Embeddings = module.load(path)
+        check(embeddings.rows, embeddings.dimensions)
+    except OSError as error:
+        raise DataInvalid(f"{path} cannot be read ({error.strerror or error})", fix="check the file") from error
+    except (ValueError, KeyError, TypeError, EOFError) as error:
+        raise DataInvalid(
+            f"{path} holds no embeddings ({type(error).__name__}: {error})", fix="give a file that nonneg wrote"
+        ) from error
+    return embeddings
+
+
+def module_for(path: Path) -> ModuleType:
+    """The module that writes and reads files of this suffix."""
+    name = FORMATS.get(path.suffix.lower())
+    if name is None:
+        raise ConfigInvalid(
+            f"{path} has no suffix that names a form of embeddings", fix=f"call it {', '.join(FORMATS)}", field="path"
+        )
+    return import_module(f"{__name__}.{name}")

@@ -1,0 +1,141 @@
+"""Parquet: `id`, `indices` (u16, u32 above 65,536 dimensions) and `values` (f16), zstd; written and read in streams.
+
+A value keeps 11 bits: a relative error of at most 2^-11; what is below f16's smallest number is left out. The file's
+metadata carry fingerprint, model, dimensions and whether the vectors have length one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from nonneg_client.embeddings import Embeddings
+from nonneg_client.errors import ConfigInvalid, DataInvalid, MissingExtra
+from nonneg_client.writing import replacing
+
+ROWS = 50_000  # in a row group
+LARGEST = float(np.finfo(np.float16).max)
+
+
+def save(embeddings: Embeddings, path: Path) -> None:
+    """Write them all."""
+    with replacing(path) as temporary, Writer(temporary) as writer:
+        writer.describe(embeddings)
+        for start in range(0, len(embeddings), ROWS):
+            writer.write(embeddings[start : start + ROWS])
+
+
+def load(path: Path) -> Embeddings:
+    """Read them all."""
+    return Embeddings.concatenate(list(parts(path)))
+
+
+def parts(path: Path) -> Iterator[Embeddings]:
+    """Read them a row group at a time."""
+    pyarrow = _pyarrow()
+    try:
+        with pyarrow.parquet.ParquetFile(path) as file:
+            said = {k.decode(): v.decode() for k, v in (file.schema_arrow.metadata or {}).items()}
+            yield _from_table(file.schema_arrow.empty_table(), said)
+            for group in range(file.num_row_groups):
+                yield _from_table(file.read_row_group(group), said)
+    except pyarrow.ArrowException as error:
+        raise DataInvalid(f"{path} is no Parquet file, or a broken one ({error})", fix="write it again") from error
+
+
+class Writer:
+    """A file being written; every `write` is at least one row group."""
+
+    def __init__(self, path: Path) -> None:
+        self._pyarrow = _pyarrow()
+        self._path = path
+        self._file: Any = None
+
+    def describe(self, embeddings: Embeddings) -> None:
+        """Fix columns and metadata by a first example."""
+        if self._file is None:
+            self._schema = _schema(self._pyarrow, embeddings)
+            self._file = self._pyarrow.parquet.ParquetWriter(self._path, self._schema, compression="zstd")
+
+    def write(self, embeddings: Embeddings) -> None:
+        """Add vectors."""
+        self.describe(embeddings)
+        self._file.write_table(_to_table(self._pyarrow, embeddings, self._schema))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+def _schema(pyarrow: Any, embeddings: Embeddings) -> Any:
+    index = pyarrow.uint16() if embeddings.dimensions <= 2**16 else pyarrow.uint32()
+    fields = [("indices", pyarrow.list_(index)), ("values", pyarrow.list_(pyarrow.float16()))]
+    if embeddings.ids is not None:
+        fields.insert(0, ("id", pyarrow.string()))
+    said = {
+        "dimensions": str(embeddings.dimensions),
+        "fingerprint": embeddings.fingerprint,
+        "model": embeddings.model,
+        "normalized": "true" if embeddings.normalized else "false",
+    }
+    return pyarrow.schema(fields, metadata=said)
+
+
+def _to_table(pyarrow: Any, embeddings: Embeddings, schema: Any) -> Any:
+    if len(embeddings.values) and embeddings.values.max() > LARGEST:
+        raise ConfigInvalid(
+            f"values above {LARGEST:.0f} do not fit Parquet's f16", fix="normalise them, or save as .npz"
+        )
+    halves = embeddings.values.astype(np.float16)
+    kept = np.concatenate([[0], np.cumsum(halves > 0)])  # a value that became zero is no entry any more
+    offsets = pyarrow.array(kept[embeddings.indptr].astype(np.int32))
+    indices = pyarrow.array(embeddings.indices[halves > 0], type=schema.field("indices").type.value_type)
+    columns = [
+        pyarrow.ListArray.from_arrays(offsets, indices),
+        pyarrow.ListArray.from_arrays(offsets, pyarrow.array(halves[halves > 0])),
+    ]
+    if embeddings.ids is not None:
+        columns.insert(0, pyarrow.array(embeddings.ids, type=pyarrow.string()))
+    return pyarrow.table(columns, schema=schema)
+
+
+def _from_table(table: Any, said: dict[str, str]) -> Embeddings:
+    table = table.combine_chunks()
+    indices, values = (_flat(table.column(name)) for name in ("indices", "values"))
+    if (indices[0] != values[0]).any():
+        raise ValueError("indices and values differ in length")
+    return Embeddings(
+        indptr=indices[0],
+        indices=indices[1].astype(np.int32),
+        values=values[1].astype(np.float32),
+        dimensions=int(said["dimensions"]),
+        fingerprint=said["fingerprint"],
+        model=said["model"],
+        normalized=said["normalized"] == "true",
+        ids=tuple(table.column("id").to_pylist()) if "id" in table.column_names else None,
+    )
+
+
+def _flat(column: Any) -> tuple[Any, Any]:
+    """Offsets and entries of a list column."""
+    if not column.num_chunks:
+        return np.zeros(1, np.int64), np.zeros(0, np.float32)
+    array = column.chunk(0)
+    offsets = array.offsets.to_numpy().astype(np.int64)
+    return offsets - offsets[0], array.values.to_numpy()[offsets[0] : offsets[-1]]
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ModuleNotFoundError:
+        raise MissingExtra("Parquet needs pyarrow", fix='pip install "nonneg[scale]"') from None
+    return pyarrow
