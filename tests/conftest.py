@@ -72,8 +72,9 @@ def address_of(process: subprocess.Popen[str], seconds: float = 30) -> str:
 
     def read() -> None:
         assert process.stdout is not None
-        for line in process.stdout:
-            lines.put(line)
+        with process.stdout:
+            for line in process.stdout:
+                lines.put(line)
 
     Thread(target=read, daemon=True).start()  # goes on reading, so that the server never blocks on a full pipe
     seen, deadline = "", time.monotonic() + seconds
