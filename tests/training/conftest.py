@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nonneg_training.loop import train
+from nonneg_training.run import train
 from nonneg_training.settings import Settings, read_settings
 
 

@@ -12,7 +12,7 @@ import torch
 from nonneg_client.errors import CheckpointInvalid, StorageFailed
 from nonneg_training.checkpoint import FILE_NAME, load_encoder, read_checkpoint
 from nonneg_training.files import write_whole
-from nonneg_training.loop import train
+from nonneg_training.run import train
 from nonneg_training.settings import Settings, read_settings, write_settings
 
 

@@ -30,7 +30,7 @@ def test_it_leaves_settings_checkpoint_and_metrics(tmp_path: Path) -> None:
     [
         (["--temperature", "0"], r"loss\.temperature=0\.0"),
         (["--batch", "1"], "nothing to differ from"),
-        (["--batch", "5000"], "exceeds the 1438 images"),
+        (["--batch", "5000"], "exceed the 1438 images"),
         (["--activation", "gelu"], "does not go with"),
         (["--method", "cl", "--activation", "relu"], "does not go with"),
         (["--backbone", "resnet99"], "is unknown"),

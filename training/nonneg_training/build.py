@@ -6,18 +6,20 @@ from nonneg_client.errors import ConfigInvalid
 from nonneg_training.activations import CONTROLS, NON_NEGATIVE
 from nonneg_training.backbones import backbone
 from nonneg_training.data import Images
+from nonneg_training.distributed import World
 from nonneg_training.encoder import Encoder
 from nonneg_training.settings import Settings
 from nonneg_training.views import evaluation_view
 
+CONTROL_METHODS = ("cl", "spectral-cl", "ce")  # what their non-negative counterparts are held against
 SMALL = 64  # up to this side a network starts with the 3x3 stem
 
 
-def resolve(settings: Settings, images: Images) -> Settings:
+def resolve(settings: Settings, images: Images, world: World) -> Settings:
     """The settings of this run on this data: nothing is left to default, so that the run folder stands alone."""
-    name = settings.model.activation or ("identity" if settings.method == "cl" else "relu")
+    name = settings.model.activation or ("identity" if settings.method in CONTROL_METHODS else "relu")
     _check_activation(settings.method, name)
-    _check_batch(settings, len(images))
+    _check_batch(settings, len(images), world)
     size = settings.views.size or images.side or backbone(settings.model.backbone, small=False).size
     stem = settings.model.stem
     if stem == "auto":
@@ -46,7 +48,7 @@ def build_encoder(settings: Settings, *, pretrained: bool = True) -> Encoder:
 
 
 def _check_activation(method: str, name: str) -> None:
-    allowed = CONTROLS if method == "cl" else NON_NEGATIVE
+    allowed = CONTROLS if method in CONTROL_METHODS else NON_NEGATIVE
     if name not in allowed:
         raise ConfigInvalid(
             f"method={method} does not go with activation={name}",
@@ -56,20 +58,28 @@ def _check_activation(method: str, name: str) -> None:
         )
 
 
-def _check_batch(settings: Settings, images: int) -> None:
+def _check_batch(settings: Settings, images: int, world: World) -> None:
     batch = settings.loop.batch
-    if batch < 2:
+    step = batch * settings.loop.accumulate
+    if batch % world.size:
         raise ConfigInvalid(
-            f"loop.batch={batch} leaves an image nothing to differ from",
-            fix="use at least 2",
+            f"loop.batch={batch} cannot be shared by {world.size} processes",
+            fix=f"use a multiple of {world.size}",
             field="loop.batch",
             value=batch,
         )
-    if batch > images:
+    if batch < 2 * world.size:
         raise ConfigInvalid(
-            f"loop.batch={batch} exceeds the {images} images",
-            fix=f"use at most {images}",
+            f"loop.batch={batch} leaves an image nothing to differ from",
+            fix=f"use at least {2 * world.size}",
             field="loop.batch",
             value=batch,
+        )
+    if step > images:
+        raise ConfigInvalid(
+            f"{step} images a step (loop.batch x loop.accumulate) exceed the {images} images",
+            fix=f"use at most {images}",
+            field="loop.batch",
+            value=step,
             limit=images,
         )

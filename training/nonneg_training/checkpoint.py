@@ -14,12 +14,13 @@ from nonneg_client.errors import CheckpointInvalid
 from nonneg_training.build import build_encoder
 from nonneg_training.encoder import Encoder
 from nonneg_training.files import write_whole
+from nonneg_training.precision import Precision
 from nonneg_training.settings import FILE_NAME as CONFIG
 from nonneg_training.settings import Settings, read_settings
 
 FILE_NAME = "checkpoint.safetensors"
 FORMAT = "nonneg-checkpoint-1"
-ENCODER, OPTIMISER = "encoder.", "optimiser."
+ENCODER, OPTIMISER, SCALE = "encoder.", "optimiser.", "scale."
 
 
 @dataclass(frozen=True)
@@ -53,14 +54,13 @@ def run_settings(run: Path) -> Settings:
 
 
 def write_checkpoint(
-    run: Path, step: int, encoder: nn.Module, others: dict[str, nn.Module], optimiser: torch.optim.Optimizer
+    run: Path, step: int, learner: nn.Module, optimiser: torch.optim.Optimizer, precision: Precision
 ) -> None:
     """Save everything that the next step needs; the previous checkpoint stays until this one is whole."""
-    tensors = {ENCODER + name: t for name, t in encoder.state_dict().items()}
-    for prefix, module in others.items():
-        tensors |= {f"{prefix}.{name}": t for name, t in module.state_dict().items()}
+    tensors = dict(learner.state_dict())
     for number, state in optimiser.state_dict()["state"].items():
         tensors |= {f"{OPTIMISER}{number}.{key}": torch.as_tensor(value) for key, value in state.items()}
+    tensors |= {SCALE + name: value for name, value in precision.state().items()}
     # the same memory order every time, and nothing shared
     tensors = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
     about = {"format": FORMAT, "step": str(step)}
@@ -110,10 +110,16 @@ def restore(module: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
     module.load_state_dict(tensors)
 
 
-def restore_optimiser(optimiser: torch.optim.Optimizer, checkpoint: Checkpoint) -> None:
-    """Give the optimiser the moments it had."""
+def restore_run(
+    checkpoint: Checkpoint, run: Path, learner: nn.Module, optimiser: torch.optim.Optimizer, precision: Precision
+) -> int:
+    """Put everything back as it was after the checkpoint's step, and answer that step."""
+    weights = {n: t for n, t in checkpoint.tensors.items() if not n.startswith((OPTIMISER, SCALE))}
+    restore(learner, weights, run / FILE_NAME)
     state: dict[int, dict[str, Tensor]] = {}
     for name, tensor in checkpoint.part(OPTIMISER).items():
         number, _, key = name.partition(".")
         state.setdefault(int(number), {})[key] = tensor
     optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
+    precision.restore(checkpoint.part(SCALE))
+    return checkpoint.step

@@ -31,7 +31,7 @@ _FLAGS = {  # the flags that stand for one setting each
 @click.command()
 @click.option("--out", "-o", type=click.Path(path_type=Path), required=True, help="Folder of the run.")
 @click.option("--config", "-c", type=click.Path(path_type=Path), help="TOML file with the settings; flags come on top.")
-@click.option("--method", help="cl or ncl.")
+@click.option("--method", help="cl, ncl, spectral-cl, spectral-ncl, ce or nce.")
 @click.option("--data", help="digits, cifar10, cifar100, or a folder with a folder of images a class.")
 @click.option("--root", type=click.Path(), help="Where a named data set lies.")
 @click.option("--backbone", help="tiny-cnn, slim-resnet, resnet18, resnet34 or resnet50.")
@@ -54,19 +54,20 @@ def train(out: Path, config: Path | None, others: tuple[str, ...], resume: bool,
       nonneg train --data photos/ --backbone slim-resnet --out runs/photos
       nonneg export runs/photos --out photos.bundle
     """
-    from nonneg_training.checkpoint import run_settings
-    from nonneg_training.loop import train as run_training
+    from nonneg_training import run
 
     changes = {_FLAGS[name]: value for name, value in flags.items() if value is not None}
     changes |= dict(_assignment(text) for text in others)
-    if resume and (out / "config.toml").is_file():
-        if config or changes:
-            raise ConfigInvalid("--resume goes on with the run's own settings", fix="leave the other options out")
-        settings = run_settings(out)
-    else:
-        settings = read_settings(config, changes)
-    outcome = run_training(settings, out, resume=resume)
-    click.echo(f"{out}: {outcome.steps} steps, loss {outcome.loss:.4f}, {outcome.images_per_second:,.0f} images/s")
+    if resume and (config or changes):
+        raise ConfigInvalid("--resume goes on with the run's own settings", fix="leave the other options out")
+    outcome = run.resume(out) if resume else run.train(read_settings(config, changes), out)
+    if outcome.reading is None:  # another rank's
+        return
+    seen = outcome.reading
+    click.echo(
+        f"{out}: {outcome.steps} steps, loss {outcome.loss:.4f}, 1-NN {seen.knn:.1%}, "
+        f"{seen.live} of {seen.dimensions} dimensions live, {seen.nnz:.0f} active a vector"
+    )
 
 
 def _assignment(text: str) -> tuple[str, Any]:

@@ -1,35 +1,33 @@
-"""The loop: batches of views -> encoder -> loss -> step, and a checkpoint now and then."""
+"""The loop: batches -> method -> gradient -> step; and now and then a report, a reading, a checkpoint."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor
+from torch.nn.parallel import DistributedDataParallel
 
-from nonneg_client.errors import StorageFailed
-from nonneg_training.build import build_encoder, resolve
-from nonneg_training.checkpoint import (
-    ENCODER,
-    FILE_NAME,
-    read_checkpoint,
-    restore,
-    restore_optimiser,
-    write_checkpoint,
-)
-from nonneg_training.data import Images, open_data
-from nonneg_training.encoder import Encoder
-from nonneg_training.losses.infonce import infonce
+from nonneg_training import monitor
+from nonneg_training.ahead import Ahead
+from nonneg_training.batches import Batches
+from nonneg_training.checkpoint import Checkpoint, restore_run, write_checkpoint
+from nonneg_training.data import Images
+from nonneg_training.distributed import World, barrier
+from nonneg_training.health import Gates
+from nonneg_training.methods import Batch, Method
 from nonneg_training.metrics import Metrics
 from nonneg_training.optimisers import optimiser
+from nonneg_training.precision import Precision
 from nonneg_training.progress import Progress
 from nonneg_training.schedule import rate
-from nonneg_training.seeds import derive, generator, permutation
-from nonneg_training.settings import FILE_NAME as CONFIG
-from nonneg_training.settings import Settings, write_settings
-from nonneg_training.views import Pipeline
+from nonneg_training.seeds import derive, generator
+from nonneg_training.settings import Settings
+from nonneg_training.steps import Steps
 
 
 @dataclass(frozen=True)
@@ -40,103 +38,131 @@ class Outcome:
     steps: int
     loss: float
     images_per_second: float
-
-
-def train(settings: Settings, run: Path, *, resume: bool = False, progress: bool | None = None) -> Outcome:
-    """Train as `settings` says into the folder `run`; with `resume` go on from its checkpoint."""
-    images = open_data(settings.data.source, settings.data.root, max_broken=settings.data.max_broken)
-    settings = resolve(settings, images)
-    if settings.loop.threads:
-        torch.set_num_threads(settings.loop.threads)
-    torch.manual_seed(derive(settings.seed, "weights"))
-    encoder = build_encoder(settings)
-    torch.nn.Module.to(encoder, memory_format=torch.channels_last)  # type: ignore[call-overload]
-    _claim(run, settings, resume=resume)
-    return Loop(settings, run, images, encoder).run(progress)
+    reading: monitor.Reading | None
 
 
 class Loop:
     """One run: what it holds, and its steps."""
 
-    def __init__(self, settings: Settings, run: Path, images: Images, encoder: Encoder) -> None:
-        self.settings, self.folder, self.images, self.encoder = settings, run, images, encoder
-        self.optimiser = optimiser([encoder], settings.optimiser)
-        self.pipeline = Pipeline(images, settings.views, encoder.view.size)
-        self.per_epoch = len(images) // settings.loop.batch
-        self.steps = self.per_epoch * settings.loop.epochs
-        self.others: dict[str, nn.Module] = {}
-        self.done = self._restore()
-        self.metrics = Metrics(run, resumed_at=self.done)
+    def __init__(
+        self,
+        settings: Settings,
+        run: Path,
+        method: Method,
+        batches: Batches,
+        watched: Images,
+        *,
+        world: World,
+        checkpoint: Checkpoint | None = None,
+    ) -> None:
+        loop = settings.loop
+        self.settings, self.folder, self.method, self.batches, self.watched = settings, run, method, batches, watched
+        self.world = world
+        self.plan = Steps(len(batches), loop.batch, loop.accumulate, loop.epochs, settings.seed, world)
+        self.optimiser = optimiser(method, settings.optimiser)
+        self.precision = Precision(loop.precision, next(method.parameters()).device)
+        self.done = 0
+        if checkpoint:
+            self.done = restore_run(checkpoint, run, method, self.optimiser, self.precision)
+        self.learner: Any = DistributedDataParallel(method) if world.size > 1 else method
+        if loop.compile:
+            self.learner = torch.compile(self.learner)
+        self.gates = Gates(settings.health, method.collapsed(loop.batch))
+        self.reading: monitor.Reading | None = None
 
     def run(self, progress: bool | None = None) -> Outcome:
         """All steps that are not done yet."""
-        batch = self.settings.loop.batch
-        loss, speed, before = 0.0, 0.0, time.perf_counter()
-        with Progress(self.steps, self.done, shown=progress) as bar:
-            while self.done < self.steps:
-                loss = self.step(self.done)
+        loss, clock = 0.0, Clock(self.settings.loop.batch * self.settings.loop.accumulate)
+        logged = self.settings.loop.tensorboard
+        metrics = (
+            Metrics(self.folder, self.method.parts, resumed_at=self.done, tensorboard=logged)
+            if self.world.first
+            else None
+        )
+        bar = Progress(self.plan.total, self.done, shown=progress if self.world.first else False)
+        parts = self.plan.total * self.settings.loop.accumulate
+        with bar, Ahead(self._draw, parts) as ahead:
+            while self.done < self.plan.total:
+                result = self.step(self.done, ahead)
                 self.done += 1
-                now = time.perf_counter()
-                speed = batch / (now - before) if not speed else 0.9 * speed + 0.1 * batch / (now - before)
-                before = now
-                bar.show(self.done, loss, speed)
-                self._report(loss, speed)
+                clock.tick()
+                if self.done % self.settings.loop.report_every == 0 or self._due():
+                    loss = self._report(result, clock.images_per_second, metrics)
+                    bar.show(self.done, loss, clock.images_per_second)
                 if self._due():
                     self.save()
-        return Outcome(self.folder, self.steps, loss, speed)
+        return Outcome(self.folder, self.plan.total, loss, clock.images_per_second, self.reading)
 
-    def step(self, step: int) -> float:
+    def step(self, step: int, ahead: Ahead[Batch]) -> dict[str, Tensor]:
         """Step number `step`, which depends on nothing but the weights and (seed, step)."""
-        lr = rate(step, self.steps, self.settings.optimiser.lr, self.settings.optimiser.warmup)
+        lr = rate(step, self.plan.total, self.settings.optimiser.lr, self.settings.optimiser.warmup)
         for group in self.optimiser.param_groups:
             group["lr"] = lr
-        torch.manual_seed(derive(self.settings.seed, "step", step))
-        self.encoder.train()
-        z = self.encoder.embed(self.encoder.see(self._views(step)))  # (2 * batch, D)
-        z1, z2 = z.chunk(2)
-        loss = infonce(z1, z2, self.settings.loss.temperature)
+        torch.manual_seed(derive(self.settings.seed, "step", step, self.world.rank))
+        self.method.train()
+        self.method.advance(step / self.plan.total)
         self.optimiser.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
-        self.optimiser.step()
-        return float(loss.detach())
+        results = [self._learn(step, part, ahead) for part in range(self.plan.accumulate)]
+        self.precision.step(self.optimiser)
+        return {name: torch.stack([r[name].detach() for r in results]).mean() for name in results[0]}
 
     def save(self) -> None:
         """The checkpoint of now."""
-        write_checkpoint(self.folder, self.done, self.encoder, self.others, self.optimiser)
+        if self.world.first:
+            write_checkpoint(self.folder, self.done, self.method, self.optimiser, self.precision)
+        barrier()
 
-    def _views(self, step: int) -> torch.Tensor:
-        epoch, place = divmod(step, self.per_epoch)
-        batch = self.settings.loop.batch
-        order = permutation(len(self.images), self.settings.seed, "order", epoch)
-        chosen = order[place * batch : (place + 1) * batch]
-        return self.pipeline.draw(chosen.tolist(), generator(self.settings.seed, "views", step))
+    def _learn(self, step: int, part: int, ahead: Ahead[Batch]) -> dict[str, Tensor]:
+        batch = ahead.take(step * self.plan.accumulate + part)
+        last = part == self.plan.accumulate - 1
+        # gradients are averaged over the ranks once a step
+        alone = self.learner.no_sync() if self.world.size > 1 and not last else nullcontext()
+        with alone:
+            with self.precision.autocast():
+                result: dict[str, Tensor] = self.learner(batch)
+            self.precision.backward(result["loss"] / self.plan.accumulate)
+        return result
 
-    def _restore(self) -> int:
-        if not (self.folder / FILE_NAME).exists():
-            return 0
-        checkpoint = read_checkpoint(self.folder)
-        restore(self.encoder, checkpoint.part(ENCODER), self.folder / FILE_NAME)
-        restore_optimiser(self.optimiser, checkpoint)
-        return checkpoint.step
+    def _draw(self, number: int) -> Batch:
+        step, part = divmod(number, self.plan.accumulate)
+        g = generator(self.settings.seed, "views", number, self.world.rank)
+        return self.batches.draw(self.plan.indices(step, part), g)
 
-    def _report(self, loss: float, speed: float) -> None:
-        lr = self.optimiser.param_groups[0]["lr"]
-        epoch = (self.done - 1) // self.per_epoch
-        self.metrics.add(
-            {"step": self.done, "epoch": epoch, "loss": loss, "lr": lr, "images_per_second": round(speed, 1)}
-        )
+    def _report(self, result: dict[str, Tensor], speed: float, metrics: Metrics | None) -> float:
+        loss = float(result["loss"])
+        row: dict[str, float] = {name: float(value) for name, value in result.items()}
+        row |= {"step": self.done, "epoch": (self.done - 1) // self.plan.per_epoch}
+        row |= {"lr": self.optimiser.param_groups[0]["lr"], "images_per_second": round(speed, 1)}
+        self.gates.check_loss(self.done, loss)
+        if metrics is None:
+            return loss
+        every = self.settings.loop.monitor_every or self.plan.per_epoch
+        if self.done % every == 0 or self.done == self.plan.total:
+            row |= self._look()
+        metrics.add(row)
+        if self.reading and self.done > self.plan.total * self.settings.optimiser.warmup:
+            self.gates.check_reading(self.done, self.reading)
+        return loss
+
+    def _look(self) -> dict[str, float]:
+        z, labels = monitor.embed(self.method.encoder, self.watched, self.settings.loop.monitor_images)
+        self.reading = monitor.read(z, labels)
+        return {name: value for name, value in asdict(self.reading).items() if name != "dimensions"}
 
     def _due(self) -> bool:
-        every = self.settings.loop.save_every or self.per_epoch
-        return self.done % every == 0 or self.done == self.steps
+        every = self.settings.loop.save_every or self.plan.per_epoch
+        return self.done % every == 0 or self.done == self.plan.total
 
 
-def _claim(run: Path, settings: Settings, *, resume: bool) -> None:
-    """Make the run's folder ours: new, or the one to resume."""
-    if resume:
-        if not (run / CONFIG).exists():
-            write_settings(run / CONFIG, settings)
-        return
-    if (run / CONFIG).exists() or (run / FILE_NAME).exists():
-        raise StorageFailed(f"{run} holds a run already", fix="choose another --out, or pass --resume", value=str(run))
-    write_settings(run / CONFIG, settings)
+class Clock:
+    """Images a second, smoothed over the last steps."""
+
+    def __init__(self, images: int) -> None:
+        self._images, self._before, self.images_per_second = images, time.perf_counter(), 0.0
+
+    def tick(self) -> None:
+        now = time.perf_counter()
+        speed = self._images / (now - self._before)
+        # the first step warms caches and pools up: it should not weigh on the second
+        self.images_per_second = 0.9 * self.images_per_second + 0.1 * speed if self.images_per_second else speed
+        self._before = now

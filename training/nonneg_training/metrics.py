@@ -3,42 +3,50 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Sequence
 from pathlib import Path
 
+from nonneg_client.errors import NonnegError
+from nonneg_training.events import Events
 from nonneg_training.files import storage_failed, write_whole
 
 FILE_NAME = "metrics.csv"
-COLUMNS = ("step", "epoch", "loss", "lr", "images_per_second")
+COLUMNS = ("step", "epoch", "loss", "lr", "images_per_second", "knn", "live", "nnz", "zero_share")
 
 
 class Metrics:
-    """Appends rows to a run's metrics.csv."""
+    """Appends rows to a run's metrics.csv, and to a TensorBoard event file if asked to."""
 
-    def __init__(self, run: Path, *, resumed_at: int = 0) -> None:
+    def __init__(self, run: Path, parts: Sequence[str] = (), *, resumed_at: int = 0, tensorboard: bool = False) -> None:
         self.path = run / FILE_NAME
+        self.columns = (*COLUMNS, *parts)
         kept = [row for row in read_metrics(run) if int(row["step"]) <= resumed_at] if resumed_at else []
-        write_whole(self.path, lambda path: _write(path, kept))
+        write_whole(self.path, lambda path: self._begin(path, kept))
+        self._events = Events(run / "tensorboard") if tensorboard else None
 
     def add(self, row: dict[str, float]) -> None:
         """One report; what it does not say stays empty."""
         try:
             with self.path.open("a", newline="", encoding="utf-8") as file:
-                csv.DictWriter(file, COLUMNS).writerow(row)
+                csv.DictWriter(file, self.columns).writerow(row)
+            if self._events:
+                values = {name: value for name, value in row.items() if name not in ("step", "epoch")}
+                self._events.add(int(row["step"]), values)
         except OSError as error:
-            raise (storage_failed(error, self.path) or error) from error
+            failed: NonnegError | None = storage_failed(error, self.path)
+            raise (failed or error) from error
+
+    def _begin(self, path: Path, rows: list[dict[str, str]]) -> None:
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, self.columns, extrasaction="ignore")
+            writer.writeheader()
+            writer.writerows(rows)
 
 
 def read_metrics(run: Path) -> list[dict[str, str]]:
-    """The rows of a run's metrics.csv; none if there is no file."""
+    """The rows of a run's metrics.csv; none if there is no file. A row cut short by a kill does not count."""
     path = run / FILE_NAME
     if not path.is_file():
         return []
     with path.open(newline="", encoding="utf-8") as file:
-        return [row for row in csv.DictReader(file) if row["step"]]
-
-
-def _write(path: Path, rows: list[dict[str, str]]) -> None:
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, COLUMNS, extrasaction="ignore")
-        writer.writeheader()
-        writer.writerows(rows)
+        return [row for row in csv.DictReader(file) if row["step"] and None not in row.values()]

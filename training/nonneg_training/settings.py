@@ -63,6 +63,8 @@ class Loss(Section):
     """What is minimised."""
 
     temperature: float = Field(default=0.2, gt=0, le=100)
+    lengths: tuple[int, ...] = Field(default=(), description="nested lengths: the loss is the mean over these prefixes")
+    radius: float = Field(default=3.0, gt=0, description="longest vector of the spectral methods")
 
 
 class Optimiser(Section):
@@ -80,14 +82,30 @@ class Loop(Section):
 
     epochs: int = Field(default=10, ge=1)
     batch: int = Field(default=128, ge=1)
+    accumulate: int = Field(default=1, ge=1, description="batches a step; each has its own negatives")
     save_every: int = Field(default=0, ge=0, description="steps between checkpoints; 0: at the end of each epoch")
+    report_every: int = Field(default=1, ge=1, description="steps between rows of metrics.csv")
+    monitor_every: int = Field(default=0, ge=0, description="steps between kNN readings; 0: at the end of each epoch")
+    monitor_images: int = Field(default=1000, ge=2, description="test images (else training images) a reading embeds")
+    precision: Literal["fp32", "bf16", "fp16"] = Field(default="fp32", description="autocast")
+    device: str = Field(default="auto", description="auto: cuda if there is one, else cpu")
+    compile: bool = Field(default=False, description="torch.compile the step")
     threads: int = Field(default=0, ge=0, description="torch's threads; 0: as many as it likes")
+    tensorboard: bool = Field(default=False, description="also write an event file")
+
+
+class Health(Section):
+    """When to give up."""
+
+    collapse_steps: int = Field(default=100, ge=0, description="steps at the loss of collapse; 0: never")
+    dead_share: float = Field(default=0.95, ge=0, le=1, description="largest share of dead dimensions")
+    zero_share: float = Field(default=0.5, ge=0, le=1, description="largest share of all-zero vectors")
 
 
 class Settings(Section):
     """A run."""
 
-    method: Literal["cl", "ncl"] = "ncl"
+    method: Literal["cl", "ncl", "spectral-cl", "spectral-ncl", "ce", "nce"] = "ncl"
     seed: int = Field(default=0, ge=0)
     data: Data = Data()
     views: Views = Views()
@@ -95,6 +113,7 @@ class Settings(Section):
     loss: Loss = Loss()
     optimiser: Optimiser = Optimiser()
     loop: Loop = Loop()
+    health: Health = Health()
 
 
 def read_settings(path: Path | None, changes: dict[str, Any]) -> Settings:

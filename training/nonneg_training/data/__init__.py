@@ -10,7 +10,7 @@ from nonneg_training.data.digits import digits
 from nonneg_training.data.folder import Folder
 from nonneg_training.data.images import Arrays, Images
 
-__all__ = ["NAMES", "Arrays", "Folder", "Images", "open_data"]
+__all__ = ["NAMES", "Arrays", "Folder", "Images", "held_out", "open_data"]
 
 NAMES = ("digits", "cifar10", "cifar100")
 
@@ -24,6 +24,16 @@ def open_data(source: str, root: Path | None = None, *, split: str = "train", ma
     folder = Path(source)
     inside = folder / split
     return Folder(inside if inside.is_dir() else folder, max_broken=max_broken)
+
+
+def held_out(source: str, root: Path | None = None) -> Images | None:
+    """The data set's test images, if it has any."""
+    if source in NAMES:
+        return open_data(source, root, split="test")
+    for split in ("test", "val"):
+        if (Path(source) / split).is_dir():
+            return Folder(Path(source) / split)
+    return None
 
 
 def _needed(source: str, root: Path | None) -> Path:

@@ -28,8 +28,11 @@ def evaluation_view(views: Views, size: int) -> View:
 class Pipeline:
     """Draws views of `images` as `views` says, `size` pixels wide."""
 
-    def __init__(self, images: Images, views: Views, size: int, *, threads: int = 2) -> None:
+    def __init__(
+        self, images: Images, views: Views, size: int, *, device: torch.device | None = None, threads: int = 2
+    ) -> None:
         self.images, self.views, self.size = images, views, size
+        self.device = device or torch.device("cpu")
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="decode")
 
     def draw(self, indices: Sequence[int], g: torch.Generator, count: int = 2) -> Tensor:
@@ -44,9 +47,9 @@ class Pipeline:
     def _from_memory(self, indices: Sequence[int], g: torch.Generator, count: int) -> Tensor:
         assert isinstance(self.images, Arrays)
         source = torch.from_numpy(self.images.array[np.asarray(indices)])  # (batch, h, w, 3)
-        x = source.permute(0, 3, 1, 2).float().repeat(count, 1, 1, 1)
+        x = source.to(self.device).permute(0, 3, 1, 2).float().repeat(count, 1, 1, 1)
         height, width = (torch.full((len(x),), float(side)) for side in x.shape[2:])
-        boxes = resample.random_boxes(len(x), height, width, self.views.crop, g)
+        boxes = resample.random_boxes(len(x), height.cpu(), width.cpu(), self.views.crop, g).to(self.device)
         return resample.crop_resize(x, boxes, self.size, self._chosen(len(x), self.views.flip, g))
 
     def _from_files(self, indices: Sequence[int], g: torch.Generator, count: int) -> Tensor:
@@ -54,7 +57,7 @@ class Pipeline:
         sizes = torch.tensor([image.size for image in images], dtype=torch.float32).repeat(count, 1)  # width, height
         boxes = resample.random_boxes(len(sizes), sizes[:, 1], sizes[:, 0], self.views.crop, g)
         views = list(self._pool.map(self._cut, images * count, boxes.tolist()))
-        x = torch.from_numpy(np.stack(views)).permute(0, 3, 1, 2).float()
+        x = torch.from_numpy(np.stack(views)).to(self.device).permute(0, 3, 1, 2).float()
         flip = self._chosen(len(x), self.views.flip, g)
         x[flip] = x[flip].flip(3)
         return x
@@ -74,7 +77,7 @@ class Pipeline:
         for change in torch.randperm(4, generator=g).tolist():
             change_name = ("brightness", "contrast", "saturation", "hue")[change]
             strength = float(getattr(v, change_name))
-            draw = torch.empty(len(y)).uniform_(-strength, strength, generator=g)
+            draw = torch.empty(len(y)).uniform_(-strength, strength, generator=g).to(x.device)
             if strength and change_name == "hue":
                 y = colour.hue(y, draw)
             elif strength:
@@ -90,14 +93,14 @@ class Pipeline:
 
     def _blur(self, x: Tensor, g: torch.Generator) -> Tensor:
         chosen = self._chosen(len(x), self.views.blur, g)
-        sigma = torch.empty(len(x)).uniform_(0.1, 2.0, generator=g)[chosen]
+        sigma = torch.empty(len(x)).uniform_(0.1, 2.0, generator=g).to(x.device)[chosen]
         if len(sigma):
             matrix = resample.blur_weights(sigma, self.size, kernel=max(3, self.size // 20 * 2 + 1))
             x[chosen] = resample.separable(x[chosen], matrix, matrix)
         return x
 
     def _chosen(self, count: int, probability: float, g: torch.Generator) -> Tensor:
-        return torch.rand(count, generator=g) < probability
+        return (torch.rand(count, generator=g) < probability).to(self.device)
 
 
 _LINEAR = {"brightness": colour.brightness, "contrast": colour.contrast, "saturation": colour.saturation}

@@ -32,8 +32,10 @@ def resample_weights(start: Tensor, length: Tensor, source: int, target: int) ->
     """
     scale = (length / target).view(-1, 1, 1)
     support = scale.clamp(min=1.0)
-    centre = (torch.arange(target) + 0.5).view(1, -1, 1) * scale + start.view(-1, 1, 1)  # (batch, target, 1)
-    pixel = (torch.arange(source) + 0.5).view(1, 1, -1)
+    centre = (torch.arange(target, device=start.device) + 0.5).view(1, -1, 1) * scale + start.view(
+        -1, 1, 1
+    )  # (batch, target, 1)
+    pixel = (torch.arange(source, device=start.device) + 0.5).view(1, 1, -1)
     weight = (1 - (pixel - centre).abs() / support).clamp(min=0)  # (batch, target, source)
     inside = (pixel > start.view(-1, 1, 1)) & (pixel < (start + length).view(-1, 1, 1))
     weight = weight * inside
@@ -51,12 +53,12 @@ def crop_resize(x: Tensor, boxes: Tensor, size: int, flip: Tensor) -> Tensor:
 def blur_weights(sigma: Tensor, size: int, kernel: int) -> Tensor:
     """Per image the matrix (size, size) of a Gaussian blur with `kernel` taps and mirrored borders."""
     radius = kernel // 2
-    offset = torch.arange(-radius, radius + 1)
+    offset = torch.arange(-radius, radius + 1, device=sigma.device)
     tap = torch.exp(-0.5 * (offset / sigma.view(-1, 1)) ** 2)  # (batch, kernel)
     tap = tap / tap.sum(dim=1, keepdim=True)
-    source = (torch.arange(size).view(-1, 1) + offset).abs()  # (size, kernel), mirrored at 0 ...
+    source = (torch.arange(size, device=sigma.device).view(-1, 1) + offset).abs()  # (size, kernel), mirrored at 0 ...
     source = torch.where(source >= size, 2 * (size - 1) - source, source)  # ... and at the far border
-    matrix = torch.zeros(len(sigma), size, size)
+    matrix = torch.zeros(len(sigma), size, size, device=sigma.device)
     return matrix.scatter_add_(2, source.expand(len(sigma), -1, -1), tap.unsqueeze(1).expand(-1, size, -1))
 
 

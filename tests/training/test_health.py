@@ -1,0 +1,59 @@
+"""Health gates stop a run with a reason and a proposal; readings tell what they say they tell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from nonneg_client.errors import TrainingStopped
+from nonneg_training.health import Gates
+from nonneg_training.losses.infonce import collapsed
+from nonneg_training.monitor import Reading, nearest, read
+from nonneg_training.run import train
+from nonneg_training.settings import Health, read_settings
+
+GOOD = Reading(knn=0.9, dimensions=10, live=9, nnz=4.0, zero_share=0.0)
+
+
+def test_a_loss_that_is_no_number_stops_at_once() -> None:
+    for loss in (float("nan"), float("inf")):
+        with pytest.raises(TrainingStopped, match=r"step 7: the loss is .*lower optimiser\.lr"):
+            Gates(Health(), None).check_loss(7, loss)
+
+
+def test_collapse_stops_when_it_lasts() -> None:
+    gates = Gates(Health(collapse_steps=3), collapsed(128))
+    for step, loss in enumerate([5.5413, 5.5413, 4.0, 5.5412, 5.5413]):
+        gates.check_loss(step, loss)
+    with pytest.raises(TrainingStopped, match="collapse"):
+        gates.check_loss(5, 5.5412)
+
+
+def test_dead_dimensions_and_zero_vectors_stop() -> None:
+    gates = Gates(Health(dead_share=0.5, zero_share=0.1), None)
+    gates.check_reading(1, GOOD)
+    with pytest.raises(TrainingStopped, match="6 of 10 dimensions are dead"):
+        gates.check_reading(1, Reading(0.9, 10, 4, 2.0, 0.0))
+    with pytest.raises(TrainingStopped, match="20% of the vectors are all zero"):
+        gates.check_reading(1, Reading(0.9, 10, 9, 2.0, 0.2))
+
+
+def test_a_run_that_collapses_is_stopped_and_says_why(tmp_path: Path) -> None:
+    changes = {"model.batch_norm": False, "optimiser.lr": 3.0, "optimiser.name": "sgd", "loop.epochs": 4}
+    with pytest.raises(TrainingStopped, match=r"collapse|all zero|dead|the loss is"):
+        train(read_settings(None, {**changes, "health.collapse_steps": 10}), tmp_path / "run")
+
+
+def test_a_reading_counts_what_is_there() -> None:
+    z = torch.tensor([[1.0, 0, 0, 0], [0.9, 0.1, 0, 0], [0, 0, 1.0, 0], [0, 0, 0, 0]])
+    reading = read(z, torch.tensor([0, 0, 1, 1]))
+    assert (reading.live, reading.dimensions, reading.nnz, reading.zero_share) == (3, 4, 1.0, 0.25)
+
+
+def test_nearest_neighbours_leave_out_the_image_itself_and_lonely_classes() -> None:
+    z = torch.eye(3)[[0, 0, 1, 1, 2]] + 0.01
+    assert nearest(z, torch.tensor([0, 0, 1, 1, 7])) == 1.0
+    assert nearest(z, torch.tensor([0, 1, 0, 1, 7])) == 0.0
+    assert nearest(z, torch.tensor([0, 1, 2, 3, 4])) == 0.0

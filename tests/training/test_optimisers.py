@@ -1,0 +1,47 @@
+"""LARS against its formula, the schedule at its corners, and who is not decayed."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from nonneg_training.lars import LARS
+from nonneg_training.optimisers import optimiser
+from nonneg_training.schedule import rate
+from nonneg_training.settings import Optimiser
+
+
+def test_lars_moves_a_matrix_by_its_own_length_and_a_bias_plainly() -> None:
+    layer = torch.nn.Linear(4, 3)
+    torch.nn.init.ones_(layer.bias)
+    w, b = layer.weight.detach().clone(), layer.bias.detach().clone()
+    lars = LARS(layer.parameters(), lr=0.5, momentum=0.9, weight_decay=0.1, eta=0.01)
+    velocity = [torch.zeros(3, 4), torch.zeros(3)]
+    for seed in range(3):
+        g = torch.Generator().manual_seed(seed)
+        gw, gb = torch.randn(3, 4, generator=g), torch.randn(3, generator=g)
+        layer.weight.grad, layer.bias.grad = gw.clone(), gb.clone()
+        lars.step()
+        gw = gw + 0.1 * w
+        gw = gw * 0.01 * w.norm() / gw.norm()
+        velocity = [0.9 * velocity[0] + gw, 0.9 * velocity[1] + gb]
+        w, b = w - 0.5 * velocity[0], b - 0.5 * velocity[1]
+    torch.testing.assert_close(layer.weight, w)
+    torch.testing.assert_close(layer.bias, b)
+
+
+@pytest.mark.parametrize("name", ["sgd", "lars", "adamw"])
+def test_biases_and_norms_are_not_decayed_and_what_is_frozen_is_left_out(name: str) -> None:
+    module = torch.nn.Sequential(
+        torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 4).requires_grad_(False)
+    )
+    groups = optimiser(module, Optimiser(name=name, weight_decay=0.5)).param_groups  # type: ignore[arg-type]
+    assert [(group["weight_decay"], len(group["params"])) for group in groups] == [(0.5, 1), (0.0, 3)]
+
+
+def test_the_rate_rises_then_falls_to_nearly_zero() -> None:
+    rates = [rate(step, 100, 0.4, 0.1) for step in range(100)]
+    assert rates[0] == pytest.approx(0.04)
+    assert max(rates) == rates[9] == rates[10] == pytest.approx(0.4)
+    assert rates[-1] < 0.001
+    assert rate(0, 1, 0.4, 0.0) == 0.4

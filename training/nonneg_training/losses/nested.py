@@ -1,0 +1,46 @@
+"""Nested (Matryoshka) lengths: the same loss on every prefix, so that prefixes are good by construction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from nonneg_client.errors import ConfigInvalid
+
+
+def nested(loss: Callable[..., Tensor], lengths: Sequence[int], *z: Tensor) -> Tensor:
+    """The mean over `lengths` of loss(z[:, :k], ...); without lengths the loss of the whole vectors."""
+    if not lengths:
+        return loss(*z)
+    return torch.stack([loss(*(v[:, :k] for v in z)) for k in lengths]).mean()
+
+
+def prefix_similarities(z: Tensor, lengths: Sequence[int]) -> list[Tensor]:
+    """The cosines of all pairs on every prefix, each gram matrix built on the one before: (batch, batch) a length.
+
+    Products are computed for D columns once, not for the sum of the lengths.
+    """
+    found: list[Tensor] = []
+    gram: Tensor | None = None
+    start = 0
+    for k in sorted(lengths):
+        part = z[:, start:k].float()
+        gram = part @ part.T if gram is None else gram + part @ part.T
+        inverse = gram.diagonal().clamp(min=1e-12).rsqrt()  # a prefix may be all zero: then its cosines are zero
+        found.append(gram * inverse[:, None] * inverse[None, :])
+        start = k
+    return found
+
+
+def check_lengths(lengths: Sequence[int], dimensions: int) -> tuple[int, ...]:
+    """Sorted, distinct, at most D."""
+    if any(k < 1 or k > dimensions for k in lengths):
+        raise ConfigInvalid(
+            f"loss.lengths={list(lengths)} does not fit {dimensions} dimensions",
+            fix=f"give lengths from 1 to {dimensions}",
+            field="loss.lengths",
+            limit=dimensions,
+        )
+    return tuple(sorted(set(lengths)))

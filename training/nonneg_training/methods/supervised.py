@@ -1,0 +1,43 @@
+"""ce and nce: cross entropy, and its non-negative form, of a classifier on the embedding."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from nonneg_training.encoder import Encoder
+from nonneg_training.losses.cross_entropy import cross_entropy, non_negative_cross_entropy
+from nonneg_training.losses.nested import check_lengths
+from nonneg_training.methods.method import Batch, Method
+from nonneg_training.settings import Loss
+
+
+class Supervised(Method):
+    """One view an image and its label. Prefixes share the classifier's first columns (nested lengths)."""
+
+    views = 1
+    parts = ("accuracy",)
+
+    def __init__(self, encoder: Encoder, loss: Loss, classes: int, *, non_negative: bool) -> None:
+        super().__init__(encoder)
+        self.classifier = nn.Linear(encoder.dimensions, classes, bias=not non_negative)
+        if non_negative:  # of a symmetric start half would be zero, without a gradient, for ever
+            nn.init.uniform_(self.classifier.weight, 0, encoder.dimensions**-0.5)
+        self.non_negative = non_negative
+        self.lengths = check_lengths(loss.lengths, encoder.dimensions) or (encoder.dimensions,)
+
+    def forward(self, batch: Batch) -> dict[str, Tensor]:
+        z = self.encoder.embed(self.encoder.see(batch["views"]))
+        losses = [self._loss(z[:, :k], self.classifier.weight[:, :k], batch["labels"]) for k in self.lengths]
+        return {"loss": torch.stack(losses).mean(), "accuracy": self._accuracy(z, batch["labels"])}
+
+    def _loss(self, z: Tensor, weight: Tensor, labels: Tensor) -> Tensor:
+        if self.non_negative:
+            return non_negative_cross_entropy(z, weight, labels)
+        return cross_entropy(z, weight, labels, self.classifier.bias)
+
+    @torch.no_grad()
+    def _accuracy(self, z: Tensor, labels: Tensor) -> Tensor:
+        weight = self.classifier.weight.relu() if self.non_negative else self.classifier.weight
+        scores = nn.functional.linear(z.float(), weight, self.classifier.bias)
+        return (scores.argmax(dim=1) == labels).float().mean()

@@ -1,0 +1,60 @@
+"""What a run looks like from outside, every N steps: nearest neighbours, live dimensions, active ones, zero vectors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from nonneg_training.data import Images
+from nonneg_training.encoder import Encoder
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One look at the encoder through the evaluation view."""
+
+    knn: float  # share of images whose nearest other image is of their class
+    dimensions: int
+    live: int  # dimensions above zero on at least one image
+    nnz: float  # active dimensions a vector
+    zero_share: float  # vectors without any
+
+
+def read(z: Tensor, labels: Tensor) -> Reading:
+    """The reading of embeddings (n, D) with labels (n,)."""
+    active = z > 0
+    return Reading(
+        knn=nearest(z, labels),
+        dimensions=z.shape[1],
+        live=int(active.any(dim=0).sum()),
+        nnz=float(active.sum(dim=1).float().mean()),
+        zero_share=float((z == 0).all(dim=1).float().mean()),
+    )
+
+
+def nearest(z: Tensor, labels: Tensor) -> float:
+    """Leave-one-out 1-NN accuracy by cosine; images that are alone in their class are not asked."""
+    z = F.normalize(z.float(), dim=1)
+    asked = labels.bincount()[labels] > 1  # (n,)
+    if not asked.any():
+        return 0.0
+    similarity = (z @ z.T).fill_diagonal_(-2)
+    return float((labels[similarity.argmax(dim=1)] == labels)[asked].float().mean())
+
+
+@torch.inference_mode()
+def embed(encoder: Encoder, images: Images, most: int, *, batch: int = 256) -> tuple[Tensor, Tensor]:
+    """Embeddings and labels of up to `most` images, spread evenly over the data, in evaluation mode."""
+    chosen = torch.linspace(0, len(images) - 1, min(most, len(images))).long().tolist()
+    device = encoder.output.weight.device
+    was_training = encoder.training
+    encoder.eval()
+    parts = []
+    for start in range(0, len(chosen), batch):
+        pixels = torch.from_numpy(images.pixels(chosen[start : start + batch], encoder.view))
+        parts.append(encoder(pixels.to(device)).float().cpu())
+    encoder.train(was_training)
+    return torch.cat(parts), torch.from_numpy(images.labels[chosen])

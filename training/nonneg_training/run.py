@@ -1,0 +1,78 @@
+"""A run, from its settings to its folder: open the data, build what learns, claim the folder, loop."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from nonneg_client.errors import ConfigInvalid, StorageFailed
+from nonneg_training.batches import ViewBatches
+from nonneg_training.build import build_encoder, resolve
+from nonneg_training.checkpoint import FILE_NAME, Checkpoint, read_checkpoint, run_settings
+from nonneg_training.data import held_out, open_data
+from nonneg_training.distributed import World, barrier, join, leave
+from nonneg_training.loop import Loop, Outcome
+from nonneg_training.methods import build_method
+from nonneg_training.seeds import derive
+from nonneg_training.settings import FILE_NAME as CONFIG
+from nonneg_training.settings import Settings, write_settings
+from nonneg_training.views import Pipeline
+
+
+def train(settings: Settings, run: Path, *, progress: bool | None = None) -> Outcome:
+    """Train as `settings` says into the folder `run`."""
+    if (run / CONFIG).exists() or (run / FILE_NAME).exists():
+        raise StorageFailed(f"{run} holds a run already", fix="choose another --out, or pass --resume", value=str(run))
+    return _train(settings, run, None, progress)
+
+
+def resume(run: Path, *, progress: bool | None = None) -> Outcome:
+    """Go on with the run in the folder `run`: it ends as if it had never stopped."""
+    settings = run_settings(run)
+    checkpoint = read_checkpoint(run) if (run / FILE_NAME).exists() else None
+    return _train(settings, run, checkpoint, progress)
+
+
+def _train(settings: Settings, run: Path, checkpoint: Checkpoint | None, progress: bool | None) -> Outcome:
+    world = join()
+    try:
+        return prepare(settings, run, checkpoint, world).run(progress)
+    finally:
+        leave()
+
+
+def prepare(settings: Settings, run: Path, checkpoint: Checkpoint | None = None, world: World | None = None) -> Loop:
+    """Everything but the steps; the folder is ours from here on."""
+    world = world or World()
+    if settings.loop.threads:
+        torch.set_num_threads(settings.loop.threads)
+    device = choose_device(settings.loop.device)
+    images = open_data(settings.data.source, settings.data.root, max_broken=settings.data.max_broken)
+    settings = resolve(settings, images, world)
+    torch.manual_seed(derive(settings.seed, "weights"))
+    encoder = build_encoder(settings)
+    method = build_method(settings, encoder, images)
+    torch.nn.Module.to(method, device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    if world.size > 1 and device.type == "cuda":
+        torch.nn.SyncBatchNorm.convert_sync_batchnorm(method)  # type: ignore[no-untyped-call]
+    pipeline = Pipeline(images, settings.views, encoder.view.size, device=device)
+    watched = held_out(settings.data.source, settings.data.root) or images
+    if world.first and not (run / CONFIG).exists():
+        write_settings(run / CONFIG, settings)
+    barrier()
+    batches = ViewBatches(images, pipeline, method.views)
+    return Loop(settings, run, method, batches, watched, world=world, checkpoint=checkpoint)
+
+
+def choose_device(name: str) -> torch.device:
+    """auto, or the device of that name if torch has it."""
+    if name == "auto":
+        return torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ConfigInvalid(
+            f"loop.device={name!r}: {reason}", fix="use auto, cpu, or a device that torch sees", field="loop.device"
+        ) from error

@@ -1,0 +1,37 @@
+"""Which images a step gets: a new order each epoch, cut into batches, and each rank's share of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nonneg_training.distributed import World
+from nonneg_training.seeds import permutation
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The plan of a run: everything about step number `s` follows from `s`."""
+
+    images: int
+    batch: int  # of all ranks together
+    accumulate: int
+    epochs: int
+    seed: int
+    world: World
+
+    @property
+    def per_epoch(self) -> int:
+        """Images that do not fill a last step are left out, others each epoch."""
+        return self.images // (self.batch * self.accumulate)
+
+    @property
+    def total(self) -> int:
+        return self.per_epoch * self.epochs
+
+    def indices(self, step: int, part: int = 0) -> list[int]:
+        """This rank's images of the step's batch number `part` < accumulate."""
+        epoch, place = divmod(step, self.per_epoch)
+        share = self.batch // self.world.size
+        start = (place * self.accumulate + part) * self.batch + self.world.rank * share
+        order = permutation(self.images, self.seed, "order", epoch)
+        return [int(i) for i in order[start : start + share]]
