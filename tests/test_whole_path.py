@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from nonneg_client import Client, Embeddings, shorten
+from nonneg_client import Client, shorten
+from nonneg_client.decode import decode
 from nonneg_export.bundle import open_bundle
+from nonneg_export.canonical import load, save
+from nonneg_export.columns import select_columns
+from nonneg_export.runtime import Session
 
+StartServer = Callable[..., str]
 NONNEG = str(Path(sys.executable).with_name("nonneg"))
 
 
@@ -25,7 +31,7 @@ def run(*arguments: str | Path) -> str:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny encoder, really trained for a few seconds on scikit-learn's digits."""
     run_folder = tmp_path_factory.mktemp("runs") / "digits"
-    run("train", "--data", "digits", "--backbone", "tiny", "--epochs", "1", "--seed", "7", "--out", run_folder)
+    run("train", "--data", "digits", "--backbone", "tiny-cnn", "--epochs", "1", "--seed", "7", "--out", run_folder)
     return run_folder
 
 
@@ -44,51 +50,61 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_what_is_trained_and_exported_is_what_is_served_and_shortened(
-    trained: Path, digits: Path, tmp_path: Path, start_server: object
+    trained: Path, digits: Path, tmp_path: Path, start_server: StartServer
 ) -> None:
-    bundle = tmp_path / "bundle"
+    bundle, short = tmp_path / "bundle", tmp_path / "short"
     run("export", trained, "--calibrate", digits, "--out", bundle)
     manifest = open_bundle(bundle).manifest
     half = manifest.dimensions // 2
+    run("export", trained, "--calibrate", digits, "--out", short, "--dimensions", half)
     images = sorted(digits.rglob("*.png"))[::10]
 
-    client = Client(start_server("--model", str(bundle)))  # type: ignore[operator]
-    full = client.embed(images, normalize=False)
+    with Client(start_server("--model", str(bundle))) as client:
+        full = client.embed(images, normalize=False)
+        by_server = client.embed(images, dimensions=half)
+    with Client(start_server("--model", str(short))) as client:
+        by_export = client.embed(images)
+    by_client = full.shorten(half)
+
     assert full.fingerprint == manifest.fingerprint
     assert full.numpy().shape == (len(images), manifest.dimensions)
-    assert (full.numpy() >= 0).all()
-
-    by_server = client.embed(images, dimensions=half)
-    by_client = full.shorten(half)
-    short = tmp_path / "short"
-    run("export", trained, "--calibrate", digits, "--out", short, "--dimensions", half)
-    by_export = Client(start_server("--model", str(short))).embed(images)  # type: ignore[operator]
-
+    assert full.nnz.mean() > 1
     np.testing.assert_allclose(by_server.numpy(), by_client.numpy(), atol=1e-6)
     np.testing.assert_allclose(by_export.numpy(), by_client.numpy(), atol=1e-5)
-    order = np.asarray(manifest.columns.expected_activation)
-    assert (np.diff(order) <= 1e-9).all()
+    assert (np.diff(manifest.columns.expected_activation) <= 1e-9).all()
 
 
 def test_the_default_model_tells_real_photos_apart_at_every_length(server: str, photos: Path) -> None:
     files = sorted(photos.rglob("*.jpg"))
     labels = np.array([file.parent.name for file in files])
-    client = Client(server)
-    full = client.embed(files)
-    for dimensions in (full.dimensions, 512, 128):
-        short = client.embed(files, dimensions=dimensions)
-        np.testing.assert_allclose(short.numpy(), full.shorten(dimensions).numpy(), atol=1e-6)
-        similarity = short.numpy() @ short.numpy().T
+    with Client(server) as client:
+        full = client.embed(files)
+        short = {dimensions: client.embed(files, dimensions=dimensions) for dimensions in (full.dimensions, 512, 128)}
+    assert 0.05 < full.nnz.mean() / full.dimensions < 0.5
+    for dimensions, embeddings in short.items():
+        np.testing.assert_allclose(embeddings.numpy(), full.shorten(dimensions).numpy(), atol=1e-6)
+        similarity = embeddings.similarity()
         np.fill_diagonal(similarity, -1)
         assert (labels[similarity.argmax(axis=1)] == labels).mean() > 0.9
-    assert 0.05 < full.nnz.mean() / full.dimensions < 0.5
+
+
+def test_the_default_model_exported_anew_with_fewer_columns_gives_the_same_prefix(
+    server: str, photos: Path, tmp_path: Path, start_server: StartServer
+) -> None:
+    files = sorted(photos.rglob("*.jpg"))[::5]
+    model = select_columns(load(open_bundle().encoder), range(256))
+    save(model, tmp_path / "encoder.onnx")
+    fresh = Session(tmp_path / "encoder.onnx")
+    view = open_bundle().manifest.view
+    exported = np.concatenate([fresh.run(view.apply(decode(file.read_bytes()))[None]) for file in files])
+    with Client(server) as client:
+        np.testing.assert_allclose(shorten(exported), client.embed(files, dimensions=256).numpy(), atol=1e-6)
 
 
 def test_top_k_keeps_the_largest_of_the_prefix_in_server_and_client_alike(server: str, photos: Path) -> None:
     files = sorted(photos.rglob("*.jpg"))[:5]
-    client = Client(server)
-    raw = client.embed(files, normalize=False).numpy()
-    served = client.embed(files, dimensions=256, top_k=32)
-    assert isinstance(served, Embeddings)
+    with Client(server) as client:
+        raw = client.embed(files, normalize=False).numpy()
+        served = client.embed(files, dimensions=256, top_k=32)
     assert (served.nnz <= 32).all()
     np.testing.assert_allclose(served.numpy(), shorten(raw, 256, 32), atol=1e-6)
