@@ -13,11 +13,12 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 SCRIPTS = ROOT / "scripts"
+PYTHON = str(Path(sys.base_prefix) / "bin" / "python3")  # a newcomer's: with pip, outside any environment
 
 
 def environment(root: Path, *arguments: str, **extra: str) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, **extra}
-    command = [sys.executable, str(root / "scripts" / "environment.py"), *arguments]
+    command = [PYTHON, str(root / "scripts" / "environment.py"), *arguments]
     return subprocess.run(command, capture_output=True, text=True, env=env, timeout=280, check=False, cwd="/")
 
 
@@ -110,7 +111,7 @@ def test_a_checkout_that_cannot_be_written_uses_the_cache_of_an_unprivileged_use
 
 def python_for_anyone(user: dict[str, Any]) -> str:
     """A Python with pip that another user may run: root's own often lies in a closed home."""
-    for python in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
+    for python in (PYTHON, "/usr/bin/python3", "/usr/local/bin/python3"):
         check = [python, "-c", "import pip, sys, venv; sys.exit(sys.version_info < (3, 11))"]
         try:
             if subprocess.run(check, capture_output=True, check=False, **user).returncode == 0:

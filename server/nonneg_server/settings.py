@@ -9,7 +9,7 @@ from pydantic import Field, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from nonneg_client.decode import MAX_PIXELS
+from nonneg_client.decode import MAX_PIXELS, MOST_PIXELS
 from nonneg_client.errors import ConfigInvalid
 from nonneg_server.engine_lanes import MAX_BYTES, MAX_IMAGES
 
@@ -45,7 +45,9 @@ class Settings(BaseSettings):
     )
     max_body: int = setting(64 * MEBIBYTE, "Bytes a request may have.", group="Limits", ge=1024, metavar="BYTES")
     max_images: int = setting(256, "Images a request may have.", group="Limits", ge=1)
-    max_pixels: int = setting(MAX_PIXELS, "Pixels an image may have (from its header).", group="Limits", ge=1)
+    max_pixels: int = setting(
+        MAX_PIXELS, "Pixels an image may have (from its header).", group="Limits", ge=1, le=MOST_PIXELS
+    )
 
 
 def read_settings(**flags: Any) -> Settings:
