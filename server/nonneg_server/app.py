@@ -8,13 +8,14 @@ from starlette.exceptions import HTTPException
 from nonneg_client.errors import NonnegError
 from nonneg_client.version import __version__
 from nonneg_server import failures
+from nonneg_server.connections import House
 from nonneg_server.envelope import Envelope
 from nonneg_server.registry import Registry
 from nonneg_server.routes import embed, health, models
 from nonneg_server.settings import Settings
 
 
-def create_app(registry: Registry, settings: Settings) -> FastAPI:
+def create_app(registry: Registry, settings: Settings, house: House | None = None) -> FastAPI:
     """An ASGI application that serves these models."""
     app = FastAPI(
         title="nonneg",
@@ -24,6 +25,7 @@ def create_app(registry: Registry, settings: Settings) -> FastAPI:
     )
     app.state.registry = registry
     app.state.settings = settings
+    app.state.house = house or House()
     for routes in (embed, models, health):
         app.router.routes.extend(routes.router.routes)  # flat: an included router costs each request a second match
     app.add_exception_handler(NonnegError, failures.on_error)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import signal
 import socket
 import sys
 import time
@@ -13,14 +12,18 @@ from typing import Any
 import click
 import uvicorn
 
-from nonneg_client.errors import ConfigInvalid
+from nonneg_client.errors import CheckFailed, ConfigInvalid
 from nonneg_export.bundle import open_bundle
 from nonneg_server.app import create_app
+from nonneg_server.connections import House, bound_to
 from nonneg_server.engine import Engine
 from nonneg_server.engine_lanes import Lanes
 from nonneg_server.options import Grouped, with_settings
+from nonneg_server.process import Process
 from nonneg_server.registry import Registry
 from nonneg_server.settings import Settings, read_settings
+
+FILES_OF_OUR_OWN = 64  # models, libraries, the log: what is left is for connections
 
 
 @click.command(cls=Grouped)
@@ -37,31 +40,59 @@ def serve(**flags: Any) -> None:
 
 
 def run(settings: Settings) -> None:
-    """Serve until SIGINT or SIGTERM, finish what is in flight, and return."""
+    """Serve until SIGTERM or SIGINT, finish what is in flight, and return."""
     started = time.perf_counter()
     listener = bind(settings.host, settings.port)
     with listener:
         registry = load(settings)
-        server = uvicorn.Server(
-            uvicorn.Config(
-                create_app(registry, settings),
-                log_level="warning",
-                access_log=False,
-                lifespan="off",
-                server_header=False,
-                date_header=False,
-            )
-        )
-        signal.signal(signal.SIGTERM, lambda *_: None)  # uvicorn repeats the signal when it is done: exit 0 then
+        process = prepare(registry, settings)
         for engine in registry.all():
             click.echo(start_line(engine, listener, time.perf_counter() - started))
         try:
             with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-                runner.run(server.serve([listener]))
-        except KeyboardInterrupt:
-            sys.exit(130)
+                runner.run(process.serve([listener]))
         finally:
             registry.close()
+    if process.ailment is not None:
+        raise CheckFailed(process.ailment, fix="start it again; the log says what came before")
+    if process.interrupted:
+        sys.exit(130)
+
+
+def prepare(registry: Registry, settings: Settings) -> Process:
+    """The process around the application, with its rules for connections."""
+    house = House(
+        silence=settings.silence,
+        arrival=settings.arrival,
+        most_connections=min(settings.max_connections, _open_files() - FILES_OF_OUR_OWN),
+        most_bytes=settings.upload_bytes,
+    )
+    config = uvicorn.Config(
+        create_app(registry, settings, house),
+        http=bound_to(house),
+        ws="none",
+        log_level="warning",
+        access_log=False,
+        lifespan="off",
+        proxy_headers=False,
+        server_header=False,
+        date_header=False,
+        timeout_keep_alive=settings.keep_alive,
+        timeout_graceful_shutdown=settings.grace,
+    )
+    return Process(config, registry, house, drain=settings.drain)
+
+
+def _open_files() -> int:
+    """How many files this process may open, after asking for all that it may ask for."""
+    try:
+        import resource
+    except ModuleNotFoundError:  # Windows
+        return 8192
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = 65536 if hard == resource.RLIM_INFINITY else min(hard, 65536)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    return most
 
 
 def load(settings: Settings) -> Registry:

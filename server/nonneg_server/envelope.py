@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
 import time
@@ -27,7 +28,8 @@ class Envelope:
             return
         started = time.perf_counter()
         request_id = request_id_of(scope)
-        scope.setdefault("state", {})["request_id"] = request_id
+        state = scope.setdefault("state", {})
+        state["request_id"], state["task"] = request_id, asyncio.current_task()
         answered = False
 
         async def wrapped(message: Message) -> None:
@@ -44,6 +46,9 @@ class Envelope:
 
         try:
             await self._app(scope, receive, wrapped)
+        except asyncio.CancelledError:
+            if "abandoned" not in state:  # the client is gone: nobody is left to answer
+                raise
         except Exception:
             logger.exception("request %s to %s failed", request_id, scope["path"])
             if not answered:

@@ -27,6 +27,10 @@ class Registry:
     def ready(self) -> bool:
         return bool(self._engines)
 
+    def ailment(self) -> str | None:
+        """Why this process can no longer be trusted; None while it works."""
+        return next((found for engine in self._engines.values() if (found := engine.ailment())), None)
+
     def close(self) -> None:
         for engine in self._engines.values():
             engine.close()

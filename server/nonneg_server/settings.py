@@ -30,6 +30,17 @@ class Settings(BaseSettings):
     model: Path | None = setting(None, "Bundle to serve; without it, the default model.", group="Model", metavar="DIR")
     host: str = setting("127.0.0.1", "Address to listen on; 0.0.0.0 for every one.", group="Network")
     port: int = setting(8000, "Port to listen on; 0 takes a free one and prints it.", group="Network", ge=0, le=65535)
+    keep_alive: int = setting(75, "Seconds an idle connection stays open.", group="Network", ge=1, metavar="SECONDS")
+    drain: float = setting(
+        1.0,
+        "Seconds after SIGTERM in which it still answers, with /readyz saying no.",
+        group="Network",
+        ge=0,
+        metavar="SECONDS",
+    )
+    grace: int = setting(
+        30, "Seconds after that in which requests in flight may finish.", group="Network", ge=1, metavar="SECONDS"
+    )
     threads: int | None = setting(
         None, "Images encoded at once; without it, the cores granted to this process.", group="Engine", ge=1, le=1024
     )
@@ -43,6 +54,24 @@ class Settings(BaseSettings):
     timeout: float = setting(
         60.0, "Seconds a request may take once it has arrived; then 504.", group="Limits", gt=0, metavar="SECONDS"
     )
+    silence: float = setting(
+        15.0,
+        "Seconds without a byte while a request is arriving; then 408.",
+        group="Limits",
+        gt=0,
+        metavar="SECONDS",
+    )
+    arrival: float = setting(
+        120.0, "Seconds a whole request may take to arrive; then 408.", group="Limits", gt=0, metavar="SECONDS"
+    )
+    upload_bytes: int = setting(
+        512 * MEBIBYTE,
+        "Bytes of all requests that are arriving or in work, beyond which they get 429.",
+        group="Limits",
+        ge=1024,
+        metavar="BYTES",
+    )
+    max_connections: int = setting(4096, "Open connections, beyond which new ones get 503.", group="Limits", ge=1)
     max_body: int = setting(64 * MEBIBYTE, "Bytes a request may have.", group="Limits", ge=1024, metavar="BYTES")
     max_images: int = setting(256, "Images a request may have.", group="Limits", ge=1)
     max_pixels: int = setting(

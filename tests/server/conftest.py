@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from nonneg_server.registry import Registry
 from nonneg_server.settings import Settings
 
 SIZE, WIDTH = 16, 48
+Popen = subprocess.Popen[str]
 
 
 def tiny_encoder(path: Path, *, seed: int = 0) -> None:
@@ -141,17 +142,17 @@ async def client(client_for: ASGI) -> AsyncIterator[httpx.AsyncClient]:
 
 
 @contextmanager
-def serving(*flags: str) -> Iterator[str]:
-    """A real `nonneg serve` on a free port; yields its address."""
-    command = [sys.executable, "-m", "nonneg_client", "serve", "--port", "0", *flags]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+def started(*flags: str, command: Sequence[str] = ("-m", "nonneg_client")) -> Iterator[tuple[str, Popen]]:
+    """A real `nonneg serve` on a free port: its address and its process, whose output can be read when it ended."""
+    line = [sys.executable, *command, "serve", "--port", "0", *flags]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
-            line = process.stdout.readline()
-            if "http://" not in line:
+            first = process.stdout.readline()
+            if "http://" not in first:
                 process.kill()
-                raise AssertionError(f"no start: {line}{process.communicate()[1]}")
-            yield "http://" + line.partition("http://")[2].split()[0]
+                raise AssertionError(f"no start: {first}{process.communicate()[1]}")
+            yield "http://" + first.partition("http://")[2].split()[0], process
         finally:
             process.terminate()
             try:
@@ -159,6 +160,22 @@ def serving(*flags: str) -> Iterator[str]:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.communicate()
+
+
+@contextmanager
+def serving(*flags: str) -> Iterator[str]:
+    """A real `nonneg serve`; yields its address."""
+    with started("--drain", "0", *flags) as (address, _):
+        yield address
+
+
+Start = Callable[..., AbstractContextManager[tuple[str, Popen]]]
+
+
+@pytest.fixture(scope="session")
+def start() -> Start:
+    """For tests that need the process itself."""
+    return started
 
 
 @pytest.fixture(scope="session")

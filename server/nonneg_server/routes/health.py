@@ -9,13 +9,19 @@ from nonneg_client.errors import NotReady
 router = APIRouter(tags=["health"])
 
 
-@router.get("/livez", summary="Alive: the process answers")
-async def livez() -> Response:
+@router.get("/livez", summary="Alive: the process and its threads work")
+async def livez(request: Request) -> Response:
+    ailment = request.app.state.registry.ailment()
+    if ailment is not None:
+        raise NotReady(ailment, fix="restart this server; it ends by itself")
     return Response(b'{"status":"alive"}', media_type="application/json")
 
 
-@router.get("/readyz", summary="Ready: a model is loaded and takes work")
+@router.get("/readyz", summary="Ready: a model is loaded, has passed its self-test, and takes work")
 async def readyz(request: Request) -> Response:
-    if not request.app.state.registry.ready():
+    state = request.app.state
+    if state.house.draining:
+        raise NotReady("this server is shutting down", fix="ask another one", retry_after=1)
+    if not state.registry.ready():
         raise NotReady("no model is ready", fix="wait for the model to load", retry_after=1)
     return Response(b'{"status":"ready"}', media_type="application/json")

@@ -1,0 +1,161 @@
+"""Connections that cannot be used against the server: silent, endless, too many, or gone while they are worked for.
+
+Built on uvicorn's own protocol. No timers a request: one sweep a second looks at every connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from nonneg_client.errors import NonnegError, NotReady, Overloaded, RequestTimeout
+
+LINGER = 1.0  # seconds in which what a refused client still sends is thrown away, so that it can read the refusal
+
+
+@dataclass
+class House:
+    """What all connections of a server share: the rules and the present state."""
+
+    silence: float = 15.0  # seconds without a byte, while a request is arriving
+    arrival: float = 120.0  # seconds a whole request may take to arrive
+    most_connections: int = 4096
+    most_bytes: int = 512 * 2**20  # of all bodies that are arriving or being worked on
+    held: int = 0
+    draining: bool = False
+
+
+class Connection(HttpToolsProtocol):
+    """One client."""
+
+    house = House()
+    _held = 0
+    _arriving = False  # between a request's first byte and its last
+    _began = 0.0
+    _heard = 0.0
+    _refused = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._arriving, self._began = True, self.loop.time()  # a client that says nothing at all is late, too
+        self._heard = self._began
+        if len(self.connections) > self.house.most_connections:
+            self.refuse(_crowded(self.house.most_connections))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        cycle = self.cycle
+        unanswered = cycle is not None and not cycle.response_complete
+        super().connection_lost(exc)
+        self._release()
+        if unanswered:
+            abandon(cycle.scope)
+
+    def data_received(self, data: bytes) -> None:
+        if self._refused:
+            return
+        self._heard = self.loop.time()
+        super().data_received(data)
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        if not self._arriving:
+            self._arriving, self._began = True, self._heard
+
+    def on_headers_complete(self) -> None:
+        super().on_headers_complete()
+        if self.house.draining:
+            self.cycle.keep_alive = False
+
+    def on_body(self, body: bytes) -> None:
+        super().on_body(body)
+        if not self.cycle.response_complete:
+            self._held += len(body)
+            self.house.held += len(body)
+            if self.house.held > self.house.most_bytes:
+                self.refuse(_too_many_bytes(self.house))
+
+    def on_message_complete(self) -> None:
+        self._arriving = False
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        self._release()
+        super().on_response_complete()
+
+    def sweep(self, now: float) -> None:
+        """End it if its request does not arrive."""
+        if not self._arriving or self._refused:
+            return
+        if now - self._heard > self.house.silence:
+            self.refuse(_late(f"nothing arrived for {self.house.silence:g} s", self.house.silence))
+        elif now - self._began > self.house.arrival:
+            self.refuse(_late(f"the request took longer than {self.house.arrival:g} s to arrive", self.house.arrival))
+
+    def refuse(self, error: NonnegError) -> None:
+        """Answer in the application's stead, drop its work and close."""
+        self._refused = True
+        cycle = self.cycle
+        if cycle is not None and not cycle.response_complete:
+            cycle.disconnected = True
+            cycle.message_event.set()
+            abandon(cycle.scope)
+        if cycle is None or not cycle.response_started or cycle.response_complete:
+            self.transport.write(_response(error))
+        self._release()
+        if self.flow is not None:
+            self.flow.resume_reading()
+        self.loop.call_later(LINGER, self.transport.close)
+
+    def _release(self) -> None:
+        self.house.held -= self._held
+        self._held = 0
+
+
+def bound_to(house: House) -> type[Connection]:
+    """The connection class of one server."""
+    return type("BoundConnection", (Connection,), {"house": house})
+
+
+def abandon(scope: Any) -> None:
+    """Cancel the task that works for a client who is gone; the application put it there."""
+    task = scope.get("state", {}).get("task")
+    if task is not None and not task.done():
+        scope["state"]["abandoned"] = True
+        task.cancel()
+
+
+def _response(error: NonnegError) -> bytes:
+    body = orjson.dumps({"error": error.body(), "request_id": None})
+    retry = b"" if error.retry_after is None else b"retry-after: %d\r\n" % math.ceil(error.retry_after)
+    head = b"HTTP/1.1 %d %s\r\ncontent-type: application/json\r\ncontent-length: %d\r\n%sconnection: close\r\n\r\n"
+    return head % (error.status, error.type.encode(), len(body), retry) + body
+
+
+def _late(what: str, limit: float) -> RequestTimeout:
+    return RequestTimeout(what, fix="send the request at once and whole", field="body", limit=limit)
+
+
+def _crowded(limit: int) -> NotReady:
+    return NotReady(
+        f"{limit} connections are open already",
+        fix="close idle connections, or raise --max-connections",
+        field="max_connections",
+        limit=limit,
+        retry_after=1,
+    )
+
+
+def _too_many_bytes(house: House) -> Overloaded:
+    return Overloaded(
+        f"{house.held} bytes of requests are arriving at once, the limit is {house.most_bytes}",
+        fix="send fewer requests at once, or raise --upload-bytes",
+        field="upload_bytes",
+        value=house.held,
+        limit=house.most_bytes,
+        retry_after=1,
+    )

@@ -1,0 +1,98 @@
+"""The server process: signals, draining, and the watch over engines and connections."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import logging
+import signal
+import socket
+import struct
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from nonneg_server.connections import Connection, House
+
+if TYPE_CHECKING:
+    from nonneg_server.registry import Registry
+
+logger = logging.getLogger("nonneg")
+SO_ATTACH_FILTER = 26  # asm-generic/socket.h; Python has no name for it
+SETTLE = 0.1  # seconds in which a client that was accepted last may still send its request
+
+
+class Process(uvicorn.Server):
+    """uvicorn's server, which drains before it stops and does not outlive its engines."""
+
+    def __init__(self, config: uvicorn.Config, registry: Registry, house: House, *, drain: float) -> None:
+        super().__init__(config)
+        self._registry = registry
+        self._house = house
+        self._drain = drain
+        self._stop_at: float | None = None
+        self.interrupted = False
+        self.ailment: str | None = None
+        self.reload: Callable[[], None] | None = None
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """SIGTERM: refuse readiness, keep answering, then stop. SIGINT, or the signal again: stop at once."""
+        again = self._house.draining or self.should_exit
+        self._house.draining = True
+        self.interrupted = self.interrupted or sig == signal.SIGINT
+        if self.should_exit and sig == signal.SIGINT:
+            self.force_exit = True
+        if sig == signal.SIGINT or again:
+            self.should_exit = True
+        else:
+            self._stop_at = time.monotonic() + self._drain
+
+    async def on_tick(self, counter: int) -> bool:
+        """Ten times a second."""
+        if self._stop_at is not None and time.monotonic() >= self._stop_at:
+            self.should_exit = True
+        if counter % 10 == 0:
+            self._sweep()
+        if self.ailment is None and (found := self._registry.ailment()) is not None:
+            self.ailment = found
+            self._house.draining = True
+            logger.critical("%s: the process ends, so that it can be restarted", found)
+            self._stop_at = time.monotonic() + 1.0  # /livez tells, and what still works is answered
+        return await super().on_tick(counter)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Let nobody new in, hear those who came last, then let uvicorn finish what is in flight."""
+        self._house.draining = True
+        for listener in sockets or []:
+            deafen(listener)
+        for connection in self._connections():
+            if connection.cycle is not None:
+                connection.cycle.keep_alive = False
+        await asyncio.sleep(SETTLE)
+        await super().shutdown(sockets)
+
+    def _sweep(self) -> None:
+        now = asyncio.get_running_loop().time()
+        for connection in self._connections():
+            connection.sweep(now)
+
+    def _connections(self) -> list[Connection]:
+        return [found for found in self.server_state.connections if isinstance(found, Connection)]
+
+
+def deafen(listener: socket.socket) -> None:
+    """Let those in who have knocked, and nobody else: closing at once would reset who stands in the queue.
+
+    A packet filter that drops everything; connections that exist have passed it. Clients whose knock is dropped try
+    again, and are refused as soon as the listener is closed.
+    """
+    if not hasattr(socket, "AF_PACKET"):  # Linux only; elsewhere a client in the queue has to try again
+        return
+    drop_all = ctypes.create_string_buffer(struct.pack("HBBI", 0x06, 0, 0, 0))  # BPF_RET | BPF_K: accept 0 bytes
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HP", 1, ctypes.addressof(drop_all)))
+    except OSError as error:
+        logger.debug("no packet filter on the listener: %s", error)

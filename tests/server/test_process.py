@@ -1,0 +1,216 @@
+"""Real processes: drained under load, besieged by clients who do not finish, and dying when their threads die."""
+
+import json
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable
+from http.client import HTTPConnection, HTTPResponse
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from nonneg_export.bundle import Bundle
+
+Png = Callable[[int], bytes]
+HEAD = b"POST /embed HTTP/1.1\r\nHost: test\r\nContent-Type: image/png\r\n"
+
+
+def open_socket(address: str) -> socket.socket:
+    parts = urlsplit(address)
+    return socket.create_connection((parts.hostname, parts.port), timeout=10)
+
+
+def rest_of(connection: socket.socket) -> bytes:
+    """All that the server still says, until it closes."""
+    received = b""
+    while chunk := connection.recv(65536):
+        received += chunk
+    return received
+
+
+class Clients:
+    """Threads that ask without pause; what they saw is counted."""
+
+    def __init__(self, address: str, body: bytes, count: int = 6) -> None:
+        parts = urlsplit(address)
+        self.place, self.body = (parts.hostname or "", parts.port), body
+        self.answered, self.lost, self.stop = 0, [], threading.Event()
+        self.threads = [threading.Thread(target=self.ask) for _ in range(count)]
+        for thread in self.threads:
+            thread.start()
+
+    def ask(self) -> None:
+        connection = HTTPConnection(*self.place, timeout=20)
+        while not self.stop.is_set():
+            try:
+                if connection.sock is None:
+                    connection.connect()
+            except OSError:  # it listens no more: nothing was sent, nothing is lost
+                return
+            try:
+                connection.request("POST", "/embed", self.body, {"Content-Type": "image/png"})
+                response: HTTPResponse = connection.getresponse()
+                body = response.read()
+                if response.status == 200 and json.loads(body)["data"][0]["nnz"]:
+                    self.answered += 1
+                else:
+                    self.lost.append(body)
+            except Exception as error:
+                self.lost.append(error)
+                return
+
+    def join(self) -> None:
+        for thread in self.threads:
+            thread.join(30)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+def test_sigterm_under_load_loses_nothing_and_exits_with_0(start: Callable, bundle: Bundle, png: Png) -> None:
+    with start("--model", str(bundle.path), "--drain", "0.5") as (address, process):
+        clients = Clients(address, png(0))
+        time.sleep(0.7)
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.2)
+        ready = httpx.get(f"{address}/readyz")
+        assert (ready.status_code, "shutting down" in ready.text) == (503, True)
+        assert httpx.get(f"{address}/livez").status_code == 200
+        clients.join()
+        assert process.wait(20) == 0
+        assert clients.lost == []
+        assert clients.answered > 50
+        assert process.stderr.read() == ""
+
+
+def test_a_request_in_flight_is_answered_after_sigterm(start: Callable, bundle: Bundle, png: Png) -> None:
+    body = png(0)
+    with start("--model", str(bundle.path), "--drain", "0") as (address, process):
+        with open_socket(address) as slow:
+            slow.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body[:50])
+            time.sleep(0.3)
+            process.send_signal(signal.SIGTERM)
+            time.sleep(0.3)
+            slow.sendall(body[50:])
+            answer = rest_of(slow)
+        assert answer.startswith(b"HTTP/1.1 200 ")
+        assert b"connection: close" in answer
+        assert process.wait(20) == 0
+
+
+def test_a_thousand_clients_that_never_finish_are_closed_and_others_served(
+    start: Callable, bundle: Bundle, png: Png
+) -> None:
+    with start("--model", str(bundle.path), "--silence", "1.5", "--drain", "0") as (address, _):
+        loris = [open_socket(address) for _ in range(1000)]
+        for number, connection in enumerate(loris):
+            connection.sendall((b"", HEAD, HEAD + b"Content-Length: 999\r\n\r\nhalf")[number % 3])
+        for number in range(5):
+            assert httpx.post(f"{address}/embed", content=png(number)).status_code == 200
+        started = time.monotonic()
+        answers = [rest_of(connection) for connection in loris]
+        assert time.monotonic() - started < 15
+        assert {answer[:12] for answer in answers} == {b"HTTP/1.1 408"}
+        body = json.loads(answers[2].partition(b"\r\n\r\n")[2])
+        assert body["error"]["type"] == "request_timeout"
+        assert body["error"]["limit"] == 1.5
+        for connection in loris:
+            connection.close()
+        assert httpx.post(f"{address}/embed", content=png(9)).status_code == 200
+
+
+def test_an_upload_that_trickles_for_ever_ends_too(start: Callable, bundle: Bundle) -> None:
+    with (
+        start("--model", str(bundle.path), "--arrival", "1", "--drain", "0") as (address, _),
+        open_socket(address) as trickle,
+    ):
+        trickle.sendall(HEAD + b"Content-Length: 100000\r\n\r\n")
+        until = time.monotonic() + 2.2
+        while time.monotonic() < until:
+            trickle.sendall(b"x")
+            time.sleep(0.1)
+        answer = rest_of(trickle)
+        assert b" 408 " in answer[:15]
+        assert b"longer than 1 s" in answer
+
+
+def test_clients_who_go_away_leave_no_trace(start: Callable, bundle: Bundle, png: Png) -> None:
+    with start("--model", str(bundle.path), "--drain", "0") as (address, process):
+        for number in range(60):
+            body = png(number)
+            with open_socket(address) as gone:
+                sent = body[: len(body) // 2] if number % 2 else body
+                gone.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + sent)
+        assert httpx.post(f"{address}/embed", content=png(0)).status_code == 200
+        process.terminate()
+        assert process.wait(20) == 0
+        assert process.stderr.read() == ""
+
+
+def test_connections_beyond_the_limit_are_refused_with_503(start: Callable, bundle: Bundle) -> None:
+    with start("--model", str(bundle.path), "--max-connections", "20", "--drain", "0") as (address, _):
+        held = [open_socket(address) for _ in range(20)]
+        time.sleep(0.2)
+        with open_socket(address) as one_more:
+            assert b"503 not_ready" in rest_of(one_more)
+        for connection in held:
+            connection.close()
+        time.sleep(0.2)
+        assert httpx.get(f"{address}/livez").status_code == 200
+
+
+def test_the_bytes_of_all_uploads_are_bounded(start: Callable, bundle: Bundle, png: Png) -> None:
+    with start("--model", str(bundle.path), "--upload-bytes", "200000", "--drain", "0") as (address, _):
+        held = [open_socket(address) for _ in range(3)]
+        for connection in held[:2]:
+            connection.sendall(HEAD + b"Content-Length: 90000\r\n\r\n" + bytes(89_000))
+        time.sleep(0.2)
+        held[2].sendall(HEAD + b"Content-Length: 90000\r\n\r\n" + bytes(89_000))
+        answer = rest_of(held[2])
+        assert b" 429 " in answer[:15]
+        assert b"retry-after: 1" in answer
+        for connection in held:
+            connection.close()
+        time.sleep(0.2)
+        assert httpx.post(f"{address}/embed", content=png(1)).status_code == 200
+
+
+DYING = """
+import sys, threading
+from nonneg_client.cli import main
+from nonneg_server import command
+
+original = command.load
+
+def load(settings):
+    registry = original(settings)
+    pool = registry.get()._lanes.pool
+    threading.Timer(1.0, lambda: pool.submit(lambda: sys.exit("torn down"))).start()
+    return registry
+
+command.load = load
+main()
+"""
+
+
+def test_a_dead_worker_thread_fails_livez_and_ends_the_process(start: Callable, bundle: Bundle, tmp_path: Path) -> None:
+    script = tmp_path / "dying.py"
+    script.write_text(DYING)
+    with start("--model", str(bundle.path), command=(str(script),)) as (address, process):
+        assert httpx.get(f"{address}/livez").status_code == 200
+        seen = set()
+        try:
+            while True:
+                found = httpx.get(f"{address}/livez")
+                seen.add((found.status_code, "worker thread died" in found.text))
+                time.sleep(0.02)
+        except httpx.TransportError:
+            pass
+        assert (503, True) in seen
+        assert process.wait(20) == 1
+        errors = process.stderr.read()
+        assert "a worker thread died" in errors
+        assert "Error:" in errors
