@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 PATH = "/embed"
+MSGPACK = "application/msgpack"
+ACCEPT = f"{MSGPACK}, application/json;q=0.5"  # msgpack costs a hundredth of JSON's time to read
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ def build(images: Sequence[bytes], options: Options) -> Request:
     """One image goes as the bare body, several as multipart: base64 would cost a third more and both sides' time."""
     params = {**options.params(), "format": "sparse"}
     if len(images) == 1:
-        return Request(params, {"Content-Type": "application/octet-stream"}, images[0])
+        return Request(params, {"Content-Type": "application/octet-stream", "Accept": ACCEPT}, images[0])
     boundary = secrets.token_hex(16)
     head = (
         f'--{boundary}\r\nContent-Disposition: form-data; name="images"; filename="image"\r\n'
@@ -72,7 +74,7 @@ def build(images: Sequence[bytes], options: Options) -> Request:
     ).encode()
     parts = [part for image in images for part in (head, image, b"\r\n")]
     content = b"".join([*parts, f"--{boundary}--\r\n".encode()])
-    return Request(params, {"Content-Type": f"multipart/form-data; boundary={boundary}"}, content)
+    return Request(params, {"Content-Type": f"multipart/form-data; boundary={boundary}", "Accept": ACCEPT}, content)
 
 
 def parse(status: int, headers: Mapping[str, str], body: bytes, *, sent: int) -> Answer:
@@ -80,7 +82,7 @@ def parse(status: int, headers: Mapping[str, str], body: bytes, *, sent: int) ->
     if status != 200:
         raise error_of(status, headers, body)
     try:
-        content = json.loads(body)
+        content = _content(headers, body)
         dimensions = int(content["dimensions"])
         rows = tuple(_row(entry, dimensions) for entry in sorted(content["data"], key=lambda entry: entry["index"]))
         answer = Answer(
@@ -96,13 +98,23 @@ def parse(status: int, headers: Mapping[str, str], body: bytes, *, sent: int) ->
     return answer
 
 
+def _content(headers: Mapping[str, str], body: bytes) -> Any:
+    if headers.get("content-type", "").startswith(MSGPACK):
+        import msgpack
+
+        return msgpack.unpackb(body)
+    return json.loads(body)
+
+
 def _row(entry: Mapping[str, Any], dimensions: int) -> Row | NonnegError:
     import numpy as np
 
     if "error" in entry:
         return _named(entry["error"])
-    indices = np.asarray(entry["indices"], dtype=np.int32)
-    values = np.asarray(entry["values"], dtype=np.float32)
+    if isinstance(entry["indices"], bytes):
+        indices, values = np.frombuffer(entry["indices"], "<i4"), np.frombuffer(entry["values"], "<f4")
+    else:
+        indices, values = np.asarray(entry["indices"], np.int32), np.asarray(entry["values"], np.float32)
     if indices.shape != values.shape or indices.ndim != 1:
         raise ValueError("indices and values differ in length")
     if len(indices) and (indices[0] < 0 or indices[-1] >= dimensions or (np.diff(indices) <= 0).any()):
