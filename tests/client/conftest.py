@@ -45,6 +45,7 @@ class Faulty(ThreadingHTTPServer):
     """
 
     daemon_threads = True
+    request_queue_size = 64  # with the usual 5 a ninth connection waits a second
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -66,6 +67,7 @@ class Faulty(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    wbufsize = 1 << 16  # head and body in one packet
     server: Faulty
 
     def do_POST(self) -> None:
