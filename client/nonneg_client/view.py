@@ -7,6 +7,7 @@ values are not here: they live inside the ONNX graph.
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import numpy as np
@@ -40,6 +41,11 @@ class View(BaseModel):
     )
     interpolation: Literal["nearest", "bilinear", "bicubic", "lanczos"] = "bicubic"
     background: tuple[int, int, int] = Field(default=(255, 255, 255), description="what shows through transparency")
+
+    @property
+    def ample(self) -> int:
+        """A side at which an image has twice the pixels the view takes: nothing is lost by decoding it no larger."""
+        return math.ceil(2 * self.size / self.crop)
 
     def apply(self, image: Image.Image) -> Pixels:
         """The view of one RGB image, uint8 (size, size, 3)."""

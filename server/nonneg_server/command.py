@@ -99,7 +99,14 @@ def load(settings: Settings) -> Registry:
     """The bundle, verified, in an engine that has passed its self-test."""
     bundle = open_bundle(settings.model)
     lanes = Lanes(settings.threads, max_images=settings.queue, max_bytes=settings.queue_bytes)
-    engine = Engine(bundle, lanes=lanes, max_pixels=settings.max_pixels, wide=settings.wide, timeout=settings.timeout)
+    engine = Engine(
+        bundle,
+        lanes=lanes,
+        max_pixels=settings.max_pixels,
+        wide=settings.wide,
+        timeout=settings.timeout,
+        exact=settings.decode == "exact",
+    )
     engine.warm_up()
     return Registry(engine)
 

@@ -52,6 +52,7 @@ class Engine:
         lanes: Lanes | None = None,
         wide: bool = True,
         timeout: float | None = None,
+        exact: bool = False,
     ) -> None:
         self.bundle = bundle
         self._own_lanes = Lanes(threads) if lanes is None else None
@@ -59,6 +60,7 @@ class Engine:
         self.threads = self._lanes.threads
         self._max_pixels = max_pixels
         self._timeout = timeout
+        self._at_least = None if exact else bundle.manifest.view.ample
         self._narrow = Session(bundle.encoder)
         self._wide = Session(bundle.encoder, threads=self.threads) if wide and self.threads > 1 else None
         self._failures = 0
@@ -138,7 +140,8 @@ class Engine:
     def _pixels(self, image: Photo) -> Pixels:
         view = self.bundle.manifest.view
         if isinstance(image, bytes):
-            return view.apply(decode(image, max_pixels=self._max_pixels, background=view.background))
+            photo = decode(image, max_pixels=self._max_pixels, background=view.background, at_least=self._at_least)
+            return view.apply(photo)
         return view.apply(upright_rgb(image, background=view.background))
 
     def _run(self, session: Session, pixels: Pixels) -> NDArray[np.float32]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 from pydantic.fields import FieldInfo
@@ -43,6 +43,11 @@ class Settings(BaseSettings):
     )
     threads: int | None = setting(
         None, "Images encoded at once; without it, the cores granted to this process.", group="Engine", ge=1, le=1024
+    )
+    decode: Literal["fast", "exact"] = setting(
+        "fast",
+        "fast: large JPEGs are decoded at the least scale that keeps twice the pixels the model sees; exact: at full.",
+        group="Engine",
     )
     wide: bool = setting(
         True, "Let a lone image use every core at once; costs a second copy of the model.", group="Engine"
