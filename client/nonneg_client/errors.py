@@ -15,6 +15,7 @@ NonnegError                      500  internal
 │   ├── MediaUnsupported         415  media_unsupported     a Content-Type that is not understood
 │   ├── ImageUnsupported         415  image_unsupported     these bytes are no image we know
 │   ├── ImageUnreadable          422  image_unreadable      an image, but broken or truncated
+│   ├── LinkFailed               422  link_failed           an image's URL that cannot be fetched
 │   └── ParameterInvalid         422  parameter_invalid
 ├── Overloaded                   429  overloaded            the queue is full: `retry_after` seconds
 │   └── RateLimited              429  rate_limited          this key asks too fast
@@ -150,6 +151,11 @@ class ImageUnsupported(RequestInvalid):
 
 class ImageUnreadable(RequestInvalid):
     type = "image_unreadable"
+    status = 422
+
+
+class LinkFailed(RequestInvalid):
+    type = "link_failed"
     status = 422
 
 

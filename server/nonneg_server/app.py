@@ -10,8 +10,9 @@ from nonneg_client.version import __version__
 from nonneg_server import failures
 from nonneg_server.connections import House
 from nonneg_server.envelope import Envelope
+from nonneg_server.fetch import Fetcher
 from nonneg_server.registry import Registry
-from nonneg_server.routes import embed, health, models
+from nonneg_server.routes import cohere, embed, health, kserve, models, openai, tei
 from nonneg_server.settings import Settings
 
 
@@ -26,7 +27,8 @@ def create_app(registry: Registry, settings: Settings, house: House | None = Non
     app.state.registry = registry
     app.state.settings = settings
     app.state.house = house or House()
-    for routes in (embed, models, health):
+    app.state.fetcher = Fetcher(settings.url_hosts, max_bytes=settings.url_bytes, timeout=settings.url_timeout)
+    for routes in (embed, models, health, openai, cohere, kserve, tei):
         app.router.routes.extend(routes.router.routes)  # flat: an included router costs each request a second match
     app.add_exception_handler(NonnegError, failures.on_error)
     app.add_exception_handler(HTTPException, failures.on_http_exception)

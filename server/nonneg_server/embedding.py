@@ -7,14 +7,27 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nonneg_client.errors import ImageTooLarge, ImageUnreadable, ImageUnsupported, NonnegError, ParameterInvalid
+from nonneg_client.errors import (
+    ImageTooLarge,
+    ImageUnreadable,
+    ImageUnsupported,
+    LinkFailed,
+    NonnegError,
+    ParameterInvalid,
+)
 from nonneg_client.shortening import Vectors, check_dimensions, shorten
 from nonneg_export.manifest import Manifest
 from nonneg_server.engine import Encoded, Engine
-from nonneg_server.native import Incoming
+from nonneg_server.images import Source
 from nonneg_server.parameters import Parameters
 
-_OF_ITS_OWN = (ImageUnsupported, ImageUnreadable, ImageTooLarge, ParameterInvalid)  # anything else fails the request
+_OF_ITS_OWN = (  # an image's own errors; any other fails the request
+    ImageUnsupported,
+    ImageUnreadable,
+    ImageTooLarge,
+    LinkFailed,
+    ParameterInvalid,
+)
 
 
 @dataclass(frozen=True)
@@ -55,12 +68,17 @@ class Answer:
 
 
 async def embed(
-    engine: Engine, images: Sequence[Incoming], parameters: Parameters, *, deadline: float | None = None
+    engine: Engine,
+    images: Sequence[Source],
+    parameters: Parameters,
+    *,
+    field: str = "images",
+    deadline: float | None = None,
 ) -> Answer:
     """Encode and shorten; parameters are checked before any work is done."""
     manifest = engine.bundle.manifest
     lengths_of(parameters, manifest.dimensions)
-    raw = await encode(engine, images, fail=parameters.errors == "fail", deadline=deadline)
+    raw = await encode(engine, images, fail=parameters.errors == "fail", field=field, deadline=deadline)
     return shortened(manifest, raw, parameters)
 
 
@@ -77,7 +95,9 @@ def lengths_of(parameters: Parameters, width: int) -> tuple[int, ...]:
     return tuple(check_dimensions(k, width) for k in (asked if isinstance(asked, list) else [asked]))
 
 
-async def encode(engine: Engine, images: Sequence[Incoming], *, fail: bool, deadline: float | None = None) -> Raw:
+async def encode(
+    engine: Engine, images: Sequence[Source], *, fail: bool, field: str = "images", deadline: float | None = None
+) -> Raw:
     """Every image as one job; the only image of a request fails it, one of many fails alone unless `fail`."""
     readable = [image for image in images if not isinstance(image, NonnegError)]
     results = iter(await engine.encode_all(readable, deadline=deadline) if readable else [])
@@ -91,7 +111,7 @@ async def encode(engine: Engine, images: Sequence[Incoming], *, fail: bool, dead
             positions.append(i)
             continue
         if fail or len(images) == 1 or not isinstance(result, _OF_ITS_OWN):
-            result.field = result.field or f"images[{i}]"
+            result.field = result.field or f"{field}[{i}]"
             raise result
         errors[i] = result
     if encoded:

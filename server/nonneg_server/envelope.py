@@ -52,7 +52,7 @@ class Envelope:
         except Exception:
             logger.exception("request %s to %s failed", request_id, scope["path"])
             if not answered:
-                await respond(_internal(), request_id)(scope, receive, wrapped)
+                await respond(_internal(), request_id, scope["path"])(scope, receive, wrapped)
 
 
 def request_id_of(scope: Scope) -> str:

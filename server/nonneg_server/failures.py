@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import math
-from typing import Any
 
 import orjson
 from starlette.exceptions import HTTPException
@@ -12,11 +11,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from nonneg_client.errors import MethodNotAllowed, NonnegError, NotFound, RequestInvalid
+from nonneg_server.dialects.failing import error_body_for
 
 
-def respond(error: NonnegError, request_id: str) -> Response:
-    """The native error answer."""
-    body: dict[str, Any] = {"error": error.body(), "request_id": request_id}
+def respond(error: NonnegError, request_id: str, path: str = "") -> Response:
+    """The error answer in the dialect of the path."""
+    body = error_body_for(path)(error, request_id)
     headers = {} if error.retry_after is None else retry_headers(error.retry_after)
     return Response(orjson.dumps(body), error.status, headers, "application/json")
 
@@ -29,13 +29,13 @@ def retry_headers(seconds: float) -> dict[str, str]:
 async def on_error(request: Request, error: Exception) -> Response:
     """The handler of our own errors."""
     assert isinstance(error, NonnegError)
-    return respond(error, request.scope["state"]["request_id"])
+    return respond(error, request.scope["state"]["request_id"], request.scope["path"])
 
 
 async def on_http_exception(request: Request, error: Exception) -> Response:
     """The handler of the router's errors: no such path, no such method."""
     assert isinstance(error, HTTPException)
-    response = respond(_translated(request, error), request.scope["state"]["request_id"])
+    response = respond(_translated(request, error), request.scope["state"]["request_id"], request.scope["path"])
     for name, value in (error.headers or {}).items():
         response.headers[name] = value
     return response

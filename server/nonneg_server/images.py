@@ -1,39 +1,74 @@
-"""Images as JSON carries them: base64 or a data URI."""
+"""Images as JSON carries them: base64, a data URI or a URL, bare or wrapped in the objects other APIs use."""
 
 from __future__ import annotations
 
 import base64
 import binascii
+from dataclasses import dataclass
+from typing import Any
+
+from PIL import Image
 
 from nonneg_client.errors import ImageUnreadable, NonnegError, ParameterInvalid
 
 
-def image_bytes(text: object, field: str) -> bytes | NonnegError:
-    """The bytes behind one entry, or the error that takes its place."""
+@dataclass(frozen=True)
+class Link:
+    """An image that is still to be fetched."""
+
+    url: str
+    field: str
+
+
+Incoming = bytes | Link | NonnegError  # an image, where it is, or the error that stands in its place
+Source = bytes | Image.Image | NonnegError  # the same, with nothing left to fetch
+
+_BREAKS = str.maketrans("", "", "\r\n")
+
+
+def image_from(entry: Any, field: str) -> Incoming:
+    """What one entry of a list of images means."""
+    text = unwrapped(entry)
     if not isinstance(text, str):
-        kind = type(text).__name__
+        kind = type(entry).__name__
         return ParameterInvalid(
             f"{field} is no text ({kind})", fix="send base64 or a data URI", field=field, value=kind
         )
-    if text.startswith(("http://", "https://")):
-        return ParameterInvalid(
-            f"{field} is a URL and this server fetches none",
-            fix="send the image itself, as base64",
-            field=field,
-            value=text[:200],
-        )
-    if text.startswith("data:"):
+    if text[:8].lower().startswith(("http://", "https://")):
+        return Link(text, field)
+    if text[:5].lower() == "data:":
         head, comma, text = text.partition(",")
-        if not comma or not head.endswith(";base64"):
+        if not comma or not head.lower().endswith(";base64"):
             return ImageUnreadable(
                 f"{field} is a data URI without base64",
                 fix="write data:image/jpeg;base64,…",
                 field=field,
                 value=head[:100],
             )
+    return _decoded(text, field)
+
+
+def unwrapped(entry: Any) -> Any:
+    """The text inside {"image": …}, {"image_url": {"url": …}}, {"image_base64": …} and their kin."""
+    while isinstance(entry, dict):
+        inner = {key: value for key, value in entry.items() if key not in ("type", "detail")}
+        if len(inner) != 1 or next(iter(inner)) not in ("image", "image_url", "image_base64", "url", "bytes"):
+            return None
+        entry = next(iter(inner.values()))
+    return entry
+
+
+def _decoded(text: str, field: str) -> bytes | NonnegError:
     try:
         return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        pass
+    try:
+        return base64.b64decode(text.translate(_BREAKS), validate=True)  # `base64 photo.jpg` breaks its lines
     except (binascii.Error, ValueError) as error:
         return ImageUnreadable(
-            f"{field} is not base64 ({error})", fix="encode the file's bytes with base64", field=field, value=text[:40]
+            f"{field} is not base64 ({error})",
+            fix="encode the file's bytes with base64; this server reads images, not text",
+            field=field,
+            value=text[:40],
         )

@@ -8,14 +8,12 @@ from typing import Any
 import orjson
 from starlette.requests import Request
 
-from nonneg_client.errors import MediaUnsupported, NonnegError, ParameterInvalid, RequestInvalid, TooManyImages
+from nonneg_client.errors import MediaUnsupported, ParameterInvalid, RequestInvalid
 from nonneg_server.body import read_body
-from nonneg_server.images import image_bytes
+from nonneg_server.images import Incoming, image_from
 from nonneg_server.multipart import parse_form
 from nonneg_server.parameters import DEFAULTS, Parameters, from_json, from_strings, merged
 from nonneg_server.settings import Settings
-
-Incoming = bytes | NonnegError  # an image, or the error that stands in its place
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,6 @@ async def read_request(request: Request, settings: Settings) -> EmbedRequest:
             field="content-type",
             value=kind,
         )
-    check_count(len(images), settings.max_images)
     return EmbedRequest(images, merged(query, parameters))
 
 
@@ -68,7 +65,7 @@ def _from_json(body: bytes) -> tuple[list[Incoming], Parameters]:
         raise ParameterInvalid(
             "images is no list", fix='send {"images": ["<base64>", …]}', field="images", value=type(listed).__name__
         )
-    return [image_bytes(entry, f"images[{i}]") for i, entry in enumerate(listed)], from_json(given)
+    return [image_from(entry, f"images[{i}]") for i, entry in enumerate(listed)], from_json(given)
 
 
 def json_object(body: bytes) -> dict[str, Any]:
@@ -78,19 +75,10 @@ def json_object(body: bytes) -> dict[str, Any]:
     except orjson.JSONDecodeError as error:
         raise RequestInvalid(f"the body is not JSON ({error})", fix="send one JSON object in UTF-8") from None
     if not isinstance(given, dict):
-        raise RequestInvalid("the body is JSON but no object", fix='send {"images": ["<base64>", …]}')
+        raise RequestInvalid("the body is JSON but no object", fix="send one JSON object: see /docs")
     return given
 
 
-def check_count(count: int, limit: int) -> None:
-    """At least one image, at most as many as the server takes."""
-    if count == 0:
-        raise ParameterInvalid("the request holds no image", fix="send at least one", field="images", value=0)
-    if count > limit:
-        raise TooManyImages(
-            f"the request holds {count} images, the limit is {limit}",
-            fix="send several requests, or raise --max-images",
-            field="max_images",
-            value=count,
-            limit=limit,
-        )
+async def read_object(request: Request) -> dict[str, Any]:
+    """The JSON object of a request in another dialect, where JSON is the only form."""
+    return json_object(await read_body(request, request.app.state.settings.max_body))

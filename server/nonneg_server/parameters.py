@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from nonneg_client.errors import JsonScalar, ParameterInvalid
+
+Body = TypeVar("Body", bound=BaseModel)
 
 MAX_LENGTHS = 32
 Length = Annotated[int, Field(ge=1)]
@@ -64,12 +66,15 @@ def from_strings(pairs: Iterable[tuple[str, str]]) -> Parameters:
 
 def from_json(given: dict[str, Any]) -> Parameters:
     """Parameters of a JSON object, where a number is a number."""
-    if not given:
-        return DEFAULTS
+    return validated(Parameters, given) if given else DEFAULTS
+
+
+def validated(kind: type[Body], given: dict[str, Any]) -> Body:
+    """A JSON object as the model it should be, or the first thing that is wrong with it."""
     try:
-        return Parameters.model_validate(given, strict=True)
+        return kind.model_validate(given, strict=True)
     except ValidationError as error:
-        raise explained(error, Parameters) from None
+        raise explained(error, kind) from None
 
 
 def merged(query: Parameters, body: Parameters) -> Parameters:
@@ -86,10 +91,12 @@ def merged(query: Parameters, body: Parameters) -> Parameters:
 def explained(error: ValidationError, kind: type[BaseModel]) -> ParameterInvalid:
     """The first thing pydantic found, as our error: field, value, limit and fix."""
     first = error.errors()[0]
-    field = str(first["loc"][0]) if first["loc"] else None
+    field = _path(first["loc"])
     value, context = first["input"], first.get("ctx", {})
     limit: JsonScalar = next((context[key] for key in ("ge", "le", "gt", "lt", "max_length") if key in context), None)
     shown = value if isinstance(value, (str, int, float, bool)) or value is None else repr(value)[:100]
+    if first["type"] == "missing":
+        return ParameterInvalid(f"{field} is missing", fix=f"give {field}", field=field)
     if first["type"] == "extra_forbidden":
         return _unknown(field or "", shown, list(kind.model_fields))
     return ParameterInvalid(
@@ -99,6 +106,19 @@ def explained(error: ValidationError, kind: type[BaseModel]) -> ParameterInvalid
         value=shown,
         limit=limit,
     )
+
+
+def _path(loc: tuple[int | str, ...]) -> str | None:
+    """`inputs[0].shape` of ("inputs", 0, "shape"); the names pydantic gives the arms of a union are left out."""
+    if not loc:
+        return None
+    found = str(loc[0])
+    for part in loc[1:]:
+        if isinstance(part, int):
+            found += f"[{part}]"
+        elif part.isidentifier() and part not in ("int", "str", "bool", "float"):
+            found += f".{part}"
+    return found
 
 
 def _fix(kind: str, context: dict[str, Any], field: str | None) -> str:

@@ -82,6 +82,19 @@ class Settings(BaseSettings):
     max_pixels: int = setting(
         MAX_PIXELS, "Pixels an image may have (from its header).", group="Limits", ge=1, le=MOST_PIXELS
     )
+    url_hosts: tuple[str, ...] = setting(
+        (),
+        "Host that images may be fetched from: example.org, *.example.org, example.org:8080, *. Repeat it; as a "
+        "variable, a JSON list. None: URLs are refused.",
+        group="URLs",
+        metavar="HOST",
+    )
+    url_bytes: int = setting(
+        20 * MEBIBYTE, "Bytes an image behind a URL may have.", group="URLs", ge=1, metavar="BYTES"
+    )
+    url_timeout: float = setting(
+        10.0, "Seconds an image behind a URL may take, redirects included.", group="URLs", gt=0, metavar="SECONDS"
+    )
 
 
 def read_settings(**flags: Any) -> Settings:

@@ -1,0 +1,1 @@
+"""Dialects: other APIs' requests and answers, each a thin translation into the native one."""

@@ -1,0 +1,94 @@
+"""Cohere's v2 embed: images in one of two shapes, several embedding types in one answer."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import orjson
+from pydantic import BaseModel, ConfigDict, Field
+
+from nonneg_client.errors import NonnegError, ParameterInvalid
+from nonneg_client.shortening import Vectors
+from nonneg_server.answers.as_json import text
+from nonneg_server.answers.packing import bits
+from nonneg_server.embedding import Answer
+from nonneg_server.images import Incoming, image_from
+from nonneg_server.parameters import Length, Parameters, validated
+
+Kind = Literal["float", "int8", "uint8", "binary", "ubinary", "base64"]
+
+
+class EmbedBody(BaseModel):
+    """The body of POST /v2/embed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    model: str
+    input_type: Annotated[str, Field(description="Every type is embedded alike; `image` is the honest one.")] = "image"
+    images: list[Any] | None = None
+    inputs: list[Any] | None = None
+    texts: list[Any] | None = None
+    embedding_types: Annotated[list[Kind], Field(min_length=1)] = ["float"]
+    output_dimension: Length | None = None
+    max_tokens: int | None = None
+    truncate: Literal["NONE", "START", "END"] | None = None
+    priority: int | None = None
+
+
+def read(given: dict[str, Any]) -> tuple[list[Incoming], Parameters, list[Kind]]:
+    """The images, what is asked of them, and the types to answer in."""
+    wanted = validated(EmbedBody, given)
+    if wanted.texts:
+        raise ParameterInvalid("this server embeds images, not texts", fix="send images or inputs", field="texts")
+    if (wanted.images is None) == (wanted.inputs is None):
+        raise ParameterInvalid("exactly one of images and inputs is due", fix="send images: [data URI]", field="images")
+    if wanted.images is not None:
+        images = [image_from(entry, f"images[{i}]") for i, entry in enumerate(wanted.images)]
+    else:
+        images = [_of_input(entry, f"inputs[{i}]") for i, entry in enumerate(wanted.inputs or [])]
+    parameters = Parameters(model=wanted.model, dimensions=wanted.output_dimension, format="dense", errors="fail")
+    return images, parameters, list(dict.fromkeys(wanted.embedding_types))
+
+
+def write(answer: Answer, kinds: list[Kind], request_id: str) -> bytes:
+    """Every asked-for type of the same vectors."""
+    z = answer.vectors[0]  # (batch, k), of length one: every value lies in 0..1
+    body = {
+        "id": request_id,
+        "response_type": "embeddings_by_type",
+        "embeddings": {kind: _typed(z, kind) for kind in kinds},
+        "texts": [],
+        "meta": {"api_version": {"version": "2"}, "billed_units": {"images": len(z)}},
+    }
+    return orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def error_body(error: NonnegError, request_id: str) -> dict[str, Any]:
+    return {"id": request_id, "message": str(error)}
+
+
+def _of_input(entry: Any, field: str) -> Incoming:
+    """One input holds one image: {"content": [{"type": "image_url", "image_url": {"url": …}}]}."""
+    content = entry.get("content") if isinstance(entry, dict) and len(entry) == 1 else None
+    if not isinstance(content, list) or len(content) != 1:
+        return ParameterInvalid(
+            f"{field} does not hold exactly one image",
+            fix='send {"content": [{"type": "image_url", "image_url": {"url": "data:image/…"}}]}',
+            field=field,
+        )
+    return image_from(content[0], f"{field}.content[0]")
+
+
+def _typed(z: Vectors, kind: Kind) -> Any:
+    """Fixed scales, as Cohere's clients expect them: 127 and 255 stand for one."""
+    if kind == "float":
+        return z
+    if kind == "base64":
+        return [text(row.astype("<f4")) for row in z]
+    if kind == "int8":
+        return np.rint(z * 127).astype(np.int8)
+    if kind == "uint8":
+        return np.rint(z * 255).astype(np.uint8)
+    packed = bits(z)
+    return packed if kind == "ubinary" else (packed.astype(np.int16) - 128).astype(np.int8)

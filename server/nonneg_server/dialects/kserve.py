@@ -1,0 +1,135 @@
+"""KServe's v2 protocol: tensors of image bytes or of pixels in, a tensor of embeddings out, in JSON or binary."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
+
+from nonneg_client.errors import NonnegError, ParameterInvalid, RequestInvalid
+from nonneg_client.version import __version__
+from nonneg_export.manifest import Manifest
+from nonneg_server.dialects.tensors import IMAGE, PIXELS, Photo, Tensor, photos
+from nonneg_server.embedding import Answer
+from nonneg_server.parameters import Parameters, from_json, validated
+
+HEADER_LENGTH = "inference-header-content-length"
+EMBEDDING, NNZ = "embedding", "nnz"
+_OURS = {"dimensions", "top_k", "normalize"}
+
+
+class Output(BaseModel):
+    """One requested output."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    parameters: dict[str, Any] = Field(default_factory=dict)
+
+
+class InferRequest(BaseModel):
+    """The JSON of POST /v2/models/{model}/infer."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: str | None = None
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    inputs: Annotated[list[Tensor], Field(min_length=1, max_length=1)]
+    outputs: list[Output] | None = None
+
+
+def read(body: bytes, header_length: str | None) -> tuple[InferRequest, list[Photo], Parameters]:
+    """The request, its images and what is asked of them; binary tensors stand behind the JSON."""
+    length = len(body) if header_length is None else _length(header_length, len(body))
+    try:
+        given = orjson.loads(body[:length])
+    except orjson.JSONDecodeError as error:
+        raise RequestInvalid(f"the request is not JSON ({error})", fix="send an inference request object") from None
+    if not isinstance(given, dict):
+        raise RequestInvalid("the request is JSON but no object", fix="send an inference request object")
+    request = validated(InferRequest, given)
+    return request, photos(request.inputs[0], body[length:]), _parameters(request)
+
+
+def _parameters(request: InferRequest) -> Parameters:
+    for output in request.outputs or []:
+        if output.name not in (EMBEDDING, NNZ):
+            raise ParameterInvalid(
+                f"there is no output {output.name!r}", fix=f"ask for {EMBEDDING} or {NNZ}", field="outputs"
+            )
+    unknown = sorted(set(request.parameters) - _OURS - {"binary_data_output"})
+    if unknown:
+        known = ", ".join(sorted(_OURS))
+        raise ParameterInvalid(
+            f"there is no parameter {unknown[0]!r}", fix=f"known: {known}", field=f"parameters.{unknown[0]}"
+        )
+    wanted = {name: value for name, value in request.parameters.items() if name in _OURS}
+    return from_json({**wanted, "format": "dense", "errors": "fail"})
+
+
+def write(request: InferRequest, answer: Answer) -> tuple[bytes, int | None]:
+    """The response and, where a binary tensor was asked for, the length of its JSON."""
+    tensors: dict[str, NDArray[Any]] = {EMBEDDING: answer.vectors[0].astype("<f4", copy=False)}
+    tensors[NNZ] = np.count_nonzero(answer.vectors[0], axis=1).astype("<i4")
+    default = request.parameters.get("binary_data_output") is True
+    asked = request.outputs or [Output(name=EMBEDDING)]
+    outputs: list[dict[str, Any]] = []
+    tail: list[bytes] = []
+    for output in asked:
+        tensor = tensors[output.name]
+        found: dict[str, Any] = {
+            "name": output.name,
+            "shape": tensor.shape,
+            "datatype": "FP32" if output.name == EMBEDDING else "INT32",
+        }
+        if output.parameters.get("binary_data", default) is True:
+            tail.append(tensor.tobytes())
+            found["parameters"] = {"binary_data_size": tensor.nbytes}
+        else:
+            found["data"] = tensor.ravel()
+        outputs.append(found)
+    body: dict[str, Any] = {
+        "model_name": answer.manifest.name,
+        "model_version": answer.manifest.version,
+        "outputs": outputs,
+        "parameters": {"fingerprint": answer.manifest.fingerprint},
+    }
+    if request.id is not None:
+        body["id"] = request.id
+    head = orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY)
+    return b"".join([head, *tail]), len(head) if tail else None
+
+
+def server_metadata() -> dict[str, Any]:
+    return {"name": "nonneg", "version": __version__, "extensions": ["binary_tensor_data"]}
+
+
+def model_metadata(manifest: Manifest) -> dict[str, Any]:
+    return {
+        "name": manifest.name,
+        "versions": [manifest.version],
+        "platform": "onnxruntime_onnx",
+        "inputs": [
+            {"name": IMAGE, "datatype": "BYTES", "shape": [-1]},
+            {"name": PIXELS, "datatype": "UINT8", "shape": [-1, -1, -1, 3]},
+        ],
+        "outputs": [
+            {"name": EMBEDDING, "datatype": "FP32", "shape": [-1, manifest.dimensions]},
+            {"name": NNZ, "datatype": "INT32", "shape": [-1]},
+        ],
+    }
+
+
+def error_body(error: NonnegError, _: str) -> dict[str, Any]:
+    return {"error": str(error)}
+
+
+def _length(text: str, most: int) -> int:
+    if not text.isdecimal() or int(text) > most:
+        raise RequestInvalid(
+            f"{HEADER_LENGTH}: {text} does not fit a body of {most} bytes", fix="give the JSON's length in bytes"
+        )
+    return int(text)

@@ -1,0 +1,81 @@
+"""OpenAI's embeddings: `input` holds images, as data URIs, base64, URLs or `{"image": …}` objects."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field
+
+from nonneg_client.errors import NonnegError, NotReady, Overloaded, ParameterInvalid, Unauthorized
+from nonneg_export.bundle import Bundle
+from nonneg_export.manifest import FILE_NAME
+from nonneg_server.answers.as_json import text
+from nonneg_server.answers.packing import pack
+from nonneg_server.embedding import Answer
+from nonneg_server.images import Incoming, image_from
+from nonneg_server.parameters import Length, Parameters, validated
+
+
+class EmbeddingsRequest(BaseModel):
+    """The body of POST /v1/embeddings; `top_k` and `normalize` are ours, for `extra_body`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    input: Annotated[Any, Field(description="An image or a list of them.")]
+    model: Annotated[str, Field(description="A served model's name.")]
+    encoding_format: Literal["float", "base64"] = "float"
+    dimensions: Length | None = None
+    user: str | None = None
+    modality: Literal["image"] = "image"
+    top_k: Length | None = None
+    normalize: bool = True
+
+
+def read(given: dict[str, Any]) -> tuple[list[Incoming], Parameters]:
+    """The images and what is asked of them."""
+    wanted = validated(EmbeddingsRequest, given)
+    entries = wanted.input if isinstance(wanted.input, list) else [wanted.input]
+    if any(isinstance(entry, (int, list)) for entry in entries):
+        raise ParameterInvalid("input holds tokens", fix="send images as data URIs", field="input")
+    parameters = Parameters(
+        model=wanted.model,
+        dimensions=wanted.dimensions,
+        top_k=wanted.top_k,
+        normalize=wanted.normalize,
+        encoding="base64" if wanted.encoding_format == "base64" else "float",
+        format="dense",
+        errors="fail",
+    )
+    return [image_from(entry, f"input[{i}]") for i, entry in enumerate(entries)], parameters
+
+
+def write(answer: Answer) -> bytes:
+    """A list of embeddings; images have no tokens, so that none are counted."""
+    encoding = answer.parameters.encoding
+    data = [
+        {"object": "embedding", "index": i, "embedding": text(pack(z, encoding).numbers) if encoding == "base64" else z}
+        for i, z in zip(answer.positions, answer.vectors[0], strict=True)
+    ]
+    body = {
+        "object": "list",
+        "data": data,
+        "model": answer.manifest.name,
+        "usage": {"prompt_tokens": 0, "total_tokens": 0},
+    }
+    return orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def model_card(bundle: Bundle) -> dict[str, Any]:
+    """A model as GET /v1/models lists it."""
+    created = int((bundle.path / FILE_NAME).stat().st_mtime)
+    return {"id": bundle.manifest.name, "object": "model", "created": created, "owned_by": "nonneg"}
+
+
+def error_body(error: NonnegError, _: str) -> dict[str, Any]:
+    """OpenAI's error: all four keys, always."""
+    kind = "server_error" if error.status >= 500 else "invalid_request_error"
+    for family, name in ((Overloaded, "rate_limit_error"), (Unauthorized, "authentication_error")):
+        kind = name if isinstance(error, family) else kind
+    kind = "server_error" if isinstance(error, NotReady) else kind
+    return {"error": {"message": str(error), "type": kind, "param": error.field, "code": error.type}}

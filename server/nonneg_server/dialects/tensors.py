@@ -1,0 +1,107 @@
+"""KServe's input tensors as images: files in BYTES, pixels in UINT8, in JSON or binary."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Annotated, Any
+
+import numpy as np
+from PIL import Image
+from pydantic import BaseModel, ConfigDict, Field
+
+from nonneg_client.errors import ParameterInvalid, RequestInvalid
+
+IMAGE, PIXELS = "image", "pixels"
+Photo = bytes | Image.Image
+
+
+class Tensor(BaseModel):
+    """One input tensor."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    shape: list[Annotated[int, Field(ge=0)]]
+    datatype: str
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    data: Any = None
+
+
+def photos(tensor: Tensor, tail: bytes) -> list[Photo]:
+    """The images of one tensor; `tail` is what follows the JSON."""
+    size = tensor.parameters.get("binary_data_size")
+    if set(tensor.parameters) - {"binary_data_size"}:
+        raise ParameterInvalid(
+            "inputs[0].parameters has unknown names", fix="known: binary_data_size", field="inputs[0]"
+        )
+    if size is not None and (size != len(tail) or tensor.data is not None):
+        raise RequestInvalid(
+            f"binary_data_size={size!r} but {len(tail)} bytes follow the JSON", fix="send the whole tensor, and only it"
+        )
+    if size is None and tail:
+        raise RequestInvalid(f"{len(tail)} bytes follow the JSON", fix="declare them with binary_data_size")
+    if (tensor.name, tensor.datatype) == (IMAGE, "BYTES"):
+        found: list[Photo] = list(_split(tail)) if size is not None else [_bytes(entry) for entry in _flat(tensor.data)]
+        if int(np.prod(tensor.shape)) != len(found):
+            raise _mismatch(tensor, f"{len(found)} images")
+        return found
+    if (tensor.name, tensor.datatype) == (PIXELS, "UINT8"):
+        return list(_pixels(tensor, tail if size is not None else None))
+    raise ParameterInvalid(
+        f"there is no input {tensor.name!r} of {tensor.datatype}",
+        fix=f"send {IMAGE} (BYTES, files) or {PIXELS} (UINT8, [batch, height, width, 3])",
+        field="inputs[0]",
+        value=tensor.name,
+    )
+
+
+def _split(tail: bytes) -> list[bytes]:
+    """BYTES in binary: each element is its length in four little-endian bytes, then itself."""
+    found: list[bytes] = []
+    at = 0
+    while at < len(tail):
+        end = at + 4 + int.from_bytes(tail[at : at + 4], "little")
+        if at + 4 > len(tail) or end > len(tail):
+            raise RequestInvalid("the BYTES tensor breaks off", fix="write each length as four little-endian bytes")
+        found.append(tail[at + 4 : end])
+        at = end
+    return found
+
+
+def _bytes(entry: Any) -> bytes:
+    """BYTES in JSON cannot be raw: the image is in base64."""
+    try:
+        return base64.b64decode(entry, validate=True)
+    except (binascii.Error, ValueError, TypeError):
+        raise ParameterInvalid(
+            "a BYTES element in JSON is not base64",
+            fix="encode the file with base64, or send binary",
+            field="inputs[0]",
+        ) from None
+
+
+def _flat(data: Any) -> list[Any]:
+    if not isinstance(data, list):
+        raise ParameterInvalid("inputs[0] has no data", fix="send a list, or binary_data_size", field="inputs[0].data")
+    return [leaf for entry in data for leaf in (_flat(entry) if isinstance(entry, list) else [entry])]
+
+
+def _pixels(tensor: Tensor, tail: bytes | None) -> list[Image.Image]:
+    shape = tensor.shape
+    if len(shape) != 4 or shape[3] != 3 or 0 in shape:
+        raise _mismatch(tensor, "[batch, height, width, 3]")
+    try:
+        flat = np.frombuffer(tail, np.uint8) if tail is not None else np.array(_flat(tensor.data), dtype=np.uint8)
+        pixels = flat.reshape(shape)
+    except (ValueError, OverflowError, TypeError):
+        raise _mismatch(tensor, "what the data holds: whole numbers of 0 to 255") from None
+    return [Image.fromarray(image) for image in pixels]
+
+
+def _mismatch(tensor: Tensor, wanted: str) -> ParameterInvalid:
+    return ParameterInvalid(
+        f"{tensor.name} has the shape {tensor.shape}, which is not {wanted}",
+        fix="send shape and data that agree",
+        field="inputs[0].shape",
+    )

@@ -1,0 +1,18 @@
+"""Cohere's route: POST /v2/embed."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response
+
+from nonneg_server.dialects import cohere
+from nonneg_server.native import read_object
+from nonneg_server.serving import reply, serve
+
+router = APIRouter(tags=["Cohere"])
+
+
+@router.post("/v2/embed", summary="Embed images, as Cohere's clients ask for it")
+async def post_embed(request: Request) -> Response:
+    images, parameters, kinds = cohere.read(await read_object(request))
+    answer = await serve(request, images, parameters)
+    return reply(cohere.write(answer, kinds, request.scope["state"]["request_id"]), answer)

@@ -1,0 +1,74 @@
+"""KServe's v2 routes: health, metadata and inference."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+from fastapi import APIRouter, Request, Response
+
+from nonneg_client.errors import ModelNotFound, NotReady
+from nonneg_server.body import read_body
+from nonneg_server.dialects import kserve
+from nonneg_server.engine import Engine
+from nonneg_server.serving import reply, serve
+
+router = APIRouter(prefix="/v2", tags=["KServe v2"])
+
+
+@router.get("", summary="The server's name, version and extensions")
+async def get_server() -> Response:
+    return _json(kserve.server_metadata())
+
+
+@router.get("/health/live", summary="Alive")
+async def live() -> Response:
+    return _json({"live": True})
+
+
+@router.get("/health/ready", summary="Ready")
+async def ready(request: Request) -> Response:
+    if not request.app.state.registry.ready():
+        raise NotReady("no model is ready", fix="wait for the model to load", retry_after=1)
+    return _json({"ready": True})
+
+
+@router.get("/models/{model}", summary="A model's tensors")
+@router.get("/models/{model}/versions/{version}", summary="A model version's tensors")
+async def get_model(request: Request, model: str, version: str | None = None) -> Response:
+    return _json(kserve.model_metadata(_engine(request, model, version).bundle.manifest))
+
+
+@router.get("/models/{model}/ready", summary="A model is ready")
+@router.get("/models/{model}/versions/{version}/ready", summary="A model version is ready")
+async def model_ready(request: Request, model: str, version: str | None = None) -> Response:
+    return _json({"name": _engine(request, model, version).bundle.manifest.name, "ready": True})
+
+
+@router.post("/models/{model}/infer", summary="Embed a tensor of images")
+@router.post("/models/{model}/versions/{version}/infer", summary="Embed a tensor of images")
+async def infer(request: Request, model: str, version: str | None = None) -> Response:
+    _engine(request, model, version)
+    body = await read_body(request, request.app.state.settings.max_body)
+    wanted, photos, parameters = kserve.read(body, request.headers.get(kserve.HEADER_LENGTH))
+    answer = await serve(request, photos, parameters.model_copy(update={"model": model}), field="inputs[0]")
+    content, header_length = kserve.write(wanted, answer)
+    if header_length is None:
+        return reply(content, answer)
+    response = reply(content, answer, "application/octet-stream")
+    response.headers[kserve.HEADER_LENGTH] = str(header_length)
+    return response
+
+
+def _engine(request: Request, model: str, version: str | None) -> Engine:
+    engine: Engine = request.app.state.registry.get(model)
+    found = engine.bundle.manifest.version
+    if version is not None and version != found:
+        raise ModelNotFound(
+            f"{model} has no version {version!r}", fix=f"ask for {found}", field="version", value=version
+        )
+    return engine
+
+
+def _json(content: dict[str, Any]) -> Response:
+    return Response(orjson.dumps(content), media_type="application/json")

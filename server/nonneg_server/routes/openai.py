@@ -1,0 +1,31 @@
+"""OpenAI's routes: POST /v1/embeddings and GET /v1/models."""
+
+from __future__ import annotations
+
+import orjson
+from fastapi import APIRouter, Request, Response
+
+from nonneg_server.dialects import openai
+from nonneg_server.native import read_object
+from nonneg_server.serving import reply, serve
+
+router = APIRouter(tags=["OpenAI"])
+
+
+@router.post("/v1/embeddings", summary="Embed images, as OpenAI's clients ask for it")
+async def post_embeddings(request: Request) -> Response:
+    images, parameters = openai.read(await read_object(request))
+    answer = await serve(request, images, parameters, field="input")
+    return reply(openai.write(answer), answer)
+
+
+@router.get("/v1/models", summary="The models served here, as OpenAI lists them")
+async def get_models(request: Request) -> Response:
+    cards = [openai.model_card(engine.bundle) for engine in request.app.state.registry.all()]
+    return Response(orjson.dumps({"object": "list", "data": cards}), media_type="application/json")
+
+
+@router.get("/v1/models/{model}", summary="One model, as OpenAI describes it")
+async def get_model(request: Request, model: str) -> Response:
+    card = openai.model_card(request.app.state.registry.get(model).bundle)
+    return Response(orjson.dumps(card), media_type="application/json")

@@ -1,0 +1,30 @@
+"""TEI's route: GET /info."""
+
+from __future__ import annotations
+
+import orjson
+from fastapi import APIRouter, Request, Response
+
+from nonneg_client.version import __version__
+
+router = APIRouter(tags=["TEI"])
+
+
+@router.get("/info", summary="The default model and the limits, as TEI names them")
+async def get_info(request: Request) -> Response:
+    settings, engine = request.app.state.settings, request.app.state.registry.get()
+    manifest = engine.bundle.manifest
+    info = {
+        "model_id": manifest.name,
+        "model_sha": manifest.fingerprint,
+        "model_dtype": "float32",
+        "model_type": {"embedding": {"pooling": "model"}},
+        "served_model_name": manifest.name,
+        "embedding_size": manifest.dimensions,
+        "max_client_batch_size": settings.max_images,
+        "max_concurrent_requests": settings.queue,
+        "tokenization_workers": engine.threads,
+        "payload_limit": settings.max_body,
+        "version": __version__,
+    }
+    return Response(orjson.dumps(info), media_type="application/json")

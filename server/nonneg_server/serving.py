@@ -1,0 +1,51 @@
+"""From a request's images and parameters to its answer: what every dialect's route does in between."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from nonneg_client.errors import ParameterInvalid, TooManyImages
+from nonneg_server.embedding import Answer, embed, lengths_of
+from nonneg_server.images import Incoming, Source
+from nonneg_server.parameters import Parameters
+
+
+async def serve(
+    request: Request, images: Sequence[Incoming | Source], parameters: Parameters, *, field: str = "images"
+) -> Answer:
+    """Check, fetch what are links, encode and shorten; `field` is what the dialect calls its images."""
+    state = request.app.state
+    check_count(len(images), state.settings.max_images, field)
+    engine = state.registry.get(parameters.model)
+    lengths_of(parameters, engine.bundle.manifest.dimensions)
+    ready = await state.fetcher.fetched(images, budget=state.settings.max_body)
+    return await embed(engine, ready, parameters, field=field)
+
+
+def reply(content: bytes, answer: Answer, media_type: str = "application/json") -> Response:
+    """The answer with the headers that say which vectors these are and where the milliseconds went."""
+    timing = answer.timing
+    headers = {
+        "x-fingerprint": answer.manifest.fingerprint,
+        "x-queue-time": f"{timing.queue * 1e3:.3f}",
+        "x-decode-time": f"{timing.decode * 1e3:.3f}",
+        "x-inference-time": f"{timing.inference * 1e3:.3f}",
+    }
+    return Response(content, headers=headers, media_type=media_type)
+
+
+def check_count(count: int, limit: int, field: str = "images") -> None:
+    """At least one image, at most as many as the server takes."""
+    if count == 0:
+        raise ParameterInvalid("the request holds no image", fix="send at least one", field=field, value=0)
+    if count > limit:
+        raise TooManyImages(
+            f"the request holds {count} images, the limit is {limit}",
+            fix="send several requests, or raise --max-images",
+            field="max_images",
+            value=count,
+            limit=limit,
+        )

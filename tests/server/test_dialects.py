@@ -1,0 +1,240 @@
+"""The real openai, cohere and tritonclient packages against a real server process."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import cohere
+import httpx
+import numpy as np
+import openai
+import pytest
+import tritonclient.http as triton
+from tritonclient.utils import InferenceServerException
+
+from nonneg_client.embeddings import Embeddings
+from nonneg_export.bundle import Bundle
+from nonneg_server.encoder import Encoder
+
+Paint = Callable[[int], bytes]
+
+
+def uri(data: bytes) -> str:
+    return "data:image/png;base64," + base64.b64encode(data).decode()
+
+
+@pytest.fixture(scope="module")
+def local(bundle: Bundle) -> Iterator[Callable[..., np.ndarray]]:
+    """What the encoder in this process answers."""
+    with Encoder(bundle) as encoder:
+
+        def embed(*images: bytes, **options: Any) -> np.ndarray:
+            found: Embeddings = encoder.embed(list(images), **options)
+            return found.numpy()
+
+        yield embed
+
+
+@pytest.fixture(scope="module")
+def ask(served: str) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=served + "/v1", api_key="none", max_retries=0) as client:
+        yield client
+
+
+def test_openai_embeds_by_default_in_base64(ask: openai.OpenAI, local: Any, png: Paint) -> None:
+    answer = ask.embeddings.create(model="tiny", input=[uri(png(0)), uri(png(1))], dimensions=20)
+    assert (answer.object, answer.model, answer.usage.total_tokens) == ("list", "tiny", 0)
+    assert [item.index for item in answer.data] == [0, 1]
+    np.testing.assert_array_equal(
+        np.float32([item.embedding for item in answer.data]), local(png(0), png(1), dimensions=20)
+    )
+
+
+def test_openai_embeds_in_floats_at_full_length_with_extras(ask: openai.OpenAI, local: Any, png: Paint) -> None:
+    answer = ask.embeddings.create(
+        model="tiny",
+        input=uri(png(0)),
+        encoding_format="float",
+        dimensions=48,
+        extra_body={"top_k": 3, "modality": "image"},
+    )
+    np.testing.assert_allclose(np.float32(answer.data[0].embedding), local(png(0), top_k=3)[0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("wrap", [lambda u: {"image": u}, lambda u: {"type": "image_url", "image_url": {"url": u}}])
+def test_images_may_stand_in_objects(ask: openai.OpenAI, local: Any, png: Paint, wrap: Any) -> None:
+    answer = ask.embeddings.create(model="tiny", input=[wrap(uri(png(0)))])
+    np.testing.assert_array_equal(np.float32(answer.data[0].embedding), local(png(0))[0])
+
+
+def test_openai_lists_the_models(ask: openai.OpenAI) -> None:
+    assert [model.id for model in ask.models.list()] == ["tiny"]
+    assert ask.models.retrieve("tiny").owned_by == "nonneg"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "kind", "code", "param"),
+    [
+        ({"model": "other"}, openai.NotFoundError, "model_not_found", "model"),
+        ({"dimensions": 49}, openai.UnprocessableEntityError, "parameter_invalid", "dimensions"),
+        ({"input": ["a photo of a cat"]}, openai.UnprocessableEntityError, "image_unreadable", "input[0]"),
+        ({"input": [1, 2]}, openai.UnprocessableEntityError, "parameter_invalid", "input"),
+        ({"input": []}, openai.UnprocessableEntityError, "parameter_invalid", "input"),
+        ({"extra_body": {"prefix": 1}}, openai.UnprocessableEntityError, "parameter_invalid", "prefix"),
+    ],
+)
+def test_openai_raises_its_own_errors(
+    ask: openai.OpenAI, png: Paint, wanted: dict[str, Any], kind: Any, code: str, param: str
+) -> None:
+    with pytest.raises(kind) as raised:
+        ask.embeddings.create(**{"model": "tiny", "input": [uri(png(0))], **wanted})
+    assert (raised.value.code, raised.value.param, raised.value.type) == (code, param, "invalid_request_error")
+
+
+def test_a_missing_body_in_openais_dialect_is_openais_error(served: str) -> None:
+    answer = httpx.post(served + "/v1/embeddings", content=b"{}", headers={"content-type": "application/json"})
+    assert set(answer.json()["error"]) == {"message", "type", "param", "code"}
+    assert httpx.get(served + "/v1/nothing").json()["error"]["code"] == "not_found"
+
+
+def test_cohere_answers_several_types_at_once(served: str, local: Any, png: Paint) -> None:
+    with httpx.Client() as http:
+        answer = cohere.ClientV2(api_key="none", base_url=served, httpx_client=http).embed(
+            model="tiny",
+            input_type="image",
+            images=[uri(png(0)), uri(png(1))],
+            embedding_types=["float", "int8", "uint8", "binary", "ubinary"],
+            output_dimension=20,
+        )
+    z = local(png(0), png(1), dimensions=20)
+    found = answer.embeddings
+    np.testing.assert_array_equal(np.float32(found.float_), z)
+    np.testing.assert_array_equal(np.array(found.int8), np.rint(z * 127))
+    np.testing.assert_array_equal(np.array(found.uint8), np.rint(z * 255))
+    bits = np.packbits(z > 0, axis=1)
+    np.testing.assert_array_equal(np.array(found.ubinary), bits)
+    np.testing.assert_array_equal(np.array(found.binary), bits.astype(int) - 128)
+
+
+def test_cohere_takes_inputs_and_answers_base64(served: str, local: Any, png: Paint) -> None:
+    content = {"content": [{"type": "image_url", "image_url": {"url": uri(png(0))}}]}
+    body = {"model": "tiny", "input_type": "image", "inputs": [content], "embedding_types": ["base64"]}
+    answer = httpx.post(served + "/v2/embed", json=body).json()
+    assert answer["response_type"] == "embeddings_by_type"
+    found = np.frombuffer(base64.b64decode(answer["embeddings"]["base64"][0]), "<f4")
+    np.testing.assert_array_equal(found, local(png(0))[0])
+
+
+@pytest.mark.parametrize(
+    ("body", "what"),
+    [
+        ({"texts": ["a"]}, "not texts"),
+        ({}, "exactly one"),
+        ({"images": ["x"], "inputs": []}, "exactly one"),
+        ({"inputs": [{"content": []}]}, "exactly one image"),
+        ({"images": []}, "no image"),
+        ({"images": ["x"], "embedding_types": ["half"]}, "embedding_types"),
+        ({"images": ["x"], "colour": 1}, "colour"),
+    ],
+)
+def test_coheres_errors_are_messages(served: str, body: dict[str, Any], what: str) -> None:
+    answer = httpx.post(served + "/v2/embed", json={"model": "tiny", **body})
+    assert answer.status_code == 422
+    assert set(answer.json()) == {"id", "message"}
+    assert what in answer.json()["message"]
+
+
+@pytest.fixture(scope="module")
+def kserve(served: str) -> Iterator[triton.InferenceServerClient]:
+    client = triton.InferenceServerClient(served.removeprefix("http://"))
+    yield client
+    client.close()
+
+
+def test_triton_sees_a_live_ready_server_and_its_model(kserve: triton.InferenceServerClient) -> None:
+    assert kserve.is_server_live()
+    assert kserve.is_server_ready()
+    assert kserve.is_model_ready("tiny")
+    assert not kserve.is_model_ready("other")
+    assert kserve.get_server_metadata()["name"] == "nonneg"
+    assert kserve.get_model_metadata("tiny")["outputs"][0]["shape"] == [-1, 48]
+    assert kserve.get_model_metadata("tiny", "1")["versions"] == ["1"]
+
+
+@pytest.mark.parametrize("binary_out", [True, False])
+def test_triton_sends_files_in_binary(
+    kserve: triton.InferenceServerClient, local: Any, png: Paint, binary_out: bool
+) -> None:
+    files = triton.InferInput("image", [2], "BYTES")
+    files.set_data_from_numpy(np.array([png(0), png(1)], dtype=object))
+    outputs = [triton.InferRequestedOutput(name, binary_data=binary_out) for name in ("embedding", "nnz")]
+    answer = kserve.infer("tiny", [files], outputs=outputs, request_id="r1", parameters={"dimensions": 20, "top_k": 4})
+    z = local(png(0), png(1), dimensions=20, top_k=4)
+    assert answer.get_response()["id"] == "r1"
+    np.testing.assert_allclose(answer.as_numpy("embedding"), z, rtol=1e-6)
+    np.testing.assert_array_equal(answer.as_numpy("nnz"), (z > 0).sum(axis=1))
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_triton_sends_pixels(kserve: triton.InferenceServerClient, bundle: Bundle, binary: bool) -> None:
+    pixels = np.random.default_rng(5).integers(0, 256, (2, 20, 30, 3), dtype=np.uint8)
+    tensor = triton.InferInput("pixels", list(pixels.shape), "UINT8")
+    tensor.set_data_from_numpy(pixels, binary_data=binary)
+    found = kserve.infer("tiny", [tensor]).as_numpy("embedding")
+    with Encoder(bundle) as encoder:
+        np.testing.assert_allclose(found, encoder.embed(list(pixels)).numpy(), rtol=1e-6)
+
+
+def test_triton_sends_files_in_json_as_base64(served: str, local: Any, png: Paint) -> None:
+    tensor = {"name": "image", "shape": [1], "datatype": "BYTES", "data": [base64.b64encode(png(0)).decode()]}
+    answer = httpx.post(served + "/v2/models/tiny/versions/1/infer", json={"inputs": [tensor]}).json()
+    np.testing.assert_allclose(np.float32(answer["outputs"][0]["data"]), local(png(0))[0], rtol=1e-6)
+
+
+def test_triton_raises_our_message(kserve: triton.InferenceServerClient, png: Paint) -> None:
+    files = triton.InferInput("image", [1], "BYTES")
+    files.set_data_from_numpy(np.array([png(0)], dtype=object))
+    with pytest.raises(InferenceServerException, match="exceeds this model's 48"):
+        kserve.infer("tiny", [files], parameters={"dimensions": 49})
+    with pytest.raises(InferenceServerException, match="no model 'other'"):
+        kserve.infer("other", [files])
+
+
+IMAGE: dict[str, Any] = {"name": "image", "shape": [1], "datatype": "BYTES", "data": ["AAAA"]}
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"inputs": []}, "inputs"),
+        ({"inputs": [{**IMAGE, "shape": [2]}]}, "shape"),
+        ({"inputs": [{**IMAGE, "shape": [-1]}]}, "shape"),
+        ({"inputs": [{**IMAGE, "name": "text"}]}, "no input 'text'"),
+        ({"inputs": [{**IMAGE, "data": ["?"]}]}, "not base64"),
+        ({"inputs": [{**IMAGE, "data": None}]}, "no data"),
+        ({"inputs": [{**IMAGE, "parameters": {"binary_data_size": 4}}]}, "binary_data_size"),
+        ({"parameters": {"temperature": 1}}, "temperature"),
+        ({"outputs": [{"name": "logits"}]}, "logits"),
+        ({"inputs": [{"name": "pixels", "shape": [1, 2, 2, 3], "datatype": "UINT8", "data": [300] * 12}]}, "0 to 255"),
+        ({"inputs": [{"name": "pixels", "shape": [1, 2, 2], "datatype": "UINT8", "data": [3] * 4}]}, "shape"),
+    ],
+)
+def test_a_broken_inference_request_is_explained(served: str, change: dict[str, Any], what: str) -> None:
+    answer = httpx.post(served + "/v2/models/tiny/infer", json={"inputs": [IMAGE], **change})
+    assert 400 <= answer.status_code < 500
+    assert what in answer.json()["error"]
+
+
+@pytest.mark.parametrize("length", ["x", "-1", "99999"])
+def test_a_wrong_header_length_is_a_bad_request(served: str, length: str) -> None:
+    answer = httpx.post(
+        served + "/v2/models/tiny/infer", content=b"{}", headers={"Inference-Header-Content-Length": length}
+    )
+    assert answer.status_code == 400
+
+
+def test_tei_info_names_the_model_and_its_width(served: str, bundle: Bundle) -> None:
+    info = httpx.get(served + "/info").json()
+    assert (info["model_id"], info["model_sha"], info["embedding_size"]) == ("tiny", bundle.manifest.fingerprint, 48)

@@ -1,0 +1,209 @@
+"""Images by URL: a real web server on this machine, which the guard is told to permit only where a test means it."""
+
+from __future__ import annotations
+
+import asyncio
+import http.server
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from nonneg_client.errors import ImageTooLarge, LinkFailed, NonnegError, ParameterInvalid
+from nonneg_server.fetch import Fetcher, addresses, routable
+from nonneg_server.images import Link
+
+pytestmark = pytest.mark.anyio
+
+
+class Site(http.server.BaseHTTPRequestHandler):
+    """A few pages, each with its trick."""
+
+    seen: list[dict[str, str]]
+    image: bytes
+
+    def do_GET(self) -> None:
+        self.seen.append({"path": self.path, **{name.lower(): value for name, value in self.headers.items()}})
+        if self.path.startswith("/to/"):
+            self.send_response(302)
+            self.send_header("Location", self.path.removeprefix("/to/"))
+            self.send_header("Set-Cookie", "a=b; path=/")
+            self.end_headers()
+            return
+        if self.path == "/slow":
+            time.sleep(1.5)
+        if self.path == "/gone":
+            self.send_error(404)
+            return
+        self.send_response(200)
+        if self.path == "/gzip":
+            self.send_header("Content-Encoding", "gzip")
+        if self.path != "/unannounced":
+            self.send_header("Content-Length", str(len(self.image)))
+        self.end_headers()
+        self.wfile.write(self.image)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def site(png: Callable[[int], bytes]) -> Iterator[Any]:
+    handler = type("Here", (Site,), {"seen": [], "image": png(0)})
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        server.handler = handler  # type: ignore[attr-defined]
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+async def here(_host: str, _port: int) -> list[str]:
+    return ["127.0.0.1"]
+
+
+def fetcher(site: Any, **options: Any) -> Fetcher:
+    options = {"resolve": here, "permitted": lambda _: True, "timeout": 5.0, **options}
+    return Fetcher([f"photos.example:{site.server_port}", f"other.example:{site.server_port}"], **options)
+
+
+async def fetch(by: Fetcher, site: Any, path: str, budget: int = 10**7) -> bytes | NonnegError:
+    url = path if "://" in path else f"http://photos.example:{site.server_port}{path}"
+    (found,) = await by.fetched([Link(url, "images[0]")], budget=budget)
+    assert isinstance(found, (bytes, NonnegError))
+    return found
+
+
+async def test_an_allowed_host_is_fetched_without_luggage(
+    site: Any, png: Callable[[int], bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    assert await fetch(fetcher(site), site, "/a.png") == png(0)
+    (seen,) = site.handler.seen
+    assert seen["host"] == f"photos.example:{site.server_port}"
+    assert seen["accept-encoding"] == "identity"
+    assert not {"cookie", "authorization", "referer"} & set(seen)
+
+
+async def test_redirects_are_followed_with_the_same_checks_and_no_cookies(
+    site: Any, png: Callable[[int], bytes]
+) -> None:
+    by = fetcher(site)
+    assert await fetch(by, site, f"/to/http://other.example:{site.server_port}/b.png") == png(0)
+    assert all("cookie" not in seen for seen in site.handler.seen)
+    refused = await fetch(by, site, "/to/http://169.254.169.254/latest")
+    assert isinstance(refused, ParameterInvalid)
+    looped = await fetch(by, site, "/to/" * 6 + "a.png")
+    assert isinstance(looped, LinkFailed)
+    for scheme in ("file:///etc/passwd", "ftp://photos.example/a"):
+        assert isinstance(await fetch(by, site, f"/to/{scheme}"), ParameterInvalid)
+
+
+async def test_a_redirect_to_a_private_address_is_refused(site: Any) -> None:
+    """The first hop is permitted, the second resolves to somewhere private."""
+    asked: list[str] = []
+
+    async def resolve(host: str, port: int) -> list[str]:
+        asked.append(host)
+        return ["127.0.0.1"] if host == "photos.example" else ["10.0.0.1"]
+
+    by = fetcher(site, resolve=resolve, permitted=lambda address: address == "127.0.0.1")
+    found = await fetch(by, site, f"/to/http://other.example:{site.server_port}/b.png")
+    assert isinstance(found, LinkFailed)
+    assert "not public" in found.message
+    assert asked == ["photos.example", "other.example"]
+
+
+async def test_the_name_is_resolved_once_and_the_address_pinned(site: Any) -> None:
+    asked: list[str] = []
+
+    async def rebinding(host: str, port: int) -> list[str]:
+        asked.append(host)
+        return ["127.0.0.1"] if len(asked) == 1 else ["10.0.0.1"]
+
+    assert isinstance(await fetch(fetcher(site, resolve=rebinding), site, "/a.png"), bytes)
+    assert len(asked) == 1
+
+
+async def test_one_private_address_among_several_is_enough_to_refuse(site: Any) -> None:
+    async def mixed(host: str, port: int) -> list[str]:
+        return ["93.184.215.14", "127.0.0.1"]
+
+    found = await fetch(fetcher(site, resolve=mixed, permitted=routable), site, "/a.png")
+    assert isinstance(found, LinkFailed)
+    assert site.handler.seen == []
+
+
+@pytest.mark.parametrize(
+    ("path", "options", "kind", "what"),
+    [
+        ("/gone", {}, LinkFailed, "answers 404"),
+        ("/gzip", {}, LinkFailed, "compressed"),
+        ("/slow", {"timeout": 0.3}, LinkFailed, "0.3 s"),
+        ("/a.png", {"max_bytes": 100}, ImageTooLarge, "limit is 100"),
+        ("/unannounced", {"max_bytes": 100}, ImageTooLarge, "limit is 100"),
+        ("http://evil.example/a.png", {}, ParameterInvalid, "not among the hosts"),
+        ("http://photos.example/a.png", {}, ParameterInvalid, "not among the hosts"),
+        ("http://user:secret@photos.example/a.png", {}, ParameterInvalid, "user and password"),
+        ("http://[::1/a.png", {}, ParameterInvalid, "no URL"),
+        ("http:///a.png", {}, ParameterInvalid, "no plain"),
+    ],
+)
+async def test_a_failing_link_has_its_own_error(
+    site: Any, path: str, options: dict[str, Any], kind: type[NonnegError], what: str
+) -> None:
+    found = await fetch(fetcher(site, **options), site, path)
+    assert isinstance(found, kind)
+    assert what in str(found)
+    assert "secret" not in str(found.body())
+
+
+async def test_the_links_of_a_request_share_a_budget(site: Any, png: Callable[[int], bytes]) -> None:
+    size = len(png(0))
+    links = [Link(f"http://photos.example:{site.server_port}/{i}.png", f"images[{i}]") for i in range(6)]
+    found = await fetcher(site).fetched(links, budget=3 * size)
+    assert sum(isinstance(image, bytes) for image in found) <= 3
+    assert any(isinstance(image, ImageTooLarge) for image in found)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["127.0.0.1", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.0.0.0", "224.0.0.1",
+     "255.255.255.255", "198.18.0.1", "::1", "::", "fe80::1", "fc00::1", "fd12::1", "ff02::1", "::ffff:127.0.0.1",
+     "::ffff:10.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::", "2001:db8::1"],
+)  # fmt: skip
+async def test_no_private_address_passes_for_a_public_one(address: str) -> None:
+    assert not routable(address)
+
+
+async def test_public_addresses_pass() -> None:
+    assert routable("93.184.215.14")
+    assert routable("2606:2800:21f:cb07:6820:80da:af6b:8b2c")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0x7f.1", "2130706433", "localhost"])
+async def test_every_spelling_of_localhost_is_refused(host: str) -> None:
+    by = Fetcher(["*"], timeout=5.0)
+    (found,) = await by.fetched([Link(f"http://{host}/", "images[0]")], budget=1000)
+    assert isinstance(found, NonnegError)
+    assert await addresses("no such host", 80) == []
+
+
+async def test_a_server_without_hosts_refuses_links_one_by_one(
+    client: httpx.AsyncClient, png: Callable[[int], bytes]
+) -> None:
+    import base64
+
+    images = [base64.b64encode(png(0)).decode(), "https://photos.example/a.png"]
+    answer = (await client.post("/embed", json={"images": images})).json()["data"]
+    assert answer[0]["nnz"] > 0
+    assert answer[1]["error"]["type"] == "parameter_invalid"
+    assert "--url-hosts" in answer[1]["error"]["fix"]
+
+
+async def test_many_links_at_once_are_all_answered(site: Any) -> None:
+    links = [Link(f"http://photos.example:{site.server_port}/{i}.png", f"images[{i}]") for i in range(40)]
+    found = await asyncio.wait_for(fetcher(site).fetched(links, budget=10**7), 20)
+    assert all(isinstance(image, bytes) for image in found)
