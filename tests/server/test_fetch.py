@@ -70,7 +70,7 @@ def fetcher(site: Any, **options: Any) -> Fetcher:
 
 
 async def fetch(by: Fetcher, site: Any, path: str, budget: int = 10**7) -> bytes | NonnegError:
-    url = path if "://" in path else f"http://photos.example:{site.server_port}{path}"
+    url = path if path.startswith("http") else f"http://photos.example:{site.server_port}{path}"
     (found,) = await by.fetched([Link(url, "images[0]")], budget=budget)
     assert isinstance(found, (bytes, NonnegError))
     return found
