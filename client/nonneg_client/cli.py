@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from importlib import import_module
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -53,10 +54,15 @@ class Lazy(click.Group):
         try:
             command: click.Command = getattr(import_module(module), attribute)
         except ModuleNotFoundError as error:
-            if entry.extra is None or (error.name or "").partition(".")[0] not in _ABSENT:
-                raise
-            raise missing(cmd_name, entry.extra, error.name) from None
+            raise missing(cmd_name, error) from None
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the subcommand; what it imports only now may be missing as well."""
+        try:
+            return super().invoke(ctx)
+        except ModuleNotFoundError as error:
+            raise missing(str(ctx.invoked_subcommand), error) from None
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """From the table: completing a name must neither load its command nor stumble over a missing extra."""
@@ -68,9 +74,12 @@ class Lazy(click.Group):
             formatter.write_dl([(name, entry.summary) for name, entry in COMMANDS.items()])
 
 
-def missing(command: str, extra: str, module: str | None) -> click.ClickException:
-    """One line that names the pip command."""
-    return click.ClickException(f'nonneg {command} needs {module}: pip install "nonneg[{extra}]"')
+def missing(command: str, error: ModuleNotFoundError) -> Exception:
+    """One line that names the pip command; the error itself where no extra would help."""
+    entry = COMMANDS.get(command)
+    if entry is None or entry.extra is None or (error.name or "").partition(".")[0] not in _ABSENT:
+        return error
+    return click.ClickException(f'nonneg {command} needs {error.name}: pip install "nonneg[{entry.extra}]"')
 
 
 def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -86,6 +87,36 @@ def test_a_missing_extra_is_one_line_with_the_pip_command(monkeypatch):
 def test_a_module_of_ours_that_is_missing_is_no_missing_extra(monkeypatch):
     monkeypatch.setitem(cli.COMMANDS, "absent", cli.Entry("nonneg_client.absent_for_test:x", "Not there.", "search"))
     assert isinstance(CliRunner().invoke(cli.nonneg, ["absent"]).exception, ModuleNotFoundError)
+
+
+ONLY_THE_CLIENT = """
+import sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {"torch", "onnx", "onnxruntime", "uvicorn", "fastapi", "safetensors"}:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Absent())
+from nonneg_client.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "extra"),
+    [
+        (["serve"], "server"),
+        (["train", "--data", "digits", "--out", "run"], "training"),
+        (["export", "run", "--calibrate", ".", "--out", "bundle"], "export"),
+        (["build-default"], "default-model"),
+    ],
+)
+def test_a_light_install_names_the_extra_of_each_command_it_cannot_run(arguments, extra, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = run(sys.executable, "-c", ONLY_THE_CLIENT, *arguments)
+    assert result.returncode == 1
+    assert re.fullmatch(rf'Error: nonneg {arguments[0]} needs \w+: pip install "nonneg\[{extra}\]"\n', result.stderr)
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
