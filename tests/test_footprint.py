@@ -1,0 +1,54 @@
+"""What the default server costs a machine, and what it says when it starts."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from nonneg_client import Client
+
+NONNEG = str(Path(sys.executable).with_name("nonneg"))
+MEBIBYTE = 2**20
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the resident memory from /proc")
+def test_the_default_server_stays_under_200_megabytes_and_starts_without_a_warning(photos: Path) -> None:
+    files = sorted(photos.rglob("*.jpg"))
+    process = subprocess.Popen(
+        [NONNEG, "serve", "--port", "0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        url = re.search(r"http://\S+:\d+", line)
+        assert url, line
+        with Client(url[0]) as client:
+            for _ in range(5):
+                client.embed(files)
+        status = Path(f"/proc/{process.pid}/status").read_text()
+    finally:
+        process.terminate()
+        out, err = process.communicate(timeout=20)
+    resident = int(re.search(r"VmRSS:\s+(\d+) kB", status)[1]) * 1024  # type: ignore[index]
+    assert resident <= 200 * MEBIBYTE, f"{resident / MEBIBYTE:.0f} MiB"
+    assert (out, err) == ("", ""), "a normal start and stop is one line"
+    assert process.returncode == 0
+
+
+def test_a_start_is_ready_within_a_second() -> None:
+    def once() -> float:
+        started = time.perf_counter()
+        process = subprocess.Popen([NONNEG, "serve", "--port", "0"], stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        assert "http://" in process.stdout.readline()
+        seconds = time.perf_counter() - started
+        process.terminate()
+        process.communicate(timeout=20)
+        return seconds
+
+    assert min(once() for _ in range(5)) < 1  # the best of five: the machine may be busy with something else
