@@ -2,62 +2,60 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
+from pydantic import BaseModel
 from starlette.requests import Request
 
 from nonneg_client.errors import MediaUnsupported, ParameterInvalid, RequestInvalid
 from nonneg_server.body import read_body
 from nonneg_server.images import Incoming, image_from
 from nonneg_server.multipart import parse_form
-from nonneg_server.parameters import DEFAULTS, Parameters, from_json, from_strings, merged
-from nonneg_server.settings import Settings
+from nonneg_server.parameters import from_json, from_strings, merged
+
+Asked = TypeVar("Asked", bound=BaseModel)
+FILES = ("images", "images[]", "image", "file", "files")  # the names a form's files may have
 
 
-@dataclass(frozen=True)
-class EmbedRequest:
-    """What is to be embedded and how."""
-
-    images: list[Incoming]
-    parameters: Parameters
-
-
-async def read_request(request: Request, settings: Settings) -> EmbedRequest:
-    """Multipart, raw bytes or JSON, by the Content-Type."""
-    query = from_strings(request.query_params.multi_items()) if request.scope["query_string"] else DEFAULTS
+async def read_request(request: Request, kind: type[Asked]) -> tuple[list[Incoming], Asked]:
+    """The images and the parameters of multipart, raw bytes or JSON, by the Content-Type."""
+    query = query_parameters(request, kind)
     content_type = request.headers.get("content-type", "")
-    body = await read_body(request, settings.max_body)
-    kind = content_type.partition(";")[0].strip().lower()
-    if kind.startswith("image/") or kind in ("", "application/octet-stream"):
-        return EmbedRequest([body], query)
-    if kind == "multipart/form-data":
-        images, parameters = _from_form(body, content_type)
-    elif kind == "application/json":
-        images, parameters = _from_json(body)
+    body = await read_body(request, request.app.state.settings.max_body)
+    media = content_type.partition(";")[0].strip().lower()
+    if media.startswith("image/") or media in ("", "application/octet-stream"):
+        return [body], query
+    if media == "multipart/form-data":
+        images, parameters = _from_form(body, content_type, kind)
+    elif media == "application/json":
+        images, parameters = _from_object(json_object(body), kind)
     else:
         raise MediaUnsupported(
-            f"a body of {kind!r} is not understood",
+            f"a body of {media!r} is not understood",
             fix="send image/*, multipart/form-data or application/json",
             field="content-type",
-            value=kind,
+            value=media,
         )
-    return EmbedRequest(images, merged(query, parameters))
+    return images, merged(query, parameters)
 
 
-def _from_form(body: bytes, content_type: str) -> tuple[list[Incoming], Parameters]:
+def query_parameters(request: Request, kind: type[Asked]) -> Asked:
+    """What the URL asks for."""
+    return from_strings(kind, request.query_params.multi_items() if request.scope["query_string"] else ())
+
+
+def _from_form(body: bytes, content_type: str, kind: type[Asked]) -> tuple[list[Incoming], Asked]:
     form = parse_form(body, content_type)
     for name in form.names:
-        if name not in ("images", "images[]", "image", "file", "files"):
+        if name not in FILES:
             raise ParameterInvalid(
                 f"a file in the field {name!r}", fix="name it images: curl -F images=@a.jpg", field=name, value=name
             )
-    return list(form.files), from_strings(form.parameters)
+    return list(form.files), from_strings(kind, form.parameters)
 
 
-def _from_json(body: bytes) -> tuple[list[Incoming], Parameters]:
-    given = json_object(body)
+def _from_object(given: dict[str, Any], kind: type[Asked]) -> tuple[list[Incoming], Asked]:
     if "images" not in given:
         raise ParameterInvalid("the body has no images", fix='send {"images": ["<base64>", …]}', field="images")
     listed = given.pop("images")
@@ -65,7 +63,7 @@ def _from_json(body: bytes) -> tuple[list[Incoming], Parameters]:
         raise ParameterInvalid(
             "images is no list", fix='send {"images": ["<base64>", …]}', field="images", value=type(listed).__name__
         )
-    return [image_from(entry, f"images[{i}]") for i, entry in enumerate(listed)], from_json(given)
+    return [image_from(entry, f"images[{i}]") for i, entry in enumerate(listed)], from_json(kind, given)
 
 
 def json_object(body: bytes) -> dict[str, Any]:

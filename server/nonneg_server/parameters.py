@@ -46,41 +46,42 @@ class Parameters(BaseModel):
     ] = "item"
 
 
-DEFAULTS = Parameters()
+class Comparison(BaseModel):
+    """What a client of /explain may ask for."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    model: Annotated[str | None, Field(description="A served model's name; without it, the default one.")] = None
+    dimensions: Annotated[Length | None, Field(description="Compare at this length.")] = None
+    top_k: Annotated[Length | None, Field(description="Compare each vector's largest this many.")] = None
+    limit: Annotated[int, Field(ge=1, le=1000, description="Dimensions to list; the rest is summed.")] = 20
 
 
-def from_strings(pairs: Iterable[tuple[str, str]]) -> Parameters:
+def from_strings(kind: type[Body], pairs: Iterable[tuple[str, str]]) -> Body:
     """Parameters of a query or a form, where every value is text."""
     given: dict[str, Any] = {}
     for name, value in pairs:
         if name in given:
             raise ParameterInvalid(f"{name} is given twice", fix="give it once", field=name, value=value)
         given[name] = value.split(",") if name == "dimensions" and "," in value else value
-    if not given:
-        return DEFAULTS
     try:
-        return Parameters.model_validate(given)
+        return kind.model_validate(given)
     except ValidationError as error:
-        raise explained(error, Parameters) from None
+        raise explained(error, kind) from None
 
 
-def from_json(given: dict[str, Any]) -> Parameters:
-    """Parameters of a JSON object, where a number is a number."""
-    return validated(Parameters, given) if given else DEFAULTS
-
-
-def validated(kind: type[Body], given: dict[str, Any]) -> Body:
-    """A JSON object as the model it should be, or the first thing that is wrong with it."""
+def from_json(kind: type[Body], given: dict[str, Any]) -> Body:
+    """A JSON object, where a number is a number, as the model it should be."""
     try:
         return kind.model_validate(given, strict=True)
     except ValidationError as error:
         raise explained(error, kind) from None
 
 
-def merged(query: Parameters, body: Parameters) -> Parameters:
+def merged(query: Body, body: Body) -> Body:
     """Both together; a parameter may stand in one of the two only."""
-    if body is DEFAULTS or query is DEFAULTS:
-        return query if body is DEFAULTS else body
+    if not query.model_fields_set:
+        return body
     for name in sorted(query.model_fields_set & body.model_fields_set):
         raise ParameterInvalid(
             f"{name} is given in the query and in the body", fix="give it once", field=name, value=getattr(body, name)

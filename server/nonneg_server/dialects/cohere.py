@@ -14,7 +14,7 @@ from nonneg_server.answers.as_json import text
 from nonneg_server.answers.packing import bits
 from nonneg_server.embedding import Answer
 from nonneg_server.images import Incoming, image_from
-from nonneg_server.parameters import Length, Parameters, validated
+from nonneg_server.parameters import Length, Parameters, from_json
 
 Kind = Literal["float", "int8", "uint8", "binary", "ubinary", "base64"]
 
@@ -38,7 +38,7 @@ class EmbedBody(BaseModel):
 
 def read(given: dict[str, Any]) -> tuple[list[Incoming], Parameters, list[Kind]]:
     """The images, what is asked of them, and the types to answer in."""
-    wanted = validated(EmbedBody, given)
+    wanted = from_json(EmbedBody, given)
     if wanted.texts:
         raise ParameterInvalid("this server embeds images, not texts", fix="send images or inputs", field="texts")
     if (wanted.images is None) == (wanted.inputs is None):

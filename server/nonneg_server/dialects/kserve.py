@@ -14,7 +14,7 @@ from nonneg_client.version import __version__
 from nonneg_export.manifest import Manifest
 from nonneg_server.dialects.tensors import IMAGE, PIXELS, Photo, Tensor, photos
 from nonneg_server.embedding import Answer
-from nonneg_server.parameters import Parameters, from_json, validated
+from nonneg_server.parameters import Parameters, from_json
 
 HEADER_LENGTH = "inference-header-content-length"
 EMBEDDING, NNZ = "embedding", "nnz"
@@ -50,7 +50,7 @@ def read(body: bytes, header_length: str | None) -> tuple[InferRequest, list[Pho
         raise RequestInvalid(f"the request is not JSON ({error})", fix="send an inference request object") from None
     if not isinstance(given, dict):
         raise RequestInvalid("the request is JSON but no object", fix="send an inference request object")
-    request = validated(InferRequest, given)
+    request = from_json(InferRequest, given)
     return request, photos(request.inputs[0], body[length:]), _parameters(request)
 
 
@@ -67,7 +67,7 @@ def _parameters(request: InferRequest) -> Parameters:
             f"there is no parameter {unknown[0]!r}", fix=f"known: {known}", field=f"parameters.{unknown[0]}"
         )
     wanted = {name: value for name, value in request.parameters.items() if name in _OURS}
-    return from_json({**wanted, "format": "dense", "errors": "fail"})
+    return from_json(Parameters, {**wanted, "format": "dense", "errors": "fail"})
 
 
 def write(request: InferRequest, answer: Answer) -> tuple[bytes, int | None]:

@@ -14,7 +14,7 @@ from nonneg_server.answers.as_json import text
 from nonneg_server.answers.packing import pack
 from nonneg_server.embedding import Answer
 from nonneg_server.images import Incoming, image_from
-from nonneg_server.parameters import Length, Parameters, validated
+from nonneg_server.parameters import Length, Parameters, from_json
 
 
 class EmbeddingsRequest(BaseModel):
@@ -34,7 +34,7 @@ class EmbeddingsRequest(BaseModel):
 
 def read(given: dict[str, Any]) -> tuple[list[Incoming], Parameters]:
     """The images and what is asked of them."""
-    wanted = validated(EmbeddingsRequest, given)
+    wanted = from_json(EmbeddingsRequest, given)
     entries = wanted.input if isinstance(wanted.input, list) else [wanted.input]
     if any(isinstance(entry, (int, list)) for entry in entries):
         raise ParameterInvalid("input holds tokens", fix="send images as data URIs", field="input")

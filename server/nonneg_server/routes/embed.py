@@ -6,6 +6,7 @@ from fastapi import APIRouter, Request, Response
 
 from nonneg_server.answers.negotiation import form_for
 from nonneg_server.native import read_request
+from nonneg_server.parameters import Parameters
 from nonneg_server.serving import reply, serve
 
 router = APIRouter(tags=["embed"])
@@ -14,7 +15,7 @@ router = APIRouter(tags=["embed"])
 @router.post("/embed", summary="Embed one image or many")
 async def post_embed(request: Request) -> Response:
     form = form_for(request.headers.get("accept"))
-    wanted = await read_request(request, request.app.state.settings)
-    form.check(wanted.parameters)
-    answer = await serve(request, wanted.images, wanted.parameters)
+    images, parameters = await read_request(request, Parameters)
+    form.check(parameters)
+    answer = await serve(request, images, parameters)
     return reply(form.write(answer), answer, form.MEDIA_TYPE)

@@ -1,4 +1,4 @@
-"""GET /models: what is served here."""
+"""GET /models and below: what is served here, how good it is at which length, what its dimensions mean."""
 
 from __future__ import annotations
 
@@ -7,21 +7,35 @@ from typing import Any
 import orjson
 from fastapi import APIRouter, Request, Response
 
-from nonneg_server.engine import Engine
+from nonneg_client.errors import NotFound
+from nonneg_export.manifest import Manifest
+from nonneg_server.dimensions import details
 
 router = APIRouter(tags=["models"])
 
 
 @router.get("/models", summary="The models served here; the first is the default")
 async def get_models(request: Request) -> Response:
-    engines: list[Engine] = request.app.state.registry.all()
-    body = {"models": [summary(engine) for engine in engines]}
-    return Response(orjson.dumps(body), media_type="application/json")
+    return _json({"models": [summary(engine.bundle.manifest) for engine in request.app.state.registry.all()]})
 
 
-def summary(engine: Engine) -> dict[str, Any]:
+@router.get("/models/{model}", summary="One model: its manifest, and its measured quality by length")
+async def get_model(request: Request, model: str) -> Response:
+    manifest = request.app.state.registry.get(model).bundle.manifest
+    whole = manifest.model_dump(mode="json", exclude={"columns", "golden"})
+    return _json({**whole, "lengths": lengths(manifest)})
+
+
+@router.get("/models/{model}/dimensions/{dimension}", summary="One dimension: its statistics and examples")
+async def get_dimension(request: Request, model: str, dimension: str) -> Response:
+    manifest = request.app.state.registry.get(model).bundle.manifest
+    if not (dimension.isascii() and dimension.isdecimal()) or len(dimension) > 9:
+        raise NotFound(f"there is no dimension {dimension!r}", fix="name it by its number", field="dimension")
+    return _json(details(manifest, int(dimension)))
+
+
+def summary(manifest: Manifest) -> dict[str, Any]:
     """A model in a few lines."""
-    manifest = engine.bundle.manifest
     return {
         "name": manifest.name,
         "version": manifest.version,
@@ -30,3 +44,15 @@ def summary(engine: Engine) -> dict[str, Any]:
         "dimensions": manifest.dimensions,
         "view": manifest.view.model_dump(mode="json"),
     }
+
+
+def lengths(manifest: Manifest) -> list[dict[str, Any]]:
+    """What each prefix was measured to keep; empty where the exporter had no images to measure on."""
+    if manifest.quality is None:
+        return []
+    rows = [row for row in manifest.quality.rows if row.selection == "expected-activation"]
+    return [row.model_dump(mode="json", exclude={"selection"}) for row in rows]
+
+
+def _json(content: dict[str, Any]) -> Response:
+    return Response(orjson.dumps(content), media_type="application/json")

@@ -1,0 +1,38 @@
+"""Why two images are alike: their cosine, split into the products that sum to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nonneg_client.shortening import Vectors
+from nonneg_export.manifest import Manifest
+from nonneg_server.dimensions import card
+
+
+def explain(manifest: Manifest, a: Vectors, b: Vectors, limit: int) -> dict[str, Any]:
+    """The `limit` dimensions that add most to the cosine of two unit vectors, and what all others add together."""
+    products = a.astype(np.float64) * b.astype(np.float64)  # (k,), none negative: nothing cancels
+    cosine = float(products.sum())
+    order = np.argsort(-products, kind="stable")[:limit]
+    order = order[products[order] > 0]
+    listed = [
+        {
+            **card(manifest, int(j)),
+            "values": [float(a[j]), float(b[j])],
+            "contribution": float(products[j]),
+            "share": float(products[j]) / cosine,
+        }
+        for j in order
+    ]
+    return {
+        "model": manifest.name,
+        "fingerprint": manifest.fingerprint,
+        "dimensions": len(a),
+        "cosine": cosine,
+        "shared": int((products > 0).sum()),
+        "nnz": [int(np.count_nonzero(a)), int(np.count_nonzero(b))],
+        "contributions": listed,
+        "rest": float(products.sum() - products[order].sum()),
+    }

@@ -1,0 +1,27 @@
+"""POST /explain: why two images are alike."""
+
+from __future__ import annotations
+
+import orjson
+from fastapi import APIRouter, Request, Response
+
+from nonneg_client.errors import ParameterInvalid
+from nonneg_server.explanation import explain
+from nonneg_server.native import read_request
+from nonneg_server.parameters import Comparison, Parameters
+from nonneg_server.serving import reply, serve
+
+router = APIRouter(tags=["embed"])
+
+
+@router.post("/explain", summary="Split the cosine of two images into its dimensions")
+async def post_explain(request: Request) -> Response:
+    images, asked = await read_request(request, Comparison)
+    if len(images) != 2:
+        raise ParameterInvalid(
+            f"/explain compares 2 images, not {len(images)}", fix="send two", field="images", value=len(images), limit=2
+        )
+    wanted = Parameters(model=asked.model, dimensions=asked.dimensions, top_k=asked.top_k, errors="fail")
+    answer = await serve(request, images, wanted)
+    a, b = answer.vectors[0]
+    return reply(orjson.dumps(explain(answer.manifest, a, b, asked.limit)), answer)
