@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,11 +17,15 @@ from nonneg_export.activations import Activations, Tick, collect
 from nonneg_export.bundle import ENCODER, Bundle, write_bundle
 from nonneg_export.canonical import canonical, save
 from nonneg_export.columns import select_columns, width
-from nonneg_export.manifest import Calibration, Check, Manifest, Provenance
+from nonneg_export.evaluation import evaluate
+from nonneg_export.manifest import Calibration, Check, Manifest, Provenance, Quality
 from nonneg_export.photos import Photos
+from nonneg_export.plot import draw
+from nonneg_export.report import quality as quality_text
 from nonneg_export.runtime import Session
 from nonneg_export.statistics import Rule, measure, ranking
 
+MOST_FOR_PCA = 20_000  # calibration images: more would not turn the axes any further
 NOT_STATED = "not stated"
 Reference = Callable[[Pixels], NDArray[np.float32]]
 
@@ -98,9 +102,31 @@ def rank(
     return Ranked(encoder, manifest, seen)
 
 
-def seal(ranked: Ranked, out: Path, *, replace: bool = False) -> Bundle:
-    """Write the bundle, whole or not at all."""
-    return write_bundle(out, ranked.manifest, {ENCODER: ranked.encoder}, replace=replace)
+def report(ranked: Ranked, photos: Photos, work: Path, *, data: str = "", tick: Tick | None = None) -> Ranked:
+    """The same with its quality on labelled photos in the manifest."""
+    order = list(ranked.manifest.columns.original)
+    calibration = np.ascontiguousarray(ranked.seen.values[:MOST_FOR_PCA][:, order])
+    found = evaluate(
+        ranked.encoder, ranked.manifest, calibration, ranked.seen.digests, photos, work, data=data, tick=tick
+    )
+    return replace(ranked, manifest=ranked.manifest.model_copy(update={"quality": found}))
+
+
+def seal(ranked: Ranked, out: Path, *, overwrite: bool = False) -> Bundle:
+    """Write the bundle, whole or not at all; with a quality report also its table and plots."""
+    files = {ENCODER: ranked.encoder}
+    if ranked.manifest.quality is not None:
+        files |= _evidence(ranked.manifest, ranked.manifest.quality, ranked.encoder.parent)
+    return write_bundle(out, ranked.manifest, files, replace=overwrite)
+
+
+def _evidence(manifest: Manifest, found: Quality, work: Path) -> dict[str, Path]:
+    table = work / "quality.md"
+    table.write_text(f"# {manifest.name}: quality by length\n\n{quality_text(found)}\n", encoding="utf-8")
+    plots = {name: work / name for name in ("quality.png", "quality.svg")}
+    for path in plots.values():
+        draw(manifest, path)
+    return {table.name: table, **plots}
 
 
 def _verify(draft: Draft, order: NDArray[np.int64], seen: Activations, work: Path) -> tuple[Check, ...]:

@@ -23,6 +23,7 @@ from nonneg_export.bundle import ENCODER, Bundle, write_bundle
 from nonneg_export.canonical import canonical, save
 from nonneg_export.columns import centre, select_columns
 from nonneg_export.convert import to_onnx
+from nonneg_export.evaluation import evaluate
 from nonneg_export.lite0 import DIMENSIONS, VIEW, Lite0
 from nonneg_export.manifest import Calibration, Manifest, Provenance
 from nonneg_export.photos import Photos
@@ -74,8 +75,17 @@ def build(recipe: Recipe, out: Path, *, replace: bool = False) -> Bundle:
         return write_bundle(out, recipe.manifest, {ENCODER: encoder}, replace=replace)
 
 
-def calibrate(photos: Photos, work: Path, *, data: str, version: str, tick: Tick | None = None) -> Recipe:
-    """Measure centre and ranking on `photos` and write down what came out."""
+def calibrate(
+    photos: Photos,
+    work: Path,
+    *,
+    data: str,
+    version: str,
+    labelled: Photos | None = None,
+    labelled_data: str = "",
+    tick: Tick | None = None,
+) -> Recipe:
+    """Measure centre and ranking on `photos`, quality on `labelled`, and write down what came out."""
     plain = backbone()
     save(plain, work / "backbone.onnx")
     found = collect(work / "backbone.onnx", photos, VIEW, work / "activations", tick=tick)
@@ -83,7 +93,8 @@ def calibrate(photos: Photos, work: Path, *, data: str, version: str, tick: Tick
     offset = (steps / STEP).astype(np.float32)
     statistics = measure(np.maximum(found.values - offset, 0))
     order = ranking(statistics, "expected-activation")
-    save(centred(plain, offset, order), work / ENCODER)
+    encoder = work / ENCODER
+    save(centred(plain, offset, order), encoder)
     manifest = Manifest(
         name="nonneg-lite0",
         version=version,
@@ -94,9 +105,13 @@ def calibrate(photos: Photos, work: Path, *, data: str, version: str, tick: Tick
         provenance=PROVENANCE,
         columns=statistics.columns(order),
         calibration=Calibration(images=len(found.paths), data=data, digest=found.digest),
-        golden=golden.record(work / ENCODER, VIEW.size),
+        golden=golden.record(encoder, VIEW.size),
         files={},
     )
+    if labelled is not None:
+        activations = np.maximum(found.values - offset, 0)[:, order]
+        quality = evaluate(encoder, manifest, activations, found.digests, labelled, work, data=labelled_data, tick=tick)
+        manifest = manifest.model_copy(update={"quality": quality})
     return Recipe(centre=tuple(steps.tolist()), manifest=manifest)
 
 

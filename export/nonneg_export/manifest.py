@@ -86,7 +86,7 @@ class QualityRow(_Record):
     knn: float
     zero_share: float = Field(description="share of the vectors of which nothing is left")
     mean_nnz: float
-    bytes: float = Field(description="a vector, float32: dense, or sparse with 2-byte indices, whichever is smaller")
+    bytes: float = Field(description="a vector: float32 dense, or 2-byte index and float16 value, whichever is smaller")
 
 
 class Structure(_Record):
@@ -108,6 +108,7 @@ class Quality(_Record):
     data: str
     images: int
     classes: int
+    lonely_classes: int = Field(default=0, description="with one image: it can be found, but has nothing to find")
     queries: int = Field(description="all images, each against all others; or a sample of them against the rest")
     k: int = Field(description="the k of map_at_k, and AP's denominator is min(R, k)")
     neighbours: int = Field(description="how many vote in kNN")

@@ -10,9 +10,8 @@ from pathlib import Path
 
 from nonneg_client.decode import decode
 from nonneg_client.errors import DataInvalid
+from nonneg_client.finding import find_images
 from nonneg_client.view import Pixels, View
-
-SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".avif", ".bmp", ".tif", ".tiff", ".gif"})
 
 
 @dataclass(frozen=True)
@@ -39,21 +38,11 @@ class Photos:
 
 
 def find_photos(folder: str | os.PathLike[str]) -> Photos:
-    """Every image file below `folder`, by its suffix; hidden files and folders are passed over."""
+    """Every image file below `folder`, in one order on every machine."""
     root = Path(folder)
     if not root.is_dir():
         raise DataInvalid(f"{root} is no folder", fix="point to a folder of images", value=str(root))
-    found: list[Path] = []
-    for place, folders, names in os.walk(root, onerror=_unreadable, followlinks=False):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        found += [Path(place, n) for n in names if Path(n).suffix.lower() in SUFFIXES and not n.startswith(".")]
-    if not found:
-        raise DataInvalid(
-            f"{root} holds no images",
-            fix=f"point to a folder with {', '.join(sorted(SUFFIXES))} files",
-            value=str(root),
-        )
-    return Photos(root, tuple(sorted(found, key=lambda path: path.relative_to(root).as_posix())))
+    return Photos(root, tuple(find_images(root)))
 
 
 def see(path: Path, view: View) -> tuple[Pixels, str]:
@@ -78,7 +67,3 @@ def labels_of(photos: Photos, paths: Sequence[Path]) -> tuple[str, ...]:
             value=str(loose),
         )
     return labels
-
-
-def _unreadable(error: OSError) -> None:
-    raise DataInvalid(f"{error.filename} cannot be read ({error.strerror})", fix="check the permissions") from error

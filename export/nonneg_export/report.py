@@ -21,9 +21,10 @@ def summary(manifest: Manifest) -> str:
 
 def quality(found: Quality) -> str:
     """The quality by length: what it was measured on, the table, and what the dimensions are like."""
+    lonely = f" ({found.lonely_classes} with one image)" if found.lonely_classes else ""
     head = (
-        f"quality on {found.data}: {found.images:,} images, {found.classes} classes, {found.queries:,} queries; "
-        f"{found.live_dimensions} live dimensions"
+        f"quality on {found.data}: {found.images:,} images, {found.classes} classes{lonely}, "
+        f"{found.queries:,} queries; {found.live_dimensions} live dimensions"
     )
     columns = ("selection", "dims", "top_k", "P@1", "P@10", f"mAP@{found.k}", "kNN", "zero", "nnz", "bytes")
     rows = [
@@ -40,7 +41,7 @@ def quality(found: Quality) -> str:
 
 def structure(found: Structure) -> str:
     """Sparsity, correlation, consistency beside its floor, SEPIN."""
-    sepin = ", ".join(f"@{k} {value:.2f}" for k, value in found.sepin.items())
+    sepin = ", ".join(f"@{k} {value:.2g}" for k, value in found.sepin.items())
     return (
         f"sparsity {share(found.sparsity)}; correlation {share(found.correlation)}; "
         f"consistency {share(found.consistency)} weighted (shuffled labels {share(found.consistency_floor)}), "

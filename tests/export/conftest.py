@@ -35,13 +35,22 @@ def real_photos() -> list[Image.Image]:
 @pytest.fixture(scope="session")
 def labelled(real_photos: list[Image.Image], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """folder/class/image.jpg: six classes of ten overlapping crops each."""
-    root = tmp_path_factory.mktemp("labelled")
+    return crops(real_photos, tmp_path_factory.mktemp("labelled"), share=0.7)
+
+
+@pytest.fixture(scope="session")
+def held_out(real_photos: list[Image.Image], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Other crops of the same classes, to report quality on."""
+    return crops(real_photos, tmp_path_factory.mktemp("held-out"), share=0.65)
+
+
+def crops(photos: list[Image.Image], root: Path, *, share: float) -> Path:
     rng = np.random.default_rng(0)
-    for name, photo in zip(PHOTOS, real_photos, strict=True):
+    for name, photo in zip(PHOTOS, photos, strict=True):
         folder = root / Path(name).stem
         folder.mkdir()
         for i in range(10):
-            w, h = (int(side * 0.7) for side in photo.size)
+            w, h = (int(side * share) for side in photo.size)
             x, y = rng.integers(0, photo.width - w), rng.integers(0, photo.height - h)
             photo.crop((x, y, x + w, y + h)).save(folder / f"{i:02}.jpg", quality=90)
     return root

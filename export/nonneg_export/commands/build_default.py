@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import click
 
 from nonneg_client.errors import CheckFailed, ConfigInvalid
-from nonneg_export.bundle import DEFAULT, Bundle
+from nonneg_export.bundle import DEFAULT, Bundle, storing
+from nonneg_export.commands.options import evaluation_options
 from nonneg_export.commands.progress import progress
 from nonneg_export.default import RECIPE, build, calibrate, read_recipe
 from nonneg_export.photos import find_photos
@@ -20,10 +22,9 @@ from nonneg_export.photos import find_photos
 @click.option("--recipe", type=click.Path(path_type=Path), help="The recipe to use, or to write with --calibrate.")
 @click.option("--calibrate", "photos", type=click.Path(path_type=Path), help="Measure a new recipe on these photos.")
 @click.option("--data", default="", help="With --calibrate: what the photos are, for the manifest.")
+@evaluation_options
 @click.option("--model-version", default="1", show_default=True, help="With --calibrate: the new model's version.")
-def build_default(
-    out: Path | None, replace: bool, recipe: Path | None, photos: Path | None, data: str, model_version: str
-) -> None:
+def build_default(out: Path | None, replace: bool, recipe: Path | None, photos: Path | None, **flags: Any) -> None:
     """Rebuild the default model.
 
     Without options: rebuild it from the recorded recipe and compare it with the one that is installed, byte for byte.
@@ -32,7 +33,7 @@ def build_default(
     if photos is not None:
         if recipe is None:
             raise ConfigInvalid("--calibrate writes a recipe", fix="say where: --recipe FILE", field="recipe")
-        _calibrate(photos, recipe, data or photos.name, model_version)
+        _calibrate(photos, recipe, flags)
     chosen = read_recipe(recipe or RECIPE)
     if out is not None:
         bundle = build(chosen, out, replace=replace)
@@ -44,10 +45,19 @@ def build_default(
             _compare(build(chosen, Path(work, "default_model")))
 
 
-def _calibrate(photos: Path, recipe: Path, data: str, version: str) -> None:
+def _calibrate(photos: Path, recipe: Path, flags: dict[str, Any]) -> None:
     with tempfile.TemporaryDirectory() as work, progress("calibrating") as tick:
-        found = calibrate(find_photos(photos), Path(work), data=data, version=version, tick=tick)
-    recipe.write_text(found.to_json(), encoding="utf-8")
+        found = calibrate(
+            find_photos(photos),
+            Path(work),
+            data=flags["data"] or photos.name,
+            version=flags["model_version"],
+            labelled=find_photos(flags["evaluate"]) if flags["evaluate"] else None,
+            labelled_data=flags["evaluation_data"],
+            tick=tick,
+        )
+    with storing(recipe):
+        recipe.write_text(found.to_json(), encoding="utf-8")
     click.echo(f"{recipe}: measured on {found.manifest.calibration.images} images")
 
 

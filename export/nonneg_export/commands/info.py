@@ -15,12 +15,17 @@ from nonneg_export.report import summary
 @click.argument("bundle", required=False, type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="The manifest as JSON, for programs.")
 @click.option("--columns", is_flag=True, help="With --json: the evidence of every column too.")
-def info(bundle: Path | None, as_json: bool, columns: bool) -> None:
+@click.option("--plot", type=click.Path(path_type=Path), help="Draw quality by length into this PNG or SVG file.")
+def info(bundle: Path | None, as_json: bool, columns: bool, plot: Path | None) -> None:
     """Show what BUNDLE says about itself; without BUNDLE, the default model.
 
     Every file is checked against its digest first: a bundle that shows its description is whole.
     """
     manifest = open_bundle(bundle).manifest
+    if plot is not None:
+        from nonneg_export.plot import draw
+
+        draw(manifest, plot)
     if as_json:
         record = manifest.model_dump(mode="json", exclude=None if columns else {"columns", "golden"})
         click.echo(json.dumps(record, ensure_ascii=False))

@@ -36,6 +36,12 @@ output_options = _together(
     click.option("--out", "-o", type=PATH, required=True, help="The bundle to write."),
     click.option("--replace", is_flag=True, help="Replace what is at --out."),
 )
+evaluation_options = _together(
+    click.option("--evaluate", type=PATH, help="Folder of labelled photos (class/image) to report quality on."),
+    click.option(
+        "--evaluation-data", default="", help="What they are, for the manifest; by default the folder's name."
+    ),
+)
 about_options = _together(
     click.option("--name", help="The model's name; by default the bundle folder's."),
     click.option("--model-version", default="1", show_default=True, help="The model's version."),

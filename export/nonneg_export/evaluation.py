@@ -1,0 +1,119 @@
+"""The quality report: retrieval by length and what the dimensions are like, on photos that ranked nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import ImageOps
+
+from nonneg_client import structure
+from nonneg_client.decode import decode
+from nonneg_client.errors import DataInvalid
+from nonneg_client.quality import LENGTHS, TOP_KS, quality_by_length, split
+from nonneg_client.selection import as_emitted, by_chance, falling, fit_pca
+from nonneg_client.view import View
+from nonneg_export.activations import Activations, Tick, collect
+from nonneg_export.manifest import Manifest, Quality, QualityRow, Structure
+from nonneg_export.photos import Photos, labels_of
+from nonneg_export.runtime import Session
+
+K, NEIGHBOURS, SEEDS = 100, 20, 3
+PAIRS = 512  # images in the estimate of SEPIN: each has so many - 1 negatives
+TEMPERATURE = 0.2
+DIGITS = 4
+
+
+def evaluate(
+    encoder: Path,
+    manifest: Manifest,
+    calibration: NDArray[np.float32],
+    calibrated_on: tuple[str, ...],
+    photos: Photos,
+    work: Path,
+    *,
+    data: str = "",
+    tick: Tick | None = None,
+) -> Quality:
+    """Measure `encoder` on labelled photos; `calibration` are its activations on the calibration photos."""
+    seen = collect(encoder, photos, manifest.view, work / "evaluation", tick=tick)
+    _apart(seen, calibrated_on)
+    labels = labels_of(photos, seen.paths)
+    z = np.array(seen.values)
+    _, counts = np.unique(labels, return_counts=True)
+    columns = manifest.dimensions
+    orders = {
+        "expected-activation": [as_emitted(columns)],
+        "random": [by_chance(columns, seed) for seed in range(SEEDS)],
+        "variance": [falling(manifest.columns.variance)],
+    }
+    rows = quality_by_length(
+        z, labels, orders, pca=fit_pca(calibration), lengths=LENGTHS, top_ks=TOP_KS, k=K, neighbours=NEIGHBOURS
+    )
+    return Quality(
+        data=data or photos.folder.name,
+        images=len(z),
+        classes=len(counts),
+        lonely_classes=int((counts == 1).sum()),
+        queries=split(len(z)).asked,
+        k=K,
+        neighbours=NEIGHBOURS,
+        seeds=SEEDS,
+        live_dimensions=structure.live_dimensions(z),
+        structure=_structure(z, labels, _second_views(encoder, manifest.view, seen), seen),
+        rows=tuple(QualityRow.model_validate({k: _short(v) for k, v in vars(row).items()}) for row in rows),
+        method=f"PCA and variance are measured on the {len(calibration)} calibration images.",
+    )
+
+
+def _structure(
+    z: NDArray[np.float32], labels: tuple[str, ...], second: NDArray[np.float32], seen: Activations
+) -> Structure:
+    first = z[_sample(len(seen.paths))]
+    consistent = structure.consistency(z, labels)
+    information = structure.separate_information(first, second, temperature=TEMPERATURE)
+    return Structure(
+        sparsity=_short(structure.sparsity(z)),
+        correlation=_short(structure.correlation(z)),
+        consistency=_short(consistent.weighted),
+        consistency_floor=_short(consistent.weighted_floor),
+        consistency_unweighted=_short(consistent.unweighted),
+        consistency_unweighted_floor=_short(consistent.unweighted_floor),
+        sepin={k: _short(value) for k, value in structure.sepin(information).items()},
+        sepin_estimator=f"nats, by the InfoNCE bound: temperature {TEMPERATURE}, {len(first) - 1} negatives, "
+        f"{len(first)} pairs of an image and its mirrored centre (80 %); the first k columns in the bundle's order",
+    )
+
+
+def _second_views(encoder: Path, view: View, seen: Activations) -> NDArray[np.float32]:
+    """The mirrored centre of some of the images: the other half of each positive pair."""
+    nearer, session = view.model_copy(update={"crop": view.crop * 0.8}), Session(encoder)
+
+    def look(path: Path) -> NDArray[np.float32]:
+        image = ImageOps.mirror(decode(path.read_bytes(), background=view.background))
+        return session.run(nearer.apply(image)[None])  # (1, D)
+
+    return np.concatenate([look(seen.paths[i]) for i in _sample(len(seen.paths))])
+
+
+def _sample(images: int) -> list[int]:
+    """Images spread evenly over all."""
+    return [i * images // PAIRS for i in range(PAIRS)] if images > PAIRS else list(range(images))
+
+
+def _apart(seen: Activations, calibrated_on: tuple[str, ...]) -> None:
+    shared = set(seen.digests) & set(calibrated_on)
+    if shared:
+        raise DataInvalid(
+            f"{len(shared)} of the {len(seen.digests)} evaluation images are also calibration images",
+            fix="report quality on images that ranked nothing",
+            field="evaluate",
+            value=len(shared),
+        )
+
+
+def _short(value: Any) -> Any:
+    """Numbers at the precision that is reported."""
+    return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import ModelProto
+from PIL import Image
+
+from nonneg_client.errors import DataInvalid
+from nonneg_client.metrics import retrieval
+from nonneg_client.view import View
+from nonneg_export.assemble import Draft, Ranked, rank, report, seal
+from nonneg_export.bundle import open_bundle
+from nonneg_export.manifest import Provenance
+from nonneg_export.photos import find_photos
+from nonneg_export.plot import draw
+from nonneg_export.report import summary
+
+SOURCE = Provenance(weights="random", weights_license="CC0", data="none", data_license="CC0")
+
+
+@pytest.fixture(scope="module")
+def ranked(tiny: ModelProto, labelled: Path, tmp_path_factory: pytest.TempPathFactory) -> Ranked:
+    draft = Draft(model=tiny, view=View(size=16), name="tiny", version="1", activation="relu", provenance=SOURCE)
+    return rank(draft, find_photos(labelled), tmp_path_factory.mktemp("work"))
+
+
+@pytest.fixture(scope="module")
+def reported(ranked: Ranked, held_out: Path, tmp_path_factory: pytest.TempPathFactory) -> Ranked:
+    return report(ranked, find_photos(held_out), tmp_path_factory.mktemp("quality"))
+
+
+def test_the_manifest_carries_retrieval_at_every_length_and_selection(reported: Ranked, held_out: Path) -> None:
+    quality = reported.manifest.quality
+    assert quality is not None
+    assert (quality.images, quality.classes, quality.queries, quality.k) == (60, 6, 60, 100)
+    assert {row.selection for row in quality.rows} == {"expected-activation", "random", "variance", "pca"}
+    assert {row.top_k for row in quality.rows if row.dimensions == 24} == {None, 16}
+
+    from nonneg_client.decode import decode
+    from nonneg_export.runtime import Session
+
+    paths = sorted(held_out.rglob("*.jpg"))
+    session, view = Session(reported.encoder), reported.manifest.view
+    z = np.concatenate([session.run(view.apply(decode(path.read_bytes()))[None]) for path in paths])
+    means = retrieval(z, [path.parent.name for path in paths]).means()
+    whole = quality.rows[0]
+    assert (whole.p_at_1, whole.p_at_10, whole.map_at_k, whole.knn) == pytest.approx(
+        (means["P@1"], means["P@10"], means["mAP@100"], means["kNN"]), rel=1e-3
+    )
+
+
+def test_what_the_dimensions_are_like_is_reported_beside_its_floor(reported: Ranked) -> None:
+    assert reported.manifest.quality is not None
+    found = reported.manifest.quality.structure
+    assert 0 < found.consistency_floor < found.consistency <= 1
+    assert set(found.sepin) == {"1", "10", "all"}
+    assert "InfoNCE" in found.sepin_estimator
+
+
+def test_quality_is_never_reported_on_calibration_images(ranked: Ranked, labelled: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataInvalid, match="60 of the 60 evaluation images are also calibration images"):
+        report(ranked, find_photos(labelled), tmp_path)
+
+
+def test_images_outside_class_folders_are_refused(ranked: Ranked, held_out: Path, tmp_path: Path) -> None:
+    photos = Path(shutil.copytree(held_out, tmp_path / "photos"))
+    shutil.move(photos / "coffee" / "00.jpg", photos / "loose.jpg")
+    with pytest.raises(DataInvalid, match=r"loose\.jpg lies directly in"):
+        report(ranked, find_photos(photos), tmp_path / "work")
+
+
+def test_a_class_of_one_image_is_counted(ranked: Ranked, held_out: Path, tmp_path: Path) -> None:
+    photos = Path(shutil.copytree(held_out, tmp_path / "photos"))
+    for path in sorted((photos / "coffee").iterdir())[1:]:
+        path.unlink()
+    manifest = report(ranked, find_photos(photos), tmp_path / "work").manifest
+    assert manifest.quality is not None
+    assert manifest.quality.lonely_classes == 1
+    assert "(1 with one image)" in summary(manifest)
+
+
+def test_a_bundle_with_a_report_brings_table_and_plots(reported: Ranked, tmp_path: Path) -> None:
+    bundle = seal(reported, tmp_path / "bundle")
+    assert set(bundle.manifest.files) == {"encoder.onnx", "quality.md", "quality.png", "quality.svg"}
+    assert open_bundle(bundle.path).manifest.quality == reported.manifest.quality
+    assert "| expected activation |   24 |" in (bundle.path / "quality.md").read_text()
+    assert (bundle.path / "quality.svg").read_text().startswith("<?xml")
+    with Image.open(bundle.path / "quality.png") as picture:
+        assert picture.width > 1000
+
+
+def test_the_same_report_draws_the_same_plot(reported: Ranked, tmp_path: Path) -> None:
+    for name in ("a.svg", "b.svg", "a.png", "b.png"):
+        draw(reported.manifest, tmp_path / name)
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
+
+
+def test_a_plot_needs_a_report_and_a_format_it_knows(ranked: Ranked, reported: Ranked, tmp_path: Path) -> None:
+    with pytest.raises(DataInvalid, match="no quality report"):
+        draw(ranked.manifest, tmp_path / "a.png")
+    with pytest.raises(DataInvalid, match=r"a\.gif: a plot is png or svg"):
+        draw(reported.manifest, tmp_path / "a.gif")
