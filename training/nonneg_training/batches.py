@@ -5,8 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 
+from nonneg_training.cache import Features
 from nonneg_training.data import Images
 from nonneg_training.methods.method import Batch
 from nonneg_training.views import Pipeline
@@ -21,6 +23,26 @@ class Batches(ABC):
     @abstractmethod
     def draw(self, indices: Sequence[int], g: torch.Generator) -> Batch:
         """The batch of these images."""
+
+
+class FeatureBatches(Batches):
+    """Cached features: one view an image, or two different ones drawn among the cached."""
+
+    def __init__(self, images: Images, features: Features, views: int, device: torch.device) -> None:
+        self.labels = torch.from_numpy(images.labels)
+        self.features, self.views, self.device = features, views, device  # features: (cached views, n, width)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def draw(self, indices: Sequence[int], g: torch.Generator) -> Batch:
+        rows = np.asarray(indices)
+        cached = len(self.features)
+        first = torch.randint(cached, (len(rows),), generator=g).numpy()
+        other = (first + torch.randint(1, max(2, cached), (len(rows),), generator=g).numpy()) % cached
+        chosen = [self.features[view, rows] for view in (first, other)[: self.views]]
+        x = torch.from_numpy(np.concatenate(chosen))
+        return {"features": x.to(self.device), "labels": self.labels[rows].to(self.device)}
 
 
 class ViewBatches(Batches):

@@ -2,34 +2,54 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from nonneg_client.errors import ConfigInvalid
 from nonneg_training.activations import CONTROLS, NON_NEGATIVE
 from nonneg_training.backbones import backbone
 from nonneg_training.data import Images
 from nonneg_training.distributed import World
 from nonneg_training.encoder import Encoder
+from nonneg_training.settings import FILE_NAME as CONFIG
 from nonneg_training.settings import Settings
 from nonneg_training.views import evaluation_view
 
 CONTROL_METHODS = ("cl", "spectral-cl", "ce")  # what their non-negative counterparts are held against
+HEAD_LOSSES = ("similarity", "neighbours", "contrastive", "labels", "reconstruction")
 SMALL = 64  # up to this side a network starts with the 3x3 stem
 
 
 def resolve(settings: Settings, images: Images, world: World) -> Settings:
     """The settings of this run on this data: nothing is left to default, so that the run folder stands alone."""
-    name = settings.model.activation or ("identity" if settings.method in CONTROL_METHODS else "relu")
-    _check_activation(settings.method, name)
+    model, method = settings.model, settings.method
+    name = model.activation or ("identity" if method in CONTROL_METHODS else "relu")
+    _check_activation(method, name)
     _check_batch(settings, len(images), world)
-    size = settings.views.size or images.side or backbone(settings.model.backbone, small=False).size
-    stem = settings.model.stem
-    if stem == "auto":
-        stem = "small" if size <= SMALL else "imagenet"
-    return settings.model_copy(
-        update={
-            "views": settings.views.model_copy(update={"size": size}),
-            "model": settings.model.model_copy(update={"activation": name, "stem": stem}),
-        }
-    )
+    if method == "head" and not model.pretrained:
+        raise ConfigInvalid(
+            "a head needs a backbone that has learnt something",
+            fix="set model.pretrained (DEFAULT, a torchvision name, or the folder of a run)",
+            field="model.pretrained",
+        )
+    if settings.head.contrastive and not settings.head.views:
+        raise ConfigInvalid(
+            "head.contrastive compares random views, and none are cached",
+            fix="set head.views to 2 or more",
+            field="head.views",
+        )
+    if method == "head" and not any(getattr(settings.head, name) for name in HEAD_LOSSES):
+        raise ConfigInvalid(
+            "this head has no loss to learn from", fix="set head.neighbours = 1", field="head.neighbours"
+        )
+    size = settings.views.size or images.side or backbone(model.backbone, small=False).size
+    chosen = {
+        "activation": name,
+        "stem": ("small" if size <= SMALL else "imagenet") if model.stem == "auto" else model.stem,
+        "hidden": (() if method == "head" else (256,)) if model.hidden is None else model.hidden,
+        "batch_norm": name in NON_NEGATIVE and method != "head" if model.batch_norm is None else model.batch_norm,
+    }
+    views = settings.views.model_copy(update={"size": size})
+    return settings.model_copy(update={"views": views, "model": model.model_copy(update=chosen)})
 
 
 def build_encoder(settings: Settings, *, pretrained: bool = True) -> Encoder:
@@ -37,14 +57,25 @@ def build_encoder(settings: Settings, *, pretrained: bool = True) -> Encoder:
     model, size = settings.model, settings.views.size
     assert size is not None
     assert model.activation is not None
+    named = model.pretrained if pretrained and not _is_run(model.pretrained) else None
     return Encoder(
-        backbone(model.backbone, small=model.stem == "small", pretrained=model.pretrained if pretrained else None),
+        backbone(model.backbone, small=model.stem == "small", pretrained=named, size=size),
         evaluation_view(settings.views, size),
         dimensions=model.dimensions,
-        hidden=model.hidden,
+        hidden=model.hidden or (),
         activation=model.activation,
-        batch_norm=model.batch_norm,
+        batch_norm=bool(model.batch_norm),
     )
+
+
+def pretrained_run(settings: Settings) -> Path | None:
+    """The run folder whose backbone is to be the start, if that is what `model.pretrained` names."""
+    name = settings.model.pretrained
+    return Path(name) if name and _is_run(name) else None
+
+
+def _is_run(name: str | None) -> bool:
+    return bool(name) and (Path(str(name)) / CONFIG).is_file()
 
 
 def _check_activation(method: str, name: str) -> None:

@@ -91,6 +91,11 @@ def read_checkpoint(run: Path) -> Checkpoint:
     return Checkpoint(int(about["step"]), tensors)
 
 
+def load_backbone(encoder: Encoder, run: Path) -> None:
+    """Start from the backbone that another run trained."""
+    restore(encoder.backbone, read_checkpoint(run).part(f"{ENCODER}backbone."), run / FILE_NAME)
+
+
 def restore(module: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
     """Put `tensors` into `module`, or say which ones do not fit."""
     wanted = module.state_dict()

@@ -31,10 +31,14 @@ _FLAGS = {  # the flags that stand for one setting each
 @click.command()
 @click.option("--out", "-o", type=click.Path(path_type=Path), required=True, help="Folder of the run.")
 @click.option("--config", "-c", type=click.Path(path_type=Path), help="TOML file with the settings; flags come on top.")
-@click.option("--method", help="cl, ncl, spectral-cl, spectral-ncl, ce or nce.")
+@click.option("--method", help="cl, ncl, spectral-cl, spectral-ncl, ce, nce or head.")
 @click.option("--data", help="digits, cifar10, cifar100, or a folder with a folder of images a class.")
 @click.option("--root", type=click.Path(), help="Where a named data set lies.")
-@click.option("--backbone", help="tiny-cnn, slim-resnet, resnet18, resnet34 or resnet50.")
+@click.option(
+    "--backbone",
+    help="tiny-cnn, slim-resnet, resnet18/34/50, vit-s-16, mobilenet-v3-small/large, "
+    "efficientnet-lite0/1/2, or timm:NAME.",
+)
 @click.option("--dimensions", type=int, help="D, the width of the embedding.")
 @click.option("--activation", help="relu, rep_relu, sigmoid, softplus or exp.")
 @click.option("--size", type=int, help="Side of the pixels the encoder sees.")

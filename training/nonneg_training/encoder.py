@@ -62,7 +62,11 @@ class Encoder(nn.Module):
 
     def embed(self, features: Tensor) -> Tensor:
         """From the backbone's features to the embedding, (batch, width) -> (batch, D)."""
-        return activation(self.activation)(self.preactivation(features))
+        return self.activate(self.preactivation(features))
+
+    def activate(self, z: Tensor) -> Tensor:
+        """The activation alone."""
+        return activation(self.activation)(z)
 
     def preactivation(self, features: Tensor) -> Tensor:
         """The embedding before its activation."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,7 +17,6 @@ from nonneg_training import monitor
 from nonneg_training.ahead import Ahead
 from nonneg_training.batches import Batches
 from nonneg_training.checkpoint import Checkpoint, restore_run, write_checkpoint
-from nonneg_training.data import Images
 from nonneg_training.distributed import World, barrier
 from nonneg_training.health import Gates
 from nonneg_training.methods import Batch, Method
@@ -50,13 +50,13 @@ class Loop:
         run: Path,
         method: Method,
         batches: Batches,
-        watched: Images,
+        look: Callable[[], tuple[Tensor, Tensor]],
         *,
         world: World,
         checkpoint: Checkpoint | None = None,
     ) -> None:
         loop = settings.loop
-        self.settings, self.folder, self.method, self.batches, self.watched = settings, run, method, batches, watched
+        self.settings, self.folder, self.method, self.batches, self.look = settings, run, method, batches, look
         self.world = world
         self.plan = Steps(len(batches), loop.batch, loop.accumulate, loop.epochs, settings.seed, world)
         self.optimiser = optimiser(method, settings.optimiser)
@@ -145,8 +145,7 @@ class Loop:
         return loss
 
     def _look(self) -> dict[str, float]:
-        z, labels = monitor.embed(self.method.encoder, self.watched, self.settings.loop.monitor_images)
-        self.reading = monitor.read(z, labels)
+        self.reading = monitor.read(*self.look())
         return {name: value for name, value in asdict(self.reading).items() if name != "dimensions"}
 
     def _due(self) -> bool:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from nonneg_training.cache import Features
 from nonneg_training.data import Images
 from nonneg_training.encoder import Encoder
 
@@ -58,3 +59,15 @@ def embed(encoder: Encoder, images: Images, most: int, *, batch: int = 256) -> t
         parts.append(encoder(pixels.to(device)).float().cpu())
     encoder.train(was_training)
     return torch.cat(parts), torch.from_numpy(images.labels[chosen])
+
+
+@torch.inference_mode()
+def embed_cached(encoder: Encoder, features: Features, labels: Tensor, most: int) -> tuple[Tensor, Tensor]:
+    """The same of a head, from cached features: the backbone has seen these images already."""
+    chosen = torch.linspace(0, len(labels) - 1, min(most, len(labels))).long()
+    x = torch.from_numpy(features[0, chosen.numpy()]).to(encoder.output.weight.device)
+    was_training = encoder.training
+    encoder.eval()
+    z = encoder.embed(x).float().cpu()
+    encoder.train(was_training)
+    return z, labels[chosen]

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from nonneg_client.errors import ConfigInvalid, StorageFailed
-from nonneg_training.batches import ViewBatches
-from nonneg_training.build import build_encoder, resolve
-from nonneg_training.checkpoint import FILE_NAME, Checkpoint, read_checkpoint, run_settings
-from nonneg_training.data import held_out, open_data
+from nonneg_training import monitor
+from nonneg_training.batches import Batches, FeatureBatches, ViewBatches
+from nonneg_training.build import build_encoder, pretrained_run, resolve
+from nonneg_training.cache import Wanted, features
+from nonneg_training.checkpoint import FILE_NAME, Checkpoint, load_backbone, read_checkpoint, run_settings
+from nonneg_training.data import Images, held_out, open_data
 from nonneg_training.distributed import World, barrier, join, leave
+from nonneg_training.encoder import Encoder
 from nonneg_training.loop import Loop, Outcome
-from nonneg_training.methods import build_method
-from nonneg_training.seeds import derive
+from nonneg_training.methods import Method, build_method
+from nonneg_training.progress import Progress
+from nonneg_training.seeds import derive, generator
 from nonneg_training.settings import FILE_NAME as CONFIG
 from nonneg_training.settings import Settings, write_settings
+from nonneg_training.starts import sample, start
 from nonneg_training.views import Pipeline
 
 
@@ -52,17 +60,50 @@ def prepare(settings: Settings, run: Path, checkpoint: Checkpoint | None = None,
     settings = resolve(settings, images, world)
     torch.manual_seed(derive(settings.seed, "weights"))
     encoder = build_encoder(settings)
-    method = build_method(settings, encoder, images)
+    if earlier := pretrained_run(settings):
+        load_backbone(encoder, earlier)
+    encoder.to(device)
+    method, batches, look = _learner(settings, encoder, images, world, device)
     torch.nn.Module.to(method, device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
     if world.size > 1 and device.type == "cuda":
-        torch.nn.SyncBatchNorm.convert_sync_batchnorm(method)  # type: ignore[no-untyped-call]
-    pipeline = Pipeline(images, settings.views, encoder.view.size, device=device)
-    watched = held_out(settings.data.source, settings.data.root) or images
+        method = torch.nn.SyncBatchNorm.convert_sync_batchnorm(method)  # type: ignore[no-untyped-call]
     if world.first and not (run / CONFIG).exists():
         write_settings(run / CONFIG, settings)
     barrier()
-    batches = ViewBatches(images, pipeline, method.views)
-    return Loop(settings, run, method, batches, watched, world=world, checkpoint=checkpoint)
+    return Loop(settings, run, method, batches, look, world=world, checkpoint=checkpoint)
+
+
+Look = Callable[[], tuple[Tensor, Tensor]]
+
+
+def _learner(
+    settings: Settings, encoder: Encoder, images: Images, world: World, device: torch.device
+) -> tuple[Method, Batches, Look]:
+    """The method, what feeds it, and what a reading looks at."""
+    if settings.method == "head":
+        return _head(settings, encoder, images, world, device)
+    method = build_method(settings, encoder, images)
+    pipeline = Pipeline(images, settings.views, encoder.view.size, device=device)
+    watched = held_out(settings.data.source, settings.data.root) or images
+    look = partial(monitor.embed, encoder, watched, settings.loop.monitor_images)
+    return method, ViewBatches(images, pipeline, method.views), look
+
+
+def _head(
+    settings: Settings, encoder: Encoder, images: Images, world: World, device: torch.device
+) -> tuple[Method, Batches, Look]:
+    """Cache the features, start the head from them."""
+    head = settings.head
+    wanted = Wanted(encoder, images, settings.views, head.views, settings.seed)
+    bar = Progress(len(images), 0, shown=None if world.first else False, text="caching features")
+    with bar:
+        found = features(wanted, head.cache, tick=bar.move)
+    x = sample(found)
+    if not len(encoder.hidden):  # behind hidden layers the features mean nothing
+        start(encoder.output, x, head.start, generator(settings.seed, "start"))
+    method = build_method(settings, encoder, images, x)
+    batches = FeatureBatches(images, found, 2 if head.contrastive else 1, device)
+    return method, batches, partial(monitor.embed_cached, encoder, found, batches.labels, settings.loop.monitor_images)
 
 
 def choose_device(name: str) -> torch.device:

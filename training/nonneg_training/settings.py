@@ -51,12 +51,20 @@ class Model(Section):
     """Backbone, projector, activation."""
 
     backbone: str = "tiny-cnn"
-    pretrained: str | None = Field(default=None, description="name of torchvision weights, for example DEFAULT")
+    pretrained: str | None = Field(
+        default=None, description="name of torchvision weights, for example DEFAULT; or the folder of a run"
+    )
     stem: Literal["auto", "small", "imagenet"] = Field(default="auto", description="auto: small up to 64 px")
-    hidden: tuple[int, ...] = Field(default=(256,), description="widths of the projector's hidden layers")
+    hidden: tuple[int, ...] | None = Field(
+        default=None, description="widths of the projector's hidden layers; default: 256, none for a head"
+    )
     dimensions: int | None = Field(default=128, ge=1, le=1_000_000, description="D, the width of the embedding")
     activation: str | None = Field(default=None, description="default: the method's own")
-    batch_norm: bool = Field(default=True, description="batch norm before the activation: keeps dimensions alive")
+    batch_norm: bool | None = Field(
+        default=None,
+        description="batch norm before the activation keeps dimensions alive; default: where it is non-negative, "
+        "but not in a head",
+    )
 
 
 class Loss(Section):
@@ -65,6 +73,32 @@ class Loss(Section):
     temperature: float = Field(default=0.2, gt=0, le=100)
     lengths: tuple[int, ...] = Field(default=(), description="nested lengths: the loss is the mean over these prefixes")
     radius: float = Field(default=3.0, gt=0, description="longest vector of the spectral methods")
+
+
+class Head(Section):
+    """The head method: a weight a loss (0: off), and what they need to know."""
+
+    start: Literal["random", "centred", "principal"] = Field(
+        default="random",
+        description="rows of the head at the start: random directions; one a feature (D = the backbone's width); "
+        "each principal component and its opposite",
+    )
+    similarity: float = Field(default=0.0, ge=0, description="follow the backbone's similarities (squared error)")
+    neighbours: float = Field(default=1.0, ge=0, description="follow who is near whom (divergence of softmaxes)")
+    neighbour_temperature: float = Field(default=0.1, gt=0)
+    contrastive: float = Field(default=0.0, ge=0, description="cached random views of an image are positives")
+    labels: float = Field(default=0.0, ge=0, description="images of one class are positives")
+    reconstruction: float = Field(default=0.0, ge=0, description="decode the features")
+    revive: float = Field(default=0.0, ge=0, description="dead dimensions explain what is left over")
+    sparsity: float = Field(default=0.0, ge=0, description="fewer active dimensions")
+    top_k: int | None = Field(default=None, ge=1, description="active dimensions kept in training")
+    top_k_of: Literal["sample", "batch"] = Field(default="sample", description="keep k of each vector, or k a vector")
+    anneal_from: int = Field(default=0, ge=0, description="start with this many and come down to top_k")
+    anneal_share: float = Field(default=0.7, ge=0, le=1, description="share of the run that takes")
+    dead_after: int = Field(default=100, ge=1, description="steps without firing that make a dimension dead")
+    revive_k: int = Field(default=64, ge=1, description="dead dimensions that may help each image")
+    views: int = Field(default=0, ge=0, description="cached random views an image, beside the evaluation view")
+    cache: Path | None = Field(default=None, description="folder of the feature cache; default: $NONNEG_CACHE")
 
 
 class Optimiser(Section):
@@ -105,12 +139,13 @@ class Health(Section):
 class Settings(Section):
     """A run."""
 
-    method: Literal["cl", "ncl", "spectral-cl", "spectral-ncl", "ce", "nce"] = "ncl"
+    method: Literal["cl", "ncl", "spectral-cl", "spectral-ncl", "ce", "nce", "head"] = "ncl"
     seed: int = Field(default=0, ge=0)
     data: Data = Data()
     views: Views = Views()
     model: Model = Model()
     loss: Loss = Loss()
+    head: Head = Head()
     optimiser: Optimiser = Optimiser()
     loop: Loop = Loop()
     health: Health = Health()

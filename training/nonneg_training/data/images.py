@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
@@ -28,6 +29,10 @@ class Images(ABC):
     def image(self, i: int) -> Image.Image:
         """Image i, upright RGB."""
 
+    @abstractmethod
+    def digest(self) -> str:
+        """Names the images and their order."""
+
     def pixels(self, indices: Sequence[int], view: View) -> Pixels:
         """These images through the evaluation view: uint8 (batch, size, size, 3)."""
         return np.stack([view.apply(self.image(i)) for i in indices])
@@ -45,6 +50,9 @@ class Arrays(Images):
 
     def image(self, i: int) -> Image.Image:
         return Image.fromarray(self.array[i])
+
+    def digest(self) -> str:
+        return hashlib.sha256(self.array.tobytes()).hexdigest()
 
     def pixels(self, indices: Sequence[int], view: View) -> Pixels:
         if view.size == self.side and view.crop == 1.0:  # the view would change nothing

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from torch import Tensor
+
 from nonneg_training.data import Images
 from nonneg_training.encoder import Encoder
 from nonneg_training.methods.contrastive import Contrastive
+from nonneg_training.methods.head import Head
 from nonneg_training.methods.method import Batch, Method
 from nonneg_training.methods.spectral import Spectral
 from nonneg_training.methods.supervised import Supervised
@@ -13,9 +16,11 @@ from nonneg_training.settings import Settings
 __all__ = ["Batch", "Method", "build_method"]
 
 
-def build_method(settings: Settings, encoder: Encoder, images: Images) -> Method:
-    """The method that the settings name, around `encoder`."""
+def build_method(settings: Settings, encoder: Encoder, images: Images, sample: Tensor | None = None) -> Method:
+    """The method that the settings name, around `encoder`; `sample`: cached features, for a head."""
     name = settings.method
+    if sample is not None:
+        return Head(encoder, settings.loss, settings.head, sample)
     if name in ("ce", "nce"):
         return Supervised(encoder, settings.loss, len(images.classes), non_negative=name == "nce")
     if name in ("spectral-cl", "spectral-ncl"):

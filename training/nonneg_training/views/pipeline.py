@@ -44,6 +44,11 @@ class Pipeline:
         x = self._blur(x, g)
         return x.contiguous(memory_format=torch.channels_last)
 
+    def evaluate(self, indices: Sequence[int], view: View) -> Tensor:
+        """The evaluation view of each image: float 0..255, (batch, 3, size, size)."""
+        seen = self._pool.map(lambda i: self.images.pixels([i], view)[0], indices)
+        return torch.from_numpy(np.stack(list(seen))).to(self.device).permute(0, 3, 1, 2).float()
+
     def _from_memory(self, indices: Sequence[int], g: torch.Generator, count: int) -> Tensor:
         assert isinstance(self.images, Arrays)
         source = torch.from_numpy(self.images.array[np.asarray(indices)])  # (batch, h, w, 3)

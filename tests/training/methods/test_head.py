@@ -1,0 +1,145 @@
+"""The head on a frozen backbone: every loss trains, prefixes are good, and the result is an encoder like any other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from nonneg_client.errors import ConfigInvalid
+from nonneg_training.checkpoint import load_encoder, read_checkpoint
+from nonneg_training.data import open_data
+from nonneg_training.loop import Outcome
+from nonneg_training.methods.head import PARTS, sparsity
+from nonneg_training.metrics import read_metrics
+from nonneg_training.monitor import nearest
+from nonneg_training.run import train
+from nonneg_training.settings import read_settings
+from nonneg_training.starts import start
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+def run(backbone: Path, cache: Path, out: Path, **changes: object) -> Outcome:
+    base = {
+        "method": "head",
+        "data.source": "digits",
+        "model.pretrained": str(backbone),
+        "model.dimensions": 96,
+        "loss.lengths": (8, 32),
+        "loop.epochs": 4,
+        "head.cache": str(cache),
+    }
+    return train(read_settings(None, {**base, **{name.replace("__", "."): v for name, v in changes.items()}}), out)
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [
+        {"head.similarity": 1.0},
+        {"head.neighbours": 1.0},
+        {"head.contrastive": 1.0, "head.views": 2},
+        {"head.labels": 1.0},
+        {
+            "head.reconstruction": 1.0,
+            "head.top_k": 8,
+            "head.anneal_from": 24,
+            "head.anneal_share": 0.1,
+            "head.revive": 0.03,
+            "head.dead_after": 5,
+        },
+        {"head.reconstruction": 1.0, "head.top_k": 8, "head.top_k_of": "batch", "head.start": "principal"},
+        {
+            "head.similarity": 1.0,
+            "head.sparsity": 0.1,
+            "head.labels": 0.1,
+            "head.start": "centred",
+            "model.dimensions": 48,
+        },
+    ],
+    ids=lambda weights: "+".join(name.removeprefix("head.") for name in weights),
+)
+def test_every_loss_goes_down(trained: Path, cache: Path, tmp_path: Path, weights: dict[str, object]) -> None:
+    outcome = run(trained, cache, tmp_path / "run", **{"head.neighbours": 0.0, "loop.epochs": 6, **weights})
+    rows = read_metrics(tmp_path / "run")
+    first, last = (sum(float(row["loss"]) for row in part) / len(part) for part in (rows[:5], rows[-5:]))
+    assert last < first
+    active = {name.removeprefix("head.") for name in weights} & set(PARTS)
+    assert active <= set(rows[0])
+    assert outcome.reading is not None
+    assert outcome.reading.knn > 0.7
+
+
+def test_the_result_is_backbone_and_head_in_one_encoder(trained: Path, cache: Path, tmp_path: Path) -> None:
+    run(trained, cache, tmp_path / "run")
+    encoder, before = load_encoder(tmp_path / "run"), load_encoder(trained)
+    for name, tensor in before.backbone.state_dict().items():
+        assert torch.equal(encoder.backbone.state_dict()[name], tensor), "the backbone must not move"
+    linear, norm = encoder.output_layers()
+    assert (linear.in_features, linear.out_features, norm) == (64, 96, None)
+    images = open_data("digits", split="test")
+    pixels, labels = torch.from_numpy(images.pixels(range(359), encoder.view)), torch.from_numpy(images.labels)
+    with torch.inference_mode():
+        z = encoder(pixels)
+        torch.testing.assert_close(z, F.relu(linear(before.features(pixels))))
+    whole = nearest(before.features(pixels), labels)
+    assert nearest(z, labels) > whole - 0.08
+    assert nearest(z[:, :32], labels) > whole - 0.18
+
+
+def test_nested_lengths_make_better_prefixes(trained: Path, cache: Path, tmp_path: Path) -> None:
+    score = {}
+    for name, lengths in (("nested", (4, 8, 16)), ("plain", ())):
+        run(trained, cache, tmp_path / name, loss__lengths=lengths, loop__epochs=10, optimiser__lr=0.003)
+        encoder = load_encoder(tmp_path / name)
+        images = open_data("digits", split="test")
+        with torch.inference_mode():
+            z = encoder(torch.from_numpy(images.pixels(range(359), encoder.view)))
+        score[name] = nearest(z[:, :8], torch.from_numpy(images.labels))
+    assert score["nested"] > score["plain"] + 0.05
+
+
+def test_the_backbone_stays_in_evaluation_mode_and_out_of_the_optimiser(
+    trained: Path, cache: Path, tmp_path: Path
+) -> None:
+    run(trained, cache, tmp_path / "run", loop__epochs=1)
+    moments = read_checkpoint(tmp_path / "run").part("optimiser.")
+    assert {name.partition(".")[0] for name in moments} == {"0", "1"}  # weight and bias of the head
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model.pretrained": None}, "needs a backbone that has learnt"),
+        ({"head.contrastive": 1.0}, "none are cached"),
+        ({"head.start": "centred"}, "no more than the backbone's 64"),
+        ({"loss.lengths": (97,)}, "does not fit 96"),
+        ({"head.neighbours": 0.0}, "no loss"),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    trained: Path, cache: Path, tmp_path: Path, changes: dict[str, object], message: str
+) -> None:
+    with pytest.raises(ConfigInvalid, match=message):
+        run(trained, cache, tmp_path / "run", **changes)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_start_answers_centred_directions() -> None:
+    x = torch.rand(50, 6) + 3
+    for how in ("random", "centred", "principal"):
+        layer = torch.nn.Linear(6, 5)
+        start(layer, x, how, torch.Generator().manual_seed(0))
+        z = layer(x)
+        torch.testing.assert_close(z.mean(dim=0), torch.zeros(5), atol=1e-4, rtol=0)
+        assert float(z.square().mean().sqrt().detach()) == pytest.approx(1, rel=1e-3)
+
+
+def test_sparsity_counts_how_spread_a_vector_is() -> None:
+    assert float(sparsity(torch.ones(2, 16))) == pytest.approx(1)
+    assert float(sparsity(torch.eye(16))) == pytest.approx(0.25)

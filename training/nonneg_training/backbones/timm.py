@@ -1,0 +1,28 @@
+"""Any model of timm, when it is installed: `timm:NAME`."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from nonneg_client.errors import ConfigInvalid, MissingExtra
+from nonneg_training.backbones.backbone import Backbone
+
+PREFIX = "timm:"
+
+
+def timm(name: str, *, pretrained: str | None, size: int | None) -> Backbone:
+    """timm's model without classifier, fed with pixels as it was trained; `pretrained` is DEFAULT or nothing."""
+    try:
+        library: Any = import_module("timm")
+    except ModuleNotFoundError:
+        raise MissingExtra(f"{PREFIX}{name} needs timm", fix="pip install timm") from None
+    try:
+        network = library.create_model(name, pretrained=bool(pretrained), num_classes=0)
+    except RuntimeError as error:
+        raise ConfigInvalid(
+            f"timm: {error}", fix="see timm.list_models()", field="model.backbone", value=name
+        ) from error
+    expects = library.data.resolve_model_data_config(network)
+    mean, std = (tuple(255 * v for v in expects[key]) for key in ("mean", "std"))
+    return Backbone(network, network.num_features, size=size or expects["input_size"][1], mean=mean, std=std)

@@ -1,0 +1,149 @@
+"""The feature cache: a backbone's features of a data set, computed once, memory-mapped, shared between runs.
+
+A folder per (weights, data, views): about.json says what of, features.npy holds (views, images, width), done.json how
+far it got, so that a run that was stopped goes on from there. View 0 is the evaluation view, the others are random.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from nonneg_client.errors import StorageFailed
+from nonneg_training.ahead import Ahead
+from nonneg_training.data import Images
+from nonneg_training.encoder import Encoder
+from nonneg_training.files import storage_failed, write_whole
+from nonneg_training.seeds import generator
+from nonneg_training.settings import Views
+from nonneg_training.views import Pipeline
+
+BATCH = 64
+Features = NDArray[np.float32]  # (views, images, width)
+Tick = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be cached."""
+
+    encoder: Encoder
+    images: Images
+    views: Views
+    random: int  # random views beside the evaluation view
+    seed: int
+
+    def about(self) -> dict[str, Any]:
+        """All that the numbers depend on."""
+        drawn = {"settings": self.views.model_dump(mode="json"), "seed": self.seed} if self.random else None
+        return {
+            "format": "nonneg-features-1",
+            "backbone": weights_digest(self.encoder),
+            "data": self.images.digest(),
+            "images": len(self.images),
+            "width": self.encoder.backbone.width,
+            "view": self.encoder.view.model_dump(mode="json"),
+            "random": self.random,
+            "drawn": drawn,
+        }
+
+
+def default_folder() -> Path:
+    """$NONNEG_CACHE, or the user's cache folder."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(os.environ.get("NONNEG_CACHE") or Path(home) / "nonneg") / "features"
+
+
+def features(wanted: Wanted, folder: Path | None = None, *, tick: Tick | None = None) -> Features:
+    """The features, read from the cache; what is missing there is computed first."""
+    about = wanted.about()
+    key = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:32]
+    place = (folder or default_folder()) / key
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        with _locked(place / "lock"):
+            return _filled(place, wanted, about, tick)
+    except OSError as error:
+        failed: StorageFailed | None = storage_failed(error, place)
+        raise (failed or error) from error
+
+
+def weights_digest(encoder: Encoder) -> str:
+    """Names the backbone by its weights and by what it does to pixels before them."""
+    digest = hashlib.sha256(repr((encoder.mean.tolist(), encoder.std.tolist())).encode())
+    for name, tensor in sorted(encoder.backbone.state_dict().items()):
+        digest.update(name.encode())
+        digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()
+
+
+def _filled(place: Path, wanted: Wanted, about: dict[str, Any], tick: Tick | None) -> Features:
+    path, done = place / "features.npy", place / "done.json"
+    shape = (1 + wanted.random, len(wanted.images), about["width"])
+    if not path.exists():
+        write_whole(place / "about.json", lambda p: p.write_text(json.dumps(about, indent=1), encoding="utf-8"))
+        write_whole(path, lambda p: _reserve(p, shape))
+        done.unlink(missing_ok=True)
+    start = json.loads(done.read_text()) if done.exists() else 0
+    if start < shape[1]:
+        rows: Features = np.load(path, mmap_mode="r+")
+        _fill(rows, wanted, start, lambda n: write_whole(done, lambda p: p.write_text(str(n))), tick)
+    kept: Features = np.load(path, mmap_mode="r")
+    return kept
+
+
+def _reserve(path: Path, shape: tuple[int, ...]) -> None:
+    """All the space that will be needed, so that a full disk shows now and not as a crash in a memory map."""
+    with path.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
+        os.posix_fallocate(file.fileno(), 0, file.tell() + int(np.prod(shape)) * 4)
+
+
+@torch.inference_mode()
+def _fill(rows: Features, wanted: Wanted, start: int, save: Callable[[int], None], tick: Tick | None) -> None:
+    encoder, count = wanted.encoder.eval(), len(wanted.images)
+    device = encoder.output.weight.device
+    pipeline = Pipeline(wanted.images, wanted.views, encoder.view.size, device=device)
+    batches = -(-count // BATCH)
+
+    def draw(number: int) -> list[torch.Tensor]:
+        indices = range(number * BATCH, min((number + 1) * BATCH, count))
+        views = [pipeline.evaluate(indices, encoder.view)]
+        if wanted.random:
+            views += pipeline.draw(indices, generator(wanted.seed, "cache", number), wanted.random).chunk(wanted.random)
+        return views
+
+    with Ahead(draw, batches) as ahead:
+        for number in range(start // BATCH, batches):
+            found = [encoder.see(x).float().cpu().numpy() for x in ahead.take(number)]
+            end = min((number + 1) * BATCH, count)
+            rows[:, number * BATCH : end] = np.stack(found)
+            if (number + 1) % 16 == 0 or end == count:
+                rows.flush()  # type: ignore[attr-defined]
+                save(end)
+            if tick:
+                tick(end, count)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """One process fills; another that wants the same waits."""
+    try:
+        import fcntl
+    except ModuleNotFoundError:  # no such locks on this system
+        with nullcontext():
+            yield
+        return
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

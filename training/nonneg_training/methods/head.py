@@ -1,0 +1,132 @@
+"""head: a non-negative head on a frozen backbone, trained on cached features, every loss on nested lengths."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from nonneg_training.distributed import gather
+from nonneg_training.encoder import Encoder
+from nonneg_training.losses.distillation import divergence, squared, teacher_similarity
+from nonneg_training.losses.nested import check_lengths, prefix_similarities
+from nonneg_training.losses.reconstruction import annealed, batch_top_k, relative_error, revival, top_k
+from nonneg_training.losses.supervised_contrastive import supervised_contrastive
+from nonneg_training.methods.method import Batch, Method
+from nonneg_training.settings import Head as Settings
+from nonneg_training.settings import Loss
+
+
+class Head(Method):
+    """Only the projector learns, and a decoder where reconstruction asks for one; weights of zero switch losses off."""
+
+    mean: Tensor
+    quiet: Tensor
+
+    def __init__(self, encoder: Encoder, loss: Loss, head: Settings, sample: Tensor) -> None:
+        """`sample`: features that are typical of what it will learn from, (n, width)."""
+        super().__init__(encoder)
+        encoder.backbone.requires_grad_(False)
+        width, dimensions = encoder.backbone.width, encoder.dimensions
+        self.head, self.temperature = head, loss.temperature
+        self.lengths = check_lengths((*loss.lengths, dimensions), dimensions)
+        self.parts = tuple(name for name in PARTS if getattr(head, name))
+        self.register_buffer("mean", sample.mean(dim=0))  # of the features
+        self.register_buffer("quiet", torch.zeros(dimensions, dtype=torch.int64))  # steps since it last fired
+        self.decoder = nn.Linear(dimensions, width, bias=False) if head.reconstruction else None
+        self.k = head.top_k
+        if self.decoder is not None and not len(encoder.hidden):
+            self._tie(self.decoder, sample)
+
+    @torch.no_grad()
+    def _tie(self, decoder: nn.Linear, sample: Tensor) -> None:
+        """Decode by the head's own rows at first, at the scale that reconstructs best."""
+        decoder.weight.copy_(self.encoder.output.weight.T)
+        decoded = decoder(self._keep(self.encoder.embed(sample)))
+        best = (decoded * (sample - self.mean)).sum() / decoded.square().sum().clamp(min=1e-12)
+        decoder.weight.mul_(best)
+
+    def train(self, mode: bool = True) -> Head:
+        super().train(mode)
+        self.encoder.backbone.eval()
+        return self
+
+    def advance(self, progress: float) -> None:
+        if self.head.top_k:
+            self.k = annealed(self.head.top_k, self.head.anneal_from, self.head.anneal_share, progress)
+
+    def forward(self, batch: Batch) -> dict[str, Tensor]:
+        x = batch["features"]  # (batch * views, width), first all first views
+        views = len(x) // len(batch["labels"])
+        raw = self.encoder.preactivation(x)
+        z = self._activate(raw)
+        found: dict[str, Tensor] = {}
+        if self._needs_similarities():
+            x_all, z_all = (torch.cat([gather(part) for part in t.chunk(views)]) for t in (x, z))
+            labels = gather(batch["labels"]).repeat(views)
+            found |= self._pairwise(prefix_similarities(z_all, self.lengths), x_all, labels, views)
+        if self.decoder is not None:
+            found |= self._reconstruct(x, z, raw)
+        if self.head.sparsity:
+            found["sparsity"] = sparsity(z)
+        loss = torch.stack([getattr(self.head, name) * value for name, value in found.items()]).sum()
+        return {"loss": loss, **found}
+
+    def _activate(self, raw: Tensor) -> Tensor:
+        z = self._keep(self.encoder.activate(raw))
+        if self.training:
+            with torch.no_grad():
+                self.quiet.add_(1).masked_fill_((z > 0).any(dim=0), 0)
+        return z
+
+    def _keep(self, z: Tensor) -> Tensor:
+        if not self.k:
+            return z
+        return batch_top_k(z, self.k) if self.head.top_k_of == "batch" else top_k(z, self.k)
+
+    def _needs_similarities(self) -> bool:
+        return any(getattr(self.head, name) for name in ("similarity", "neighbours", "contrastive", "labels"))
+
+    def _pairwise(self, students: list[Tensor], x: Tensor, labels: Tensor, views: int) -> dict[str, Tensor]:
+        """What compares pairs, as the mean over the nested lengths."""
+        head, found = self.head, {}
+        teacher = teacher_similarity(x, self.mean)
+        if head.similarity:
+            found["similarity"] = torch.stack([squared(s, teacher) for s in students]).mean()
+        if head.neighbours:
+            t = head.neighbour_temperature
+            found["neighbours"] = torch.stack([divergence(s, teacher, t) for s in students]).mean()
+        if head.contrastive:  # the other views of an image are its positives
+            owner = torch.arange(len(x) // views, device=x.device).repeat(views)
+            losses = [supervised_contrastive(s, owner, self.temperature) for s in students]
+            found["contrastive"] = torch.stack(losses).mean()
+        if head.labels:
+            losses = [supervised_contrastive(s, labels, self.temperature) for s in students]
+            found["labels"] = torch.stack(losses).mean()
+        return found
+
+    def _reconstruct(self, x: Tensor, z: Tensor, raw: Tensor) -> dict[str, Tensor]:
+        """The mean relative error of decoding each prefix; and what the dead could do about the rest."""
+        assert self.decoder is not None
+        weight = self.decoder.weight  # (width, D)
+        errors = [relative_error(x, F.linear(z[:, :k], weight[:, :k]) + self.mean, self.mean) for k in self.lengths]
+        if self.k and 4 * self.k < z.shape[1]:  # CSR: the same with 4k kept, at an eighth of the weight
+            wide = top_k(self.encoder.activate(raw), 4 * self.k)
+            errors.append(relative_error(x, F.linear(wide, weight) + self.mean, self.mean) / 8)
+        found = {"reconstruction": torch.stack(errors).sum() / len(self.lengths)}
+        if self.head.revive:
+            residual = (x - self.mean - F.linear(z, weight)).detach()
+            dead = self.quiet >= self.head.dead_after
+            found["revive"] = revival(raw, dead, residual, weight, self.head.revive_k)
+        return found
+
+
+PARTS = ("similarity", "neighbours", "contrastive", "labels", "reconstruction", "revive", "sparsity")
+
+
+def sparsity(z: Tensor) -> Tensor:
+    """Mean over vectors of |z|_1 / |z|_2, over the square root of D: 1 when all are equal, less when few are active."""
+    z = z.float()
+    ratio: Tensor = z.sum(dim=1) / z.norm(dim=1).clamp(min=1e-6)
+    share: Tensor = ratio.mean() / z.shape[1] ** 0.5
+    return share
