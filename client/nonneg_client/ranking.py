@@ -52,11 +52,15 @@ def best(scores: Floats, depth: int) -> Places:
     """The indices of the `depth` largest scores, falling; among equals the lower index first."""
     if depth <= 0:
         return np.zeros(0, dtype=np.int64)
-    candidates = np.arange(len(scores))
-    if depth < len(scores):
-        threshold = np.partition(scores, len(scores) - depth)[len(scores) - depth]
-        candidates = np.flatnonzero(scores >= threshold)
-    return candidates[np.argsort(-scores[candidates], kind="stable")][:depth]
+    candidates = np.flatnonzero(scores > 0)  # selecting among thousands of equal zeros is ten times slower
+    if len(candidates) < depth:
+        candidates = np.arange(len(scores))
+    found = scores[candidates]
+    if depth < len(candidates):
+        threshold = np.partition(found, len(found) - depth)[len(found) - depth]
+        above = np.flatnonzero(found >= threshold)
+        candidates, found = candidates[above], found[above]
+    return candidates[np.argsort(-found, kind="stable")][:depth]
 
 
 def _float32(z: NDArray[Any]) -> Floats:
