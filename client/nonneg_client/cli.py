@@ -29,6 +29,7 @@ COMMANDS: dict[str, Entry] = {
     "info": Entry("nonneg_export.commands.info:info", "Show what a bundle says about itself."),
     "serve": Entry("nonneg_server.command:serve", "Answer POST /embed on a port.", "server"),
     "embed": Entry("nonneg_client.commands.embed:embed", "Embed images through a server."),
+    "shorten": Entry("nonneg_client.commands.shorten:shorten", "Shorten the vectors of a file."),
     "evaluate": Entry("nonneg_client.commands.evaluate:evaluate", "Measure retrieval at several lengths."),
     "doctor": Entry("nonneg_server.doctor:doctor", "Check this installation and say how to mend it."),
 }

@@ -17,37 +17,37 @@ class Collected:
     def __init__(self, on_error: OnError) -> None:
         self._on_error = on_error
         self._meta = Part(())
-        self._vectors: list[Vector] = []
-        self._failures: list[Failure] = []
+        self.vectors: list[Vector] = []
+        self.failures: list[Failure] = []
 
     def add(self, part: Part) -> None:
         """Take a part; with `raise` the first failure ends it all."""
         self._meta = joined(self._meta, part)
         for result in part.results:
             if isinstance(result, Vector):
-                self._vectors.append(result)
+                self.vectors.append(result)
             elif self._on_error == "raise":
                 result.error.message = f"{result.id}: {result.error.message}"
                 raise result.error
             else:
-                self._failures.append(result)
+                self.failures.append(result)
 
     def embeddings(self) -> Embeddings:
         """All vectors, in the order of the images."""
-        if not self._vectors:
-            if self._failures:
-                first = self._failures[0]
+        if not self.vectors:
+            if self.failures:
+                first = self.failures[0]
                 raise DataInvalid(
-                    f"none of {len(self._failures)} images could be embedded; {first.id}: {first.error.message}",
+                    f"none of {len(self.failures)} images could be embedded; {first.id}: {first.error.message}",
                     fix=first.error.fix,
                 )
             raise DataInvalid("there are no images to embed", fix="give at least one")
         return Embeddings.from_rows(
-            [(vector.indices, vector.values) for vector in self._vectors],
+            [(vector.indices, vector.values) for vector in self.vectors],
             dimensions=self._meta.dimensions,
             fingerprint=self._meta.fingerprint,
             model=self._meta.model,
-            ids=tuple(vector.id for vector in self._vectors),
+            ids=tuple(vector.id for vector in self.vectors),
             normalized=self._meta.normalized,
-            failures=tuple(self._failures),
+            failures=tuple(self.failures),
         )

@@ -1,4 +1,4 @@
-"""What may be embedded: paths, globs, folders, URLs, bytes, PIL images, arrays, and anything that yields these.
+"""What may be embedded: paths, globs, folders, tars, URLs, bytes, PIL images, arrays, and anything that yields these.
 
 All of it becomes a stream of `Item`s, each of which can produce the bytes of one image file when its turn comes.
 """
@@ -8,11 +8,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, Union
 
 from nonneg_client.errors import DataInvalid, NonnegError
 from nonneg_client.finding import find
 from nonneg_client.loading import fetch, from_array, lossless, read
+from nonneg_client.tars import is_tar, members
 
 if TYPE_CHECKING:
     import numpy as np
@@ -61,7 +64,7 @@ def _expand(source: Source, count: int) -> Iterator[Item]:
         raise DataInvalid("a data URI is not a path", fix="decode it and give the bytes", value=source[:40])
     elif isinstance(source, (str, os.PathLike)):
         for path in find(os.fspath(source)):
-            yield Item(str(path), lambda path=path: read(path))  # type: ignore[misc]
+            yield from _from_file(path)
     elif isinstance(source, (bytes, bytearray, memoryview)):
         yield Item(str(count), lambda: bytes(source))
     elif _is_picture(source):
@@ -70,6 +73,13 @@ def _expand(source: Source, count: int) -> Iterator[Item]:
         yield Item(str(count), lambda: lossless(from_array(source)))
     else:
         raise _unknown(source)
+
+
+def _from_file(path: Path) -> Iterator[Item]:
+    if is_tar(path):
+        yield from (Item(member.id, member.read) for member in members(path))
+    else:
+        yield Item(str(path), partial(read, path))
 
 
 def _is_picture(source: object) -> bool:

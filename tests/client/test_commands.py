@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from nonneg_client import Embeddings
 from nonneg_client.cli import main, nonneg
+from nonneg_client.errors import ParameterInvalid, StorageFailed
 
 
 @pytest.fixture
@@ -60,6 +61,24 @@ def test_embed_names_a_broken_image_goes_on_and_exits_with_1(run, one_broken, tm
 def test_a_file_name_that_says_no_form_is_refused_before_the_work(run, photos, tmp_path):
     result = run("embed", photos, "-o", tmp_path / "photos.txt")
     assert "call it .npz" in str(result.exception)
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".parquet"])
+def test_shorten_cuts_a_file_as_the_server_would_have(run, client, photos, tmp_path, suffix):
+    full, short = tmp_path / "full.npz", tmp_path / f"short{suffix}"
+    client.embed(photos).save(full)
+    result = run("shorten", full, "-o", short, "--dimensions", 64, "--top-k", 9)
+    assert "35 vectors of 64 dimensions" in result.stdout
+    expected = client.embed(photos, dimensions=64, top_k=9)
+    np.testing.assert_allclose(Embeddings.load(short).numpy(), expected.numpy(), atol=1e-3)
+    assert isinstance(run("shorten", full, "-o", short).exception, StorageFailed)
+    assert isinstance(run("shorten", full, "-o", short, "--replace", "--dimensions", 9999).exception, ParameterInvalid)
+
+
+def test_shorten_without_a_length_only_changes_the_form(run, random_embeddings, tmp_path):
+    random_embeddings().save(tmp_path / "a.safetensors")
+    run("shorten", tmp_path / "a.safetensors", "-o", tmp_path / "b.npz")
+    np.testing.assert_array_equal(Embeddings.load(tmp_path / "b.npz").numpy(), random_embeddings().numpy())
 
 
 def test_evaluate_prints_a_row_a_length(run, photos):

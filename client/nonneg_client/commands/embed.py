@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +13,11 @@ import click
 from nonneg_client.commands.connection import asks_server
 
 if TYPE_CHECKING:
-    from nonneg_client.embeddings import Embeddings
+    from nonneg_client.client import Client
+    from nonneg_client.images import Item
+    from nonneg_client.protocol import Options
+    from nonneg_client.results import Part
+    from nonneg_client.storage.merging import Summary
 
 
 @click.command()
@@ -20,6 +26,18 @@ if TYPE_CHECKING:
 @click.option("--dimensions", type=click.IntRange(min=1), help="Keep the first N dimensions.")
 @click.option("--top-k", type=click.IntRange(min=1), help="Of these keep each vector's N largest.")
 @click.option("--normalize/--raw", default=True, show_default=True, help="Divide by the length, or not.")
+@click.option("--downscale", type=click.IntRange(min=16), metavar="PIXELS", help="Shrink to this short side first.")
+@click.option("--model", help="A served model's name; without it, the server's default.")
+@click.option("--retry-failed", is_flag=True, help="Only what failed last time; add it to the file.")
+@click.option("--replace", is_flag=True, help="Begin anew, over an existing file or an unfinished run.")
+@click.option(
+    "--shard-size", type=click.IntRange(min=1), default=2000, show_default=True, help="Images put away at once."
+)
+@click.option(
+    "--in-flight", type=click.IntRange(min=1), default=8, show_default=True, help="Requests under way at once."
+)
+@click.option("--batch-size", type=click.IntRange(min=1), default=8, show_default=True, help="Images in a request.")
+@click.option("--quiet", is_flag=True, help="No progress bar.")
 @asks_server
 def embed(
     images: tuple[str, ...],
@@ -27,48 +45,155 @@ def embed(
     dimensions: int | None,
     top_k: int | None,
     normalize: bool,
+    downscale: int | None,
+    model: str | None,
+    retry_failed: bool,
+    replace: bool,
+    shard_size: int,
+    in_flight: int,
+    batch_size: int,
+    quiet: bool,
     url: str,
     api_key: str | None,
     timeout: float,
 ) -> None:
     """Embed images through a server.
 
-    IMAGES are files, folders, globs or URLs. Without --out, one line of JSON is printed for each image. An image that
-    fails is named, the others go on, and the exit code is 1 at the end.
+    IMAGES are files, folders, globs, .tar files or URLs; `-` reads them from standard input, one a line. Without
+    --out, one line of JSON is printed for each image.
+
+    A run that was interrupted goes on where it stopped when the same command is given again. An image that fails is
+    named with its reason in FILE.failed.jsonl, the others go on, and the exit code is 1.
 
     \b
       nonneg embed photos/ -o photos.npz
-      nonneg embed a.jpg b.jpg --dimensions 256
+      nonneg embed shards/*.tar -o photos.parquet --dimensions 512
+      find . -name '*.jpg' | nonneg embed - -o photos.parquet
+      nonneg embed photos/ -o photos.npz --retry-failed
     """
     from nonneg_client.client import Client
-    from nonneg_client.storage import module_for
+    from nonneg_client.images import items
+    from nonneg_client.protocol import Options
 
-    if out is not None:
-        module_for(out)  # a name that cannot be written is told before the work, not after it
-    with Client(url, api_key=api_key, timeout=timeout) as client:
-        embeddings = client.embed(images, dimensions=dimensions, top_k=top_k, normalize=normalize, on_error="return")
-    if out is None:
-        print_lines(embeddings)
-    else:
-        embeddings.save(out)
-        click.echo(
-            f"{out}: {len(embeddings)} vectors of {embeddings.dimensions} dimensions, {embeddings.nnz.mean():.0f} "
-            f"active on average, model {embeddings.model} ({embeddings.fingerprint[:8]})"
-        )
-    for failure in embeddings.failures:
-        click.echo(f"failed {failure.id}: {failure.error}", err=True)
-    if embeddings.failures:
+    options = Options(dimensions, top_k, normalize, model)
+    source = items(_named(images))
+    stream = Stream(options, downscale, quiet)
+    with Client(url, api_key=api_key, timeout=timeout, in_flight=in_flight, batch_size=batch_size) as client:
+        if out is None:
+            failed = print_lines(stream.of(client, source))
+        elif retry_failed:
+            failed = again(client, stream, source, out)
+        else:
+            failed = into_file(client, stream, source, out, replace=replace, shard_size=shard_size)
+    if failed:
         raise SystemExit(1)
 
 
-def print_lines(embeddings: Embeddings) -> None:
-    """One JSON object a vector."""
-    for name, (indices, values) in zip(embeddings.ids or (), embeddings, strict=True):
-        line = {
-            "id": name,
-            "dimensions": embeddings.dimensions,
-            "fingerprint": embeddings.fingerprint,
-            "indices": indices.tolist(),
-            "values": [float(f"{value:.7g}") for value in values],
-        }
-        click.echo(json.dumps(line, ensure_ascii=False))
+class Stream:
+    """How images go through the client: what is asked for, and whether a bar is shown."""
+
+    def __init__(self, options: Options, downscale: int | None, quiet: bool) -> None:
+        self.options = options
+        self._downscale = downscale
+        self._quiet = quiet
+
+    def of(self, client: Client, source: Iterable[Item], total: int | None = None) -> Iterator[Part]:
+        """The answers in order, watched."""
+        from contextlib import closing
+
+        from nonneg_client.progress import Watch
+
+        parts = client.stream(source, self.options, downscale=self._downscale)
+        with closing(parts), Watch(total, False if self._quiet else None) as watch:
+            for part in parts:
+                watch(part)
+                yield part
+
+
+def into_file(
+    client: Client, stream: Stream, source: Iterable[Item], out: Path, *, replace: bool, shard_size: int
+) -> int:
+    """Embed everything that an earlier, interrupted run did not; how many images failed."""
+    from nonneg_client.bulk import Job, begin_anew
+    from nonneg_client.errors import StorageFailed
+
+    if replace:
+        begin_anew(out)
+    elif out.exists():
+        raise StorageFailed(f"{out} exists", fix="choose another name, or pass --replace or --retry-failed")
+    with Job(out, stream.options) as job:
+        if job.done:
+            click.echo(f"{out}: going on after {len(job.done)} images", err=True)
+        left = list(job.left(source))
+        job.write(stream.of(client, left, len(left)), shard_size=shard_size)
+        summary = job.finish()
+        failed = [f"{r['id']}: {r['message']}" for r in job.reasons]
+    return told(out, summary, failed)
+
+
+def again(client: Client, stream: Stream, source: Iterable[Item], out: Path) -> int:
+    """Embed what failed last time and add it to the file; how many images failed again."""
+    from nonneg_client.collect import Collected
+    from nonneg_client.embeddings import Embeddings
+    from nonneg_client.errors import DataInvalid
+    from nonneg_client.failures import list_failures, read_failures, reason
+    from nonneg_client.storage.merging import Summary
+
+    before = {r["id"]: r for r in read_failures(out)}
+    if not before:
+        raise DataInvalid(f"nothing is listed as failed for {out}", fix="embed it first, without --retry-failed")
+    found = [item for item in source if item.id in before]
+    collected = Collected("return")
+    for part in stream.of(client, found, len(found)):
+        collected.add(part)
+    whole = Embeddings.load(out)
+    if collected.vectors:
+        whole = Embeddings.concatenate([whole, collected.embeddings()])
+        whole.save(out)
+    still = {failure.id: reason(failure) for failure in collected.failures}
+    absent = {name: r for name, r in before.items() if name not in {item.id for item in found}}
+    reasons = [*absent.values(), *still.values()]
+    list_failures(out, reasons)
+    return told(out, Summary.of(whole), [f"{r['id']}: {r['message']}" for r in reasons])
+
+
+def told(out: Path, summary: Summary, failed: list[str]) -> int:
+    """Say what was written and what was not."""
+    from nonneg_client.failures import failures_of
+
+    click.echo(f"{out}: {summary}")
+    for line in failed[:20]:
+        click.echo(f"failed {line}", err=True)
+    if failed:
+        click.echo(f"{len(failed)} failed, listed in {failures_of(out)}; --retry-failed tries them again", err=True)
+    return len(failed)
+
+
+def print_lines(parts: Iterable[Part]) -> int:
+    """One JSON object a vector, as they come; how many images failed."""
+    from nonneg_client.results import Failure
+
+    failed = 0
+    for part in parts:
+        for result in part.results:
+            if isinstance(result, Failure):
+                failed += 1
+                click.echo(f"failed {result.id}: {result.error}", err=True)
+                continue
+            line = {
+                "id": result.id,
+                "dimensions": part.dimensions,
+                "fingerprint": part.fingerprint,
+                "indices": result.indices.tolist(),
+                "values": [float(f"{value:.7g}") for value in result.values],
+            }
+            click.echo(json.dumps(line, ensure_ascii=False))
+    return failed
+
+
+def _named(images: tuple[str, ...]) -> Iterator[str]:
+    for name in images:
+        if name == "-":
+            yield from (line.rstrip("\r\n") for line in sys.stdin if line.strip())
+        else:
+            yield name

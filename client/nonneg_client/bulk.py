@@ -1,0 +1,170 @@
+"""A long embedding run that may be killed: results go to shards, and a second run does what the first did not.
+
+Beside `photos.parquet` lies, while it is being made, the folder `photos.parquet.parts`:
+
+    job.json      what was asked for; a second run must ask for the same
+    00000.npz     the vectors of a shard, exact (absent if every image of it failed)
+    00000.json    its failures; written last: a shard without it is done again
+
+At the end the shards are written to the one file and the folder goes. What failed is listed in
+`photos.parquet.failed.jsonl`.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from nonneg_client.collect import Collected
+from nonneg_client.embeddings import Embeddings
+from nonneg_client.errors import ConfigInvalid, DataInvalid, StorageFailed
+from nonneg_client.failures import Reason, list_failures, reason
+from nonneg_client.images import Item
+from nonneg_client.protocol import Options
+from nonneg_client.results import Part
+from nonneg_client.storage import load, module_for, save
+from nonneg_client.storage.merging import Summary, merge
+from nonneg_client.writing import replacing, unwritable
+
+
+class Job:
+    """The folder of shards, held by one process at a time."""
+
+    def __init__(self, out: Path, options: Options) -> None:
+        module_for(out)  # a name that cannot be written is told before the work, not after it
+        self.out = out
+        self.folder = out.with_name(out.name + ".parts")
+        self._asked = json.loads(json.dumps(asdict(options)))
+        self.done: set[str] = set()
+        self.reasons: list[Reason] = []
+        self._example: Embeddings | None = None  # no rows of it: model, length and norm that all shards must have
+        self._next = 0
+
+    def __enter__(self) -> Self:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._lock = (self.folder / "lock").open("w")
+        except OSError as error:
+            raise unwritable(self.folder, error) from error
+        try:
+            self._hold()
+            self._resume()
+        except BaseException:
+            self._lock.close()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self._lock.close()
+
+    def left(self, items: Iterable[Item]) -> Iterator[Item]:
+        """What is still to do; an image that is named twice is done once."""
+        seen = set(self.done)
+        for item in items:
+            if item.id not in seen:
+                seen.add(item.id)
+                yield item
+
+    def write(self, parts: Iterable[Part], *, shard_size: int) -> None:
+        """Take results as they come and put them away shard by shard."""
+        waiting: list[Part] = []
+        for part in parts:
+            waiting.append(part)
+            if sum(len(p.results) for p in waiting) >= shard_size:
+                self._put_away(waiting)
+                waiting = []
+        if waiting:
+            self._put_away(waiting)
+
+    def finish(self) -> Summary:
+        """Make the one file of all shards, and the list of what failed."""
+        list_failures(self.out, self.reasons)
+        if self._example is None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            raise DataInvalid(
+                f"nothing was embedded, so there is no {self.out}; {self._first_reason()}", fix="check the images"
+            )
+        summary = merge(self._shards(), self.out)
+        shutil.rmtree(self.folder, ignore_errors=True)
+        return summary
+
+    def _first_reason(self) -> str:
+        return f"{self.reasons[0]['id']}: {self.reasons[0]['message']}" if self.reasons else "there were no images"
+
+    def _hold(self) -> None:
+        """Keep others out; the lock goes with the process, however it ends."""
+        if sys.platform == "win32":
+            return
+        import fcntl
+
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StorageFailed(f"another nonneg embed is writing {self.out}", fix="wait for it, or stop it") from None
+
+    def _put_away(self, parts: list[Part]) -> None:
+        collected = Collected("return")
+        for part in parts:
+            collected.add(part)
+        path = self.folder / f"{self._next:05d}"
+        if collected.vectors:
+            shard = collected.embeddings()
+            if self._example is not None:
+                self._example.same_form(shard)
+            save(shard, path.with_suffix(".npz"))
+            self._example = shard[:0]
+        reasons = [reason(failure) for failure in collected.failures]
+        _write_json(path.with_suffix(".json"), {"failed": reasons})
+        self.done |= {result.id for part in parts for result in part.results}
+        self.reasons += reasons
+        self._next += 1
+
+    def _resume(self) -> None:
+        described = self.folder / "job.json"
+        if not described.exists():
+            _write_json(described, {"asked": self._asked})
+            return
+        if (asked := _read_json(described)["asked"]) != self._asked:
+            raise ConfigInvalid(
+                f"{self.folder} was begun with other options ({asked})",
+                fix="run the same command again, or pass --replace to begin anew",
+            )
+        for path in self._finished():
+            self.reasons += _read_json(path)["failed"]
+            self._next = int(path.stem) + 1
+        self.done |= {str(r["id"]) for r in self.reasons}
+        for shard in self._shards():
+            self.done |= set(shard.ids or ())
+            self._example = shard[:0]
+
+    def _finished(self) -> list[Path]:
+        return sorted(path for path in self.folder.glob("*.json") if path.stem.isdigit())
+
+    def _shards(self) -> Iterator[Embeddings]:
+        for path in self._finished():
+            if (vectors := path.with_suffix(".npz")).exists():
+                yield load(vectors)
+
+
+def begin_anew(out: Path) -> None:
+    """Forget an unfinished run."""
+    shutil.rmtree(out.with_name(out.name + ".parts"), ignore_errors=True)
+
+
+def _write_json(path: Path, content: dict[str, Any]) -> None:
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return content
+    except (OSError, ValueError) as error:
+        raise DataInvalid(f"{path} is damaged ({error})", fix="pass --replace to begin anew") from error

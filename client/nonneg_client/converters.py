@@ -1,0 +1,102 @@
+"""Sparse vectors in the forms that databases and libraries take; nothing here needs their packages.
+
+Every function takes `Embeddings` and gives one entry a vector, in order. Indices are 0-based unless said otherwise.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, TypedDict
+
+from nonneg_client.embeddings import Embeddings
+from nonneg_client.errors import ConfigInvalid
+
+PINECONE_LIMIT = 1000  # non-zeros a sparse vector may have there
+PGVECTOR_LIMIT = 16_000  # non-zeros a sparsevec may have
+PGVECTOR_HNSW_LIMIT = 1000  # and in an HNSW index
+
+
+class Sparse(TypedDict):
+    """The shape that Qdrant, Pinecone, Upstash, LangChain and Haystack share."""
+
+    indices: list[int]
+    values: list[float]
+
+
+def qdrant(embeddings: Embeddings) -> list[Sparse]:
+    """`{"indices": [...], "values": [...]}`: arguments of `SparseVector`, or JSON for the REST interface."""
+    return [{"indices": indices.tolist(), "values": values.tolist()} for indices, values in embeddings]
+
+
+def pinecone(embeddings: Embeddings) -> list[Sparse]:
+    """`sparse_values` of Pinecone; more non-zeros than it takes are refused here, by name."""
+    _at_most(embeddings, PINECONE_LIMIT, "Pinecone")
+    return qdrant(embeddings)
+
+
+def milvus(embeddings: Embeddings) -> list[dict[int, float]]:
+    """`{index: value}` for a SPARSE_FLOAT_VECTOR field; index SPARSE_INVERTED_INDEX, metric IP."""
+    return [dict(zip(indices.tolist(), values.tolist(), strict=True)) for indices, values in embeddings]
+
+
+def pgvector(embeddings: Embeddings) -> list[str]:
+    """pgvector's text, `{index:value,...}/dimensions`, whose indices begin at 1."""
+    _at_most(embeddings, PGVECTOR_LIMIT, "pgvector")
+    return [
+        "{" + ",".join(f"{i + 1}:{v:.9g}" for i, v in zip(indices.tolist(), values.tolist(), strict=True)) + "}"
+        f"/{embeddings.dimensions}"
+        for indices, values in embeddings
+    ]
+
+
+def pgvector_binary(embeddings: Embeddings) -> list[bytes]:
+    """pgvector's binary form for COPY: dimensions, count, 0, then indices (from 0) and values; big-endian."""
+    _at_most(embeddings, PGVECTOR_LIMIT, "pgvector")
+    return [
+        struct.pack(">iii", embeddings.dimensions, len(indices), 0)
+        + indices.astype(">i4").tobytes()
+        + values.astype(">f4").tobytes()
+        for indices, values in embeddings
+    ]
+
+
+def elasticsearch(embeddings: Embeddings) -> list[dict[str, float]]:
+    """`{"token": weight}` for a sparse_vector field; query with `"prune": false`, or tokens are dropped."""
+    return [{str(i): w for i, w in row.items()} for row in milvus(embeddings)]
+
+
+def opensearch(embeddings: Embeddings) -> list[dict[str, float]]:
+    """`{"token": weight}` for a rank_features field, which is exact; its sparse_vector is approximate.
+
+    rank_features keeps 9 significant bits of a weight: a relative error of up to 0.4 %.
+    """
+    return elasticsearch(embeddings)
+
+
+def binary(embeddings: Embeddings) -> list[bytes]:
+    """One bit a dimension, set where the value is above zero, the first dimension in the highest bit."""
+    import numpy as np
+
+    return [row.tobytes() for row in np.packbits(embeddings.numpy() > 0, axis=1)]
+
+
+def torch_csr(embeddings: Embeddings) -> dict[str, Any]:
+    """The arguments of `torch.sparse_csr_tensor(**...)`; this package never imports torch itself."""
+    return {
+        "crow_indices": embeddings.indptr,
+        "col_indices": embeddings.indices.astype("int64"),
+        "values": embeddings.values,
+        "size": (len(embeddings), embeddings.dimensions),
+    }
+
+
+def _at_most(embeddings: Embeddings, limit: int, whose: str) -> None:
+    most = int(embeddings.nnz.max(initial=0))
+    if most > limit:
+        raise ConfigInvalid(
+            f"a vector has {most} non-zeros; {whose} takes {limit}",
+            fix=f"embeddings.shorten(top_k={limit})",
+            field="top_k",
+            value=most,
+            limit=limit,
+        )

@@ -1,0 +1,49 @@
+"""What failed in a bulk run: one line of JSON an image, beside the file of vectors."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from nonneg_client.errors import DataInvalid
+from nonneg_client.results import Failure
+from nonneg_client.writing import replacing
+
+Reason = dict[str, Any]  # {"id": ..., "type": ..., "message": ..., "fix": ...}
+
+
+def reason(failure: Failure) -> Reason:
+    """A failure as it is listed."""
+    return {
+        "id": failure.id,
+        "type": failure.error.type,
+        "message": failure.error.message,
+        "fix": failure.error.fix,
+    }
+
+
+def failures_of(out: Path) -> Path:
+    """Where the failures of a file are listed."""
+    return out.with_name(out.name + ".failed.jsonl")
+
+
+def list_failures(out: Path, reasons: list[Reason]) -> None:
+    """Write the list, or remove it when nothing failed."""
+    path = failures_of(out)
+    if not reasons:
+        path.unlink(missing_ok=True)
+        return
+    with replacing(path) as temporary:
+        temporary.write_text("".join(json.dumps(r, ensure_ascii=False) + "\n" for r in reasons), encoding="utf-8")
+
+
+def read_failures(out: Path) -> list[Reason]:
+    """What failed when the file was made."""
+    path = failures_of(out)
+    if not path.exists():
+        return []
+    try:
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    except ValueError as error:
+        raise DataInvalid(f"{path} is damaged ({error})", fix="remove it and embed again") from error

@@ -1,0 +1,236 @@
+"""Bulk embedding: killed, resumed, retried, from lists and tar files; no row is lost and none is doubled."""
+
+from __future__ import annotations
+
+import io
+import json
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from nonneg_client import Embeddings
+from nonneg_client.cli import nonneg
+from nonneg_client.errors import ConfigInvalid, DataInvalid, FingerprintMismatch, StorageFailed
+
+SUFFIXES = [".npz", ".parquet", ".safetensors", ".npy"]
+
+
+@pytest.fixture
+def run(faulty, monkeypatch):
+    monkeypatch.setenv("NONNEG_URL", faulty.url)
+
+    def invoke(*arguments: object, stdin: str | None = None):
+        return CliRunner().invoke(nonneg, ["embed", *map(str, arguments)], input=stdin)
+
+    return invoke
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A hundred files, each of which the faulty server embeds as its own dimension."""
+    (tmp_path / "photos").mkdir()
+    for i in range(100):
+        (tmp_path / "photos" / f"{i:03d}.jpg").write_text(str(i))
+    return tmp_path / "photos"
+
+
+def complete(out, folder, n=100):
+    found = Embeddings.load(out)
+    assert found.ids == tuple(str(folder / f"{i:03d}.jpg") for i in range(n))
+    assert found.indices.tolist() == list(range(n))
+    assert not out.with_name(out.name + ".parts").exists()
+    return True
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_many_shards_become_one_file(run, folder, tmp_path, suffix):
+    out = tmp_path / f"x{suffix}"
+    result = run(folder, "-o", out, "--shard-size", 7)
+    assert result.exit_code == 0, result.output
+    assert complete(out, folder)
+    assert "100 vectors of 1000 dimensions" in result.stdout
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".parquet"])
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_a_run_that_is_killed_goes_on_without_losing_or_doubling_a_row(faulty, folder, tmp_path, suffix, how):
+    out = tmp_path / f"x{suffix}"
+    command = [sys.executable, "-m", "nonneg_client", "embed", str(folder), "-o", str(out), "--url", faulty.url]
+    command += ["--shard-size", "5", "--batch-size", "2", "--in-flight", "2"]
+    faulty.seconds = 0.02
+    kills = 0
+    while not out.exists():
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        before = len(faulty.seen)
+        while process.poll() is None and len(faulty.seen) < before + 12:
+            time.sleep(0.005)
+        if process.poll() is None and kills < 4:
+            kills += 1
+            process.send_signal(how)
+        process.wait(timeout=60)
+    assert kills >= 2
+    assert complete(out, folder)
+    assert sum(faulty.seen) < 100 + kills * 40  # what was put away was not embedded again
+
+
+def test_the_second_run_says_where_it_goes_on(run, faulty, folder, tmp_path):
+    faulty.plan = ["none"] * 6 + [("error", (401, "unauthorized"))] * 99
+    out = tmp_path / "x.npz"
+    assert run(folder, "-o", out, "--shard-size", 10, "--batch-size", 5, "--in-flight", 1).exit_code != 0
+    faulty.plan = []
+    result = run(folder, "-o", out, "--shard-size", 10)
+    assert "going on after 30 images" in result.stderr
+    assert complete(out, folder)
+
+
+def test_failures_are_listed_with_their_reasons_and_retried(run, folder, tmp_path):
+    out = tmp_path / "x.parquet"
+    bad = [folder / "013.jpg", folder / "077.jpg"]
+    for path in bad:
+        path.write_text("bad")
+    result = run(folder, "-o", out)
+    assert result.exit_code == 1
+    assert "2 failed" in result.stderr
+    listed = [json.loads(line) for line in (tmp_path / "x.parquet.failed.jsonl").read_text().splitlines()]
+    assert [r["id"] for r in listed] == list(map(str, bad))
+    assert {(r["type"], r["message"], r["fix"]) for r in listed} == {("image_unreadable", "broken", "mend it")}
+    assert len(Embeddings.load(out)) == 98
+
+    bad[0].write_text("13")
+    assert run(folder, "-o", out, "--retry-failed").exit_code == 1  # one is still bad
+    assert len(Embeddings.load(out)) == 99
+    bad[1].write_text("77")
+    assert run(folder, "-o", out, "--retry-failed").exit_code == 0
+    found = Embeddings.load(out)
+    assert sorted(found.indices.tolist()) == list(range(100))
+    assert found.ids[-2:] == tuple(map(str, bad))
+    assert not (tmp_path / "x.parquet.failed.jsonl").exists()
+    assert "nothing is listed" in str(run(folder, "-o", out, "--retry-failed").exception)
+
+
+def test_what_failed_but_is_not_named_again_stays_listed(run, folder, tmp_path):
+    out = tmp_path / "x.npz"
+    (folder / "001.jpg").write_text("bad")
+    run(folder, "-o", out)
+    assert run(folder / "000.jpg", "-o", out, "--retry-failed").exit_code == 1
+    assert "001.jpg" in (tmp_path / "x.npz.failed.jsonl").read_text()
+
+
+def test_when_everything_fails_there_is_a_list_and_no_file(run, folder, tmp_path):
+    for path in folder.iterdir():
+        path.write_text("bad")
+    result = run(folder, "-o", tmp_path / "x.npz")
+    assert isinstance(result.exception, DataInvalid)
+    assert "000.jpg: broken" in str(result.exception)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["photos", "x.npz.failed.jsonl"]
+
+
+def test_paths_come_from_standard_input(run, folder, tmp_path):
+    paths = "".join(f"{folder / f'{i:03d}.jpg'}\n" for i in (3, 1, 2))
+    run("-", "-o", tmp_path / "x.npz", stdin=paths + "\n")
+    assert Embeddings.load(tmp_path / "x.npz").indices.tolist() == [3, 1, 2]
+
+
+def test_an_image_that_is_named_twice_is_embedded_once(run, folder, tmp_path):
+    run(folder / "005.jpg", folder / "00?.jpg", "-o", tmp_path / "x.npz")
+    assert Embeddings.load(tmp_path / "x.npz").indices.tolist() == [5, 0, 1, 2, 3, 4, 6, 7, 8, 9]
+
+
+@pytest.fixture
+def archive(tmp_path):
+    path = tmp_path / "00000.tar"
+    with tarfile.open(path, "w") as tar:
+        for i in range(10):
+            for name, data in ((f"{i:04d}.jpg", str(i).encode()), (f"{i:04d}.json", b"{}"), (f"{i:04d}.txt", b"cat")):
+                entry = tarfile.TarInfo(name)
+                entry.size = len(data)
+                tar.addfile(entry, io.BytesIO(data))
+    return path
+
+
+def test_the_images_of_a_tar_file_are_read_in_place(run, archive, tmp_path):
+    run(archive, "-o", tmp_path / "x.parquet")
+    found = Embeddings.load(tmp_path / "x.parquet")
+    assert found.indices.tolist() == list(range(10))
+    assert found.ids[3] == f"{archive}/0003.jpg"
+
+
+@pytest.mark.parametrize(("name", "data"), [("a.tar.gz", b"x"), ("a.tar", b"x" * 2000), ("gone.tar", None)])
+def test_a_tar_file_that_cannot_be_read_is_named(run, tmp_path, name, data):
+    if data is not None:
+        (tmp_path / name).write_bytes(data)
+    result = run(tmp_path / name, "-o", tmp_path / "x.npz")
+    assert isinstance(result.exception, DataInvalid)
+    assert name in str(result.exception)
+
+
+def test_a_tar_file_that_breaks_off_is_told_before_the_work(run, faulty, archive, tmp_path):
+    data = archive.read_bytes()
+    archive.write_bytes(data[: data.rindex(b"0009.jpg") + 512])
+    assert isinstance(run(archive, "-o", tmp_path / "x.npz").exception, DataInvalid)
+    assert faulty.seen == []
+
+
+def test_a_file_that_is_there_is_not_overwritten_unless_asked(run, folder, tmp_path):
+    out = tmp_path / "x.npz"
+    run(folder / "001.jpg", "-o", out)
+    assert isinstance(run(folder, "-o", out).exception, StorageFailed)
+    assert run(folder, "-o", out, "--replace").exit_code == 0
+    assert complete(out, folder)
+
+
+def interrupted(run, faulty, folder, out, *more):
+    faulty.plan = ["none"] * 3 + [("error", (401, "unauthorized"))] * 99
+    run(folder, "-o", out, "--shard-size", 5, "--batch-size", 5, "--in-flight", 1, *more)
+    faulty.plan = []
+    assert out.with_name(out.name + ".parts").exists()
+
+
+def test_an_unfinished_run_is_not_mixed_with_other_options(run, faulty, folder, tmp_path):
+    out = tmp_path / "x.npz"
+    interrupted(run, faulty, folder, out, "--dimensions", 5)
+    assert isinstance(run(folder, "-o", out).exception, ConfigInvalid)
+    assert run(folder, "-o", out, "--replace").exit_code == 0
+
+
+def test_an_unfinished_run_is_not_mixed_with_another_model(run, faulty, folder, tmp_path):
+    out = tmp_path / "x.npz"
+    interrupted(run, faulty, folder, out)
+    faulty.plan = [("changed", {"fingerprint": "e" * 32})] * 20
+    assert isinstance(run(folder, "-o", out, "--batch-size", 50).exception, FingerprintMismatch)
+
+
+def test_two_runs_do_not_write_one_file(run, faulty, folder, tmp_path):
+    from nonneg_client.bulk import Job
+    from nonneg_client.protocol import Options
+
+    with Job(tmp_path / "x.npz", Options()):
+        assert "another nonneg embed" in str(run(folder, "-o", tmp_path / "x.npz").exception)
+
+
+@pytest.mark.parametrize("name", ["job.json", "00000.json", "00000.npz"])
+def test_a_damaged_shard_is_named(run, faulty, folder, tmp_path, name):
+    out = tmp_path / "x.npz"
+    interrupted(run, faulty, folder, out)
+    (tmp_path / "x.npz.parts" / name).write_bytes(b"{")
+    result = run(folder, "-o", out)
+    assert isinstance(result.exception, DataInvalid)
+    assert name in str(result.exception)
+
+
+def test_a_folder_that_cannot_be_written_is_told_before_the_work(run, faulty, folder, tmp_path):
+    (tmp_path / "file").write_text("")
+    assert isinstance(run(folder, "-o", tmp_path / "file" / "x.npz").exception, StorageFailed)
+    assert faulty.seen == []
+
+
+def test_lines_of_json_are_the_vectors_too(run, folder):
+    lines = [json.loads(line) for line in run(folder / "00[12].jpg").stdout.splitlines()]
+    assert [line["indices"] for line in lines] == [[1], [2]]
+    np.testing.assert_allclose([line["values"] for line in lines], 1)

@@ -1,0 +1,82 @@
+"""Other people's forms of a sparse vector: each read back by the rules of its reader."""
+
+from __future__ import annotations
+
+import re
+import struct
+
+import numpy as np
+import pytest
+
+from nonneg_client import Embeddings, converters
+from nonneg_client.errors import ConfigInvalid
+
+Z = np.float32([[0, 0.5, 0, 0.25], [0, 0, 0, 0], [1, 0, 0, 0.1]])
+
+
+@pytest.fixture(scope="module")
+def embeddings():
+    return Embeddings.from_dense(Z, fingerprint="f")
+
+
+def dense(rows):
+    z = np.zeros(Z.shape, np.float32)
+    for i, row in enumerate(rows):
+        for j, value in row.items():
+            z[i, j] = value
+    return z
+
+
+def test_qdrant_and_pinecone_take_indices_and_values(embeddings):
+    for convert in (converters.qdrant, converters.pinecone):
+        rows = [dict(zip(row["indices"], row["values"], strict=True)) for row in convert(embeddings)]
+        np.testing.assert_array_equal(dense(rows), Z)
+
+
+def test_milvus_takes_a_dict(embeddings):
+    np.testing.assert_array_equal(dense(converters.milvus(embeddings)), Z)
+
+
+def test_pgvectors_text_counts_from_one_and_keeps_every_bit(embeddings):
+    texts = converters.pgvector(embeddings)
+    assert texts[0] == "{2:0.5,4:0.25}/4"
+    assert texts[1] == "{}/4"
+    rows = [{int(i) - 1: np.float32(v) for i, v in re.findall(r"(\d+):([^,}]+)", text)} for text in texts]
+    np.testing.assert_array_equal(dense(rows), Z)
+
+
+def test_pgvectors_binary_counts_from_zero(embeddings):
+    rows = []
+    for data in converters.pgvector_binary(embeddings):
+        dimensions, count, unused = struct.unpack(">iii", data[:12])
+        assert (dimensions, unused, len(data)) == (4, 0, 12 + 8 * count)
+        numbers = struct.unpack(f">{count}i{count}f", data[12:])
+        rows.append(dict(zip(numbers[:count], numbers[count:], strict=True)))
+    np.testing.assert_array_equal(dense(rows), Z)
+
+
+def test_elasticsearch_and_opensearch_take_tokens_with_positive_weights(embeddings):
+    for convert in (converters.elasticsearch, converters.opensearch):
+        rows = convert(embeddings)
+        assert all(isinstance(token, str) and weight > 0 for row in rows for token, weight in row.items())
+        np.testing.assert_array_equal(dense([{int(t): w for t, w in row.items()} for row in rows]), Z)
+
+
+def test_bits_are_set_where_a_value_is_above_zero(embeddings):
+    assert converters.binary(embeddings) == [bytes([0b01010000]), bytes([0]), bytes([0b10010000])]
+
+
+def test_the_arguments_for_torch_are_compressed_rows(embeddings):
+    made = converters.torch_csr(embeddings)
+    assert made["crow_indices"].tolist() == [0, 2, 2, 4]
+    assert made["col_indices"].tolist() == [1, 3, 0, 3]
+    assert made["col_indices"].dtype == np.int64
+    assert made["size"] == (3, 4)
+
+
+def test_more_than_a_database_takes_is_refused_with_the_way_out():
+    wide = Embeddings.from_dense(np.ones((1, 1001)), fingerprint="f")
+    with pytest.raises(ConfigInvalid, match="1001 non-zeros; Pinecone takes 1000") as caught:
+        converters.pinecone(wide)
+    assert caught.value.fix == "embeddings.shorten(top_k=1000)"
+    assert len(converters.qdrant(wide)[0]["indices"]) == 1001
