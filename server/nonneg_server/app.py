@@ -9,6 +9,7 @@ from nonneg_client.errors import NonnegError
 from nonneg_client.version import __version__
 from nonneg_server import failures
 from nonneg_server.connections import House
+from nonneg_server.direct import Direct
 from nonneg_server.envelope import Envelope
 from nonneg_server.fetch import Fetcher
 from nonneg_server.registry import Registry
@@ -32,5 +33,6 @@ def create_app(registry: Registry, settings: Settings, house: House | None = Non
         app.router.routes.extend(routes.router.routes)  # flat: an included router costs each request a second match
     app.add_exception_handler(NonnegError, failures.on_error)
     app.add_exception_handler(HTTPException, failures.on_http_exception)
+    app.add_middleware(Direct, owner=app)
     app.add_middleware(Envelope)
     return app
