@@ -13,11 +13,14 @@ from nonneg_server.direct import Direct
 from nonneg_server.envelope import Envelope
 from nonneg_server.fetch import Fetcher
 from nonneg_server.registry import Registry
-from nonneg_server.routes import cohere, embed, explain, health, kserve, models, openai, shorten, tei
+from nonneg_server.repository import Repository
+from nonneg_server.routes import cohere, embed, explain, health, kserve, manage, models, openai, shorten, tei
 from nonneg_server.settings import Settings
 
 
-def create_app(registry: Registry, settings: Settings, house: House | None = None) -> FastAPI:
+def create_app(
+    registry: Registry, settings: Settings, house: House | None = None, repository: Repository | None = None
+) -> FastAPI:
     """An ASGI application that serves these models."""
     app = FastAPI(
         title="nonneg",
@@ -28,8 +31,9 @@ def create_app(registry: Registry, settings: Settings, house: House | None = Non
     app.state.registry = registry
     app.state.settings = settings
     app.state.house = house or House()
+    app.state.repository = repository
     app.state.fetcher = Fetcher(settings.url_hosts, max_bytes=settings.url_bytes, timeout=settings.url_timeout)
-    for routes in (embed, shorten, explain, models, health, openai, cohere, kserve, tei):
+    for routes in (embed, shorten, explain, models, health, openai, cohere, kserve, manage, tei):
         app.router.routes.extend(routes.router.routes)  # flat: an included router costs each request a second match
     app.add_exception_handler(NonnegError, failures.on_error)
     app.add_exception_handler(HTTPException, failures.on_http_exception)

@@ -7,13 +7,15 @@ import errno
 import socket
 import sys
 import time
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import click
 import uvicorn
 
 from nonneg_client.errors import CheckFailed, ConfigInvalid
-from nonneg_export.bundle import open_bundle
+from nonneg_export.bundle import Bundle
 from nonneg_server.app import create_app
 from nonneg_server.connections import House, bound_to
 from nonneg_server.engine import Engine
@@ -21,6 +23,7 @@ from nonneg_server.engine_lanes import Lanes
 from nonneg_server.options import Grouped, with_settings
 from nonneg_server.process import Process
 from nonneg_server.registry import Registry
+from nonneg_server.repository import Repository, sources_of
 from nonneg_server.settings import Settings, read_settings
 
 FILES_OF_OUR_OWN = 64  # models, libraries, the log: what is left is for connections
@@ -44,8 +47,9 @@ def run(settings: Settings) -> None:
     started = time.perf_counter()
     listener = bind(settings.host, settings.port)
     with listener:
-        registry = load(settings)
-        process = prepare(registry, settings)
+        repository = load(settings)
+        registry = repository.registry
+        process = prepare(repository, settings)
         for engine in registry.all():
             click.echo(start_line(engine, listener, time.perf_counter() - started))
         try:
@@ -59,7 +63,7 @@ def run(settings: Settings) -> None:
         sys.exit(130)
 
 
-def prepare(registry: Registry, settings: Settings) -> Process:
+def prepare(repository: Repository, settings: Settings) -> Process:
     """The process around the application, with its rules for connections."""
     house = House(
         silence=settings.silence,
@@ -68,7 +72,7 @@ def prepare(registry: Registry, settings: Settings) -> Process:
         most_bytes=settings.upload_bytes,
     )
     config = uvicorn.Config(
-        create_app(registry, settings, house),
+        create_app(repository.registry, settings, house, repository),
         http=bound_to(house),
         ws="none",
         log_level="warning",
@@ -80,7 +84,7 @@ def prepare(registry: Registry, settings: Settings) -> Process:
         timeout_keep_alive=settings.keep_alive,
         timeout_graceful_shutdown=settings.grace,
     )
-    return Process(config, registry, house, drain=settings.drain)
+    return Process(config, repository, house, drain=settings.drain)
 
 
 def _open_files() -> int:
@@ -95,11 +99,19 @@ def _open_files() -> int:
     return most
 
 
-def load(settings: Settings) -> Registry:
-    """The bundle, verified, in an engine that has passed its self-test."""
-    bundle = open_bundle(settings.model)
+def load(settings: Settings) -> Repository:
+    """The bundles, verified, in engines that have passed their self-tests."""
     lanes = Lanes(settings.threads, max_images=settings.queue, max_bytes=settings.queue_bytes)
-    engine = Engine(
+    sources = sources_of(settings.model)
+    registry = Registry(aliases=aliases_of(settings.alias, sources), memory=settings.model_memory, lanes=lanes)
+    repository = Repository(sources, registry, partial(_engine, settings, lanes), settings.repository)
+    for name in sources:
+        repository.load(name)
+    return repository
+
+
+def _engine(settings: Settings, lanes: Lanes, bundle: Bundle) -> Engine:
+    return Engine(
         bundle,
         lanes=lanes,
         max_pixels=settings.max_pixels,
@@ -107,8 +119,22 @@ def load(settings: Settings) -> Registry:
         timeout=settings.timeout,
         exact=settings.decode == "exact",
     )
-    engine.warm_up()
-    return Registry(engine)
+
+
+def aliases_of(given: tuple[str, ...], sources: Mapping[str, object]) -> dict[str, str]:
+    """`alias=model` pairs, each of a model that is there."""
+    found = {}
+    for pair in given:
+        alias, _, model = pair.partition("=")
+        if model not in sources or not alias or alias in sources:
+            raise ConfigInvalid(
+                f"--alias {pair} gives no new name to a served model",
+                fix=f"write --alias name=model with a model of {', '.join(sources)}",
+                field="alias",
+                value=pair,
+            )
+        found[alias] = model
+    return found
 
 
 def bind(host: str, port: int) -> socket.socket:

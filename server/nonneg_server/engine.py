@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
@@ -16,12 +17,13 @@ from PIL import Image
 from nonneg_client.decode import MAX_PIXELS, decode, upright_rgb
 from nonneg_client.errors import CheckFailed, DeadlineExceeded, NonnegError, NotReady
 from nonneg_client.view import Pixels
-from nonneg_export.bundle import Bundle
+from nonneg_export.bundle import ENCODER, Bundle, open_bundle
 from nonneg_export.runtime import Session
 from nonneg_server.engine_lanes import Lanes
 from nonneg_server.golden import golden_cosine
 
 Photo = bytes | Image.Image
+Sessions = tuple[Session, ...]  # the narrow one, then perhaps the wide one
 FAILURES_THAT_MEAN_DEATH = 3  # runs of the encoder that fail one after the other, none succeeding in between
 
 
@@ -55,22 +57,40 @@ class Engine:
         exact: bool = False,
     ) -> None:
         self.bundle = bundle
+        self.name = bundle.manifest.name
         self._own_lanes = Lanes(threads) if lanes is None else None
         self._lanes = lanes or self._own_lanes or Lanes(threads)
         self.threads = self._lanes.threads
+        self.used = time.monotonic()
+        self.on_load: Callable[[Engine], None] | None = None
         self._max_pixels = max_pixels
         self._timeout = timeout
         self._at_least = None if exact else bundle.manifest.view.ample
-        self._narrow = Session(bundle.encoder)
-        self._wide = Session(bundle.encoder, threads=self.threads) if wide and self.threads > 1 else None
+        self._widths = (1, self.threads) if wide and self.threads > 1 else (1,)
+        self._loading = threading.Lock()
+        self._sessions: Sessions | None = None
+        self._opened_before = False
         self._failures = 0
         self._closed = False
+        self._load()
+
+    @property
+    def loaded(self) -> bool:
+        return self._sessions is not None
+
+    @property
+    def weight(self) -> int:
+        """Bytes of weights that it holds while it is loaded."""
+        return self.bundle.manifest.files[ENCODER].bytes * len(self._widths)
+
+    def rest(self) -> None:
+        """Forget the weights; whoever needs them next loads them again."""
+        self._sessions = None
 
     def warm_up(self) -> None:
         """Run every session once, against the vector that the exporter wrote down."""
-        for session in (self._narrow, self._wide):
-            if session is not None:
-                _self_test(self.bundle, session)
+        for session in self._load():
+            _self_test(self.bundle, session)
 
     async def encode(self, image: Photo, *, deadline: float | None = None) -> Encoded:
         """One image's vector; `deadline` is a time of the running event loop."""
@@ -101,7 +121,7 @@ class Engine:
     def ailment(self) -> str | None:
         """Why this engine can no longer be trusted; None while it works."""
         if self._failures >= FAILURES_THAT_MEAN_DEATH:
-            return f"the encoder of {self.bundle.manifest.name} failed {self._failures} times in a row"
+            return f"the encoder of {self.name} failed {self._failures} times in a row"
         return self._lanes.pool.ailment()
 
     def close(self) -> None:
@@ -133,9 +153,27 @@ class Engine:
         started = time.perf_counter()
         pixels = self._pixels(image)[None]  # (1, size, size, 3)
         decoded = time.perf_counter()
-        alone = self._wide is not None and self._lanes.admission.images == 1
-        vector = self._run(self._wide if alone and self._wide else self._narrow, pixels)[0]  # (D,)
+        sessions = self._sessions or self._load()
+        alone = len(sessions) > 1 and self._lanes.admission.images == 1
+        vector = self._run(sessions[-1 if alone else 0], pixels)[0]  # (D,)
+        self.used = time.monotonic()
         return Encoded(vector, started - queued, decoded - started, time.perf_counter() - decoded, alone)
+
+    def _load(self) -> Sessions:
+        """The sessions, opened if they are not; a bundle that changed since it was first opened is refused."""
+        with self._loading:
+            if self._sessions is not None:
+                return self._sessions
+            if self._opened_before:
+                reopened = open_bundle(self.bundle.path).manifest.fingerprint
+                if reopened != self.bundle.manifest.fingerprint:
+                    raise NotReady(f"the bundle of {self.name} was replaced", fix="reload the model", retry_after=1)
+            self._opened_before = True
+            sessions = tuple(Session(self.bundle.encoder, threads=width) for width in self._widths)
+            self._sessions = sessions
+        if self.on_load is not None:
+            self.on_load(self)
+        return sessions
 
     def _pixels(self, image: Photo) -> Pixels:
         view = self.bundle.manifest.view

@@ -8,8 +8,8 @@ import logging
 import signal
 import socket
 import struct
+import threading
 import time
-from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ import uvicorn
 from nonneg_server.connections import Connection, House
 
 if TYPE_CHECKING:
-    from nonneg_server.registry import Registry
+    from nonneg_server.repository import Repository
 
 logger = logging.getLogger("nonneg")
 SO_ATTACH_FILTER = 26  # asm-generic/socket.h; Python has no name for it
@@ -28,15 +28,15 @@ SETTLE = 0.1  # seconds in which a client that was accepted last may still send 
 class Process(uvicorn.Server):
     """uvicorn's server, which drains before it stops and does not outlive its engines."""
 
-    def __init__(self, config: uvicorn.Config, registry: Registry, house: House, *, drain: float) -> None:
+    def __init__(self, config: uvicorn.Config, repository: Repository, house: House, *, drain: float) -> None:
         super().__init__(config)
-        self._registry = registry
+        self._repository = repository
         self._house = house
         self._drain = drain
         self._stop_at: float | None = None
         self.interrupted = False
         self.ailment: str | None = None
-        self.reload: Callable[[], None] | None = None
+        self._reloading: asyncio.Future[object] | None = None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """SIGTERM: refuse readiness, keep answering, then stop. SIGINT, or the signal again: stop at once."""
@@ -50,13 +50,23 @@ class Process(uvicorn.Server):
         else:
             self._stop_at = time.monotonic() + self._drain
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen, and reload every model on SIGHUP."""
+        await super().startup(sockets)
+        if hasattr(signal, "SIGHUP") and threading.current_thread() is threading.main_thread():
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload)
+
+    def _reload(self) -> None:
+        if self._reloading is None or self._reloading.done():
+            self._reloading = asyncio.get_running_loop().run_in_executor(None, self._repository.reload)
+
     async def on_tick(self, counter: int) -> bool:
         """Ten times a second."""
         if self._stop_at is not None and time.monotonic() >= self._stop_at:
             self.should_exit = True
         if counter % 10 == 0:
             self._sweep()
-        if self.ailment is None and (found := self._registry.ailment()) is not None:
+        if self.ailment is None and (found := self._repository.registry.ailment()) is not None:
             self.ailment = found
             self._house.draining = True
             logger.critical("%s: the process ends, so that it can be restarted", found)

@@ -1,28 +1,61 @@
-"""The models this process serves, by name."""
+"""The models this process serves, by name: the first is the default, some have aliases, each can be replaced."""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Mapping
+
 from nonneg_client.errors import ModelNotFound
 from nonneg_server.engine import Engine
+from nonneg_server.engine_lanes import Lanes
 
 
 class Registry:
-    """Engines by model name; the first one is the default."""
+    """Engines by model name. An engine that is replaced or removed finishes what was asked of it."""
 
-    def __init__(self, *engines: Engine) -> None:
-        self._engines = {engine.bundle.manifest.name: engine for engine in engines}
+    def __init__(
+        self,
+        *engines: Engine,
+        aliases: Mapping[str, str] | None = None,
+        memory: int | None = None,
+        lanes: Lanes | None = None,
+    ) -> None:
+        self._engines: dict[str, Engine] = {}
+        self._aliases = dict(aliases or {})
+        self._memory = memory
+        self._lanes = lanes
+        self._lock = threading.Lock()
+        for engine in engines:
+            self.put(engine)
 
     def get(self, name: str | None = None) -> Engine:
-        """The engine of that name, or the default one."""
-        if name is None:
-            return next(iter(self._engines.values()))
-        if name not in self._engines:
-            known = ", ".join(self._engines)
+        """The engine of that name or alias, or the default one."""
+        engines = self._engines
+        if name is None and engines:
+            return next(iter(engines.values()))
+        found = engines.get(self._aliases.get(name or "", name or ""))
+        if found is None:
+            known = ", ".join([*engines, *self._aliases]) or "none"
             raise ModelNotFound(f"no model {name!r} here", fix=f"ask for {known} or omit it", field="model", value=name)
-        return self._engines[name]
+        return found
+
+    def put(self, engine: Engine) -> None:
+        """Serve this engine under its name from now on, in the place of an older one if there is one."""
+        with self._lock:
+            engine.on_load = self._make_room
+            self._engines = {**self._engines, engine.name: engine}  # readers hold no lock: they see before or after
+        self._make_room(engine)
+
+    def remove(self, name: str) -> None:
+        """Take no more requests for this model; those it has are finished."""
+        with self._lock:
+            self._engines = {known: engine for known, engine in self._engines.items() if known != name}
 
     def all(self) -> list[Engine]:
         return list(self._engines.values())
+
+    def aliases_of(self, name: str) -> list[str]:
+        return [alias for alias, model in self._aliases.items() if model == name]
 
     def ready(self) -> bool:
         return bool(self._engines)
@@ -34,3 +67,17 @@ class Registry:
     def close(self) -> None:
         for engine in self._engines.values():
             engine.close()
+        if self._lanes is not None:
+            self._lanes.close()
+
+    def _make_room(self, newest: Engine) -> None:
+        """Let the engines used longest ago forget their weights until the rest fits the memory."""
+        if self._memory is None:
+            return
+        with self._lock:
+            loaded = sorted((e for e in self._engines.values() if e.loaded), key=lambda e: e.used)
+            total = sum(engine.weight for engine in loaded)
+            for engine in loaded:
+                if total > self._memory and engine is not newest:
+                    engine.rest()
+                    total -= engine.weight

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 from pydantic.fields import FieldInfo
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from nonneg_client.decode import MAX_PIXELS, MOST_PIXELS
 from nonneg_client.errors import ConfigInvalid
@@ -27,7 +27,33 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid", env_ignore_empty=True)
 
-    model: Path | None = setting(None, "Bundle to serve; without it, the default model.", group="Model", metavar="DIR")
+    model: Annotated[tuple[str, ...], NoDecode] = setting(
+        (),
+        "Bundle to serve, as a folder or name=folder; the first is the default. Repeat it; as a variable, with commas. "
+        "None: the model that comes with nonneg.",
+        group="Models",
+        metavar="[NAME=]DIR",
+    )
+    alias: Annotated[tuple[str, ...], NoDecode] = setting(
+        (),
+        "Another name for a served model. Repeat it; as a variable, with commas.",
+        group="Models",
+        metavar="NAME=MODEL",
+    )
+    repository: Path | None = setting(
+        None,
+        "Folder of bundles that may be loaded while serving, by the name of theirs.",
+        group="Models",
+        metavar="DIR",
+    )
+    manage: bool = setting(False, "Let clients load, reload and unload models (POST /v2/repository/…).", group="Models")
+    model_memory: int | None = setting(
+        None,
+        "Bytes of weights to keep loaded; beyond, the models used longest ago rest until they are needed.",
+        group="Models",
+        ge=1,
+        metavar="BYTES",
+    )
     host: str = setting("127.0.0.1", "Address to listen on; 0.0.0.0 for every one.", group="Network")
     port: int = setting(8000, "Port to listen on; 0 takes a free one and prints it.", group="Network", ge=0, le=65535)
     keep_alive: int = setting(75, "Seconds an idle connection stays open.", group="Network", ge=1, metavar="SECONDS")
@@ -95,6 +121,14 @@ class Settings(BaseSettings):
     url_timeout: float = setting(
         10.0, "Seconds an image behind a URL may take, redirects included.", group="URLs", gt=0, metavar="SECONDS"
     )
+
+    @field_validator("model", "alias", mode="before")
+    @classmethod
+    def _listed(cls, given: object) -> object:
+        """Text with commas, as a variable or a single value gives it, is a list."""
+        if isinstance(given, (str, Path)):
+            return tuple(part for part in str(given).split(",") if part)
+        return given
 
 
 def read_settings(**flags: Any) -> Settings:

@@ -91,6 +91,12 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     return tiny_bundle(tmp_path_factory.mktemp("bundle"))
 
 
+@pytest.fixture(scope="session")
+def make_bundle() -> Callable[..., Bundle]:
+    """make_bundle(folder, name=…, seed=…): another seed, other weights."""
+    return tiny_bundle
+
+
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"

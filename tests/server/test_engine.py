@@ -123,7 +123,7 @@ async def test_an_encoder_that_keeps_failing_is_an_ailment(
     def broken(pixels: object) -> object:
         raise OSError("the device is gone")
 
-    monkeypatch.setattr(engine._narrow, "run", broken)
+    monkeypatch.setattr(engine._load()[0], "run", broken)
     for _ in range(3):
         assert engine.ailment() is None
         with pytest.raises(NonnegError, match="the encoder failed"):

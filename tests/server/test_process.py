@@ -186,10 +186,10 @@ from nonneg_server import command
 original = command.load
 
 def load(settings):
-    registry = original(settings)
-    pool = registry.get()._lanes.pool
+    repository = original(settings)
+    pool = repository.registry.get()._lanes.pool
     threading.Timer(1.0, lambda: pool.submit(lambda: sys.exit("torn down"))).start()
-    return registry
+    return repository
 
 command.load = load
 main()

@@ -1,0 +1,90 @@
+"""Where models come from: bundles by name, opened, tested and put to work; opened again when they changed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from nonneg_client.errors import ConfigInvalid, ModelNotFound, NonnegError
+from nonneg_export.bundle import DEFAULT, Bundle, open_bundle
+from nonneg_server.engine import Engine
+from nonneg_server.registry import Registry
+
+logger = logging.getLogger("nonneg")
+
+
+class Repository:
+    """The bundles that may be served, and the registry of those that are."""
+
+    def __init__(
+        self, sources: dict[str, Path], registry: Registry, make: Callable[[Bundle], Engine], folder: Path | None = None
+    ) -> None:
+        self.registry = registry
+        self._sources = sources
+        self._make = make
+        self._folder = folder
+
+    def names(self) -> list[str]:
+        """Every model that is served or could be."""
+        found = (
+            [] if self._folder is None else sorted(path.parent.name for path in self._folder.glob("*/manifest.json"))
+        )
+        return list(dict.fromkeys([*self._sources, *found]))
+
+    def load(self, name: str) -> Engine:
+        """Open the bundle, verify and test it, then serve it: a model that is served already goes on until then."""
+        engine = self._make(named(open_bundle(self._source(name)), name))
+        engine.warm_up()
+        self.registry.put(engine)
+        return engine
+
+    def unload(self, name: str) -> None:
+        self._source(name)
+        self.registry.remove(name)
+
+    def reload(self) -> dict[str, NonnegError]:
+        """Load every served model anew; one that fails stays as it was, and its error is told."""
+        failed: dict[str, NonnegError] = {}
+        for name in [engine.name for engine in self.registry.all()]:
+            try:
+                engine = self.load(name)
+                logger.warning("reloaded %s (%s)", name, engine.bundle.manifest.fingerprint[:8])
+            except NonnegError as error:
+                failed[name] = error
+                logger.error("%s stays as it was: %s", name, error)
+        return failed
+
+    def _source(self, name: str) -> Path:
+        if name in self._sources:
+            return self._sources[name]
+        if self._folder is None or name not in self.names():
+            known = ", ".join(self.names())
+            raise ModelNotFound(f"there is no model {name!r} to load", fix=f"known: {known}", field="model", value=name)
+        return self._folder / name
+
+
+def sources_of(models: Sequence[str]) -> dict[str, Path]:
+    """`name=folder` or just a folder, whose bundle says its name; nothing at all is the default model."""
+    found: dict[str, Path] = {}
+    for given in models or (str(DEFAULT),):
+        name, equals, path = given.partition("=")
+        folder = Path(path if equals else given)
+        key = name if equals else open_bundle(folder).manifest.name
+        if key in found:
+            raise ConfigInvalid(
+                f"two models are called {key}: {found[key]} and {folder}",
+                fix="give one another name: --model name=folder",
+                field="model",
+                value=given,
+            )
+        found[key] = folder
+    return found
+
+
+def named(bundle: Bundle, name: str) -> Bundle:
+    """The bundle under the name it is served by; its fingerprint does not depend on it."""
+    if bundle.manifest.name == name:
+        return bundle
+    return replace(bundle, manifest=bundle.manifest.model_copy(update={"name": name}))

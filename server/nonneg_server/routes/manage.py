@@ -1,0 +1,52 @@
+"""KServe's model repository: what is there, load (or reload) it, unload it, without dropping a request."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import orjson
+from fastapi import APIRouter, Request, Response
+
+from nonneg_client.errors import NotFound, ParameterInvalid
+from nonneg_server.repository import Repository
+
+router = APIRouter(prefix="/v2/repository", tags=["KServe v2"])
+
+
+@router.post("/index", summary="Every model that is served or could be")
+async def index(request: Request) -> Response:
+    repository = _repository(request)
+    served = {engine.name: engine for engine in repository.registry.all()}
+    rows: list[dict[str, Any]] = []
+    for name in repository.names():
+        engine = served.get(name)
+        version = engine.bundle.manifest.version if engine else ""
+        rows.append({"name": name, "version": version, "state": "READY" if engine else "UNAVAILABLE", "reason": ""})
+    return Response(orjson.dumps(rows), media_type="application/json")
+
+
+@router.post("/models/{model}/load", summary="Serve a model, or the present state of its folder")
+async def load(request: Request, model: str) -> Response:
+    repository = _repository(request)
+    await asyncio.get_running_loop().run_in_executor(None, repository.load, model)
+    return Response(b"{}", media_type="application/json")
+
+
+@router.post("/models/{model}/unload", summary="Serve a model no more; what it was asked is answered")
+async def unload(request: Request, model: str) -> Response:
+    repository = _repository(request)
+    if [engine.name for engine in repository.registry.all()] == [model]:
+        raise ParameterInvalid(
+            f"{model} is the only model served", fix="load another one first, or stop the server", field="model"
+        )
+    repository.unload(model)
+    return Response(b"{}", media_type="application/json")
+
+
+def _repository(request: Request) -> Repository:
+    state = request.app.state
+    if state.repository is None or not state.settings.manage:
+        raise NotFound("this server does not let clients manage its models", fix="start it with --manage")
+    found: Repository = state.repository
+    return found

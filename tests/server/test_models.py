@@ -1,0 +1,159 @@
+"""Several models in one process: named, aliased, put to rest, replaced and removed without losing a request."""
+
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+
+from nonneg_client.errors import ConfigInvalid, DigestMismatch, ModelNotFound, NotReady
+from nonneg_export.bundle import Bundle
+from nonneg_server.app import create_app
+from nonneg_server.command import load
+from nonneg_server.repository import Repository
+from nonneg_server.settings import Settings
+
+Make = Callable[..., Bundle]
+Png = Callable[[int], bytes]
+
+
+def replace_bundle(make_bundle: Make, folder: Path, seed: int) -> Bundle:
+    """Put a bundle with other weights at `folder`, as `nonneg export --replace` does."""
+    fresh = folder.parent / f"fresh-{seed}"
+    fresh.mkdir()
+    made = make_bundle(fresh, name=folder.name, seed=seed)
+    shutil.rmtree(folder)
+    made.path.rename(folder)
+    return made
+
+
+@pytest.fixture
+def two(tmp_path: Path, make_bundle: Make) -> Repository:
+    for name, seed in (("a", 1), ("b", 2)):
+        make_bundle(tmp_path, name=name, seed=seed)
+    models = (str(tmp_path / "a"), f"renamed={tmp_path / 'b'}")
+    repository = load(Settings(model=models, alias=("latest=renamed",), threads=1, manage=True, repository=tmp_path))
+    yield repository
+    repository.registry.close()
+
+
+def test_the_first_model_is_the_default_and_names_and_aliases_find_the_others(two: Repository) -> None:
+    registry = two.registry
+    assert registry.get().name == registry.get("a").name == "a"
+    assert registry.get("renamed") is registry.get("latest")
+    assert registry.get("latest").bundle.manifest.name == "renamed"
+    with pytest.raises(ModelNotFound, match="no model 'b'"):
+        registry.get("b")
+
+
+def test_two_models_of_one_name_are_refused(tmp_path: Path, make_bundle: Make) -> None:
+    path = str(make_bundle(tmp_path, name="a").path)
+    with pytest.raises(ConfigInvalid, match="two models are called a"):
+        load(Settings(model=(path, path)))
+    with pytest.raises(ConfigInvalid, match="--alias x=y"):
+        load(Settings(model=(path,), alias=("x=y",)))
+
+
+def test_the_variable_lists_models_with_commas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NONNEG_MODEL", "a=/x,/y")
+    assert Settings().model == ("a=/x", "/y")
+
+
+def test_models_used_longest_ago_rest_and_wake(tmp_path: Path, make_bundle: Make, png: Png) -> None:
+    models = tuple(str(make_bundle(tmp_path, name=name, seed=seed).path) for seed, name in enumerate("abc"))
+    one = make_bundle(tmp_path, name="d").manifest.files["encoder.onnx"].bytes
+    repository = load(Settings(model=models, threads=1, model_memory=int(2.5 * one)))
+    engines = {name: repository.registry.get(name) for name in "abc"}
+    assert [engines[name].loaded for name in "abc"] == [False, True, True]
+    before = engines["b"].submit(png(0)).result(10).vector
+    engines["a"].submit(png(0)).result(10)
+    assert [engines[name].loaded for name in "abc"] == [True, True, False]
+    np.testing.assert_array_equal(engines["b"].submit(png(0)).result(10).vector, before)
+    repository.registry.close()
+
+
+def test_a_resting_model_whose_folder_was_swapped_does_not_wake(tmp_path: Path, make_bundle: Make, png: Png) -> None:
+    folder = make_bundle(tmp_path, name="a", seed=1).path
+    repository = load(Settings(model=(str(folder),), threads=1))
+    engine = repository.registry.get()
+    replace_bundle(make_bundle, folder, seed=2)
+    engine.submit(png(0)).result(10)  # loaded: the file is not read again
+    engine.rest()
+    with pytest.raises(NotReady, match="was replaced"):
+        engine.submit(png(0)).result(10)
+    (folder / "encoder.onnx").write_bytes(b"changed")
+    with pytest.raises(DigestMismatch):
+        engine.submit(png(0)).result(10)
+    repository.registry.close()
+
+
+def test_a_reload_that_fails_leaves_the_model_as_it_was(two: Repository, tmp_path: Path, png: Png) -> None:
+    before = two.registry.get("a")
+    (tmp_path / "a" / "encoder.onnx").write_bytes(b"broken")
+    failed = two.reload()
+    assert set(failed) == {"a"}
+    assert two.registry.get("a") is before
+    before.submit(png(0)).result(10)
+
+
+@pytest.mark.anyio
+async def test_kserves_repository_routes_load_and_unload(two: Repository, png: Png) -> None:
+    app = create_app(two.registry, Settings(manage=True), repository=two)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+        states = {row["name"]: row["state"] for row in (await client.post("/v2/repository/index")).json()}
+        assert states == {"a": "READY", "renamed": "READY", "b": "UNAVAILABLE"}
+        assert (await client.post("/v2/repository/models/b/load")).status_code == 200
+        assert (await client.post("/embed?model=b", content=png(0))).json()["model"] == "b"
+        for name in ("a", "renamed"):
+            assert (await client.post(f"/v2/repository/models/{name}/unload")).status_code == 200
+        assert (await client.post("/embed?model=a", content=png(0))).status_code == 404
+        last = await client.post("/v2/repository/models/b/unload")
+        assert (last.status_code, "only model" in last.text) == (422, True)
+        assert (await client.post("/v2/repository/models/..%2Fx/load")).status_code == 404
+
+
+@pytest.mark.anyio
+async def test_without_manage_nobody_loads_anything(two: Repository) -> None:
+    app = create_app(two.registry, Settings(), repository=two)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+        assert (await client.post("/v2/repository/models/b/load")).status_code == 404
+
+
+def test_sighup_under_load_swaps_the_model_and_loses_nothing(
+    start: Callable, tmp_path: Path, make_bundle: Make, png: Png
+) -> None:
+    folder = make_bundle(tmp_path, name="a", seed=1).path
+    with start("--model", str(folder), "--drain", "0") as (address, process):
+        statuses, fingerprints, stop = set(), set(), threading.Event()
+
+        def ask() -> None:
+            with httpx.Client() as client:
+                while not stop.is_set():
+                    found = client.post(f"{address}/embed", content=png(0))
+                    statuses.add(found.status_code)
+                    fingerprints.add(found.json().get("fingerprint"))
+
+        threads = [threading.Thread(target=ask) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        until = time.monotonic() + 15
+        while not fingerprints and time.monotonic() < until:
+            time.sleep(0.02)
+        wanted = set()
+        for seed in (2, 3):
+            wanted.add(replace_bundle(make_bundle, folder, seed).manifest.fingerprint)
+            process.send_signal(signal.SIGHUP)
+            until = time.monotonic() + 15
+            while not wanted <= fingerprints and time.monotonic() < until:
+                time.sleep(0.02)
+        stop.set()
+        for thread in threads:
+            thread.join(20)
+        assert statuses == {200}
+        assert wanted <= fingerprints
+        assert len(fingerprints) == 3
