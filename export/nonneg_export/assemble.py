@@ -18,7 +18,7 @@ from nonneg_export.bundle import ENCODER, Bundle, write_bundle
 from nonneg_export.canonical import canonical, save
 from nonneg_export.columns import select_columns, width
 from nonneg_export.evaluation import evaluate
-from nonneg_export.manifest import Calibration, Check, Manifest, Provenance, Quality
+from nonneg_export.manifest import Calibration, Check, Manifest, Precision, Provenance, Quality
 from nonneg_export.photos import Photos
 from nonneg_export.plot import draw
 from nonneg_export.report import quality as quality_text
@@ -52,6 +52,7 @@ class Draft:
     provenance: Provenance
     description: str = ""
     derived_from: str = ""
+    precision: Precision = "fp32"
     reference: Reference | None = field(default=None, repr=False)  # what torch answers to the same pixels
 
 
@@ -89,6 +90,7 @@ def rank(
         dimensions=kept,
         activation=draft.activation,
         derived_from=draft.derived_from,
+        precision=draft.precision,
         view=draft.view,
         provenance=draft.provenance,
         columns=statistics.columns(order),

@@ -17,6 +17,9 @@ FILE_NAME = "manifest.json"
 MAX_BYTES = 64 * 2**20
 
 
+Precision = Literal["fp32", "fp16", "int8"]
+
+
 class _Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -128,7 +131,7 @@ class Manifest(_Record):
     description: str = ""
     dimensions: int = Field(ge=1, le=1_000_000)
     activation: str
-    precision: Literal["fp32", "fp16", "int8"] = "fp32"
+    precision: Precision = "fp32"
     derived_from: str = Field(default="", description="fingerprint of the bundle that this one was made from")
     view: View
     provenance: Provenance

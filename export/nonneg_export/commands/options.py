@@ -11,6 +11,7 @@ import click
 
 from nonneg_export.assemble import NOT_STATED, About
 from nonneg_export.photos import Photos, find_photos
+from nonneg_export.statistics import RULES
 
 PATH = click.Path(path_type=Path)
 FEW = 100  # calibration images below which a ranking is hardly better than chance
@@ -27,14 +28,26 @@ def _together(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
 
 
 calibration_options = _together(
-    click.option("--calibrate", type=PATH, required=True, help="Folder of photos to measure the dimensions on."),
+    click.option(
+        "--calibrate",
+        "--images",
+        "calibrate",
+        type=PATH,
+        required=True,
+        help="Folder of photos to measure the dimensions on.",
+    ),
     click.option("--limit", type=click.IntRange(1), help="Use at most so many of them, spread evenly over all."),
     click.option("--data", default="", help="What the photos are, for the manifest; by default the folder's name."),
     click.option("--work", type=PATH, help="Where to keep what is measured, to resume; by default the user's cache."),
 )
 output_options = _together(
+    click.option("--triton", type=PATH, help="Write a Triton model repository of the model into this folder, too."),
     click.option("--out", "-o", type=PATH, required=True, help="The bundle to write."),
     click.option("--replace", is_flag=True, help="Replace what is at --out."),
+)
+ranking_options = _together(
+    click.option("--dimensions", type=int, help="Keep only the best so many."),
+    click.option("--rank-by", type=click.Choice(RULES), default=RULES[0], show_default=True, help="What is best."),
 )
 evaluation_options = _together(
     click.option("--evaluate", type=PATH, help="Folder of labelled photos (class/image) to report quality on."),
@@ -58,9 +71,9 @@ def calibration(flags: dict[str, Any]) -> Photos:
     return photos
 
 
-def about(flags: dict[str, Any], out: Path) -> About:
+def about(flags: dict[str, Any]) -> About:
     """What the user says about the model."""
-    name = flags["name"] or re.sub(r"[^A-Za-z0-9._-]+", "-", out.name).strip("-._") or "model"
+    name = flags["name"] or re.sub(r"[^A-Za-z0-9._-]+", "-", flags["out"].name).strip("-._") or "model"
     return About(name, flags["model_version"], flags["license"], flags["data_license"])
 
 

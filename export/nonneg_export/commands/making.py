@@ -1,0 +1,51 @@
+"""From a draft to a bundle on disk and a page on the screen: what `export`, `rank` and `wrap` have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from nonneg_export.assemble import Draft, Ranked, rank, report, seal
+from nonneg_export.bundle import Bundle, check_free
+from nonneg_export.commands.options import calibration, tell_broken, warn
+from nonneg_export.commands.progress import progress
+from nonneg_export.photos import find_photos
+from nonneg_export.report import summary
+from nonneg_export.triton import write_repository
+from nonneg_export.workplace import workplace
+
+
+def make(
+    draft: Callable[[], Draft], flags: dict[str, Any], *, finish: Callable[[Ranked], Ranked] | None = None
+) -> Ranked:
+    """Calibrate, rank, verify, report, seal and show, as the flags say; `finish` is what a command adds."""
+    out: Path = flags["out"]
+    check_free(out, replace=flags["replace"])
+    photos = calibration(flags)
+    labelled = None if flags["evaluate"] is None else find_photos(flags["evaluate"])
+    start = draft()
+    with workplace(out, flags["work"]) as place:
+        with progress("calibrating") as tick:
+            rule, dimensions = flags["rank_by"], flags["dimensions"]
+            ranked = rank(start, photos, place, rule=rule, dimensions=dimensions, data=flags["data"], tick=tick)
+        if finish is not None:
+            ranked = finish(ranked)
+        if labelled is not None:
+            with progress("evaluating") as tick:
+                ranked = report(ranked, labelled, place, data=flags["evaluation_data"], tick=tick)
+        bundle = seal(ranked, out, overwrite=flags["replace"])
+    _tell(bundle, ranked, flags["triton"])
+    return ranked
+
+
+def _tell(bundle: Bundle, ranked: Ranked, triton: Path | None) -> None:
+    tell_broken(ranked.seen.broken)
+    quality = bundle.manifest.quality
+    if quality is not None and quality.lonely_classes:
+        warn(f"{quality.lonely_classes} classes have one image: they can be found but have nothing to find")
+    click.echo(f"{bundle.path}\n{summary(bundle.manifest)}")
+    if triton is not None:
+        click.echo(f"Triton model repository: {write_repository(bundle, triton)}")

@@ -1,0 +1,55 @@
+"""`nonneg rank`: an existing bundle, ranked anew for one's own photos."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from nonneg_export.assemble import Ranked
+from nonneg_export.bundle import open_bundle
+from nonneg_export.commands.making import make
+from nonneg_export.commands.options import (
+    PATH,
+    calibration_options,
+    evaluation_options,
+    output_options,
+    ranking_options,
+)
+from nonneg_export.report import table
+from nonneg_export.rerank import draft_of, overlaps, traced
+
+
+@click.command()
+@click.argument("bundle", type=PATH, required=False)
+@calibration_options
+@ranking_options
+@evaluation_options
+@output_options
+def rank(bundle: Path | None, **flags: Any) -> None:
+    """Rank BUNDLE (by default the default model) anew on your own photos.
+
+    The graph is edited: neither torch nor the checkpoint is needed. The new bundle has a new fingerprint, because its
+    vectors cannot be compared with the old ones.
+
+    \b
+      nonneg rank --images photos/ --out mine.bundle
+    """
+    old = open_bundle(bundle)
+    found: list[Ranked] = []
+
+    def finish(ranked: Ranked) -> Ranked:
+        found.append(ranked)
+        return traced(ranked, old)
+
+    make(lambda: draft_of(old), flags, finish=finish)
+    order = found[0].manifest.columns.original
+    before = tuple(range(old.manifest.dimensions))
+    rows = [(str(o.dimensions), f"{o.share:.0%}") for o in overlaps(before, order)]
+    click.echo(f"\nold order: {_head(before)}\nnew order: {_head(order)}  (numbered by the old one)\n")
+    click.echo(table(("first", "in both"), rows))
+
+
+def _head(order: tuple[int, ...]) -> str:
+    return " ".join(map(str, order[:12])) + (" …" if len(order) > 12 else "")

@@ -1,0 +1,49 @@
+"""An existing bundle, ranked anew for somebody's own photos: the graph is edited, nothing is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from nonneg_export.assemble import Draft, Ranked
+from nonneg_export.bundle import Bundle
+from nonneg_export.canonical import load
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """How many of the old first k columns are still among the new first k."""
+
+    dimensions: int
+    share: float
+
+
+def draft_of(bundle: Bundle) -> Draft:
+    """A bundle's encoder as a draft: its present order is the one to start from."""
+    manifest = bundle.manifest
+    return Draft(
+        model=load(bundle.encoder),
+        view=manifest.view,
+        name=manifest.name,
+        version=manifest.version,
+        activation=manifest.activation,
+        provenance=manifest.provenance,
+        description=manifest.description,
+        derived_from=manifest.fingerprint,
+        precision=manifest.precision,
+    )
+
+
+def traced(ranked: Ranked, bundle: Bundle) -> Ranked:
+    """The same, with each column traced back to the encoder's own, through both rankings."""
+    before = bundle.manifest.columns.original
+    columns = ranked.manifest.columns
+    original = tuple(before[i] for i in columns.original)
+    manifest = ranked.manifest.model_copy(update={"columns": columns.model_copy(update={"original": original})})
+    return replace(ranked, manifest=manifest)
+
+
+def overlaps(old: Sequence[int], new: Sequence[int]) -> list[Overlap]:
+    """Old and new order compared at halving lengths."""
+    lengths = [2**p for p in range(20, 2, -1) if 2**p < len(new)]
+    return [Overlap(k, len(set(old[:k]) & set(new[:k])) / k) for k in lengths]

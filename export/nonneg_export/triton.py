@@ -1,0 +1,54 @@
+"""A Triton model repository of a bundle: config.pbtxt, and the encoder as version 1 (or the next one)."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from nonneg_export.bundle import Bundle, staged, storing
+from nonneg_export.manifest import Manifest
+from nonneg_export.runtime import INPUT, OUTPUT
+
+MAX_BATCH = 32
+
+
+def write_repository(bundle: Bundle, repository: Path) -> Path:
+    """Add the bundle to a model repository; the model's folder is its name, an existing one gets a new version."""
+    folder = repository / bundle.manifest.name
+    with storing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        version = 1 + max((int(p.name) for p in folder.iterdir() if p.name.isdigit()), default=0)
+        with staged(folder / str(version)) as place:
+            for name in bundle.manifest.files:
+                if name.startswith("encoder"):  # the graph and, where it has some, its external data
+                    shutil.copyfile(bundle.path / name, place / ("model.onnx" if name == "encoder.onnx" else name))
+        (folder / "config.pbtxt").write_text(config(bundle.manifest), encoding="utf-8")
+    return folder
+
+
+def config(manifest: Manifest) -> str:
+    """config.pbtxt: the shapes, dynamic batching, and what a client must know to interpret the vectors."""
+    side = manifest.view.size
+    facts = {
+        "fingerprint": manifest.fingerprint,
+        "version": manifest.version,
+        "activation": manifest.activation,
+        "view": manifest.view.model_dump_json(),
+    }
+    parameters = "\n".join(
+        f'parameters {{ key: "{key}" value {{ string_value: {_quoted(value)} }} }}' for key, value in facts.items()
+    )
+    return f"""\
+name: {_quoted(manifest.name)}
+platform: "onnxruntime_onnx"
+max_batch_size: {MAX_BATCH}
+input {{ name: "{INPUT}" data_type: TYPE_UINT8 dims: [ {side}, {side}, 3 ] }}
+output {{ name: "{OUTPUT}" data_type: TYPE_FP32 dims: [ {manifest.dimensions} ] }}
+dynamic_batching {{ max_queue_delay_microseconds: 0 }}
+version_policy {{ latest {{ num_versions: 1 }} }}
+{parameters}
+"""
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from onnx import ModelProto
+
+from nonneg_client.view import View
+from nonneg_export.assemble import Draft, rank, seal
+from nonneg_export.bundle import Bundle, open_bundle
+from nonneg_export.commands.rank import rank as command
+from nonneg_export.manifest import Provenance
+from nonneg_export.photos import find_photos
+from nonneg_export.rerank import overlaps
+from nonneg_export.runtime import Session
+
+SOURCE = Provenance(weights="random", weights_license="CC0", data="none", data_license="CC0")
+
+
+@pytest.fixture(scope="module")
+def bundle(tiny: ModelProto, labelled: Path, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    folder = tmp_path_factory.mktemp("old")
+    draft = Draft(model=tiny, view=View(size=16), name="tiny", version="1", activation="relu", provenance=SOURCE)
+    return seal(rank(draft, find_photos(labelled), folder), folder / "bundle")
+
+
+@pytest.fixture(scope="module")
+def mine(labelled: Path) -> Path:
+    """Somebody's own photos: two subjects only."""
+    return labelled / "coffee"
+
+
+def rerank(bundle: Bundle, photos: Path, out: Path, *options: str) -> tuple[Bundle, str]:
+    arguments = [str(bundle.path), "--images", str(photos), "--out", str(out), *options]
+    result = CliRunner().invoke(command, arguments, catch_exceptions=False)
+    assert result.exit_code == 0
+    return open_bundle(out), result.stdout
+
+
+def test_a_reranked_bundle_emits_the_old_columns_in_the_new_order(bundle: Bundle, mine: Path, tmp_path: Path) -> None:
+    new, _ = rerank(bundle, mine, tmp_path / "new")
+    pixels = np.random.default_rng(0).integers(0, 256, (5, 16, 16, 3), dtype=np.uint8)
+    old_place = {original: i for i, original in enumerate(bundle.manifest.columns.original)}
+    order = [old_place[original] for original in new.manifest.columns.original]
+    assert order != list(range(24))
+    np.testing.assert_allclose(
+        Session(new.encoder).run(pixels), Session(bundle.encoder).run(pixels)[:, order], rtol=1e-6, atol=1e-6
+    )
+    activations = new.manifest.columns.expected_activation
+    assert list(activations) == sorted(activations, reverse=True)
+
+
+def test_it_is_another_model_that_names_where_it_comes_from(bundle: Bundle, mine: Path, tmp_path: Path) -> None:
+    new, said = rerank(bundle, mine, tmp_path / "new")
+    assert new.manifest.fingerprint != bundle.manifest.fingerprint
+    assert new.manifest.derived_from == bundle.manifest.fingerprint
+    assert "old order: 0 1 2 3" in said
+    assert "in both" in said
+
+
+def test_fewer_dimensions_can_be_kept(bundle: Bundle, mine: Path, tmp_path: Path) -> None:
+    new, _ = rerank(bundle, mine, tmp_path / "new", "--dimensions", "7", "--rank-by", "variance")
+    assert new.manifest.dimensions == 7
+    assert new.manifest.calibration.ranked_by == "variance"
+
+
+def test_ranking_needs_no_torch(bundle: Bundle, mine: Path, tmp_path: Path) -> None:
+    program = (
+        "import sys; from nonneg_export.commands.rank import rank; "
+        f"rank([{str(bundle.path)!r}, '--images', {str(mine)!r}, '--out', {str(tmp_path / 'new')!r}], "
+        "standalone_mode=False); assert 'torch' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_overlap_is_the_share_of_the_old_first_k_in_the_new() -> None:
+    found = {o.dimensions: o.share for o in overlaps(range(20), [19, *range(19)])}
+    assert found == {16: 15 / 16, 8: 7 / 8}
