@@ -32,6 +32,7 @@ COMMANDS: dict[str, Entry] = {
     "embed": Entry("nonneg_client.commands.embed:embed", "Embed images through a server."),
     "shorten": Entry("nonneg_client.commands.shorten:shorten", "Shorten the vectors of a file."),
     "evaluate": Entry("nonneg_client.commands.evaluate:evaluate", "Measure retrieval at several lengths."),
+    "key": Entry("nonneg_server.keys:key", "Make an API key for a server.", "server"),
     "doctor": Entry("nonneg_server.doctor:doctor", "Check this installation and say how to mend it."),
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 
 from nonneg_client.errors import NonnegError
 from nonneg_client.version import __version__
@@ -12,6 +13,8 @@ from nonneg_server.connections import House
 from nonneg_server.direct import Direct
 from nonneg_server.envelope import Envelope
 from nonneg_server.fetch import Fetcher
+from nonneg_server.guard import Guard, Rate
+from nonneg_server.keys import read_keys
 from nonneg_server.registry import Registry
 from nonneg_server.repository import Repository
 from nonneg_server.routes import cohere, embed, explain, health, kserve, manage, models, openai, shorten, tei
@@ -38,5 +41,18 @@ def create_app(
     app.add_exception_handler(NonnegError, failures.on_error)
     app.add_exception_handler(HTTPException, failures.on_http_exception)
     app.add_middleware(Direct, owner=app)
+    protect(app, settings)
     app.add_middleware(Envelope)
     return app
+
+
+def protect(app: FastAPI, settings: Settings) -> None:
+    """Put up the guards that the settings ask for; what is not asked for costs nothing."""
+    keys = read_keys(settings.api_key, settings.api_key_file)
+    rate = None if settings.rate is None else Rate(settings.rate, settings.burst)
+    if len(keys) or rate is not None:
+        app.add_middleware(Guard, keys=keys, rate=rate)
+    if settings.cors_origin:  # outside the guard: a browser's preflight carries no key
+        app.add_middleware(
+            CORSMiddleware, allow_origins=settings.cors_origin, allow_methods=["*"], allow_headers=["*"], max_age=3600
+        )

@@ -7,7 +7,8 @@ import errno
 import socket
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -50,8 +51,9 @@ def run(settings: Settings) -> None:
         repository = load(settings)
         registry = repository.registry
         process = prepare(repository, settings)
+        scheme = "http" if settings.tls_cert is None else "https"
         for engine in registry.all():
-            click.echo(start_line(engine, listener, time.perf_counter() - started))
+            click.echo(start_line(engine, listener, time.perf_counter() - started, scheme))
         try:
             with asyncio.Runner(loop_factory=_loop_factory()) as runner:
                 runner.run(process.serve([listener]))
@@ -81,10 +83,29 @@ def prepare(repository: Repository, settings: Settings) -> Process:
         proxy_headers=False,
         server_header=False,
         date_header=False,
+        ssl_certfile=settings.tls_cert,
+        ssl_keyfile=settings.tls_key,
         timeout_keep_alive=settings.keep_alive,
         timeout_graceful_shutdown=settings.grace,
     )
+    with _tls_explained(settings):
+        config.load()
     return Process(config, repository, house, drain=settings.drain)
+
+
+@contextmanager
+def _tls_explained(settings: Settings) -> Iterator[None]:
+    if (settings.tls_cert is None) != (settings.tls_key is None):
+        absent = "--tls-key" if settings.tls_key is None else "--tls-cert"
+        raise ConfigInvalid(f"https needs {absent}, too", fix="give both --tls-cert and --tls-key", field="tls_cert")
+    try:
+        yield
+    except OSError as error:  # ssl.SSLError is one
+        raise ConfigInvalid(
+            f"{settings.tls_cert} and {settings.tls_key} make no https ({error.strerror or error})",
+            fix="check both files: PEM, readable, and belonging together",
+            field="tls_cert",
+        ) from None
 
 
 def _open_files() -> int:
@@ -157,13 +178,13 @@ def bind(host: str, port: int) -> socket.socket:
         ) from None
 
 
-def start_line(engine: Engine, listener: socket.socket, seconds: float) -> str:
+def start_line(engine: Engine, listener: socket.socket, seconds: float, scheme: str = "http") -> str:
     manifest = engine.bundle.manifest
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
     return (
         f"nonneg serves {manifest.name} ({manifest.dimensions} dimensions, {manifest.fingerprint[:8]}) "
-        f"on http://{shown}:{port} with {engine.threads} threads, ready in {seconds:.2f} s"
+        f"on {scheme}://{shown}:{port} with {engine.threads} threads, ready in {seconds:.2f} s"
     )
 
 

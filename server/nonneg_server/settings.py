@@ -67,6 +67,28 @@ class Settings(BaseSettings):
     grace: int = setting(
         30, "Seconds after that in which requests in flight may finish.", group="Network", ge=1, metavar="SECONDS"
     )
+    tls_cert: Path | None = setting(None, "Certificate chain (PEM), for https.", group="Network", metavar="FILE")
+    tls_key: Path | None = setting(None, "Its private key (PEM).", group="Network", metavar="FILE")
+    api_key: Annotated[tuple[str, ...], NoDecode] = setting(
+        (),
+        "Key that clients must send, or its sha256:<hex>; others on this machine can read flags, so prefer the variable "
+        "or the file. Repeat it; as a variable, with commas. None: no key is asked.",
+        group="Access",
+        metavar="KEY",
+    )
+    api_key_file: Path | None = setting(
+        None, "File of keys, one line each as `nonneg key` prints it.", group="Access", metavar="FILE"
+    )
+    rate: float | None = setting(
+        None, "Requests a second for each key, or each address without keys; then 429.", group="Access", gt=0
+    )
+    burst: int = setting(20, "Requests at once before the rate counts.", group="Access", ge=1)
+    cors_origin: Annotated[tuple[str, ...], NoDecode] = setting(
+        (),
+        "Origin whose web pages may ask, or *. Repeat it; as a variable, with commas.",
+        group="Access",
+        metavar="ORIGIN",
+    )
     threads: int | None = setting(
         None, "Images encoded at once; without it, the cores granted to this process.", group="Engine", ge=1, le=1024
     )
@@ -122,7 +144,7 @@ class Settings(BaseSettings):
         10.0, "Seconds an image behind a URL may take, redirects included.", group="URLs", gt=0, metavar="SECONDS"
     )
 
-    @field_validator("model", "alias", mode="before")
+    @field_validator("model", "alias", "api_key", "cors_origin", mode="before")
     @classmethod
     def _listed(cls, given: object) -> object:
         """Text with commas, as a variable or a single value gives it, is a list."""

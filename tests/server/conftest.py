@@ -155,10 +155,10 @@ def started(*flags: str, command: Sequence[str] = ("-m", "nonneg_client")) -> It
         try:
             assert process.stdout is not None
             first = process.stdout.readline()
-            if "http://" not in first:
+            if "://" not in first:
                 process.kill()
                 raise AssertionError(f"no start: {first}{process.communicate()[1]}")
-            yield "http://" + first.partition("http://")[2].split()[0], process
+            yield first.rpartition(" on ")[2].split()[0], process
         finally:
             process.terminate()
             try:

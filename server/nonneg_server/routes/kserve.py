@@ -7,10 +7,11 @@ from typing import Any
 import orjson
 from fastapi import APIRouter, Request, Response
 
-from nonneg_client.errors import ModelNotFound, NotReady
+from nonneg_client.errors import ModelNotFound
 from nonneg_server.body import read_body
 from nonneg_server.dialects import kserve
 from nonneg_server.engine import Engine
+from nonneg_server.routes.health import livez, readyz
 from nonneg_server.serving import reply, serve
 
 router = APIRouter(prefix="/v2", tags=["KServe v2"])
@@ -22,14 +23,14 @@ async def get_server() -> Response:
 
 
 @router.get("/health/live", summary="Alive")
-async def live() -> Response:
+async def live(request: Request) -> Response:
+    await livez(request)
     return _json({"live": True})
 
 
 @router.get("/health/ready", summary="Ready")
 async def ready(request: Request) -> Response:
-    if not request.app.state.registry.ready():
-        raise NotReady("no model is ready", fix="wait for the model to load", retry_after=1)
+    await readyz(request)
     return _json({"ready": True})
 
 

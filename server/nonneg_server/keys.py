@@ -1,0 +1,96 @@
+"""API keys: only their SHA-256 is kept, on disk and in memory, and comparing takes the same time for every guess.
+
+A key is 32 random bytes, so that a plain hash is enough: there is nothing to guess from a dictionary.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import click
+
+from nonneg_client.errors import ConfigInvalid
+
+PREFIX = "nn_"
+MARK = "sha256:"
+
+
+class Keys:
+    """The known keys, by name."""
+
+    def __init__(self, digests: Mapping[str, bytes]) -> None:
+        self._digests = dict(digests)
+
+    def __len__(self) -> int:
+        return len(self._digests)
+
+    def name_of(self, presented: str) -> str | None:
+        """Whose key this is; None for nobody's. Every known key is looked at, whichever one it is."""
+        digest, found = digest_of(presented), None
+        for name, known in self._digests.items():
+            if hmac.compare_digest(digest, known):
+                found = name
+        return found
+
+
+def read_keys(given: Sequence[str], file: Path | None) -> Keys:
+    """Keys from the settings and from a file with one line each: `name sha256:<hex>`; # begins a comment."""
+    lines = [(f"key {number}", text) for number, text in enumerate(given, 1)]
+    digests = {name: _digest(text, name) for name, text in lines}
+    for number, line in enumerate(_lines(file), 1):
+        words = line.partition("#")[0].split()
+        if not words:
+            continue
+        name = words[0] if len(words) == 2 else f"line {number}"
+        if len(words) > 2 or name in digests or not words[-1].startswith(MARK):
+            raise ConfigInvalid(
+                f"{file}, line {number} is no key, or has a name used before",
+                fix="write `name sha256:<hex>`, as `nonneg key` prints it",
+                field="api_key_file",
+            )
+        digests[name] = _digest(words[-1], f"{file}, line {number}")
+    return Keys(digests)
+
+
+def digest_of(key: str) -> bytes:
+    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
+
+
+@click.command()
+@click.argument("name", default="client")
+def key(name: str) -> None:
+    """Make an API key, and the line by which a server knows it (nonneg serve --api-key-file)."""
+    made = PREFIX + secrets.token_urlsafe(32)
+    click.echo(f"{name} {MARK}{digest_of(made).hex()}")
+    click.secho(f"the key itself, shown only now: {made}", err=True)
+
+
+def _digest(text: str, where: str) -> bytes:
+    if not text.startswith(MARK):
+        if len(text) < 16:
+            raise ConfigInvalid(
+                f"{where} has {len(text)} characters", fix="make one with `nonneg key`", field="api_key"
+            )
+        return digest_of(text)
+    try:
+        found = bytes.fromhex(text[len(MARK) :])
+    except ValueError:
+        found = b""
+    if len(found) != hashlib.sha256().digest_size:
+        raise ConfigInvalid(f"{where} is no SHA-256 in hex", fix="make a key with `nonneg key`", field="api_key")
+    return found
+
+
+def _lines(file: Path | None) -> list[str]:
+    if file is None:
+        return []
+    try:
+        return file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigInvalid(
+            f"{file} cannot be read ({error})", fix="check --api-key-file and its permissions", field="api_key_file"
+        ) from None

@@ -1,0 +1,120 @@
+import hashlib
+import ssl
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+from click.testing import CliRunner
+
+from nonneg_client.errors import ConfigInvalid, RateLimited
+from nonneg_export.bundle import Bundle
+from nonneg_server.app import create_app
+from nonneg_server.guard import OPEN, Rate
+from nonneg_server.keys import key, read_keys
+from nonneg_server.registry import Registry
+from nonneg_server.settings import Settings
+
+pytestmark = pytest.mark.anyio
+SECRET = "a-secret-of-enough-length"
+
+
+def test_a_made_key_is_known_by_its_line_and_only_its_hash_is_written(tmp_path: Path) -> None:
+    made = CliRunner().invoke(key, ["laptop"])
+    line, secret = made.stdout.strip(), made.stderr.strip().rpartition(" ")[2]
+    assert secret not in line
+    file = tmp_path / "keys"
+    file.write_text(f"# who may ask\n{line}\nother sha256:{hashlib.sha256(b'x' * 20).hexdigest()}  # a script\n\n")
+    keys = read_keys((), file)
+    assert keys.name_of(secret) == "laptop"
+    assert keys.name_of("x" * 20) == "other"
+    assert keys.name_of(secret[:-1]) is None
+    assert keys.name_of("") is None
+    assert secret not in repr(vars(keys))
+
+
+@pytest.mark.parametrize("text", ["laptop plain-text", "a b sha256:00", "laptop sha256:xyz", "laptop sha256:00"])
+def test_a_line_that_is_no_key_is_named(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "keys"
+    file.write_text(text)
+    with pytest.raises(ConfigInvalid, match="line 1"):
+        read_keys((), file)
+
+
+def test_short_keys_and_unreadable_files_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigInvalid, match="nonneg key"):
+        read_keys(("short",), None)
+    with pytest.raises(ConfigInvalid, match="cannot be read"):
+        read_keys((), tmp_path / "nothing")
+
+
+async def test_every_route_but_health_is_closed_without_a_key(registry: Registry, png: Callable[[int], bytes]) -> None:
+    app = create_app(registry, Settings(api_key=(SECRET,)))
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+        for route in app.routes:
+            path = route.path.replace("{model}", "tiny").replace("{version}", "1").replace("{dimension}", "1")
+            for method in route.methods or ():
+                found = await client.request(method, path)
+                if path in OPEN:
+                    assert found.status_code != 401, path
+                else:
+                    assert found.status_code == 401, path
+                    assert found.headers["www-authenticate"] == "Bearer"
+        assert (await client.get("/nowhere")).status_code == 401
+        wrong = await client.post("/embed", content=png(0), headers={"authorization": "Bearer nonsense"})
+        assert (wrong.status_code, wrong.json()["error"]["type"]) == (401, "unauthorized")
+        for headers in ({"authorization": f"Bearer {SECRET}"}, {"x-api-key": SECRET}):
+            assert (await client.post("/embed", content=png(0), headers=headers)).status_code == 200
+
+
+def test_a_bucket_gives_its_burst_then_the_rate() -> None:
+    rate = Rate(2.0, burst=3)
+    for _ in range(3):
+        rate.take("a", 100.0)
+    with pytest.raises(RateLimited) as refused:
+        rate.take("a", 100.0)
+    assert refused.value.retry_after == pytest.approx(0.5)
+    rate.take("b", 100.0)
+    rate.take("a", 100.6)
+    with pytest.raises(RateLimited):
+        rate.take("a", 100.6)
+
+
+async def test_too_many_requests_of_one_client_get_429(registry: Registry) -> None:
+    app = create_app(registry, Settings(rate=1, burst=2))
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+        found = [await client.get("/models") for _ in range(4)]
+        assert [answer.status_code for answer in found] == [200, 200, 429, 429]
+        assert found[2].headers["retry-after"] == "1"
+        assert found[2].json()["error"]["type"] == "rate_limited"
+        assert (await client.get("/livez")).status_code == 200
+
+
+async def test_browsers_of_an_allowed_origin_may_ask_and_preflights_need_no_key(registry: Registry) -> None:
+    app = create_app(registry, Settings(cors_origin=("https://ok.example",), api_key=(SECRET,)))
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+        asked = {"origin": "https://ok.example", "access-control-request-method": "POST"}
+        allowed = await client.options("/embed", headers={**asked, "access-control-request-headers": "authorization"})
+        assert allowed.status_code == 200
+        assert allowed.headers["access-control-allow-origin"] == "https://ok.example"
+        other = await client.get("/livez", headers={"origin": "https://other.example"})
+        assert "access-control-allow-origin" not in other.headers
+
+
+def test_tls_serves_https_and_half_a_configuration_is_refused(start: Callable, bundle: Bundle, tmp_path: Path) -> None:
+    cert, secret = tmp_path / "cert.pem", tmp_path / "key.pem"
+    command = (
+        "openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=localhost -addext subjectAltName=IP:127.0.0.1"
+    )
+    try:
+        subprocess.run([*command.split(), "-out", cert, "-keyout", secret], check=True, capture_output=True)
+    except FileNotFoundError:
+        pytest.skip("no openssl here")
+    flags = ("--model", str(bundle.path), "--drain", "0", "--tls-cert", str(cert), "--tls-key", str(secret))
+    with start(*flags) as (address, _):
+        assert address.startswith("https://")
+        trust = ssl.create_default_context(cafile=str(cert))
+        assert httpx.get(f"{address}/livez", verify=trust).status_code == 200
+    with pytest.raises(AssertionError, match="--tls-key"), start(*flags[:-2]):
+        pass
