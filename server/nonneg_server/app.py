@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
@@ -38,6 +41,7 @@ def create_app(
     app.state.fetcher = Fetcher(settings.url_hosts, max_bytes=settings.url_bytes, timeout=settings.url_timeout)
     for routes in (embed, shorten, explain, models, health, openai, cohere, kserve, manage, tei):
         app.router.routes.extend(routes.router.routes)  # flat: an included router costs each request a second match
+    app.openapi = partial(_document, app)  # type: ignore[method-assign]
     app.add_exception_handler(NonnegError, failures.on_error)
     app.add_exception_handler(HTTPException, failures.on_http_exception)
     app.add_middleware(Direct, owner=app)
@@ -56,3 +60,12 @@ def protect(app: FastAPI, settings: Settings) -> None:
         app.add_middleware(
             CORSMiddleware, allow_origins=settings.cors_origin, allow_methods=["*"], allow_headers=["*"], max_age=3600
         )
+
+
+def _document(app: FastAPI) -> dict[str, Any]:
+    """The OpenAPI document, made once, when it is first asked for."""
+    if app.openapi_schema is None:
+        from nonneg_server.documentation.document import document
+
+        app.openapi_schema = document(app)
+    return app.openapi_schema

@@ -11,12 +11,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from nonneg_client.errors import MethodNotAllowed, NonnegError, NotFound, RequestInvalid
-from nonneg_server.dialects.failing import error_body_for
+from nonneg_server.dialects.failing import WRITERS, dialect_of
 
 
 def respond(error: NonnegError, request_id: str, path: str = "") -> Response:
     """The error answer in the dialect of the path."""
-    body = error_body_for(path)(error, request_id)
+    body = WRITERS[dialect_of(path)](error, request_id)
     headers = {} if error.retry_after is None else retry_headers(error.retry_after)
     return Response(orjson.dumps(body), error.status, headers, "application/json")
 

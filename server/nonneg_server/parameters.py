@@ -63,11 +63,24 @@ def from_strings(kind: type[Body], pairs: Iterable[tuple[str, str]]) -> Body:
     for name, value in pairs:
         if name in given:
             raise ParameterInvalid(f"{name} is given twice", fix="give it once", field=name, value=value)
-        given[name] = value.split(",") if name == "dimensions" and "," in value else value
-    try:
-        return kind.model_validate(given)
-    except ValidationError as error:
-        raise explained(error, kind) from None
+        given[name] = _from_string(kind, name, value)
+    return from_json(kind, given)
+
+
+def _from_string(kind: type[BaseModel], name: str, value: str) -> Any:
+    """What the text stands for, where that is plain: 12, 512,128, true; anything else stays text, and is refused."""
+    field = kind.model_fields.get(name)
+    if field is None or field.annotation in (str, str | None):
+        return value
+    if field.annotation is bool:
+        return {"true": True, "false": False}.get(value.lower(), value)
+    if "," in value:
+        return [_number(part) for part in value.split(",")]
+    return _number(value)
+
+
+def _number(text: str) -> int | str:
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else text
 
 
 def from_json(kind: type[Body], given: dict[str, Any]) -> Body:
@@ -84,7 +97,10 @@ def merged(query: Body, body: Body) -> Body:
         return body
     for name in sorted(query.model_fields_set & body.model_fields_set):
         raise ParameterInvalid(
-            f"{name} is given in the query and in the body", fix="give it once", field=name, value=getattr(body, name)
+            f"{name} is given in the query and in the body",
+            fix="give it once",
+            field=name,
+            value=_shown(getattr(body, name)),
         )
     return query.model_copy(update={name: getattr(body, name) for name in body.model_fields_set})
 
@@ -95,7 +111,7 @@ def explained(error: ValidationError, kind: type[BaseModel]) -> ParameterInvalid
     field = _path(first["loc"])
     value, context = first["input"], first.get("ctx", {})
     limit: JsonScalar = next((context[key] for key in ("ge", "le", "gt", "lt", "max_length") if key in context), None)
-    shown = value if isinstance(value, (str, int, float, bool)) or value is None else repr(value)[:100]
+    shown = _shown(value)
     if first["type"] == "missing":
         return ParameterInvalid(f"{field} is missing", fix=f"give {field}", field=field)
     if first["type"] == "extra_forbidden":
@@ -107,6 +123,13 @@ def explained(error: ValidationError, kind: type[BaseModel]) -> ParameterInvalid
         value=shown,
         limit=limit,
     )
+
+
+def _shown(value: Any) -> JsonScalar:
+    """A value as an error can carry it."""
+    if isinstance(value, str):
+        return value[:200]
+    return value if isinstance(value, (int, float, bool)) or value is None else repr(value)[:200]
 
 
 def _path(loc: tuple[int | str, ...]) -> str | None:

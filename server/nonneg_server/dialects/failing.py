@@ -15,12 +15,18 @@ def native(error: NonnegError, request_id: str) -> dict[str, Any]:
     return {"error": error.body(), "request_id": request_id}
 
 
-def error_body_for(path: str) -> ErrorBody:
-    """The writer of error bodies for a path."""
+WRITERS: dict[str, ErrorBody] = {
+    "native": native,
+    "openai": openai.error_body,
+    "cohere": cohere.error_body,
+    "kserve": kserve.error_body,
+}
+
+
+def dialect_of(path: str) -> str:
+    """The dialect's name."""
     if path.startswith("/v1/"):
-        return openai.error_body
+        return "openai"
     if path == "/v2/embed":
-        return cohere.error_body
-    if path == "/v2" or path.startswith("/v2/"):
-        return kserve.error_body
-    return native
+        return "cohere"
+    return "kserve" if path == "/v2" or path.startswith("/v2/") else "native"

@@ -1,0 +1,88 @@
+"""The OpenAPI document says everything, and schemathesis finds nothing that it does not say."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+METHODS = {"get", "post", "put", "delete", "patch"}
+
+
+@pytest.fixture(scope="module")
+def document(served: str) -> dict[str, Any]:
+    found: dict[str, Any] = httpx.get(served + "/openapi.json").json()
+    return found
+
+
+def operations(document: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    return [
+        (f"{method.upper()} {path}", operation)
+        for path, item in document["paths"].items()
+        for method, operation in item.items()
+        if method in METHODS
+    ]
+
+
+def test_every_operation_has_a_summary_an_answer_and_its_errors(document: dict[str, Any]) -> None:
+    assert len(operations(document)) >= 20
+    for name, operation in operations(document):
+        assert operation["summary"], name
+        answer = operation["responses"]["200"]
+        assert answer["content"]["application/json"]["schema"]["$ref"], name
+        assert "X-Request-Id" in answer["headers"], name
+        for status in {"404", "503", "default"} | (
+            {"400", "413", "415", "422", "429", "504"} if "post" in name else set()
+        ):
+            assert operation["responses"][status]["content"]["application/json"]["example"], (name, status)
+
+
+def test_every_body_has_an_example_that_works(document: dict[str, Any], served: str) -> None:
+    bodies = [(name, op) for name, op in operations(document) if "requestBody" in op]
+    assert len(bodies) >= 7
+    for name, operation in bodies:
+        example = operation["requestBody"]["content"]["application/json"]["example"]
+        path = name.partition(" ")[2].format(model="tiny", version="1")
+        if "model" in example:
+            example["model"] = "tiny"
+        answer = httpx.post(served + path, json=example)
+        assert answer.status_code == 200, (name, answer.text)
+
+
+def test_every_parameter_says_what_it_means(document: dict[str, Any]) -> None:
+    embed = document["paths"]["/embed"]["post"]
+    named = {parameter["name"]: parameter for parameter in embed["parameters"]}
+    assert set(named) == {"model", "dimensions", "top_k", "normalize", "format", "encoding", "errors"}
+    assert all(parameter["description"] for parameter in named.values())
+    properties = embed["requestBody"]["content"]["application/json"]["schema"]["properties"]
+    assert set(properties) == {"images", *named}
+
+
+def explored(address: str, tmp_path: Path, examples: int) -> None:
+    """A random string is seldom an image, so that refusing data of the right shape is no finding."""
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "schemathesis.cli", "run", address + "/openapi.json", "--no-color"),
+            *("--exclude-checks", "positive_data_acceptance", "--phases", "examples,coverage,fuzzing"),
+            *("--max-examples", str(examples), "--seed", "1"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        cwd=tmp_path,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-6000:]
+
+
+def test_schemathesis_finds_nothing(served: str, tmp_path: Path) -> None:
+    explored(served, tmp_path, 6)
+
+
+@pytest.mark.slow
+def test_schemathesis_finds_nothing_in_a_long_run(served: str, tmp_path: Path) -> None:
+    explored(served, tmp_path, 150)
