@@ -66,5 +66,8 @@ def operations() -> dict[tuple[str, str], Operation]:
         ("GET", "/v2/models/{model}/ready"): Operation(wire.KServeModelReady, "kserve"),
         ("GET", "/v2/models/{model}/versions/{version}/ready"): Operation(wire.KServeModelReady, "kserve"),
         ("POST", "/v2/models/{model}/infer"): infer,
+        ("POST", "/v2/repository/index"): Operation(wire.KServeIndex, "kserve"),
+        ("POST", "/v2/repository/models/{model}/load"): Operation(wire.KServeDone, "kserve"),
+        ("POST", "/v2/repository/models/{model}/unload"): Operation(wire.KServeDone, "kserve"),
         ("POST", "/v2/models/{model}/versions/{version}/infer"): infer,
     }

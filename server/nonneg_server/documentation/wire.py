@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, RootModel
 
 from nonneg_client.view import View
 
@@ -261,6 +261,21 @@ class KServeAnswer(Shape):
     id: str | None = None
     outputs: list[KServeOutput]
     parameters: dict[str, Any]
+
+
+class KServeIndexRow(Shape):
+    name: str
+    version: str
+    state: Literal["READY", "UNAVAILABLE"]
+    reason: str
+
+
+class KServeIndex(RootModel[list[KServeIndexRow]]):
+    """Every model that is served or could be."""
+
+
+class KServeDone(Shape):
+    """Nothing more to say."""
 
 
 class TeiInfo(Shape):
