@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from PIL import Image
 
 from nonneg_client.errors import ConfigInvalid, StorageFailed
 from nonneg_training.command import train
@@ -23,6 +24,21 @@ def test_it_leaves_settings_checkpoint_and_metrics(tmp_path: Path) -> None:
     assert "blur = 0" in (out / "config.toml").read_text()
     with pytest.raises(StorageFailed, match="holds a run already"):
         run("--data", "digits", "--out", str(out))
+
+
+def test_a_recipe_is_asked_for_by_its_name(tmp_path: Path) -> None:
+    with pytest.raises(ConfigInvalid, match="where it lies"):
+        run("--config", "cifar10", "--out", str(tmp_path / "run"))
+    with pytest.raises(ConfigInvalid, match="cannot be read"):
+        run("--config", "cifar11", "--out", str(tmp_path / "run"))
+
+
+def test_skipped_images_are_named_at_the_end(tmp_path: Path) -> None:
+    for i in range(8):
+        Image.new("RGB", (20, 20), (i * 30, 90, 200)).save(tmp_path / f"{i}.png")
+    (tmp_path / "3.png").write_bytes(b"no image")
+    said = run("--data", str(tmp_path), "--epochs", "1", "--batch", "4", "--out", str(tmp_path / "run"))
+    assert "skipped 3.png: " in said
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,9 @@ import numpy as np
 import torch
 
 from nonneg_training.cache import Features
-from nonneg_training.data import Images
+from nonneg_training.data import Captions, Images
 from nonneg_training.methods.method import Batch
+from nonneg_training.text import tokens
 from nonneg_training.views import Pipeline
 
 
@@ -58,3 +59,18 @@ class ViewBatches(Batches):
     def draw(self, indices: Sequence[int], g: torch.Generator) -> Batch:
         x = self.pipeline.draw(indices, g, self.views)
         return {"views": x, "labels": self.labels[list(indices)].to(x.device)}
+
+
+class CaptionBatches(Batches):
+    """One random view of each image, and its caption as tokens."""
+
+    def __init__(self, images: Captions, pipeline: Pipeline, length: int) -> None:
+        self.images, self.pipeline, self.length = images, pipeline, length
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def draw(self, indices: Sequence[int], g: torch.Generator) -> Batch:
+        x = self.pipeline.draw(indices, g, 1)
+        rows = tokens([self.images.captions[i] for i in indices], self.length)
+        return {"views": x, "tokens": rows.to(x.device)}

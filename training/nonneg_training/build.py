@@ -7,7 +7,7 @@ from pathlib import Path
 from nonneg_client.errors import ConfigInvalid
 from nonneg_training.activations import CONTROLS, NON_NEGATIVE
 from nonneg_training.backbones import backbone
-from nonneg_training.data import Images
+from nonneg_training.data import Captions, Images
 from nonneg_training.distributed import World
 from nonneg_training.encoder import Encoder
 from nonneg_training.settings import FILE_NAME as CONFIG
@@ -25,6 +25,13 @@ def resolve(settings: Settings, images: Images, world: World) -> Settings:
     name = model.activation or ("identity" if method in CONTROL_METHODS else "relu")
     _check_activation(method, name)
     _check_batch(settings, len(images), world)
+    if method == "two-tower" and not isinstance(images, Captions):
+        raise ConfigInvalid(
+            "two-tower learns from images with captions",
+            fix="give a CSV with the columns image and caption as data.source",
+            field="data.source",
+            value=settings.data.source,
+        )
     if method == "head" and not model.pretrained:
         raise ConfigInvalid(
             "a head needs a backbone that has learnt something",

@@ -30,9 +30,9 @@ _FLAGS = {  # the flags that stand for one setting each
 
 @click.command()
 @click.option("--out", "-o", type=click.Path(path_type=Path), required=True, help="Folder of the run.")
-@click.option("--config", "-c", type=click.Path(path_type=Path), help="TOML file with the settings; flags come on top.")
-@click.option("--method", help="cl, ncl, spectral-cl, spectral-ncl, ce, nce or head.")
-@click.option("--data", help="digits, cifar10, cifar100, or a folder with a folder of images a class.")
+@click.option("--config", "-c", help="TOML file with the settings, or a recipe's name; flags come on top.")
+@click.option("--method", help="cl, ncl, spectral-cl, spectral-ncl, ce, nce, two-tower or head.")
+@click.option("--data", help="digits, cifar10, ...; a folder with a folder of images a class; a CSV; tar shards.")
 @click.option("--root", type=click.Path(), help="Where a named data set lies.")
 @click.option(
     "--backbone",
@@ -50,12 +50,13 @@ _FLAGS = {  # the flags that stand for one setting each
 @click.option("--seed", type=int, help="The same seed gives the same weights.")
 @click.option("--set", "others", multiple=True, metavar="NAME=VALUE", help="Any other setting: --set views.blur=0.")
 @click.option("--resume", is_flag=True, help="Go on from the checkpoint in --out.")
-def train(out: Path, config: Path | None, others: tuple[str, ...], resume: bool, **flags: Any) -> None:
+def train(out: Path, config: str | None, others: tuple[str, ...], resume: bool, **flags: Any) -> None:
     """Train a non-negative encoder and leave its checkpoint in a folder.
 
     \b
       nonneg train --data digits --epochs 5 --out runs/digits
       nonneg train --data photos/ --backbone slim-resnet --out runs/photos
+      nonneg train --config head --data photos/ --out runs/head
       nonneg export runs/photos --out photos.bundle
     """
     from nonneg_training import run
@@ -64,7 +65,9 @@ def train(out: Path, config: Path | None, others: tuple[str, ...], resume: bool,
     changes |= dict(_assignment(text) for text in others)
     if resume and (config or changes):
         raise ConfigInvalid("--resume goes on with the run's own settings", fix="leave the other options out")
-    outcome = run.resume(out) if resume else run.train(read_settings(config, changes), out)
+    outcome = run.resume(out) if resume else run.train(read_settings(_recipe(config), changes), out)
+    for name, why in outcome.broken.items():
+        click.echo(f"skipped {name}: {why}", err=True)
     if outcome.reading is None:  # another rank's
         return
     seen = outcome.reading
@@ -72,6 +75,12 @@ def train(out: Path, config: Path | None, others: tuple[str, ...], resume: bool,
         f"{out}: {outcome.steps} steps, loss {outcome.loss:.4f}, 1-NN {seen.knn:.1%}, "
         f"{seen.live} of {seen.dimensions} dimensions live, {seen.nnz:.0f} active a vector"
     )
+
+
+def _recipe(name: str | None) -> Path | None:
+    """A file, or the recipe of that name that comes with nonneg."""
+    ours = Path(__file__).parent / "recipes" / f"{name}.toml"
+    return None if name is None else ours if ours.is_file() and not Path(name).is_file() else Path(name)
 
 
 def _assignment(text: str) -> tuple[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,7 @@ class Outcome:
     loss: float
     images_per_second: float
     reading: monitor.Reading | None
+    broken: dict[str, str] = field(default_factory=dict)  # images that were skipped, and why
 
 
 class Loop:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -11,11 +12,11 @@ from torch import Tensor
 
 from nonneg_client.errors import ConfigInvalid, StorageFailed
 from nonneg_training import monitor
-from nonneg_training.batches import Batches, FeatureBatches, ViewBatches
+from nonneg_training.batches import Batches, CaptionBatches, FeatureBatches, ViewBatches
 from nonneg_training.build import build_encoder, pretrained_run, resolve
 from nonneg_training.cache import Wanted, features
 from nonneg_training.checkpoint import FILE_NAME, Checkpoint, load_backbone, read_checkpoint, run_settings
-from nonneg_training.data import Images, held_out, open_data
+from nonneg_training.data import Captions, Images, held_out, open_data
 from nonneg_training.distributed import World, barrier, join, leave
 from nonneg_training.encoder import Encoder
 from nonneg_training.loop import Loop, Outcome
@@ -45,18 +46,21 @@ def resume(run: Path, *, progress: bool | None = None) -> Outcome:
 def _train(settings: Settings, run: Path, checkpoint: Checkpoint | None, progress: bool | None) -> Outcome:
     world = join()
     try:
-        return prepare(settings, run, checkpoint, world).run(progress)
+        images = open_data(settings.data.source, settings.data.root, max_broken=settings.data.max_broken)
+        outcome = prepare(settings, run, images, checkpoint, world).run(progress)
+        return replace(outcome, broken=dict(images.broken))
     finally:
         leave()
 
 
-def prepare(settings: Settings, run: Path, checkpoint: Checkpoint | None = None, world: World | None = None) -> Loop:
+def prepare(
+    settings: Settings, run: Path, images: Images, checkpoint: Checkpoint | None = None, world: World | None = None
+) -> Loop:
     """Everything but the steps; the folder is ours from here on."""
     world = world or World()
     if settings.loop.threads:
         torch.set_num_threads(settings.loop.threads)
     device = choose_device(settings.loop.device)
-    images = open_data(settings.data.source, settings.data.root, max_broken=settings.data.max_broken)
     settings = resolve(settings, images, world)
     torch.manual_seed(derive(settings.seed, "weights"))
     encoder = build_encoder(settings)
@@ -86,6 +90,8 @@ def _learner(
     pipeline = Pipeline(images, settings.views, encoder.view.size, device=device)
     watched = held_out(settings.data.source, settings.data.root) or images
     look = partial(monitor.embed, encoder, watched, settings.loop.monitor_images)
+    if isinstance(images, Captions) and settings.method == "two-tower":
+        return method, CaptionBatches(images, pipeline, settings.text.length), look
     return method, ViewBatches(images, pipeline, method.views), look
 
 

@@ -23,7 +23,11 @@ class Section(BaseModel):
 class Data(Section):
     """Which images."""
 
-    source: str = Field(default="digits", description="digits, cifar10, or the path of a folder with a folder a class")
+    source: str = Field(
+        default="digits",
+        description="digits, cifar10, cifar100, stl10, fashion-mnist, dsprites; or the path of a folder with a "
+        "folder of images a class, of a CSV with captions, or of tar shards: train-{000..009}.tar",
+    )
     root: Path | None = Field(default=None, description="where a named data set lies")
     max_broken: int = Field(default=100, ge=0, description="broken images to skip before the run stops")
 
@@ -101,6 +105,15 @@ class Head(Section):
     cache: Path | None = Field(default=None, description="folder of the feature cache; default: $NONNEG_CACHE")
 
 
+class Text(Section):
+    """The text tower of the two-tower method."""
+
+    width: int = Field(default=128, ge=32, multiple_of=32)
+    layers: int = Field(default=4, ge=1)
+    length: int = Field(default=96, ge=2, description="bytes of a caption that are read, and one")
+    max_scale: float = Field(default=100.0, gt=1, description="cap of the learnt 1 / temperature; lower is sparser")
+
+
 class Optimiser(Section):
     """How."""
 
@@ -139,13 +152,14 @@ class Health(Section):
 class Settings(Section):
     """A run."""
 
-    method: Literal["cl", "ncl", "spectral-cl", "spectral-ncl", "ce", "nce", "head"] = "ncl"
+    method: Literal["cl", "ncl", "spectral-cl", "spectral-ncl", "ce", "nce", "two-tower", "head"] = "ncl"
     seed: int = Field(default=0, ge=0)
     data: Data = Data()
     views: Views = Views()
     model: Model = Model()
     loss: Loss = Loss()
     head: Head = Head()
+    text: Text = Text()
     optimiser: Optimiser = Optimiser()
     loop: Loop = Loop()
     health: Health = Health()

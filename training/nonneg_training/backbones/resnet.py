@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import nn
 
-import nonneg_training.torchvision_schemas  # noqa: F401 - before torchvision
 from nonneg_training.backbones.backbone import Backbone
+from nonneg_training.backbones.vision import torchvision_model
 
 
 def resnet(name: str, *, small: bool, pretrained: str | None = None) -> Backbone:
     """resnet18, resnet34 or resnet50; `pretrained` is the name of a torchvision weight, or DEFAULT."""
-    from torchvision import models
-
-    network = models.get_model(name, weights=pretrained)
+    network: Any = torchvision_model(name, pretrained)
     width: int = network.fc.in_features
     network.fc = nn.Identity()
     if small:  # the authors' CIFAR setting: no stride before the first stage

@@ -8,17 +8,37 @@ from typing import Any
 from torch import nn
 
 import nonneg_training.torchvision_schemas  # noqa: F401 - before torchvision
-from nonneg_client.errors import ConfigInvalid
+from nonneg_client.errors import ConfigInvalid, DataInvalid
 from nonneg_training.backbones.backbone import Backbone
 
 MOBILENETS = {"mobilenet-v3-small": "mobilenet_v3_small", "mobilenet-v3-large": "mobilenet_v3_large"}
 
 
-def mobilenet(name: str, *, pretrained: str | None, size: int | None) -> Backbone:
-    """mobilenet-v3-small or -large: the pooled features before both layers of the classifier."""
+def torchvision_model(name: str, weights: str | None) -> nn.Module:
+    """torchvision's model of that name with the weights of that name; DEFAULT are its best."""
     from torchvision import models
 
-    network: Any = models.get_model(MOBILENETS[name], weights=pretrained)
+    known = [w.name for w in models.get_model_weights(name)]
+    if weights not in (None, "DEFAULT", *known):
+        raise ConfigInvalid(
+            f"{name} has no weights called {weights}",
+            fix=f"use DEFAULT or one of {', '.join(known)}",
+            field="model.pretrained",
+            value=weights,
+        )
+    try:
+        model: nn.Module = models.get_model(name, weights=weights)
+    except OSError as error:
+        raise DataInvalid(
+            f"the weights {weights} of {name} cannot be fetched ({error})",
+            fix="fetch them once where there is a network, into $TORCH_HOME",
+        ) from error
+    return model
+
+
+def mobilenet(name: str, *, pretrained: str | None, size: int | None) -> Backbone:
+    """mobilenet-v3-small or -large: the pooled features before both layers of the classifier."""
+    network: Any = torchvision_model(MOBILENETS[name], pretrained)
     width: int = network.classifier[0].in_features
     network.classifier = nn.Identity()
     return Backbone(network, width, size=size or 224)

@@ -5,30 +5,44 @@ from __future__ import annotations
 from pathlib import Path
 
 from nonneg_client.errors import ConfigInvalid
+from nonneg_training.data.binary import fashion_mnist, stl10
+from nonneg_training.data.captions import Captions
 from nonneg_training.data.cifar import cifar
 from nonneg_training.data.digits import digits
 from nonneg_training.data.folder import Folder
 from nonneg_training.data.images import Arrays, Images
+from nonneg_training.data.shards import Shards
+from nonneg_training.data.sprites import Sprites
 
-__all__ = ["NAMES", "Arrays", "Folder", "Images", "held_out", "open_data"]
+__all__ = ["NAMES", "Arrays", "Captions", "Folder", "Images", "Shards", "Sprites", "held_out", "open_data"]
 
-NAMES = ("digits", "cifar10", "cifar100")
+SPLIT = ("digits", "cifar10", "cifar100", "stl10", "fashion-mnist")  # those with test images of their own
+NAMES = (*SPLIT, "dsprites", "a folder", "a captions.csv", "shards-{000..009}.tar")
 
 
 def open_data(source: str, root: Path | None = None, *, split: str = "train", max_broken: int = 100) -> Images:
-    """A named data set, or the folder of that path (its `train` or `test` folder if it has both)."""
+    """A named data set; a CSV of captions; tar shards; or a folder (its `train` or `test` folder if it has both)."""
     if source == "digits":
         return digits(split)
+    if source == "dsprites":
+        return Sprites()
     if source in ("cifar10", "cifar100"):
         return cifar(source, _needed(source, root), split)
-    folder = Path(source)
-    inside = folder / split
-    return Folder(inside if inside.is_dir() else folder, max_broken=max_broken)
+    if source == "stl10":
+        return stl10(_needed(source, root), split)
+    if source == "fashion-mnist":
+        return fashion_mnist(_needed(source, root), split)
+    if source.endswith(".csv"):
+        return Captions(Path(source), max_broken=max_broken)
+    if source.endswith(".tar"):
+        return Shards(source, max_broken=max_broken)
+    inside = Path(source) / split
+    return Folder(inside if inside.is_dir() else Path(source), max_broken=max_broken)
 
 
 def held_out(source: str, root: Path | None = None) -> Images | None:
     """The data set's test images, if it has any."""
-    if source in NAMES:
+    if source in SPLIT:
         return open_data(source, root, split="test")
     for split in ("test", "val"):
         if (Path(source) / split).is_dir():

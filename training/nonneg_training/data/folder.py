@@ -10,8 +10,9 @@ import numpy as np
 from PIL import Image
 
 from nonneg_client.decode import decode
-from nonneg_client.errors import DataInvalid, NonnegError
+from nonneg_client.errors import DataInvalid
 from nonneg_training.data.images import Images
+from nonneg_training.data.tolerance import Tolerance
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".avif", ".ppm", ".pgm", ".jp2"}
 
@@ -20,25 +21,23 @@ class Folder(Images):
     """`root/class/**/image`; without class folders all images are of one class."""
 
     def __init__(self, root: Path, *, max_broken: int = 100) -> None:
-        self.name, self.root, self.max_broken = str(root), root, max_broken
-        self.broken: dict[Path, str] = {}
+        self.name, self.root = str(root), root
+        self.tolerance = Tolerance(str(root), max_broken)
         self.paths, owners = _list(root)
         self.classes = tuple(sorted(set(owners)))
         number = {name: i for i, name in enumerate(self.classes)}
         self.labels = np.asarray([number[owner] for owner in owners], dtype=np.int64)
 
+    @property
+    def broken(self) -> dict[str, str]:
+        return self.tolerance.broken
+
     def image(self, i: int) -> Image.Image:
-        """Image i; in place of a broken one the next of its kind that can be read, always the same."""
-        for step in range(len(self.paths)):
-            path = self.paths[(i + step) % len(self.paths)]
-            if path in self.broken:
-                continue
-            try:
-                return decode(path.read_bytes())
-            except (NonnegError, OSError) as error:
-                self._skip(path, error)
-        raise DataInvalid(
-            f"no image of {self.root} can be read: {self._report()}", fix="check the files", value=self.name
+        return self.tolerance.first(
+            i,
+            len(self.paths),
+            lambda j: str(self.paths[j].relative_to(self.root)),
+            lambda j: decode(self.paths[j].read_bytes()),
         )
 
     def digest(self) -> str:
@@ -48,21 +47,6 @@ class Folder(Images):
             stat = path.stat()
             digest.update(f"{path.relative_to(self.root)}\0{stat.st_size}\0{stat.st_mtime_ns}\n".encode())
         return digest.hexdigest()
-
-    def _skip(self, path: Path, error: Exception) -> None:
-        self.broken[path] = getattr(error, "message", str(error))
-        if len(self.broken) > self.max_broken:
-            raise DataInvalid(
-                f"more than {self.max_broken} broken images in {self.root}: {self._report()}",
-                fix="mend or remove them, or raise data.max_broken",
-                field="data.max_broken",
-                value=len(self.broken),
-                limit=self.max_broken,
-            )
-
-    def _report(self, most: int = 5) -> str:
-        named = [f"{path.relative_to(self.root)} ({why})" for path, why in list(self.broken.items())[:most]]
-        return "; ".join(named) + (f"; and {len(self.broken) - most} more" if len(self.broken) > most else "")
 
 
 def _list(root: Path) -> tuple[list[Path], list[str]]:

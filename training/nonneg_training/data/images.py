@@ -25,6 +25,11 @@ class Images(ABC):
     def __len__(self) -> int:
         return len(self.labels)
 
+    @property
+    def broken(self) -> dict[str, str]:
+        """The images that could not be read so far, and why."""
+        return {}
+
     @abstractmethod
     def image(self, i: int) -> Image.Image:
         """Image i, upright RGB."""

@@ -11,6 +11,7 @@ from nonneg_training.methods.head import Head
 from nonneg_training.methods.method import Batch, Method
 from nonneg_training.methods.spectral import Spectral
 from nonneg_training.methods.supervised import Supervised
+from nonneg_training.methods.two_tower import TwoTower
 from nonneg_training.settings import Settings
 
 __all__ = ["Batch", "Method", "build_method"]
@@ -25,4 +26,6 @@ def build_method(settings: Settings, encoder: Encoder, images: Images, sample: T
         return Supervised(encoder, settings.loss, len(images.classes), non_negative=name == "nce")
     if name in ("spectral-cl", "spectral-ncl"):
         return Spectral(encoder, settings.loss)
+    if name == "two-tower":
+        return TwoTower(encoder, settings.loss, settings.text)
     return Contrastive(encoder, settings.loss)

@@ -1,0 +1,14 @@
+"""InfoNCE between two towers (CLIP, arXiv 2103.00020): each image finds its caption and each caption its image."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+
+def pairs(image: Tensor, text: Tensor, scale: Tensor) -> Tensor:
+    """The mean of both directions' -log p(partner) among the batch, at cosine * scale; row i belongs to row i."""
+    similarity = F.normalize(image.float(), dim=1) @ F.normalize(text.float(), dim=1).T * scale
+    partner = torch.arange(len(image), device=image.device)
+    return (F.cross_entropy(similarity, partner) + F.cross_entropy(similarity.T, partner)) / 2
