@@ -57,9 +57,9 @@ def centre(model: ModelProto, offset: NDArray[np.float32]) -> ModelProto:
     edited = ModelProto()
     edited.CopyFrom(model)
     before = _detach_output(edited)
-    edited.graph.initializer.append(numpy_helper.from_array(offset.astype(np.float32), "centre"))
-    edited.graph.node.append(helper.make_node("Sub", [before, "centre"], ["centred"], name="centre"))
-    edited.graph.node.append(helper.make_node("Relu", ["centred"], [OUTPUT], name="activate"))
+    edited.graph.initializer.append(numpy_helper.from_array(offset.astype(np.float32), "added/centre"))
+    edited.graph.node.append(helper.make_node("Sub", [before, "added/centre"], ["added/centred"], name="added/centre"))
+    edited.graph.node.append(helper.make_node("Relu", ["added/centred"], [OUTPUT], name="added/activate"))
     return edited
 
 
@@ -68,13 +68,13 @@ def activate(model: ModelProto) -> ModelProto:
     edited = ModelProto()
     edited.CopyFrom(model)
     before = _detach_output(edited)
-    edited.graph.node.append(helper.make_node("Relu", [before], [OUTPUT], name="activate"))
+    edited.graph.node.append(helper.make_node("Relu", [before], [OUTPUT], name="added/activate"))
     return edited
 
 
 def _detach_output(model: ModelProto) -> str:
     """Give the output's producer another name, so that new nodes can follow it."""
-    inner = f"before_{OUTPUT}_{len(model.graph.node)}"
+    inner = f"added/before_{len(model.graph.node)}"
     for node in model.graph.node:
         node.output[:] = [inner if name == OUTPUT else name for name in node.output]
         node.input[:] = [inner if name == OUTPUT else name for name in node.input]
@@ -83,7 +83,7 @@ def _detach_output(model: ModelProto) -> str:
 
 def _gather(model: ModelProto, order: NDArray[np.int64]) -> None:
     before = _detach_output(model)
-    name = f"order_{len(model.graph.node)}"
+    name = f"added/order_{len(model.graph.node)}"
     model.graph.initializer.append(numpy_helper.from_array(order, name))
     model.graph.node.append(helper.make_node("Gather", [before, name], [OUTPUT], axis=-1, name=name))
 

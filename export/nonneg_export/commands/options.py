@@ -63,10 +63,10 @@ about_options = _together(
 )
 
 
-def calibration(flags: dict[str, Any]) -> Photos:
+def calibration(flags: dict[str, Any], *, quiet: bool = False) -> Photos:
     """The photos to calibrate on; a warning with their number when they are few."""
     photos = find_photos(flags["calibrate"]).every(flags["limit"])
-    if len(photos) < FEW:
+    if len(photos) < FEW and not quiet:
         warn(f"{len(photos)} calibration images are few: a ranking wants at least {FEW}, better 1,000")
     return photos
 
