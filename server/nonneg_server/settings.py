@@ -71,7 +71,7 @@ class Settings(BaseSettings):
     tls_key: Path | None = setting(None, "Its private key (PEM).", group="Network", metavar="FILE")
     api_key: Annotated[tuple[str, ...], NoDecode] = setting(
         (),
-        "Key that clients must send, or its sha256:<hex>; others on this machine can read flags, so prefer the variable "
+        "Key that clients must send, or its sha256:<hex>; others on this machine can read flags: prefer the variable "
         "or the file. Repeat it; as a variable, with commas. None: no key is asked.",
         group="Access",
         metavar="KEY",
