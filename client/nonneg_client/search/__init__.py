@@ -1,0 +1,28 @@
+"""Search by image, vector or dimensions: one `Index` over an engine in this process or one that somebody runs.
+
+index      what is asked: checks, exact re-ranking, dimensions that are unwanted, reasons
+engine     what an engine must be able to do
+local      Qdrant in process (extra `search`), a folder on disk; the default
+qdrant, pgvector, milvus, opensearch    the same on a server
+duplicates    near-duplicates among what is indexed
+sheet      a contact sheet in HTML
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nonneg_client.search.engine import Description, Where
+    from nonneg_client.search.index import Hit, Index
+
+__all__ = ["Description", "Hit", "Index", "Where"]
+
+_HOME = {"Description": "engine", "Where": "engine", "Hit": "index", "Index": "index"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)

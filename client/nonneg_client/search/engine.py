@@ -1,0 +1,80 @@
+"""What an engine must be able to do so that an `Index` can stand on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nonneg_client.embeddings import Embeddings
+from nonneg_client.errors import ConfigInvalid
+
+Payload: TypeAlias = Mapping[str, Any]
+# A field must equal a value, be one of a list, or lie in a range {"gte": .., "gt": .., "lte": .., "lt": ..}.
+Where: TypeAlias = Mapping[str, Any]
+BOUNDS = ("gte", "gt", "lte", "lt")
+
+
+@dataclass(frozen=True)
+class Description:
+    """Which vectors an index holds; kept with it, so that no others get in."""
+
+    fingerprint: str
+    dimensions: int
+    model: str = ""
+
+
+@dataclass(frozen=True)
+class Found:
+    """One answer of an engine."""
+
+    id: str
+    score: float  # the inner product of the query with the stored vector
+    payload: Payload
+
+
+class Engine(Protocol):
+    """Vectors under names, searched by inner product, exactly."""
+
+    @property
+    def description(self) -> Description: ...
+
+    def upsert(self, embeddings: Embeddings, payloads: Sequence[Payload]) -> None:
+        """Store every vector under its id, in place of what stood there."""
+
+    def delete(self, ids: Sequence[str]) -> None:
+        """Forget these ids; unknown ones do not matter."""
+
+    def nearest(
+        self, indices: NDArray[np.int32], values: NDArray[np.float32], limit: int, where: Where | None
+    ) -> list[Found]:
+        """The `limit` largest inner products, falling."""
+
+    def get(self, ids: Sequence[str]) -> Embeddings:
+        """The stored vectors of those ids that exist, named."""
+
+    def payloads(self) -> dict[str, Payload]:
+        """Every id with its payload."""
+
+    def count(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
+def check_where(where: Where | None) -> None:
+    """Raise unless every condition is a value, a list or a range."""
+    for name, condition in (where or {}).items():
+        good = isinstance(condition, (str, int, float, bool))
+        if isinstance(condition, Mapping):
+            good = bool(condition) and all(key in BOUNDS for key in condition)
+        elif isinstance(condition, Sequence) and not isinstance(condition, str):
+            good = bool(condition) and all(isinstance(value, (str, int)) for value in condition)
+        if not good:
+            raise ConfigInvalid(
+                f"{name}={condition!r} is no condition",
+                fix='give a value, a list of values, or a range like {"gte": 2001, "lt": 2010}',
+                field=name,
+            )

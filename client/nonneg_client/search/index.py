@@ -1,0 +1,191 @@
+"""An index: images under their ids, searched by vector or by dimensions, with the reasons for every hit."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nonneg_client.embeddings import Embeddings
+from nonneg_client.errors import ConfigInvalid, DataInvalid
+from nonneg_client.search.engine import Description, Engine, Found, Payload, Where, check_where
+
+Weights = tuple[NDArray[np.int32], NDArray[np.float32]]  # a query: indices, sorted, and what each is worth
+REASONS = 5
+
+
+@dataclass(frozen=True)
+class Hit:
+    """One answer: how near, and which dimensions made it so."""
+
+    id: str
+    score: float
+    payload: Payload = field(default_factory=dict)
+    reasons: tuple[tuple[int, float], ...] = ()  # (dimension, its part of the score), the largest first
+
+
+class Index:
+    """Vectors of one model in an engine.
+
+    with Index.open("photos.index", like=embeddings) as index:
+        index.add(embeddings)
+        hits = index.search(query, k=10)
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], *, like: Embeddings | Description | None = None) -> Self:
+        """The index in this folder; made for vectors `like` these if there is none yet."""
+        from nonneg_client.search.local import LocalEngine
+
+        made_for = like if like is None or isinstance(like, Description) else describe(like)
+        return cls(LocalEngine(path, made_for))
+
+    @property
+    def description(self) -> Description:
+        return self.engine.description
+
+    def __len__(self) -> int:
+        return self.engine.count()
+
+    def add(self, embeddings: Embeddings, payloads: Sequence[Payload] | None = None) -> None:
+        """Store vectors under their ids; an id that is there already is replaced."""
+        self._same(embeddings)
+        if embeddings.ids is None:
+            raise DataInvalid("vectors without ids cannot be found again", fix="embeddings.named([...])")
+        if payloads is not None and len(payloads) != len(embeddings):
+            raise DataInvalid(f"{len(payloads)} payloads for {len(embeddings)} vectors", fix="give one a vector")
+        if any("id" in payload for payload in payloads or ()):
+            raise ConfigInvalid("a payload may not have the field id", fix="name it otherwise", field="id")
+        unit = embeddings if embeddings.normalized else embeddings.shorten()
+        last = {name: i for i, name in enumerate(embeddings.ids)}  # an id given twice: the last one counts
+        rows = sorted(last.values())
+        chosen = unit if len(rows) == len(unit) else unit[rows]
+        self.engine.upsert(chosen, [dict(payloads[i]) for i in rows] if payloads else [{}] * len(rows))
+
+    def delete(self, ids: Sequence[str]) -> None:
+        """Forget vectors; unknown ids do not matter."""
+        self.engine.delete(list(ids))
+
+    def search(
+        self,
+        query: Embeddings,
+        k: int = 10,
+        *,
+        where: Where | None = None,
+        without: Sequence[int] = (),
+        cut: int | None = None,
+        reasons: bool = True,
+    ) -> list[Hit]:
+        """The k nearest to one vector, by cosine.
+
+        where: conditions on the payload. without: dimensions that must not be active in a hit.
+        cut: ask the engine with the query's `cut` largest entries only, for many times `k`, and rank these exactly:
+            faster, and nearly always the same answer; without it the answer is exact.
+        """
+        if len(query) != 1:
+            raise DataInvalid(f"a search takes one vector, not {len(query)}", fix="query[i]")
+        self._same(query)
+        unit = query if query.normalized else query.shorten()
+        return self.by_weights(unit.row(0), k, where=where, without=without, cut=cut, reasons=reasons)
+
+    def by_dimensions(
+        self, more: Mapping[int, float], k: int = 10, *, without: Sequence[int] = (), where: Where | None = None
+    ) -> list[Hit]:
+        """The images in which these dimensions are strongest: `more={17: 1.0}, without=[40]`."""
+        for dimension in [*more, *without]:
+            if not 0 <= dimension < self.description.dimensions:
+                raise ConfigInvalid(
+                    f"there is no dimension {dimension}", fix=f"ask for 0 to {self.description.dimensions - 1}"
+                )
+        if not more or any(weight <= 0 for weight in more.values()):
+            raise ConfigInvalid("more of which dimension?", fix="give at least one, with a weight above 0")
+        indices = np.array(sorted(more), dtype=np.int32)
+        values = np.array([more[int(i)] for i in indices], dtype=np.float32)
+        return self.by_weights((indices, values), k, where=where, without=without)
+
+    def by_weights(
+        self,
+        query: Weights,
+        k: int,
+        *,
+        where: Where | None = None,
+        without: Sequence[int] = (),
+        cut: int | None = None,
+        reasons: bool = True,
+    ) -> list[Hit]:
+        """The k largest inner products with a weighting of dimensions."""
+        check_where(where)
+        if k < 1:
+            raise ConfigInvalid(f"k={k} asks for nothing", fix="ask for 1 or more", field="k")
+        if not len(query[0]):
+            return []  # a zero vector is near to nothing
+        asked = k if cut is None else max(200, 20 * k)
+        while True:
+            found = self.engine.nearest(*_largest(query, cut), asked, where)
+            hits = self._ranked(found, query, without, exact=cut is None, explained=reasons)
+            if len(hits) >= k or len(found) < asked:
+                return hits[:k]
+            asked *= 4  # those that are unwanted took the places
+
+    def close(self) -> None:
+        self.engine.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _ranked(
+        self, found: Sequence[Found], query: Weights, without: Sequence[int], *, exact: bool, explained: bool
+    ) -> list[Hit]:
+        """Hits in exact order, with reasons; the stored vectors are fetched only if something depends on them."""
+        if exact and not without and not explained:
+            return [Hit(f.id, f.score, f.payload) for f in found]
+        stored = self.engine.get([f.id for f in found])
+        rows = dict(zip(stored.ids or (), stored, strict=True))
+        hits = []
+        for f in found:
+            indices, values = rows[f.id]
+            if np.isin(without, indices).any():
+                continue
+            parts = products(query, (indices, values))
+            score = float(sum(part for _, part in parts))
+            hits.append(Hit(f.id, score, f.payload, tuple(parts[:REASONS])))
+        return sorted(hits, key=lambda hit: -hit.score)  # stable: among equals the engine's order stays
+
+    def _same(self, embeddings: Embeddings) -> None:
+        held = self.description
+        Embeddings.from_rows([], dimensions=held.dimensions, fingerprint=held.fingerprint).same_model(embeddings)
+        if embeddings.dimensions != held.dimensions:
+            raise DataInvalid(
+                f"the index holds vectors of {held.dimensions} dimensions, these have {embeddings.dimensions}",
+                fix=f"embeddings.shorten({held.dimensions})",
+            )
+
+
+def describe(embeddings: Embeddings) -> Description:
+    """What an index of these vectors would say of itself."""
+    return Description(embeddings.fingerprint, embeddings.dimensions, embeddings.model)
+
+
+def products(a: Weights, b: Weights) -> list[tuple[int, float]]:
+    """Each shared dimension's part of the inner product, the largest first, the lower dimension among equals."""
+    shared, i, j = np.intersect1d(a[0], b[0], assume_unique=True, return_indices=True)
+    parts = a[1][i].astype(np.float64) * b[1][j]
+    order = np.lexsort((shared, -parts))
+    return [(int(shared[o]), float(parts[o])) for o in order]
+
+
+def _largest(query: Weights, cut: int | None) -> Weights:
+    if cut is None or cut >= len(query[0]):
+        return query
+    kept = np.sort(np.argsort(-query[1], kind="stable")[:cut])
+    return query[0][kept], query[1][kept]

@@ -1,0 +1,197 @@
+"""The default engine: Qdrant in this process, a folder on disk, exact.
+
+photos.index/index.json    whose vectors these are
+photos.index/shard/        Qdrant's own files
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nonneg_client.embeddings import Embeddings
+from nonneg_client.errors import DataInvalid, FingerprintMismatch, MissingExtra, StorageFailed
+from nonneg_client.search.engine import BOUNDS, Description, Found, Payload, Where
+from nonneg_client.writing import replacing, unwritable
+
+NAME = "nonneg"  # of the vector inside a point
+BATCH = 2000  # points in one update
+PAGE = 1000  # points in one read
+# The bindings read True as 1, so that a condition on a boolean finds nothing: they are stored as these words.
+_WORDS = {True: "\N{WHITE HEAVY CHECK MARK}true", False: "\N{CROSS MARK}false"}
+_BOOLEANS = {word: value for value, word in _WORDS.items()}
+_NAMESPACE = uuid.UUID("7f0c2a4e-6d0b-5c56-9d5f-1f2a8c3b9e10")  # point ids are UUIDs: made from the ids in here
+
+
+class LocalEngine:
+    """A folder that one process at a time has open."""
+
+    def __init__(self, path: str | os.PathLike[str], made_for: Description | None = None) -> None:
+        self._qdrant = _import()
+        self.path = Path(path)
+        self.description = self._describe(made_for)
+        self._dirty = False
+
+    def upsert(self, embeddings: Embeddings, payloads: Sequence[Payload]) -> None:
+        assert embeddings.ids is not None
+        named = zip(embeddings.ids, embeddings, payloads, strict=True)
+        for batch in _batches([self._point(name, row, payload) for name, row, payload in named], BATCH):
+            self._update(self._qdrant.UpdateOperation.upsert_points(batch))
+
+    def delete(self, ids: Sequence[str]) -> None:
+        for batch in _batches([point_id(name) for name in ids], BATCH):
+            self._update(self._qdrant.UpdateOperation.delete_points(batch))
+
+    def nearest(
+        self, indices: NDArray[np.int32], values: NDArray[np.float32], limit: int, where: Where | None
+    ) -> list[Found]:
+        q = self._qdrant
+        vector = q.SparseVector(indices.tolist(), values.tolist())
+        request = q.QueryRequest(
+            limit=limit, query=q.Query.Nearest(vector, using=NAME), with_payload=True, filter=self._filter(where)
+        )
+        found = self._shard.query(request)
+        return [Found(name, p.score, payload) for p in found for name, payload in [_parted(p.payload)]]
+
+    def get(self, ids: Sequence[str]) -> Embeddings:
+        records = self._shard.retrieve([point_id(name) for name in ids], with_payload=["id"], with_vector=True)
+        pairs = []
+        for record in records:
+            vector = record.vector[NAME]
+            order = np.argsort(vector.indices)
+            pairs.append((np.asarray(vector.indices, np.int32)[order], np.asarray(vector.values, np.float32)[order]))
+        return Embeddings.from_rows(
+            pairs,
+            dimensions=self.description.dimensions,
+            fingerprint=self.description.fingerprint,
+            model=self.description.model,
+            ids=tuple(record.payload["id"] for record in records),
+        )
+
+    def payloads(self) -> dict[str, Payload]:
+        found: dict[str, Payload] = {}
+        offset = None
+        while True:
+            records, offset = self._shard.scroll(
+                self._qdrant.ScrollRequest(limit=PAGE, offset=offset, with_payload=True, with_vector=False)
+            )
+            found |= dict(_parted(r.payload) for r in records)
+            if offset is None:
+                return found
+
+    def count(self) -> int:
+        return int(self._shard.count(self._qdrant.CountRequest(exact=True)))
+
+    def close(self) -> None:
+        """Put everything on disk, in the form that is searched fastest."""
+        if self._dirty:
+            self._shard.flush()
+            self._shard.optimize()
+            self._shard.flush()
+            self._dirty = False
+        self._shard.close()
+
+    def _describe(self, made_for: Description | None) -> Description:
+        described = self.path / "index.json"
+        if not described.exists():
+            if made_for is None:
+                raise DataInvalid(f"{self.path} is no index", fix="make one with `nonneg index`", value=str(self.path))
+            self._create(described, made_for)
+            return made_for
+        try:
+            held = Description(**json.loads(described.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError) as error:
+            raise DataInvalid(f"{described} is damaged ({error})", fix="make the index again") from error
+        if made_for is not None and made_for.fingerprint != held.fingerprint:
+            raise FingerprintMismatch(
+                f"{self.path} holds vectors of {held.fingerprint}, not of {made_for.fingerprint}",
+                fix="use the model it was made with, or make another index",
+                value=made_for.fingerprint,
+            )
+        self._shard = self._open(lambda: self._qdrant.EdgeShard.load(str(self.path / "shard")))
+        return held
+
+    def _create(self, described: Path, made_for: Description) -> None:
+        q = self._qdrant
+        config = q.EdgeConfig(
+            sparse_vectors={NAME: q.EdgeSparseVectorParams(datatype=q.VectorStorageDatatype.Float32)},
+            optimizers=q.EdgeOptimizersConfig(default_segment_number=1),
+        )
+        shard = self.path / "shard"
+        try:
+            shard.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise unwritable(self.path, error) from error
+        self._shard = self._open(lambda: q.EdgeShard.create(str(shard), config))
+        with replacing(described) as temporary:
+            temporary.write_text(json.dumps(asdict(made_for)), encoding="utf-8")
+
+    def _open(self, act: Any) -> Any:
+        try:
+            return act()
+        except Exception as error:  # the bindings raise their own class, which is not public
+            raise StorageFailed(
+                f"{self.path} cannot be opened ({error})", fix="close it elsewhere, or make it again"
+            ) from error
+
+    def _update(self, operation: Any) -> None:
+        try:
+            self._shard.update(operation)
+        except Exception as error:
+            raise StorageFailed(
+                f"{self.path} cannot be changed ({error})", fix="check the disk's free space"
+            ) from error
+        self._dirty = True
+
+    def _point(self, name: str, row: tuple[NDArray[np.int32], NDArray[np.float32]], payload: Payload) -> Any:
+        vector = self._qdrant.SparseVector(row[0].tolist(), row[1].tolist())
+        return self._qdrant.Point(point_id(name), {NAME: vector}, {**_stored(payload), "id": name})
+
+    def _filter(self, where: Where | None) -> Any:
+        if not where:
+            return None
+        return self._qdrant.Filter(must=[self._condition(name, wanted) for name, wanted in where.items()])
+
+    def _condition(self, name: str, wanted: Any) -> Any:
+        q = self._qdrant
+        if isinstance(wanted, dict):
+            return q.FieldCondition(name, range=q.RangeFloat(**{b: float(wanted[b]) for b in BOUNDS if b in wanted}))
+        if isinstance(wanted, (list, tuple)):
+            return q.FieldCondition(name, match=q.MatchAny(list(wanted)))
+        if isinstance(wanted, float):
+            return q.FieldCondition(name, range=q.RangeFloat(gte=wanted, lte=wanted))
+        return q.FieldCondition(name, match=q.MatchValue(_WORDS[wanted] if isinstance(wanted, bool) else wanted))
+
+
+def point_id(name: str) -> str:
+    """The UUID under which a name is stored."""
+    return str(uuid.uuid5(_NAMESPACE, name))
+
+
+def _parted(payload: Any) -> tuple[str, Payload]:
+    rest = {k: _BOOLEANS.get(v, v) if isinstance(v, str) else v for k, v in payload.items()}
+    return rest.pop("id"), rest
+
+
+def _stored(payload: Payload) -> dict[str, Any]:
+    return {name: _WORDS[value] if isinstance(value, bool) else value for name, value in payload.items()}
+
+
+def _batches(values: list[Any], size: int) -> Iterator[list[Any]]:
+    return (values[start : start + size] for start in range(0, len(values), size))
+
+
+def _import() -> Any:
+    try:
+        import qdrant_edge
+    except ModuleNotFoundError:
+        raise MissingExtra("the local index needs qdrant-edge-py", fix='pip install "nonneg[search]"') from None
+    return qdrant_edge

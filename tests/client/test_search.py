@@ -1,0 +1,224 @@
+"""The local index, against brute force over the same vectors."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from nonneg_client import Embeddings
+from nonneg_client.errors import ConfigInvalid, DataInvalid, FingerprintMismatch, StorageFailed
+from nonneg_client.search import Index
+
+N = 400
+
+
+@pytest.fixture(scope="module")
+def vectors(random_embeddings):
+    return random_embeddings(N, 64)
+
+
+@pytest.fixture(scope="module")
+def payloads():
+    return [{"label": "cat" if i % 3 else "dog", "year": 2000 + i % 20, "good": i % 2 == 0} for i in range(N)]
+
+
+@pytest.fixture(scope="module")
+def index(vectors, payloads, tmp_path_factory):
+    with Index.open(tmp_path_factory.mktemp("search") / "index", like=vectors) as index:
+        index.add(vectors, payloads)
+        yield index
+
+
+def brute(vectors, query, k, keep=lambda i: True):
+    scores = vectors.numpy() @ query
+    order = [i for i in np.lexsort((np.arange(N), -scores)) if scores[i] > 0 and keep(i)]
+    return [(vectors.ids[i], float(scores[i])) for i in order[:k]]
+
+
+def same(hits, expected):
+    """Equal scores at every place, and equal ids wherever scores are apart."""
+    np.testing.assert_allclose([hit.score for hit in hits], [score for _, score in expected], rtol=1e-5)
+    scores = [score for _, score in expected]
+    for place, (hit, (name, score)) in enumerate(zip(hits, expected, strict=True)):
+        apart = all(abs(score - other) > 1e-6 for i, other in enumerate(scores) if i != place)
+        assert hit.id == name or not apart or place == len(hits) - 1
+
+
+@pytest.mark.parametrize("i", range(0, N, 37))
+def test_the_nearest_are_those_that_brute_force_finds(index, vectors, i):
+    hits = index.search(vectors[i], k=10)
+    same(hits, brute(vectors, vectors[i].numpy()[0], 10))
+    assert hits[0].id == vectors.ids[i]
+    assert hits[0].score == pytest.approx(1, abs=1e-5)
+
+
+def test_a_cut_query_with_exact_reranking_gives_the_same_here(index, vectors):
+    for i in range(0, N, 41):
+        same(index.search(vectors[i], k=5, cut=4), brute(vectors, vectors[i].numpy()[0], 5))
+
+
+def test_the_reasons_are_the_largest_parts_of_the_score(index, vectors):
+    hit = index.search(vectors[3], k=2)[1]
+    expected = vectors.explain(3, vectors.ids.index(hit.id))
+    assert [dimension for dimension, _ in hit.reasons] == [dimension for dimension, _ in expected[:5]]
+    np.testing.assert_allclose([part for _, part in hit.reasons], [part for _, part in expected[:5]], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("where", "keep"),
+    [
+        ({"label": "dog"}, lambda p: p["label"] == "dog"),
+        ({"label": ["dog", "cow"]}, lambda p: p["label"] == "dog"),
+        ({"year": {"gte": 2003, "lt": 2006}}, lambda p: 2003 <= p["year"] < 2006),
+        ({"year": 2004, "good": True}, lambda p: p["year"] == 2004 and p["good"]),
+        ({"year": 2004.0}, lambda p: p["year"] == 2004),
+        ({"label": "cow"}, lambda p: False),
+    ],
+    ids=str,
+)
+def test_conditions_on_the_payload_hold_and_cost_no_hit(index, vectors, payloads, where, keep):
+    hits = index.search(vectors[7], k=20, where=where)
+    same(hits, brute(vectors, vectors[7].numpy()[0], 20, lambda i: keep(payloads[i])))
+    assert all(keep(hit.payload) for hit in hits)
+
+
+def test_dimensions_may_be_asked_for_and_forbidden(index, vectors):
+    z = vectors.numpy()
+    hits = index.by_dimensions({3: 1.0, 1: 0.5}, k=8, without=[0, 2])
+    query = np.zeros(64, np.float32)
+    query[[3, 1]] = 1.0, 0.5
+    same(hits, brute(vectors, query, 8, lambda i: not z[i, [0, 2]].any()))
+    assert len(hits) == 8
+
+
+def test_unwanted_dimensions_hold_however_many_hits_they_cost(index, vectors):
+    z = vectors.numpy()
+    forbidden = [d for d in range(64) if d != 1][:20]
+    expected = brute(vectors, np.eye(64, dtype=np.float32)[1], 10, lambda i: not z[i, forbidden].any())
+    same(index.by_dimensions({1: 1.0}, k=10, without=forbidden), expected)
+
+
+def test_what_is_added_again_replaces_what_was_there(random_embeddings, tmp_path):
+    first, second = random_embeddings(20), random_embeddings(20, seed=1)
+    with Index.open(tmp_path / "x", like=first) as index:
+        index.add(first)
+        index.add(second.named(first.ids)[:10], [{"round": 2}] * 10)
+        assert len(index) == 20
+        hit = index.search(second[4], k=1)[0]
+        assert (hit.id, hit.payload) == (first.ids[4], {"round": 2})
+        assert hit.score == pytest.approx(1, abs=1e-5)
+
+
+def test_what_is_deleted_is_not_found(random_embeddings, tmp_path):
+    vectors = random_embeddings(20)
+    with Index.open(tmp_path / "x", like=vectors) as index:
+        index.add(vectors)
+        index.delete([vectors.ids[4], "never there"])
+        assert len(index) == 19
+        assert vectors.ids[4] not in [hit.id for hit in index.search(vectors[4], k=20)]
+
+
+def test_an_index_lasts(random_embeddings, tmp_path):
+    vectors = random_embeddings(50)
+    with Index.open(tmp_path / "x", like=vectors) as index:
+        index.add(vectors, [{"n": i} for i in range(50)])
+        before = index.search(vectors[9], k=5)
+    with Index.open(tmp_path / "x") as index:
+        assert len(index) == 50
+        assert index.search(vectors[9], k=5) == before
+        assert index.engine.payloads()[vectors.ids[9]] == {"n": 9}
+        index.add(vectors[:1].named(["another"]))
+    with Index.open(tmp_path / "x") as index:
+        assert len(index) == 51
+
+
+def test_what_was_added_survives_a_process_that_dies(random_embeddings, tmp_path):
+    script = (
+        "import os, sys, numpy as np; from nonneg_client import Embeddings; from nonneg_client.search import Index\n"
+        "e = Embeddings.from_dense(np.eye(9), fingerprint='f' * 32, ids=tuple('abcdefghi'))\n"
+        "index = Index.open(sys.argv[1], like=e); index.add(e); os.kill(os.getpid(), 9)\n"
+    )
+    subprocess.run([sys.executable, "-c", script, str(tmp_path / "x")], timeout=60, check=False)
+    with Index.open(tmp_path / "x") as index:
+        assert len(index) == 9
+
+
+def test_many_additions_stay_exact(random_embeddings, tmp_path):
+    vectors = random_embeddings(N, 64)
+    with Index.open(tmp_path / "x", like=vectors) as index:
+        for start in range(0, N, 50):
+            index.add(vectors[start : start + 50])
+        same(index.search(vectors[5], k=10), brute(vectors, vectors[5].numpy()[0], 10))
+
+
+def test_two_models_do_not_meet_in_an_index(index, random_embeddings, tmp_path):
+    other = random_embeddings(5, fingerprint="other")
+    for act in (lambda: index.add(other), lambda: index.search(other[0])):
+        with pytest.raises(FingerprintMismatch):
+            act()
+    with pytest.raises(FingerprintMismatch):
+        Index.open(index.engine.path, like=other)
+
+
+def test_another_length_is_refused_with_the_way_out(index, vectors):
+    with pytest.raises(DataInvalid, match="64 dimensions, these have 16"):
+        index.search(vectors[0].shorten(16))
+
+
+def test_vectors_that_are_not_of_length_one_are_made_so(random_embeddings, tmp_path):
+    vectors = random_embeddings(10)
+    raw = vectors.shorten(normalize=False)
+    longer = raw._with(raw.rows._replace(values=raw.values * 7))
+    with Index.open(tmp_path / "x", like=longer) as index:
+        index.add(longer)
+        assert index.search(longer[2], k=1)[0].score == pytest.approx(1, abs=1e-5)
+
+
+def test_a_zero_vector_may_be_stored_and_is_near_to_nothing(tmp_path):
+    vectors = Embeddings.from_dense([[1, 0, 0], [0, 0, 0]], fingerprint="f", ids=("a", "zero"))
+    with Index.open(tmp_path / "x", like=vectors) as index:
+        index.add(vectors)
+        assert len(index) == 2
+        assert index.search(vectors[1]) == []
+        assert [hit.id for hit in index.search(vectors[0])] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("act", "message"),
+    [
+        (lambda index, v: index.search(v[:2]), "one vector, not 2"),
+        (lambda index, v: index.search(v[0], k=0), "asks for nothing"),
+        (lambda index, v: index.search(v[0], where={"x": None}), "no condition"),
+        (lambda index, v: index.search(v[0], where={"x": {"above": 3}}), "no condition"),
+        (lambda index, v: index.search(v[0], where={"x": []}), "no condition"),
+        (lambda index, v: index.by_dimensions({64: 1.0}), "no dimension 64"),
+        (lambda index, v: index.by_dimensions({}), "more of which"),
+        (lambda index, v: index.by_dimensions({1: -1.0}), "more of which"),
+        (lambda index, v: index.add(v.named(None)), "without ids"),
+        (lambda index, v: index.add(v, [{}]), "1 payloads"),
+        (lambda index, v: index.add(v[:1], [{"id": "mine"}]), "field id"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(index, vectors, act, message):
+    with pytest.raises((ConfigInvalid, DataInvalid), match=message):
+        act(index, vectors)
+
+
+def test_a_folder_that_is_no_index_is_named(tmp_path):
+    with pytest.raises(DataInvalid, match="is no index"):
+        Index.open(tmp_path)
+    (tmp_path / "index.json").write_text("{")
+    with pytest.raises(DataInvalid, match="damaged"):
+        Index.open(tmp_path)
+    (tmp_path / "index.json").write_text('{"fingerprint": "f", "dimensions": 3}')
+    with pytest.raises(StorageFailed, match="cannot be opened"):
+        Index.open(tmp_path)
+
+
+def test_a_place_that_cannot_be_written_is_named(vectors, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageFailed, match="cannot be written"):
+        Index.open(tmp_path / "file" / "x", like=vectors)
