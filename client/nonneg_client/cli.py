@@ -32,6 +32,8 @@ COMMANDS: dict[str, Entry] = {
     "serve": Entry("nonneg_server.command:serve", "Answer POST /embed on a port.", "server"),
     "embed": Entry("nonneg_client.commands.embed:embed", "Embed images through a server."),
     "shorten": Entry("nonneg_client.commands.shorten:shorten", "Shorten the vectors of a file."),
+    "index": Entry("nonneg_client.commands.index:index", "Make a folder of images searchable."),
+    "search": Entry("nonneg_client.commands.search:search", "Find images like a photo, or by dimensions."),
     "evaluate": Entry("nonneg_client.commands.evaluate:evaluate", "Measure retrieval at several lengths."),
     "key": Entry("nonneg_server.keys:key", "Make an API key for a server.", "server"),
     "doctor": Entry("nonneg_server.doctor:doctor", "Check this installation and say how to mend it."),

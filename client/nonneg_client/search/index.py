@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nonneg_client.embeddings import Embeddings
 from nonneg_client.errors import ConfigInvalid, DataInvalid
 from nonneg_client.search.engine import Description, Engine, Found, Payload, Where, check_where
+from nonneg_client.search.weights import Weights, largest, products
 
-Weights = tuple[NDArray[np.int32], NDArray[np.float32]]  # a query: indices, sorted, and what each is worth
 REASONS = 5
 
 
@@ -128,7 +127,7 @@ class Index:
             return []  # a zero vector is near to nothing
         asked = k if cut is None else max(200, 20 * k)
         while True:
-            found = self.engine.nearest(*_largest(query, cut), asked, where)
+            found = self.engine.nearest(*largest(query, cut), asked, where)
             hits = self._ranked(found, query, without, exact=cut is None, explained=reasons)
             if len(hits) >= k or len(found) < asked:
                 return hits[:k]
@@ -174,18 +173,3 @@ class Index:
 def describe(embeddings: Embeddings) -> Description:
     """What an index of these vectors would say of itself."""
     return Description(embeddings.fingerprint, embeddings.dimensions, embeddings.model)
-
-
-def products(a: Weights, b: Weights) -> list[tuple[int, float]]:
-    """Each shared dimension's part of the inner product, the largest first, the lower dimension among equals."""
-    shared, i, j = np.intersect1d(a[0], b[0], assume_unique=True, return_indices=True)
-    parts = a[1][i].astype(np.float64) * b[1][j]
-    order = np.lexsort((shared, -parts))
-    return [(int(shared[o]), float(parts[o])) for o in order]
-
-
-def _largest(query: Weights, cut: int | None) -> Weights:
-    if cut is None or cut >= len(query[0]):
-        return query
-    kept = np.sort(np.argsort(-query[1], kind="stable")[:cut])
-    return query[0][kept], query[1][kept]

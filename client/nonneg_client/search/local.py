@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -19,16 +18,13 @@ from numpy.typing import NDArray
 
 from nonneg_client.embeddings import Embeddings
 from nonneg_client.errors import DataInvalid, FingerprintMismatch, MissingExtra, StorageFailed
-from nonneg_client.search.engine import BOUNDS, Description, Found, Payload, Where
+from nonneg_client.search.engine import Description, Found, Payload, Where
+from nonneg_client.search.points import filter_of, parted, point_id, stored
 from nonneg_client.writing import replacing, unwritable
 
 NAME = "nonneg"  # of the vector inside a point
 BATCH = 2000  # points in one update
 PAGE = 1000  # points in one read
-# The bindings read True as 1, so that a condition on a boolean finds nothing: they are stored as these words.
-_WORDS = {True: "\N{WHITE HEAVY CHECK MARK}true", False: "\N{CROSS MARK}false"}
-_BOOLEANS = {word: value for value, word in _WORDS.items()}
-_NAMESPACE = uuid.UUID("7f0c2a4e-6d0b-5c56-9d5f-1f2a8c3b9e10")  # point ids are UUIDs: made from the ids in here
 
 
 class LocalEngine:
@@ -56,10 +52,10 @@ class LocalEngine:
         q = self._qdrant
         vector = q.SparseVector(indices.tolist(), values.tolist())
         request = q.QueryRequest(
-            limit=limit, query=q.Query.Nearest(vector, using=NAME), with_payload=True, filter=self._filter(where)
+            limit=limit, query=q.Query.Nearest(vector, using=NAME), with_payload=True, filter=filter_of(q, where)
         )
         found = self._shard.query(request)
-        return [Found(name, p.score, payload) for p in found for name, payload in [_parted(p.payload)]]
+        return [Found(name, p.score, payload) for p in found for name, payload in [parted(p.payload)]]
 
     def get(self, ids: Sequence[str]) -> Embeddings:
         records = self._shard.retrieve([point_id(name) for name in ids], with_payload=["id"], with_vector=True)
@@ -83,7 +79,7 @@ class LocalEngine:
             records, offset = self._shard.scroll(
                 self._qdrant.ScrollRequest(limit=PAGE, offset=offset, with_payload=True, with_vector=False)
             )
-            found |= dict(_parted(r.payload) for r in records)
+            found |= dict(parted(r.payload) for r in records)
             if offset is None:
                 return found
 
@@ -153,36 +149,7 @@ class LocalEngine:
 
     def _point(self, name: str, row: tuple[NDArray[np.int32], NDArray[np.float32]], payload: Payload) -> Any:
         vector = self._qdrant.SparseVector(row[0].tolist(), row[1].tolist())
-        return self._qdrant.Point(point_id(name), {NAME: vector}, {**_stored(payload), "id": name})
-
-    def _filter(self, where: Where | None) -> Any:
-        if not where:
-            return None
-        return self._qdrant.Filter(must=[self._condition(name, wanted) for name, wanted in where.items()])
-
-    def _condition(self, name: str, wanted: Any) -> Any:
-        q = self._qdrant
-        if isinstance(wanted, dict):
-            return q.FieldCondition(name, range=q.RangeFloat(**{b: float(wanted[b]) for b in BOUNDS if b in wanted}))
-        if isinstance(wanted, (list, tuple)):
-            return q.FieldCondition(name, match=q.MatchAny(list(wanted)))
-        if isinstance(wanted, float):
-            return q.FieldCondition(name, range=q.RangeFloat(gte=wanted, lte=wanted))
-        return q.FieldCondition(name, match=q.MatchValue(_WORDS[wanted] if isinstance(wanted, bool) else wanted))
-
-
-def point_id(name: str) -> str:
-    """The UUID under which a name is stored."""
-    return str(uuid.uuid5(_NAMESPACE, name))
-
-
-def _parted(payload: Any) -> tuple[str, Payload]:
-    rest = {k: _BOOLEANS.get(v, v) if isinstance(v, str) else v for k, v in payload.items()}
-    return rest.pop("id"), rest
-
-
-def _stored(payload: Payload) -> dict[str, Any]:
-    return {name: _WORDS[value] if isinstance(value, bool) else value for name, value in payload.items()}
+        return self._qdrant.Point(point_id(name), {NAME: vector}, {**stored(payload), "id": name})
 
 
 def _batches(values: list[Any], size: int) -> Iterator[list[Any]]:

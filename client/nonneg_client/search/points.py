@@ -1,0 +1,47 @@
+"""A point of Qdrant: the id made from a name, the payload with its booleans, the conditions on it."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from nonneg_client.search.engine import BOUNDS, Payload, Where
+
+_NAMESPACE = uuid.UUID("7f0c2a4e-6d0b-5c56-9d5f-1f2a8c3b9e10")  # point ids are UUIDs: made from the names in here
+# The bindings read True as 1, so that a condition on a boolean finds nothing: they are stored as these words.
+_WORDS = {True: "\N{WHITE HEAVY CHECK MARK}true", False: "\N{CROSS MARK}false"}
+_BOOLEANS = {word: value for value, word in _WORDS.items()}
+
+
+def point_id(name: str) -> str:
+    """The UUID under which a name is stored."""
+    return str(uuid.uuid5(_NAMESPACE, name))
+
+
+def parted(payload: Any) -> tuple[str, Payload]:
+    """The name and the caller's own payload of a stored point."""
+    rest: dict[str, Any] = {k: _BOOLEANS.get(v, v) if isinstance(v, str) else v for k, v in payload.items()}
+    return str(rest.pop("id")), rest
+
+
+def stored(payload: Payload) -> dict[str, Any]:
+    """The payload as it is stored, without the name."""
+    return {name: _WORDS[value] if isinstance(value, bool) else value for name, value in payload.items()}
+
+
+def filter_of(q: Any, where: Where | None) -> Any:
+    """Conditions as Qdrant has them; `q` is the module of its bindings."""
+    if not where:
+        return None
+    return q.Filter(must=[_condition(q, name, wanted) for name, wanted in where.items()])
+
+
+def _condition(q: Any, name: str, wanted: Any) -> Any:
+    if isinstance(wanted, dict):
+        return q.FieldCondition(name, range=q.RangeFloat(**{b: float(wanted[b]) for b in BOUNDS if b in wanted}))
+    if isinstance(wanted, (list, tuple)):
+        words = [_WORDS[value] if isinstance(value, bool) else value for value in wanted]
+        return q.FieldCondition(name, match=q.MatchAny(words))
+    if isinstance(wanted, float):
+        return q.FieldCondition(name, range=q.RangeFloat(gte=wanted, lte=wanted))
+    return q.FieldCondition(name, match=q.MatchValue(_WORDS[wanted] if isinstance(wanted, bool) else wanted))

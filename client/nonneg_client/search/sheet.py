@@ -1,0 +1,82 @@
+"""A contact sheet: one HTML file with thumbnails inside it, each hit with its score and its reasons."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+from nonneg_client.errors import NonnegError
+from nonneg_client.images import items
+from nonneg_client.search.index import Hit
+from nonneg_client.writing import replacing
+
+THUMBNAIL = 320  # pixels of the longer side
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>
+:root {{ color-scheme: light dark; --line: #8884; --bar: #3b82c4; font: 14px/1.4 system-ui, sans-serif; }}
+body {{ margin: 2rem auto; max-width: 1200px; padding: 0 1rem; }}
+h1 {{ font-size: 1.1rem; font-weight: 600; overflow-wrap: anywhere; }}
+.query img {{ max-height: 220px; border-radius: 6px; }}
+.hits {{ display: grid; grid-template-columns: repeat(auto-fill, minmax(200px, 1fr)); gap: 1rem; padding: 0; }}
+figure {{ margin: 0; border: 1px solid var(--line); border-radius: 6px; overflow: hidden; }}
+figure img, figure .none {{ display: block; width: 100%; height: 160px; object-fit: cover; background: var(--line); }}
+figure .none {{ display: grid; place-items: center; opacity: .6; }}
+figcaption {{ padding: .6rem .7rem; }}
+.score {{ font-weight: 600; font-variant-numeric: tabular-nums; }}
+.path {{ display: block; font-size: .8rem; opacity: .75; overflow-wrap: anywhere; }}
+.reason {{ display: grid; grid-template-columns: 4.5em 1fr 3em; gap: .4rem; align-items: center; font-size: .75rem;
+  font-variant-numeric: tabular-nums; }}
+.reason i {{ height: .5em; border-radius: 2px; background: var(--bar); }}
+.reason span:last-child {{ text-align: right; }}
+</style>
+<h1>{title}</h1>
+{query}
+<div class="hits">
+{hits}
+</div>
+</html>
+"""
+
+
+def write_sheet(path: Path, title: str, hits: Sequence[Hit], *, query: str | None = None) -> None:
+    """Write the sheet; an image that cannot be read gets an empty frame."""
+    asked = f'<p class="query"><img src="{_thumbnail(query)}" alt="query"></p>' if query and _thumbnail(query) else ""
+    page = _PAGE.format(title=html.escape(title), query=asked, hits="\n".join(map(_card, hits)))
+    with replacing(path) as temporary:
+        temporary.write_text(page, encoding="utf-8")
+
+
+def _card(hit: Hit) -> str:
+    name = html.escape(hit.id)
+    thumbnail = _thumbnail(hit.id)
+    picture = f'<img src="{thumbnail}" alt="{name}">' if thumbnail else '<div class="none">no picture</div>'
+    largest = max((part for _, part in hit.reasons), default=1)
+    reasons = "".join(
+        f'<div class="reason"><span>dim {dimension}</span><i style="width:{100 * part / largest:.0f}%"></i>'
+        f"<span>{part:.3f}</span></div>"
+        for dimension, part in hit.reasons
+    )
+    caption = f'<span class="score">{hit.score:.3f}</span><span class="path">{name}</span>{reasons}'
+    return f"<figure>{picture}<figcaption>{caption}</figcaption></figure>"
+
+
+def _thumbnail(source: str) -> str | None:
+    from nonneg_client.decode import decode
+
+    try:
+        (item,) = items(source)
+        image = decode(item.load())
+    except (NonnegError, ValueError):
+        return None
+    image.thumbnail((THUMBNAIL, THUMBNAIL))
+    buffer = io.BytesIO()
+    image.save(buffer, format="JPEG", quality=80)
+    return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode()

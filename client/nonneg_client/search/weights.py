@@ -1,0 +1,24 @@
+"""A weighting of dimensions: what a query is, and what a stored vector is to it."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Weights = tuple[NDArray[np.int32], NDArray[np.float32]]  # indices, sorted and unique, and what each is worth
+
+
+def products(a: Weights, b: Weights) -> list[tuple[int, float]]:
+    """Each shared dimension's part of the inner product, the largest first, the lower dimension among equals."""
+    shared, i, j = np.intersect1d(a[0], b[0], assume_unique=True, return_indices=True)
+    parts = a[1][i].astype(np.float64) * b[1][j]
+    order = np.lexsort((shared, -parts))
+    return [(int(shared[o]), float(parts[o])) for o in order]
+
+
+def largest(query: Weights, cut: int | None) -> Weights:
+    """Its `cut` largest entries, in the order of their indices."""
+    if cut is None or cut >= len(query[0]):
+        return query
+    kept = np.sort(np.argsort(-query[1], kind="stable")[:cut])
+    return query[0][kept], query[1][kept]

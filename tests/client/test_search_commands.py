@@ -1,0 +1,186 @@
+"""`nonneg index` and `nonneg search`, and what they write."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import re
+import shutil
+
+import pytest
+from click.testing import CliRunner
+from PIL import Image
+
+from nonneg_client import Embeddings
+from nonneg_client.cli import nonneg
+from nonneg_client.errors import DataInvalid, FingerprintMismatch
+from nonneg_client.search import Index
+from nonneg_client.search.duplicates import Pair, groups, pairs
+from nonneg_client.search.index import Hit
+from nonneg_client.search.sheet import write_sheet
+
+
+@pytest.fixture(scope="module")
+def run(server):
+    def invoke(*arguments: object):
+        return CliRunner().invoke(nonneg, [str(a) for a in arguments], env={"NONNEG_URL": server})
+
+    return invoke
+
+
+@pytest.fixture(scope="module")
+def made(run, photos, tmp_path_factory):
+    out = tmp_path_factory.mktemp("made") / "photos.index"
+    result = run("index", photos, "-o", out)
+    assert result.exit_code == 0, result.output
+    assert "35 images, 1280 dimensions" in result.stdout
+    return out
+
+
+def test_a_photo_finds_itself_and_its_likes_with_reasons(run, made, photos):
+    result = run("search", made, photos / "cat" / "cat-0.jpg", "-k", 5, "--json")
+    hits = json.loads(result.stdout)["hits"]
+    assert hits[0]["id"] == str(photos / "cat" / "cat-0.jpg")
+    assert hits[0]["score"] == pytest.approx(1, abs=1e-4)
+    assert {hit["payload"]["folder"] for hit in hits} == {"cat"}
+    assert all(len(hit["reasons"]) == 5 for hit in hits)
+
+
+def test_a_table_names_scores_paths_and_dimensions(run, made, photos):
+    lines = run("search", made, photos / "cat" / "cat-0.jpg", "-k", 3).stdout.splitlines()
+    assert lines[0].split("  ")[0] == "score"
+    assert len(lines) == 4
+    assert re.search(r"1\.000 .*cat-0\.jpg +\d+: 0\.\d{3}, \d+: 0\.\d{3}", lines[1])
+
+
+def test_conditions_and_unwanted_dimensions_narrow_the_search(run, made, photos):
+    query = photos / "cat" / "cat-0.jpg"
+    hits = json.loads(run("search", made, query, "--where", "folder=rocket,coffee", "--json").stdout)["hits"]
+    assert {hit["payload"]["folder"] for hit in hits} == {"rocket", "coffee"}
+    first = json.loads(run("search", made, query, "--json").stdout)["hits"][1]
+    dimension = first["reasons"][0][0]
+    without = json.loads(run("search", made, query, "--without", dimension, "--json").stdout)["hits"]
+    assert all(reason[0] != dimension for hit in without for reason in hit["reasons"])
+    sized = json.loads(run("search", made, query, "--where", "bytes>=1", "--where", "bytes<2", "--json").stdout)
+    assert sized["hits"] == []
+
+
+def test_dimensions_alone_are_a_question_too(run, made):
+    hits = json.loads(run("search", made, "--more", "17", "--more", "3=0.5", "-k", 3, "--json").stdout)["hits"]
+    assert all({r[0] for r in hit["reasons"]} <= {17, 3} for hit in hits)
+
+
+def test_only_what_is_new_or_changed_is_embedded_and_what_is_gone_is_forgotten(run, photos, tmp_path, server):
+    folder, out = tmp_path / "photos", tmp_path / "x.index"
+    shutil.copytree(photos / "cat", folder / "cat")
+    told = []
+
+    def embedded():
+        result = run("index", folder, "-o", out, "--prune", "--dimensions", 256)
+        told.append(result.stdout)
+        with Index.open(out) as index:
+            return {name.rpartition("/")[2]: vector for name, vector in _stored(index)}
+
+    before = embedded()
+    (folder / "cat" / "cat-1.jpg").unlink()
+    shutil.copy(photos / "coffee" / "coffee-0.jpg", folder / "cat" / "cat-2.jpg")
+    shutil.copy(photos / "coffee" / "coffee-1.jpg", folder / "cat" / "new.jpg")
+    after = embedded()
+    assert set(after) == {"cat-0.jpg", "cat-2.jpg", "cat-3.jpg", "cat-4.jpg", "new.jpg"}
+    assert before["cat-0.jpg"] == after["cat-0.jpg"]
+    assert before["cat-2.jpg"] != after["cat-2.jpg"]
+    assert "1 forgotten" in told[1]
+    assert "256 dimensions" in told[1]
+
+
+def _stored(index):
+    vectors = index.engine.get(list(index.engine.payloads()))
+    return [(name, vectors[i].numpy().tobytes()) for i, name in enumerate(vectors.ids)]
+
+
+def test_a_file_of_vectors_becomes_an_index_without_a_server(run, client, photos, tmp_path):
+    client.embed(photos).save(tmp_path / "photos.npz")
+    result = run(
+        "index", tmp_path / "photos.npz", "-o", tmp_path / "x.index", "--dimensions", 128, "--url", "http://127.0.0.1:9"
+    )
+    assert result.exit_code == 0, result.output
+    assert "35 images, 128 dimensions" in result.stdout
+    hits = json.loads(run("search", tmp_path / "x.index", photos / "cat" / "cat-0.jpg", "--json").stdout)["hits"]
+    assert hits[0]["id"].endswith("cat-0.jpg")
+
+
+def test_an_image_that_fails_is_named_and_the_others_are_indexed(run, photos, tmp_path):
+    shutil.copytree(photos / "cat", tmp_path / "cat")
+    (tmp_path / "cat" / "broken.jpg").write_bytes(b"no image")
+    result = run("index", tmp_path / "cat", "-o", tmp_path / "x.index")
+    assert result.exit_code == 1
+    assert "broken.jpg" in result.stderr
+    assert "5 images" in result.stdout
+
+
+def test_near_duplicates_are_grouped(run, made):
+    found = json.loads(run("search", made, "--duplicates", "0.8", "--json").stdout)["groups"]
+    assert found
+    for group in found:
+        assert len({name.rpartition("/")[2].partition("-")[0] for name in group}) == 1
+
+
+def test_pairs_are_all_those_above_the_threshold_each_once(random_embeddings, tmp_path):
+    z = np_repeat(random_embeddings(40, 32))
+    vectors = Embeddings.from_dense(z, fingerprint="f", ids=tuple(f"{i:03d}" for i in range(len(z)))).shorten()
+    with Index.open(tmp_path / "x", like=vectors) as index:
+        index.add(vectors)
+        found = {(p.one, p.other) for p in pairs(index, 0.6)}
+    similarity = vectors.similarity()
+    expected = {
+        (f"{i:03d}", f"{j:03d}") for i in range(len(z)) for j in range(i + 1, len(z)) if similarity[i, j] >= 0.6
+    }
+    assert found == expected
+    assert len(found) > 40
+
+
+def np_repeat(embeddings):
+    import numpy as np
+
+    return np.concatenate([embeddings.numpy(), *[embeddings.numpy()[:1]] * 30, embeddings.numpy()[:10]])
+
+
+def test_groups_are_what_is_linked_through_others():
+    found = groups([Pair("a", "b", 1), Pair("c", "d", 1), Pair("b", "e", 1), Pair("x", "y", 1), Pair("d", "a", 1)])
+    assert found == [["a", "b", "c", "d", "e"], ["x", "y"]]
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["a.jpg", "--more", "3"], ["--more", "x"], ["a.jpg", "--where", "cats"], ["--duplicates", "0"]]
+)
+def test_questions_that_make_no_sense_are_refused(run, made, arguments):
+    assert run("search", made, *arguments).exit_code == 2
+
+
+def test_a_folder_that_is_no_index_and_another_model_are_said(run, made, random_embeddings, photos, tmp_path):
+    assert isinstance(run("search", tmp_path, photos / "cat" / "cat-0.jpg").exception, DataInvalid)
+    random_embeddings().save(tmp_path / "other.npz")
+    assert isinstance(run("index", tmp_path / "other.npz", "-o", made).exception, FingerprintMismatch)
+
+
+def test_the_contact_sheet_holds_thumbnails_scores_and_reasons(run, made, photos, tmp_path):
+    sheet = tmp_path / "hits.html"
+    run("search", made, photos / "cat" / "cat-0.jpg", "-k", 4, "--html", sheet)
+    page = sheet.read_text()
+    pictures = re.findall(r'src="data:image/jpeg;base64,([^"]+)"', page)
+    assert len(pictures) == 5  # the query and four hits
+    for picture in pictures:
+        with Image.open(io.BytesIO(base64.b64decode(picture))) as image:
+            assert max(image.size) == 320
+    assert page.count("<figure>") == 4
+    assert 'class="score">1.000<' in page
+    assert "http" not in page  # nothing is fetched when it is opened
+
+
+def test_what_a_file_is_called_is_no_html(tmp_path):
+    nasty = '<script>alert("x")</script>.jpg'
+    write_sheet(tmp_path / "x.html", nasty, [Hit(nasty, 0.5, {}, ((3, 0.5),))])
+    page = (tmp_path / "x.html").read_text()
+    assert "<script>" not in page
+    assert "no picture" in page
