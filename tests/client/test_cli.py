@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import subprocess
 import sys
 import time
@@ -42,15 +43,16 @@ def test_help_comes_in_a_fifth_of_a_second():
 
 @pytest.mark.parametrize("statement", ["import nonneg_client", "from nonneg_client import Client"])
 def test_the_import_is_quick(statement):
-    """Beside an interpreter that does nothing, so that a busy machine slows both."""
+    """In processor time, less an interpreter that does nothing, so that a busy machine does not count."""
 
     def once(code):
-        start = time.perf_counter()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
-        return time.perf_counter() - start
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
     empty = min(once("pass") for _ in range(5))
-    assert min(once(statement) for _ in range(5)) - empty < 0.150
+    assert min(once(statement) for _ in range(7)) - empty < 0.150
 
 
 @pytest.mark.parametrize("name", ["click", "httpx", "numpy", "rich", "PIL", "pydantic"])
