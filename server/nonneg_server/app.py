@@ -14,13 +14,15 @@ from nonneg_client.version import __version__
 from nonneg_server import failures
 from nonneg_server.connections import House
 from nonneg_server.direct import Direct
-from nonneg_server.envelope import Envelope
+from nonneg_server.envelope import Envelope, Observer
 from nonneg_server.fetch import Fetcher
 from nonneg_server.guard import Guard, Rate
 from nonneg_server.keys import read_keys
+from nonneg_server.logs import log_access
+from nonneg_server.metrics import Metrics, Traffic
 from nonneg_server.registry import Registry
 from nonneg_server.repository import Repository
-from nonneg_server.routes import cohere, embed, explain, health, kserve, manage, models, openai, shorten, tei
+from nonneg_server.routes import cohere, embed, explain, health, kserve, manage, metrics, models, openai, shorten, tei
 from nonneg_server.settings import Settings
 
 
@@ -39,15 +41,29 @@ def create_app(
     app.state.house = house or House()
     app.state.repository = repository
     app.state.fetcher = Fetcher(settings.url_hosts, max_bytes=settings.url_bytes, timeout=settings.url_timeout)
-    for routes in (embed, shorten, explain, models, health, openai, cohere, kserve, manage, tei):
+    for routes in (embed, shorten, explain, models, health, openai, cohere, kserve, manage, tei, metrics):
         app.router.routes.extend(routes.router.routes)  # flat: an included router costs each request a second match
     app.openapi = partial(_document, app)  # type: ignore[method-assign]
     app.add_exception_handler(NonnegError, failures.on_error)
     app.add_exception_handler(HTTPException, failures.on_http_exception)
     app.add_middleware(Direct, owner=app)
     protect(app, settings)
-    app.add_middleware(Envelope)
+    app.add_middleware(Envelope, observers=observers(app, settings))
     return app
+
+
+def observers(app: FastAPI, settings: Settings) -> list[Observer]:
+    """Who is told of every answered request: the metrics, and what the settings ask for."""
+    traffic = Traffic()
+    app.state.metrics = Metrics(app.state.registry, app.state.house, traffic)
+    found: list[Observer] = [traffic]
+    if settings.access_log:
+        found.append(log_access)
+    if settings.otel:
+        from nonneg_server.tracing import Tracer
+
+        found.append(Tracer.to_collector())
+    return found
 
 
 def protect(app: FastAPI, settings: Settings) -> None:

@@ -21,6 +21,7 @@ from nonneg_server.app import create_app
 from nonneg_server.connections import House, bound_to
 from nonneg_server.engine import Engine
 from nonneg_server.engine_lanes import Lanes
+from nonneg_server.logs import configure
 from nonneg_server.options import Grouped, with_settings
 from nonneg_server.process import Process
 from nonneg_server.registry import Registry
@@ -46,6 +47,7 @@ def serve(**flags: Any) -> None:
 def run(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT, finish what is in flight, and return."""
     started = time.perf_counter()
+    configure(settings.log_format, settings.log_level)
     listener = bind(settings.host, settings.port)
     with listener:
         repository = load(settings)
@@ -77,7 +79,7 @@ def prepare(repository: Repository, settings: Settings) -> Process:
         create_app(repository.registry, settings, house, repository),
         http=bound_to(house),
         ws="none",
-        log_level="warning",
+        log_config=None,
         access_log=False,
         lifespan="off",
         proxy_headers=False,

@@ -41,6 +41,7 @@ class Direct:
         if endpoint is None:
             await self._app(scope, receive, send)
             return
+        scope["state"]["route"] = scope["path"]
         request = Request(scope, receive, send)
         try:
             response = await endpoint(request)

@@ -21,6 +21,7 @@ from nonneg_export.bundle import ENCODER, Bundle, open_bundle
 from nonneg_export.runtime import Session
 from nonneg_server.engine_lanes import Lanes
 from nonneg_server.golden import golden_cosine
+from nonneg_server.ledger import Ledger
 
 Photo = bytes | Image.Image
 Sessions = tuple[Session, ...]  # the narrow one, then perhaps the wide one
@@ -61,6 +62,8 @@ class Engine:
         self._own_lanes = Lanes(threads) if lanes is None else None
         self._lanes = lanes or self._own_lanes or Lanes(threads)
         self.threads = self._lanes.threads
+        self.admission = self._lanes.admission
+        self.ledger = Ledger(bundle.manifest.dimensions)
         self.used = time.monotonic()
         self.on_load: Callable[[Engine], None] | None = None
         self._max_pixels = max_pixels
@@ -103,7 +106,8 @@ class Engine:
         self, images: Sequence[Photo], *, deadline: float | None = None
     ) -> list[Encoded | NonnegError]:
         """A request's images: admitted together or not at all; each has its vector or its own error."""
-        with self._lanes.admission.entered(len(images), sum(map(_weight, images))):
+        with self.admission.entered(len(images), sum(map(_weight, images))):
+            self.ledger.request_images.observe(len(images))
             try:
                 async with asyncio.timeout_at(self._earlier(deadline)):
                     if len(images) == 1:
@@ -141,12 +145,14 @@ class Engine:
         try:
             encoded = await asyncio.wrap_future(future)
         except NonnegError as error:
+            self.ledger.errors[error.type] += 1
             return error
         except asyncio.CancelledError:  # the client is gone or the deadline has passed
             self._lanes.pool.withdraw(future)
             raise
         if not encoded.wide:
-            self._lanes.admission.served(encoded.decode_seconds + encoded.run_seconds)
+            self.admission.served(encoded.decode_seconds + encoded.run_seconds)
+        self.ledger.note(encoded.vector, encoded.queue_seconds, encoded.decode_seconds, encoded.run_seconds)
         return encoded
 
     def _encode(self, image: Photo, queued: float) -> Encoded:
@@ -154,7 +160,7 @@ class Engine:
         pixels = self._pixels(image)[None]  # (1, size, size, 3)
         decoded = time.perf_counter()
         sessions = self._sessions or self._load()
-        alone = len(sessions) > 1 and self._lanes.admission.images == 1
+        alone = len(sessions) > 1 and self.admission.images == 1
         vector = self._run(sessions[-1 if alone else 0], pixels)[0]  # (D,)
         self.used = time.monotonic()
         return Encoded(vector, started - queued, decoded - started, time.perf_counter() - decoded, alone)

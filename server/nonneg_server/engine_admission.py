@@ -23,6 +23,7 @@ class Admission:
         self.max_bytes = max_bytes
         self.images = 0
         self.bytes = 0
+        self.refused = 0
         self._lanes = lanes
         self._seconds: float | None = None  # an image's mean service time in one lane
 
@@ -57,6 +58,7 @@ class Admission:
         return self.images / self.rate
 
     def _refusal(self, field: str, value: int, held: int, limit: int) -> Overloaded:
+        self.refused += 1
         wait = max(self.backlog_seconds, 1 / self.rate)
         return Overloaded(
             f"the queue is full: {held} {field} in flight, {value} more would exceed {limit}",

@@ -7,6 +7,8 @@ import logging
 import secrets
 import time
 import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -14,28 +16,53 @@ from nonneg_client.errors import NonnegError
 from nonneg_server.failures import respond
 
 logger = logging.getLogger("nonneg")
+GONE = 499  # what nginx made customary for a client that left before its answer
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A request that was answered, for whoever counts, logs or traces."""
+
+    scope: Scope
+    status: int
+    began: float  # seconds since the epoch
+    seconds: float
+
+    @property
+    def method(self) -> str:
+        return str(self.scope["method"])
+
+    @property
+    def route(self) -> str:
+        """The route's template: never the path as the client wrote it, which could be anything."""
+        known = self.scope["state"].get("route") or getattr(self.scope.get("route"), "path", None)
+        return str(known or "other")
+
+
+Observer = Callable[[Seen], None]
 
 
 class Envelope:
     """Pure ASGI: no task, no queue, a few microseconds."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, observers: Sequence[Observer] = ()) -> None:
         self._app = app
+        self._observers = observers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started = time.perf_counter()
+        started, began = time.perf_counter(), time.time()
         request_id = request_id_of(scope)
         state = scope.setdefault("state", {})
         state["request_id"], state["task"] = request_id, asyncio.current_task()
-        answered = False
+        status = 0
 
         async def wrapped(message: Message) -> None:
-            nonlocal answered
+            nonlocal status
             if message["type"] == "http.response.start":
-                answered = True
+                status = message["status"]
                 total = f"{(time.perf_counter() - started) * 1e3:.3f}".encode()
                 message["headers"] = [
                     *message["headers"],
@@ -49,10 +76,14 @@ class Envelope:
         except asyncio.CancelledError:
             if "abandoned" not in state:  # the client is gone: nobody is left to answer
                 raise
+            status = GONE
         except Exception:
             logger.exception("request %s to %s failed", request_id, scope["path"])
-            if not answered:
+            if not status:
                 await respond(_internal(), request_id, scope["path"])(scope, receive, wrapped)
+        seen = Seen(scope, status, began, time.perf_counter() - started)
+        for observe in self._observers:
+            observe(seen)
 
 
 def request_id_of(scope: Scope) -> str:

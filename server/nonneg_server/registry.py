@@ -42,6 +42,9 @@ class Registry:
     def put(self, engine: Engine) -> None:
         """Serve this engine under its name from now on, in the place of an older one if there is one."""
         with self._lock:
+            old = self._engines.get(engine.name)
+            if old is not None and old.bundle.manifest.fingerprint == engine.bundle.manifest.fingerprint:
+                engine.ledger = old.ledger  # the same model, loaded again: its counts go on
             engine.on_load = self._make_room
             self._engines = {**self._engines, engine.name: engine}  # readers hold no lock: they see before or after
         self._make_room(engine)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 from collections.abc import Sequence
 
+import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -21,8 +24,31 @@ async def serve(
     check_count(len(images), state.settings.max_images, field)
     engine = state.registry.get(parameters.model)
     lengths_of(parameters, engine.bundle.manifest.dimensions)
+    deadline = deadline_of(request)
     ready = await state.fetcher.fetched(images, budget=state.settings.max_body)
-    return await embed(engine, ready, parameters, field=field)
+    answer = await embed(engine, ready, parameters, field=field, deadline=deadline)
+    engine.ledger.zero_vectors += sum(len(z) - int(np.count_nonzero(z.any(axis=1))) for z in answer.vectors)
+    request.scope["state"]["answer"] = answer
+    return answer
+
+
+def deadline_of(request: Request) -> float | None:
+    """When the client stops waiting, by its X-Request-Timeout in seconds, as a time of the event loop."""
+    given = request.headers.get("x-request-timeout")
+    if given is None:
+        return None
+    try:
+        seconds = float(given)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise ParameterInvalid(
+            f"x-request-timeout: {given!r} is no positive number",
+            fix="give seconds, as in 2.5, or omit it",
+            field="x-request-timeout",
+            value=given[:40],
+        )
+    return asyncio.get_running_loop().time() + seconds
 
 
 def reply(content: bytes, answer: Answer, media_type: str = "application/json") -> Response:

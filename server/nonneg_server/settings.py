@@ -144,6 +144,19 @@ class Settings(BaseSettings):
         10.0, "Seconds an image behind a URL may take, redirects included.", group="URLs", gt=0, metavar="SECONDS"
     )
 
+    log_format: Literal["text", "json"] = setting("text", "How the log is written to stderr.", group="Observation")
+    log_level: Literal["debug", "info", "warning", "error"] = setting(
+        "warning", "What is logged at least.", group="Observation"
+    )
+    access_log: bool = setting(
+        False, "Log every request: id, route, status, time, images; never their content.", group="Observation"
+    )
+    otel: bool = setting(
+        False,
+        "Send a trace of every request to the collector that the OTEL_EXPORTER_OTLP_… variables name.",
+        group="Observation",
+    )
+
     @field_validator("model", "alias", "api_key", "cors_origin", mode="before")
     @classmethod
     def _listed(cls, given: object) -> object:

@@ -1,0 +1,42 @@
+"""Drift: are the images that come now like those on which the dimensions were ranked?
+
+A dimension is active on some share of images: the manifest says on which share of the calibration images, the ledger
+on which share of the recent ones. The population stability index of one dimension is that of its two shares,
+
+    (live - known) * log(live / known) + (known - live) * log((1 - live) / (1 - known)),
+
+and the model's is the mean over its dimensions. The usual reading: below 0.1 alike, above 0.25 different.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+LEAST_IMAGES = 100  # below, a share says nothing
+DEAD = 1e-3  # a dimension active less often than on one image in a thousand
+
+
+@dataclass(frozen=True)
+class Drift:
+    """How far the live activations are from the calibration's."""
+
+    psi: float
+    newly_dead: int  # active on calibration images, on none of the recent ones
+    newly_alive: int  # the other way round
+
+
+def drift(known: NDArray[Any], live: NDArray[Any], images: float) -> Drift | None:
+    """Of activation frequencies (D,) then and now; None until enough images came."""
+    if images < LEAST_IMAGES:
+        return None
+    floor = 0.5 / images  # a share that was not seen may still be this large
+    p, q = np.clip(known, floor, 1 - floor), np.clip(live, floor, 1 - floor)
+    psi = (q - p) * np.log(q / p) + (p - q) * np.log((1 - q) / (1 - p))  # (D,)
+    expected = known * images  # a rare dimension that was not seen is not dead yet
+    dead = (live == 0) & (expected > 10) & (known > DEAD)
+    alive = (live > DEAD) & (known <= 0)
+    return Drift(float(psi.mean()), int(dead.sum()), int(alive.sum()))

@@ -1,0 +1,75 @@
+"""What a model did since it was loaded: plain counts, kept on the event loop, read when somebody asks."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+COUNTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
+FORGET = 20_000  # images after which half of the activation counts' weight is gone
+
+
+class Histogram:
+    """Counts by bucket, a sum: what a Prometheus histogram needs, at half a microsecond an observation."""
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = tuple(bounds)
+        self.counts = [0] * (len(self.bounds) + 1)
+        self.sum = 0.0
+
+    def observe(self, value: float) -> None:
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.sum += value
+
+    def cumulative(self) -> list[tuple[str, float]]:
+        """Prometheus's form: how many were at most each bound."""
+        total, rows = 0, []
+        for bound, count in zip((*map(str, map(float, self.bounds)), "+Inf"), self.counts, strict=True):
+            total += count
+            rows.append((bound, float(total)))
+        return rows
+
+
+class Ledger:
+    """One model's counts."""
+
+    def __init__(self, dimensions: int) -> None:
+        self.images = 0
+        self.errors: Counter[str] = Counter()
+        self.zero_vectors = 0
+        self.queue = Histogram(SECONDS)
+        self.decode = Histogram(SECONDS)
+        self.run = Histogram(SECONDS)
+        self.nnz = Histogram(COUNTS)
+        self.request_images = Histogram(COUNTS)
+        self._active = np.zeros(dimensions)  # how often each dimension was > 0, recent images weighing more
+        self._seen = 0.0
+
+    def note(self, vector: NDArray[Any], queue: float, decode: float, run: float) -> None:
+        """One image's raw vector and its times."""
+        active = vector > 0  # (D,)
+        self.images += 1
+        self.nnz.observe(int(np.count_nonzero(active)))
+        self.queue.observe(queue)
+        self.decode.observe(decode)
+        self.run.observe(run)
+        self._active += active
+        self._seen += 1
+        if self._seen >= 2 * FORGET:
+            self._active /= 2
+            self._seen /= 2
+
+    @property
+    def seen(self) -> float:
+        """The weight of the images that `frequencies` rest on."""
+        return self._seen
+
+    def frequencies(self) -> NDArray[np.float64]:
+        """The share of recent images on which each dimension was active."""
+        return self._active / max(self._seen, 1.0)

@@ -1,0 +1,13 @@
+"""GET /metrics: what Prometheus scrapes."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response
+from prometheus_client import CONTENT_TYPE_LATEST
+
+router = APIRouter(tags=["health"])
+
+
+@router.get("/metrics", include_in_schema=False)  # text for a scraper, no part of the API
+async def get_metrics(request: Request) -> Response:
+    return Response(request.app.state.metrics.render(), headers={"content-type": CONTENT_TYPE_LATEST})

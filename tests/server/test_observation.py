@@ -1,0 +1,203 @@
+"""What an operator sees: metrics, drift, logs, traces."""
+
+import asyncio
+import json
+import logging
+import math
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import httpx
+import numpy as np
+import pytest
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from prometheus_client.parser import text_string_to_metric_families
+
+from nonneg_export.bundle import Bundle
+from nonneg_server.app import create_app
+from nonneg_server.drift import drift
+from nonneg_server.engine import Engine
+from nonneg_server.ledger import FORGET, Histogram, Ledger
+from nonneg_server.logs import Json
+from nonneg_server.metrics import METRICS
+from nonneg_server.registry import Registry
+from nonneg_server.settings import Settings
+from nonneg_server.tracing import Tracer
+
+pytestmark = pytest.mark.anyio
+Png = Callable[[int], bytes]
+
+
+def client_of(registry: Registry, **settings: object) -> httpx.AsyncClient:
+    app = create_app(registry, Settings(**settings))
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test")
+
+
+@pytest.fixture
+def fresh(bundle: Bundle):
+    engine = Engine(bundle, threads=2)
+    yield Registry(engine)
+    engine.close()
+
+
+async def test_metrics_count_requests_images_stages_and_zero_vectors(fresh: Registry, png: Png) -> None:
+    async with client_of(fresh) as client:
+        for number in range(3):
+            await client.post("/embed", content=png(number))
+        await client.post("/embed", content=b"nonsense")
+        await client.get("/no/such/path-" + "x" * 50)
+        await client.post("/embed?dimensions=1&top_k=1", content=png(0))
+        text = (await client.get("/metrics")).text
+    found = {
+        (sample.name, *sorted(sample.labels.values())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+    assert found["nonneg_requests_total", "/embed", "200", "POST"] == 4
+    assert found["nonneg_requests_total", "/embed", "415", "POST"] == 1
+    assert found["nonneg_requests_total", "404", "GET", "other"] == 1
+    assert found["nonneg_images_total", "tiny"] == 4
+    assert found["nonneg_image_errors_total", "image_unsupported", "tiny"] == 1
+    assert found["nonneg_stage_seconds_count", "inference", "tiny"] == 4
+    assert found["nonneg_request_seconds_count", "/embed"] == 5
+    assert found["nonneg_images_in_flight",] == 0
+    assert found["nonneg_zero_vectors_total", "tiny"] in (0, 1)
+    assert "path-xxx" not in text
+
+
+async def test_every_metric_is_described_and_exists(fresh: Registry) -> None:
+    async with client_of(fresh) as client:
+        text = (await client.get("/metrics")).text
+    shown = {family.name for family in text_string_to_metric_families(text) if family.name.startswith("nonneg")}
+    assert shown == set(METRICS)
+
+
+def test_a_histogram_counts_as_a_slow_one_does() -> None:
+    histogram, rng = Histogram((0.1, 1.0, 10.0)), np.random.default_rng(0)
+    values = rng.exponential(2.0, 500)
+    for value in (*values, 0.1):
+        histogram.observe(value)
+    for bound, count in histogram.cumulative():
+        assert count == sum(value <= float(bound) for value in (*values, 0.1))
+    assert histogram.sum == pytest.approx(values.sum() + 0.1)
+
+
+def test_the_ledger_forgets_slowly() -> None:
+    ledger = Ledger(2)
+    for _ in range(4 * FORGET):
+        ledger.note(np.array([1.0, 0.0]), 0, 0, 0)
+    for _ in range(4 * FORGET):
+        ledger.note(np.array([0.0, 1.0]), 0, 0, 0)
+    assert ledger.images == 8 * FORGET
+    first, second = ledger.frequencies()
+    assert first + second == pytest.approx(1)
+    assert 0 < first < 0.25
+
+
+def test_drift_is_the_mean_stability_index_of_the_dimensions() -> None:
+    known, live = np.array([0.5, 0.2, 0.0, 0.4]), np.array([0.25, 0.2, 0.3, 0.0])
+    found = drift(known, live, 1000)
+
+    def index(p: float, q: float) -> float:
+        p, q = (min(max(x, 0.0005), 0.9995) for x in (p, q))
+        return (q - p) * math.log(q / p) + (p - q) * math.log((1 - q) / (1 - p))
+
+    assert found is not None
+    assert found.psi == pytest.approx(np.mean([index(p, q) for p, q in zip(known, live, strict=True)]))
+    assert (found.newly_dead, found.newly_alive) == (1, 1)
+    assert drift(known, live, 99) is None
+
+
+def test_images_like_the_calibrations_do_not_drift() -> None:
+    rng = np.random.default_rng(0)
+    known = rng.uniform(0.02, 0.9, 256)
+    live = (rng.random((2000, 256)) < known).mean(axis=0)
+    found, other = drift(known, live, 2000), drift(known, known[::-1], 2000)
+    assert found is not None
+    assert other is not None
+    assert found.psi < 0.01 < 0.25 < other.psi
+    assert found.newly_dead == 0
+
+
+async def test_the_access_log_tells_a_request_in_json_and_never_its_content(
+    fresh: Registry, png: Png, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "nonneg.access")
+    async with client_of(fresh, access_log=True) as client:
+        await client.post("/embed?dimensions=4", content=png(0), headers={"x-request-id": "abc"})
+    record = next(record for record in caplog.records if record.name == "nonneg.access")
+    line = json.loads(Json().format(record))
+    assert (line["request_id"], line["route"], line["status"], line["images"]) == ("abc", "/embed", 200, 1)
+    assert line["model"] == "tiny"
+    assert line["milliseconds"] > 0
+    assert line["time"].endswith("Z")
+    assert len(json.dumps(line)) < 400
+
+
+def test_a_log_line_holds_its_exception() -> None:
+    try:
+        raise ValueError("why")
+    except ValueError:
+        import sys
+
+        record = logging.LogRecord("nonneg", logging.ERROR, __file__, 1, "it failed: %s", ("x",), sys.exc_info())
+    line = json.loads(Json().format(record))
+    assert line["message"] == "it failed: x"
+    assert "ValueError: why" in line["exception"]
+
+
+async def test_a_request_is_a_span_with_its_stages_under_the_clients_trace(fresh: Registry, png: Png) -> None:
+    memory = InMemorySpanExporter()
+    app = create_app(fresh, Settings())
+    app.user_middleware[0].kwargs["observers"].append(Tracer(SimpleSpanProcessor(memory)))
+    trace, parent = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+        await client.post("/embed", content=png(0), headers={"traceparent": f"00-{trace}-{parent}-01"})
+    spans = {span.name: span for span in memory.get_finished_spans()}
+    assert set(spans) == {"POST /embed", "queue", "decode", "inference"}
+    root = spans["POST /embed"]
+    assert f"{root.context.trace_id:032x}" == trace
+    assert f"{root.parent.span_id:016x}" == parent
+    assert root.attributes["nonneg.images"] == 1
+    for stage in ("queue", "decode", "inference"):
+        assert spans[stage].parent.span_id == root.context.span_id
+        assert root.start_time <= spans[stage].start_time <= spans[stage].end_time <= root.end_time
+
+
+def test_traces_reach_a_collector(start: Callable, bundle: Bundle, png: Png, monkeypatch: pytest.MonkeyPatch) -> None:
+    received = threading.Event()
+
+    class Collector(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"]))
+            if self.path == "/v1/traces" and b"inference" in body:
+                received.set()
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Collector) as collector:
+        thread = threading.Thread(target=collector.serve_forever)
+        thread.start()
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{collector.server_port}")
+        monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "100")
+        with start("--model", str(bundle.path), "--drain", "0", "--otel", "--log-level", "error") as (address, _):
+            assert httpx.post(f"{address}/embed", content=png(0)).status_code == 200
+            assert received.wait(15)
+        collector.shutdown()
+        thread.join(10)
+
+
+@pytest.mark.parametrize(
+    ("value", "status"), [("0.000001", 504), ("30", 200), ("-1", 422), ("soon", 422), ("inf", 422)]
+)
+async def test_a_clients_deadline_drops_its_work(fresh: Registry, png: Png, value: str, status: int) -> None:
+    async with client_of(fresh) as client:
+        found = await client.post("/embed", content=png(0), headers={"x-request-timeout": value})
+        assert found.status_code == status
+    await asyncio.sleep(0)
+    assert fresh.get().admission.images == 0
