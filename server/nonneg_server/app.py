@@ -40,7 +40,7 @@ def create_app(
     app.state.settings = settings
     app.state.house = house or House()
     app.state.repository = repository
-    app.state.fetcher = Fetcher(settings.url_hosts, max_bytes=settings.url_bytes, timeout=settings.url_timeout)
+    app.state.fetcher = Fetcher(settings.url_host, max_bytes=settings.url_bytes, timeout=settings.url_timeout)
     for routes in (embed, shorten, explain, models, health, openai, cohere, kserve, manage, tei, metrics):
         app.router.routes.extend(routes.router.routes)  # flat: an included router costs each request a second match
     app.openapi = partial(_document, app)  # type: ignore[method-assign]

@@ -134,14 +134,14 @@ class Fetcher:
         if not self._hosts:
             raise ParameterInvalid(
                 f"{link.field} is a URL and this server fetches none",
-                fix="send the image itself in base64, or start the server with --url-hosts",
+                fix="send the image itself in base64, or start the server with --url-host",
                 field=link.field,
                 value=link.url[:200],
             )
         if not any(_matches(allowed, host, port) for allowed in self._hosts):
             raise ParameterInvalid(
                 f"{link.field}: {host}:{port} is not among the hosts this server fetches from",
-                fix="send the image itself in base64, or add the host to --url-hosts",
+                fix="send the image itself in base64, or add the host to --url-host",
                 field=link.field,
                 value=link.url[:200],
             )

@@ -130,10 +130,10 @@ class Settings(BaseSettings):
     max_pixels: int = setting(
         MAX_PIXELS, "Pixels an image may have (from its header).", group="Limits", ge=1, le=MOST_PIXELS
     )
-    url_hosts: tuple[str, ...] = setting(
+    url_host: Annotated[tuple[str, ...], NoDecode] = setting(
         (),
         "Host that images may be fetched from: example.org, *.example.org, example.org:8080, *. Repeat it; as a "
-        "variable, a JSON list. None: URLs are refused.",
+        "variable, with commas. None: URLs are refused.",
         group="URLs",
         metavar="HOST",
     )
@@ -157,7 +157,7 @@ class Settings(BaseSettings):
         group="Observation",
     )
 
-    @field_validator("model", "alias", "api_key", "cors_origin", mode="before")
+    @field_validator("model", "alias", "api_key", "cors_origin", "url_host", mode="before")
     @classmethod
     def _listed(cls, given: object) -> object:
         """Text with commas, as a variable or a single value gives it, is a list."""

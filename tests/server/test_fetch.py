@@ -15,6 +15,7 @@ import pytest
 from nonneg_client.errors import ImageTooLarge, LinkFailed, NonnegError, ParameterInvalid
 from nonneg_server.fetch import Fetcher, addresses, routable
 from nonneg_server.images import Link
+from nonneg_server.settings import read_settings
 
 pytestmark = pytest.mark.anyio
 
@@ -200,10 +201,16 @@ async def test_a_server_without_hosts_refuses_links_one_by_one(
     answer = (await client.post("/embed", json={"images": images})).json()["data"]
     assert answer[0]["nnz"] > 0
     assert answer[1]["error"]["type"] == "parameter_invalid"
-    assert "--url-hosts" in answer[1]["error"]["fix"]
+    assert "--url-host" in answer[1]["error"]["fix"]
 
 
 async def test_many_links_at_once_are_all_answered(site: Any) -> None:
     links = [Link(f"http://photos.example:{site.server_port}/{i}.png", f"images[{i}]") for i in range(40)]
     found = await asyncio.wait_for(fetcher(site).fetched(links, budget=10**7), 20)
     assert all(isinstance(image, bytes) for image in found)
+
+
+def test_the_hosts_are_a_flag_and_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert read_settings(url_host=("a.example",)).url_host == ("a.example",)
+    monkeypatch.setenv("NONNEG_URL_HOST", "a.example,*.b.example")
+    assert read_settings().url_host == ("a.example", "*.b.example")
