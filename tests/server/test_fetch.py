@@ -56,7 +56,7 @@ def site(png: Callable[[int], bytes]) -> Iterator[Any]:
     handler = type("Here", (Site,), {"seen": [], "image": png(0)})
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         server.handler = handler  # type: ignore[attr-defined]
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         yield server
         server.shutdown()
 

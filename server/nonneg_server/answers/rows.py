@@ -48,10 +48,13 @@ def head(answer: Answer) -> dict[str, Any]:
 
 def vector(z: Vectors, wanted: Parameters, wrap: Wrap) -> dict[str, Any]:
     """One vector: sorted, unique indices and their values, or every number, or both."""
-    active = np.flatnonzero(z)
     found: dict[str, Any] = {}
     scale = None
-    if wanted.format != "dense":
+    if wanted.format == "dense":
+        nnz = int(np.count_nonzero(z))
+    else:
+        active = np.flatnonzero(z)
+        nnz = active.size
         found["indices"] = wrap(active.astype("<i4"))
         if wanted.encoding != "binary":  # there the indices say all
             packed = pack(z[active], wanted.encoding)
@@ -61,6 +64,6 @@ def vector(z: Vectors, wanted: Parameters, wrap: Wrap) -> dict[str, Any]:
         found["embedding"], scale = wrap(packed.numbers), packed.scale
     if scale is not None:
         found["scale"] = scale
-    found["nnz"] = active.size
-    found["zero"] = active.size == 0
+    found["nnz"] = nnz
+    found["zero"] = nnz == 0
     return found
