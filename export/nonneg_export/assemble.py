@@ -18,7 +18,7 @@ from nonneg_export.bundle import ENCODER, Bundle, write_bundle
 from nonneg_export.canonical import canonical, save
 from nonneg_export.columns import select_columns, width
 from nonneg_export.evaluation import evaluate
-from nonneg_export.manifest import Calibration, Check, Manifest, Precision, Provenance, Quality
+from nonneg_export.manifest import Calibration, Check, Manifest, Precision, Provenance
 from nonneg_export.photos import Photos
 from nonneg_export.plot import draw
 from nonneg_export.report import quality as quality_text
@@ -116,15 +116,16 @@ def report(ranked: Ranked, photos: Photos, work: Path, *, data: str = "", tick: 
 
 def seal(ranked: Ranked, out: Path, *, overwrite: bool = False) -> Bundle:
     """Write the bundle, whole or not at all; with a quality report also its table and plots."""
-    files = {ENCODER: ranked.encoder}
-    if ranked.manifest.quality is not None:
-        files |= _evidence(ranked.manifest, ranked.manifest.quality, ranked.encoder.parent)
+    files = {ENCODER: ranked.encoder, **evidence(ranked.manifest, ranked.encoder.parent)}
     return write_bundle(out, ranked.manifest, files, replace=overwrite)
 
 
-def _evidence(manifest: Manifest, found: Quality, work: Path) -> dict[str, Path]:
+def evidence(manifest: Manifest, work: Path) -> dict[str, Path]:
+    """The quality report as a table and as plots; nothing without a report."""
+    if manifest.quality is None:
+        return {}
     table = work / "quality.md"
-    table.write_text(f"# {manifest.name}: quality by length\n\n{quality_text(found)}\n", encoding="utf-8")
+    table.write_text(f"# {manifest.name}: quality by length\n\n{quality_text(manifest.quality)}\n", encoding="utf-8")
     plots = {name: work / name for name in ("quality.png", "quality.svg")}
     for path in plots.values():
         draw(manifest, path)

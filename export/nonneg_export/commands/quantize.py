@@ -1,0 +1,52 @@
+"""`nonneg quantize`: a bundle whose encoder is smaller and faster, with what that costs."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import click
+
+from nonneg_export.bundle import check_free, open_bundle
+from nonneg_export.commands.options import PATH, calibration, calibration_options, evaluation_options, output_options
+from nonneg_export.commands.progress import progress
+from nonneg_export.photos import find_photos
+from nonneg_export.report import size, summary
+from nonneg_export.smaller import Small, judge, seal, shrink
+from nonneg_export.triton import write_repository
+
+
+@click.command()
+@click.argument("bundle", type=PATH, required=False)
+@click.option("--to", type=click.Choice(("int8", "fp16")), default="int8", show_default=True)
+@calibration_options
+@click.option(
+    "--min-quality", type=click.FloatRange(0, 1), default=0.8, show_default=True,
+    help="Refuse when a smaller share of each photo's ten nearest neighbours is kept.",
+)  # fmt: skip
+@evaluation_options
+@output_options
+def quantize(bundle: Path | None, to: Small, min_quality: float, **flags: Any) -> None:
+    """Make BUNDLE (by default the default model) smaller: static int8, or weights stored as float16.
+
+    Half of the photos set the ranges, the other half shows what it costs: cosine to the original, and how many of
+    each photo's ten nearest neighbours stay. The new bundle has a new fingerprint.
+
+    \b
+      nonneg quantize --images photos/ --out small.bundle
+    """
+    check_free(flags["out"], replace=flags["replace"])
+    old, photos = open_bundle(bundle), calibration(flags)
+    labelled = None if flags["evaluate"] is None else find_photos(flags["evaluate"])
+    with tempfile.TemporaryDirectory(prefix="nonneg-") as place:
+        work = Path(place)
+        with progress("comparing") as tick:
+            shrunk = shrink(old, to, photos, work, min_quality=min_quality, tick=tick)
+        if labelled is not None:
+            shrunk = judge(shrunk, photos, labelled, work, data=flags["evaluation_data"])
+        new = seal(shrunk, flags["out"], overwrite=flags["replace"])
+    before, after = old.encoder.stat().st_size, new.encoder.stat().st_size
+    click.echo(f"{new.path}: encoder {size(before)} -> {size(after)}\n{summary(new.manifest)}")
+    if flags["triton"] is not None:
+        click.echo(f"Triton model repository: {write_repository(new, flags['triton'])}")

@@ -1,0 +1,123 @@
+"""Smaller encoders: static int8 with unsigned activations, and float16 storage.
+
+Static, because dynamic quantisation makes a vector depend on its batch-mates. Unsigned, because that is what CPUs
+multiply fast. Everything up to the last layer is quantised; what follows it (pooling, centre, ReLU) stays float.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import tempfile
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+
+from nonneg_client.errors import CheckFailed, NonnegError
+from nonneg_client.view import Pixels, View
+from nonneg_export.canonical import canonical, load
+from nonneg_export.photos import see
+from nonneg_export.runtime import INPUT, OUTPUT
+
+QUANTIZED = ("Conv", "Gemm", "MatMul", "Add", "Clip", "Relu", "MaxPool", "Concat")
+LAYERS = ("Conv", "Gemm", "MatMul", "ReduceMean", "GlobalAveragePool")
+SMALLEST = 256  # entries of a tensor worth storing as float16
+HALF_LIMIT = float(np.finfo(np.float16).max)
+
+
+def to_int8(encoder: Path, photos: Sequence[Path], view: View) -> ModelProto:
+    """The encoder with 8-bit weights (one scale a channel) and activations (ranges seen on the photos)."""
+    from onnxruntime.quantization import CalibrationMethod, QuantFormat, QuantType, quantize_static
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    with tempfile.TemporaryDirectory(prefix="nonneg-") as place, _silence():
+        prepared, quantized = Path(place, "prepared.onnx"), Path(place, "int8.onnx")
+        try:
+            quant_pre_process(str(encoder), str(prepared), skip_symbolic_shape=True)
+            quantize_static(
+                str(prepared),
+                str(quantized),
+                _Reader(photos, view),
+                quant_format=QuantFormat.QDQ,
+                op_types_to_quantize=list(QUANTIZED),
+                nodes_to_exclude=_tail(load(prepared)),
+                per_channel=True,
+                activation_type=QuantType.QUInt8,
+                weight_type=QuantType.QInt8,
+                calibrate_method=CalibrationMethod.MinMax,
+            )
+        except Exception as error:  # the tool raises whatever its stages raise
+            raise CheckFailed(
+                f"this encoder cannot be quantised to int8 ({type(error).__name__}: {error})", fix="store it as fp16"
+            ) from error
+        return canonical(load(quantized))
+
+
+def to_fp16_storage(model: ModelProto) -> ModelProto:
+    """The encoder with its large weights stored as float16; they are widened once, when it is loaded."""
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    casts = []
+    for tensor in copy.graph.initializer:
+        if tensor.data_type != TensorProto.FLOAT:
+            continue
+        values = numpy_helper.to_array(tensor)
+        if values.size < SMALLEST or np.abs(values).max() > HALF_LIMIT:
+            continue
+        name, stored = tensor.name, f"{tensor.name}/fp16"
+        tensor.CopyFrom(numpy_helper.from_array(values.astype(np.float16), stored))
+        casts.append(helper.make_node("Cast", [stored], [name], to=TensorProto.FLOAT))
+    nodes = [*casts, *copy.graph.node]
+    copy.graph.ClearField("node")
+    copy.graph.node.extend(nodes)
+    return canonical(copy)
+
+
+class _Reader:
+    """The photos, one by one, as onnxruntime's calibrator asks for them."""
+
+    def __init__(self, photos: Sequence[Path], view: View) -> None:
+        self._feeds = ({INPUT: pixels[None]} for pixels in _readable(photos, view))
+
+    def get_next(self) -> dict[str, NDArray[Any]] | None:
+        return next(self._feeds, None)
+
+    def set_range(self, start_index: int, end_index: int) -> None:
+        """Asked for only when the calibrator strides over the data."""
+
+
+def _readable(photos: Sequence[Path], view: View) -> Iterator[Pixels]:
+    for path in photos:
+        with contextlib.suppress(NonnegError, OSError):  # a broken photo sets no range
+            yield see(path, view)[0]
+
+
+def _tail(model: ModelProto) -> list[str]:
+    """The nodes between the last layer and the output."""
+    makers = {name: node for node in model.graph.node for name in node.output}
+    found, waiting = [], [OUTPUT]
+    while waiting:
+        node = makers.get(waiting.pop())
+        if node is not None and node.op_type not in LAYERS:
+            found.append(node.name)
+            waiting += node.input
+    return found
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """The tool logs advice to the root logger and prints what it does."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)

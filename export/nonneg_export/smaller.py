@@ -1,0 +1,104 @@
+"""A bundle from a bundle, with a smaller encoder that is compared with the first one before it is written."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from nonneg_client.errors import CheckFailed, ConfigInvalid, DataInvalid
+from nonneg_export import golden, verify
+from nonneg_export.activations import Activations, Tick, collect
+from nonneg_export.assemble import evidence
+from nonneg_export.bundle import ENCODER, Bundle, write_bundle
+from nonneg_export.canonical import load, save
+from nonneg_export.evaluation import evaluate
+from nonneg_export.likeness import NEIGHBOURS, Likeness, likeness
+from nonneg_export.manifest import Check, Manifest
+from nonneg_export.photos import Photos
+from nonneg_export.quantization import to_fp16_storage, to_int8
+from nonneg_export.runtime import Session
+
+Small = Literal["int8", "fp16"]
+FOR_RANGES, FOR_JUDGING = 300, 1000  # photos at most
+FEWEST = 4
+INT8_TOLERANCE = 0.98  # of the golden vector: processors without VNNI round and saturate otherwise
+
+
+@dataclass(frozen=True)
+class Shrunk:
+    """The smaller encoder with its manifest, and how alike it is; not sealed yet."""
+
+    encoder: Path
+    manifest: Manifest
+    seen: Activations
+    likeness: Likeness
+
+
+def shrink(
+    bundle: Bundle, to: Small, photos: Photos, work: Path, *, min_quality: float, tick: Tick | None = None
+) -> Shrunk:
+    """Quantise with half of the photos, compare on the other half, refuse below `min_quality`."""
+    if bundle.manifest.precision != "fp32":
+        raise ConfigInvalid(
+            f"{bundle.path} is {bundle.manifest.precision} already", fix="start from the fp32 bundle", field="bundle"
+        )
+    if len(photos) < FEWEST:
+        raise DataInvalid(f"{len(photos)} photos are too few to quantise with", fix="give 100 or more")
+    ranges = Photos(photos.folder, photos.paths[::2]).every(FOR_RANGES)
+    others = Photos(photos.folder, photos.paths[1::2]).every(FOR_JUDGING)
+    view, encoder = bundle.manifest.view, work / ENCODER
+    before = collect(bundle.encoder, others, view, work / "before", tick=tick)
+    if to == "int8":
+        save(to_int8(bundle.encoder, ranges.paths, view), encoder)
+    else:
+        save(to_fp16_storage(load(bundle.encoder)), encoder)
+    after = collect(encoder, others, view, work / "after", tick=tick)
+    found = likeness(before.values, after.values)
+    recorded = golden.record(encoder, view.size)
+    manifest = bundle.manifest.model_copy(
+        update={
+            "precision": to,
+            "derived_from": bundle.manifest.fingerprint,
+            "golden": recorded.model_copy(update={"tolerance": INT8_TOLERANCE}) if to == "int8" else recorded,
+            "checks": (
+                *_judged(found, min_quality),
+                verify.ignores_batch_mates(Session(encoder), verify.samples(before.paths, view)),
+            ),
+            "quality": None,
+        }
+    )
+    return Shrunk(encoder, manifest, after, found)
+
+
+def judge(shrunk: Shrunk, photos: Photos, labelled: Photos, work: Path, *, data: str = "") -> Shrunk:
+    """The same with its own quality report; `photos` are what it was quantised with."""
+    used = tuple(hashlib.sha256(path.read_bytes()).hexdigest() for path in photos.paths)
+    quality = evaluate(shrunk.encoder, shrunk.manifest, shrunk.seen.values, used, labelled, work, data=data)
+    manifest = shrunk.manifest.model_copy(update={"quality": quality})
+    return Shrunk(shrunk.encoder, manifest, shrunk.seen, shrunk.likeness)
+
+
+def seal(shrunk: Shrunk, out: Path, *, overwrite: bool = False) -> Bundle:
+    """Write the bundle, whole or not at all."""
+    files = {ENCODER: shrunk.encoder, **evidence(shrunk.manifest, shrunk.encoder.parent)}
+    return write_bundle(out, shrunk.manifest, files, replace=overwrite)
+
+
+def _judged(found: Likeness, min_quality: float) -> tuple[Check, Check]:
+    kept = f"of the {NEIGHBOURS} nearest neighbours, on {found.photos} photos"
+    if found.neighbours_kept < min_quality:
+        raise CheckFailed(
+            f"only {found.neighbours_kept:.3f} {kept}, are kept (mean cosine {found.mean_cosine:.4f}), "
+            f"less than {min_quality}",
+            fix="give more photos like those it will see, or lower --min-quality",
+            field="min_quality",
+            value=found.neighbours_kept,
+            limit=min_quality,
+        )
+    cosine = f"1 - mean cosine to fp32 (least cosine {found.least_cosine:.4f})"
+    return (
+        Check(name="neighbours", what=f"share lost {kept}", value=1 - found.neighbours_kept, limit=1 - min_quality),
+        Check(name="cosine", what=cosine, value=1 - found.mean_cosine, limit=1),
+    )

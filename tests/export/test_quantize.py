@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from nonneg_client.errors import CheckFailed, ConfigInvalid, DataInvalid
+from nonneg_client.shortening import unit
+from nonneg_export import golden
+from nonneg_export.bundle import Bundle, open_bundle
+from nonneg_export.commands.quantize import quantize
+from nonneg_export.likeness import likeness
+from nonneg_export.runtime import Session
+
+
+def command(photos: Path, out: Path, *options: str) -> Result:
+    return CliRunner().invoke(quantize, ["--images", str(photos), "--out", str(out), *options])
+
+
+@pytest.fixture(scope="module", params=["int8", "fp16"])
+def small(request: pytest.FixtureRequest, labelled: Path, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    out = tmp_path_factory.mktemp("small") / request.param
+    result = command(labelled, out, "--to", request.param)
+    assert result.exit_code == 0, result.output
+    return open_bundle(out)
+
+
+def test_the_smaller_encoder_of_the_default_model_is_smaller_and_alike(small: Bundle, labelled: Path) -> None:
+    old = open_bundle()
+    assert small.manifest.derived_from == old.manifest.fingerprint != small.manifest.fingerprint
+    share = small.encoder.stat().st_size / old.encoder.stat().st_size
+    assert share < {"int8": 0.3, "fp16": 0.53}[small.manifest.precision]
+    kept = {check.name: 1 - check.value for check in small.manifest.checks}
+    assert kept["neighbours"] > {"int8": 0.85, "fp16": 0.97}[small.manifest.precision]
+    assert kept["cosine"] > {"int8": 0.97, "fp16": 0.999}[small.manifest.precision]
+    assert kept["batch"] > 0.99999
+
+
+def test_its_golden_vector_is_its_own(small: Bundle) -> None:
+    assert golden.check(small.encoder, small.manifest) > 0.999
+
+
+def test_its_vectors_are_non_negative_and_sparse(small: Bundle) -> None:
+    z = Session(small.encoder).run(np.random.default_rng(0).integers(0, 256, (2, 224, 224, 3), dtype=np.uint8))
+    assert z.min() == 0
+    assert (z > 0).mean() < 0.6
+
+
+def test_what_costs_too_much_is_not_written(labelled: Path, tmp_path: Path) -> None:
+    result = command(labelled, tmp_path / "b", "--min-quality", "1")
+    assert isinstance(result.exception, CheckFailed)
+    assert "are kept" in str(result.exception)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_small_bundle_is_not_made_smaller(small: Bundle, labelled: Path, tmp_path: Path) -> None:
+    result = CliRunner().invoke(quantize, [str(small.path), "--images", str(labelled), "--out", str(tmp_path / "b")])
+    assert isinstance(result.exception, ConfigInvalid)
+
+
+def test_too_few_photos_are_refused(labelled: Path, tmp_path: Path) -> None:
+    result = command(labelled, tmp_path / "b", "--limit", "3")
+    assert isinstance(result.exception, DataInvalid)
+
+
+def test_likeness_counts_kept_neighbours_like_a_slow_second_version() -> None:
+    rng = np.random.default_rng(0)
+    a = np.maximum(rng.normal(size=(40, 12)), 0)
+    b = np.maximum(a + rng.normal(size=a.shape, scale=0.3), 0)
+    b[0] = a[0] = 0
+    found = likeness(a, b)
+
+    def nearest(z: np.ndarray, i: int) -> set[int]:
+        scores = unit(z) @ unit(z)[i]
+        return set(sorted((j for j in range(40) if j != i), key=lambda j: (-scores[j], j))[:10])
+
+    expected = [len(nearest(a, i) & nearest(b, i)) / 10 for i in range(40)]
+    assert found.neighbours_kept == pytest.approx(np.mean(expected))
+    cosines = [1.0, *(float(unit(a)[i] @ unit(b)[i]) for i in range(1, 40))]
+    assert (found.mean_cosine, found.least_cosine) == pytest.approx((np.mean(cosines), min(cosines)), abs=1e-6)
