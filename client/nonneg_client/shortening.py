@@ -48,7 +48,7 @@ def unit(z: Vectors) -> Vectors:
     # Scaled by the largest entry first, so that the squares of tiny activations do not underflow to zero.
     peak: NDArray[Any] = np.max(np.abs(z), axis=-1, keepdims=True, initial=np.float32(0))
     scaled: NDArray[Any] = z / np.where(peak > 0, peak, 1)
-    length: NDArray[Any] = np.linalg.norm(scaled, axis=-1, keepdims=True)
+    length: NDArray[Any] = np.sqrt(np.add.reduce(scaled * scaled, axis=-1, keepdims=True))
     return np.asarray(scaled / np.where(length > 0, length, 1), dtype=np.float32)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any, TypeVar
+from urllib.parse import parse_qsl
 
 import orjson
 from pydantic import BaseModel
@@ -42,7 +43,8 @@ async def read_request(request: Request, kind: type[Asked]) -> tuple[list[Incomi
 
 def query_parameters(request: Request, kind: type[Asked]) -> Asked:
     """What the URL asks for."""
-    return from_strings(kind, request.query_params.multi_items() if request.scope["query_string"] else ())
+    text = request.scope["query_string"].decode("latin-1")
+    return from_strings(kind, parse_qsl(text, keep_blank_values=True) if text else ())
 
 
 def _from_form(body: bytes, content_type: str, kind: type[Asked]) -> tuple[list[Incoming], Asked]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from functools import cache
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -69,14 +70,22 @@ def from_strings(kind: type[Body], pairs: Iterable[tuple[str, str]]) -> Body:
 
 def _from_string(kind: type[BaseModel], name: str, value: str) -> Any:
     """What the text stands for, where that is plain: 12, 512,128, true; anything else stays text, and is refused."""
-    field = kind.model_fields.get(name)
-    if field is None or field.annotation in (str, str | None):
+    sort = _sorts(kind).get(name)
+    if sort is None:
         return value
-    if field.annotation is bool:
+    if sort is bool:
         return {"true": True, "false": False}.get(value.lower(), value)
     if "," in value:
         return [_number(part) for part in value.split(",")]
     return _number(value)
+
+
+@cache
+def _sorts(kind: type[BaseModel]) -> dict[str, type]:
+    """Which fields are yes or no and which are numbers; all others are text."""
+    texts = (str, str | None)
+    fields = {name: field.annotation for name, field in kind.model_fields.items()}
+    return {name: bool if found is bool else int for name, found in fields.items() if found not in texts}
 
 
 def _number(text: str) -> int | str:
