@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import venv
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-RUNTIME = ("onnxruntime>=1.20", "orjson>=3.10")
+SHARED = ("httpx", "numpy", "onnxruntime", "orjson", "pillow", "pydantic")  # in the versions that are installed here
 
 
 @dataclass(frozen=True)
@@ -32,9 +34,13 @@ class Contestant:
             print(f"installing {self.name} in {folder}", file=sys.stderr)
             venv.create(folder, with_pip=True, clear=True)
             pip = [str(folder / "bin/python"), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
-            subprocess.run([*pip, str(ROOT), *RUNTIME, *self.requirements], check=True)
+            same = [f"{name}=={version(name)}" for name in SHARED]
+            subprocess.run([*pip, *same, *self.requirements], check=True)
             (folder / "complete").touch()
         return [str(folder / "bin/python"), *self.command]
+
+
+SOURCES = os.pathsep.join(str(ROOT / folder) for folder in ("client", "export"))  # the peers' decoder, view and session
 
 
 CONTESTANTS = {

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import load
-from contestants import HERE, Contestant
+from contestants import HERE, SOURCES, Contestant
 from processes import Server, running
 
 
@@ -33,7 +33,8 @@ class Plan:
 @contextmanager
 def started(contestant: Contestant, plan: Plan) -> Iterator[Server]:
     command = contestant.prepared(plan.home)
-    environment = {"BUNDLE": str(plan.bundle), "NONNEG_MODEL": str(plan.bundle), **dict(contestant.environment)}
+    model = {"BUNDLE": str(plan.bundle), "PYTHONPATH": SOURCES} if contestant.requirements else {}
+    environment = {"NONNEG_MODEL": str(plan.bundle), **model, **dict(contestant.environment)}
     log = plan.home / f"{contestant.name}.log"
     with running(command, contestant.path, plan.bodies[0], env=environment, cwd=HERE / "peers", log=log) as server:
         yield server
