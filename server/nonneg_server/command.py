@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import socket
 import sys
 import time
@@ -19,6 +20,7 @@ from nonneg_client.errors import CheckFailed, ConfigInvalid
 from nonneg_export.bundle import Bundle
 from nonneg_server.app import create_app
 from nonneg_server.connections import House, bound_to
+from nonneg_server.direct import entrance
 from nonneg_server.engine import Engine
 from nonneg_server.engine_lanes import Lanes
 from nonneg_server.logs import configure
@@ -56,6 +58,8 @@ def run(settings: Settings) -> None:
         scheme = "http" if settings.tls_cert is None else "https"
         for engine in registry.all():
             click.echo(start_line(engine, listener, time.perf_counter() - started, scheme))
+        gc.collect()
+        gc.freeze()  # what is loaded now stays: no collection need look at it again
         try:
             with asyncio.Runner(loop_factory=_loop_factory()) as runner:
                 runner.run(process.serve([listener]))
@@ -76,7 +80,7 @@ def prepare(repository: Repository, settings: Settings) -> Process:
         most_bytes=settings.upload_bytes,
     )
     config = uvicorn.Config(
-        create_app(repository.registry, settings, house, repository),
+        entrance(create_app(repository.registry, settings, house, repository)),
         http=bound_to(house),
         ws="none",
         log_config=None,
