@@ -29,6 +29,7 @@ COMMANDS: dict[str, Entry] = {
     "rank": Entry("nonneg_export.commands.rank:rank", "Rank a bundle anew for your own photos.", "export"),
     "wrap": Entry("nonneg_export.commands.wrap:wrap", "Turn any ONNX image encoder into a bundle.", "export"),
     "quantize": Entry("nonneg_export.commands.quantize:quantize", "Make a bundle smaller and faster.", "export"),
+    "atlas": Entry("nonneg_export.commands.atlas:atlas", "Show what each dimension stands for.", "export"),
     "info": Entry("nonneg_export.commands.info:info", "Show what a bundle says about itself."),
     "serve": Entry("nonneg_server.command:serve", "Answer POST /embed on a port.", "server"),
     "embed": Entry("nonneg_client.commands.embed:embed", "Embed images through a server."),

@@ -122,6 +122,18 @@ class Quality(_Record):
     method: str = Field(default="", description="how it was measured")
 
 
+class AtlasRecord(_Record):
+    """What atlas.sqlite was made from and how much it holds."""
+
+    data: str
+    digest: str = Field(description="sha256 over the images' own digests, in order")
+    searched: int = Field(description="images that were looked at")
+    images: int = Field(description="of which so many are kept as thumbnails")
+    examples: int = Field(description="images a dimension, at most")
+    thumbnail: int = Field(description="longer side in pixels, at most")
+    named: int = Field(description="dimensions with a suggested name")
+
+
 class Manifest(_Record):
     """A bundle's description; `fingerprint` names the vectors, `digest` seals the whole."""
 
@@ -140,6 +152,7 @@ class Manifest(_Record):
     golden: Golden
     checks: tuple[Check, ...] = ()
     quality: Quality | None = None
+    atlas: AtlasRecord | None = None
     files: dict[str, FileRecord]
     fingerprint: str = ""
     digest: str = ""

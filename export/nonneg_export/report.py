@@ -77,6 +77,7 @@ def size(count: int) -> str:
 
 def _facts(manifest: Manifest) -> str:
     view, calibration, source = manifest.view, manifest.calibration, manifest.provenance
+    atlas = manifest.atlas
     live = sum(value > 0 for value in manifest.columns.frequency)
     facts = {
         "model": f"{manifest.name} {manifest.version}",
@@ -91,6 +92,9 @@ def _facts(manifest: Manifest) -> str:
         "weights": f"{source.weights} [{source.weights_license}]",
         "data": f"{source.data} [{source.data_license}]",
         "note": source.note,
+        "atlas": ""
+        if atlas is None
+        else f"{atlas.images:,} thumbnails from {atlas.data}, {atlas.named} dimensions named",
         "files": ", ".join(f"{name} {size(record.bytes)}" for name, record in manifest.files.items()),
     }
     return "\n".join(f"{name + ':':<14}{text}" for name, text in facts.items() if text)

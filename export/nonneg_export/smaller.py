@@ -67,6 +67,7 @@ def shrink(
                 verify.ignores_batch_mates(Session(encoder), verify.samples(before.paths, view)),
             ),
             "quality": None,
+            "atlas": None,
         }
     )
     return Shrunk(encoder, manifest, after, found)
