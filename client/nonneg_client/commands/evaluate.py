@@ -9,33 +9,37 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nonneg_client.commands.connection import asks_server
+from nonneg_client.commands.lengths import read_lengths
 
 if TYPE_CHECKING:
+    from nonneg_client.commands.vectors import Server
+    from nonneg_client.datasets import Labelled
     from nonneg_client.embeddings import Embeddings
     from nonneg_client.evaluation import Length, Row
 
-
-def _lengths(_: click.Context, __: click.Parameter, text: str | None) -> list[tuple[int, int | None]] | None:
-    """1280,512,512:64 -> lengths, the part behind the colon being top_k."""
-    if text is None:
-        return None
-    try:
-        pairs = [part.split(":") for part in text.split(",")]
-        return [(int(pair[0]), int(pair[1]) if len(pair) > 1 else None) for pair in pairs]
-    except ValueError:
-        raise click.BadParameter(f"{text!r} is not like 1280,512,128 or 512:64 (512 dimensions, top_k 64)") from None
+_HIDDEN = {"selection", "dimensions", "top_k", "sparse_bytes", "dense_bytes", "intervals"}
 
 
 @click.command()
-@click.argument("folder", type=click.Path(path_type=Path))
-@click.option("--lengths", callback=_lengths, metavar="N,N:M,…", help="Dimensions; N:M keeps the M largest of N.")
+@click.argument("data", type=click.Path(path_type=Path))
+@click.option("--lengths", callback=read_lengths, metavar="N,N:M,…", help="Dimensions; N:M keeps the M largest of N.")
 @click.option("--k", type=click.IntRange(min=1), default=100, show_default=True, help="The k of mAP, recall, nDCG.")
+@click.option("--vectors", type=click.Path(path_type=Path), help="Use this file of vectors instead of a server.")
+@click.option("--selections", metavar="NAME,…", default="prefix", show_default=True, help="prefix,random,variance,pca.")
+@click.option("--intervals", is_flag=True, help="Add 95 % intervals (bootstrap over queries).")
+@click.option("--probe", "with_probe", is_flag=True, help="Add a linear probe: half the images teach, half are asked.")
+@click.option("--plot", "picture", type=click.Path(path_type=Path), help="Draw mAP over length (.png, .svg, .pdf).")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @asks_server
 def evaluate(
-    folder: Path,
-    lengths: list[tuple[int, int | None]] | None,
+    data: Path,
+    lengths: list[Length] | None,
     k: int,
+    vectors: Path | None,
+    selections: str,
+    intervals: bool,
+    with_probe: bool,
+    picture: Path | None,
     as_json: bool,
     url: str,
     api_key: str | None,
@@ -43,68 +47,153 @@ def evaluate(
 ) -> None:
     """Measure retrieval at several lengths.
 
-    FOLDER has one subfolder of images for each label. Every image is embedded once, at full length, and asks for the
-    others of its label; the shorter vectors are cut from the full ones, as the server would cut them.
+    DATA is a folder with one subfolder of images for each label, a CSV file of path,label and perhaps split (query or
+    gallery), or a .json ground truth of the revisited Oxford kind. Every image is embedded once, at full length; the
+    shorter vectors are cut from the full ones, as the server would cut them. Without a split every image asks for the
+    others of its label.
 
     \b
       nonneg evaluate photos/
       nonneg evaluate photos/ --lengths 1280,512,128,512:32 --json
+      nonneg evaluate photos/ --selections prefix,random,pca --intervals --plot quality.png
     """
-    from nonneg_client.client import Client
-    from nonneg_client.datasets import image_folder
-    from nonneg_client.evaluation import Length
-    from nonneg_client.evaluation import evaluate as score
+    from nonneg_client.commands.vectors import Server, vectors_of
+    from nonneg_client.datasets import read_dataset
 
-    data = image_folder(folder)
-    with Client(url, api_key=api_key, timeout=timeout) as client:
-        embeddings = client.embed(data.paths, on_error="return")
-    for failure in embeddings.failures:
-        click.echo(f"skipped {failure.id}: {failure.error}", err=True)
-    labels = data.kept(embeddings.ids)
-    wanted = None if lengths is None else [Length(*pair) for pair in lengths]
-    rows = score(embeddings, labels, lengths=wanted, k=k)
+    server = Server(url, api_key, timeout)
+    if data.suffix.lower() == ".json":
+        landmarks(data, lengths, server, as_json)
+        return
+    if picture is not None:
+        from nonneg_client.plotting import check_form
+
+        check_form(picture)
+    labelled = read_dataset(data)
+    embeddings = vectors_of(labelled, vectors, server)
+    rows = score(labelled, embeddings, lengths, k, selections.split(","))
+    records = [row.record(intervals=intervals) for row in rows]
+    if with_probe:
+        add_probe(records, rows, embeddings, labelled.kept(embeddings.ids))
+    if picture is not None:
+        from nonneg_client.plotting import plot
+
+        plot(rows, picture, metric=f"mAP@{k}", title=f"{data.name}, {embeddings.model}")
     if as_json:
-        click.echo(json.dumps(summary(folder, embeddings, labels, rows), ensure_ascii=False))
+        click.echo(json.dumps(summary(data, embeddings, labelled, rows, records), ensure_ascii=False))
     else:
-        show(folder, embeddings, labels, rows)
+        show(data, embeddings, labelled, rows, records)
 
 
-def summary(folder: Path, embeddings: Embeddings, labels: list[str], rows: list[Row]) -> dict[str, Any]:
+def score(
+    data: Labelled, embeddings: Embeddings, lengths: list[Length] | None, k: int, selections: list[str]
+) -> list[Row]:
+    """Retrieval as the data ask for it: by split, or every image against the others."""
+    import numpy as np
+
+    from nonneg_client.evaluation import apart
+    from nonneg_client.evaluation import evaluate as by_length
+
+    others = None
+    if {"variance", "pca"} & set(selections):  # these look at vectors: at others than those that are evaluated
+        kept, fit = apart(len(embeddings))
+        embeddings, others = embeddings[kept], embeddings[fit]
+    labels = np.array(data.kept(embeddings.ids))
+    asks = data.kept_asks(embeddings.ids)
+    given: dict[str, Any] = {"lengths": lengths, "k": k, "selections": selections, "others": others}
+    if asks is None:
+        return by_length(embeddings, labels, **given)
+    ask = np.array(asks)
+    return by_length(embeddings[~ask], labels[~ask], embeddings[ask], labels[ask], **given)
+
+
+def add_probe(records: list[dict[str, Any]], rows: list[Row], embeddings: Embeddings, labels: list[str]) -> None:
+    """The accuracy of a linear probe at each length, for the bundle's own order."""
+    import numpy as np
+
+    from nonneg_client.evaluation import cut
+    from nonneg_client.probe import halves, probe
+
+    z, named = embeddings.numpy(), np.array(labels)
+    teach, ask = halves(labels)
+    for record, row in zip(records, rows, strict=True):
+        if row.selection == "prefix":
+            short = cut(z, row.length)
+            record["probe"] = probe(short[teach], named[teach], short[ask], named[ask])
+
+
+def summary(
+    data: Path, embeddings: Embeddings, labelled: Labelled, rows: list[Row], records: list[dict[str, Any]]
+) -> dict[str, Any]:
     """What was measured, for programs."""
     return {
-        "data": str(folder),
+        "data": str(data),
         "model": embeddings.model,
         "fingerprint": embeddings.fingerprint,
         "images": len(embeddings),
-        "labels": len(set(labels)),
+        "labels": len(set(labelled.kept(embeddings.ids))),
         "queries": len(rows[0].report.queries),
         "skipped": [{"id": failure.id, "error": failure.error.body()} for failure in embeddings.failures],
-        "rows": [row.record() for row in rows],
+        "rows": records,
     }
 
 
-def show(folder: Path, embeddings: Embeddings, labels: list[str], rows: list[Row]) -> None:
+def show(
+    data: Path, embeddings: Embeddings, labelled: Labelled, rows: list[Row], records: list[dict[str, Any]]
+) -> None:
     """What was measured, for people."""
     from nonneg_client.tables import show as table
 
-    records = [row.record() for row in rows]
-    hidden = {"dimensions", "top_k", "sparse_bytes", "dense_bytes"}
-    metrics = [name for name in records[0] if name not in hidden]
+    several = len({row.selection for row in rows}) > 1
+    metrics = list(dict.fromkeys(name for record in records for name in record if name not in _HIDDEN))
+    asking = "each image asks for the others of its label" if labelled.asks is None else "queries ask the gallery"
     click.echo(
-        f"{folder}: {len(embeddings)} images of {len(set(labels))} labels, model {embeddings.model} "
-        f"({embeddings.fingerprint[:8]}); each image asks for the others of its label"
+        f"{data}: {len(embeddings)} images of {len(set(labelled.kept(embeddings.ids)))} labels, model "
+        f"{embeddings.model} ({embeddings.fingerprint[:8]}); {asking}"
     )
-    table(
-        ["length", *metrics, "bytes"],
-        [[_name(row.length), *(r[m] for m in metrics), _bytes(r)] for row, r in zip(rows, records, strict=True)],
-    )
+    lines: list[list[Any]] = [
+        [*([row.selection] if several else []), str(row.length), *(_cell(r, m) for m in metrics), _bytes(r)]
+        for row, r in zip(rows, records, strict=True)
+    ]
+    table([*(["selection"] if several else []), "length", *metrics, "bytes"], lines)
+    if several:
+        click.echo("variance and pca are measured on a fifth of the images, which is then not evaluated")
     click.echo("bytes: the smaller of sparse (u16, f16) and dense (f32). The NCL authors' mAP@10 is P@10.")
 
 
-def _name(length: Length) -> str:
-    return str(length.dimensions) if length.top_k is None else f"{length.dimensions}:{length.top_k}"
+def landmarks(path: Path, lengths: list[Length] | None, server: Server, as_json: bool) -> None:
+    """The protocols of the revisited Oxford and Paris sets."""
+    from nonneg_client.client import Client
+    from nonneg_client.evaluation import cut, grid
+    from nonneg_client.revisited import read_ground_truth
+    from nonneg_client.revisited import score as by_protocol
+    from nonneg_client.tables import show as table
+
+    truth = read_ground_truth(path)
+    with Client(server.url, api_key=server.api_key, timeout=server.timeout) as client:
+        gallery = client.embed(truth.gallery)
+        queries = client.embed(query.picture() for query in truth.queries)
+    gallery.same_form(queries)
+    found = {
+        str(length): by_protocol(cut(gallery.numpy(), length), cut(queries.numpy(), length), truth)
+        for length in lengths or grid(gallery.dimensions)
+    }
+    if as_json:
+        click.echo(json.dumps({"data": str(path), "fingerprint": gallery.fingerprint, "lengths": found}))
+        return
+    lines: list[list[Any]] = [
+        [length, protocol, *(scores[name] for name in ("mAP", "P@1", "P@10")), int(scores["queries"])]
+        for length, protocols in found.items()
+        for protocol, scores in protocols.items()
+    ]
+    table(["length", "protocol", "mAP", "P@1", "P@10", "queries"], lines)
+
+
+def _cell(record: dict[str, Any], metric: str) -> Any:
+    bounds = record.get("intervals", {}).get(metric)
+    value = record.get(metric)
+    return value if bounds is None else f"{value:.3f} [{bounds[0]:.3f}, {bounds[1]:.3f}]"
 
 
 def _bytes(record: dict[str, Any]) -> int:
-    smaller: float = min(record["sparse_bytes"], record["dense_bytes"])
-    return round(smaller)
+    dense: float = record["dense_bytes"]
+    return round(dense if record["selection"] == "pca" else min(record["sparse_bytes"], dense))

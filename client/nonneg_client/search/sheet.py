@@ -27,13 +27,13 @@ h1 {{ font-size: 1.1rem; font-weight: 600; overflow-wrap: anywhere; }}
 .query img {{ max-height: 220px; border-radius: 6px; }}
 .hits {{ display: grid; grid-template-columns: repeat(auto-fill, minmax(200px, 1fr)); gap: 1rem; padding: 0; }}
 figure {{ margin: 0; border: 1px solid var(--line); border-radius: 6px; overflow: hidden; }}
-figure img, figure .none {{ display: block; width: 100%; height: 160px; object-fit: cover; background: var(--line); }}
+figure img, figure .none {{ display: block; width: 100%; height: 160px; object-fit: contain; background: var(--line); }}
 figure .none {{ display: grid; place-items: center; opacity: .6; }}
 figcaption {{ padding: .6rem .7rem; }}
 .score {{ font-weight: 600; font-variant-numeric: tabular-nums; }}
 .path {{ display: block; font-size: .8rem; opacity: .75; overflow-wrap: anywhere; }}
-.reason {{ display: grid; grid-template-columns: 4.5em 1fr 3em; gap: .4rem; align-items: center; font-size: .75rem;
-  font-variant-numeric: tabular-nums; }}
+.reason {{ display: grid; grid-template-columns: 5.5em 1fr 3em; gap: .4rem; align-items: center;
+  white-space: nowrap; font-size: .75rem;  font-variant-numeric: tabular-nums; }}
 .reason i {{ height: .5em; border-radius: 2px; background: var(--bar); }}
 .reason span:last-child {{ text-align: right; }}
 </style>

@@ -1,0 +1,114 @@
+"""`nonneg compare`: two lengths or two models on the same labelled images, with a paired test."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nonneg_client.commands.connection import asks_server
+
+if TYPE_CHECKING:
+    from nonneg_client.commands.vectors import Server
+    from nonneg_client.datasets import Labelled
+    from nonneg_client.embeddings import Embeddings
+    from nonneg_client.evaluation import Length
+    from nonneg_client.metrics import Report
+
+
+@click.command()
+@click.argument("data", type=click.Path(path_type=Path))
+@click.argument("a")
+@click.argument("b")
+@click.option("--k", type=click.IntRange(min=1), default=100, show_default=True, help="The k of mAP, recall, nDCG.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@asks_server
+def compare(data: Path, a: str, b: str, k: int, as_json: bool, url: str, api_key: str | None, timeout: float) -> None:
+    """Compare two lengths or two models on the same queries.
+
+    DATA is what `nonneg evaluate` takes. A and B are each a length (1280, or 512:64 for the 64 largest of 512), a file
+    of vectors, a server's address, or one of the latter two with a length behind an @.
+
+    The difference is B - A with its 95 % interval (bootstrap over queries) and the p-value of a sign-flip test.
+
+    \b
+      nonneg compare photos/ 1280 256
+      nonneg compare photos/ old.npz new.npz@512
+      nonneg compare photos/ http://127.0.0.1:8000 http://127.0.0.1:8001
+    """
+    from nonneg_client.commands.vectors import Server
+    from nonneg_client.datasets import read_dataset
+    from nonneg_client.uncertainty import paired
+
+    sides = [parse(side, url) for side in (a, b)]
+    labelled = read_dataset(data)
+    sources = dict.fromkeys(source for source, _ in sides)  # one server at two lengths embeds once
+    vectors = {source: from_source(source, labelled, Server(url, api_key, timeout)) for source in sources}
+    reports = reports_of(labelled, [(vectors[source], length) for source, length in sides], k)
+    rows = []
+    for name, values in reports[0].scores().items():
+        others = reports[1].scores()[name]
+        rows.append((name, float(values.mean()), float(others.mean()), paired(values, others)))
+    if as_json:
+        compared = {name: {"a": x, "b": y, **asdict(d)} for name, x, y, d in rows}
+        click.echo(json.dumps({"a": a, "b": b, "queries": len(reports[0].queries), "metrics": compared}))
+        return
+    from nonneg_client.tables import show
+
+    click.echo(f"{data}: {len(reports[0].queries)} queries; A is {a}, B is {b}")
+    lines: list[list[Any]] = [
+        [n, x, y, f"{d.mean:+.3f} [{d.low:+.3f}, {d.high:+.3f}]", f"{d.p:.4f}"] for n, x, y, d in rows
+    ]
+    show(["metric", "A", "B", "B - A [95 %]", "p"], lines)
+
+
+def parse(side: str, url: str) -> tuple[str, Length | None]:
+    """The source of vectors that A or B names, and the length to cut them to."""
+    from nonneg_client.commands.lengths import read_length
+
+    source, _, length = side.rpartition("@")
+    if not source and side.replace(":", "", 1).isdigit():
+        source, length = url, side
+    elif not source:
+        source, length = side, ""
+    if not source.startswith(("http://", "https://")) and not Path(source).is_file():
+        raise click.UsageError(f"{source!r} is no length, no file of vectors and no address")
+    try:
+        return source, read_length(length) if length else None
+    except ValueError:
+        raise click.UsageError(f"{length!r} is no length like 512 or 512:64") from None
+
+
+def from_source(source: str, data: Labelled, server: Server) -> Embeddings:
+    """The full vectors of a file or of a server."""
+    from nonneg_client.commands.vectors import Server, vectors_of
+
+    if source.startswith(("http://", "https://")):
+        return vectors_of(data, None, Server(source, server.api_key, server.timeout))
+    return vectors_of(data, Path(source), server)
+
+
+def reports_of(data: Labelled, sides: list[tuple[Embeddings, Length | None]], k: int) -> list[Report]:
+    """The scores of both sides on the images that both have."""
+    import numpy as np
+
+    from nonneg_client.evaluation import cut
+    from nonneg_client.metrics import retrieval
+
+    shared = set(sides[0][0].ids or ()) & set(sides[1][0].ids or ())
+    names = tuple(str(path) for path in data.paths if str(path) in shared)
+    labels, asks = np.array(data.kept(names)), data.kept_asks(names)
+    reports = []
+    for embeddings, length in sides:
+        place = {name: i for i, name in enumerate(embeddings.ids or ())}
+        z = embeddings[[place[name] for name in names]].numpy()
+        z = z if length is None else cut(z, length)
+        if asks is None:
+            reports.append(retrieval(z, labels, k=k))
+        else:
+            ask = np.array(asks)
+            reports.append(retrieval(z[~ask], labels[~ask], z[ask], labels[ask], k=k))
+    return reports

@@ -1,0 +1,351 @@
+"""Evaluation beyond the metrics: lengths, selections, data sets, uncertainty, probe, landmarks, comparison, plots."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from nonneg_client import Embeddings
+from nonneg_client.cli import nonneg
+from nonneg_client.datasets import csv_file, image_folder
+from nonneg_client.errors import ConfigInvalid, DataInvalid, FingerprintMismatch, ParameterInvalid
+from nonneg_client.evaluation import Length, apart, evaluate, grid
+from nonneg_client.metrics import retrieval
+from nonneg_client.probe import halves, probe
+from nonneg_client.revisited import PROTOCOLS, average_precision, read_ground_truth
+from nonneg_client.uncertainty import interval, paired, sign_flip
+
+
+@pytest.fixture(scope="module")
+def labelled():
+    """Vectors that cluster by label."""
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(6), 20)
+    centres = np.maximum(rng.normal(size=(6, 64)), 0)
+    z = np.maximum(centres[labels] + rng.normal(size=(120, 64)), 0) * (np.arange(64) < 60)
+    return Embeddings.from_dense(z, fingerprint="f", ids=tuple(map(str, range(120)))).shorten(), labels
+
+
+def test_each_length_is_scored_as_shortened_vectors_are(labelled):
+    embeddings, labels = labelled
+    for row in evaluate(embeddings, labels, lengths=[64, 16, Length(32, 4)], k=10):
+        short = embeddings.shorten(row.length.dimensions, row.length.top_k)
+        assert row.report.means() == pytest.approx(retrieval(short.numpy(), labels, k=10).means(), abs=1e-9)
+        assert row.mean_nnz == pytest.approx(short.nnz.mean())
+        assert row.zero_share == pytest.approx((short.nnz == 0).mean())
+        assert row.live == min(60, row.length.dimensions)
+
+
+def test_gallery_and_queries_may_be_apart(labelled):
+    embeddings, labels = labelled
+    (row,) = evaluate(embeddings[20:], labels[20:], embeddings[:20], labels[:20] + 1, lengths=[64], k=5)
+    expected = retrieval(embeddings.numpy()[20:], labels[20:], embeddings.numpy()[:20], labels[:20] + 1, k=5)
+    assert row.report.means() == expected.means()
+
+
+def test_the_grid_begins_with_all_dimensions():
+    assert [length.dimensions for length in grid(1280)] == [1280, 1024, 512, 256, 128, 64, 32]
+    assert [length.dimensions for length in grid(32)] == [32]
+
+
+def test_selections_differ_below_full_length_and_pca_turns(labelled):
+    embeddings, labels = labelled
+    kept, fit = apart(len(embeddings))
+    rows = evaluate(
+        embeddings[kept], labels[kept], lengths=[64, 8, Length(8, 2)], others=embeddings[fit],
+        selections=["prefix", "random", "variance", "pca"],
+    )  # fmt: skip
+    found = {(row.selection, str(row.length)): row for row in rows}
+    assert len(found) == 11  # the largest of signed numbers are not asked for
+    full = found["prefix", "64"].report.means()
+    for name in ("random", "variance"):  # all columns in another order are the same vectors
+        assert found[name, "64"].report.means() == pytest.approx(full, abs=0.02)
+        assert found[name, "8"].report.means() != found["prefix", "8"].report.means()
+    assert found["pca", "8"].mean_nnz == 8
+
+
+def test_images_to_fit_on_are_others_than_those_evaluated():
+    kept, fit = apart(50)
+    assert sorted([*kept, *fit]) == list(range(50))
+    assert len(fit) == 10
+
+
+def test_what_cannot_be_evaluated_is_refused(labelled):
+    embeddings, labels = labelled
+    with pytest.raises(ParameterInvalid):
+        evaluate(embeddings, labels, lengths=[65])
+    with pytest.raises(ConfigInvalid, match="no selection"):
+        evaluate(embeddings, labels, selections=["best"])
+    with pytest.raises(DataInvalid, match="other images"):
+        evaluate(embeddings, labels, selections=["pca"])
+    with pytest.raises(DataInvalid, match="no vector"):
+        evaluate(embeddings[:0], [])
+    with pytest.raises(FingerprintMismatch):
+        evaluate(embeddings, labels, Embeddings.from_dense(np.ones((1, 64)), fingerprint="g"), [0])
+
+
+# Uncertainty
+
+
+def test_the_interval_is_scipys_percentile_bootstrap():
+    from scipy.stats import bootstrap
+
+    values = np.random.default_rng(1).random(80) ** 2
+    found = interval(values, draws=4000)
+    expected = bootstrap((values,), np.mean, n_resamples=4000, method="percentile", rng=0).confidence_interval
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=0.01)
+    assert found.low < found.mean < found.high
+
+
+def test_the_same_seed_gives_the_same_interval_whatever_the_block(monkeypatch):
+    values = np.random.default_rng(2).random(50)
+    wide = interval(values)
+    monkeypatch.setattr("nonneg_client.uncertainty.BLOCK", 500)
+    assert interval(values) == wide
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.sampled_from([-1.0, -0.5, 0.0, 0.25, 0.5, 1.0]), min_size=1, max_size=9))
+def test_sign_flips_agree_with_trying_every_sign(differences):
+    d = np.array(differences)
+    signs = np.array(np.meshgrid(*[[-1, 1]] * len(d))).reshape(len(d), -1).T
+    exact = (np.abs(signs @ d) >= abs(d.sum()) - 1e-12).mean()
+    assert sign_flip(d) == pytest.approx(exact, abs=0.02)
+
+
+def test_a_difference_of_nothing_is_no_difference():
+    found = paired(np.ones(20), np.ones(20))
+    assert (found.mean, found.low, found.high, found.p) == (0, 0, 0, 1)
+
+
+def test_a_clear_difference_is_found():
+    a = np.random.default_rng(3).random(200)
+    found = paired(a, a + 0.1 + 0.05 * np.random.default_rng(4).random(200))
+    assert 0.1 < found.low < found.high < 0.15
+    assert found.p < 0.001
+
+
+def test_other_queries_are_not_paired():
+    with pytest.raises(DataInvalid):
+        paired(np.ones(3), np.ones(4))
+
+
+# Probe
+
+
+def test_the_probe_is_scikit_learns_ridge(labelled):
+    from sklearn.linear_model import Ridge
+
+    embeddings, labels = labelled
+    teach, ask = halves(labels)
+    z = embeddings.numpy()
+    ridge = Ridge(alpha=1.0).fit(z[teach], np.eye(6)[labels[teach]])
+    expected = (ridge.predict(z[ask]).argmax(axis=1) == labels[ask]).mean()
+    assert probe(z[teach], labels[teach], z[ask], labels[ask]) == pytest.approx(expected)
+    assert expected > 0.8
+
+
+def test_halves_share_every_label_and_no_image():
+    labels = ["a"] * 7 + ["b"] * 4 + ["c"] * 2
+    teach, ask = halves(labels)
+    assert sorted([*teach, *ask]) == list(range(13))
+    assert {labels[i] for i in teach} == {labels[i] for i in ask} == {"a", "b", "c"}
+
+
+# Data sets
+
+
+def write_csv(folder: Path, text: str) -> Path:
+    (folder / "data.csv").write_text(text)
+    return folder / "data.csv"
+
+
+def test_a_csv_names_paths_labels_and_who_asks(tmp_path):
+    data = csv_file(write_csv(tmp_path, "path,label,split\na.jpg,cat,query\nb/c.jpg,cat,gallery\nd.jpg,dog,train\n"))
+    assert data.paths == (tmp_path / "a.jpg", tmp_path / "b" / "c.jpg", tmp_path / "d.jpg")
+    assert data.labels == ("cat", "cat", "dog")
+    assert data.asks == (True, False, False)
+    assert data.kept((str(tmp_path / "d.jpg"),)) == ["dog"]
+    assert data.kept_asks((str(tmp_path / "d.jpg"), str(tmp_path / "a.jpg"))) == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "no column path"),
+        ("file,label\na,b\n", "no column path"),
+        ("path,class\na,b\n", "no column label"),
+        ("path,label\na,x\na,y\n", "twice"),
+        ("path,label\na,x\nb,x\n", "one label only"),
+        ("path,label,split\na,x,maybe\nb,y,query\n", "no split"),
+        ("path,label,split\na,x,query\nb,y,query\n", "not both"),
+    ],
+)
+def test_a_csv_that_cannot_be_used_is_explained(tmp_path, text, message):
+    with pytest.raises(DataInvalid, match=message):
+        csv_file(write_csv(tmp_path, text))
+
+
+def test_a_csv_that_is_not_there_is_said(tmp_path):
+    with pytest.raises(DataInvalid, match="cannot be read"):
+        csv_file(tmp_path / "none.csv")
+
+
+def test_the_folders_name_is_the_label_however_deep_the_image_lies(photos):
+    data = image_folder(photos)
+    assert set(data.labels) == {path.name for path in photos.iterdir()}
+
+
+def test_vectors_of_strange_images_have_no_label(photos):
+    with pytest.raises(DataInvalid, match="none of the labelled images"):
+        image_folder(photos).kept(("elsewhere.jpg",))
+
+
+# Landmarks
+
+
+def slow_average_precision(places, relevant):
+    """The published code, line by line."""
+    total = 0.0
+    for j, place in enumerate(places):
+        before = 1.0 if place == 0 else j / place
+        total += (before + (j + 1) / (place + 1)) / relevant / 2
+    return total
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=30), st.integers(0, 5))
+def test_ap_by_trapezoids_is_the_published_one(hits, missed):
+    relevant = sum(hits) + missed
+    if relevant:
+        places = [i for i, hit in enumerate(hits) if hit]
+        assert average_precision(hits, relevant) == pytest.approx(slow_average_precision(places, relevant))
+
+
+@pytest.fixture
+def landmarks(photos, tmp_path):
+    """Crops of photos as landmarks: four of a subject in the gallery, the fifth asks."""
+    (tmp_path / "jpg").mkdir()
+    subjects = sorted(path.name for path in photos.iterdir())
+    gallery = [f"{subject}-{i}" for subject in subjects for i in range(4)]
+    for name in [*gallery, *(f"{subject}-4" for subject in subjects)]:
+        shutil.copy(photos / name.rpartition("-")[0] / f"{name}.jpg", tmp_path / "jpg")
+    with Image.open(photos / "cat" / "cat-4.jpg") as image:
+        box = [0, 0, *image.size]
+    truth = [
+        {"easy": [4 * i], "hard": [4 * i + 1, 4 * i + 2], "junk": [4 * i + 3], "bbx": box} for i in range(len(subjects))
+    ]
+    path = tmp_path / "gnd.json"
+    path.write_text(json.dumps({"imlist": gallery, "qimlist": [f"{s}-4" for s in subjects], "gnd": truth}))
+    return path
+
+
+def test_landmarks_are_scored_in_three_protocols(server, landmarks):
+    result = CliRunner().invoke(nonneg, ["evaluate", str(landmarks), "--lengths", "1280,64", "--json", "--url", server])
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)["lengths"]
+    assert list(found) == ["1280", "64"]
+    assert set(found["1280"]) == set(PROTOCOLS)
+    assert found["1280"]["medium"]["queries"] == 7
+    assert found["1280"]["medium"]["mAP"] > 0.8
+    assert found["1280"]["hard"]["P@1"] > 0.8  # what is easy is junk there, and out of the way
+    table = CliRunner().invoke(nonneg, ["evaluate", str(landmarks), "--lengths", "64", "--url", server]).stdout
+    assert len(table.splitlines()) == 4
+
+
+@pytest.mark.parametrize(
+    "content", ["[]", "{}", "no", '{"imlist": [], "qimlist": ["a"], "gnd": [{"easy": [3]}]}', '{"imlist": 3}']
+)
+def test_a_ground_truth_that_cannot_be_used_is_named(tmp_path, content):
+    (tmp_path / "gnd.json").write_text(content)
+    with pytest.raises(DataInvalid, match=r"gnd\.json"):
+        read_ground_truth(tmp_path / "gnd.json")
+
+
+# Commands
+
+
+@pytest.fixture(scope="module")
+def run(server):
+    def invoke(*arguments: object):
+        return CliRunner().invoke(nonneg, [str(a) for a in arguments], env={"NONNEG_URL": server})
+
+    return invoke
+
+
+def test_selections_intervals_and_probe_stand_in_the_table(run, photos):
+    result = run(
+        "evaluate", photos, "--lengths", "64", "--selections", "prefix,random,variance,pca", "--intervals", "--probe"
+    )
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert lines[1].split()[:2] == ["selection", "length"]
+    assert "probe" in lines[1]
+    assert [line.split()[0] for line in lines[2:6]] == ["prefix", "random", "variance", "pca"]
+    assert "[" in lines[2]
+    assert "a fifth of the images" in result.stdout
+
+
+def test_intervals_stand_in_the_json(run, photos):
+    row = json.loads(run("evaluate", photos, "--lengths", "32", "--intervals", "--json").stdout)["rows"][0]
+    low, high = row["intervals"]["P@10"]
+    assert low <= row["P@10"] <= high
+
+
+def test_a_file_of_vectors_is_evaluated_without_a_server(run, client, photos, tmp_path):
+    client.embed(photos).save(tmp_path / "photos.npz")
+    arguments = ["evaluate", photos, "--lengths", "256", "--json"]
+    by_file = json.loads(run(*arguments, "--vectors", tmp_path / "photos.npz", "--url", "http://127.0.0.1:9").stdout)
+    by_server = json.loads(run(*arguments).stdout)
+    assert by_file["rows"] == by_server["rows"]
+
+
+def test_a_csv_with_a_split_is_evaluated_by_it(run, photos, tmp_path):
+    files = sorted(photos.rglob("*.jpg"))
+    rows = [f"{path},{path.parent.name},{'query' if path.stem.endswith('0') else 'gallery'}" for path in files]
+    data = write_csv(tmp_path, "\n".join(["path,label,split", *rows]))
+    result = json.loads(run("evaluate", data, "--lengths", "256", "--json").stdout)
+    assert (result["queries"], result["images"]) == (7, 35)
+    assert result["rows"][0]["P@1"] == 1
+
+
+@pytest.mark.parametrize("suffix", [".png", ".svg"])
+def test_a_plot_is_drawn(run, photos, tmp_path, suffix):
+    picture = tmp_path / f"quality{suffix}"
+    assert run("evaluate", photos, "--selections", "prefix,random", "--plot", picture).exit_code == 0
+    assert picture.stat().st_size > 5000
+    assert isinstance(run("evaluate", photos, "--plot", tmp_path / "x.txt").exception, ConfigInvalid)
+
+
+def test_compare_tests_two_lengths_on_the_same_queries(run, photos):
+    result = run("compare", photos, "1280", "8:2", "--json")
+    assert result.exit_code == 0, result.output
+    compared = json.loads(result.stdout)
+    assert compared["queries"] == 35
+    found = compared["metrics"]["P@10"]
+    assert found["mean"] == pytest.approx(found["b"] - found["a"])
+    assert found["high"] < 0
+    assert found["p"] < 0.01
+    lines = run("compare", photos, "1280", "1280").stdout.splitlines()
+    assert lines[1].split()[:3] == ["metric", "A", "B"]
+    assert lines[2].split()[-1] == "1.0000"
+
+
+def test_compare_takes_files_of_two_models(run, client, photos, random_embeddings, tmp_path):
+    real = client.embed(photos)
+    real.save(tmp_path / "real.npz")
+    random_embeddings(35, 32).named(real.ids).save(tmp_path / "random.npz")
+    result = run("compare", photos, f"{tmp_path}/random.npz@16", f"{tmp_path}/real.npz", "--json")
+    assert json.loads(result.stdout)["metrics"]["P@1"]["low"] > 0.3
+
+
+@pytest.mark.parametrize("sides", [("1280", "foo"), ("1280", "x.npz@y"), ("a@b", "5")])
+def test_compare_says_what_it_cannot_read_before_the_work(run, photos, sides):
+    assert run("compare", photos, *sides).exit_code == 2
