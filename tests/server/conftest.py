@@ -18,6 +18,8 @@ from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
 from nonneg_client.view import View
+from nonneg_export.atlas import FILE_NAME, Dimension, Entry, write_atlas
+from nonneg_export.atlas import Image as Shown
 from nonneg_export.bundle import Bundle, write_bundle
 from nonneg_export.manifest import Calibration, Columns, Golden, Manifest, Provenance
 from nonneg_export.runtime import INPUT, OUTPUT, Session, test_pattern
@@ -83,7 +85,17 @@ def tiny_bundle(folder: Path, *, name: str = "tiny", seed: int = 0) -> Bundle:
         golden=Golden(indices=tuple(map(int, active)), values=tuple(map(float, z[active]))),
         files={},
     )
-    return write_bundle(folder / name, manifest, {"encoder.onnx": encoder})
+    atlas = folder / f"{name}.sqlite"
+    images = [Shown("a/red.jpg", "tomato", _thumbnail("red")), Shown("blue.jpg", "", _thumbnail("blue"))]
+    named = [Dimension(j, "red things" if j == 0 else "", 0.5) for j in range(WIDTH)]
+    write_atlas(atlas, images, named, [Entry(0, 0, 0, 0.9), Entry(0, 1, 1, 0.5), Entry(3, 0, 0, 0.4)])
+    return write_bundle(folder / name, manifest, {"encoder.onnx": encoder, FILE_NAME: atlas})
+
+
+def _thumbnail(colour: str) -> bytes:
+    buffer = io.BytesIO()
+    Image.new("RGB", (8, 8), colour).save(buffer, "JPEG")
+    return buffer.getvalue()
 
 
 @pytest.fixture(scope="session")

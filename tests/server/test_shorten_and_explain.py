@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from PIL import Image
 
 from nonneg_client.shortening import shorten
 from nonneg_export.bundle import Bundle
@@ -169,6 +170,23 @@ async def test_a_model_tells_its_manifest_and_a_dimension_its_statistics(
     assert model["lengths"] == []
     found = (await client.get("/models/tiny/dimensions/3")).json()
     assert found["frequency"] == bundle.manifest.columns.frequency[3]
-    for path in ("/models/other", "/models/tiny/dimensions/48", "/models/tiny/dimensions/-1",
-                 "/models/tiny/dimensions/x", "/models/tiny/dimensions/99999999999"):  # fmt: skip
-        assert (await client.get(path)).status_code == 404
+    assert found["name"] is None
+    assert [example["label"] for example in found["examples"]] == ["tomato"]
+    picture = await client.get(found["examples"][0]["image"])
+    assert picture.headers["content-type"] == "image/jpeg"
+    assert Image.open(io.BytesIO(picture.content)).size == (8, 8)
+    named = (await client.get("/models/tiny/dimensions/0")).json()
+    assert (named["name"], len(named["examples"])) == ("red things", 2)
+    absent = ["other", *(f"tiny/dimensions/{rest}" for rest in ("48", "-1", "x", "99999999999"))]
+    absent += [f"tiny/dimensions/{rest}" for rest in ("3/examples/1", "5/examples/0", "48/examples/0", "0/examples/x")]
+    for path in absent:
+        assert (await client.get(f"/models/{path}")).status_code == 404, path
+
+
+async def test_an_explanation_names_dimensions_and_shows_examples(client: httpx.AsyncClient, png: Paint) -> None:
+    images = [base64.b64encode(png(0)).decode()] * 2
+    answer = (await client.post("/explain", json={"images": images, "limit": 48})).json()
+    for item in answer["contributions"]:
+        assert len(item["examples"]) == {0: 2, 3: 1}.get(item["dimension"], 0)
+        assert item["name"] == ("red things" if item["dimension"] == 0 else None)
+    assert answer["cosine"] == pytest.approx(1)

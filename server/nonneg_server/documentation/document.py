@@ -57,7 +57,7 @@ def document(app: FastAPI) -> dict[str, Any]:
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
     )
     table = operations()
-    models = {operation.answer for operation in table.values()} | {operation.failure for operation in table.values()}
+    models = {model for operation in table.values() for model in (operation.answer, operation.failure) if model}
     inputs = sorted(((model, "serialization") for model in models), key=lambda pair: pair[0].__name__)
     _, definitions = models_json_schema(inputs, ref_template=_WHERE)  # type: ignore[arg-type]
     found["components"] = {"schemas": definitions["$defs"]}
@@ -71,7 +71,9 @@ def _fill(slot: dict[str, Any], operation: Operation) -> None:
     if operation.body is not None:
         slot["requestBody"] = operation.body
     slot["parameters"] = [*slot.get("parameters", []), *operation.query]
-    content = {"application/json": {"schema": _ref(operation.answer.__name__)}, **operation.others}
+    content = dict(operation.others)
+    if operation.answer is not None:
+        content = {"application/json": {"schema": _ref(operation.answer.__name__)}, **content}
     shown = list(HEADERS.items())[: 2 if operation.body is None else None]
     headers = {name: {"description": said, "schema": {"type": "string"}} for name, said in shown}
     slot["responses"] = {"200": {"description": _first_line(operation.answer), "headers": headers, "content": content}}
@@ -91,7 +93,9 @@ def _types_with(status: int) -> str:
     return ", ".join(sorted(name for name, kind in errors.BY_TYPE.items() if kind.status == status))
 
 
-def _first_line(model: type[Any]) -> str:
+def _first_line(model: type[Any] | None) -> str:
+    if model is None:
+        return "A picture."
     return (model.__doc__ or model.__name__).strip().partition("\n")[0]
 
 

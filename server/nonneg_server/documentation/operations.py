@@ -25,7 +25,7 @@ _FORMS: Schema = {form.MEDIA_TYPE: _BINARY for form in (as_msgpack, as_npy, as_a
 class Operation:
     """A path and method, documented."""
 
-    answer: type[BaseModel]
+    answer: type[BaseModel] | None  # None where it is no JSON
     dialect: str = "native"
     body: Schema | None = None
     query: list[Schema] = field(default_factory=list)
@@ -51,6 +51,9 @@ def operations() -> dict[tuple[str, str], Operation]:
         ("GET", "/models"): Operation(wire.ModelList),
         ("GET", "/models/{model}"): Operation(wire.ModelDetails),
         ("GET", "/models/{model}/dimensions/{dimension}"): Operation(wire.DimensionDetails),
+        ("GET", "/models/{model}/dimensions/{dimension}/examples/{example}"): Operation(
+            None, others={"image/*": _BINARY}
+        ),
         ("GET", "/livez"): Operation(wire.Health),
         ("GET", "/readyz"): Operation(wire.Health),
         ("GET", "/info"): Operation(wire.TeiInfo),

@@ -112,6 +112,7 @@ class Contribution(Shape):
     dimension: int
     name: str | None
     details: str
+    examples: list[str]
     values: list[float]
     contribution: float
     share: float

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import orjson
 from fastapi import APIRouter, Request, Response
 
@@ -24,4 +26,6 @@ async def post_explain(request: Request) -> Response:
     wanted = Parameters(model=asked.model, dimensions=asked.dimensions, top_k=asked.top_k, errors="fail")
     answer = await serve(request, images, wanted)
     a, b = answer.vectors[0]
-    return reply(orjson.dumps(explain(answer.manifest, a, b, asked.limit)), answer)
+    bundle = request.app.state.registry.get(asked.model).bundle
+    found = await asyncio.to_thread(explain, bundle, a, b, asked.limit)  # the atlas is on the disk
+    return reply(orjson.dumps(found), answer)

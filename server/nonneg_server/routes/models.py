@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import orjson
@@ -9,7 +10,7 @@ from fastapi import APIRouter, Request, Response
 
 from nonneg_client.errors import NotFound
 from nonneg_export.manifest import Manifest
-from nonneg_server.dimensions import details
+from nonneg_server.dimensions import details, thumbnail
 
 router = APIRouter(tags=["models"])
 
@@ -28,10 +29,22 @@ async def get_model(request: Request, model: str) -> Response:
 
 @router.get("/models/{model}/dimensions/{dimension}", summary="One dimension: its statistics and examples")
 async def get_dimension(request: Request, model: str, dimension: str) -> Response:
-    manifest = request.app.state.registry.get(model).bundle.manifest
-    if not (dimension.isascii() and dimension.isdecimal()) or len(dimension) > 9:
-        raise NotFound(f"there is no dimension {dimension!r}", fix="name it by its number", field="dimension")
-    return _json(details(manifest, int(dimension)))
+    bundle = request.app.state.registry.get(model).bundle
+    return _json(await asyncio.to_thread(details, bundle, _number(dimension, "dimension")))
+
+
+@router.get("/models/{model}/dimensions/{dimension}/examples/{example}", summary="The picture of one example")
+async def get_example(request: Request, model: str, dimension: str, example: str) -> Response:
+    bundle = request.app.state.registry.get(model).bundle
+    place = _number(example, "example")
+    picture = await asyncio.to_thread(thumbnail, bundle, _number(dimension, "dimension"), place)
+    return Response(picture, media_type="image/jpeg", headers={"cache-control": "max-age=86400"})
+
+
+def _number(text: str, what: str) -> int:
+    if not (text.isascii() and text.isdecimal()) or len(text) > 9:
+        raise NotFound(f"there is no {what} {text!r}", fix="name it by its number", field=what, value=text[:40])
+    return int(text)
 
 
 def summary(manifest: Manifest) -> dict[str, Any]:
