@@ -30,6 +30,8 @@ COMMANDS: dict[str, Entry] = {
     "wrap": Entry("nonneg_export.commands.wrap:wrap", "Turn any ONNX image encoder into a bundle.", "export"),
     "quantize": Entry("nonneg_export.commands.quantize:quantize", "Make a bundle smaller and faster.", "export"),
     "atlas": Entry("nonneg_export.commands.atlas:atlas", "Show what each dimension stands for.", "export"),
+    "push": Entry("nonneg_export.commands.sharing:push", "Share a bundle: a folder or a model hub."),
+    "pull": Entry("nonneg_export.commands.sharing:pull", "Get a bundle from a folder or a model hub."),
     "info": Entry("nonneg_export.commands.info:info", "Show what a bundle says about itself."),
     "serve": Entry("nonneg_server.command:serve", "Answer POST /embed on a port.", "server"),
     "embed": Entry("nonneg_client.commands.embed:embed", "Embed images through a server."),
