@@ -1,0 +1,52 @@
+"""The deployment files say what the server understands."""
+
+from __future__ import annotations
+
+import configparser
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from nonneg_client.version import __version__
+from nonneg_server.settings import Settings, variable
+
+DEPLOY = Path(__file__).parent.parent / "deploy"
+
+
+@pytest.fixture(scope="module")
+def container() -> dict[str, Any]:
+    deployment, _ = yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text())
+    found: dict[str, Any] = deployment["spec"]["template"]["spec"]
+    return {**found["containers"][0], "seconds": found["terminationGracePeriodSeconds"]}
+
+
+def test_every_variable_of_the_pod_is_a_setting_and_valid(
+    container: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = {variable(name) for name in Settings.model_fields}
+    for entry in container["env"]:
+        assert entry["name"] in known
+        if "value" in entry:
+            monkeypatch.setenv(entry["name"], entry["value"])
+    settings = Settings()
+    assert settings.drain + settings.grace < container["seconds"], "the pod would be killed while it drains"
+
+
+def test_the_pod_is_asked_where_the_server_answers_and_runs_as_its_user(container: dict[str, Any]) -> None:
+    assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
+    assert container["livenessProbe"]["httpGet"]["path"] == "/livez"
+    dockerfile = (DEPLOY.parent / "Dockerfile").read_text()
+    assert f"USER {container['securityContext']['runAsUser']}" in dockerfile
+    assert f"EXPOSE {container['ports'][0]['containerPort']}" in dockerfile
+    assert container["image"] == f"nonneg:{__version__}"
+
+
+def test_the_service_file_runs_the_command_and_outlasts_the_grace_period() -> None:
+    unit = configparser.ConfigParser(strict=False, interpolation=None, delimiters=("=",), comment_prefixes=("#",))
+    unit.optionxform = str  # type: ignore[assignment, method-assign]
+    unit.read(DEPLOY / "nonneg.service")
+    service = unit["Service"]
+    assert service["ExecStart"].endswith("nonneg serve")
+    assert float(service["TimeoutStopSec"]) > Settings().drain + Settings().grace
