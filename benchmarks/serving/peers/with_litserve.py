@@ -1,7 +1,9 @@
-"""LitServe: one worker process a core on the CPU device, raw request in, finished response out."""
+"""LitServe: one worker process a core on the CPU device, raw body in, finished response out."""
+
+from typing import Annotated
 
 import litserve
-from fastapi import Request, Response
+from fastapi import Body, Response
 from model import CORES, PORT, Model
 
 
@@ -9,8 +11,8 @@ class Api(litserve.LitAPI):
     def setup(self, device: str) -> None:
         self.model = Model()
 
-    async def decode_request(self, request: Request) -> bytes:
-        return await request.body()
+    def decode_request(self, request: Annotated[bytes, Body(media_type="image/jpeg")]) -> bytes:
+        return request
 
     def predict(self, x: bytes) -> bytes:
         return self.model.embed(x)
