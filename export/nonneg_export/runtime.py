@@ -14,12 +14,20 @@ from nonneg_client.view import Pixels
 
 INPUT, OUTPUT = "pixels", "embedding"
 CPU = "CPUExecutionProvider"
+PROVIDERS: dict[str, tuple[str, ...]] = {  # by the name people give: the one asked for, then what it may fall back on
+    "cpu": (CPU,),
+    "cuda": ("CUDAExecutionProvider", CPU),
+    "tensorrt": ("TensorrtExecutionProvider", "CUDAExecutionProvider", CPU),
+    "openvino": ("OpenVINOExecutionProvider", CPU),
+}
 
 
 class Session:
     """One encoder, loaded; `run` may be called from many threads at once."""
 
     def __init__(self, path: Path, *, threads: int = 1, providers: tuple[str, ...] = (CPU,)) -> None:
+        if providers[0] not in ort.get_available_providers():
+            raise _refused(providers[0], f"this ONNX Runtime has only {', '.join(ort.get_available_providers())}")
         options = ort.SessionOptions()
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
@@ -33,17 +41,21 @@ class Session:
             raise BundleInvalid(f"ONNX Runtime refuses {path} ({error})", fix="export the bundle again") from error
         self.providers: tuple[str, ...] = tuple(self._session.get_providers())
         if self.providers[0] != providers[0]:
-            raise ConfigInvalid(
-                f"{providers[0]} was asked for but ONNX Runtime runs {self.providers[0]}",
-                fix="install the runtime that has it (`nonneg doctor` lists them) or ask for another provider",
-                field="provider",
-                value=providers[0],
-            )
+            raise _refused(providers[0], f"ONNX Runtime runs {self.providers[0]}")
 
     def run(self, pixels: Pixels) -> NDArray[np.float32]:
         """The raw embeddings of a batch: uint8 (batch, size, size, 3) -> float32 (batch, D)."""
         result: NDArray[np.float32] = self._session.run([OUTPUT], {INPUT: pixels})[0]
         return result
+
+
+def _refused(provider: str, instead: str) -> ConfigInvalid:
+    return ConfigInvalid(
+        f"{provider} was asked for but {instead}",
+        fix="install the runtime that has it (`nonneg doctor` lists them) or ask for another provider",
+        field="provider",
+        value=provider,
+    )
 
 
 def test_pattern(size: int) -> Pixels:

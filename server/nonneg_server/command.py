@@ -18,6 +18,7 @@ import uvicorn
 
 from nonneg_client.errors import CheckFailed, ConfigInvalid
 from nonneg_export.bundle import Bundle
+from nonneg_export.runtime import PROVIDERS
 from nonneg_server.app import create_app
 from nonneg_server.connections import House, bound_to
 from nonneg_server.direct import entrance
@@ -145,6 +146,8 @@ def _engine(settings: Settings, lanes: Lanes, bundle: Bundle) -> Engine:
         wide=settings.wide,
         timeout=settings.timeout,
         exact=settings.decode == "exact",
+        providers=PROVIDERS[settings.provider],
+        batch=settings.batch,
     )
 
 

@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
 from nonneg_client.decode import MAX_PIXELS, decode, upright_rgb
-from nonneg_client.errors import CheckFailed, DeadlineExceeded, NonnegError, NotReady
+from nonneg_client.errors import DeadlineExceeded, NonnegError, NotReady
 from nonneg_client.view import Pixels
-from nonneg_export.bundle import ENCODER, Bundle, open_bundle
-from nonneg_export.runtime import Session
+from nonneg_export.bundle import Bundle
+from nonneg_export.runtime import CPU
+from nonneg_server.engine_batcher import Batcher
 from nonneg_server.engine_lanes import Lanes
-from nonneg_server.golden import golden_cosine
+from nonneg_server.engine_sessions import Sessions
 from nonneg_server.ledger import Ledger
 
 Photo = bytes | Image.Image
-Sessions = tuple[Session, ...]  # the narrow one, then perhaps the wide one
-FAILURES_THAT_MEAN_DEATH = 3  # runs of the encoder that fail one after the other, none succeeding in between
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,8 @@ class Engine:
     """One bundle, loaded: every image is one job (decode -> view -> run) that one thread does from end to end.
 
     The threads share one session that computes on the caller's thread. While a single image is in flight there is
-    nothing to share the cores with, so that a second, wide session spreads it over all of them.
+    nothing to share the cores with, so that a second, wide session spreads it over all of them. With `batch`, for
+    devices that want many images at once, the threads decode and one more runs whatever they have ready.
     """
 
     def __init__(
@@ -56,6 +57,8 @@ class Engine:
         wide: bool = True,
         timeout: float | None = None,
         exact: bool = False,
+        providers: tuple[str, ...] = (CPU,),
+        batch: int = 0,
     ) -> None:
         self.bundle = bundle
         self.name = bundle.manifest.name
@@ -65,35 +68,17 @@ class Engine:
         self.admission = self._lanes.admission
         self.ledger = Ledger(bundle.manifest.dimensions)
         self.used = time.monotonic()
-        self.on_load: Callable[[Engine], None] | None = None
         self._max_pixels = max_pixels
         self._timeout = timeout
         self._at_least = None if exact else bundle.manifest.view.ample
-        self._widths = (1, self.threads) if wide and self.threads > 1 else (1,)
-        self._loading = threading.Lock()
-        self._sessions: Sessions | None = None
-        self._opened_before = False
-        self._failures = 0
+        self.sessions = Sessions(bundle, self._widths(wide=wide, batch=batch), providers)
+        self._batch = batch
+        self._batcher = Batcher(self.sessions.run, largest=batch, observe=self._note_batch) if batch else None
         self._closed = False
-        self._load()
-
-    @property
-    def loaded(self) -> bool:
-        return self._sessions is not None
-
-    @property
-    def weight(self) -> int:
-        """Bytes of weights that it holds while it is loaded."""
-        return self.bundle.manifest.files[ENCODER].bytes * len(self._widths)
-
-    def rest(self) -> None:
-        """Forget the weights; whoever needs them next loads them again."""
-        self._sessions = None
 
     def warm_up(self) -> None:
-        """Run every session once, against the vector that the exporter wrote down."""
-        for session in self._load():
-            _self_test(self.bundle, session)
+        """Run every session, at every size to come, against the vector that the exporter wrote down."""
+        self.sessions.warm_up(self._batch)
 
     async def encode(self, image: Photo, *, deadline: float | None = None) -> Encoded:
         """One image's vector; `deadline` is a time of the running event loop."""
@@ -124,14 +109,23 @@ class Engine:
 
     def ailment(self) -> str | None:
         """Why this engine can no longer be trusted; None while it works."""
-        if self._failures >= FAILURES_THAT_MEAN_DEATH:
-            return f"the encoder of {self.name} failed {self._failures} times in a row"
-        return self._lanes.pool.ailment()
+        of_batcher = None if self._batcher is None else self._batcher.ailment()
+        return self.sessions.ailment() or of_batcher or self._lanes.pool.ailment()
 
     def close(self) -> None:
         self._closed = True
         if self._own_lanes is not None:
             self._own_lanes.close()
+        if self._batcher is not None:
+            self._batcher.close()
+
+    def _widths(self, *, wide: bool, batch: int) -> tuple[int, ...]:
+        if batch:
+            return (self.threads,)
+        return (1, self.threads) if wide and self.threads > 1 else (1,)
+
+    def _note_batch(self, size: int) -> None:
+        self.ledger.batches.observe(size)
 
     def _earlier(self, deadline: float | None) -> float | None:
         """The client's deadline or the server's own."""
@@ -141,45 +135,43 @@ class Engine:
         return own if deadline is None else min(own, deadline)
 
     async def _one(self, image: Photo) -> Encoded | NonnegError:
-        future = self.submit(image)
         try:
-            encoded = await asyncio.wrap_future(future)
+            encoded = await (self._settled(self.submit(image)) if self._batcher is None else self._batched(image))
         except NonnegError as error:
             self.ledger.errors[error.type] += 1
             return error
-        except asyncio.CancelledError:  # the client is gone or the deadline has passed
-            self._lanes.pool.withdraw(future)
-            raise
         if not encoded.wide:
             self.admission.served(encoded.decode_seconds + encoded.run_seconds)
         self.ledger.note(encoded.vector, encoded.queue_seconds, encoded.decode_seconds, encoded.run_seconds)
         return encoded
 
+    async def _batched(self, image: Photo) -> Encoded:
+        assert self._batcher is not None
+        queued = time.perf_counter()
+        pixels, started, decoded = await self._settled(self._lanes.pool.submit(partial(self._decoded, image)))
+        vector = await asyncio.wrap_future(self._batcher.submit(pixels))  # (D,)
+        self.used = time.monotonic()
+        return Encoded(vector, started - queued, decoded - started, time.perf_counter() - decoded)
+
+    async def _settled(self, future: Future[T]) -> T:
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:  # the client is gone or the deadline has passed
+            self._lanes.pool.withdraw(future)
+            raise
+
     def _encode(self, image: Photo, queued: float) -> Encoded:
-        started = time.perf_counter()
-        pixels = self._pixels(image)[None]  # (1, size, size, 3)
-        decoded = time.perf_counter()
-        sessions = self._sessions or self._load()
-        alone = len(sessions) > 1 and self.admission.images == 1
-        vector = self._run(sessions[-1 if alone else 0], pixels)[0]  # (D,)
+        pixels, started, decoded = self._decoded(image)
+        alone = self.sessions.several and self.admission.images == 1
+        vector = self.sessions.run(pixels[None], wide=alone)[0]  # (D,)
         self.used = time.monotonic()
         return Encoded(vector, started - queued, decoded - started, time.perf_counter() - decoded, alone)
 
-    def _load(self) -> Sessions:
-        """The sessions, opened if they are not; a bundle that changed since it was first opened is refused."""
-        with self._loading:
-            if self._sessions is not None:
-                return self._sessions
-            if self._opened_before:
-                reopened = open_bundle(self.bundle.path).manifest.fingerprint
-                if reopened != self.bundle.manifest.fingerprint:
-                    raise NotReady(f"the bundle of {self.name} was replaced", fix="reload the model", retry_after=1)
-            self._opened_before = True
-            sessions = tuple(Session(self.bundle.encoder, threads=width) for width in self._widths)
-            self._sessions = sessions
-        if self.on_load is not None:
-            self.on_load(self)
-        return sessions
+    def _decoded(self, image: Photo) -> tuple[Pixels, float, float]:
+        """The view's pixels (size, size, 3), when the work began and when it was done."""
+        started = time.perf_counter()
+        pixels = self._pixels(image)
+        return pixels, started, time.perf_counter()
 
     def _pixels(self, image: Photo) -> Pixels:
         view = self.bundle.manifest.view
@@ -187,28 +179,6 @@ class Engine:
             photo = decode(image, max_pixels=self._max_pixels, background=view.background, at_least=self._at_least)
             return view.apply(photo)
         return view.apply(upright_rgb(image, background=view.background))
-
-    def _run(self, session: Session, pixels: Pixels) -> NDArray[np.float32]:
-        try:
-            vectors = session.run(pixels)
-        except Exception as error:  # pixels of the right shape never fail: it is the runtime that does
-            self._failures += 1
-            raise NonnegError(
-                f"the encoder failed on an image ({type(error).__name__})", fix="try again; the server's log says more"
-            ) from error
-        self._failures = 0
-        return vectors
-
-
-def _self_test(bundle: Bundle, session: Session) -> None:
-    found, wanted = golden_cosine(bundle, session), bundle.manifest.golden.tolerance
-    if not found >= wanted:
-        raise CheckFailed(
-            f"{bundle.path} fails its self-test: cosine {found:.6f} to the exporter's vector, at least {wanted} is due",
-            fix="reinstall onnxruntime, or export the bundle again on this machine",
-            value=found,
-            limit=wanted,
-        )
 
 
 def _weight(image: Photo) -> int:

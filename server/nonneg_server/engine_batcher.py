@@ -60,10 +60,10 @@ class Batcher:
             if not isinstance(error, Exception):
                 raise
             return
-        for vector, (_, future) in zip(vectors, batch, strict=True):
-            future.set_result(vector)
         if self._observe is not None:
             self._observe(len(batch))
+        for vector, (_, future) in zip(vectors, batch, strict=True):
+            future.set_result(vector)
 
     def _take(self, most: int) -> list[tuple[Pixels, Future[Vector]]]:
         with self._lock:

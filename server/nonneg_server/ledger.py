@@ -48,6 +48,7 @@ class Ledger:
         self.run = Histogram(SECONDS)
         self.nnz = Histogram(COUNTS)
         self.request_images = Histogram(COUNTS)
+        self.batches = Histogram(COUNTS)  # of images that the device was given at once
         self._active = np.zeros(dimensions)  # how often each dimension was > 0, recent images weighing more
         self._seen = 0.0
 

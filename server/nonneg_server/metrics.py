@@ -31,6 +31,7 @@ METRICS = {
     "nonneg_stage_seconds": "Time of an image in a stage (queue, decode, inference), by model.",
     "nonneg_nnz": "Active dimensions of an image's whole vector, by model.",
     "nonneg_request_images": "Images of a request, by model.",
+    "nonneg_batch_images": "Images of a batch that a device was given (with --batch), by model.",
     "nonneg_images_in_flight": "Images queued or being worked on.",
     "nonneg_bytes_in_flight": "Bytes of these images.",
     "nonneg_images_per_second": "The measured rate of service, of which Retry-After is made.",
@@ -96,20 +97,22 @@ class Metrics(Collector):
         images, zero = _counter("nonneg_images", "model"), _counter("nonneg_zero_vectors", "model")
         errors = _counter("nonneg_image_errors", "model", "type")
         stages = _histogram("nonneg_stage_seconds", "model", "stage")
-        nnz, sizes = _histogram("nonneg_nnz", "model"), _histogram("nonneg_request_images", "model")
+        counted = {name: _histogram(f"nonneg_{name}", "model") for name in ("nnz", "request_images", "batch_images")}
         for engine in engines:
             name, ledger, manifest = engine.name, engine.ledger, engine.bundle.manifest
             info.add_metric([name, manifest.version, manifest.fingerprint], 1)
-            loaded.add_metric([name], engine.loaded)
+            loaded.add_metric([name], engine.sessions.loaded)
             images.add_metric([name], ledger.images)
             zero.add_metric([name], ledger.zero_vectors)
             for kind, count in ledger.errors.items():
                 errors.add_metric([name, kind], count)
             for stage, found in (("queue", ledger.queue), ("decode", ledger.decode), ("inference", ledger.run)):
                 stages.add_metric([name, stage], found.cumulative(), found.sum)
-            nnz.add_metric([name], ledger.nnz.cumulative(), ledger.nnz.sum)
-            sizes.add_metric([name], ledger.request_images.cumulative(), ledger.request_images.sum)
-        yield from (info, loaded, images, zero, errors, stages, nnz, sizes, *self._of_drift(engines))
+            for family, found in zip(
+                counted.values(), (ledger.nnz, ledger.request_images, ledger.batches), strict=True
+            ):
+                family.add_metric([name], found.cumulative(), found.sum)
+        yield from (info, loaded, images, zero, errors, stages, *counted.values(), *self._of_drift(engines))
 
     def _of_drift(self, engines: list[Engine]) -> Iterator[Metric]:
         psi, dead = _gauge("nonneg_drift_psi", "model"), _gauge("nonneg_drift_newly_dead", "model")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from functools import partial
 
 from nonneg_client.errors import ModelNotFound
 from nonneg_server.engine import Engine
@@ -45,7 +46,7 @@ class Registry:
             old = self._engines.get(engine.name)
             if old is not None and old.bundle.manifest.fingerprint == engine.bundle.manifest.fingerprint:
                 engine.ledger = old.ledger  # the same model, loaded again: its counts go on
-            engine.on_load = self._make_room
+            engine.sessions.on_load = partial(self._make_room, engine)
             self._engines = {**self._engines, engine.name: engine}  # readers hold no lock: they see before or after
         self._make_room(engine)
 
@@ -78,9 +79,9 @@ class Registry:
         if self._memory is None:
             return
         with self._lock:
-            loaded = sorted((e for e in self._engines.values() if e.loaded), key=lambda e: e.used)
-            total = sum(engine.weight for engine in loaded)
+            loaded = sorted((e for e in self._engines.values() if e.sessions.loaded), key=lambda e: e.used)
+            total = sum(engine.sessions.weight for engine in loaded)
             for engine in loaded:
                 if total > self._memory and engine is not newest:
-                    engine.rest()
-                    total -= engine.weight
+                    engine.sessions.rest()
+                    total -= engine.sessions.weight

@@ -97,6 +97,17 @@ class Settings(BaseSettings):
         "fast: large JPEGs are decoded at the least scale that keeps twice the pixels the model sees; exact: at full.",
         group="Engine",
     )
+    provider: Literal["cpu", "cuda", "tensorrt", "openvino"] = setting(
+        "cpu", "What computes; one that is not there is refused, never replaced in silence.", group="Engine"
+    )
+    batch: int = setting(
+        0,
+        "Most images that are run at once, whatever queued during the last run; for GPUs. 0: each by itself.",
+        group="Engine",
+        ge=0,
+        le=1024,
+        metavar="IMAGES",
+    )
     wide: bool = setting(
         True, "Let a lone image use every core at once; costs a second copy of the model.", group="Engine"
     )

@@ -6,8 +6,17 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from nonneg_client.errors import CheckFailed, DeadlineExceeded, ImageUnsupported, NonnegError, NotReady, Overloaded
+from nonneg_client.errors import (
+    CheckFailed,
+    ConfigInvalid,
+    DeadlineExceeded,
+    ImageUnsupported,
+    NonnegError,
+    NotReady,
+    Overloaded,
+)
 from nonneg_export.bundle import Bundle
+from nonneg_export.runtime import PROVIDERS
 from nonneg_server.engine import Encoded, Engine
 from nonneg_server.engine_lanes import Lanes
 
@@ -123,7 +132,7 @@ async def test_an_encoder_that_keeps_failing_is_an_ailment(
     def broken(pixels: object) -> object:
         raise OSError("the device is gone")
 
-    monkeypatch.setattr(engine._load()[0], "run", broken)
+    monkeypatch.setattr(engine.sessions._load()[0], "run", broken)
     for _ in range(3):
         assert engine.ailment() is None
         with pytest.raises(NonnegError, match="the encoder failed"):
@@ -145,3 +154,41 @@ def test_an_encoder_that_answers_otherwise_fails_its_self_test(bundle: Bundle, l
     Engine(bundle, lanes=lanes).warm_up()
     with pytest.raises(CheckFailed, match="fails its self-test"):
         Engine(Bundle(bundle.path, manifest), lanes=lanes).warm_up()
+
+
+async def test_batches_give_the_same_vectors_and_form_only_under_load(bundle: Bundle, png: Png, lanes: Lanes) -> None:
+    single, batching = Engine(bundle, threads=1), Engine(bundle, lanes=lanes, batch=8)
+    batching.warm_up()
+    alone = await batching.encode(png(0))
+    assert batching.ledger.batches.counts[0] == 1
+    assert isinstance(await batching.encode_all([png(1), b"nonsense", png(2)]), list)
+    found = []
+    for wave in range(3):
+        found += await batching.encode_all([png(4 * wave + i) for i in range(4)])
+    for number, encoded in enumerate(found):
+        assert isinstance(encoded, Encoded)
+        np.testing.assert_allclose(encoded.vector, (await single.encode(png(number))).vector, atol=1e-5)
+    np.testing.assert_allclose(alone.vector, found[0].vector, atol=1e-5)
+    assert batching.ledger.images == 15
+    batching.close()
+    single.close()
+
+
+async def test_a_deadline_in_a_forming_batch_frees_its_place(bundle: Bundle, png: Png, lanes: Lanes) -> None:
+    engine = Engine(bundle, lanes=lanes, batch=4)
+    gate = threading.Event()
+    real = engine._batcher._run
+    engine._batcher._run = lambda pixels: (gate.wait(10), real(pixels))[1]
+    first = asyncio.create_task(engine.encode(png(0)))
+    await asyncio.sleep(0.1)
+    with pytest.raises(DeadlineExceeded):
+        await engine.encode(png(1), deadline=asyncio.get_running_loop().time() + 0.05)
+    assert lanes.admission.images == 1
+    gate.set()
+    assert isinstance(await first, Encoded)
+    engine.close()
+
+
+def test_a_provider_that_is_not_there_is_refused_and_named(bundle: Bundle, lanes: Lanes) -> None:
+    with pytest.raises(ConfigInvalid, match="CUDA"):
+        Engine(bundle, lanes=lanes, providers=PROVIDERS["cuda"])

@@ -69,10 +69,10 @@ def test_models_used_longest_ago_rest_and_wake(tmp_path: Path, make_bundle: Make
     one = make_bundle(tmp_path, name="d").manifest.files["encoder.onnx"].bytes
     repository = load(Settings(model=models, threads=1, model_memory=int(2.5 * one)))
     engines = {name: repository.registry.get(name) for name in "abc"}
-    assert [engines[name].loaded for name in "abc"] == [False, True, True]
+    assert [engines[name].sessions.loaded for name in "abc"] == [False, True, True]
     before = engines["b"].submit(png(0)).result(10).vector
     engines["a"].submit(png(0)).result(10)
-    assert [engines[name].loaded for name in "abc"] == [True, True, False]
+    assert [engines[name].sessions.loaded for name in "abc"] == [True, True, False]
     np.testing.assert_array_equal(engines["b"].submit(png(0)).result(10).vector, before)
     repository.registry.close()
 
@@ -83,7 +83,7 @@ def test_a_resting_model_whose_folder_was_swapped_does_not_wake(tmp_path: Path, 
     engine = repository.registry.get()
     replace_bundle(make_bundle, folder, seed=2)
     engine.submit(png(0)).result(10)  # loaded: the file is not read again
-    engine.rest()
+    engine.sessions.rest()
     with pytest.raises(NotReady, match="was replaced"):
         engine.submit(png(0)).result(10)
     (folder / "encoder.onnx").write_bytes(b"changed")
