@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image
 
 from nonneg_export.bundle import Bundle
-from nonneg_server.encoder import Encoder
+from nonneg_server import Encoder
 
 
 def nonneg(*words: str) -> subprocess.CompletedProcess[str]:

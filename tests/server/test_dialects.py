@@ -16,7 +16,7 @@ from tritonclient.utils import InferenceServerException
 
 from nonneg_client.embeddings import Embeddings
 from nonneg_export.bundle import Bundle
-from nonneg_server.encoder import Encoder
+from nonneg_server import Encoder
 
 Paint = Callable[[int], bytes]
 

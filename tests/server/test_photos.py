@@ -14,7 +14,7 @@ import skimage
 from PIL import Image
 
 from nonneg_client.embeddings import Embeddings
-from nonneg_server.encoder import Encoder
+from nonneg_server import Encoder
 
 PHOTOS = Path(skimage.__file__).parent / "data"
 NAMES = ("astronaut.png", "chelsea.png", "coffee.png", "rocket.jpg", "retina.jpg", "hubble_deep_field.jpg")
