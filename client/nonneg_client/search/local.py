@@ -19,10 +19,9 @@ from numpy.typing import NDArray
 from nonneg_client.embeddings import Embeddings
 from nonneg_client.errors import DataInvalid, FingerprintMismatch, MissingExtra, StorageFailed
 from nonneg_client.search.engine import Description, Found, Payload, Where
-from nonneg_client.search.points import filter_of, parted, point_id, stored
+from nonneg_client.search.points import NAME, filter_of, parted, point_id, stored
 from nonneg_client.writing import replacing, unwritable
 
-NAME = "nonneg"  # of the vector inside a point
 BATCH = 2000  # points in one update
 PAGE = 1000  # points in one read
 

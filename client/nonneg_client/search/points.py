@@ -7,6 +7,7 @@ from typing import Any
 
 from nonneg_client.search.engine import BOUNDS, Payload, Where
 
+NAME = "nonneg"  # of the vector inside a point
 _NAMESPACE = uuid.UUID("7f0c2a4e-6d0b-5c56-9d5f-1f2a8c3b9e10")  # point ids are UUIDs: made from the names in here
 # The bindings read True as 1, so that a condition on a boolean finds nothing: they are stored as these words.
 _WORDS = {True: "\N{WHITE HEAVY CHECK MARK}true", False: "\N{CROSS MARK}false"}

