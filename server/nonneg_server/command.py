@@ -23,6 +23,7 @@ from nonneg_server.app import create_app
 from nonneg_server.connections import House, bound_to
 from nonneg_server.direct import entrance
 from nonneg_server.engine import Engine
+from nonneg_server.engine_cache import Cache
 from nonneg_server.engine_lanes import Lanes
 from nonneg_server.logs import configure
 from nonneg_server.options import Grouped, with_settings
@@ -130,15 +131,16 @@ def _open_files() -> int:
 def load(settings: Settings) -> Repository:
     """The bundles, verified, in engines that have passed their self-tests."""
     lanes = Lanes(settings.threads, max_images=settings.queue, max_bytes=settings.queue_bytes)
+    cache = Cache(settings.cache) if settings.cache else None
     sources = sources_of(settings.model)
     registry = Registry(aliases=aliases_of(settings.alias, sources), memory=settings.model_memory, lanes=lanes)
-    repository = Repository(sources, registry, partial(_engine, settings, lanes), settings.repository)
+    repository = Repository(sources, registry, partial(_engine, settings, lanes, cache), settings.repository)
     for name in sources:
         repository.load(name)
     return repository
 
 
-def _engine(settings: Settings, lanes: Lanes, bundle: Bundle) -> Engine:
+def _engine(settings: Settings, lanes: Lanes, cache: Cache | None, bundle: Bundle) -> Engine:
     return Engine(
         bundle,
         lanes=lanes,
@@ -148,6 +150,7 @@ def _engine(settings: Settings, lanes: Lanes, bundle: Bundle) -> Engine:
         exact=settings.decode == "exact",
         providers=PROVIDERS[settings.provider],
         batch=settings.batch,
+        cache=cache,
     )
 
 

@@ -20,6 +20,7 @@ from nonneg_client.view import Pixels
 from nonneg_export.bundle import Bundle
 from nonneg_export.runtime import CPU
 from nonneg_server.engine_batcher import Batcher
+from nonneg_server.engine_cache import Cache, key_of
 from nonneg_server.engine_lanes import Lanes
 from nonneg_server.engine_sessions import Sessions
 from nonneg_server.ledger import Ledger
@@ -59,6 +60,7 @@ class Engine:
         exact: bool = False,
         providers: tuple[str, ...] = (CPU,),
         batch: int = 0,
+        cache: Cache | None = None,
     ) -> None:
         self.bundle = bundle
         self.name = bundle.manifest.name
@@ -74,6 +76,7 @@ class Engine:
         self.sessions = Sessions(bundle, self._widths(wide=wide, batch=batch), providers)
         self._batch = batch
         self._batcher = Batcher(self.sessions.run, largest=batch, observe=self._note_batch) if batch else None
+        self.cache = cache
         self._closed = False
 
     def warm_up(self) -> None:
@@ -91,6 +94,28 @@ class Engine:
         self, images: Sequence[Photo], *, deadline: float | None = None
     ) -> list[Encoded | NonnegError]:
         """A request's images: admitted together or not at all; each has its vector or its own error."""
+        if self.cache is None:
+            return await self._admitted(images, deadline)
+        return await self._remembered(images, deadline, self.cache)
+
+    async def _remembered(
+        self, images: Sequence[Photo], deadline: float | None, cache: Cache
+    ) -> list[Encoded | NonnegError]:
+        """Only what the cache does not know is encoded, and then known."""
+        fingerprint = self.bundle.manifest.fingerprint
+        keys = [key_of(fingerprint, image) if isinstance(image, bytes) else None for image in images]
+        known = [None if key is None else cache.get(key) for key in keys]
+        unknown = [image for image, vector in zip(images, known, strict=True) if vector is None]
+        fresh = iter(await self._admitted(unknown, deadline) if unknown else [])
+        found: list[Encoded | NonnegError] = []
+        for key, vector in zip(keys, known, strict=True):
+            encoded = next(fresh) if vector is None else Encoded(vector, 0.0, 0.0, 0.0)
+            if vector is None and key is not None and isinstance(encoded, Encoded):
+                cache.put(key, encoded.vector)
+            found.append(encoded)
+        return found
+
+    async def _admitted(self, images: Sequence[Photo], deadline: float | None) -> list[Encoded | NonnegError]:
         with self.admission.entered(len(images), sum(map(_weight, images))):
             self.ledger.request_images.observe(len(images))
             try:

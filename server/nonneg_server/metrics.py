@@ -35,6 +35,9 @@ METRICS = {
     "nonneg_images_in_flight": "Images queued or being worked on.",
     "nonneg_bytes_in_flight": "Bytes of these images.",
     "nonneg_images_per_second": "The measured rate of service, of which Retry-After is made.",
+    "nonneg_cache_hits": "Images whose vector the cache knew (with --cache).",
+    "nonneg_cache_misses": "Images whose vector it did not know.",
+    "nonneg_cache_bytes": "Bytes it holds.",
     "nonneg_refused": "Requests refused because the queue was full.",
     "nonneg_upload_bytes": "Bytes of requests that are arriving or in work.",
     "nonneg_draining": "1 while the server is shutting down.",
@@ -133,6 +136,10 @@ class Metrics(Collector):
             yield _value(_gauge("nonneg_bytes_in_flight"), admission.bytes)
             yield _value(_gauge("nonneg_images_per_second"), admission.rate)
             yield _value(_counter("nonneg_refused"), admission.refused)
+        cache = next((engine.cache for engine in self._models.all()), None)
+        yield _value(_counter("nonneg_cache_hits"), cache.hits if cache else 0)
+        yield _value(_counter("nonneg_cache_misses"), cache.misses if cache else 0)
+        yield _value(_gauge("nonneg_cache_bytes"), cache.bytes if cache else 0)
         yield _value(_gauge("nonneg_upload_bytes"), self._house.held)
         yield _value(_gauge("nonneg_draining"), self._house.draining)
         build = _gauge("nonneg_build", "version")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
+import os
+import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -27,6 +30,12 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid", env_ignore_empty=True)
 
+    config: Path | None = setting(
+        None,
+        "TOML file of these settings, under their names with underscores; the environment and flags go before it.",
+        group="Configuration",
+        metavar="FILE",
+    )
     model: Annotated[tuple[str, ...], NoDecode] = setting(
         (),
         "Bundle to serve, as a folder or name=folder; the first is the default. Repeat it; as a variable, with commas. "
@@ -108,6 +117,13 @@ class Settings(BaseSettings):
         le=1024,
         metavar="IMAGES",
     )
+    cache: int = setting(
+        0,
+        "Bytes of vectors to remember by their image's content, so that the same image is not encoded again; 0: none.",
+        group="Engine",
+        ge=0,
+        metavar="BYTES",
+    )
     wide: bool = setting(
         True, "Let a lone image use every core at once; costs a second copy of the model.", group="Engine"
     )
@@ -178,18 +194,40 @@ class Settings(BaseSettings):
 
 
 def read_settings(**flags: Any) -> Settings:
-    """The settings of this run: flags first, then the environment, then the defaults."""
+    """The settings of this run: flags first, then the environment, then the file, then the defaults."""
+    given = {name: value for name, value in flags.items() if value is not None}
+    file = given.get("config") or os.environ.get(variable("config"))
+    from_file = {} if not file else _from_file(Path(file))
     try:
-        return Settings(**{name: value for name, value in flags.items() if value is not None})
+        return Settings(**{**from_file, **given})
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0]) if first["loc"] else "settings"
+        where = f"{name} in {file}" if name in from_file and name not in given else flag(name)
         raise ConfigInvalid(
-            f"{flag(name)}={first['input']!r}: {first['msg']}",
-            fix=f"change {flag(name)} or {variable(name)}",
+            f"{where}={first['input']!r}: {first['msg']}",
+            fix=_fix(name),
             field=name,
             value=str(first["input"]),
         ) from None
+
+
+def _from_file(path: Path) -> dict[str, Any]:
+    """What the file sets and the environment does not."""
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigInvalid(f"{path} cannot be read ({error})", fix="check --config", field="config") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigInvalid(f"{path} is not TOML: {error}", fix='write lines like port = 9000 or host = "::"') from None
+    return {name: value for name, value in found.items() if not os.environ.get(variable(name))}
+
+
+def _fix(name: str) -> str:
+    if name in Settings.model_fields:
+        return f"change {flag(name)} or {variable(name)}"
+    close = difflib.get_close_matches(name, Settings.model_fields, n=1)
+    return f"did you mean {close[0]}?" if close else "see `nonneg serve --help` for what there is"
 
 
 def flag(name: str) -> str:

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from click.testing import CliRunner
 
 from nonneg_client.errors import ConfigInvalid
 from nonneg_server.command import serve
+from nonneg_server.documentation.reference import page
 from nonneg_server.settings import Settings, flag, read_settings, variable
 
 
@@ -26,3 +30,36 @@ def test_help_shows_every_setting_with_its_variable() -> None:
     for name in Settings.model_fields:
         assert flag(name) in shown
         assert variable(name) in shown
+
+
+def test_a_file_comes_after_flags_and_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "nonneg.toml"
+    file.write_text('port = 9001\nmax_images = 3\nhost = "::1"\nmodel = ["a=/x"]\n')
+    monkeypatch.setenv("NONNEG_MAX_IMAGES", "7")
+    settings = read_settings(config=file, port=9002)
+    assert (settings.port, settings.max_images, settings.host, settings.model) == (9002, 7, "::1", ("a=/x",))
+    monkeypatch.setenv("NONNEG_CONFIG", str(file))
+    assert read_settings().port == 9001
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("prot = 1", "did you mean port"),
+        ("port = 70000", "port in .*70000"),
+        ("port", "not TOML"),
+        (None, "cannot be read"),
+    ],
+)
+def test_a_bad_file_is_refused_by_name(tmp_path: Path, text: str | None, message: str) -> None:
+    file = tmp_path / "nonneg.toml"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(ConfigInvalid) as refused:
+        read_settings(config=file)
+    assert re.search(message, str(refused.value))
+
+
+def test_the_reference_is_what_the_settings_and_metrics_say() -> None:
+    written = (Path(__file__).parents[2] / "docs/settings.md").read_text(encoding="utf-8")
+    assert written == page(), "run: python -m nonneg_server.documentation.reference > docs/settings.md"
