@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from starlette.requests import ClientDisconnect, Request
 
-from nonneg_client.errors import BodyTooLarge, RequestInvalid
+from nonneg_client.errors import BodyTooLarge, MediaUnsupported, RequestInvalid
 
 
 async def read_body(request: Request, limit: int) -> bytes:
     """The whole body, refused by its announced length or as soon as more than `limit` bytes have come."""
+    coding = request.headers.get("content-encoding", "identity")
+    if coding != "identity":
+        raise MediaUnsupported(
+            f"a body in {coding!r} is not unpacked here",
+            fix="send it as it is",
+            field="content-encoding",
+            value=coding[:40],
+        )
     announced = request.headers.get("content-length", "")
     if announced.isdecimal() and int(announced) > limit:
         raise _too_large(int(announced), limit)

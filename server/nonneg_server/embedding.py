@@ -78,8 +78,13 @@ async def embed(
     """Encode and shorten; parameters are checked before any work is done."""
     manifest = engine.bundle.manifest
     lengths_of(parameters, manifest.dimensions)
-    raw = await encode(engine, images, fail=parameters.errors == "fail", field=field, deadline=deadline)
+    raw = await encode(engine, images, fail=_fails(parameters, len(images)), field=field, deadline=deadline)
     return shortened(manifest, raw, parameters)
+
+
+def _fails(parameters: Parameters, count: int) -> bool:
+    """Whether one bad image fails the request; a request's only image does, unless its item was asked for."""
+    return parameters.errors == "fail" or (count == 1 and "errors" not in parameters.model_fields_set)
 
 
 def shortened(manifest: Manifest, raw: Raw, parameters: Parameters) -> Answer:
@@ -98,7 +103,7 @@ def lengths_of(parameters: Parameters, width: int) -> tuple[int, ...]:
 async def encode(
     engine: Engine, images: Sequence[Source], *, fail: bool, field: str = "images", deadline: float | None = None
 ) -> Raw:
-    """Every image as one job; the only image of a request fails it, one of many fails alone unless `fail`."""
+    """Every image as one job; a bad one fails alone unless `fail`."""
     readable = [image for image in images if not isinstance(image, NonnegError)]
     results = iter(await engine.encode_all(readable, deadline=deadline) if readable else [])
     encoded: list[Encoded] = []
@@ -110,7 +115,7 @@ async def encode(
             encoded.append(result)
             positions.append(i)
             continue
-        if fail or len(images) == 1 or not isinstance(result, _OF_ITS_OWN):
+        if fail or not isinstance(result, _OF_ITS_OWN):
             result.field = result.field or f"{field}[{i}]"
             raise result
         errors[i] = result

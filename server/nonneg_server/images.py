@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from PIL import Image
 
-from nonneg_client.errors import ImageUnreadable, NonnegError, ParameterInvalid
+from nonneg_client.errors import ImageUnreadable, NonnegError, ParameterInvalid, TooManyImages
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,26 @@ Incoming = bytes | Link | NonnegError  # an image, where it is, or the error tha
 Source = bytes | Image.Image | NonnegError  # the same, with nothing left to fetch
 
 _BREAKS = str.maketrans("", "", "\r\n")
+
+
+def images_from(entries: Sequence[Any], field: str, most: int) -> list[Incoming]:
+    """What a list of images means; counted before any of them is looked at."""
+    check_count(len(entries), most, field)
+    return [image_from(entry, f"{field}[{i}]") for i, entry in enumerate(entries)]
+
+
+def check_count(count: int, most: int, field: str = "images") -> None:
+    """At least one image, at most as many as the server takes."""
+    if count == 0:
+        raise ParameterInvalid("the request holds no image", fix="send at least one", field=field, value=0)
+    if count > most:
+        raise TooManyImages(
+            f"the request holds {count} images, the limit is {most}",
+            fix="send several requests, or raise --max-images",
+            field="max_images",
+            value=count,
+            limit=most,
+        )
 
 
 def image_from(entry: Any, field: str) -> Incoming:

@@ -12,8 +12,10 @@ if TYPE_CHECKING:
     from python_multipart.multipart import MultipartCallbacks
 
 from nonneg_client.errors import RequestInvalid
+from nonneg_server.images import check_count
 
 MAX_FIELD = 4096  # bytes a parameter may have
+MAX_FIELDS = 64
 
 
 @dataclass
@@ -25,12 +27,15 @@ class Form:
     parameters: list[tuple[str, str]] = field(default_factory=list)
 
 
-def parse_form(body: bytes, content_type: str) -> Form:
-    """Split `body` at its boundary; a part with a filename is a file, one without is a parameter."""
+def parse_form(body: bytes, content_type: str, most: int) -> Form:
+    """Split `body` at its boundary; a part with a filename is a file, one without is a parameter.
+
+    Of files there are at most `most`: counted as they are found, for empty parts are many in a few bytes.
+    """
     boundary = parse_options_header(content_type)[1].get(b"boundary")
     if not boundary:
         raise RequestInvalid("multipart/form-data without a boundary", fix="let the HTTP library set the Content-Type")
-    reader = _Reader()
+    reader = _Reader(most)
     try:
         parser = MultipartParser(boundary, reader.callbacks())
         parser.write(body)
@@ -49,8 +54,9 @@ def _broken(why: str) -> RequestInvalid:
 class _Reader:
     """Gathers what the parser calls back."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
         self.form = Form()
+        self._most = most
         self.ended = False
         self._begin()
 
@@ -82,8 +88,11 @@ class _Reader:
         content = self._data[0] if len(self._data) == 1 else b"".join(self._data)
         if b"filename" in options:
             self.form.files.append(content)
+            check_count(len(self.form.files), self._most)
             self.form.names.append(name)
             return
+        if len(self.form.parameters) == MAX_FIELDS:
+            raise RequestInvalid(f"the form has more than {MAX_FIELDS} parameters", fix="send only those there are")
         if len(content) > MAX_FIELD:
             raise RequestInvalid(
                 f"the form's field {name!r} has {len(content)} bytes, a parameter has at most {MAX_FIELD}",

@@ -10,9 +10,9 @@ import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
 
-from nonneg_client.errors import ParameterInvalid, TooManyImages
+from nonneg_client.errors import ParameterInvalid
 from nonneg_server.embedding import Answer, embed, lengths_of
-from nonneg_server.images import Incoming, Source
+from nonneg_server.images import Incoming, Source, check_count
 from nonneg_server.parameters import Parameters
 
 
@@ -61,17 +61,3 @@ def reply(content: bytes, answer: Answer, media_type: str = "application/json") 
         "x-inference-time": f"{timing.inference * 1e3:.3f}",
     }
     return Response(content, headers=headers, media_type=media_type)
-
-
-def check_count(count: int, limit: int, field: str = "images") -> None:
-    """At least one image, at most as many as the server takes."""
-    if count == 0:
-        raise ParameterInvalid("the request holds no image", fix="send at least one", field=field, value=0)
-    if count > limit:
-        raise TooManyImages(
-            f"the request holds {count} images, the limit is {limit}",
-            fix="send several requests, or raise --max-images",
-            field="max_images",
-            value=count,
-            limit=limit,
-        )

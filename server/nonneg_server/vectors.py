@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 from starlette.requests import Request
 
-from nonneg_client.errors import MediaUnsupported, ParameterInvalid, RequestInvalid
+from nonneg_client.errors import MediaUnsupported, ParameterInvalid, RequestInvalid, TooLarge
 from nonneg_client.shortening import Vectors
 from nonneg_export.manifest import Manifest
 from nonneg_server.body import read_body
 from nonneg_server.native import json_object, query_parameters
 from nonneg_server.parameters import Parameters, from_json, merged
 
+MOST_NUMBERS = 8_000_000
 _SHAPES = 'a list of rows, each [0.1, 0, …] or {"indices": [3, 17], "values": [0.4, 0.2]}'
 
 
@@ -65,8 +66,10 @@ def as_array(stored: StoredVectors, manifest: Manifest) -> Vectors:
             value=stored.fingerprint,
         )
     rows = stored.rows
+    width = min(stored.width or manifest.dimensions, manifest.dimensions + 1)  # one more is refused below
+    check_size(len(rows) if isinstance(rows, (list, np.ndarray)) else 0, width)
     if isinstance(rows, list) and rows and isinstance(rows[0], dict):
-        z = _from_sparse(rows, stored.width or manifest.dimensions)
+        z = _from_sparse(rows, width)
     else:
         z = _from_dense(rows)
     if z.shape[1] > manifest.dimensions:
@@ -82,6 +85,18 @@ def as_array(stored: StoredVectors, manifest: Manifest) -> Vectors:
             "vectors holds numbers below zero or not finite", fix="send vectors that /embed made", field="vectors"
         )
     return z
+
+
+def check_size(rows: int, width: int) -> None:
+    """A few bytes may stand for a long vector: what they would grow to is bounded."""
+    if rows * width > MOST_NUMBERS:
+        raise TooLarge(
+            f"{rows} vectors of {width} dimensions are {rows * width} numbers, the limit is {MOST_NUMBERS}",
+            fix=f"send at most {MOST_NUMBERS // width} at once",
+            field="vectors",
+            value=rows * width,
+            limit=MOST_NUMBERS,
+        )
 
 
 def _npy(body: bytes) -> NDArray[Any]:

@@ -13,7 +13,7 @@ from nonneg_client.shortening import Vectors
 from nonneg_server.answers.as_json import text
 from nonneg_server.answers.packing import bits
 from nonneg_server.embedding import Answer
-from nonneg_server.images import Incoming, image_from
+from nonneg_server.images import Incoming, check_count, image_from, images_from
 from nonneg_server.parameters import Length, Parameters, from_json
 
 Kind = Literal["float", "int8", "uint8", "binary", "ubinary", "base64"]
@@ -36,7 +36,7 @@ class EmbedBody(BaseModel):
     priority: int | None = None
 
 
-def read(given: dict[str, Any]) -> tuple[list[Incoming], Parameters, list[Kind]]:
+def read(given: dict[str, Any], most: int) -> tuple[list[Incoming], Parameters, list[Kind]]:
     """The images, what is asked of them, and the types to answer in."""
     wanted = from_json(EmbedBody, given)
     if wanted.texts:
@@ -44,8 +44,9 @@ def read(given: dict[str, Any]) -> tuple[list[Incoming], Parameters, list[Kind]]
     if (wanted.images is None) == (wanted.inputs is None):
         raise ParameterInvalid("exactly one of images and inputs is due", fix="send images: [data URI]", field="images")
     if wanted.images is not None:
-        images = [image_from(entry, f"images[{i}]") for i, entry in enumerate(wanted.images)]
+        images = images_from(wanted.images, "images", most)
     else:
+        check_count(len(wanted.inputs or []), most, "inputs")
         images = [_of_input(entry, f"inputs[{i}]") for i, entry in enumerate(wanted.inputs or [])]
     parameters = Parameters(model=wanted.model, dimensions=wanted.output_dimension, format="dense", errors="fail")
     return images, parameters, list(dict.fromkeys(wanted.embedding_types))

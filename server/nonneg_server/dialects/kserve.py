@@ -14,6 +14,7 @@ from nonneg_client.version import __version__
 from nonneg_export.manifest import Manifest
 from nonneg_server.dialects.tensors import IMAGE, PIXELS, Photo, Tensor, photos
 from nonneg_server.embedding import Answer
+from nonneg_server.native import json_object
 from nonneg_server.parameters import Parameters, from_json
 
 HEADER_LENGTH = "inference-header-content-length"
@@ -41,17 +42,11 @@ class InferRequest(BaseModel):
     outputs: list[Output] | None = None
 
 
-def read(body: bytes, header_length: str | None) -> tuple[InferRequest, list[Photo], Parameters]:
+def read(body: bytes, header_length: str | None, most: int) -> tuple[InferRequest, list[Photo], Parameters]:
     """The request, its images and what is asked of them; binary tensors stand behind the JSON."""
     length = len(body) if header_length is None else _length(header_length, len(body))
-    try:
-        given = orjson.loads(body[:length])
-    except orjson.JSONDecodeError as error:
-        raise RequestInvalid(f"the request is not JSON ({error})", fix="send an inference request object") from None
-    if not isinstance(given, dict):
-        raise RequestInvalid("the request is JSON but no object", fix="send an inference request object")
-    request = from_json(InferRequest, given)
-    return request, photos(request.inputs[0], body[length:]), _parameters(request)
+    request = from_json(InferRequest, json_object(body[:length]))
+    return request, photos(request.inputs[0], body[length:], most), _parameters(request)
 
 
 def _parameters(request: InferRequest) -> Parameters:

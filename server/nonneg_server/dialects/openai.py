@@ -13,7 +13,7 @@ from nonneg_export.manifest import FILE_NAME
 from nonneg_server.answers.as_json import text
 from nonneg_server.answers.packing import pack
 from nonneg_server.embedding import Answer
-from nonneg_server.images import Incoming, image_from
+from nonneg_server.images import Incoming, images_from
 from nonneg_server.parameters import Length, Parameters, from_json
 
 
@@ -32,11 +32,11 @@ class EmbeddingsRequest(BaseModel):
     normalize: bool = True
 
 
-def read(given: dict[str, Any]) -> tuple[list[Incoming], Parameters]:
+def read(given: dict[str, Any], most: int) -> tuple[list[Incoming], Parameters]:
     """The images and what is asked of them."""
     wanted = from_json(EmbeddingsRequest, given)
     entries = wanted.input if isinstance(wanted.input, list) else [wanted.input]
-    if any(isinstance(entry, (int, list)) for entry in entries):
+    if entries and isinstance(entries[0], (int, list)):
         raise ParameterInvalid("input holds tokens", fix="send images as data URIs", field="input")
     parameters = Parameters(
         model=wanted.model,
@@ -47,7 +47,7 @@ def read(given: dict[str, Any]) -> tuple[list[Incoming], Parameters]:
         format="dense",
         errors="fail",
     )
-    return [image_from(entry, f"input[{i}]") for i, entry in enumerate(entries)], parameters
+    return images_from(entries, "input", most), parameters
 
 
 def write(answer: Answer) -> bytes:

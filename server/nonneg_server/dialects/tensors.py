@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import math
 from typing import Annotated, Any
 
 import numpy as np
@@ -11,8 +12,10 @@ from PIL import Image
 from pydantic import BaseModel, ConfigDict, Field
 
 from nonneg_client.errors import ParameterInvalid, RequestInvalid
+from nonneg_server.images import check_count
 
 IMAGE, PIXELS = "image", "pixels"
+DEEPEST = 5  # [batch][height][width][channel], and a look that finds nothing more to flatten
 Photo = bytes | Image.Image
 
 
@@ -28,7 +31,7 @@ class Tensor(BaseModel):
     data: Any = None
 
 
-def photos(tensor: Tensor, tail: bytes) -> list[Photo]:
+def photos(tensor: Tensor, tail: bytes, most: int) -> list[Photo]:
     """The images of one tensor; `tail` is what follows the JSON."""
     size = tensor.parameters.get("binary_data_size")
     if set(tensor.parameters) - {"binary_data_size"}:
@@ -41,9 +44,14 @@ def photos(tensor: Tensor, tail: bytes) -> list[Photo]:
         )
     if size is None and tail:
         raise RequestInvalid(f"{len(tail)} bytes follow the JSON", fix="declare them with binary_data_size")
+    if tensor.shape:
+        check_count(tensor.shape[0] if tensor.name == PIXELS else math.prod(tensor.shape), most, "inputs[0]")
     if (tensor.name, tensor.datatype) == (IMAGE, "BYTES"):
-        found: list[Photo] = list(_split(tail)) if size is not None else [_bytes(entry) for entry in _flat(tensor.data)]
-        if int(np.prod(tensor.shape)) != len(found):
+        if size is not None:
+            found: list[Photo] = list(_split(tail, most))
+        else:
+            found = [_bytes(entry) for entry in _flat(tensor.data, most)]
+        if math.prod(tensor.shape) != len(found):
             raise _mismatch(tensor, f"{len(found)} images")
         return found
     if (tensor.name, tensor.datatype) == (PIXELS, "UINT8"):
@@ -56,7 +64,7 @@ def photos(tensor: Tensor, tail: bytes) -> list[Photo]:
     )
 
 
-def _split(tail: bytes) -> list[bytes]:
+def _split(tail: bytes, most: int) -> list[bytes]:
     """BYTES in binary: each element is its length in four little-endian bytes, then itself."""
     found: list[bytes] = []
     at = 0
@@ -65,6 +73,7 @@ def _split(tail: bytes) -> list[bytes]:
         if at + 4 > len(tail) or end > len(tail):
             raise RequestInvalid("the BYTES tensor breaks off", fix="write each length as four little-endian bytes")
         found.append(tail[at + 4 : end])
+        check_count(len(found), most, "inputs[0]")
         at = end
     return found
 
@@ -81,10 +90,18 @@ def _bytes(entry: Any) -> bytes:
         ) from None
 
 
-def _flat(data: Any) -> list[Any]:
+def _flat(data: Any, most: int | None = None) -> list[Any]:
+    """The leaves of a list of lists of …, as deep as a batch of pixels goes."""
     if not isinstance(data, list):
         raise ParameterInvalid("inputs[0] has no data", fix="send a list, or binary_data_size", field="inputs[0].data")
-    return [leaf for entry in data for leaf in (_flat(entry) if isinstance(entry, list) else [entry])]
+    entries: list[Any] = data
+    for _ in range(DEEPEST):
+        if most is not None:
+            check_count(len(entries), most, "inputs[0]")
+        if not any(isinstance(entry, list) for entry in entries):
+            return entries
+        entries = [leaf for entry in entries for leaf in (entry if isinstance(entry, list) else [entry])]
+    raise ParameterInvalid("inputs[0].data is nested too deep", fix="send a flat list", field="inputs[0].data")
 
 
 def _pixels(tensor: Tensor, tail: bytes | None) -> list[Image.Image]:

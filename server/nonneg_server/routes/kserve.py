@@ -11,6 +11,7 @@ from nonneg_client.errors import ModelNotFound
 from nonneg_server.body import read_body
 from nonneg_server.dialects import kserve
 from nonneg_server.engine import Engine
+from nonneg_server.native import off_the_loop
 from nonneg_server.routes.health import livez, readyz
 from nonneg_server.serving import reply, serve
 
@@ -51,7 +52,8 @@ async def model_ready(request: Request, model: str, version: str | None = None) 
 async def infer(request: Request, model: str, version: str | None = None) -> Response:
     _engine(request, model, version)
     body = await read_body(request, request.app.state.settings.max_body)
-    wanted, photos, parameters = kserve.read(body, request.headers.get(kserve.HEADER_LENGTH))
+    length, most = request.headers.get(kserve.HEADER_LENGTH), request.app.state.settings.max_images
+    wanted, photos, parameters = await off_the_loop(body, lambda: kserve.read(body, length, most))
     answer = await serve(request, photos, parameters.model_copy(update={"model": model}), field="inputs[0]")
     content, header_length = kserve.write(wanted, answer)
     if header_length is None:

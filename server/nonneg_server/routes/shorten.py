@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from fastapi import APIRouter, Request, Response
 
 from nonneg_server.answers.negotiation import form_for
-from nonneg_server.embedding import Raw, shortened
+from nonneg_server.embedding import Answer, Raw, lengths_of, shortened
 from nonneg_server.serving import reply
-from nonneg_server.vectors import as_array, read_vectors
+from nonneg_server.vectors import as_array, check_size, read_vectors
 
 router = APIRouter(tags=["embed"])
 
@@ -18,6 +20,12 @@ async def post_shorten(request: Request) -> Response:
     stored = await read_vectors(request)
     form.check(stored.parameters)
     manifest = request.app.state.registry.get(stored.parameters.model).bundle.manifest
-    z = as_array(stored, manifest)
-    answer = shortened(manifest, Raw(z, list(range(len(z))), {}), stored.parameters)
-    return reply(form.write(answer), answer, form.MEDIA_TYPE)
+
+    def work() -> tuple[bytes, Answer]:
+        z = as_array(stored, manifest)
+        check_size(len(z), sum(lengths_of(stored.parameters, z.shape[1])))
+        answer = shortened(manifest, Raw(z, list(range(len(z))), {}), stored.parameters)
+        return form.write(answer), answer
+
+    content, answer = await asyncio.to_thread(work)  # it may be thousands of vectors
+    return reply(content, answer, form.MEDIA_TYPE)

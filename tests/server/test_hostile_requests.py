@@ -1,0 +1,141 @@
+"""Requests made to cost more than they should: each is refused before it does."""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+import time
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+
+pytestmark = pytest.mark.anyio
+Paint = Callable[[int], bytes]
+JSON = {"content-type": "application/json"}
+
+
+def form(parts: list[bytes]) -> tuple[bytes, dict[str, str]]:
+    body = b"".join(b"--y\r\n" + part + b"\r\n" for part in parts) + b"--y--\r\n"
+    return body, {"content-type": "multipart/form-data; boundary=y"}
+
+
+FILE = b'Content-Disposition: form-data; name="images"; filename="a"\r\n\r\n'
+
+
+async def test_a_million_empty_files_are_not_gathered(client: httpx.AsyncClient) -> None:
+    body, headers = form([FILE] * 300_000)
+    started = time.perf_counter()
+    answer = await client.post("/embed", content=body, headers=headers)
+    assert (answer.status_code, answer.json()["error"]["type"]) == (413, "too_many_images")
+    assert time.perf_counter() - started < 2
+
+
+async def test_more_parameters_than_there_are_are_refused(client: httpx.AsyncClient, png: Paint) -> None:
+    parts = [f'Content-Disposition: form-data; name="p{i}"\r\n\r\n1'.encode() for i in range(100)]
+    body, headers = form([FILE + png(0), *parts])
+    assert (await client.post("/embed", content=body, headers=headers)).status_code == 400
+
+
+@pytest.mark.parametrize("path", ["/embed", "/shorten", "/v1/embeddings", "/v2/embed", "/v2/models/tiny/infer"])
+@pytest.mark.parametrize("piece", ["[]", "{}", "0", '""'])
+async def test_json_of_nothing_but_brackets_and_commas_is_refused_unparsed(
+    client: httpx.AsyncClient, path: str, piece: str
+) -> None:
+    body = ('{"images": [' + ",".join([piece] * 4_100_000) + "]}").encode()
+    tracemalloc.start()
+    answer = await client.post(path, content=body, headers=JSON)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert answer.status_code == 413
+    assert peak < 6 * len(body)
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/embed", {"images": [""] * 300}),
+        ("/v1/embeddings", {"model": "tiny", "input": [""] * 300}),
+        ("/v2/embed", {"model": "tiny", "images": [""] * 300}),
+        ("/v2/embed", {"model": "tiny", "inputs": [{}] * 300}),
+        ("/v2/models/tiny/infer", {"inputs": [{"name": "image", "shape": [300], "datatype": "BYTES", "data": []}]}),
+        (
+            "/v2/models/tiny/infer",
+            {"inputs": [{"name": "image", "shape": [1], "datatype": "BYTES", "data": [""] * 300}]},
+        ),
+        (
+            "/v2/models/tiny/infer",
+            {"inputs": [{"name": "pixels", "shape": [300, 1, 1, 3], "datatype": "UINT8", "data": [0] * 900}]},
+        ),
+    ],
+)
+async def test_the_number_of_images_is_bounded_in_every_dialect(
+    client: httpx.AsyncClient, path: str, body: dict[str, Any]
+) -> None:
+    answer = await client.post(path, json=body)
+    assert answer.status_code == 413
+    assert "256" in answer.text
+
+
+async def test_deep_nesting_is_refused(client: httpx.AsyncClient) -> None:
+    deep = "[" * 900 + "0" + "]" * 900
+    tensor = f'{{"name": "pixels", "shape": [1,1,1,3], "datatype": "UINT8", "data": {deep}}}'
+    for path, body in (
+        ("/v2/models/tiny/infer", f'{{"inputs": [{tensor}]}}'),
+        ("/embed", f'{{"images": {deep}}}'),
+        ("/shorten", f'{{"vectors": {deep}}}'),
+        ("/v1/embeddings", f'{{"model": "tiny", "input": {deep}}}'),
+    ):
+        answer = await client.post(path, content=body.encode(), headers=JSON)
+        assert 400 <= answer.status_code < 500, path
+
+
+async def test_objects_inside_objects_are_no_image(client: httpx.AsyncClient) -> None:
+    entry: Any = "AAAA"
+    for _ in range(500):
+        entry = {"image": entry}
+    answer = await client.post("/embed", json={"images": [entry]})
+    assert 400 <= answer.status_code < 500
+
+
+@pytest.mark.parametrize("lengths", [None, [48] * 32])
+async def test_short_rows_that_stand_for_long_vectors_are_bounded(client: httpx.AsyncClient, lengths: Any) -> None:
+    rows = ",".join(['{"indices": [], "values": []}'] * (200_000 if lengths is None else 10_000))
+    body = f'{{"vectors": [{rows}], "dimensions": {json.dumps(lengths)}}}'
+    answer = await client.post("/shorten", content=body.encode(), headers=JSON)
+    assert (answer.status_code, answer.json()["error"]["limit"]) == (413, 8_000_000)
+    wide = await client.post("/shorten", json={"vectors": [{"indices": [], "values": []}], "width": 10**12})
+    assert wide.status_code == 422
+
+
+async def test_an_npy_that_claims_more_than_it_holds_is_a_bad_request(client: httpx.AsyncClient) -> None:
+    header = "{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000, 48), }".ljust(117) + "\n"
+    body = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + bytes(100)
+    answer = await client.post("/shorten", content=body, headers={"content-type": "application/x-npy"})
+    assert answer.status_code == 400
+
+
+@pytest.mark.parametrize("coding", ["gzip", "br", "deflate"])
+async def test_a_packed_body_is_not_unpacked(client: httpx.AsyncClient, coding: str) -> None:
+    answer = await client.post("/embed", content=b"x", headers={"content-encoding": coding})
+    assert (answer.status_code, answer.json()["error"]["field"]) == (415, "content-encoding")
+
+
+async def test_huge_numbers_are_refused_as_numbers(client: httpx.AsyncClient, png: Paint) -> None:
+    image = base64.b64encode(png(0)).decode()
+    for value in ("9" * 30, "9" * 5000, "1e400", "-0", "1.5", "NaN", "0x10", "١"):
+        answer = await client.post("/embed", params={"dimensions": value}, content=png(0))
+        assert answer.status_code == 422, value
+    for text in ("9" * 30, "1e400", "-1", "1.5", "true", '"7"'):
+        body = f'{{"images": {json.dumps([image])}, "dimensions": {text}}}'
+        assert (await client.post("/embed", content=body.encode(), headers=JSON)).status_code in (400, 422), text
+
+
+async def test_the_only_image_has_its_error_in_its_place_where_that_is_asked_for(client: httpx.AsyncClient) -> None:
+    answer = await client.post("/embed", json={"images": ["AAAA"], "errors": "item"})
+    assert answer.status_code == 200
+    assert answer.json()["data"][0]["error"]["type"] == "image_unsupported"
+    assert (await client.post("/embed", json={"images": ["AAAA"]})).status_code == 415
