@@ -75,7 +75,20 @@ def _from_object(given: dict[str, Any], kind: type[Asked], most: int) -> tuple[l
 
 
 def json_object(body: bytes) -> dict[str, Any]:
-    """The body as a JSON object; one of little but brackets and commas would fill the memory many times over."""
+    """The body as a JSON object."""
+    if len(body) > LARGE:
+        check_entries(body)
+    try:
+        given = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise RequestInvalid(f"the body is not JSON ({error})", fix="send one JSON object in UTF-8") from None
+    if not isinstance(given, dict):
+        raise RequestInvalid("the body is JSON but no object", fix="send one JSON object: see /docs")
+    return given
+
+
+def check_entries(body: bytes) -> None:
+    """A large body of little but brackets and commas would fill the memory many times over."""
     for what, count in (("lists and objects", body.count(b"[") + body.count(b"{")), ("entries", body.count(b","))):
         if count > MOST_ENTRIES:
             raise TooLarge(
@@ -85,13 +98,6 @@ def json_object(body: bytes) -> dict[str, Any]:
                 value=count,
                 limit=MOST_ENTRIES,
             )
-    try:
-        given = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise RequestInvalid(f"the body is not JSON ({error})", fix="send one JSON object in UTF-8") from None
-    if not isinstance(given, dict):
-        raise RequestInvalid("the body is JSON but no object", fix="send one JSON object: see /docs")
-    return given
 
 
 async def read_object(request: Request) -> dict[str, Any]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +12,7 @@ from nonneg_client.shortening import Vectors
 Encoding = Literal["float", "base64", "float16", "int8", "binary"]
 
 
-@dataclass(frozen=True)
-class Packed:
+class Packed(NamedTuple):
     """A vector's numbers in their stored type; value = number * scale where there is a scale."""
 
     numbers: NDArray[Any]
@@ -23,13 +21,13 @@ class Packed:
 
 def pack(z: Vectors, encoding: Encoding) -> Packed:
     """One vector, or the values of a sparse one, in the type asked for."""
+    if encoding in ("float", "base64"):
+        return Packed(z.astype("<f4", copy=False))
     if encoding == "float16":
         return Packed(half(z))
     if encoding == "int8":
         return quantised(z)
-    if encoding == "binary":
-        return Packed(bits(z))
-    return Packed(z.astype("<f4", copy=False))
+    return Packed(bits(z))
 
 
 def half(z: Vectors) -> NDArray[Any]:
