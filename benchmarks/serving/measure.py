@@ -1,9 +1,10 @@
-"""One contestant, measured: cold start, memory, one client, eight, thirty-two; or overloaded."""
+"""Slices of a second, taken in turn from every contestant and from the limit; who is not measured stands still."""
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -15,7 +16,8 @@ from typing import Any
 
 import load
 from contestants import HERE, SOURCES, Contestant
-from processes import Server, running
+from processes import TICK, Server, running
+from quiet import Watch
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,7 @@ class Plan:
     photos: Path
     bodies: list[bytes]
     size: str
-    seconds: float
+    seconds: float  # of a slice
     home: Path  # environments and logs
 
 
@@ -40,37 +42,77 @@ def started(contestant: Contestant, plan: Plan) -> Iterator[Server]:
         yield server
 
 
-def throughput(contestant: Contestant, plan: Plan, clients: tuple[int, ...] = (1, 8, 32)) -> dict[str, Any]:
-    """Closed loops of several widths, with the CPU time an image costs the server."""
-    with started(contestant, plan) as server:
-        found: dict[str, Any] = {"cold_start_s": server.cold_start}
-        load.run(server.url, plan.bodies, clients=8, seconds=1.0)  # warm every worker
-        for count in clients:
-            cpu = server.cpu_seconds()
-            summary = load.run(server.url, plan.bodies, clients=count, seconds=plan.seconds)
-            summary["cpu_ms_per_image"] = round(1000 * (server.cpu_seconds() - cpu) / max(1, summary["ok"]), 3)
-            found[f"c{count}"] = summary
-        found["pss_mb"] = server.pss_mb()
+def slice_of(server: Server, plan: Plan, clients: int) -> dict[str, Any]:
+    """One closed loop, with the server's CPU time and what others used meanwhile."""
+    load.run(server.url, plan.bodies, clients=clients, seconds=0.2)
+    watch, cpu = Watch(server.cpu_seconds), server.cpu_seconds()
+    found = load.run(server.url, plan.bodies, clients=clients, seconds=plan.seconds)
+    found["cpu_ms_per_image"] = round(1000 * (server.cpu_seconds() - cpu) / max(1, found["ok"]), 3)
+    found["others"] = round(watch.others(), 3)
     return found
+
+
+@contextmanager
+def awake(server: Server) -> Iterator[Server]:
+    """Let it run for the length of the block only."""
+    _signal(server, signal.SIGCONT)
+    try:
+        yield server
+    finally:
+        _signal(server, signal.SIGSTOP)
+
+
+def _signal(server: Server, number: signal.Signals) -> None:
+    for pid in server.tree():
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            continue
+
+
+class Limit:
+    """The in-process limit, in a process of its own."""
+
+    def __init__(self, plan: Plan, *, naive: bool = False) -> None:
+        command = [sys.executable, "limit.py", str(plan.bundle), str(plan.photos), plan.size, *(["naive"] * naive)]
+        self._process = subprocess.Popen(command, cwd=HERE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._answer()
+
+    def slice(self, seconds: float) -> dict[str, Any]:
+        watch = Watch(self._cpu_seconds)
+        self._say(f"{seconds}\n")
+        found: dict[str, Any] = json.loads(self._answer())
+        found["others"] = round(watch.others(), 3)
+        return found
+
+    def close(self) -> None:
+        self._process.terminate()
+        self._process.wait(10)
+
+    def _cpu_seconds(self) -> float:
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / TICK
+
+    def _say(self, text: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(text)
+        self._process.stdin.flush()
+
+    def _answer(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline()
 
 
 def overload(contestant: Contestant, plan: Plan, *, times: float, seconds: float) -> dict[str, Any]:
     """An open loop at so many times the peak: what is still answered, how fast, and how the rest is refused."""
     with started(contestant, plan) as server:
         load.run(server.url, plan.bodies, clients=8, seconds=1.0)
-        peak = load.run(server.url, plan.bodies, clients=32, seconds=plan.seconds)
+        peak = slice_of(server, plan, 32)
+        watch = Watch(server.cpu_seconds)
         flood = load.run(server.url, plan.bodies, rate=peak["rate"] * times, seconds=seconds)
-        after = load.run(server.url, plan.bodies, clients=8, seconds=plan.seconds)
+        flood["others"] = round(watch.others(), 3)
+        time.sleep(1)
+        after = slice_of(server, plan, 32)
         memory = server.pss_mb()
-    return {"peak": peak, "flood": flood, "after": after, "pss_mb": memory, "goodput": flood["rate"] / peak["rate"]}
-
-
-def limit(plan: Plan, *, naive: bool = False) -> dict[str, Any]:
-    """The in-process limit, in a process of its own."""
-    command = [sys.executable, "limit.py", str(plan.bundle), str(plan.photos), str(plan.seconds), plan.size]
-    out = subprocess.run(
-        [*command, *(["naive"] if naive else [])], cwd=HERE, env=dict(os.environ), check=True, capture_output=True
-    )
-    time.sleep(0.2)
-    found: dict[str, Any] = json.loads(out.stdout)
-    return found
+    best = max(peak["rate"], after["rate"])
+    return {"peak": peak, "flood": flood, "after": after, "pss_mb": memory, "goodput": flood["rate"] / best}

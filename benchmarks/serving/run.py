@@ -1,73 +1,155 @@
 """Servers side by side: the same ONNX file, the same preprocessing, the same JPEGs, in one run.
 
-    python benchmarks/serving/run.py --photos FOLDER                     every contestant, three rounds
+    python benchmarks/serving/run.py --photos FOLDER                     every contestant, in turn
     python benchmarks/serving/run.py --photos FOLDER --only nonneg mosec
     python benchmarks/serving/run.py --photos FOLDER --overload          3x the peak for a minute, ours only
     python benchmarks/serving/run.py --photos FOLDER --bundle DIR        another model than the default one
 
-Prints a table, then one JSON line. The peers are installed in environments of their own under --home.
+A slice of a second or two from each in turn; slices during which others used the machine do not count. Prints a table,
+then one JSON line. The peers are installed in environments of their own under --home.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import signal
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import load
 from contestants import CONTESTANTS
-from measure import Plan, limit, overload, throughput
+from measure import Limit, Plan, awake, overload, slice_of, started
 from photos import make_photos
+from processes import Server
 from provenance import provenance
+from quiet import Watch
 
 from nonneg_export.bundle import open_bundle
 
 COLUMNS = ("c8 share of limit", "c32 share", "c1 p50 ms", "c8 p99 ms", "CPU ms/image", "PSS MB", "cold start s")
+CLIENTS = (1, 8, 32)
+QUIET = 0.06  # of the machine's CPU time may have gone to others during a slice that counts
+ENOUGH = 5  # slices that count, of every kind
 
 
-def rounds(plan: Plan, names: list[str], count: int) -> list[dict[str, Any]]:
-    """Every contestant in every round, each between two measurements of the limit."""
-    found = []
-    for number in range(count):
-        before = limit(plan)
-        this: dict[str, Any] = {"contestants": {}}
+def collect(plan: Plan, names: list[str], *, most_rounds: int) -> dict[str, Any]:
+    """Slices in turn until there are enough that nobody else disturbed, or the rounds are over."""
+    found: dict[str, Any] = {"limit": [], "servers": {}}
+    limit = Limit(plan)
+    with ExitStack() as stack:
+        servers = {}
         for name in names:
-            print(f"round {number + 1} of {count}: {name}", file=sys.stderr)
-            measured = throughput(CONTESTANTS[name], plan)
-            after = limit(plan)
-            measured["limit"] = (before["rate"] + after["rate"]) / 2
-            measured["limit_cpu_ms"] = after["cpu_ms_per_image"]
-            this["contestants"][name] = measured
-            before = after
-        found.append(this)
+            print(f"starting {name}", file=sys.stderr)
+            server = stack.enter_context(started(CONTESTANTS[name], plan))
+            load.run(server.url, plan.bodies, clients=8, seconds=1.0)  # warm every worker
+            found["servers"][name] = {"cold_start_s": server.cold_start, **{f"c{count}": [] for count in CLIENTS}}
+            stack.enter_context(awake_at_the_end(server))
+            servers[name] = server
+        for number in range(most_rounds):
+            if enough(found["limit"]) and all(enough(r[f"c{c}"]) for r in found["servers"].values() for c in CLIENTS):
+                break
+            print(f"round {number + 1}", file=sys.stderr)
+            take_turns(found, limit, servers, plan, wait=4.0)
+        while not found["limit"] or not all(r[f"c{c}"] for r in found["servers"].values() for c in CLIENTS):
+            take_turns(found, limit, servers, plan, wait=0)  # never quiet: better a disturbed slice than none
+        for name, server in servers.items():
+            found["servers"][name]["pss_mb"] = server.pss_mb()
+    limit.close()
     return found
 
 
-def summarised(found: list[dict[str, Any]], name: str) -> dict[str, dict[str, float]]:
-    """Median, least and most over the rounds, a column each."""
-    runs = [this["contestants"][name] for this in found]
+@contextmanager
+def awake_at_the_end(server: Server) -> Iterator[None]:
+    """Stopped at once, and woken for its end: a stopped process would not hear SIGTERM."""
+    with awake(server):
+        pass
+    try:
+        yield
+    finally:
+        for pid in server.tree():
+            os.kill(pid, signal.SIGCONT)
+
+
+def take_turns(found: dict[str, Any], limit: Limit, servers: dict[str, Server], plan: Plan, *, wait: float) -> None:
+    """One slice of every kind of which there are not enough, each when the machine is quiet."""
+    if not enough(found["limit"]) and fell_quiet(wait):
+        found["limit"].append(limit.slice(plan.seconds))
+    for name, server in servers.items():
+        for count in CLIENTS:
+            slices = found["servers"][name][f"c{count}"]
+            if not enough(slices) and fell_quiet(wait):
+                with awake(server):
+                    slices.append(slice_of(server, plan, count))
+
+
+def fell_quiet(wait: float) -> bool:
+    """True as soon as others leave the machine alone, False when they do not for so many seconds; 0: do not look."""
+    until = time.monotonic() + wait
+    while wait and time.monotonic() < until:
+        watch = Watch(lambda: 0.0)
+        time.sleep(0.25)
+        if watch.others() <= QUIET:
+            return True
+    return not wait
+
+
+def enough(slices: list[dict[str, Any]]) -> bool:
+    return sum(one["others"] <= QUIET for one in slices) >= ENOUGH
+
+
+def quietest(slices: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The slices that count; where the machine was never quiet, the few that were disturbed least."""
+    return sorted(slices, key=lambda one: float(one["others"]))[:ENOUGH]
+
+
+def summarised(found: dict[str, Any], name: str) -> dict[str, dict[str, float]]:
+    """Median, least and most over the slices that count, a column each."""
+    run = {key: quietest(value) if isinstance(value, list) else value for key, value in found["servers"][name].items()}
+    limit = median(one["rate"] for one in quietest(found["limit"]))
     values = {
-        "c8 share of limit": [run["c8"]["rate"] / run["limit"] for run in runs],
-        "c32 share": [run["c32"]["rate"] / run["limit"] for run in runs],
-        "c1 p50 ms": [run["c1"]["p50_ms"] for run in runs],
-        "c8 p99 ms": [run["c8"]["p99_ms"] for run in runs],
-        "CPU ms/image": [run["c8"]["cpu_ms_per_image"] for run in runs],
-        "PSS MB": [run["pss_mb"] for run in runs],
-        "cold start s": [run["cold_start_s"] for run in runs],
+        "c8 share of limit": [one["rate"] / limit for one in run["c8"]],
+        "c32 share": [one["rate"] / limit for one in run["c32"]],
+        "c1 p50 ms": [one["p50_ms"] for one in run["c1"]],
+        "c8 p99 ms": [one["p99_ms"] for one in run["c8"]],
+        "CPU ms/image": [one["cpu_ms_per_image"] for one in run["c8"]],
+        "PSS MB": [run["pss_mb"]],
+        "cold start s": [run["cold_start_s"]],
     }
     return {key: {"median": median(v), "least": min(v), "most": max(v)} for key, v in values.items()}
+
+
+def disturbance(found: dict[str, Any]) -> str:
+    """How quiet the machine was, in a sentence."""
+    kinds = [found["limit"], *(r[f"c{c}"] for r in found["servers"].values() for c in CLIENTS)]
+    counted = [one["others"] for kind in kinds for one in quietest(kind)]
+    limit = quietest(found["limit"])
+    return (
+        f"In-process limit: {median(one['rate'] for one in limit):.0f} images/s at "
+        f"{median(one['cpu_ms_per_image'] for one in limit):.2f} ms of CPU an image. Others used {median(counted):.0%} "
+        f"of the machine (at most {max(counted):.0%}) during the slices that count; {sum(map(len, kinds))} were taken."
+    )
 
 
 def table(summary: dict[str, dict[str, dict[str, float]]]) -> str:
     lines = ["| server | " + " | ".join(COLUMNS) + " |", "|---" * (len(COLUMNS) + 1) + "|"]
     for name, row in summary.items():
-        cells = [f"{_show(row[c]['median'])} ({_show(row[c]['least'])} to {_show(row[c]['most'])})" for c in COLUMNS]
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+        lines.append(f"| {name} | " + " | ".join(_cell(row[column]) for column in COLUMNS) + " |")
     return "\n".join(lines)
+
+
+def _cell(values: dict[str, float]) -> str:
+    if values["least"] == values["most"]:
+        return _show(values["median"])
+    return f"{_show(values['median'])} ({_show(values['least'])} to {_show(values['most'])})"
 
 
 def _show(value: float) -> str:
@@ -96,8 +178,8 @@ def main() -> None:
     parser.add_argument("--size", default="500x375")
     parser.add_argument("--bundle", type=Path, help="without it, the default model")
     parser.add_argument("--only", nargs="+", choices=list(CONTESTANTS), default=list(CONTESTANTS))
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=5, help="of every single measurement")
+    parser.add_argument("--rounds", type=int, default=20, help="at most; fewer if the machine is quiet")
+    parser.add_argument("--seconds", type=float, default=1.5, help="of every single measurement")
     parser.add_argument("--overload", action="store_true")
     parser.add_argument("--overload-seconds", type=float, default=60)
     parser.add_argument("--home", type=Path, default=Path.home() / ".cache/nonneg-benchmarks")
@@ -112,10 +194,10 @@ def main() -> None:
         line["overload"] = overload(CONTESTANTS["nonneg"], plan, times=3, seconds=given.overload_seconds)
         print(overload_table(line["overload"]))
     else:
-        found = rounds(plan, given.only, given.rounds)
+        found = collect(plan, given.only, most_rounds=given.rounds)
         line["summary"] = {name: summarised(found, name) for name in given.only}
-        line["rounds"] = found
-        print(table(line["summary"]))
+        line["slices"] = found
+        print(table(line["summary"]), disturbance(found), sep="\n\n")
     print(json.dumps(line))
 
 

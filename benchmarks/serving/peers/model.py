@@ -26,7 +26,7 @@ class Model:
 
     def embed(self, jpeg: bytes) -> bytes:
         """A JPEG as the sparse JSON of its whole vector."""
-        vector = shorten(self.session.run(self.view.apply(decode(jpeg))[None])[0])  # (D,)
+        vector = shorten(self.session.run(self.view.apply(decode(jpeg, at_least=self.view.ample))[None])[0])  # (D,)
         indices = np.flatnonzero(vector > 0)
         found = {"indices": indices, "values": vector[indices]}
         return orjson.dumps(found, option=orjson.OPT_SERIALIZE_NUMPY)

@@ -1,0 +1,66 @@
+"""docs/benchmarks-serving.md from what run.py printed: `python benchmarks/serving/report.py OUTPUT… > docs/…`.
+
+Each argument is a file with the whole output of one run (tables, then the JSON line).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+HEAD = """# Serving, measured
+
+Made by [benchmarks/serving](../benchmarks/serving/README.md): `run.py` measures, `report.py` writes this page. Every
+server runs the same ONNX file with the same decoder, view, session settings and sparse JSON answer; the peers have one
+process or replica a core, as they recommend. The load generator shares the machine's cores with the server, and the
+in-process limit does not pay for it: no server can reach 1. Slices of a second or two are taken from each in turn while
+the others stand still; those in which other processes used the machine do not count. The peers answer whole vectors
+without parameters, limits, metrics or request ids. Cells: median (least to most) of the slices that count.
+"""
+
+
+def page(outputs: list[str]) -> str:
+    parts = [HEAD]
+    for output in outputs:
+        *table, line = output.strip().splitlines()
+        parts.append(section(table, json.loads(line)))
+    return "\n".join(parts)
+
+
+def section(table: list[str], line: dict[str, Any]) -> str:
+    kind = "three times the peak, for a minute" if "overload" in line else f"JPEGs of {line['size']}"
+    where = f"Commit {line['commit']}, {line['when']}; {line['machine']}; load average before {line['load_before']}; "
+    versions = f"Python {line['python']}, ONNX Runtime {line['onnxruntime']}, Pillow {line['pillow']}."
+    body = [f"## {line['model']}: {kind}", "", where + versions, "", *table]
+    if "summary" in line:
+        body += ["", verdict(line["summary"])]
+    return "\n".join([*body, ""])
+
+
+def verdict(summary: dict[str, dict[str, dict[str, float]]]) -> str:
+    """Where ours leads and where it loses, from the medians."""
+    lines = []
+    for column, larger_wins in COLUMNS.items():
+        ranked = sorted(summary, key=lambda name: summary[name][column]["median"], reverse=larger_wins)
+        place = ranked.index("nonneg") + 1
+        first = "first" if place == 1 else f"number {place}, behind {', '.join(ranked[: place - 1])}"
+        lines.append(f"- {column}: nonneg is {first} of {len(ranked)}.")
+    return "\n".join(lines)
+
+
+COLUMNS = {
+    "c8 share of limit": True,
+    "c32 share": True,
+    "c1 p50 ms": False,
+    "c8 p99 ms": False,
+    "CPU ms/image": False,
+    "PSS MB": False,
+    "cold start s": False,
+}
+
+if __name__ == "__main__":
+    print(page([Path(name).read_text() for name in sys.argv[1:]]), end="")

@@ -1,0 +1,103 @@
+"""Too much for too long: refusals are polite, what is accepted is answered, memory stays where it is."""
+
+import io
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+from PIL import Image
+
+from nonneg_export.bundle import Bundle
+
+Png = Callable[[int], bytes]
+
+
+def heavy() -> bytes:
+    """A PNG that takes some tens of milliseconds to decode."""
+    pixels = np.random.default_rng(0).integers(0, 256, (900, 900, 3), dtype=np.uint8)
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, "PNG", compress_level=1)
+    return buffer.getvalue()
+
+
+def resident_mb(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/statm").read_text().split()
+    return int(fields[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def flood(address: str, body: bytes, *, clients: int, seconds: float) -> tuple[Counter[int], list[float]]:
+    """Statuses of a closed loop of so many clients, and the Retry-After values seen."""
+    statuses: Counter[int] = Counter()
+    waits: list[float] = []
+    until = time.monotonic() + seconds
+
+    def ask() -> None:
+        with httpx.Client(timeout=30) as client:
+            while time.monotonic() < until:
+                found = client.post(f"{address}/embed", content=body)
+                statuses[found.status_code] += 1
+                if found.status_code == 429:
+                    waits.append(int(found.headers["retry-after-ms"]) / 1000)
+                    assert found.json()["error"]["type"] == "overloaded"
+                    time.sleep(0.02)
+
+    threads = [threading.Thread(target=ask) for _ in range(clients)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    return statuses, waits
+
+
+def test_a_full_queue_answers_429_and_nothing_worse(start: Callable, bundle: Bundle, png: Png) -> None:
+    flags = ("--model", str(bundle.path), "--queue", "4", "--threads", "1", "--drain", "0")
+    with start(*flags) as (address, process):
+        statuses, waits = flood(address, heavy(), clients=12, seconds=3)
+        assert set(statuses) == {200, 429}
+        assert all(0 < wait < 10 for wait in waits)
+        assert httpx.post(f"{address}/embed", content=png(0)).status_code == 200
+        several = httpx.post(f"{address}/embed", files=[("images", png(i)) for i in range(4)])
+        assert len(several.json()["data"]) == 4
+        metrics = httpx.get(f"{address}/metrics").text
+        assert f"nonneg_refused_total {float(statuses[429])}" in metrics
+        assert "nonneg_images_in_flight 0.0" in metrics
+        process.terminate()
+        assert process.wait(20) == 0
+        assert process.stderr.read() == ""
+
+
+def test_requests_whose_clients_leave_do_not_fill_the_queue(start: Callable, bundle: Bundle, png: Png) -> None:
+    body = heavy()
+    flags = ("--model", str(bundle.path), "--queue", "6", "--threads", "1", "--drain", "0")
+    with start(*flags) as (address, _):
+        for _ in range(30):
+            with pytest.raises(httpx.ReadTimeout), httpx.Client(timeout=httpx.Timeout(10, read=0.001)) as client:
+                client.post(f"{address}/embed", content=body)
+        until = time.monotonic() + 10
+        while "nonneg_images_in_flight 0.0" not in httpx.get(f"{address}/metrics").text and time.monotonic() < until:
+            time.sleep(0.05)
+        assert httpx.post(f"{address}/embed", content=png(0)).status_code == 200
+        assert "nonneg_images_in_flight 0.0" in httpx.get(f"{address}/metrics").text
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads /proc")
+@pytest.mark.parametrize("minutes", [0.15, pytest.param(1.5, marks=pytest.mark.slow)])
+def test_memory_is_flat_under_mixed_load(start: Callable, bundle: Bundle, png: Png, minutes: float) -> None:
+    bodies = [png(0), heavy(), b"nonsense", heavy()[:5000], b""]
+    flags = ("--model", str(bundle.path), "--queue", "8", "--threads", "2", "--drain", "0", "--cache", "200000")
+    with start(*flags) as (address, process):
+
+        def spell(seconds: float) -> float:
+            for body in bodies:
+                flood(address, body, clients=6, seconds=seconds / len(bodies))
+            return resident_mb(process.pid)
+
+        before = spell(minutes * 20)
+        after = [spell(minutes * 20) for _ in range(2)]
+        assert max(after) < before + 15, (before, after)
