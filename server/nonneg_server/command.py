@@ -19,6 +19,7 @@ import uvicorn
 from nonneg_client.errors import CheckFailed, ConfigInvalid
 from nonneg_export.bundle import Bundle
 from nonneg_export.runtime import PROVIDERS
+from nonneg_server import memory
 from nonneg_server.app import create_app
 from nonneg_server.connections import House, bound_to
 from nonneg_server.direct import entrance
@@ -51,6 +52,7 @@ def serve(**flags: Any) -> None:
 def run(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT, finish what is in flight, and return."""
     started = time.perf_counter()
+    memory.settle()
     configure(settings.log_format, settings.log_level)
     listener = bind(settings.host, settings.port)
     with listener:

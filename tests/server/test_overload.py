@@ -58,7 +58,7 @@ def flood(address: str, body: bytes, *, clients: int, seconds: float) -> tuple[C
 def test_a_full_queue_answers_429_and_nothing_worse(start: Callable, bundle: Bundle, png: Png) -> None:
     flags = ("--model", str(bundle.path), "--queue", "4", "--threads", "1", "--drain", "0")
     with start(*flags) as (address, process):
-        statuses, waits = flood(address, heavy(), clients=12, seconds=3)
+        statuses, waits = flood(address, heavy(), clients=12, seconds=1.5)
         assert set(statuses) == {200, 429}
         assert all(0 < wait < 10 for wait in waits)
         assert httpx.post(f"{address}/embed", content=png(0)).status_code == 200
@@ -76,7 +76,7 @@ def test_requests_whose_clients_leave_do_not_fill_the_queue(start: Callable, bun
     body = heavy()
     flags = ("--model", str(bundle.path), "--queue", "6", "--threads", "1", "--drain", "0")
     with start(*flags) as (address, _):
-        for _ in range(30):
+        for _ in range(15):
             with pytest.raises(httpx.ReadTimeout), httpx.Client(timeout=httpx.Timeout(10, read=0.001)) as client:
                 client.post(f"{address}/embed", content=body)
         until = time.monotonic() + 10
@@ -87,7 +87,7 @@ def test_requests_whose_clients_leave_do_not_fill_the_queue(start: Callable, bun
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads /proc")
-@pytest.mark.parametrize("minutes", [0.15, pytest.param(1.5, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("minutes", [0.07, pytest.param(1.5, marks=pytest.mark.slow)])
 def test_memory_is_flat_under_mixed_load(start: Callable, bundle: Bundle, png: Png, minutes: float) -> None:
     bodies = [png(0), heavy(), b"nonsense", heavy()[:5000], b""]
     flags = ("--model", str(bundle.path), "--queue", "8", "--threads", "2", "--drain", "0", "--cache", "200000")
