@@ -97,6 +97,8 @@ def test_it_answers_as_brute_force_does(index, vectors, payloads):
         assert hits[0].payload == payloads[i]
         parts = vectors.explain(i, vectors.ids.index(hits[1].id))
         assert [d for d, _ in hits[1].reasons] == [d for d, _ in parts[:5]]
+    cut = index.search(vectors[17], k=5, cut=6)
+    np.testing.assert_allclose([hit.score for hit in cut], brute(vectors, z[17], 5), rtol=1e-4)
     hits = index.by_dimensions({3: 1.0, 1: 0.5}, k=8, without=[0, 2])
     query = np.zeros(64, np.float32)
     query[[3, 1]] = 1.0, 0.5

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from nonneg_client.embeddings import Embeddings
 from nonneg_client.errors import ConfigInvalid
+from nonneg_client.search.weights import Weights
 
 Payload: TypeAlias = Mapping[str, Any]
 # A field must equal a value, be one of a list, or lie in a range {"gte": .., "gt": .., "lte": .., "lt": ..}.
@@ -52,6 +53,9 @@ class Engine(Protocol):
         self, indices: NDArray[np.int32], values: NDArray[np.float32], limit: int, where: Where | None
     ) -> list[Found]:
         """The `limit` largest inner products, falling."""
+
+    def reranked(self, cut: Weights, query: Weights, among: int, limit: int, where: Where | None) -> list[Found]:
+        """The `limit` largest inner products with `query` among the `among` largest with `cut`."""
 
     def get(self, ids: Sequence[str]) -> Embeddings:
         """The stored vectors of those ids that exist, named."""

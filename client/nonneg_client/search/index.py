@@ -85,8 +85,8 @@ class Index:
         """The k nearest to one vector, by cosine.
 
         where: conditions on the payload. without: dimensions that must not be active in a hit.
-        cut: ask the engine with the query's `cut` largest entries only, for many times `k`, and rank these exactly:
-            faster, and nearly always the same answer; without it the answer is exact.
+        cut: ask with the query's `cut` largest entries only, for many times `k`, and rank these exactly: nearly always
+            the same answer, and faster where there are many hundred thousand vectors; without it the answer is exact.
         """
         if len(query) != 1:
             raise DataInvalid(f"a search takes one vector, not {len(query)}", fix="query[i]")
@@ -125,10 +125,13 @@ class Index:
             raise ConfigInvalid(f"k={k} asks for nothing", fix="ask for 1 or more", field="k")
         if not len(query[0]):
             return []  # a zero vector is near to nothing
-        asked = k if cut is None else max(200, 20 * k)
+        asked = k
         while True:
-            found = self.engine.nearest(*largest(query, cut), asked, where)
-            hits = self._ranked(found, query, without, exact=cut is None, explained=reasons)
+            if cut is None:
+                found = self.engine.nearest(*query, asked, where)
+            else:
+                found = self.engine.reranked(largest(query, cut), query, max(200, 20 * asked), asked, where)
+            hits = self._ranked(found, query, without, explained=reasons)
             if len(hits) >= k or len(found) < asked:
                 return hits[:k]
             asked *= 4  # those that are unwanted took the places
@@ -142,11 +145,9 @@ class Index:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _ranked(
-        self, found: Sequence[Found], query: Weights, without: Sequence[int], *, exact: bool, explained: bool
-    ) -> list[Hit]:
-        """Hits in exact order, with reasons; the stored vectors are fetched only if something depends on them."""
-        if exact and not without and not explained:
+    def _ranked(self, found: Sequence[Found], query: Weights, without: Sequence[int], *, explained: bool) -> list[Hit]:
+        """Hits with reasons; the stored vectors are fetched only if something depends on them."""
+        if not without and not explained:
             return [Hit(f.id, f.score, f.payload) for f in found]
         stored = self.engine.get([f.id for f in found])
         rows = dict(zip(stored.ids or (), stored, strict=True))
@@ -155,10 +156,9 @@ class Index:
             indices, values = rows[f.id]
             if np.isin(without, indices).any():
                 continue
-            parts = products(query, (indices, values))
-            score = float(sum(part for _, part in parts))
-            hits.append(Hit(f.id, score, f.payload, tuple(parts[:REASONS])))
-        return sorted(hits, key=lambda hit: -hit.score)  # stable: among equals the engine's order stays
+            parts = products(query, (indices, values))[:REASONS]
+            hits.append(Hit(f.id, f.score, f.payload, tuple(parts)))
+        return hits
 
     def _same(self, embeddings: Embeddings) -> None:
         held = self.description

@@ -20,6 +20,7 @@ from nonneg_client.embeddings import Embeddings
 from nonneg_client.errors import DataInvalid, FingerprintMismatch, MissingExtra, StorageFailed
 from nonneg_client.search.engine import Description, Found, Payload, Where
 from nonneg_client.search.points import NAME, filter_of, parted, point_id, stored
+from nonneg_client.search.weights import Weights
 from nonneg_client.writing import replacing, unwritable
 
 BATCH = 2000  # points in one update
@@ -48,13 +49,12 @@ class LocalEngine:
     def nearest(
         self, indices: NDArray[np.int32], values: NDArray[np.float32], limit: int, where: Where | None
     ) -> list[Found]:
+        return self._query(self._near((indices, values)), limit, where)
+
+    def reranked(self, cut: Weights, query: Weights, among: int, limit: int, where: Where | None) -> list[Found]:
         q = self._qdrant
-        vector = q.SparseVector(indices.tolist(), values.tolist())
-        request = q.QueryRequest(
-            limit=limit, query=q.Query.Nearest(vector, using=NAME), with_payload=True, filter=filter_of(q, where)
-        )
-        found = self._shard.query(request)
-        return [Found(name, p.score, payload) for p in found for name, payload in [parted(p.payload)]]
+        first = q.Prefetch(limit=among, query=self._near(cut), filter=filter_of(q, where))
+        return self._query(self._near(query), limit, None, [first])
 
     def get(self, ids: Sequence[str]) -> Embeddings:
         records = self._shard.retrieve([point_id(name) for name in ids], with_payload=["id"], with_vector=True)
@@ -93,6 +93,18 @@ class LocalEngine:
             self._shard.flush()
             self._dirty = False
         self._shard.close()
+
+    def _near(self, weights: Weights) -> Any:
+        vector = self._qdrant.SparseVector(weights[0].tolist(), weights[1].tolist())
+        return self._qdrant.Query.Nearest(vector, using=NAME)
+
+    def _query(self, near: Any, limit: int, where: Where | None, prefetches: list[Any] | None = None) -> list[Found]:
+        q = self._qdrant
+        request = q.QueryRequest(
+            limit=limit, query=near, with_payload=True, filter=filter_of(q, where), prefetches=prefetches
+        )
+        found = [(point.score, parted(point.payload)) for point in self._shard.query(request)]
+        return [Found(name, score, payload) for score, (name, payload) in found]
 
     def _describe(self, made_for: Description | None) -> Description:
         described = self.path / "index.json"

@@ -20,6 +20,8 @@ from nonneg_client import converters
 from nonneg_client.embeddings import Embeddings
 from nonneg_client.errors import DataInvalid, FingerprintMismatch, MissingExtra
 from nonneg_client.search.engine import Description, Found, Payload, Where
+from nonneg_client.search.rerank import reranked
+from nonneg_client.search.weights import Weights
 
 BATCH = 1000
 LONGEST_ID = 4096
@@ -62,6 +64,9 @@ class MilvusEngine:
             consistency_level="Strong",
         )
         return [Found(hit["id"], float(hit["distance"]), hit["entity"]["payload"]) for hit in hits]
+
+    def reranked(self, cut: Weights, query: Weights, among: int, limit: int, where: Where | None) -> list[Found]:
+        return reranked(self, cut, query, among, limit, where)
 
     def get(self, ids: Sequence[str]) -> Embeddings:
         rows = self._client.get(self._collection, ids=list(ids), output_fields=["vector"]) if ids else []

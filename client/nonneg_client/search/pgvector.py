@@ -23,6 +23,8 @@ from nonneg_client import converters
 from nonneg_client.embeddings import Embeddings
 from nonneg_client.errors import ConfigInvalid, DataInvalid, FingerprintMismatch
 from nonneg_client.search.engine import Description, Found, Payload, Where
+from nonneg_client.search.rerank import reranked
+from nonneg_client.search.weights import Weights
 
 _SIGNS = {"gte": ">=", "gt": ">", "lte": "<=", "lt": "<"}
 
@@ -63,6 +65,9 @@ class PgvectorEngine:
             (text, text, *given, limit),
         )
         return [Found(name, float(score), payload) for name, payload, score in rows]
+
+    def reranked(self, cut: Weights, query: Weights, among: int, limit: int, where: Where | None) -> list[Found]:
+        return reranked(self, cut, query, among, limit, where)
 
     def get(self, ids: Sequence[str]) -> Embeddings:
         rows = self._connection.execute(

@@ -20,6 +20,8 @@ from nonneg_client.embeddings import Embeddings
 from nonneg_client.errors import DataInvalid, FingerprintMismatch, MissingExtra
 from nonneg_client.search.engine import Description, Found, Payload, Where
 from nonneg_client.search.points import NAME, point_id
+from nonneg_client.search.rerank import reranked
+from nonneg_client.search.weights import Weights
 
 BATCH = 500
 PAGE = 1000
@@ -65,6 +67,9 @@ class QdrantEngine:
             with_payload=True,
         )
         return [Found(*_parted(p.payload, p.score)) for p in answer.points if p.score > 0]
+
+    def reranked(self, cut: Weights, query: Weights, among: int, limit: int, where: Where | None) -> list[Found]:
+        return reranked(self, cut, query, among, limit, where)
 
     def get(self, ids: Sequence[str]) -> Embeddings:
         points = [point_id(name) for name in ids]

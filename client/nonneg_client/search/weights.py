@@ -16,6 +16,12 @@ def products(a: Weights, b: Weights) -> list[tuple[int, float]]:
     return [(int(shared[o]), float(parts[o])) for o in order]
 
 
+def score(query: Weights, stored: Weights) -> float:
+    """The inner product."""
+    _, i, j = np.intersect1d(query[0], stored[0], assume_unique=True, return_indices=True)
+    return float(query[1][i].astype(np.float64) @ stored[1][j])
+
+
 def largest(query: Weights, cut: int | None) -> Weights:
     """Its `cut` largest entries, in the order of their indices."""
     if cut is None or cut >= len(query[0]):
