@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -115,8 +116,9 @@ def calibrate(
     return Recipe(centre=tuple(steps.tolist()), manifest=manifest)
 
 
+@cache
 def backbone() -> ModelProto:
-    """Lite0 as ONNX, its features in their own order."""
+    """Lite0 as ONNX, its features in their own order; converted once, and never changed in place."""
     return to_onnx(Lite0(), VIEW.size)
 
 

@@ -92,7 +92,7 @@ def _second_views(encoder: Path, view: View, seen: Activations) -> NDArray[np.fl
     nearer, session = view.model_copy(update={"crop": view.crop * 0.8}), Session(encoder)
 
     def look(path: Path) -> NDArray[np.float32]:
-        image = ImageOps.mirror(decode(path.read_bytes(), background=view.background))
+        image = ImageOps.mirror(decode(path.read_bytes(), background=view.background, at_least=nearer.ample))
         return session.run(nearer.apply(image)[None])  # (1, D)
 
     return np.concatenate([look(seen.paths[i]) for i in _sample(len(seen.paths))])

@@ -46,9 +46,10 @@ def find_photos(folder: str | os.PathLike[str]) -> Photos:
 
 
 def see(path: Path, view: View) -> tuple[Pixels, str]:
-    """An image as the encoder sees it, and the sha256 of its file."""
+    """An image as the encoder sees it, decoded as the server decodes, and the sha256 of its file."""
     data = path.read_bytes()
-    return view.apply(decode(data, background=view.background)), hashlib.sha256(data).hexdigest()
+    image = decode(data, background=view.background, at_least=view.ample)
+    return view.apply(image), hashlib.sha256(data).hexdigest()
 
 
 def digest_of(digests: Iterable[str]) -> str:

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from nonneg_client.decode import decode
 from nonneg_client.errors import CheckFailed
 from nonneg_client.shortening import unit
 from nonneg_client.view import Pixels, View
 from nonneg_export.manifest import Check
+from nonneg_export.photos import see
 from nonneg_export.runtime import Session, test_pattern
 
 TOLERANCE = 1e-5  # between two entries of vectors of length one
@@ -24,7 +24,7 @@ Rows = NDArray[np.float32]
 def samples(paths: Sequence[Path], view: View) -> Pixels:
     """A few of the photos, spread over all of them, and the test pattern: mixed content."""
     chosen = [paths[i * len(paths) // PHOTOS] for i in range(PHOTOS)] if len(paths) > PHOTOS else list(paths)
-    pixels = [view.apply(decode(path.read_bytes(), background=view.background)) for path in chosen]
+    pixels = [see(path, view)[0] for path in chosen]
     return np.concatenate([np.stack(pixels), test_pattern(view.size)])  # (photos + 1, size, size, 3)
 
 
@@ -59,18 +59,10 @@ def prefix_is_export(full: Session, short: Callable[[int], Session], pixels: Pix
 
 def sees_alike(ours: View, theirs: View, paths: Sequence[Path]) -> Check:
     """The view that the manifest carries gives the very pixels of the evaluation view."""
-    differing = 0
-    for path in paths[:PHOTOS]:
-        image = decode(path.read_bytes(), background=ours.background)
-        differing += not np.array_equal(ours.apply(image), theirs.apply(image))
+    differing = sum(not np.array_equal(see(path, ours)[0], see(path, theirs)[0]) for path in paths[:PHOTOS])
     return _held(
         Check(name="view", what="photos whose pixels differ from the evaluation view's", value=differing, limit=0)
     )
-
-
-def repeats_itself(cosine: float, tolerance: float) -> Check:
-    """The golden vector, as one minus its cosine."""
-    return _held(Check(name="golden", what="1 - cosine of the test pattern", value=1 - cosine, limit=1 - tolerance))
 
 
 def difference(a: Rows, b: Rows) -> float:

@@ -13,7 +13,6 @@ from click.testing import CliRunner
 from onnx import ModelProto
 from PIL import Image as Picture
 
-from nonneg_client.decode import decode
 from nonneg_client.errors import BundleInvalid, DigestMismatch, ParameterInvalid
 from nonneg_client.shortening import unit
 from nonneg_client.view import View
@@ -23,7 +22,7 @@ from nonneg_export.bundle import Bundle, open_bundle
 from nonneg_export.charting import strongest
 from nonneg_export.commands.atlas import atlas as command
 from nonneg_export.manifest import Provenance
-from nonneg_export.photos import find_photos
+from nonneg_export.photos import find_photos, see
 from nonneg_export.runtime import Session
 
 SOURCE = Provenance(weights="random", weights_license="CC0", data="none", data_license="CC0")
@@ -52,7 +51,7 @@ def charted(plain: Bundle, held_out: Path, tmp_path_factory: pytest.TempPathFact
 def test_the_strongest_images_are_what_a_sort_finds(charted: Bundle, held_out: Path) -> None:
     paths = sorted(held_out.rglob("*.jpg"))
     session, view = Session(charted.encoder), charted.manifest.view
-    rows = unit(np.concatenate([session.run(view.apply(decode(p.read_bytes()))[None]) for p in paths]))
+    rows = unit(np.concatenate([session.run(see(p, view)[0][None]) for p in paths]))
     atlas = open_atlas(charted)
     assert atlas is not None
     with atlas:

@@ -13,6 +13,7 @@ from nonneg_client.shortening import unit
 from nonneg_export import default, golden
 from nonneg_export.bundle import DEFAULT, Bundle, open_bundle
 from nonneg_export.commands.build_default import build_default
+from nonneg_export.photos import see
 from nonneg_export.runtime import Session
 
 
@@ -87,3 +88,17 @@ def test_the_command_measures_a_new_recipe_and_builds_from_it(labelled: Path, tm
     manifest = open_bundle(out).manifest
     assert (manifest.calibration.images, manifest.calibration.data) == (60, "test photos")
     assert manifest.fingerprint != open_bundle().manifest.fingerprint
+
+
+def test_a_large_photo_is_seen_as_the_server_sees_it(tmp_path: Path) -> None:
+    import skimage.data
+
+    from nonneg_server import Encoder
+
+    photo = tmp_path / "retina.jpg"  # 1411 x 1411: decoded at a smaller scale
+    photo.write_bytes((Path(skimage.data.__file__).parent / "retina.jpg").read_bytes())
+    bundle = open_bundle()
+    ours = Session(bundle.encoder).run(see(photo, bundle.manifest.view)[0][None])
+    with Encoder() as encoder:
+        served = encoder.embed([photo], normalize=False).numpy()
+    np.testing.assert_allclose(served, ours, rtol=1e-5, atol=1e-6)

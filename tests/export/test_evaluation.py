@@ -14,9 +14,10 @@ from nonneg_client.view import View
 from nonneg_export.assemble import Draft, Ranked, rank, report, seal
 from nonneg_export.bundle import open_bundle
 from nonneg_export.manifest import Provenance
-from nonneg_export.photos import find_photos
+from nonneg_export.photos import find_photos, see
 from nonneg_export.plot import draw
 from nonneg_export.report import summary
+from nonneg_export.runtime import Session
 
 SOURCE = Provenance(weights="random", weights_license="CC0", data="none", data_license="CC0")
 
@@ -39,12 +40,9 @@ def test_the_manifest_carries_retrieval_at_every_length_and_selection(reported: 
     assert {row.selection for row in quality.rows} == {"expected-activation", "random", "variance", "pca"}
     assert {row.top_k for row in quality.rows if row.dimensions == 24} == {None, 16}
 
-    from nonneg_client.decode import decode
-    from nonneg_export.runtime import Session
-
     paths = sorted(held_out.rglob("*.jpg"))
     session, view = Session(reported.encoder), reported.manifest.view
-    z = np.concatenate([session.run(view.apply(decode(path.read_bytes()))[None]) for path in paths])
+    z = np.concatenate([session.run(see(path, view)[0][None]) for path in paths])
     means = retrieval(z, [path.parent.name for path in paths]).means()
     whole = quality.rows[0]
     assert (whole.p_at_1, whole.p_at_10, whole.map_at_k, whole.knn) == pytest.approx(

@@ -13,7 +13,6 @@ import pytest
 from click.testing import CliRunner, Result
 from onnx import ModelProto, helper, numpy_helper
 
-from nonneg_client.decode import decode
 from nonneg_client.errors import CheckFailed, DataInvalid, ParameterInvalid, StorageFailed
 from nonneg_client.shortening import unit
 from nonneg_client.view import View
@@ -23,7 +22,7 @@ from nonneg_export.bundle import open_bundle
 from nonneg_export.columns import activate
 from nonneg_export.commands.export import export
 from nonneg_export.manifest import Provenance
-from nonneg_export.photos import find_photos
+from nonneg_export.photos import find_photos, see
 from nonneg_export.runtime import INPUT, OUTPUT, Session
 
 SOURCE = Provenance(weights="random", weights_license="CC0", data="none", data_license="CC0")
@@ -42,7 +41,7 @@ def ranked(tiny: ModelProto, labelled: Path, tmp_path_factory: pytest.TempPathFa
 
 def test_columns_are_ranked_by_what_a_slow_second_version_finds(ranked: Ranked, tiny: ModelProto) -> None:
     plain = Session(ranked.encoder.with_name("plain.onnx"))
-    rows = [plain.run(VIEW.apply(decode(p.read_bytes()))[None])[0].astype(np.float64) for p in ranked.seen.paths]
+    rows = [plain.run(see(p, VIEW)[0][None])[0].astype(np.float64) for p in ranked.seen.paths]
     normalised = [row / np.sqrt(sum(x * x for x in row)) if row.any() else row for row in rows]
     for column, original in enumerate(ranked.manifest.columns.original):
         values = [row[original] for row in normalised]
@@ -195,7 +194,7 @@ def test_a_trained_run_becomes_a_bundle_that_agrees_with_torch(run: Path, labell
 
     encoder = load_encoder(run)
     assert encoder.view == bundle.manifest.view
-    pixels = np.stack([encoder.view.apply(decode(p.read_bytes())) for p in sorted(labelled.rglob("*.jpg"))])
+    pixels = np.stack([see(p, encoder.view)[0] for p in sorted(labelled.rglob("*.jpg"))])
     with torch.inference_mode():
         by_torch = encoder(torch.from_numpy(pixels)).numpy()[:, list(bundle.manifest.columns.original)]
     np.testing.assert_allclose(unit(Session(bundle.encoder).run(pixels)), unit(by_torch), atol=1e-5)

@@ -11,13 +11,12 @@ import pytest
 from click.testing import CliRunner
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
-from nonneg_client.decode import decode
 from nonneg_client.errors import CheckFailed, ConfigInvalid, DataInvalid
 from nonneg_client.view import View
 from nonneg_export.bundle import open_bundle
 from nonneg_export.commands.wrap import wrap
 from nonneg_export.onnx_input import Scaling
-from nonneg_export.photos import find_photos
+from nonneg_export.photos import find_photos, see
 from nonneg_export.preprocessor import read_preprocessor
 from nonneg_export.runtime import Session
 from nonneg_export.wrapping import Wrapping, read_head, wrapped
@@ -121,7 +120,7 @@ def test_a_fixed_batch_of_one_is_loosened(saved: Callable[..., Path], labelled: 
 def test_centring_makes_ordinary_features_sparse(saved: Callable[..., Path], labelled: Path, tmp_path: Path) -> None:
     encoder, photos = saved("rows"), find_photos(labelled)
     view = View(size=16, crop=0.875)
-    pixels = np.stack([view.apply(decode(path.read_bytes())) for path in photos.paths])
+    pixels = np.stack([see(path, view)[0] for path in photos.paths])
     features = by_hand(pixels).mean((2, 3))
     model = wrapped(how(encoder, centre=True), photos)
     np.testing.assert_allclose(run(model, tmp_path, pixels), np.maximum(features - features.mean(axis=0), 0), atol=5e-5)
