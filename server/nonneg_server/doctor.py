@@ -29,6 +29,7 @@ EXTRAS = {
     "export": ("onnx", "onnxscript", "matplotlib"),
     "search": ("scipy",),
     "scale": ("pyarrow",),
+    "heic": ("pi-heif",),
 }
 RUNTIMES = ("onnxruntime", "onnxruntime-gpu", "onnxruntime-openvino")
 

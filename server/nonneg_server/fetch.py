@@ -7,8 +7,6 @@ process goes along: no cookies, no credentials, no proxies from the environment.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
-import socket
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -16,6 +14,7 @@ import httpx
 
 from nonneg_client.errors import ImageTooLarge, LinkFailed, NonnegError, ParameterInvalid
 from nonneg_client.version import __version__
+from nonneg_server.addresses import PORTS, addresses, matches, routable
 from nonneg_server.images import Incoming, Link, Source
 
 Resolve = Callable[[str, int], Awaitable[list[str]]]
@@ -23,9 +22,7 @@ Resolve = Callable[[str, int], Awaitable[list[str]]]
 REDIRECTS = 3
 AT_ONCE = 16
 _SENT = {"user-agent": f"nonneg/{__version__}", "accept": "image/*", "accept-encoding": "identity"}
-_PORTS = {"http": 80, "https": 443}
 _MOVED = (301, 302, 303, 307, 308)
-_WRAPS_IPV4 = [ipaddress.ip_network(net) for net in ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32")]
 
 
 class Budget:
@@ -130,7 +127,7 @@ class Fetcher:
 
     async def _pinned(self, url: httpx.URL, link: Link) -> str:
         """The one address that will be connected to."""
-        host, port = url.host.lower(), url.port or _PORTS[url.scheme]
+        host, port = url.host.lower(), url.port or PORTS[url.scheme]
         if not self._hosts:
             raise ParameterInvalid(
                 f"{link.field} is a URL and this server fetches none",
@@ -138,7 +135,7 @@ class Fetcher:
                 field=link.field,
                 value=link.url[:200],
             )
-        if not any(_matches(allowed, host, port) for allowed in self._hosts):
+        if not any(matches(allowed, host, port) for allowed in self._hosts):
             raise ParameterInvalid(
                 f"{link.field}: {host}:{port} is not among the hosts this server fetches from",
                 fix="send the image itself in base64, or add the host to --url-host",
@@ -161,32 +158,12 @@ class Fetcher:
         )
 
 
-def routable(address: str) -> bool:
-    """Whether an address belongs to the public internet, and does not hide another one inside it."""
-    ip = ipaddress.ip_address(address)
-    if isinstance(ip, ipaddress.IPv6Address):
-        if ip.ipv4_mapped is not None:
-            return routable(str(ip.ipv4_mapped))
-        if any(ip in net for net in _WRAPS_IPV4):
-            return False
-    return ip.is_global and not ip.is_multicast
-
-
-async def addresses(host: str, port: int) -> list[str]:
-    """What the system's resolver says; nothing for a name it does not know."""
-    try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError):
-        return []
-    return [str(entry[4][0]) for entry in found]
-
-
 def _parsed(text: str, field: str) -> httpx.URL:
     try:
         url = httpx.URL(text)
     except (httpx.InvalidURL, TypeError, ValueError) as error:
         raise ParameterInvalid(f"{field} is no URL ({error})", fix="check it", field=field, value=text[:200]) from None
-    if url.scheme not in _PORTS or not url.host or url.userinfo:
+    if url.scheme not in PORTS or not url.host or url.userinfo:
         raise ParameterInvalid(
             f"{field} is no plain http(s) URL",
             fix="use http or https, name a host, leave out user and password",
@@ -194,11 +171,3 @@ def _parsed(text: str, field: str) -> httpx.URL:
             value=url.copy_with(username=None, password=None).scheme if url.userinfo else text[:200],
         )
     return url
-
-
-def _matches(allowed: str, host: str, port: int) -> bool:
-    """`example.org`, `*.example.org` or `*` on the usual ports; `example.org:8080` on that one."""
-    name, _, wanted = allowed.partition(":")
-    if str(port) != wanted and not (not wanted and port in _PORTS.values()):
-        return False
-    return name in ("*", host) or (name.startswith("*.") and host.endswith(name[1:]))

@@ -13,7 +13,8 @@ import httpx
 import pytest
 
 from nonneg_client.errors import ImageTooLarge, LinkFailed, NonnegError, ParameterInvalid
-from nonneg_server.fetch import Fetcher, addresses, routable
+from nonneg_server.addresses import addresses, routable
+from nonneg_server.fetch import Fetcher
 from nonneg_server.images import Link
 from nonneg_server.settings import read_settings
 

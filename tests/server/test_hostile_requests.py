@@ -12,6 +12,11 @@ from typing import Any
 
 import httpx
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nonneg_client.errors import RequestInvalid
+from nonneg_server.multipart import parse_form
 
 pytestmark = pytest.mark.anyio
 Paint = Callable[[int], bytes]
@@ -139,3 +144,19 @@ async def test_the_only_image_has_its_error_in_its_place_where_that_is_asked_for
     assert answer.status_code == 200
     assert answer.json()["data"][0]["error"]["type"] == "image_unsupported"
     assert (await client.post("/embed", json={"images": ["AAAA"]})).status_code == 415
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    cut=st.integers(0, 400), at=st.integers(0, 399), byte=st.integers(0, 255), boundary=st.sampled_from(["y", "z", ""])
+)
+def test_a_damaged_form_is_a_bad_request_or_another_form(cut: int, at: int, byte: int, boundary: str) -> None:
+    part = b'Content-Disposition: form-data; name="top_k"\r\n\r\n3'
+    body = bytearray(form([FILE + b"x" * 40, part, FILE + b"y" * 40])[0])
+    if at < len(body):
+        body[at] = byte
+    try:
+        found = parse_form(bytes(body[: max(0, len(body) - cut)]), f"multipart/form-data; boundary={boundary}", 5)
+    except RequestInvalid:
+        return
+    assert len(found.files) == len(found.names) <= 2
