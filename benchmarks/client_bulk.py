@@ -4,7 +4,9 @@
     python benchmarks/client_bulk.py --photos FOLDER --url http://127.0.0.1:8000    a server that runs already
 
 Each round measures the generator, the client, and the generator again; the share is the client's rate over the mean
-of its neighbours. All of them share the machine's cores. Prints a table, then one JSON line.
+of its neighbours. All of them share the machine's cores, so the processor time that each costs an image is shown too:
+it is what a share below one is made of, and unlike the share it hardly depends on who else is at work.
+Prints a table, then one JSON line.
 """
 
 from __future__ import annotations
@@ -75,32 +77,35 @@ def main() -> None:
     ways = {"Client": blocking, "AsyncClient": asynchronous}
     shares: dict[str, list[float]] = {name: [] for name in ways}
     rates: dict[str, list[float]] = {"generator": [], **{name: [] for name in ways}}
+    costs: dict[str, list[float]] = {name: [] for name in rates}  # ms of this process's time an image
 
     def generator(url: str) -> float:
-        rate = load.run(f"{url}/embed", photos, clients=CLIENTS, seconds=options.seconds)["rate"]
-        rates["generator"].append(rate)
-        return float(rate)
+        cpu = time.process_time()
+        found = load.run(f"{url}/embed", photos, clients=CLIENTS, seconds=options.seconds)
+        costs["generator"].append(1e3 * (time.process_time() - cpu) / found["ok"])
+        rates["generator"].append(found["rate"])
+        return float(found["rate"])
 
     with server(options.url) as url:
         blocking(url, images[:200])  # warm
         before = generator(url)
         for _ in range(options.rounds):
             for name, run in ways.items():
+                cpu = time.process_time()
                 rate = run(url, images)
+                costs[name].append(1e3 * (time.process_time() - cpu) / len(images))
                 after = generator(url)
                 rates[name].append(rate)
                 shares[name].append(rate / ((before + after) / 2))
                 before = after
-    print(f"{'':12} {'images/s':>9}   share of the generator: median [lowest, highest]")
-    print(f"{'generator':12} {median(rates['generator']):9.1f}")
-    for name, found in shares.items():
-        print(f"{name:12} {median(rates[name]):9.1f}   {median(found):.3f} [{min(found):.3f}, {max(found):.3f}]")
-    rounded = {name: [round(v, 4) for v in found] for name, found in shares.items()}
-    print(
-        json.dumps(
-            {"shares": rounded, "rates": {n: [round(r, 1) for r in v] for n, v in rates.items()}, **provenance()}
-        )
-    )
+    print(f"{'':12} {'images/s':>9} {'CPU ms/image':>13}   share of the generator: median [lowest, highest]")
+    for name, found in rates.items():
+        share = shares.get(name)
+        told = f"{median(share):.3f} [{min(share):.3f}, {max(share):.3f}]" if share else ""
+        print(f"{name:12} {median(found):9.1f} {median(costs[name]):13.3f}   {told}".rstrip())
+    numbers = {"shares": shares, "rates": rates, "cpu_ms": costs}
+    rounded = {what: {n: [round(v, 4) for v in found] for n, found in by.items()} for what, by in numbers.items()}
+    print(json.dumps({**rounded, **provenance()}))
 
 
 if __name__ == "__main__":

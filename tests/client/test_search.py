@@ -218,6 +218,13 @@ def test_a_folder_that_is_no_index_is_named(tmp_path):
         Index.open(tmp_path)
 
 
+def test_an_index_is_not_made_in_a_folder_of_something_else(vectors, tmp_path):
+    (tmp_path / "holiday.jpg").write_bytes(b"")
+    with pytest.raises(DataInvalid, match="not empty"):
+        Index.open(tmp_path, like=vectors)
+    assert [path.name for path in tmp_path.iterdir()] == ["holiday.jpg"]
+
+
 def test_a_place_that_cannot_be_written_is_named(vectors, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageFailed, match="cannot be written"):

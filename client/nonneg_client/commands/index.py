@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -95,16 +96,35 @@ def add_images(
     everything = list(items(names))
     known, held = _known(out)
     left = [item for item in everything if known.get(item.id) is None or known[item.id] != payload_of(item.id)]
-    failed = 0
-    options = Options(held or dimensions, top_k)
     with (
         Client(url, api_key=api_key, timeout=timeout) as client,
         Watch(len(left), False if quiet else None) as watch,
     ):
-        parts = client.stream(left, options)
-        for gathered in _gathered(parts, watch):
-            failed += _put(out, gathered)
+        parts = client.stream(left, Options(held or dimensions, top_k))
+        failed = put(out, _gathered(parts, watch))
     return {item.id for item in everything}, failed
+
+
+def put(out: Path, gathered: Iterable[list[Part]]) -> int:
+    """Put vectors into the index as they come; how many images failed."""
+    from nonneg_client.collect import Collected
+    from nonneg_client.search.index import Index
+
+    failed = 0
+    with ExitStack() as stack:
+        index: Index | None = None
+        for parts in gathered:
+            collected = Collected("return")
+            for part in parts:
+                collected.add(part)
+            for failure in collected.failures:
+                click.echo(f"failed {failure.id}: {failure.error}", err=True)
+            failed += len(collected.failures)
+            if collected.vectors:
+                embeddings = collected.embeddings()
+                index = index or stack.enter_context(Index.open(out, like=embeddings))
+                index.add(embeddings, [payload_of(name) for name in embeddings.ids or ()])
+    return failed
 
 
 def payload_of(name: str) -> dict[str, Any]:
@@ -150,22 +170,6 @@ def _gathered(parts: Iterable[Part], watch: Any) -> Iterator[list[Part]]:
             waiting = []
     if waiting:
         yield waiting
-
-
-def _put(out: Path, parts: list[Part]) -> int:
-    from nonneg_client.collect import Collected
-    from nonneg_client.search.index import Index
-
-    collected = Collected("return")
-    for part in parts:
-        collected.add(part)
-    for failure in collected.failures:
-        click.echo(f"failed {failure.id}: {failure.error}", err=True)
-    if collected.vectors:
-        embeddings = collected.embeddings()
-        with Index.open(out, like=embeddings) as index:
-            index.add(embeddings, [payload_of(name) for name in embeddings.ids or ()])
-    return len(collected.failures)
 
 
 def _folder(name: str) -> dict[str, Any]:

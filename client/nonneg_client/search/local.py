@@ -111,6 +111,8 @@ class LocalEngine:
         if not described.exists():
             if made_for is None:
                 raise DataInvalid(f"{self.path} is no index", fix="make one with `nonneg index`", value=str(self.path))
+            if self.path.is_dir() and any(self.path.iterdir()):
+                raise DataInvalid(f"{self.path} is no index, and not empty", fix="choose another folder")
             self._create(described, made_for)
             return made_for
         try:
