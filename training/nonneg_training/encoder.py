@@ -57,7 +57,7 @@ class Encoder(nn.Module):
 
     def see(self, x: Tensor) -> Tensor:
         """The backbone's features of float pixels 0..255, (batch, 3, h, w) -> (batch, width)."""
-        features: Tensor = self.backbone((x - self.mean) / self.std)
+        features: Tensor = self.backbone(x.sub(self.mean).div_(self.std))
         return features
 
     def embed(self, features: Tensor) -> Tensor:

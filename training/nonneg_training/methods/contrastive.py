@@ -33,5 +33,6 @@ class Contrastive(Method):
 
 def pair(encoder: Encoder, views: Tensor) -> tuple[Tensor, Tensor]:
     """The embeddings of first and second views, of all ranks: (batch, D) each."""
-    z1, z2 = encoder.embed(encoder.see(views)).chunk(2)
+    # one view at a time, as the authors do: batch norm sees each by itself, and the backward pass needs half the room
+    z1, z2 = (encoder.embed(encoder.see(x)) for x in views.chunk(2))
     return gather(z1), gather(z2)

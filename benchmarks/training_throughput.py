@@ -1,0 +1,183 @@
+"""Images a second of SimCLR-style training beside lightly's, the same backbone, batch and views on this machine.
+
+    pip install lightly        # in an environment of its own, or: pip install --target DIR, PYTHONPATH=DIR
+    python benchmarks/training_throughput.py [--rounds 3] [--steps 20]
+
+Each side trains in a process of its own, end to end from images in memory, in turns; lightly with the better of no and
+two loader workers. Also: the share of our step that is not forward, backward or optimiser, and each side's peak memory.
+Prints a table, then one JSON line. Without lightly only our side is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent / "serving"))
+
+import numpy as np
+import torch
+from provenance import provenance
+
+import nonneg_training.torchvision_schemas  # noqa: F401 - before torchvision, which lightly imports
+
+SIDE, HIDDEN, DIMENSIONS, WARM = 32, 256, 128, 5
+
+
+def pictures(count: int) -> np.ndarray:
+    rng = np.random.default_rng(0)
+    return rng.integers(0, 256, (count, SIDE, SIDE, 3), dtype=np.uint8)
+
+
+def ours(batch: int, steps: int, backbone: str, precision: str) -> dict[str, float]:
+    from nonneg_training.ahead import Ahead
+    from nonneg_training.data import Arrays
+    from nonneg_training.run import prepare
+    from nonneg_training.settings import read_settings
+
+    images = Arrays("noise", pictures(batch * 8), np.zeros(batch * 8, np.int64), ("noise",))
+    changes = {"model.backbone": backbone, "model.hidden": (HIDDEN,), "model.dimensions": DIMENSIONS}
+    changes |= {"optimiser.name": "sgd", "optimiser.lr": 0.01, "loop.batch": batch, "loop.epochs": 1000}
+    changes |= {"data.source": "noise", "model.batch_norm": False, "loop.precision": precision}
+    with tempfile.TemporaryDirectory() as folder:
+        loop = prepare(read_settings(None, changes), Path(folder), images)
+
+        def run(step: int, ahead: Ahead) -> None:
+            float(loop.step(step, ahead)["loss"])
+
+        with Ahead(loop._draw, 10_000) as ahead:
+            for step in range(WARM):
+                run(step, ahead)
+            begin = time.perf_counter()
+            for step in range(WARM, WARM + steps):
+                run(step, ahead)
+            whole = time.perf_counter() - begin
+        batch_again = loop._draw(0)
+
+        class Still:
+            def take(self, i: int) -> dict[str, torch.Tensor]:
+                return batch_again
+
+        run(0, Still())  # type: ignore[arg-type]
+        begin = time.perf_counter()
+        for step in range(steps):
+            run(step, Still())  # type: ignore[arg-type]
+        compute = time.perf_counter() - begin
+    return {"images_per_second": batch * steps / whole, "outside": max(0.0, 1 - compute / whole)}
+
+
+def lightlys(batch: int, steps: int, backbone: str, workers: int) -> dict[str, float]:
+    from lightly.loss import NTXentLoss
+    from lightly.models.modules import SimCLRProjectionHead
+    from lightly.transforms import SimCLRTransform
+    from PIL import Image
+    from torch.utils.data import DataLoader, Dataset
+
+    from nonneg_training.backbones import backbone as build
+
+    class Pictures(Dataset):
+        def __init__(self) -> None:
+            self.array = pictures(batch * 8)
+            # the same views: crop .08-1, jitter .8 .8 .8 .2 (p .8), grey .2, blur .5, flip .5
+            self.views = SimCLRTransform(input_size=SIDE, cj_strength=1.0)
+
+        def __len__(self) -> int:
+            return len(self.array)
+
+        def __getitem__(self, i: int) -> list[torch.Tensor]:
+            return self.views(Image.fromarray(self.array[i]))
+
+    network = build(backbone, small=True)
+    head = SimCLRProjectionHead(network.width, HIDDEN, DIMENSIONS)
+    model = torch.nn.Sequential(network, head)
+    loss = NTXentLoss(temperature=0.2)
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4)
+    loader = DataLoader(
+        Pictures(), batch, shuffle=True, drop_last=True, num_workers=workers, persistent_workers=workers > 0
+    )
+    done, begin = 0, time.perf_counter()
+    while done < WARM + steps:
+        for first, second in loader:
+            value = loss(model(first), model(second))
+            optimiser.zero_grad()
+            value.backward()
+            optimiser.step()
+            done += 1
+            if done == WARM:
+                begin = time.perf_counter()
+            if done == WARM + steps:
+                break
+    return {"images_per_second": batch * steps / (time.perf_counter() - begin), "outside": float("nan")}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--batch", type=int, default=128)
+    parser.add_argument("--backbone", default="slim-resnet")
+    parser.add_argument("--side", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.side:
+        print(json.dumps(one(options)))
+        return
+    sides = ["nonneg", "nonneg bf16"]
+    if importlib.util.find_spec("lightly"):
+        sides += ["lightly, 0 workers", "lightly, 2 workers"]
+    found: dict[str, list[dict[str, float]]] = {side: [] for side in sides}
+    for _ in range(options.rounds):
+        for side in sides:
+            found[side].append(separately(side, options))
+    report(found, options)
+
+
+def one(options: argparse.Namespace) -> dict[str, float]:
+    torch.manual_seed(0)
+    if options.side.startswith("nonneg"):
+        row = ours(options.batch, options.steps, options.backbone, "bf16" if "bf16" in options.side else "fp32")
+    else:
+        row = lightlys(options.batch, options.steps, options.backbone, int(options.side.split()[1]))
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss + resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    return {**row, "megabytes": memory / 1024}
+
+
+def separately(side: str, options: argparse.Namespace) -> dict[str, float]:
+    arguments = ["--side", side, "--steps", str(options.steps), "--batch", str(options.batch)]
+    command = [sys.executable, __file__, *arguments, "--backbone", options.backbone]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    row: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return row
+
+
+def report(found: dict[str, list[dict[str, float]]], options: argparse.Namespace) -> None:
+    rows = {}
+    print(f"{options.backbone}, batch {options.batch}, {SIDE} px, median of {options.rounds} (least - most)")
+    print(f"{'':20} {'images/s':>9} {'spread':>15} {'outside':>8} {'MB':>6}")
+    for side, runs in found.items():
+        speeds = [run["images_per_second"] for run in runs]
+        row = {name: statistics.median(run[name] for run in runs) for name in runs[0]}
+        spread = f"{min(speeds):.0f} - {max(speeds):.0f}"
+        print(f"{side:20} {row['images_per_second']:9.0f} {spread:>15} {row['outside']:8.1%} {row['megabytes']:6.0f}")
+        rows[side] = {name: round(value, 3) for name, value in row.items() if value == value}
+    theirs = [row for side, row in rows.items() if side.startswith("lightly")]
+    ratio = None
+    if theirs:
+        best = max(theirs, key=lambda row: row["images_per_second"])
+        ratio = round(rows["nonneg"]["images_per_second"] / best["images_per_second"], 2)
+        print(
+            f"nonneg is {ratio} times the better lightly; memory {rows['nonneg']['megabytes']:.0f} MB beside ", end=""
+        )
+        print(f"{min(row['megabytes'] for row in theirs):.0f} MB")
+    print(json.dumps({"benchmark": "training_throughput", "ratio": ratio, "sides": rows, **provenance()}))
+
+
+if __name__ == "__main__":
+    main()
