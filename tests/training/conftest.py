@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
+import torch
 
 from nonneg_training.run import train
 from nonneg_training.settings import Settings, read_settings
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> None:
+    """Tensors this small are slower on two threads; and a killed run must count as one that was not."""
+    torch.set_num_threads(1)
+    os.environ["OMP_NUM_THREADS"] = "1"  # the processes that tests start
 
 
 @pytest.fixture

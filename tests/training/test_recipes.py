@@ -52,7 +52,12 @@ def test_a_recipe_runs_for_two_steps(recipe: Path, photos: Path, cifar: Path, tm
     as_it_is = read_settings(recipe, {})
     named = as_it_is.data.source.startswith("cifar")
     changes = {"data.root": str(cifar)} if named else {"data.source": str(photos), "views.size": 64}
-    changes |= {"loop.batch": 4, "loop.epochs": 1, "loop.monitor_images": 8, "head.cache": str(tmp_path / "cache")}
+    changes |= {
+        "loop.batch": 20 if named else 4,
+        "loop.epochs": 1,
+        "loop.monitor_images": 8,
+        "head.cache": str(tmp_path / "cache"),
+    }
     changes |= {"health.dead_share": 1.0, "health.zero_share": 1.0}  # eight images prove nothing
     outcome = train(read_settings(recipe, changes), tmp_path / "run")
     assert outcome.steps >= 2
