@@ -68,7 +68,7 @@ def build_encoder(settings: Settings, *, pretrained: bool = True) -> Encoder:
     return Encoder(
         backbone(model.backbone, small=model.stem == "small", pretrained=named, size=size),
         evaluation_view(settings.views, size),
-        dimensions=model.dimensions,
+        dimensions=model.dimensions or None,
         hidden=model.hidden or (),
         activation=model.activation,
         batch_norm=bool(model.batch_norm),

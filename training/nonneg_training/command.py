@@ -39,7 +39,7 @@ _FLAGS = {  # the flags that stand for one setting each
     help="tiny-cnn, slim-resnet, resnet18/34/50, vit-s-16, mobilenet-v3-small/large, "
     "efficientnet-lite0/1/2, or timm:NAME.",
 )
-@click.option("--dimensions", type=int, help="D, the width of the embedding.")
+@click.option("--dimensions", type=int, help="D, the width of the embedding; 0: the features themselves.")
 @click.option("--activation", help="relu, rep_relu, sigmoid, softplus or exp.")
 @click.option("--size", type=int, help="Side of the pixels the encoder sees.")
 @click.option("--temperature", type=float)

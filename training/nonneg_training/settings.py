@@ -40,21 +40,21 @@ class Views(Section):
     )
     crop: Share = Field(default=(0.08, 1.0), description="share of the area a random crop covers")
     jitter: float = Field(default=0.8, ge=0, le=1, description="probability of the colour jitter")
-    brightness: float = Field(default=0.8, ge=0, le=1)
-    contrast: float = Field(default=0.8, ge=0, le=1)
-    saturation: float = Field(default=0.8, ge=0, le=1)
-    hue: float = Field(default=0.2, ge=0, le=0.5)
+    brightness: float = Field(default=0.8, ge=0, le=1, description="strength in the jitter")
+    contrast: float = Field(default=0.8, ge=0, le=1, description="strength in the jitter")
+    saturation: float = Field(default=0.8, ge=0, le=1, description="strength in the jitter")
+    hue: float = Field(default=0.2, ge=0, le=0.5, description="strength in the jitter, share of the circle")
     grey: float = Field(default=0.2, ge=0, le=1, description="probability of grey")
     blur: float = Field(default=0.5, ge=0, le=1, description="probability of a Gaussian blur")
     flip: float = Field(default=0.5, ge=0, le=1, description="probability of a horizontal flip")
     centre: float = Field(default=1.0, gt=0, le=1, description="share of the short side in the evaluation view")
-    interpolation: Literal["bilinear", "bicubic"] = "bicubic"
+    interpolation: Literal["bilinear", "bicubic"] = Field(default="bicubic", description="of the evaluation view")
 
 
 class Model(Section):
     """Backbone, projector, activation."""
 
-    backbone: str = "tiny-cnn"
+    backbone: str = Field(default="tiny-cnn", description="see the list above")
     pretrained: str | None = Field(
         default=None, description="name of torchvision weights, for example DEFAULT; or the folder of a run"
     )
@@ -62,7 +62,12 @@ class Model(Section):
     hidden: tuple[int, ...] | None = Field(
         default=None, description="widths of the projector's hidden layers; default: 256, none for a head"
     )
-    dimensions: int | None = Field(default=128, ge=1, le=1_000_000, description="D, the width of the embedding")
+    dimensions: int = Field(
+        default=128,
+        ge=0,
+        le=1_000_000,
+        description="D, the width of the embedding; 0: no projector, the features themselves",
+    )
     activation: str | None = Field(default=None, description="default: the method's own")
     batch_norm: bool | None = Field(
         default=None,
@@ -74,7 +79,7 @@ class Model(Section):
 class Loss(Section):
     """What is minimised."""
 
-    temperature: float = Field(default=0.2, gt=0, le=100)
+    temperature: float = Field(default=0.2, gt=0, le=100, description="of InfoNCE and label positives")
     lengths: tuple[int, ...] = Field(default=(), description="nested lengths: the loss is the mean over these prefixes")
     radius: float = Field(default=3.0, gt=0, description="longest vector of the spectral methods")
 
@@ -89,7 +94,9 @@ class Head(Section):
     )
     similarity: float = Field(default=0.0, ge=0, description="follow the backbone's similarities (squared error)")
     neighbours: float = Field(default=1.0, ge=0, description="follow who is near whom (divergence of softmaxes)")
-    neighbour_temperature: float = Field(default=0.1, gt=0)
+    neighbour_temperature: float = Field(
+        default=0.1, gt=0, description="of those softmaxes; lower: only the nearest count"
+    )
     contrastive: float = Field(default=0.0, ge=0, description="cached random views of an image are positives")
     labels: float = Field(default=0.0, ge=0, description="images of one class are positives")
     reconstruction: float = Field(default=0.0, ge=0, description="decode the features")
@@ -108,8 +115,8 @@ class Head(Section):
 class Text(Section):
     """The text tower of the two-tower method."""
 
-    width: int = Field(default=128, ge=32, multiple_of=32)
-    layers: int = Field(default=4, ge=1)
+    width: int = Field(default=128, ge=32, multiple_of=32, description="of the text transformer")
+    layers: int = Field(default=4, ge=1, description="of the text transformer")
     length: int = Field(default=96, ge=2, description="bytes of a caption that are read, and one")
     max_scale: float = Field(default=100.0, gt=1, description="cap of the learnt 1 / temperature; lower is sparser")
 
@@ -117,18 +124,18 @@ class Text(Section):
 class Optimiser(Section):
     """How."""
 
-    name: Literal["sgd", "lars", "adamw"] = "adamw"
-    lr: float = Field(default=1e-3, gt=0)
-    momentum: float = Field(default=0.9, ge=0, lt=1)
-    weight_decay: float = Field(default=1e-4, ge=0)
+    name: Literal["sgd", "lars", "adamw"] = Field(default="adamw", description="sgd, lars or adamw")
+    lr: float = Field(default=1e-3, gt=0, description="peak of the learning rate")
+    momentum: float = Field(default=0.9, ge=0, lt=1, description="AdamW's first beta")
+    weight_decay: float = Field(default=1e-4, ge=0, description="not of biases and norms")
     warmup: float = Field(default=0.05, ge=0, lt=1, description="share of the steps in which the rate rises")
 
 
 class Loop(Section):
     """How long and how it is run."""
 
-    epochs: int = Field(default=10, ge=1)
-    batch: int = Field(default=128, ge=1)
+    epochs: int = Field(default=10, ge=1, description="times through the images")
+    batch: int = Field(default=128, ge=1, description="images of all processes together")
     accumulate: int = Field(default=1, ge=1, description="batches a step; each has its own negatives")
     save_every: int = Field(default=0, ge=0, description="steps between checkpoints; 0: at the end of each epoch")
     report_every: int = Field(default=1, ge=1, description="steps between rows of metrics.csv")
@@ -152,8 +159,10 @@ class Health(Section):
 class Settings(Section):
     """A run."""
 
-    method: Literal["cl", "ncl", "spectral-cl", "spectral-ncl", "ce", "nce", "two-tower", "head"] = "ncl"
-    seed: int = Field(default=0, ge=0)
+    method: Literal["cl", "ncl", "spectral-cl", "spectral-ncl", "ce", "nce", "two-tower", "head"] = Field(
+        default="ncl", description="see the list above"
+    )
+    seed: int = Field(default=0, ge=0, description="the same seed gives the same weights")
     data: Data = Data()
     views: Views = Views()
     model: Model = Model()

@@ -1,0 +1,59 @@
+"""Every method that learns from views: it trains, and what it leaves is what it says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from nonneg_training.activations import CONTROLS, NON_NEGATIVE
+from nonneg_training.checkpoint import load_encoder
+from nonneg_training.data import open_data
+from nonneg_training.metrics import read_metrics
+from nonneg_training.run import train
+from nonneg_training.settings import read_settings
+
+BASE = {
+    "data.source": "digits",
+    "loop.epochs": 2,
+    "model.dimensions": 32,
+    "loop.monitor_images": 100,
+    "optimiser.lr": 3e-3,
+}
+
+
+@pytest.mark.parametrize("method", ["cl", "ncl", "spectral-cl", "spectral-ncl", "ce", "nce"])
+@pytest.mark.parametrize("dimensions", [32, 0], ids=["projector", "features"])
+def test_it_trains_and_keeps_its_sign(method: str, dimensions: int, tmp_path: Path) -> None:
+    train(read_settings(None, {**BASE, "method": method, "model.dimensions": dimensions}), tmp_path / "run")
+    rows = read_metrics(tmp_path / "run")
+    first, last = (sum(float(row["loss"]) for row in part) / 5 for part in (rows[:5], rows[-5:]))
+    assert last < first
+    encoder = load_encoder(tmp_path / "run")
+    assert encoder.dimensions == (dimensions or 64)
+    images = open_data("digits", split="test")
+    with torch.inference_mode():
+        z = encoder(torch.from_numpy(images.pixels(range(64), encoder.view)))
+    if method in ("ncl", "spectral-ncl", "nce"):
+        assert (z >= 0).all()
+        assert (z == 0).any()
+    elif dimensions:
+        assert (z < 0).any()
+
+
+@pytest.mark.parametrize("activation", [*NON_NEGATIVE, *CONTROLS])
+def test_every_activation_trains(activation: str, tmp_path: Path) -> None:
+    method = "ncl" if activation in NON_NEGATIVE else "cl"
+    changes = {"method": method, "model.activation": activation, "loop.epochs": 1}
+    train(read_settings(None, {**BASE, **changes}), tmp_path / "run")
+    rows = read_metrics(tmp_path / "run")
+    assert float(rows[-1]["loss"]) < float(rows[0]["loss"])
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_autocast_trains(precision: str, tmp_path: Path) -> None:
+    train(read_settings(None, {**BASE, "loop.precision": precision, "loop.epochs": 1}), tmp_path / "run")
+    rows = read_metrics(tmp_path / "run")
+    assert float(rows[-1]["loss"]) < float(rows[0]["loss"])
+    assert load_encoder(tmp_path / "run").output.weight.dtype == torch.float32
