@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from nonneg_client.errors import CheckpointInvalid, StorageFailed
-from nonneg_training.checkpoint import FILE_NAME, load_encoder, read_checkpoint
+from nonneg_training.checkpoint import FILE_NAME, load_encoder, read_checkpoint, write_checkpoint
 from nonneg_training.files import write_whole
+from nonneg_training.precision import Precision
 from nonneg_training.run import train
 from nonneg_training.settings import Settings, read_settings, write_settings
 
@@ -57,18 +58,26 @@ def test_a_run_before_its_first_checkpoint_says_so(run: Path) -> None:
 def test_the_previous_file_survives_a_full_disk(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("previous")
-
-    def fill(temporary: Path) -> None:
-        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-        try:
-            Path("/dev/full").write_text("x" * 10)
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-    with pytest.raises(StorageFailed, match="no space left"):
-        write_whole(path, fill)
+    with pytest.raises(StorageFailed, match=r"no space left.*untouched"):
+        write_whole(path, lambda temporary: Path("/dev/full").write_text("x" * 10))
     assert path.read_text() == "previous"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_previous_checkpoint_survives_a_write_that_breaks_off(run: Path) -> None:
+    """The limit on a file's size stands for the disk that is full: safetensors itself meets the error, half way."""
+    before = (run / FILE_NAME).read_bytes()
+    encoder = load_encoder(run)
+    optimiser = torch.optim.SGD(encoder.parameters(), lr=0.1)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
+    try:
+        with pytest.raises(StorageFailed, match="cannot be written"):
+            write_checkpoint(run, 99, encoder, optimiser, Precision("fp32", torch.device("cpu")))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert (run / FILE_NAME).read_bytes() == before
+    assert not list(run.glob(".checkpoint*"))
 
 
 def test_settings_are_read_back_as_they_were_written(small: Settings, tmp_path: Path) -> None:

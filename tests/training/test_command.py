@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 from PIL import Image
 
-from nonneg_client.errors import ConfigInvalid, StorageFailed
+from nonneg_client.errors import ConfigInvalid, DataInvalid, StorageFailed
 from nonneg_training.command import train
 
 
@@ -58,3 +58,17 @@ def test_what_cannot_be_is_refused_by_name(tmp_path: Path, arguments: list[str],
     with pytest.raises(ConfigInvalid, match=message):
         run("--out", str(tmp_path / "run"), *arguments)
     assert not (tmp_path / "run").exists()
+
+
+def test_labels_that_tell_nothing_are_refused(tmp_path: Path) -> None:
+    photos = tmp_path / "photos"
+    for i in range(4):
+        (photos / str(i)).mkdir(parents=True)
+        Image.new("RGB", (20, 20), (i * 30, 90, 200)).save(photos / str(i) / "one.png")
+    given = ["--data", str(photos), "--batch", "4", "--epochs", "1", "--out", str(tmp_path / "run")]
+    head = ["--method", "head", "--set", "model.pretrained=DEFAULT", "--set", "head.labels=1"]
+    with pytest.raises(DataInvalid, match="one image of each class"):
+        run(*given, *head)
+    with pytest.raises(DataInvalid, match="has one class, 0"):
+        run("--method", "nce", *["--data", str(photos / "0"), "--batch", "2", "--out", str(tmp_path / "run")])
+    run(*given)  # without labels they are images like any others

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nonneg_client.errors import ConfigInvalid
+import numpy as np
+
+from nonneg_client.errors import ConfigInvalid, DataInvalid
 from nonneg_training.activations import CONTROLS, NON_NEGATIVE
 from nonneg_training.backbones import backbone
 from nonneg_training.data import Captions, Images
@@ -24,30 +26,9 @@ def resolve(settings: Settings, images: Images, world: World) -> Settings:
     model, method = settings.model, settings.method
     name = model.activation or ("identity" if method in CONTROL_METHODS else "relu")
     _check_activation(method, name)
+    _check_labels(settings, images)
     _check_batch(settings, len(images), world)
-    if method == "two-tower" and not isinstance(images, Captions):
-        raise ConfigInvalid(
-            "two-tower learns from images with captions",
-            fix="give a CSV with the columns image and caption as data.source",
-            field="data.source",
-            value=settings.data.source,
-        )
-    if method == "head" and not model.pretrained:
-        raise ConfigInvalid(
-            "a head needs a backbone that has learnt something",
-            fix="set model.pretrained (DEFAULT, a torchvision name, or the folder of a run)",
-            field="model.pretrained",
-        )
-    if settings.head.contrastive and not settings.head.views:
-        raise ConfigInvalid(
-            "head.contrastive compares random views, and none are cached",
-            fix="set head.views to 2 or more",
-            field="head.views",
-        )
-    if method == "head" and not any(getattr(settings.head, name) for name in HEAD_LOSSES):
-        raise ConfigInvalid(
-            "this head has no loss to learn from", fix="set head.neighbours = 1", field="head.neighbours"
-        )
+    _check_method(settings, images)
     size = settings.views.size or images.side or backbone(model.backbone, small=False).size
     chosen = {
         "activation": name,
@@ -83,6 +64,52 @@ def pretrained_run(settings: Settings) -> Path | None:
 
 def _is_run(name: str | None) -> bool:
     return bool(name) and (Path(str(name)) / CONFIG).is_file()
+
+
+def _check_method(settings: Settings, images: Images) -> None:
+    """What one method alone needs."""
+    method, model = settings.method, settings.model
+    if method == "two-tower" and not isinstance(images, Captions):
+        raise ConfigInvalid(
+            "two-tower learns from images with captions",
+            fix="give a CSV with the columns image and caption as data.source",
+            field="data.source",
+            value=settings.data.source,
+        )
+    if method == "head" and not model.pretrained:
+        raise ConfigInvalid(
+            "a head needs a backbone that has learnt something",
+            fix="set model.pretrained (DEFAULT, a torchvision name, or the folder of a run)",
+            field="model.pretrained",
+        )
+    if settings.head.contrastive and not settings.head.views:
+        raise ConfigInvalid(
+            "head.contrastive compares random views, and none are cached",
+            fix="set head.views to 2 or more",
+            field="head.views",
+        )
+    if method == "head" and not any(getattr(settings.head, name) for name in HEAD_LOSSES):
+        raise ConfigInvalid(
+            "this head has no loss to learn from", fix="set head.neighbours = 1", field="head.neighbours"
+        )
+
+
+def _check_labels(settings: Settings, images: Images) -> None:
+    """Labels are good for something only where classes differ, and pairs only where a class has two images."""
+    sizes = np.bincount(images.labels)
+    if settings.method in ("ce", "nce") and (sizes > 0).sum() < 2:
+        raise DataInvalid(
+            f"{images.name} has one class, {images.classes[0]}: there is nothing to tell apart",
+            fix="give a folder with a folder of images for each class, or use method = ncl",
+            value=images.name,
+        )
+    if settings.method == "head" and settings.head.labels and not (sizes > 1).any():
+        raise DataInvalid(
+            f"{images.name} has one image of each class: no image has a positive",
+            fix="add images, or set head.labels = 0",
+            field="head.labels",
+            value=images.name,
+        )
 
 
 def _check_activation(method: str, name: str) -> None:

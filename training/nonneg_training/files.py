@@ -37,7 +37,6 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
 def storage_failed(error: Exception, path: Path) -> StorageFailed | None:
     """What the disk said, as ours; None when it was not the disk."""
     text = str(error)
-    # safetensors wraps the operating system's error in its own class and keeps only the text
     if (
         getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
         or "No space left" in text
@@ -48,8 +47,8 @@ def storage_failed(error: Exception, path: Path) -> StorageFailed | None:
             fix="free some space and run again with --resume",
             value=str(path),
         )
-    if isinstance(error, OSError):
-        return StorageFailed(
-            f"{path} cannot be written ({error.strerror or error})", fix="choose another place", value=str(path)
-        )
+    # safetensors wraps the operating system's error in its own class and keeps only the text
+    if isinstance(error, OSError) or "os error" in text:
+        reason = getattr(error, "strerror", None) or text
+        return StorageFailed(f"{path} cannot be written ({reason})", fix="choose another place", value=str(path))
     return None

@@ -87,10 +87,10 @@ class Loss(Section):
 class Head(Section):
     """The head method: a weight a loss (0: off), and what they need to know."""
 
-    start: Literal["random", "centred", "principal"] = Field(
+    start: Literal["random", "centred", "principal", "both"] = Field(
         default="random",
         description="rows of the head at the start: random directions; one a feature (D = the backbone's width); "
-        "each principal component and its opposite",
+        "each principal component and its opposite; both: these in front of one a feature",
     )
     similarity: float = Field(default=0.0, ge=0, description="follow the backbone's similarities (squared error)")
     neighbours: float = Field(default=1.0, ge=0, description="follow who is near whom (divergence of softmaxes)")

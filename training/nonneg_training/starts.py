@@ -56,4 +56,17 @@ def principal(x: Tensor, dimensions: int, g: torch.Generator) -> Tensor:
     return torch.cat([both, random(x, rest, g)]) if rest else both
 
 
-_DIRECTIONS = {"random": random, "centred": centred, "principal": principal}
+def both(x: Tensor, dimensions: int, g: torch.Generator) -> Tensor:
+    """Principal components in front, for short prefixes; behind them every feature, so that the whole loses nothing."""
+    width = x.shape[1]
+    if dimensions <= width:
+        raise ConfigInvalid(
+            f"head.start=both needs more dimensions than the backbone's {width} features, not {dimensions}",
+            fix=f"use model.dimensions={width + width // 5} or head.start=principal",
+            field="head.start",
+            limit=width,
+        )
+    return torch.cat([principal(x, dimensions - width, g), centred(x, width, g)])
+
+
+_DIRECTIONS = {"random": random, "centred": centred, "principal": principal, "both": both}

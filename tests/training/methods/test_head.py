@@ -118,6 +118,7 @@ def test_the_backbone_stays_in_evaluation_mode_and_out_of_the_optimiser(
         ({"model.pretrained": None}, "needs a backbone that has learnt"),
         ({"head.contrastive": 1.0}, "none are cached"),
         ({"head.start": "centred"}, "no more than the backbone's 64"),
+        ({"head.start": "both", "model.dimensions": 64}, "needs more dimensions than the backbone's 64"),
         ({"loss.lengths": (97,)}, "does not fit 96"),
         ({"head.neighbours": 0.0}, "no loss"),
     ],
@@ -132,11 +133,11 @@ def test_what_cannot_be_is_refused(
 
 def test_a_start_answers_centred_directions() -> None:
     x = torch.rand(50, 6) + 3
-    for how in ("random", "centred", "principal"):
-        layer = torch.nn.Linear(6, 5)
+    for how, width in (("random", 5), ("centred", 5), ("principal", 5), ("both", 8)):
+        layer = torch.nn.Linear(6, width)
         start(layer, x, how, torch.Generator().manual_seed(0))
         z = layer(x)
-        torch.testing.assert_close(z.mean(dim=0), torch.zeros(5), atol=1e-4, rtol=0)
+        torch.testing.assert_close(z.mean(dim=0), torch.zeros(width), atol=1e-4, rtol=0)
         assert float(z.square().mean().sqrt().detach()) == pytest.approx(1, rel=1e-3)
 
 
