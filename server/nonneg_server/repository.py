@@ -9,6 +9,7 @@ from pathlib import Path
 
 from nonneg_client.errors import ConfigInvalid, ModelNotFound, NonnegError
 from nonneg_export.bundle import DEFAULT, Bundle, open_bundle
+from nonneg_server import memory
 from nonneg_server.engine import Engine
 from nonneg_server.registry import Registry
 
@@ -37,6 +38,7 @@ class Repository:
         """Open the bundle, verify and test it, then serve it: a model that is served already goes on until then."""
         engine = self._make(named(open_bundle(self._source(name)), name))
         engine.warm_up()
+        memory.trim()
         self.registry.put(engine)
         return engine
 
