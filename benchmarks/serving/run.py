@@ -35,7 +35,16 @@ from quiet import Watch
 
 from nonneg_export.bundle import open_bundle
 
-COLUMNS = ("c8 share of limit", "c32 share", "c1 p50 ms", "c8 p99 ms", "CPU ms/image", "PSS MB", "cold start s")
+COLUMNS = (
+    "c8 share of limit",
+    "c32 share",
+    "c8 share by CPU",
+    "c1 p50 ms",
+    "c8 p99 ms",
+    "CPU ms/image",
+    "PSS MB",
+    "cold start s",
+)
 CLIENTS = (1, 8, 32)
 QUIET = 0.06  # of the machine's CPU time may have gone to others during a slice that counts
 ENOUGH = 5  # slices that count, of every kind
@@ -115,9 +124,11 @@ def summarised(found: dict[str, Any], name: str) -> dict[str, dict[str, float]]:
     """Median, least and most over the slices that count, a column each."""
     run = {key: quietest(value) if isinstance(value, list) else value for key, value in found["servers"][name].items()}
     limit = median(one["rate"] for one in quietest(found["limit"]))
+    limit_cpu = median(one["cpu_ms_per_image"] for one in quietest(found["limit"]))
     values = {
         "c8 share of limit": [one["rate"] / limit for one in run["c8"]],
         "c32 share": [one["rate"] / limit for one in run["c32"]],
+        "c8 share by CPU": [limit_cpu / one["cpu_ms_per_image"] for one in run["c8"]],
         "c1 p50 ms": [one["p50_ms"] for one in run["c1"]],
         "c8 p99 ms": [one["p99_ms"] for one in run["c8"]],
         "CPU ms/image": [one["cpu_ms_per_image"] for one in run["c8"]],
