@@ -1,10 +1,8 @@
-"""Slices of a second, taken in turn from every contestant and from the limit; who is not measured stands still."""
+"""Slices of a second or two, of a server and of the in-process limit, and a server overloaded."""
 
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -50,24 +48,6 @@ def slice_of(server: Server, plan: Plan, clients: int) -> dict[str, Any]:
     found["cpu_ms_per_image"] = round(1000 * (server.cpu_seconds() - cpu) / max(1, found["ok"]), 3)
     found["others"] = round(watch.others(), 3)
     return found
-
-
-@contextmanager
-def awake(server: Server) -> Iterator[Server]:
-    """Let it run for the length of the block only."""
-    _signal(server, signal.SIGCONT)
-    try:
-        yield server
-    finally:
-        _signal(server, signal.SIGSTOP)
-
-
-def _signal(server: Server, number: signal.Signals) -> None:
-    for pid in server.tree():
-        try:
-            os.kill(pid, number)
-        except ProcessLookupError:
-            continue
 
 
 class Limit:

@@ -5,20 +5,16 @@
     python benchmarks/serving/run.py --photos FOLDER --overload          3x the peak for a minute, ours only
     python benchmarks/serving/run.py --photos FOLDER --bundle DIR        another model than the default one
 
-A slice of a second or two from each in turn; slices during which others used the machine do not count. Prints a table,
-then one JSON line. The peers are installed in environments of their own under --home.
+One server after the other, with slices of the in-process limit in between; slices during which others used the machine
+do not count, if there are enough others. Prints a table, then one JSON line. The peers are installed in environments of their own under --home.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import signal
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -27,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import load
 from contestants import CONTESTANTS
-from measure import Limit, Plan, awake, overload, slice_of, started
+from measure import Limit, Plan, overload, slice_of, started
 from photos import make_photos
 from processes import Server
 from provenance import provenance
@@ -48,56 +44,38 @@ COLUMNS = (
 CLIENTS = (1, 8, 32)
 QUIET = 0.06  # of the machine's CPU time may have gone to others during a slice that counts
 ENOUGH = 5  # slices that count, of every kind
+WAIT = 2.0  # seconds that a slice may wait for quiet, before its turn is over
 
 
 def collect(plan: Plan, names: list[str], *, most_rounds: int) -> dict[str, Any]:
-    """Slices in turn until there are enough that nobody else disturbed, or the rounds are over."""
+    """One server after the other, each with slices of the limit in between."""
     found: dict[str, Any] = {"limit": [], "servers": {}}
     limit = Limit(plan)
-    with ExitStack() as stack:
-        servers = {}
-        for name in names:
-            print(f"starting {name}", file=sys.stderr)
-            server = stack.enter_context(started(CONTESTANTS[name], plan))
+    for name in names:
+        print(f"starting {name}", file=sys.stderr)
+        with started(CONTESTANTS[name], plan) as server:
             load.run(server.url, plan.bodies, clients=8, seconds=1.0)  # warm every worker
-            found["servers"][name] = {"cold_start_s": server.cold_start, **{f"c{count}": [] for count in CLIENTS}}
-            stack.enter_context(awake_at_the_end(server))
-            servers[name] = server
-        for number in range(most_rounds):
-            if enough(found["limit"]) and all(enough(r[f"c{c}"]) for r in found["servers"].values() for c in CLIENTS):
-                break
-            print(f"round {number + 1}", file=sys.stderr)
-            take_turns(found, limit, servers, plan, wait=4.0)
-        while not found["limit"] or not all(r[f"c{c}"] for r in found["servers"].values() for c in CLIENTS):
-            take_turns(found, limit, servers, plan, wait=0)  # never quiet: better a disturbed slice than none
-        for name, server in servers.items():
-            found["servers"][name]["pss_mb"] = server.pss_mb()
+            mine: dict[str, Any] = {f"c{count}": [] for count in CLIENTS}
+            for number in range(most_rounds):
+                last = number + 1 == most_rounds  # never quiet: better a disturbed slice than none
+                take_turns(found["limit"], mine, limit, server, plan, wait=0 if last else WAIT)
+                if all(map(enough, mine.values())):
+                    break
+            found["servers"][name] = {**mine, "cold_start_s": server.cold_start, "pss_mb": server.pss_mb()}
     limit.close()
     return found
 
 
-@contextmanager
-def awake_at_the_end(server: Server) -> Iterator[None]:
-    """Stopped at once, and woken for its end: a stopped process would not hear SIGTERM."""
-    with awake(server):
-        pass
-    try:
-        yield
-    finally:
-        for pid in server.tree():
-            os.kill(pid, signal.SIGCONT)
-
-
-def take_turns(found: dict[str, Any], limit: Limit, servers: dict[str, Server], plan: Plan, *, wait: float) -> None:
-    """One slice of every kind of which there are not enough, each when the machine is quiet."""
-    if not enough(found["limit"]) and fell_quiet(wait):
-        found["limit"].append(limit.slice(plan.seconds))
-    for name, server in servers.items():
-        for count in CLIENTS:
-            slices = found["servers"][name][f"c{count}"]
-            if not enough(slices) and fell_quiet(wait):
-                with awake(server):
-                    slices.append(slice_of(server, plan, count))
+def take_turns(
+    limits: list[dict[str, Any]], mine: dict[str, Any], limit: Limit, server: Server, plan: Plan, *, wait: float
+) -> None:
+    """A slice of the limit and of every width, each when the machine is quiet."""
+    if fell_quiet(wait):
+        limits.append(limit.slice(plan.seconds))
+    for count in CLIENTS:
+        slices = mine[f"c{count}"]
+        if not enough(slices) and fell_quiet(wait):
+            slices.append(slice_of(server, plan, count))
 
 
 def fell_quiet(wait: float) -> bool:
