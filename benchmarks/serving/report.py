@@ -17,7 +17,7 @@ HEAD = """# Serving, measured
 Made by [benchmarks/serving](../benchmarks/serving/README.md): `run.py` measures, `report.py` writes this page. Every
 server runs the same ONNX file with the same decoder, view, session settings and sparse JSON answer; the peers have one
 process or replica a core, as they recommend. The load generator shares the machine's cores with the server, and the
-in-process limit does not pay for it: no server can reach 1. One server runs after the other, with slices of the limit in
+in-process limit does not pay for it: no server can reach 1. One server runs after the other, with slices of the limit
 between; slices in which other processes used the machine do not count, if there are enough others. The peers answer
 whole vectors without parameters, limits, metrics or request ids. «Share by CPU» is the limit's CPU time an image over
 the server's, which a busy machine disturbs far less than rates. Cells: median (least to most) of the slices that count.

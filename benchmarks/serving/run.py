@@ -6,7 +6,8 @@
     python benchmarks/serving/run.py --photos FOLDER --bundle DIR        another model than the default one
 
 One server after the other, with slices of the in-process limit in between; slices during which others used the machine
-do not count, if there are enough others. Prints a table, then one JSON line. The peers are installed in environments of their own under --home.
+do not count, if there are enough others. Prints a table, then one JSON line. The peers are installed in environments of
+their own under --home.
 """
 
 from __future__ import annotations
