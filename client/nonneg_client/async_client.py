@@ -9,7 +9,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from nonneg_client.conversation import Reply, Send, advance, batched, converse, load
-from nonneg_client.errors import NonnegError
+from nonneg_client.errors import ConfigInvalid, NonnegError
 from nonneg_client.images import Item, Sources, items
 from nonneg_client.pace import Attempts, Pace
 from nonneg_client.progress import Progress, Watch
@@ -136,6 +136,8 @@ class AsyncClient:
 
     async def _send(self, step: Send) -> Reply:
         request = step.request
+        if self._http.is_closed:
+            raise ConfigInvalid("this client is closed", fix="make another one")
         try:
             response = await self._http.post(
                 PATH, params=request.params, headers=request.headers, content=request.content

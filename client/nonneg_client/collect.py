@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from nonneg_client.embeddings import Embeddings
-from nonneg_client.errors import DataInvalid
+from nonneg_client.errors import ConfigInvalid, DataInvalid, NonnegError
 from nonneg_client.results import Failure, Part, Vector, joined
 
 OnError = Literal["raise", "return"]
@@ -15,6 +15,8 @@ class Collected:
     """What has come so far."""
 
     def __init__(self, on_error: OnError) -> None:
+        if on_error not in ("raise", "return"):
+            raise ConfigInvalid(f"on_error={on_error!r}", fix='choose "raise" or "return"', field="on_error")
         self._on_error = on_error
         self._meta = Part(())
         self.vectors: list[Vector] = []
@@ -27,8 +29,7 @@ class Collected:
             if isinstance(result, Vector):
                 self.vectors.append(result)
             elif self._on_error == "raise":
-                result.error.message = f"{result.id}: {result.error.message}"
-                raise result.error
+                raise named(result)
             else:
                 self.failures.append(result)
 
@@ -38,7 +39,7 @@ class Collected:
             if self.failures:
                 first = self.failures[0]
                 raise DataInvalid(
-                    f"none of {len(self.failures)} images could be embedded; {first.id}: {first.error.message}",
+                    f"none of {len(self.failures)} images could be embedded; {named(first).message}",
                     fix=first.error.fix,
                 )
             raise DataInvalid("there are no images to embed", fix="give at least one")
@@ -51,3 +52,11 @@ class Collected:
             normalized=self._meta.normalized,
             failures=tuple(self.failures),
         )
+
+
+def named(failure: Failure) -> NonnegError:
+    """The failure's error with the image's id in its message, once."""
+    error = failure.error
+    if failure.id not in error.message:
+        error.message = f"{failure.id}: {error.message}"
+    return error

@@ -17,6 +17,8 @@ EXTENSIONS = frozenset(
 
 def find(name: str) -> Iterable[Path]:
     """The files that a path, a glob or a folder stands for."""
+    if not name:
+        raise DataInvalid("an empty path names nothing", fix='give a path; "." is this folder')
     path = Path(name).expanduser()
     if path.is_dir():
         return find_images(path)

@@ -46,7 +46,10 @@ def settings(url: str | None, api_key: str | None, **tuning: Unpack[Tuning]) -> 
     url = (url or os.environ.get(URL) or DEFAULT_URL).rstrip("/")
     if not url.startswith(("http://", "https://")):
         raise ConfigInvalid(f"{url} is no server's address", fix=f"give one like {DEFAULT_URL}", field="url", value=url)
-    made = Settings(url, api_key or os.environ.get(API_KEY) or None, **tuning)
+    key = api_key or os.environ.get(API_KEY) or None
+    if key is not None and not (key.isascii() and key.isprintable()):
+        raise ConfigInvalid("the API key has characters that no header can carry", fix="check it for line ends")
+    made = Settings(url, key, **tuning)
     for name, least in (("in_flight", 1), ("batch_size", 1), ("retries", 0), ("patience", 0), ("timeout", 0.001)):
         value = getattr(made, name)
         if value < least:

@@ -157,7 +157,9 @@ def test_address_and_key_come_from_the_environment(monkeypatch):
         assert (client.settings.url, client.settings.api_key) == ("http://other.test", "mine")
 
 
-@pytest.mark.parametrize("wrong", [{"url": "localhost"}, {"in_flight": 0}, {"batch_size": 0}, {"timeout": 0}])
+@pytest.mark.parametrize(
+    "wrong", [{"url": "localhost"}, {"in_flight": 0}, {"batch_size": 0}, {"timeout": 0}, {"api_key": "a\nb"}]
+)
 def test_settings_that_make_no_sense_are_refused(wrong):
     with pytest.raises(ConfigInvalid):
         Client(**wrong)
@@ -200,6 +202,23 @@ def test_no_images_at_all_is_said(client, tmp_path):
         client.embed(tmp_path)
     with pytest.raises(DataInvalid, match="no file matches"):
         client.embed(f"{tmp_path}/*.jpg")
+    with pytest.raises(DataInvalid, match="empty path"):
+        client.embed("")
+
+
+def test_a_client_that_is_closed_and_a_choice_that_is_none_are_said(server, files):
+    client = Client(server)
+    with pytest.raises(ConfigInvalid, match="on_error='ignore'"):
+        client.embed(files[0], on_error="ignore")
+    client.close()
+    with pytest.raises(ConfigInvalid, match="closed"):
+        client.embed(files[0])
+
+
+def test_a_failed_image_is_named_once(client):
+    with pytest.raises(DataInvalid) as caught:
+        client.embed("/nowhere.jpg")
+    assert caught.value.message.count("/nowhere.jpg") == 1
 
 
 def test_a_stream_of_images_is_not_read_ahead_without_bound(server, files):

@@ -77,7 +77,7 @@ def test_the_reasons_are_the_largest_parts_of_the_score(index, vectors):
         ({"year": 2004.0}, lambda p: p["year"] == 2004),
         ({"label": "cow"}, lambda p: False),
     ],
-    ids=str,
+    ids=["equal", "one of", "range", "both", "float", "none"],
 )
 def test_conditions_on_the_payload_hold_and_cost_no_hit(index, vectors, payloads, where, keep):
     hits = index.search(vectors[7], k=20, where=where)

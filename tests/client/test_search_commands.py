@@ -119,6 +119,14 @@ def test_an_image_that_fails_is_named_and_the_others_are_indexed(run, photos, tm
     assert "5 images" in result.stdout
 
 
+def test_when_nothing_can_be_indexed_there_is_no_index(run, tmp_path):
+    (tmp_path / "a.jpg").write_bytes(b"no image")
+    result = run("index", tmp_path / "a.jpg", "-o", tmp_path / "x.index")
+    assert isinstance(result.exception, DataInvalid)
+    assert "nothing could be indexed" in str(result.exception)
+    assert not (tmp_path / "x.index").exists()
+
+
 def test_near_duplicates_are_grouped(run, made):
     found = json.loads(run("search", made, "--duplicates", "0.8", "--json").stdout)["groups"]
     assert found

@@ -47,6 +47,8 @@ def index(
       nonneg index photos.parquet -o photos.index
       nonneg search photos.index photo.jpg
     """
+    from nonneg_client.errors import DataInvalid
+
     vectors = [name for name in sources if _is_vectors(name)]
     images = [name for name in sources if not _is_vectors(name)]
     seen: set[str] = set()
@@ -56,6 +58,8 @@ def index(
     if images:
         found, failed = add_images(out, images, dimensions, top_k, quiet, url, api_key, timeout)
         seen |= found
+    if not (out / "index.json").exists():
+        raise DataInvalid(f"nothing could be indexed, so there is no {out}", fix="see why each image failed")
     told(out, seen if prune else None)
     if failed:
         raise SystemExit(1)
