@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
 
 from nonneg_training.distributed import World
 from nonneg_training.seeds import permutation
+
+
+@lru_cache(maxsize=2)  # this epoch's and, when the next batch is drawn ahead, the next one's
+def _order(images: int, seed: int, epoch: int) -> NDArray[np.int64]:
+    return permutation(images, seed, "order", epoch)
 
 
 @dataclass(frozen=True)
@@ -33,5 +42,5 @@ class Steps:
         epoch, place = divmod(step, self.per_epoch)
         share = self.batch // self.world.size
         start = (place * self.accumulate + part) * self.batch + self.world.rank * share
-        order = permutation(self.images, self.seed, "order", epoch)
+        order = _order(self.images, self.seed, epoch)
         return [int(i) for i in order[start : start + share]]
