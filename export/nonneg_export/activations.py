@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nonneg_client.errors import CheckFailed, DataInvalid, NonnegError
-from nonneg_client.view import View
+from nonneg_client.view import Pixels, View
 from nonneg_export.bundle import storing
 from nonneg_export.photos import Photos, digest_of, see
 from nonneg_export.rows import Line, Row, Rows
@@ -64,7 +64,7 @@ def _run(rows: Rows, session: Session, paths: Sequence[Path], view: View, worker
             pixels, digest = see(path, view)
         except (NonnegError, OSError) as error:  # a broken photo is counted, not fatal
             return Line(broken=str(error)), None
-        return Line(digest=digest), session.run(pixels[None])[0]
+        return Line(digest=digest), _encode(session, pixels[None], path)
 
     with ThreadPoolExecutor(workers) as pool:
         for line, row in _in_order(pool, job, paths[len(rows.lines) :], ahead=8 * workers):
@@ -73,6 +73,17 @@ def _run(rows: Rows, session: Session, paths: Sequence[Path], view: View, worker
             rows.append(line, row)
             if tick:
                 tick(len(rows.lines), len(paths))
+
+
+def _encode(session: Session, pixels: Pixels, path: Path) -> Row:
+    try:
+        row: Row = session.run(pixels)[0]
+    except Exception as error:  # onnxruntime raises its own classes, none of them public
+        raise CheckFailed(
+            f"ONNX Runtime cannot run the encoder on {path.name} by itself ({str(error).splitlines()[0]})",
+            fix="export the encoder with a dynamic batch",
+        ) from error
+    return row
 
 
 def _in_order(

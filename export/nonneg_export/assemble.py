@@ -133,20 +133,25 @@ def evidence(manifest: Manifest, work: Path) -> dict[str, Path]:
 
 
 def _verify(draft: Draft, order: NDArray[np.int64], seen: Activations, work: Path) -> tuple[Check, ...]:
+    """One session at a time: each holds the weights once more, and what its largest batch needed."""
     pixels = verify.samples(seen.paths, draft.view)
-    plain, full = Session(work / "plain.onnx"), Session(work / ENCODER)
 
-    def short(k: int) -> Session:
+    def short(k: int) -> verify.Rows:
         save(canonical(select_columns(draft.model, order[:k])), work / "short.onnx")
-        return Session(work / "short.onnx")
+        return verify.answers(Session(work / "short.onnx").run, pixels)
 
+    plain = verify.answers(Session(work / "plain.onnx").run, pixels)
+    alike = verify.ignores_batch_mates(full := Session(work / ENCODER), pixels)
+    ranked = verify.answers(full.run, pixels)
+    del full
     read_back = View.model_validate_json(draft.view.model_dump_json())
     checks = [
-        verify.ignores_batch_mates(full, pixels),
-        verify.emits_the_ranking(plain, full, order, pixels),
-        verify.prefix_is_export(full, short, pixels, len(order)),
+        alike,
+        verify.emits_the_ranking(plain, ranked, order),
+        verify.prefix_is_export(ranked, short),
         verify.sees_alike(read_back, draft.view, seen.paths),
     ]
     if draft.reference is not None:
-        checks.insert(0, verify.agrees_with_torch(draft.reference(pixels)[:, order], full, pixels))
+        by_torch = verify.answers(draft.reference, pixels)
+        checks.insert(0, verify.agrees_with_torch(by_torch[:, order], ranked))
     return tuple(checks)

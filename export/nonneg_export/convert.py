@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import logging
 import warnings
@@ -41,7 +42,15 @@ def to_onnx(encoder: torch.nn.Module, size: int) -> ModelProto:
             fix="replace the operator it names, or make the module independent of the batch size",
         ) from error
     assert program is not None
-    return canonical(program.model_proto)
+    model = canonical(program.model_proto)
+    del program  # it holds the weights three times more, in cycles
+    gc.collect()
+    if not all(value.type.tensor_type.shape.dim[0].dim_param for value in (*model.graph.input, *model.graph.output)):
+        raise CheckFailed(
+            "this encoder has no ONNX form with a free batch size: it was traced for 2 images only",
+            fix="make the module independent of the batch size",
+        )
+    return model
 
 
 def _reason(error: Exception) -> str:

@@ -28,32 +28,35 @@ def samples(paths: Sequence[Path], view: View) -> Pixels:
     return np.concatenate([np.stack(pixels), test_pattern(view.size)])  # (photos + 1, size, size, 3)
 
 
-def agrees_with_torch(torch_rows: Rows, session: Session, pixels: Pixels) -> Check:
+def answers(run: Callable[[Pixels], Rows], pixels: Pixels) -> Rows:
+    """The rows for all pixels, a few at a time: large batches cost memory, not time."""
+    return np.concatenate([run(pixels[i : i + BATCH]) for i in range(0, len(pixels), BATCH)])
+
+
+def agrees_with_torch(by_torch: Rows, rows: Rows) -> Check:
     """The encoder answers what the checkpoint answers."""
-    return _close("torch", "ONNX Runtime against torch, on real photos", torch_rows, session.run(pixels))
+    return _close("torch", "ONNX Runtime against torch, on real photos", by_torch, rows)
 
 
 def ignores_batch_mates(session: Session, pixels: Pixels) -> Check:
     """A vector is the same alone and in company, whoever that is."""
     alone = np.concatenate([session.run(one[None]) for one in pixels])
-    together = np.concatenate([session.run(pixels[i : i + BATCH]) for i in range(0, len(pixels), BATCH)])
-    other_company = session.run(pixels[::-1])[::-1]
+    together = answers(session.run, pixels)
+    other_company = answers(session.run, pixels[::-1])[::-1]
     worst = max((together, other_company), key=lambda rows: difference(alone, rows))
     return _close("batch", f"a batch of 1 against batches of {BATCH} and of mixed content", alone, worst)
 
 
-def emits_the_ranking(plain: Session, ranked: Session, order: NDArray[np.int64], pixels: Pixels) -> Check:
+def emits_the_ranking(plain: Rows, ranked: Rows, order: NDArray[np.int64]) -> Check:
     """The columns are those of the unranked encoder, in rank order."""
-    selected = plain.run(pixels)[:, order]
-    return _close("ranking", "ranked columns against selection from the unranked encoder", selected, ranked.run(pixels))
+    return _close("ranking", "ranked columns against selection from the unranked encoder", plain[:, order], ranked)
 
 
-def prefix_is_export(full: Session, short: Callable[[int], Session], pixels: Pixels, columns: int) -> Check:
+def prefix_is_export(full: Rows, short: Callable[[int], Rows]) -> Check:
     """The first k columns are what an export of k columns answers."""
+    columns = full.shape[1]
     lengths = sorted({1, max(1, columns // 4), max(1, columns // 2)})
-    rows = full.run(pixels)
-    pairs = [(rows[:, :k], short(k).run(pixels)) for k in lengths]
-    worst = max(pairs, key=lambda pair: difference(*pair))
+    worst = max(((full[:, :k], short(k)) for k in lengths), key=lambda pair: difference(*pair))
     return _close("prefix", f"the first {', '.join(map(str, lengths))} columns against exports of so many", *worst)
 
 
