@@ -45,10 +45,9 @@ COLUMNS = (
 CLIENTS = (1, 8, 32)
 QUIET = 0.06  # of the machine's CPU time may have gone to others during a slice that counts
 ENOUGH = 5  # slices that count, of every kind
-WAIT = 2.0  # seconds that a slice may wait for quiet, before its turn is over
 
 
-def collect(plan: Plan, names: list[str], *, most_rounds: int) -> dict[str, Any]:
+def collect(plan: Plan, names: list[str], *, most_rounds: int, wait: float) -> dict[str, Any]:
     """One server after the other, each with slices of the limit in between."""
     found: dict[str, Any] = {"limit": [], "servers": {}}
     limit = Limit(plan)
@@ -59,7 +58,7 @@ def collect(plan: Plan, names: list[str], *, most_rounds: int) -> dict[str, Any]
             mine: dict[str, Any] = {f"c{count}": [] for count in CLIENTS}
             for number in range(most_rounds):
                 last = number + 1 == most_rounds  # never quiet: better a disturbed slice than none
-                take_turns(found["limit"], mine, limit, server, plan, wait=0 if last else WAIT)
+                take_turns(found["limit"], mine, limit, server, plan, wait=0 if last else wait)
                 if all(map(enough, mine.values())):
                     break
             found["servers"][name] = {**mine, "cold_start_s": server.cold_start, "pss_mb": server.pss_mb()}
@@ -170,6 +169,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=list(CONTESTANTS), default=list(CONTESTANTS))
     parser.add_argument("--rounds", type=int, default=20, help="at most; fewer if the machine is quiet")
     parser.add_argument("--seconds", type=float, default=1.5, help="of every single measurement")
+    parser.add_argument("--wait", type=float, default=2, help="seconds a slice waits for quiet before its turn is over")
     parser.add_argument("--overload", action="store_true")
     parser.add_argument("--overload-seconds", type=float, default=60)
     parser.add_argument("--home", type=Path, default=Path.home() / ".cache/nonneg-benchmarks")
@@ -184,7 +184,7 @@ def main() -> None:
         line["overload"] = overload(CONTESTANTS["nonneg"], plan, times=3, seconds=given.overload_seconds)
         print(overload_table(line["overload"]))
     else:
-        found = collect(plan, given.only, most_rounds=given.rounds)
+        found = collect(plan, given.only, most_rounds=given.rounds, wait=given.wait)
         line["summary"] = {name: summarised(found, name) for name in given.only}
         line["slices"] = found
         print(table(line["summary"]), disturbance(found), sep="\n\n")
