@@ -108,3 +108,12 @@ def test_top_k_keeps_the_largest_of_the_prefix_in_server_and_client_alike(server
         served = client.embed(files, dimensions=256, top_k=32)
     assert (served.nnz <= 32).all()
     np.testing.assert_allclose(served.numpy(), shorten(raw, 256, 32), atol=1e-6)
+
+
+def test_a_run_trained_with_nested_lengths_keeps_the_order_it_trained(digits: Path, tmp_path: Path) -> None:
+    nested = ("--set", "loss.lengths=[16, 64]", "--dimensions", "64")
+    run("train", "--data", "digits", "--backbone", "tiny-cnn", "--epochs", "1", *nested, "--out", tmp_path / "run")
+    run("export", tmp_path / "run", "--calibrate", digits, "--out", tmp_path / "bundle")
+    manifest = open_bundle(tmp_path / "bundle").manifest
+    assert manifest.calibration.ranked_by == "nested"
+    assert manifest.columns.original == tuple(range(64))

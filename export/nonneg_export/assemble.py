@@ -53,6 +53,7 @@ class Draft:
     description: str = ""
     derived_from: str = ""
     precision: Precision = "fp32"
+    nested: bool = False  # trained so that its own order is already the best
     reference: Reference | None = field(default=None, repr=False)  # what torch answers to the same pixels
 
 

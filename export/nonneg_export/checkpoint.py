@@ -36,6 +36,7 @@ def draft(run: Path, about: About, *, relu: bool = False) -> Draft:
         activation=f"relu({encoder.activation})" if relu else encoder.activation,
         provenance=_provenance(settings, about),
         description=f"{settings.model.backbone}, {settings.method}, {settings.loop.epochs} epochs",
+        nested=bool(settings.loss.lengths),
         reference=answer,
     )
 

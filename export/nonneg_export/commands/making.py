@@ -14,6 +14,7 @@ from nonneg_export.commands.options import calibration, tell_broken, warn
 from nonneg_export.commands.progress import progress
 from nonneg_export.photos import find_photos
 from nonneg_export.report import summary
+from nonneg_export.statistics import Rule
 from nonneg_export.triton import write_repository
 from nonneg_export.workplace import workplace
 
@@ -29,7 +30,8 @@ def make(
     start = draft()
     with workplace(out, flags["work"]) as place:
         with progress("calibrating") as tick:
-            rule, dimensions = flags["rank_by"], flags["dimensions"]
+            rule: Rule = flags["rank_by"] or ("nested" if start.nested else "expected-activation")
+            dimensions = flags["dimensions"]
             ranked = rank(start, photos, place, rule=rule, dimensions=dimensions, data=flags["data"], tick=tick)
         if finish is not None:
             ranked = finish(ranked)

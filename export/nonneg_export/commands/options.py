@@ -47,7 +47,11 @@ output_options = _together(
 )
 ranking_options = _together(
     click.option("--dimensions", type=int, help="Keep only the best so many."),
-    click.option("--rank-by", type=click.Choice(RULES), default=RULES[0], show_default=True, help="What is best."),
+    click.option(
+        "--rank-by",
+        type=click.Choice(RULES),
+        help="What is best; by default nested for a run with nested lengths, else expected-activation.",
+    ),
 )
 evaluation_options = _together(
     click.option("--evaluate", type=PATH, help="Folder of labelled photos (class/image) to report quality on."),
