@@ -10,6 +10,7 @@ import tomllib
 import zipfile
 from email.parser import Parser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     done = subprocess.run([*build, "--sdist", str(ROOT)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     with tarfile.open(next(out.glob("*.tar.gz"))) as sdist:
-        sdist.extractall(out / "unpacked", filter="data")
+        safe: Any = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # Python before 3.11.4 has none
+        sdist.extractall(out / "unpacked", **safe)
     source = next((out / "unpacked").iterdir())
     done = subprocess.run([*build, "--wheel", str(source)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -93,16 +93,19 @@ class Process(uvicorn.Server):
         return [found for found in self.server_state.connections if isinstance(found, Connection)]
 
 
-def deafen(listener: socket.socket) -> None:
+def deafen(listener: socket.socket) -> bool:
     """Let those in who have knocked, and nobody else: closing at once would reset who stands in the queue.
 
     A packet filter that drops everything; connections that exist have passed it. Clients whose knock is dropped try
-    again, and are refused as soon as the listener is closed.
+    again, and are refused as soon as the listener is closed. False where the system has no such filter or does not
+    let this user set one: a client that stands in the queue at the last instant then has to try again.
     """
-    if not hasattr(socket, "AF_PACKET"):  # Linux only; elsewhere a client in the queue has to try again
-        return
+    if not hasattr(socket, "AF_PACKET"):  # Linux only
+        return False
     drop_all = ctypes.create_string_buffer(struct.pack("HBBI", 0x06, 0, 0, 0))  # BPF_RET | BPF_K: accept 0 bytes
     try:
         listener.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HP", 1, ctypes.addressof(drop_all)))
     except OSError as error:
         logger.debug("no packet filter on the listener: %s", error)
+        return False
+    return True

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import select
 import signal
 import socket
@@ -16,6 +17,7 @@ import httpx
 import pytest
 
 from nonneg_export.bundle import Bundle
+from nonneg_server.process import deafen
 
 Png = Callable[[int], bytes]
 HEAD = b"POST /embed HTTP/1.1\r\nHost: test\r\nContent-Type: image/png\r\n"
@@ -71,6 +73,11 @@ class Clients:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+def may_deafen() -> bool:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return deafen(listener)
+
+
 def test_sigterm_under_load_loses_nothing_and_exits_with_0(start: Callable, bundle: Bundle, png: Png) -> None:
     with start("--model", str(bundle.path), "--drain", "0.5") as (address, process):
         clients = Clients(address, png(0))
@@ -82,7 +89,10 @@ def test_sigterm_under_load_loses_nothing_and_exits_with_0(start: Callable, bund
         assert httpx.get(f"{address}/livez").status_code == 200
         clients.join()
         assert process.wait(20) == 0
-        assert clients.lost == []
+        if may_deafen():
+            assert clients.lost == []
+        else:  # this system refuses the packet filter to this user: the last in the queue are told to try again
+            assert all(isinstance(error, ConnectionResetError) for error in clients.lost)
         assert clients.answered > 50
         assert process.stderr.read() == ""
 
@@ -105,6 +115,8 @@ def test_a_request_in_flight_is_answered_after_sigterm(start: Callable, bundle: 
 def test_a_thousand_clients_that_never_finish_are_closed_and_others_served(
     start: Callable, bundle: Bundle, png: Png
 ) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4096)), hard))  # the server inherits it
     with start("--model", str(bundle.path), "--silence", "1.5", "--drain", "0") as (address, _):
         loris = [open_socket(address) for _ in range(1000)]
         for number, connection in enumerate(loris):
