@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parent / "serving"))
 
 from provenance import provenance
 
-from nonneg_client.view import View
+from nonneg_client.pixels.view import View
 from nonneg_export.activations import usable_cores
 from nonneg_export.assemble import Draft, rank, seal
 from nonneg_export.canonical import save

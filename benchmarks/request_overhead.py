@@ -31,9 +31,9 @@ from nonneg_export.bundle import open_bundle
 from nonneg_server.answers import as_json
 from nonneg_server.app import create_app
 from nonneg_server.embedding import Raw, shortened
-from nonneg_server.engine import Encoded, Engine
-from nonneg_server.parameters import Parameters
+from nonneg_server.engine.engine import Encoded, Engine
 from nonneg_server.registry import Registry
+from nonneg_server.requests.parameters import Parameters
 from nonneg_server.settings import Settings
 
 BODY = bytes(range(256)) * 160  # 40 kB, as long as a small photo; nobody decodes it

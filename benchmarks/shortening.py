@@ -15,8 +15,8 @@ import platform
 import subprocess
 from pathlib import Path
 
-from nonneg_client.datasets import image_folder
-from nonneg_client.evaluation import evaluate
+from nonneg_client.evaluation.datasets import image_folder
+from nonneg_client.evaluation.retrieval import evaluate
 from nonneg_server.encoder import Encoder
 
 COLUMNS = ("P@1", "P@10", "mAP@100", "kNN", "zero", "nnz", "sparse_bytes", "dense_bytes")

@@ -22,7 +22,7 @@ import torch
 from provenance import provenance
 from torch import nn
 
-from nonneg_client.view import View
+from nonneg_client.pixels.view import View
 from nonneg_training.ahead import Ahead
 from nonneg_training.backbones import Backbone
 from nonneg_training.batches import FeatureBatches

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from nonneg_client import Client, shorten
-from nonneg_client.decode import decode
+from nonneg_client.pixels.decode import decode
 from nonneg_export.bundle import open_bundle
 from nonneg_export.canonical import load, save
 from nonneg_export.columns import select_columns

@@ -18,7 +18,7 @@ from typing import Any
 from photos import make_photos
 from PIL import Image
 
-from nonneg_client.decode import decode
+from nonneg_client.pixels.decode import decode
 from nonneg_export.bundle import open_bundle
 from nonneg_export.runtime import Session
 

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from nonneg_client.client import Client
     from nonneg_client.embeddings import Embeddings
     from nonneg_client.errors import NonnegError
+    from nonneg_client.pixels.view import View
     from nonneg_client.shortening import shorten
     from nonneg_client.version import __version__
-    from nonneg_client.view import View
 
 __all__ = ["AsyncClient", "Client", "Embeddings", "NonnegError", "View", "__version__", "shorten"]
 
@@ -24,7 +24,7 @@ _HOME = {
     "Client": "client",
     "Embeddings": "embeddings",
     "NonnegError": "errors",
-    "View": "view",
+    "View": "pixels.view",
     "__version__": "version",
     "shorten": "shortening",
 }

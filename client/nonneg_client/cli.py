@@ -39,7 +39,7 @@ COMMANDS: dict[str, Entry] = {
     "index": Entry("nonneg_client.commands.index:index", "Make a folder of images searchable."),
     "search": Entry("nonneg_client.commands.search:search", "Find images like a photo, or by dimensions."),
     "evaluate": Entry("nonneg_client.commands.evaluate:evaluate", "Measure retrieval at several lengths."),
-    "key": Entry("nonneg_server.keys:key", "Make an API key for a server.", "server"),
+    "key": Entry("nonneg_server.entrance.keys:key", "Make an API key for a server.", "server"),
     "compare": Entry("nonneg_client.commands.compare:compare", "Compare two lengths or two models, with a test."),
     "doctor": Entry("nonneg_server.doctor:doctor", "Check this installation and say how to mend it."),
 }

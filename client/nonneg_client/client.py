@@ -9,15 +9,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from nonneg_client.conversation import Reply, Send, advance, batched, converse, load
 from nonneg_client.errors import ConfigInvalid, ConnectionFailed, NonnegError
-from nonneg_client.images import Item, Sources, items
-from nonneg_client.pace import Attempts, Pace
 from nonneg_client.progress import Progress, Watch
-from nonneg_client.protocol import PATH, Options
 from nonneg_client.results import Part
 from nonneg_client.settings import Tuning, settings
-from nonneg_client.transport import failure_of, json_of, options_of
+from nonneg_client.sources.images import Item, Sources, items
+from nonneg_client.wire.conversation import Reply, Send, advance, batched, converse, load
+from nonneg_client.wire.pace import Attempts, Pace
+from nonneg_client.wire.protocol import PATH, Options
+from nonneg_client.wire.transport import failure_of, json_of, options_of
 
 if TYPE_CHECKING:
     from nonneg_client.collect import OnError

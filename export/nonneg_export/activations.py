@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nonneg_client.errors import CheckFailed, DataInvalid, NonnegError
-from nonneg_client.view import Pixels, View
+from nonneg_client.pixels.view import Pixels, View
 from nonneg_export.bundle import storing
 from nonneg_export.photos import Photos, digest_of, see
 from nonneg_export.rows import Line, Row, Rows

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import ModelProto
 
+from nonneg_client.pixels.view import Pixels, View
 from nonneg_client.shortening import check_dimensions
-from nonneg_client.view import Pixels, View
 from nonneg_export import golden, verify
 from nonneg_export.activations import Activations, Tick, collect
 from nonneg_export.bundle import ENCODER, Bundle, write_bundle

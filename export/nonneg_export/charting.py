@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from nonneg_client.decode import decode
+from nonneg_client.pixels.decode import decode
 from nonneg_client.shortening import unit
 from nonneg_export.activations import Activations
 from nonneg_export.atlas import Dimension, Entry, Image, write_atlas

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from nonneg_client.view import Pixels
+from nonneg_client.pixels.view import Pixels
 from nonneg_export.assemble import About, Draft
 from nonneg_export.columns import activate
 from nonneg_export.convert import to_onnx

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import ImageOps
 
-from nonneg_client import structure
-from nonneg_client.decode import decode
 from nonneg_client.errors import DataInvalid
-from nonneg_client.quality import LENGTHS, TOP_KS, quality_by_length, split
-from nonneg_client.selection import as_emitted, by_chance, falling, fit_pca
-from nonneg_client.view import View
+from nonneg_client.evaluation import structure
+from nonneg_client.evaluation.quality import LENGTHS, TOP_KS, quality_by_length, split
+from nonneg_client.evaluation.selection import as_emitted, by_chance, falling, fit_pca
+from nonneg_client.pixels.decode import decode
+from nonneg_client.pixels.view import View
 from nonneg_export.activations import Activations, Tick, collect
 from nonneg_export.manifest import Manifest, Quality, QualityRow, Structure
 from nonneg_export.photos import Photos, labels_of

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nonneg_client.ranking import rank
+from nonneg_client.evaluation.ranking import rank
 from nonneg_client.shortening import unit
 
 NEIGHBOURS = 10

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from nonneg_client.errors import BundleInvalid, DigestMismatch, SchemaUnknown
-from nonneg_client.view import View
+from nonneg_client.pixels.view import View
 
 SCHEMA_VERSION = 1
 FILE_NAME = "manifest.json"

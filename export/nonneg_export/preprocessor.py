@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from nonneg_client.errors import ConfigInvalid, DataInvalid
-from nonneg_client.view import View
+from nonneg_client.pixels.view import View
 from nonneg_export.onnx_input import Scaling
 
 Interpolation = Literal["nearest", "lanczos", "bilinear", "bicubic"]

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from nonneg_client.errors import CheckFailed, NonnegError
-from nonneg_client.view import Pixels, View
+from nonneg_client.pixels.view import Pixels, View
 from nonneg_export.canonical import canonical, load
 from nonneg_export.photos import see
 from nonneg_export.runtime import INPUT, OUTPUT

@@ -10,7 +10,7 @@ import onnxruntime as ort
 from numpy.typing import NDArray
 
 from nonneg_client.errors import BundleInvalid, ConfigInvalid
-from nonneg_client.view import Pixels
+from nonneg_client.pixels.view import Pixels
 
 INPUT, OUTPUT = "pixels", "embedding"
 CPU = "CPUExecutionProvider"

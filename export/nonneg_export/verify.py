@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nonneg_client.errors import CheckFailed
+from nonneg_client.pixels.view import Pixels, View
 from nonneg_client.shortening import unit
-from nonneg_client.view import Pixels, View
 from nonneg_export.manifest import Check
 from nonneg_export.photos import see
 from nonneg_export.runtime import Session, test_pattern

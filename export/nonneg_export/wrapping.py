@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from onnx import ModelProto
 
 from nonneg_client.errors import ConfigInvalid, DataInvalid
-from nonneg_client.view import View
+from nonneg_client.pixels.view import View
 from nonneg_export.activations import collect
 from nonneg_export.canonical import canonical, load, save
 from nonneg_export.columns import activate, centre

@@ -11,17 +11,17 @@ from starlette.middleware.cors import CORSMiddleware
 
 from nonneg_client.errors import NonnegError
 from nonneg_client.version import __version__
-from nonneg_server import failures
-from nonneg_server.connections import House
-from nonneg_server.direct import Direct
-from nonneg_server.envelope import Envelope, Observer
-from nonneg_server.fetch import Fetcher
-from nonneg_server.guard import Guard, Rate
-from nonneg_server.keys import read_keys
-from nonneg_server.logs import log_access
-from nonneg_server.metrics import Metrics, Traffic
+from nonneg_server.entrance import failures
+from nonneg_server.entrance.connections import House
+from nonneg_server.entrance.direct import Direct
+from nonneg_server.entrance.envelope import Envelope, Observer
+from nonneg_server.entrance.guard import Guard, Rate
+from nonneg_server.entrance.keys import read_keys
+from nonneg_server.observation.logs import log_access
+from nonneg_server.observation.metrics import Metrics, Traffic
 from nonneg_server.registry import Registry
 from nonneg_server.repository import Repository
+from nonneg_server.requests.fetch import Fetcher
 from nonneg_server.routes import cohere, embed, explain, health, kserve, manage, metrics, models, openai, shorten, tei
 from nonneg_server.settings import Settings
 
@@ -60,7 +60,7 @@ def observers(app: FastAPI, settings: Settings) -> list[Observer]:
     if settings.access_log:
         found.append(log_access)
     if settings.otel:
-        from nonneg_server.tracing import Tracer
+        from nonneg_server.observation.tracing import Tracer
 
         found.append(Tracer.to_collector())
     return found

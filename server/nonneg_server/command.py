@@ -19,14 +19,14 @@ import uvicorn
 from nonneg_client.errors import CheckFailed, ConfigInvalid
 from nonneg_export.bundle import Bundle
 from nonneg_export.runtime import PROVIDERS
-from nonneg_server import memory
 from nonneg_server.app import create_app
-from nonneg_server.connections import House, bound_to
-from nonneg_server.direct import entrance
-from nonneg_server.engine import Engine
-from nonneg_server.engine_cache import Cache
-from nonneg_server.engine_lanes import Lanes
-from nonneg_server.logs import configure
+from nonneg_server.engine import memory
+from nonneg_server.engine.cache import Cache
+from nonneg_server.engine.engine import Engine
+from nonneg_server.engine.lanes import Lanes
+from nonneg_server.entrance.connections import House, bound_to
+from nonneg_server.entrance.direct import entrance
+from nonneg_server.observation.logs import configure
 from nonneg_server.options import Grouped, with_settings
 from nonneg_server.process import Process
 from nonneg_server.registry import Registry

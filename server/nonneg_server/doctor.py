@@ -19,7 +19,7 @@ import click
 
 from nonneg_client.errors import NonnegError
 from nonneg_client.version import __version__
-from nonneg_server.cores import affinity, cgroup_quota, granted
+from nonneg_server.engine.cores import affinity, cgroup_quota, granted
 
 Verdict = Literal["ok", "note", "bad"]
 
@@ -115,7 +115,7 @@ def self_test(model: Path | None) -> Iterator[Finding]:
         manifest = bundle.manifest
         yield Finding("model", "ok", f"{manifest.name} {manifest.version}, {manifest.dimensions} dimensions, verified")
         if any(installed(name) for name in RUNTIMES):
-            from nonneg_server.golden import golden_cosine
+            from nonneg_server.engine.golden import golden_cosine
 
             cosine = golden_cosine(bundle)
             good = cosine >= manifest.golden.tolerance

@@ -17,9 +17,9 @@ from nonneg_client.errors import (
 )
 from nonneg_client.shortening import Vectors, check_dimensions, shorten
 from nonneg_export.manifest import Manifest
-from nonneg_server.engine import Encoded, Engine
-from nonneg_server.images import Source
-from nonneg_server.parameters import Parameters
+from nonneg_server.engine.engine import Encoded, Engine
+from nonneg_server.requests.images import Source
+from nonneg_server.requests.parameters import Parameters
 
 _OF_ITS_OWN = (  # an image's own errors; any other fails the request
     ImageUnsupported,

@@ -16,7 +16,7 @@ from nonneg_client.embeddings import Embeddings
 from nonneg_client.errors import DataInvalid
 from nonneg_client.shortening import shorten
 from nonneg_export.bundle import Bundle, open_bundle
-from nonneg_server.engine import Engine, Photo
+from nonneg_server.engine.engine import Engine, Photo
 
 Source = str | os.PathLike[str] | bytes | Image.Image | NDArray[np.uint8]
 

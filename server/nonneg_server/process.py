@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from nonneg_server.connections import Connection, House
+from nonneg_server.entrance.connections import Connection, House
 
 if TYPE_CHECKING:
     from nonneg_server.repository import Repository

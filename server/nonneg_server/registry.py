@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from functools import partial
 
 from nonneg_client.errors import ModelNotFound
-from nonneg_server.engine import Engine
-from nonneg_server.engine_lanes import Lanes
+from nonneg_server.engine.engine import Engine
+from nonneg_server.engine.lanes import Lanes
 
 
 class Registry:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from nonneg_client.errors import ConfigInvalid, ModelNotFound, NonnegError
 from nonneg_export.bundle import DEFAULT, Bundle, open_bundle
-from nonneg_server import memory
-from nonneg_server.engine import Engine
+from nonneg_server.engine import memory
+from nonneg_server.engine.engine import Engine
 from nonneg_server.registry import Registry
 
 logger = logging.getLogger("nonneg")

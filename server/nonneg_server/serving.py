@@ -12,8 +12,8 @@ from starlette.responses import Response
 
 from nonneg_client.errors import ParameterInvalid
 from nonneg_server.embedding import Answer, embed, lengths_of
-from nonneg_server.images import Incoming, Source, check_count
-from nonneg_server.parameters import Parameters
+from nonneg_server.requests.images import Incoming, Source, check_count
+from nonneg_server.requests.parameters import Parameters
 
 
 async def serve(

@@ -12,9 +12,9 @@ from pydantic import Field, ValidationError, field_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from nonneg_client.decode import MAX_PIXELS, MOST_PIXELS
 from nonneg_client.errors import ConfigInvalid
-from nonneg_server.engine_lanes import MAX_BYTES, MAX_IMAGES
+from nonneg_client.pixels.decode import MAX_PIXELS, MOST_PIXELS
+from nonneg_server.engine.lanes import MAX_BYTES, MAX_IMAGES
 
 PREFIX = "NONNEG_"
 MEBIBYTE = 2**20

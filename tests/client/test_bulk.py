@@ -208,7 +208,7 @@ def test_an_unfinished_run_is_not_mixed_with_another_model(run, faulty, folder, 
 
 def test_two_runs_do_not_write_one_file(run, faulty, folder, tmp_path):
     from nonneg_client.bulk import Job
-    from nonneg_client.protocol import Options
+    from nonneg_client.wire.protocol import Options
 
     with Job(tmp_path / "x.npz", Options()):
         assert "another nonneg embed" in str(run(folder, "-o", tmp_path / "x.npz").exception)

@@ -14,10 +14,10 @@ import pytest
 import skimage
 from PIL import Image, ImageCms
 
-from nonneg_client import decode as module
-from nonneg_client.colour import _transform
-from nonneg_client.decode import MAX_PIXELS, decode, signature
 from nonneg_client.errors import ImageTooLarge, ImageUnreadable, ImageUnsupported
+from nonneg_client.pixels import decode as module
+from nonneg_client.pixels.colour import _transform
+from nonneg_client.pixels.decode import MAX_PIXELS, decode, signature
 
 PHOTOS = Path(skimage.__file__).parent / "data"
 

@@ -9,7 +9,6 @@ import time
 import pytest
 
 from nonneg_client import AsyncClient, Client
-from nonneg_client import pace as pacing
 from nonneg_client.errors import (
     ConnectionFailed,
     DeadlineExceeded,
@@ -22,8 +21,9 @@ from nonneg_client.errors import (
     ResponseInvalid,
     Unauthorized,
 )
-from nonneg_client.pace import Attempts, Pace
-from nonneg_client.protocol import error_of, retry_after
+from nonneg_client.wire import pace as pacing
+from nonneg_client.wire.pace import Attempts, Pace
+from nonneg_client.wire.protocol import error_of, retry_after
 
 PASSING_FAULTS = [
     "drop",
@@ -189,7 +189,7 @@ def test_a_body_that_is_too_large_is_halved(embed, faulty):
 
 @both
 def test_images_are_parted_by_their_bytes_before_they_are_sent(embed, faulty, monkeypatch):
-    monkeypatch.setattr("nonneg_client.conversation.MAX_BODY", 100)
+    monkeypatch.setattr("nonneg_client.wire.conversation.MAX_BODY", 100)
     images = [b"x" * 60, b"y" * 60, b"z" * 500, b"1", b"2"]
     assert len(embed(faulty.url, images)) == 5
     assert sorted(faulty.seen) == [1, 1, 1, 2]

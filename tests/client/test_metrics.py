@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nonneg_client import metrics, ranking
 from nonneg_client.errors import DataInvalid
-from nonneg_client.metrics import retrieval
+from nonneg_client.evaluation import metrics, ranking
+from nonneg_client.evaluation.metrics import retrieval
 
 
 def sparse_vectors(seed, rows, dimensions=24):

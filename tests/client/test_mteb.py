@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from nonneg_client.errors import ConfigInvalid
-from nonneg_client.mteb import MTEBEncoder
+from nonneg_client.evaluation.mteb import MTEBEncoder
 
 
 @pytest.fixture(scope="module")

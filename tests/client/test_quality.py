@@ -3,10 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nonneg_client import quality
-from nonneg_client.metrics import retrieval
-from nonneg_client.quality import quality_by_length, split
-from nonneg_client.selection import as_emitted, by_chance, falling, fit_pca
+from nonneg_client.evaluation import quality
+from nonneg_client.evaluation.metrics import retrieval
+from nonneg_client.evaluation.quality import quality_by_length, split
+from nonneg_client.evaluation.selection import as_emitted, by_chance, falling, fit_pca
 
 
 def clustered(n: int = 60, d: int = 32, classes: int = 4) -> tuple[np.ndarray, np.ndarray]:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nonneg_client.selection import as_emitted, by_chance, choose, falling, fit_pca
+from nonneg_client.evaluation.selection import as_emitted, by_chance, choose, falling, fit_pca
 from nonneg_client.shortening import unit
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nonneg_client.errors import DataInvalid
-from nonneg_client.structure import (
+from nonneg_client.evaluation.structure import (
     consistency,
     correlation,
     live_dimensions,

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 from pydantic import ValidationError
 
-from nonneg_client.view import View
+from nonneg_client.pixels.view import View
 
 WIDE = Image.new("RGB", (300, 100))
 WIDE.paste((255, 0, 0), (0, 0, 100, 100))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 from PIL import Image
 
-from nonneg_client.view import View
+from nonneg_client.pixels.view import View
 from nonneg_export.runtime import INPUT, OUTPUT
 
 PHOTOS = ("astronaut.png", "chelsea.png", "coffee.png", "rocket.jpg", "hubble_deep_field.jpg", "retina.jpg")

@@ -14,8 +14,8 @@ from onnx import ModelProto
 from PIL import Image as Picture
 
 from nonneg_client.errors import BundleInvalid, DigestMismatch, ParameterInvalid
+from nonneg_client.pixels.view import View
 from nonneg_client.shortening import unit
-from nonneg_client.view import View
 from nonneg_export.assemble import Draft, rank, seal
 from nonneg_export.atlas import Atlas, open_atlas
 from nonneg_export.bundle import Bundle, open_bundle

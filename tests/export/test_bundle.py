@@ -12,7 +12,7 @@ import pytest
 from onnx import ModelProto, SparseTensorProto, TensorProto, external_data_helper, helper, numpy_helper
 
 from nonneg_client.errors import BundleInvalid, DigestMismatch, SchemaUnknown, StorageFailed
-from nonneg_client.view import View
+from nonneg_client.pixels.view import View
 from nonneg_export import golden
 from nonneg_export.bundle import ENCODER, Bundle, open_bundle, write_bundle
 from nonneg_export.canonical import save

@@ -9,8 +9,8 @@ from onnx import ModelProto
 from PIL import Image
 
 from nonneg_client.errors import DataInvalid
-from nonneg_client.metrics import retrieval
-from nonneg_client.view import View
+from nonneg_client.evaluation.metrics import retrieval
+from nonneg_client.pixels.view import View
 from nonneg_export.assemble import Draft, Ranked, rank, report, seal
 from nonneg_export.bundle import open_bundle
 from nonneg_export.manifest import Provenance

@@ -14,8 +14,8 @@ from click.testing import CliRunner, Result
 from onnx import ModelProto, helper, numpy_helper
 
 from nonneg_client.errors import CheckFailed, DataInvalid, ParameterInvalid, StorageFailed
+from nonneg_client.pixels.view import View
 from nonneg_client.shortening import unit
-from nonneg_client.view import View
 from nonneg_export import golden
 from nonneg_export.assemble import Draft, Ranked, rank, seal
 from nonneg_export.bundle import open_bundle

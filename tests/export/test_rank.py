@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 from onnx import ModelProto
 
-from nonneg_client.view import View
+from nonneg_client.pixels.view import View
 from nonneg_export.assemble import Draft, rank, seal
 from nonneg_export.bundle import Bundle, open_bundle
 from nonneg_export.commands.rank import rank as command

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from nonneg_client.errors import CheckFailed, ConfigInvalid, DataInvalid
-from nonneg_client.view import View
+from nonneg_client.pixels.view import View
 from nonneg_export.bundle import open_bundle
 from nonneg_export.commands.wrap import wrap
 from nonneg_export.onnx_input import Scaling

@@ -17,14 +17,14 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
-from nonneg_client.view import View
+from nonneg_client.pixels.view import View
 from nonneg_export.atlas import FILE_NAME, Dimension, Entry, write_atlas
 from nonneg_export.atlas import Image as Shown
 from nonneg_export.bundle import Bundle, write_bundle
 from nonneg_export.manifest import Calibration, Columns, Golden, Manifest, Provenance
 from nonneg_export.runtime import INPUT, OUTPUT, Session, test_pattern
 from nonneg_server.app import create_app
-from nonneg_server.engine import Engine
+from nonneg_server.engine.engine import Engine
 from nonneg_server.registry import Registry
 from nonneg_server.settings import Settings
 

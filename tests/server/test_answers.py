@@ -21,7 +21,7 @@ from nonneg_export.bundle import Bundle
 from nonneg_server.answers import as_arrow, as_json, as_msgpack, as_npy
 from nonneg_server.answers.negotiation import form_for
 from nonneg_server.embedding import Answer, Raw, shortened
-from nonneg_server.parameters import Parameters
+from nonneg_server.requests.parameters import Parameters
 
 WIDTH = 48
 TYPES = {"float": "<f4", "base64": "<f4", "float16": "<f2", "int8": "i1"}

@@ -10,9 +10,9 @@ import pytest
 import skimage
 from PIL import Image
 
-from nonneg_client.decode import decode
+from nonneg_client.pixels.decode import decode
 from nonneg_export.bundle import open_bundle
-from nonneg_server.engine import Engine
+from nonneg_server.engine.engine import Engine
 
 PHOTOS = sorted((Path(skimage.__file__).parent / "data").glob("*.jpg")) + sorted(
     (Path(skimage.__file__).parent / "data").glob("*.png")

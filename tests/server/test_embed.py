@@ -9,12 +9,12 @@ import httpx
 import numpy as np
 import pytest
 
-from nonneg_client.decode import decode
+from nonneg_client.pixels.decode import decode
 from nonneg_client.shortening import shorten
 from nonneg_export.bundle import Bundle
 from nonneg_export.runtime import Session
 from nonneg_server.app import create_app
-from nonneg_server.engine import Engine
+from nonneg_server.engine.engine import Engine
 from nonneg_server.registry import Registry
 from nonneg_server.settings import Settings
 

@@ -17,8 +17,8 @@ from nonneg_client.errors import (
 )
 from nonneg_export.bundle import Bundle
 from nonneg_export.runtime import PROVIDERS
-from nonneg_server.engine import Encoded, Engine
-from nonneg_server.engine_lanes import Lanes
+from nonneg_server.engine.engine import Encoded, Engine
+from nonneg_server.engine.lanes import Lanes
 
 pytestmark = pytest.mark.anyio
 Png = Callable[[int], bytes]

@@ -1,7 +1,7 @@
 import pytest
 
 from nonneg_client.errors import Overloaded
-from nonneg_server.engine_admission import Admission
+from nonneg_server.engine.admission import Admission
 
 
 def test_beyond_the_count_a_request_is_refused_whole() -> None:

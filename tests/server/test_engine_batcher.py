@@ -3,7 +3,7 @@ import threading
 import numpy as np
 import pytest
 
-from nonneg_server.engine_batcher import Batcher
+from nonneg_server.engine.batcher import Batcher
 
 
 def image(value: int) -> np.ndarray:

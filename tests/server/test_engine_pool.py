@@ -6,7 +6,7 @@ from concurrent.futures import CancelledError
 import pytest
 
 from nonneg_client.errors import NotReady
-from nonneg_server.engine_pool import Pool
+from nonneg_server.engine.pool import Pool
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ import httpx
 import pytest
 
 from nonneg_client.errors import ImageTooLarge, LinkFailed, NonnegError, ParameterInvalid
-from nonneg_server.addresses import addresses, routable
-from nonneg_server.fetch import Fetcher
-from nonneg_server.images import Link
+from nonneg_server.requests.addresses import addresses, routable
+from nonneg_server.requests.fetch import Fetcher
+from nonneg_server.requests.images import Link
 from nonneg_server.settings import read_settings
 
 pytestmark = pytest.mark.anyio

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from nonneg_client.errors import ConfigInvalid, RateLimited
 from nonneg_export.bundle import Bundle
 from nonneg_server.app import create_app
-from nonneg_server.guard import OPEN, Rate
-from nonneg_server.keys import key, read_keys
+from nonneg_server.entrance.guard import OPEN, Rate
+from nonneg_server.entrance.keys import key, read_keys
 from nonneg_server.registry import Registry
 from nonneg_server.settings import Settings
 

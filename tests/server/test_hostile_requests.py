@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nonneg_client.errors import RequestInvalid
-from nonneg_server.multipart import parse_form
+from nonneg_server.requests.multipart import parse_form
 
 pytestmark = pytest.mark.anyio
 Paint = Callable[[int], bytes]

@@ -17,14 +17,14 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from nonneg_export.bundle import Bundle
 from nonneg_server.app import create_app
-from nonneg_server.drift import drift
-from nonneg_server.engine import Engine
-from nonneg_server.ledger import FORGET, Histogram, Ledger
-from nonneg_server.logs import Json
-from nonneg_server.metrics import METRICS
+from nonneg_server.engine.engine import Engine
+from nonneg_server.engine.ledger import FORGET, Histogram, Ledger
+from nonneg_server.observation.drift import drift
+from nonneg_server.observation.logs import Json
+from nonneg_server.observation.metrics import METRICS
+from nonneg_server.observation.tracing import Tracer
 from nonneg_server.registry import Registry
 from nonneg_server.settings import Settings
-from nonneg_server.tracing import Tracer
 
 pytestmark = pytest.mark.anyio
 Png = Callable[[int], bytes]

@@ -20,7 +20,7 @@ import sys, torch
 from pathlib import Path
 from safetensors.torch import save_file
 from torch.nn.parallel import DistributedDataParallel
-from nonneg_client.view import View
+from nonneg_client.pixels.view import View
 from nonneg_training.backbones import backbone
 from nonneg_training.distributed import join, leave
 from nonneg_training.encoder import Encoder

@@ -7,7 +7,7 @@ import os
 import numpy as np
 import orjson
 
-from nonneg_client.decode import decode
+from nonneg_client.pixels.decode import decode
 from nonneg_client.shortening import shorten
 from nonneg_export.bundle import open_bundle
 from nonneg_export.runtime import Session

@@ -13,10 +13,10 @@ from nonneg_client.commands.connection import asks_server
 
 if TYPE_CHECKING:
     from nonneg_client.commands.vectors import Server
-    from nonneg_client.datasets import Labelled
     from nonneg_client.embeddings import Embeddings
-    from nonneg_client.evaluation import Length
-    from nonneg_client.metrics import Report
+    from nonneg_client.evaluation.datasets import Labelled
+    from nonneg_client.evaluation.metrics import Report
+    from nonneg_client.evaluation.retrieval import Length
 
 
 @click.command()
@@ -40,8 +40,8 @@ def compare(data: Path, a: str, b: str, k: int, as_json: bool, url: str, api_key
       nonneg compare photos/ http://127.0.0.1:8000 http://127.0.0.1:8001
     """
     from nonneg_client.commands.vectors import Server
-    from nonneg_client.datasets import read_dataset
-    from nonneg_client.uncertainty import paired
+    from nonneg_client.evaluation.datasets import read_dataset
+    from nonneg_client.evaluation.uncertainty import paired
 
     sides = [parse(side, url) for side in (a, b)]
     labelled = read_dataset(data)
@@ -95,8 +95,8 @@ def reports_of(data: Labelled, sides: list[tuple[Embeddings, Length | None]], k:
     """The scores of both sides on the images that both have."""
     import numpy as np
 
-    from nonneg_client.evaluation import cut
-    from nonneg_client.metrics import retrieval
+    from nonneg_client.evaluation.metrics import retrieval
+    from nonneg_client.evaluation.retrieval import cut
 
     shared = set(sides[0][0].ids or ()) & set(sides[1][0].ids or ())
     names = tuple(str(path) for path in data.paths if str(path) in shared)

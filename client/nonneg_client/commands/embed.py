@@ -14,10 +14,10 @@ from nonneg_client.commands.connection import asks_server
 
 if TYPE_CHECKING:
     from nonneg_client.client import Client
-    from nonneg_client.images import Item
-    from nonneg_client.protocol import Options
     from nonneg_client.results import Part
+    from nonneg_client.sources.images import Item
     from nonneg_client.storage.merging import Summary
+    from nonneg_client.wire.protocol import Options
 
 
 @click.command()
@@ -72,8 +72,8 @@ def embed(
       nonneg embed photos/ -o photos.npz --retry-failed
     """
     from nonneg_client.client import Client
-    from nonneg_client.images import items
-    from nonneg_client.protocol import Options
+    from nonneg_client.sources.images import items
+    from nonneg_client.wire.protocol import Options
 
     options = Options(dimensions, top_k, normalize, model)
     source = items(_named(images))

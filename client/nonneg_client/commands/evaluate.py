@@ -13,9 +13,9 @@ from nonneg_client.commands.lengths import read_lengths
 
 if TYPE_CHECKING:
     from nonneg_client.commands.vectors import Server
-    from nonneg_client.datasets import Labelled
     from nonneg_client.embeddings import Embeddings
-    from nonneg_client.evaluation import Length, Row
+    from nonneg_client.evaluation.datasets import Labelled
+    from nonneg_client.evaluation.retrieval import Length, Row
 
 _HIDDEN = {"selection", "dimensions", "top_k", "sparse_bytes", "dense_bytes", "intervals"}
 
@@ -58,14 +58,14 @@ def evaluate(
       nonneg evaluate photos/ --selections prefix,random,pca --intervals --plot quality.png
     """
     from nonneg_client.commands.vectors import Server, vectors_of
-    from nonneg_client.datasets import read_dataset
+    from nonneg_client.evaluation.datasets import read_dataset
 
     server = Server(url, api_key, timeout)
     if data.suffix.lower() == ".json":
         landmarks(data, lengths, server, as_json)
         return
     if picture is not None:
-        from nonneg_client.plotting import check_form
+        from nonneg_client.evaluation.plotting import check_form
 
         check_form(picture)
     labelled = read_dataset(data)
@@ -75,7 +75,7 @@ def evaluate(
     if with_probe:
         add_probe(records, rows, embeddings, labelled.kept(embeddings.ids))
     if picture is not None:
-        from nonneg_client.plotting import plot
+        from nonneg_client.evaluation.plotting import plot
 
         plot(rows, picture, metric=f"mAP@{k}", title=f"{data.name}, {embeddings.model}")
     if as_json:
@@ -90,8 +90,8 @@ def score(
     """Retrieval as the data ask for it: by split, or every image against the others."""
     import numpy as np
 
-    from nonneg_client.evaluation import apart
-    from nonneg_client.evaluation import evaluate as by_length
+    from nonneg_client.evaluation.retrieval import apart
+    from nonneg_client.evaluation.retrieval import evaluate as by_length
 
     others = None
     if {"variance", "pca"} & set(selections):  # these look at vectors: at others than those that are evaluated
@@ -110,8 +110,8 @@ def add_probe(records: list[dict[str, Any]], rows: list[Row], embeddings: Embedd
     """The accuracy of a linear probe at each length, for the bundle's own order."""
     import numpy as np
 
-    from nonneg_client.evaluation import cut
-    from nonneg_client.probe import halves, probe
+    from nonneg_client.evaluation.probe import halves, probe
+    from nonneg_client.evaluation.retrieval import cut
 
     z, named = embeddings.numpy(), np.array(labels)
     teach, ask = halves(labels)
@@ -163,9 +163,9 @@ def show(
 def landmarks(path: Path, lengths: list[Length] | None, server: Server, as_json: bool) -> None:
     """The protocols of the revisited Oxford and Paris sets."""
     from nonneg_client.client import Client
-    from nonneg_client.evaluation import cut, grid
-    from nonneg_client.revisited import read_ground_truth
-    from nonneg_client.revisited import score as by_protocol
+    from nonneg_client.evaluation.retrieval import cut, grid
+    from nonneg_client.evaluation.revisited import read_ground_truth
+    from nonneg_client.evaluation.revisited import score as by_protocol
     from nonneg_client.tables import show as table
 
     truth = read_ground_truth(path)

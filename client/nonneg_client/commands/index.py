@@ -93,9 +93,9 @@ def add_images(
 ) -> tuple[set[str], int]:
     """Embed what is new or changed and put it into the index; all ids, and how many failed."""
     from nonneg_client.client import Client
-    from nonneg_client.images import items
     from nonneg_client.progress import Watch
-    from nonneg_client.protocol import Options
+    from nonneg_client.sources.images import items
+    from nonneg_client.wire.protocol import Options
 
     everything = list(items(names))
     known, held = _known(out)

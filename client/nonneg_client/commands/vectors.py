@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from nonneg_client.datasets import Labelled
     from nonneg_client.embeddings import Embeddings
+    from nonneg_client.evaluation.datasets import Labelled
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nonneg_client.errors import NonnegError
-from nonneg_client.images import items
 from nonneg_client.search.index import Hit
+from nonneg_client.sources.images import items
 from nonneg_client.writing import replacing
 
 THUMBNAIL = 320  # pixels of the longer side
@@ -69,7 +69,7 @@ def _card(hit: Hit) -> str:
 
 
 def _thumbnail(source: str) -> str | None:
-    from nonneg_client.decode import decode
+    from nonneg_client.pixels.decode import decode
 
     try:
         (item,) = items(source)

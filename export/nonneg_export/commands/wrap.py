@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from nonneg_client.view import View
+from nonneg_client.pixels.view import View
 from nonneg_export.assemble import About, Draft
 from nonneg_export.commands.making import make
 from nonneg_export.commands.options import (

@@ -11,7 +11,7 @@ from nonneg_client.errors import NotAcceptable
 from nonneg_server.answers.packing import pack
 from nonneg_server.answers.rows import head
 from nonneg_server.embedding import Answer
-from nonneg_server.parameters import Parameters
+from nonneg_server.requests.parameters import Parameters
 
 MEDIA_TYPE = "application/vnd.apache.arrow.stream"
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from nonneg_server.answers.rows import record
 from nonneg_server.embedding import Answer
-from nonneg_server.parameters import Parameters
+from nonneg_server.requests.parameters import Parameters
 
 MEDIA_TYPE = "application/json"
 

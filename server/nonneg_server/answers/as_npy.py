@@ -9,7 +9,7 @@ import numpy as np
 from nonneg_client.errors import JsonScalar, ParameterInvalid
 from nonneg_server.answers.packing import pack
 from nonneg_server.embedding import Answer
-from nonneg_server.parameters import Parameters
+from nonneg_server.requests.parameters import Parameters
 
 MEDIA_TYPE = "application/x-npy"
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from nonneg_client.shortening import Vectors
 from nonneg_server.answers.packing import pack
 from nonneg_server.embedding import Answer
-from nonneg_server.parameters import Parameters
+from nonneg_server.requests.parameters import Parameters
 
 Wrap = Callable[[NDArray[Any]], Any]  # how an array is carried: as numbers, as base64, as bytes
 

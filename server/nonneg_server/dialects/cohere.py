@@ -13,8 +13,8 @@ from nonneg_client.shortening import Vectors
 from nonneg_server.answers.as_json import text
 from nonneg_server.answers.packing import bits
 from nonneg_server.embedding import Answer
-from nonneg_server.images import Incoming, check_count, image_from, images_from
-from nonneg_server.parameters import Length, Parameters, from_json
+from nonneg_server.requests.images import Incoming, check_count, image_from, images_from
+from nonneg_server.requests.parameters import Length, Parameters, from_json
 
 Kind = Literal["float", "int8", "uint8", "binary", "ubinary", "base64"]
 

@@ -14,8 +14,8 @@ from nonneg_client.version import __version__
 from nonneg_export.manifest import Manifest
 from nonneg_server.dialects.tensors import IMAGE, PIXELS, Photo, Tensor, photos
 from nonneg_server.embedding import Answer
-from nonneg_server.native import json_object
-from nonneg_server.parameters import Parameters, from_json
+from nonneg_server.requests.native import json_object
+from nonneg_server.requests.parameters import Parameters, from_json
 
 HEADER_LENGTH = "inference-header-content-length"
 EMBEDDING, NNZ = "embedding", "nnz"

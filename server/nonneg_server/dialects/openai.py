@@ -13,8 +13,8 @@ from nonneg_export.manifest import FILE_NAME
 from nonneg_server.answers.as_json import text
 from nonneg_server.answers.packing import pack
 from nonneg_server.embedding import Answer
-from nonneg_server.images import Incoming, images_from
-from nonneg_server.parameters import Length, Parameters, from_json
+from nonneg_server.requests.images import Incoming, images_from
+from nonneg_server.requests.parameters import Length, Parameters, from_json
 
 
 class EmbeddingsRequest(BaseModel):

@@ -12,7 +12,7 @@ from PIL import Image
 from pydantic import BaseModel, ConfigDict, Field
 
 from nonneg_client.errors import ParameterInvalid, RequestInvalid
-from nonneg_server.images import check_count
+from nonneg_server.requests.images import check_count
 
 IMAGE, PIXELS = "image", "pixels"
 DEEPEST = 5  # [batch][height][width][channel], and a look that finds nothing more to flatten

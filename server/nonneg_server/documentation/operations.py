@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from nonneg_server.answers import as_arrow, as_msgpack, as_npy
 from nonneg_server.documentation import requests, wire
 from nonneg_server.documentation.requests import Schema
-from nonneg_server.parameters import Comparison, Parameters
+from nonneg_server.requests.parameters import Comparison, Parameters
 
 _FAILURES: dict[str, type[BaseModel]] = {
     "native": wire.Failure,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic.fields import FieldInfo
 
-from nonneg_server.metrics import METRICS
+from nonneg_server.observation.metrics import METRICS
 from nonneg_server.options import shown_default
 from nonneg_server.settings import Settings, flag, group_of, metavar_of, variable
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from nonneg_server.dialects.cohere import EmbedBody
 from nonneg_server.dialects.kserve import InferRequest
 from nonneg_server.dialects.openai import EmbeddingsRequest
-from nonneg_server.parameters import Parameters
+from nonneg_server.requests.parameters import Parameters
 
 Schema = dict[str, Any]
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, RootModel
 
-from nonneg_client.view import View
+from nonneg_client.pixels.view import View
 
 
 class Shape(BaseModel):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 
 from nonneg_server.dialects import cohere
-from nonneg_server.native import read_object
+from nonneg_server.requests.native import read_object
 from nonneg_server.serving import reply, serve
 
 router = APIRouter(tags=["Cohere"])

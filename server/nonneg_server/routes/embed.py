@@ -5,8 +5,8 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 
 from nonneg_server.answers.negotiation import form_for
-from nonneg_server.native import read_request
-from nonneg_server.parameters import Parameters
+from nonneg_server.requests.native import read_request
+from nonneg_server.requests.parameters import Parameters
 from nonneg_server.serving import reply, serve
 
 router = APIRouter(tags=["embed"])

@@ -9,8 +9,8 @@ from fastapi import APIRouter, Request, Response
 
 from nonneg_client.errors import ParameterInvalid
 from nonneg_server.explanation import explain
-from nonneg_server.native import read_request
-from nonneg_server.parameters import Comparison, Parameters
+from nonneg_server.requests.native import read_request
+from nonneg_server.requests.parameters import Comparison, Parameters
 from nonneg_server.serving import reply, serve
 
 router = APIRouter(tags=["embed"])

@@ -8,10 +8,10 @@ import orjson
 from fastapi import APIRouter, Request, Response
 
 from nonneg_client.errors import ModelNotFound
-from nonneg_server.body import read_body
 from nonneg_server.dialects import kserve
-from nonneg_server.engine import Engine
-from nonneg_server.native import off_the_loop
+from nonneg_server.engine.engine import Engine
+from nonneg_server.requests.body import read_body
+from nonneg_server.requests.native import off_the_loop
 from nonneg_server.routes.health import livez, readyz
 from nonneg_server.serving import reply, serve
 

@@ -6,7 +6,7 @@ import orjson
 from fastapi import APIRouter, Request, Response
 
 from nonneg_server.dialects import openai
-from nonneg_server.native import read_object
+from nonneg_server.requests.native import read_object
 from nonneg_server.serving import reply, serve
 
 router = APIRouter(tags=["OpenAI"])

@@ -8,8 +8,8 @@ from fastapi import APIRouter, Request, Response
 
 from nonneg_server.answers.negotiation import form_for
 from nonneg_server.embedding import Answer, Raw, lengths_of, shortened
+from nonneg_server.requests.vectors import as_array, check_size, read_vectors
 from nonneg_server.serving import reply
-from nonneg_server.vectors import as_array, check_size, read_vectors
 
 router = APIRouter(tags=["embed"])
 

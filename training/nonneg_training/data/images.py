@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from nonneg_client.errors import DataInvalid
-from nonneg_client.view import Pixels, View
+from nonneg_client.pixels.view import Pixels, View
 
 
 class Images(ABC):

@@ -14,7 +14,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from nonneg_client.view import View
+from nonneg_client.pixels.view import View
 from nonneg_training.data import Arrays, Images
 from nonneg_training.settings import Views
 from nonneg_training.views import colour, resample

@@ -1,0 +1,89 @@
+"""Labelled images for evaluation: which files there are, what each one shows, and which of them ask."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+
+from nonneg_client.errors import DataInvalid
+from nonneg_client.sources.finding import find_images
+
+QUERIES, GALLERY = ("query", "queries", "test", "val"), ("gallery", "database", "train", "index")
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Images and their labels, in the same order; without `asks` every image asks all the others."""
+
+    paths: tuple[Path, ...]
+    labels: tuple[str, ...]
+    asks: tuple[bool, ...] | None = None
+
+    def kept(self, ids: tuple[str, ...] | None) -> list[str]:
+        """The labels of those images that were embedded, in the order of their ids."""
+        by_id = {str(path): label for path, label in zip(self.paths, self.labels, strict=True)}
+        return [by_id[name] for name in _known(ids, by_id)]
+
+    def kept_asks(self, ids: tuple[str, ...] | None) -> list[bool] | None:
+        """Which of the embedded images ask, in the order of their ids."""
+        if self.asks is None:
+            return None
+        by_id = {str(path): asks for path, asks in zip(self.paths, self.asks, strict=True)}
+        return [by_id[name] for name in ids or ()]
+
+
+def read_dataset(path: Path) -> Labelled:
+    """A folder of labelled subfolders, or a CSV file."""
+    return csv_file(path) if path.suffix.lower() == ".csv" else image_folder(path)
+
+
+def image_folder(folder: Path) -> Labelled:
+    """A folder whose subfolders are the labels; images that lie in the folder itself have none and are refused."""
+    paths = find_images(folder)
+    labels = [path.relative_to(folder).parts[0] if path.parent != folder else "" for path in paths]
+    if "" in labels:
+        raise DataInvalid(
+            f"{paths[labels.index('')]} lies in no labelled subfolder of {folder}",
+            fix="put the images of each label into a subfolder of its name",
+        )
+    return Labelled(tuple(paths), _several(labels, folder))
+
+
+def csv_file(path: Path) -> Labelled:
+    """Rows of `path`, `label` and perhaps `split` (query or gallery); paths are relative to the file."""
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            rows = list(csv.DictReader(file))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataInvalid(f"{path} cannot be read ({error})", fix="give a CSV file with a header, in UTF-8") from error
+    for name in ("path", "label"):
+        if not rows or rows[0].get(name) is None:
+            raise DataInvalid(f"{path} has no column {name}", fix="begin it with the line path,label,split")
+    paths = [path.parent / row["path"] for row in rows]
+    if len(set(paths)) < len(paths):
+        twice = next(p for i, p in enumerate(paths) if p in paths[:i])
+        raise DataInvalid(f"{path} names {twice} twice", fix="give each image once")
+    asks = [_asks(path, row["split"]) for row in rows] if "split" in rows[0] else None
+    if asks is not None and (all(asks) or not any(asks)):
+        raise DataInvalid(f"{path} has queries or a gallery, not both", fix="mark some rows query and some gallery")
+    return Labelled(tuple(paths), _several([row["label"] for row in rows], path), None if asks is None else tuple(asks))
+
+
+def _asks(path: Path, split: str | None) -> bool:
+    if (split or "").lower() not in (*QUERIES, *GALLERY):
+        raise DataInvalid(f"{path}: {split!r} is no split", fix=f"write {QUERIES[0]} or {GALLERY[0]}", field="split")
+    return (split or "").lower() in QUERIES
+
+
+def _several(labels: list[str], where: Path) -> tuple[str, ...]:
+    if len(set(labels)) < 2:
+        raise DataInvalid(f"{where} has images of one label only ({labels[0]})", fix="give at least two labels")
+    return tuple(labels)
+
+
+def _known(ids: tuple[str, ...] | None, by_id: dict[str, str]) -> tuple[str, ...]:
+    unknown = next((name for name in ids or () if name not in by_id), None)
+    if unknown is not None:
+        raise DataInvalid(f"{unknown} is none of the labelled images", fix="use the paths as they were embedded")
+    return ids or ()

@@ -1,0 +1,51 @@
+"""Retrieval over length, drawn: one line a selection, the share of zero vectors below."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from nonneg_client.errors import ConfigInvalid, MissingExtra
+from nonneg_client.evaluation.retrieval import Row
+from nonneg_client.writing import replacing
+
+FORMS = (".png", ".svg", ".pdf")
+
+
+def check_form(path: Path) -> None:
+    """Raise before the work if the picture could not be written after it."""
+    if path.suffix.lower() not in FORMS:
+        raise ConfigInvalid(f"{path} is no picture", fix=f"call it {', '.join(FORMS)}")
+    _figure()
+
+
+def plot(rows: Sequence[Row], path: Path, *, metric: str, title: str = "") -> None:
+    """Draw a metric and the share of zero vectors over the number of dimensions."""
+    figure = _figure()(figsize=(7, 5), layout="constrained")
+    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
+    for selection in dict.fromkeys(row.selection for row in rows):
+        lines = sorted(
+            (row.length.dimensions, row.report.means()[metric], row.zero_share)
+            for row in rows
+            if row.selection == selection and row.length.top_k is None
+        )
+        lengths, scores, zeros = zip(*lines, strict=True)
+        above.plot(lengths, scores, marker="o", label=selection)
+        below.plot(lengths, zeros, marker="o")
+    above.set(title=title, ylabel=metric, ylim=(0, 1))
+    above.legend()
+    below.set(xscale="log", xlabel="dimensions", ylabel="zero vectors")
+    ticks = sorted({row.length.dimensions for row in rows})
+    below.set_xticks(ticks, labels=[str(tick) for tick in ticks], rotation=45)
+    below.minorticks_off()
+    with replacing(path) as temporary:
+        figure.savefig(temporary, format=path.suffix[1:].lower(), dpi=150)
+
+
+def _figure() -> type:
+    try:
+        from matplotlib.figure import Figure  # not pyplot: nothing is shown, no window system is asked for
+    except ModuleNotFoundError:
+        raise MissingExtra("a plot needs matplotlib", fix="pip install matplotlib") from None
+    found: type = Figure
+    return found

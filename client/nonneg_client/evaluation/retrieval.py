@@ -1,0 +1,147 @@
+"""Retrieval at several lengths: embedded once at full length, shortened here, scored at each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nonneg_client.embeddings import Embeddings
+from nonneg_client.errors import ConfigInvalid, DataInvalid
+from nonneg_client.evaluation.metrics import Report, retrieval
+from nonneg_client.evaluation.selection import by_chance, choose, falling, fit_pca
+from nonneg_client.evaluation.uncertainty import interval
+from nonneg_client.shortening import Vectors, check_dimensions, check_top_k, keep_largest, unit
+
+SPARSE_BYTES = 4  # an entry in a file: u16 index, f16 value
+DENSE_BYTES = 4
+SELECTIONS = ("prefix", "random", "variance", "pca")
+
+
+@dataclass(frozen=True)
+class Length:
+    """What to keep of each vector."""
+
+    dimensions: int
+    top_k: int | None = None
+
+    def __str__(self) -> str:
+        return str(self.dimensions) if self.top_k is None else f"{self.dimensions}:{self.top_k}"
+
+
+@dataclass(frozen=True)
+class Row:
+    """Retrieval and cost at one length."""
+
+    length: Length
+    report: Report
+    zero_share: float  # of the gallery's vectors
+    mean_nnz: float
+    live: int  # dimensions that are active on any image
+    selection: str = "prefix"
+
+    def record(self, *, intervals: bool = False) -> dict[str, Any]:
+        """The row as JSON and tables show it."""
+        scores = self.report.scores()
+        found: dict[str, Any] = {
+            "selection": self.selection,
+            "dimensions": self.length.dimensions,
+            "top_k": self.length.top_k,
+            **self.report.means(),
+            "live": self.live,
+            "zero": self.zero_share,
+            "nnz": self.mean_nnz,
+            "sparse_bytes": SPARSE_BYTES * self.mean_nnz,
+            "dense_bytes": DENSE_BYTES * self.length.dimensions,
+        }
+        if intervals:
+            bounds = {name: interval(values) for name, values in scores.items()}
+            found["intervals"] = {name: [bound.low, bound.high] for name, bound in bounds.items()}
+        return found
+
+
+def grid(dimensions: int) -> list[Length]:
+    """All dimensions, then the powers of two below, down to 32."""
+    powers = [2**p for p in range(20, 4, -1) if 2**p < dimensions]
+    return [Length(dimensions), *(Length(k) for k in powers)]
+
+
+def evaluate(
+    gallery: Embeddings,
+    labels: Sequence[Any] | NDArray[Any],
+    queries: Embeddings | None = None,
+    query_labels: Sequence[Any] | NDArray[Any] | None = None,
+    *,
+    lengths: Sequence[Length | int] | None = None,
+    k: int = 100,
+    selections: Sequence[str] = ("prefix",),
+    others: Embeddings | None = None,
+    seed: int = 0,
+) -> list[Row]:
+    """Score retrieval at each length; without `queries` every image asks for all the others.
+
+    selections: which dimensions a length keeps: the bundle's first ones (prefix), random ones, those of the largest
+        variance, or principal components; the last two are measured on `others`, images that are not evaluated.
+    """
+    if not len(gallery):
+        raise DataInvalid("there is no vector to evaluate", fix="embed some images first")
+    if queries is not None:
+        gallery.same_form(queries)
+    lengths = grid(gallery.dimensions) if lengths is None else lengths
+    wanted = [length if isinstance(length, Length) else Length(length) for length in lengths]
+    for length in wanted:
+        check_dimensions(length.dimensions, gallery.dimensions)
+        check_top_k(length.top_k)
+    faces = [gallery.numpy()] + ([] if queries is None else [queries.numpy()])  # (batch, D) each
+    rows = []
+    for selection in selections:
+        turned = [_turned(z, selection, others, seed) for z in faces]
+        fitting = [length for length in wanted if selection != "pca" or length.top_k is None]  # signed: no top_k
+        rows += [_row(length, selection, turned, labels, query_labels, k) for length in fitting]
+    return rows
+
+
+def _row(length: Length, selection: str, faces: list[Vectors], labels: Any, query_labels: Any, k: int) -> Row:
+    short = [cut(z, length) for z in faces]
+    report = retrieval(short[0], labels, short[1] if len(short) > 1 else None, query_labels, k=k)
+    active = short[0] != 0
+    return Row(
+        length,
+        report,
+        zero_share=float(1 - active.any(axis=1).mean()),
+        mean_nnz=float(active.sum(axis=1).mean()),
+        live=int(active.any(axis=0).sum()),
+        selection=selection,
+    )
+
+
+def cut(z: Vectors, length: Length) -> Vectors:
+    """The prefix, and of it the largest; not divided by the length, which cosines do by themselves."""
+    z = z[:, : length.dimensions]  # a view: at full size a copy is what memory cannot hold
+    return keep_largest(z, length.top_k) if length.top_k and length.top_k < length.dimensions else np.asarray(z)
+
+
+def apart(n: int, share: float = 0.2, *, seed: int = 0) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The images to evaluate, and a share of others to measure variance and components on."""
+    order = np.random.default_rng(seed).permutation(n)
+    size = int(n * share)
+    return np.sort(order[size:]), np.sort(order[:size])
+
+
+def _turned(z: Vectors, selection: str, others: Embeddings | None, seed: int) -> Vectors:
+    """The columns in the order that a selection takes them in."""
+    width = z.shape[1]
+    if selection == "prefix":
+        return z
+    if selection == "random":
+        return choose(z, by_chance(width, seed), width)
+    if selection not in SELECTIONS:
+        raise ConfigInvalid(f"there is no selection {selection}", fix=f"choose of {', '.join(SELECTIONS)}")
+    if others is None or len(others) < 2:
+        raise DataInvalid(f"{selection} is measured on other images", fix="give others=, at least two images")
+    if selection == "variance":
+        return choose(z, falling(unit(others.numpy()).var(axis=0)), width)
+    return fit_pca(others.numpy()).apply(z, width)

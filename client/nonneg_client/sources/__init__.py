@@ -1,0 +1,1 @@
+"""Where images come from: files, folders, globs, tars, links, memory."""

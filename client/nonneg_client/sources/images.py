@@ -1,0 +1,99 @@
+"""What may be embedded: paths, globs, folders, tars, URLs, bytes, PIL images, arrays, and anything that yields these.
+
+All of it becomes a stream of `Item`s, each of which can produce the bytes of one image file when its turn comes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias, Union
+
+from nonneg_client.errors import DataInvalid, NonnegError
+from nonneg_client.sources.finding import find
+from nonneg_client.sources.loading import fetch, from_array, lossless, read
+from nonneg_client.sources.tars import is_tar, members
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from PIL.Image import Image
+
+Source: TypeAlias = Union[str, "os.PathLike[str]", bytes, "Image", "NDArray[np.uint8]"]
+Sources: TypeAlias = Source | Iterable[Source]
+
+
+@dataclass(frozen=True)
+class Item:
+    """One image to come: `load` gives its bytes or raises one of our errors."""
+
+    id: str
+    load: Callable[[], bytes]
+
+
+def items(sources: Sources) -> Iterator[Item]:
+    """The images that `sources` stand for, in order; nothing is read before its turn."""
+    count = 0
+    for source in _flat(sources):
+        for item in _expand(source, count):
+            yield item
+            count += 1
+
+
+def _flat(sources: Sources) -> Iterator[Source]:
+    if isinstance(sources, (str, os.PathLike, bytes, bytearray, memoryview)) or _is_picture(sources):
+        yield sources  # type: ignore[misc]
+    elif _is_array(sources):
+        yield from sources if getattr(sources, "ndim", 3) == 4 else [sources]  # type: ignore[misc]
+    elif isinstance(sources, Iterable):
+        for source in sources:
+            if isinstance(source, (list, tuple)):
+                raise _unknown(source)
+            yield source
+    else:
+        raise _unknown(sources)
+
+
+def _expand(source: Source, count: int) -> Iterator[Item]:
+    if isinstance(source, str) and source.startswith(("http://", "https://")):
+        yield Item(source, lambda: fetch(source))
+    elif isinstance(source, str) and source.startswith("data:"):
+        raise DataInvalid("a data URI is not a path", fix="decode it and give the bytes", value=source[:40])
+    elif isinstance(source, (str, os.PathLike)):
+        for path in find(os.fspath(source)):
+            yield from _from_file(path)
+    elif isinstance(source, (bytes, bytearray, memoryview)):
+        yield Item(str(count), lambda: bytes(source))
+    elif _is_picture(source):
+        yield Item(getattr(source, "filename", "") or str(count), lambda: lossless(source))
+    elif _is_array(source):
+        yield Item(str(count), lambda: lossless(from_array(source)))
+    else:
+        raise _unknown(source)
+
+
+def _from_file(path: Path) -> Iterator[Item]:
+    if is_tar(path):
+        yield from (Item(member.id, member.read) for member in members(path))
+    else:
+        yield Item(str(path), partial(read, path))
+
+
+def _is_picture(source: object) -> bool:
+    """A PIL image, told without importing Pillow."""
+    return any(base.__module__ == "PIL.Image" and base.__name__ == "Image" for base in type(source).__mro__)
+
+
+def _is_array(source: object) -> bool:
+    """A numpy array, told without importing numpy."""
+    return hasattr(source, "dtype") and hasattr(source, "shape") and hasattr(source, "__array__")
+
+
+def _unknown(source: object) -> NonnegError:
+    return DataInvalid(
+        f"{type(source).__name__} is nothing that can be embedded",
+        fix="give paths, globs, folders, URLs, bytes, PIL images, uint8 arrays, or an iterable of these",
+    )

@@ -1,0 +1,85 @@
+"""The bytes of one image: read, fetched, or written from pixels in memory."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nonneg_client.errors import DataInvalid
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+FETCH_LIMIT = 64 * 2**20
+FETCH_SECONDS = 20.0
+
+
+def read(path: Path) -> bytes:
+    """The bytes of a file."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise DataInvalid(
+            f"{path} cannot be read ({error.strerror})", fix="check the path and its permissions", value=str(path)
+        ) from error
+
+
+def fetch(url: str) -> bytes:
+    """The bytes behind a URL, fetched by this process (the server is never asked to)."""
+    import httpx
+
+    data = bytearray()
+    try:
+        with httpx.stream("GET", url, follow_redirects=True, timeout=FETCH_SECONDS) as response:
+            if response.status_code != 200:
+                raise DataInvalid(f"{url} answers {response.status_code}", fix="check the address", value=url)
+            for chunk in response.iter_bytes():
+                data += chunk
+                if len(data) > FETCH_LIMIT:
+                    raise DataInvalid(f"{url} is larger than {FETCH_LIMIT} bytes", fix="download it yourself")
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise DataInvalid(f"{url} cannot be fetched ({error})", fix="check the address", value=url) from error
+    return bytes(data)
+
+
+def lossless(image: Any) -> bytes:
+    """A PIL image as a PNG, so that the server sees the same pixels; the fastest compression."""
+    if image.mode not in ("L", "LA", "RGB", "RGBA", "I;16", "P", "1"):
+        image = image.convert("RGB")
+    buffer = io.BytesIO()
+    try:
+        image.save(buffer, format="PNG", compress_level=1)
+    except (OSError, ValueError, SyntaxError) as error:
+        raise DataInvalid(f"this PIL image cannot be written as PNG ({error})", fix="check the image") from error
+    return buffer.getvalue()
+
+
+def from_array(array: Any) -> Image:
+    """A PIL image of uint8 pixels: (height, width), (height, width, 1), 3 (RGB) or 4 (RGBA)."""
+    from PIL import Image
+
+    shape: tuple[int, ...] = tuple(getattr(array, "shape", ()))
+    fits = len(shape) == 2 or (len(shape) == 3 and shape[2] in (1, 3, 4))
+    if str(getattr(array, "dtype", "")) != "uint8" or not fits or 0 in shape:
+        raise DataInvalid(
+            f"an array of {getattr(array, 'dtype', '?')} with shape {shape} is no image",
+            fix="give uint8 pixels of shape (height, width, 3), RGB",
+        )
+    return Image.fromarray(array[:, :, 0] if len(shape) == 3 and shape[2] == 1 else array)
+
+
+def downscaled(data: bytes, side: int) -> bytes:
+    """The image shrunk so that its short side is `side`, as JPEG: less to send, nearly the same vector."""
+    from nonneg_client.pixels.decode import decode
+
+    image = decode(data)
+    if min(image.size) <= side:
+        return data
+    from PIL import Image
+
+    scale = side / min(image.size)
+    width, height = (max(1, round(length * scale)) for length in image.size)
+    buffer = io.BytesIO()
+    image.resize((width, height), Image.Resampling.BICUBIC, reducing_gap=3).save(buffer, format="JPEG", quality=95)
+    return buffer.getvalue()

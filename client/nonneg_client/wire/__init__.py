@@ -1,0 +1,1 @@
+"""How the clients talk to a server: requests and answers, retries and pace; nothing here waits."""

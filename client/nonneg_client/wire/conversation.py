@@ -1,0 +1,148 @@
+"""One batch's talk with the server, from its bytes to its vectors: what to send, when to wait, how to split.
+
+It is a generator of steps, so that the blocking and the asynchronous client share every decision: they perform a
+step (`Send` or `Wait`), hand back what came of it, and the generator's return value is the batch's outcome.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import TypeAlias
+
+from nonneg_client.errors import (
+    BodyTooLarge,
+    ImageTooLarge,
+    ImageUnreadable,
+    ImageUnsupported,
+    NonnegError,
+    Overloaded,
+    TooLarge,
+    TooManyImages,
+)
+from nonneg_client.results import Failure, Part, Vector, joined
+from nonneg_client.sources.images import Item
+from nonneg_client.sources.loading import downscaled
+from nonneg_client.wire.pace import Attempts, Pace
+from nonneg_client.wire.protocol import Answer, Options, Request, Row, build, parse
+
+MAX_BODY = 16 * 2**20  # bytes of images in one request; a single larger image still goes, alone
+_OF_THE_IMAGE = (BodyTooLarge, ImageTooLarge, ImageUnreadable, ImageUnsupported)
+
+
+@dataclass(frozen=True)
+class Send:
+    request: Request
+
+
+@dataclass(frozen=True)
+class Wait:
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a transport brings back."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+Talk: TypeAlias = Generator[Send | Wait, Reply | None, Part]
+
+
+def batched(stream: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    """Groups of `size`, the last one shorter."""
+    iterator = iter(stream)
+    while batch := list(islice(iterator, size)):
+        yield batch
+
+
+def load(batch: Sequence[Item], downscale: int | None) -> list[bytes | NonnegError]:
+    """The bytes of each image, or why there are none."""
+    return [_load(item, downscale) for item in batch]
+
+
+def _load(item: Item, downscale: int | None) -> bytes | NonnegError:
+    try:
+        data = item.load()
+        return data if downscale is None else downscaled(data, downscale)
+    except NonnegError as error:
+        return error
+
+
+def converse(
+    batch: Sequence[Item], loaded: Sequence[bytes | NonnegError], options: Options, attempts: Attempts, pace: Pace
+) -> Talk:
+    """Get an answer for every image that could be loaded, in as many requests as the limits ask for."""
+    outcome: list[Row | NonnegError | None] = [x if isinstance(x, NonnegError) else None for x in loaded]
+    images = {i: data for i, data in enumerate(loaded) if isinstance(data, bytes)}
+    groups = list(_by_size(images))
+    meta = Part(())
+    while groups:
+        group = groups.pop(0)
+        try:
+            reply = yield Send(build([images[i] for i in group], options))
+            assert reply is not None
+            answer = parse(reply.status, reply.headers, reply.body, sent=len(group))
+        except NonnegError as error:
+            if isinstance(error, Overloaded):
+                pace.refused()
+            if len(group) == 1 and isinstance(error, _OF_THE_IMAGE):
+                outcome[group[0]] = error
+            elif isinstance(error, TooLarge) and len(group) > 1:
+                groups[:0] = _split(group, error)
+            elif (seconds := attempts.delay(error)) is not None:
+                groups.insert(0, group)
+                yield Wait(seconds)
+            else:
+                raise
+        else:
+            pace.succeeded()
+            meta = joined(meta, _meta(answer))
+            for i, row in zip(group, answer.rows, strict=True):
+                outcome[i] = row
+    return replace(meta, results=tuple(_result(item, row) for item, row in zip(batch, outcome, strict=True)))
+
+
+def advance(talk: Talk, reply: Reply | None = None, failed: NonnegError | None = None) -> Send | Wait | Part:
+    """Hand back what came of the last step; the next step, or the outcome when there is none."""
+    try:
+        return talk.throw(failed) if failed else talk.send(reply)
+    except StopIteration as end:
+        outcome: Part = end.value
+        return outcome
+
+
+def _meta(answer: Answer) -> Part:
+    return Part((), answer.model, answer.fingerprint, answer.dimensions, answer.normalized)
+
+
+def _result(item: Item, row: Row | NonnegError | None) -> Vector | Failure:
+    if isinstance(row, Row):
+        return Vector(item.id, row.indices, row.values)
+    assert row is not None
+    return Failure(item.id, row)
+
+
+def _by_size(images: Mapping[int, bytes]) -> Iterator[list[int]]:
+    group: list[int] = []
+    size = 0
+    for i, data in images.items():
+        if group and size + len(data) > MAX_BODY:
+            yield group
+            group, size = [], 0
+        group.append(i)
+        size += len(data)
+    if group:
+        yield group
+
+
+def _split(group: list[int], error: TooLarge) -> list[list[int]]:
+    """Smaller groups: as small as the named limit, or halves."""
+    size = (len(group) + 1) // 2
+    if isinstance(error, TooManyImages) and isinstance(error.limit, int) and 0 < error.limit < len(group):
+        size = error.limit
+    return [group[start : start + size] for start in range(0, len(group), size)]

@@ -1,0 +1,63 @@
+"""What both clients make of httpx: where to send, what its failures mean to us, and the answers besides vectors."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from nonneg_client.errors import ConnectionFailed, DeadlineExceeded, NonnegError, ResponseInvalid
+from nonneg_client.wire.protocol import error_of
+
+if TYPE_CHECKING:
+    import httpx
+
+    from nonneg_client.settings import Settings
+
+CONNECT_SECONDS = 5.0
+
+
+def options_of(settings: Settings) -> dict[str, Any]:
+    """The arguments of httpx's client: room for every request under way, no waiting for a connection."""
+    import httpx
+
+    return {
+        "base_url": settings.url,
+        "headers": settings.headers(),
+        "timeout": httpx.Timeout(settings.timeout, connect=min(CONNECT_SECONDS, settings.timeout)),
+        # Without TLS the certificates would be loaded for nothing: 50 ms of every start. Redirects are not followed.
+        "verify": settings.url.startswith("https://"),
+        "limits": httpx.Limits(max_connections=None, max_keepalive_connections=settings.in_flight),
+    }
+
+
+def failure_of(error: httpx.HTTPError | httpx.InvalidURL, settings: Settings) -> NonnegError:
+    """Our error for one of httpx's."""
+    import httpx
+
+    if isinstance(error, httpx.TimeoutException) and not isinstance(error, httpx.ConnectTimeout):
+        return DeadlineExceeded(
+            f"no answer from {settings.url} within {settings.timeout:g} s",
+            fix="give it more time (timeout=), or send smaller batches (batch_size=)",
+            field="timeout",
+            value=settings.timeout,
+        )
+    reached = not isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout))
+    what = "broke the connection" if reached else "cannot be reached"
+    return ConnectionFailed(
+        f"{settings.url} {what} ({str(error) or type(error).__name__})",
+        fix="look into the server's log" if reached else "start a server with `nonneg serve`, or set NONNEG_URL",
+        field="connection" if reached else "url",
+        value=settings.url,
+    )
+
+
+def json_of(response: httpx.Response) -> Any:
+    """The content of an answer that is JSON, or the error it stands for."""
+    if response.status_code != 200:
+        raise error_of(response.status_code, response.headers, response.content)
+    try:
+        return json.loads(response.content)
+    except ValueError as error:
+        raise ResponseInvalid(
+            f"{response.url} answered something that is not JSON", fix="check what answers at this address"
+        ) from error

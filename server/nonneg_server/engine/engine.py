@@ -1,0 +1,218 @@
+"""The engine: image bytes in, raw vectors out. It knows nothing of HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from nonneg_client.errors import DeadlineExceeded, NonnegError, NotReady
+from nonneg_client.pixels.decode import MAX_PIXELS, decode, upright_rgb
+from nonneg_client.pixels.view import Pixels
+from nonneg_export.bundle import Bundle
+from nonneg_export.runtime import CPU
+from nonneg_server.engine.batcher import Batcher
+from nonneg_server.engine.cache import Cache, key_of
+from nonneg_server.engine.lanes import Lanes
+from nonneg_server.engine.ledger import Ledger
+from nonneg_server.engine.sessions import Sessions
+
+Photo = bytes | Image.Image
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """One image's raw vector and where its time went."""
+
+    vector: NDArray[np.float32]  # (D,)
+    queue_seconds: float
+    decode_seconds: float
+    run_seconds: float
+    wide: bool = False  # every core worked on this image alone
+
+
+class Engine:
+    """One bundle, loaded: every image is one job (decode -> view -> run) that one thread does from end to end.
+
+    The threads share one session that computes on the caller's thread. While a single image is in flight there is
+    nothing to share the cores with, so that a second, wide session spreads it over all of them. With `batch`, for
+    devices that want many images at once, the threads decode and one more runs whatever they have ready.
+    """
+
+    def __init__(
+        self,
+        bundle: Bundle,
+        *,
+        threads: int | None = None,
+        max_pixels: int = MAX_PIXELS,
+        lanes: Lanes | None = None,
+        wide: bool = True,
+        timeout: float | None = None,
+        exact: bool = False,
+        providers: tuple[str, ...] = (CPU,),
+        batch: int = 0,
+        cache: Cache | None = None,
+    ) -> None:
+        self.bundle = bundle
+        self.name = bundle.manifest.name
+        self._own_lanes = Lanes(threads) if lanes is None else None
+        self._lanes = lanes or self._own_lanes or Lanes(threads)
+        self.threads = self._lanes.threads
+        self.admission = self._lanes.admission
+        self.ledger = Ledger(bundle.manifest.dimensions)
+        self.used = time.monotonic()
+        self._max_pixels = max_pixels
+        self._timeout = timeout
+        self._at_least = None if exact else bundle.manifest.view.ample
+        self.sessions = Sessions(bundle, self._widths(wide=wide, batch=batch), providers)
+        self._batch = batch
+        self._batcher = Batcher(self.sessions.run, largest=batch, observe=self._note_batch) if batch else None
+        self.cache = cache
+        self._closed = False
+
+    def warm_up(self) -> None:
+        """Run every session, at every size to come, against the vector that the exporter wrote down."""
+        self.sessions.warm_up(self._batch)
+
+    async def encode(self, image: Photo, *, deadline: float | None = None) -> Encoded:
+        """One image's vector; `deadline` is a time of the running event loop."""
+        found = (await self.encode_all([image], deadline=deadline))[0]
+        if isinstance(found, NonnegError):
+            raise found
+        return found
+
+    async def encode_all(
+        self, images: Sequence[Photo], *, deadline: float | None = None
+    ) -> list[Encoded | NonnegError]:
+        """A request's images: admitted together or not at all; each has its vector or its own error."""
+        if self.cache is None:
+            return await self._admitted(images, deadline)
+        return await self._remembered(images, deadline, self.cache)
+
+    async def _remembered(
+        self, images: Sequence[Photo], deadline: float | None, cache: Cache
+    ) -> list[Encoded | NonnegError]:
+        """Only what the cache does not know is encoded, and then known."""
+        fingerprint = self.bundle.manifest.fingerprint
+        keys = [key_of(fingerprint, image) if isinstance(image, bytes) else None for image in images]
+        known = [None if key is None else cache.get(key) for key in keys]
+        unknown = [image for image, vector in zip(images, known, strict=True) if vector is None]
+        fresh = iter(await self._admitted(unknown, deadline) if unknown else [])
+        found: list[Encoded | NonnegError] = []
+        for key, vector in zip(keys, known, strict=True):
+            encoded = next(fresh) if vector is None else Encoded(vector, 0.0, 0.0, 0.0)
+            if vector is None and key is not None and isinstance(encoded, Encoded):
+                cache.put(key, encoded.vector)
+            found.append(encoded)
+        return found
+
+    async def _admitted(self, images: Sequence[Photo], deadline: float | None) -> list[Encoded | NonnegError]:
+        with self.admission.entered(len(images), sum(map(_weight, images))):
+            self.ledger.request_images.observe(len(images))
+            try:
+                async with asyncio.timeout_at(self._earlier(deadline)):
+                    if len(images) == 1:
+                        return [await self._one(images[0])]
+                    return await asyncio.gather(*map(self._one, images))
+            except TimeoutError:
+                raise _too_late() from None
+
+    def submit(self, image: Photo) -> Future[Encoded]:
+        """Queue one image, unbounded and from any thread; the future holds its vector or the typed error."""
+        if self._closed:
+            raise NotReady("this model was closed", fix="ask again: another one is being loaded", retry_after=1)
+        return self._lanes.pool.submit(partial(self._encode, image, time.perf_counter()))
+
+    def ailment(self) -> str | None:
+        """Why this engine can no longer be trusted; None while it works."""
+        of_batcher = None if self._batcher is None else self._batcher.ailment()
+        return self.sessions.ailment() or of_batcher or self._lanes.pool.ailment()
+
+    def close(self) -> None:
+        self._closed = True
+        if self._own_lanes is not None:
+            self._own_lanes.close()
+        if self._batcher is not None:
+            self._batcher.close()
+
+    def _widths(self, *, wide: bool, batch: int) -> tuple[int, ...]:
+        if batch:
+            return (self.threads,)
+        return (1, self.threads) if wide and self.threads > 1 else (1,)
+
+    def _note_batch(self, size: int) -> None:
+        self.ledger.batches.observe(size)
+
+    def _earlier(self, deadline: float | None) -> float | None:
+        """The client's deadline or the server's own."""
+        if self._timeout is None:
+            return deadline
+        own = asyncio.get_running_loop().time() + self._timeout
+        return own if deadline is None else min(own, deadline)
+
+    async def _one(self, image: Photo) -> Encoded | NonnegError:
+        try:
+            encoded = await (self._settled(self.submit(image)) if self._batcher is None else self._batched(image))
+        except NonnegError as error:
+            self.ledger.errors[error.type] += 1
+            return error
+        if not encoded.wide:
+            self.admission.served(encoded.decode_seconds + encoded.run_seconds)
+        self.ledger.note(encoded.vector, encoded.queue_seconds, encoded.decode_seconds, encoded.run_seconds)
+        return encoded
+
+    async def _batched(self, image: Photo) -> Encoded:
+        assert self._batcher is not None
+        queued = time.perf_counter()
+        pixels, started, decoded = await self._settled(self._lanes.pool.submit(partial(self._decoded, image)))
+        vector = await asyncio.wrap_future(self._batcher.submit(pixels))  # (D,)
+        self.used = time.monotonic()
+        return Encoded(vector, started - queued, decoded - started, time.perf_counter() - decoded)
+
+    async def _settled(self, future: Future[T]) -> T:
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:  # the client is gone or the deadline has passed
+            self._lanes.pool.withdraw(future)
+            raise
+
+    def _encode(self, image: Photo, queued: float) -> Encoded:
+        pixels, started, decoded = self._decoded(image)
+        alone = self.sessions.several and self.admission.images == 1
+        vector = self.sessions.run(pixels[None], wide=alone)[0]  # (D,)
+        self.used = time.monotonic()
+        return Encoded(vector, started - queued, decoded - started, time.perf_counter() - decoded, alone)
+
+    def _decoded(self, image: Photo) -> tuple[Pixels, float, float]:
+        """The view's pixels (size, size, 3), when the work began and when it was done."""
+        started = time.perf_counter()
+        pixels = self._pixels(image)
+        return pixels, started, time.perf_counter()
+
+    def _pixels(self, image: Photo) -> Pixels:
+        view = self.bundle.manifest.view
+        if isinstance(image, bytes):
+            photo = decode(image, max_pixels=self._max_pixels, background=view.background, at_least=self._at_least)
+            return view.apply(photo)
+        return view.apply(upright_rgb(image, background=view.background))
+
+
+def _weight(image: Photo) -> int:
+    return len(image) if isinstance(image, bytes) else image.width * image.height * 4
+
+
+def _too_late() -> DeadlineExceeded:
+    return DeadlineExceeded(
+        "the deadline passed before the vectors were ready",
+        fix="ask again later, or with fewer images, or with a longer timeout",
+        field="timeout",
+    )

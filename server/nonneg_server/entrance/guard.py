@@ -1,0 +1,93 @@
+"""Who may ask, and how often: every route but health is closed without a key, as soon as there are keys at all."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import OrderedDict
+
+from starlette.requests import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from nonneg_client.errors import NonnegError, RateLimited, Unauthorized
+from nonneg_server.entrance import failures
+from nonneg_server.entrance.keys import Keys
+
+OPEN = frozenset({"/livez", "/readyz", "/v2/health/live", "/v2/health/ready"})
+MOST_CLIENTS = 10_000
+
+
+class Guard:
+    """Pure ASGI: a request that may not pass is answered before its body is read."""
+
+    def __init__(self, app: ASGIApp, keys: Keys, rate: Rate | None) -> None:
+        self._app = app
+        self._keys = keys
+        self._rate = rate
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] in OPEN:
+            await self._app(scope, receive, send)
+            return
+        try:
+            self._check(scope)
+        except NonnegError as error:
+            response = await failures.on_error(Request(scope, receive), error)
+            if isinstance(error, Unauthorized):
+                response.headers["www-authenticate"] = "Bearer"
+            await response(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+    def _check(self, scope: Scope) -> None:
+        client = (scope.get("client") or ("unknown",))[0]
+        if len(self._keys):
+            presented = presented_key(scope)
+            name = None if presented is None else self._keys.name_of(presented)
+            if name is None:
+                raise Unauthorized(
+                    "this server asks for an API key" if presented is None else "this API key is not known here",
+                    fix="send `Authorization: Bearer <key>` or `X-API-Key: <key>`",
+                    field="authorization",
+                )
+            client = f"key:{name}"
+            scope["state"]["key"] = name
+        if self._rate is not None:
+            self._rate.take(client, time.monotonic())
+
+
+class Rate:
+    """A token bucket for every key, or for every address where there are no keys."""
+
+    def __init__(self, per_second: float, burst: int) -> None:
+        self._per_second = per_second
+        self._burst = burst
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # client -> tokens, when
+
+    def take(self, client: str, now: float) -> None:
+        """One token, or RateLimited with the time until there is one."""
+        tokens, since = self._buckets.pop(client, (float(self._burst), now))
+        tokens = min(self._burst, tokens + (now - since) * self._per_second)
+        allowed = tokens >= 1
+        self._buckets[client] = (tokens - allowed, now)
+        if len(self._buckets) > MOST_CLIENTS:
+            self._buckets.popitem(last=False)
+        if not allowed:
+            wait = (1 - tokens) / self._per_second
+            raise RateLimited(
+                f"more than {self._per_second:g} requests a second",
+                fix=f"try again in {math.ceil(wait * 1000)} ms",
+                field="rate",
+                limit=self._per_second,
+                retry_after=wait,
+            )
+
+
+def presented_key(scope: Scope) -> str | None:
+    """The key in `Authorization: Bearer …` or in `X-API-Key`."""
+    for name, value in scope["headers"]:
+        if name == b"x-api-key":
+            return str(value.decode("latin-1").strip())
+        if name == b"authorization" and value[:7].lower() == b"bearer ":
+            return str(value[7:].decode("latin-1").strip())
+    return None

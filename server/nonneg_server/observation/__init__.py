@@ -1,0 +1,1 @@
+"""What an operator sees: metrics, drift, logs and traces."""

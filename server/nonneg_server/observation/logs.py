@@ -1,0 +1,62 @@
+"""The log: lines for people or JSON for machines, with request ids and never with an image's content."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from typing import Any, Literal
+
+import orjson
+
+from nonneg_server.entrance.envelope import Seen
+
+access = logging.getLogger("nonneg.access")
+FIELDS = ("request_id", "route", "method", "status", "milliseconds", "images", "model", "key", "client")
+
+
+def configure(form: Literal["text", "json"], level: str) -> None:
+    """Send everything to stderr in one form, uvicorn's own messages included."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(Json() if form == "json" else logging.Formatter("%(asctime)s %(levelname)-8s %(message)s"))
+    for name in ("nonneg", "uvicorn", "uvicorn.error"):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = ([handler] if name != "uvicorn.error" else []), name == "uvicorn.error"
+        logger.setLevel(level.upper())
+    access.setLevel(logging.INFO)  # who asks for the access log gets it at every level
+
+
+def log_access(seen: Seen) -> None:
+    """An observer of the envelope's: one line a request."""
+    state, client = seen.scope["state"], seen.scope.get("client")
+    answer = state.get("answer")
+    found: dict[str, Any] = {
+        "request_id": state["request_id"],
+        "route": seen.route,
+        "method": seen.method,
+        "status": seen.status,
+        "milliseconds": round(seen.seconds * 1e3, 2),
+        "images": None if answer is None else len(answer.positions) + len(answer.errors),
+        "model": None if answer is None else answer.manifest.name,
+        "key": state.get("key"),
+        "client": client[0] if client else None,
+    }
+    text = f"{seen.method} {seen.route} {seen.status} {found['milliseconds']} ms {found['request_id']}"
+    access.info(text, extra={name: value for name, value in found.items() if value is not None})
+
+
+class Json(logging.Formatter):
+    """One JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        found: dict[str, Any] = {
+            "time": f"{moment}.{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        found |= {name: getattr(record, name) for name in FIELDS if hasattr(record, name)}
+        if record.exc_info:
+            found["exception"] = self.formatException(record.exc_info)
+        return orjson.dumps(found, default=str).decode()

@@ -1,0 +1,164 @@
+"""Prometheus metrics: nothing is computed until they are asked for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from nonneg_client.version import __version__
+from nonneg_server.engine.ledger import SECONDS, Histogram
+from nonneg_server.observation.drift import drift
+
+if TYPE_CHECKING:
+    from nonneg_server.engine.engine import Engine
+    from nonneg_server.entrance.connections import House
+    from nonneg_server.entrance.envelope import Seen
+    from nonneg_server.registry import Registry
+
+METRICS = {
+    "nonneg_requests": "Requests answered, by route, method and status.",
+    "nonneg_request_seconds": "Time from a request's headers to its answer, by route.",
+    "nonneg_images": "Images embedded, by model.",
+    "nonneg_image_errors": "Images that could not be embedded, by model and error type.",
+    "nonneg_zero_vectors": "Vectors of which nothing was left after shortening, by model.",
+    "nonneg_stage_seconds": "Time of an image in a stage (queue, decode, inference), by model.",
+    "nonneg_nnz": "Active dimensions of an image's whole vector, by model.",
+    "nonneg_request_images": "Images of a request, by model.",
+    "nonneg_batch_images": "Images of a batch that a device was given (with --batch), by model.",
+    "nonneg_images_in_flight": "Images queued or being worked on.",
+    "nonneg_bytes_in_flight": "Bytes of these images.",
+    "nonneg_images_per_second": "The measured rate of service, of which Retry-After is made.",
+    "nonneg_cache_hits": "Images whose vector the cache knew (with --cache).",
+    "nonneg_cache_misses": "Images whose vector it did not know.",
+    "nonneg_cache_bytes": "Bytes it holds.",
+    "nonneg_refused": "Requests refused because the queue was full.",
+    "nonneg_upload_bytes": "Bytes of requests that are arriving or in work.",
+    "nonneg_draining": "1 while the server is shutting down.",
+    "nonneg_model": "1 for every model served, with its version and fingerprint.",
+    "nonneg_model_loaded": "1 while a model's weights are in memory, 0 while it rests.",
+    "nonneg_drift_psi": "Population stability index of live activations against the calibration's, by model.",
+    "nonneg_drift_newly_dead": "Dimensions active on calibration images and on no recent one, by model.",
+    "nonneg_drift_newly_alive": "Dimensions active now that no calibration image activated, by model.",
+    "nonneg_build": "1, with the version of this server.",
+}
+
+
+class Traffic:
+    """Requests by route, method and status."""
+
+    def __init__(self) -> None:
+        self.requests: Counter[tuple[str, str, int]] = Counter()
+        self.seconds: dict[str, Histogram] = {}
+
+    def __call__(self, seen: Seen) -> None:
+        """An observer of the envelope's."""
+        self.requests[seen.route, seen.method, seen.status] += 1
+        found = self.seconds.get(seen.route)
+        if found is None:
+            found = self.seconds[seen.route] = Histogram(SECONDS)
+        found.observe(seen.seconds)
+
+
+class Metrics(Collector):
+    """All of the server's numbers, in Prometheus's words."""
+
+    def __init__(self, registry: Registry, house: House, traffic: Traffic) -> None:
+        self._models, self._house, self._traffic = registry, house, traffic
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+        for collector in (ProcessCollector, PlatformCollector, GCCollector):
+            collector(registry=self._registry)
+
+    def render(self) -> bytes:
+        """The text that a scrape gets."""
+        return generate_latest(self._registry)
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._of_requests()
+        yield from self._of_models(self._models.all())
+        yield from self._of_lanes()
+
+    def _of_requests(self) -> Iterator[Metric]:
+        requests = _counter("nonneg_requests", "route", "method", "status")
+        for (route, method, status), count in self._traffic.requests.items():
+            requests.add_metric([route, method, str(status)], count)
+        seconds = _histogram("nonneg_request_seconds", "route")
+        for route, found in self._traffic.seconds.items():
+            seconds.add_metric([route], found.cumulative(), found.sum)
+        yield from (requests, seconds)
+
+    def _of_models(self, engines: list[Engine]) -> Iterator[Metric]:
+        info = _gauge("nonneg_model", "model", "version", "fingerprint")
+        loaded = _gauge("nonneg_model_loaded", "model")
+        images, zero = _counter("nonneg_images", "model"), _counter("nonneg_zero_vectors", "model")
+        errors = _counter("nonneg_image_errors", "model", "type")
+        stages = _histogram("nonneg_stage_seconds", "model", "stage")
+        counted = {name: _histogram(f"nonneg_{name}", "model") for name in ("nnz", "request_images", "batch_images")}
+        for engine in engines:
+            name, ledger, manifest = engine.name, engine.ledger, engine.bundle.manifest
+            info.add_metric([name, manifest.version, manifest.fingerprint], 1)
+            loaded.add_metric([name], engine.sessions.loaded)
+            images.add_metric([name], ledger.images)
+            zero.add_metric([name], ledger.zero_vectors)
+            for kind, count in ledger.errors.items():
+                errors.add_metric([name, kind], count)
+            for stage, found in (("queue", ledger.queue), ("decode", ledger.decode), ("inference", ledger.run)):
+                stages.add_metric([name, stage], found.cumulative(), found.sum)
+            for family, found in zip(
+                counted.values(), (ledger.nnz, ledger.request_images, ledger.batches), strict=True
+            ):
+                family.add_metric([name], found.cumulative(), found.sum)
+        yield from (info, loaded, images, zero, errors, stages, *counted.values(), *self._of_drift(engines))
+
+    def _of_drift(self, engines: list[Engine]) -> Iterator[Metric]:
+        psi, dead = _gauge("nonneg_drift_psi", "model"), _gauge("nonneg_drift_newly_dead", "model")
+        alive = _gauge("nonneg_drift_newly_alive", "model")
+        for engine in engines:
+            known = np.asarray(engine.bundle.manifest.columns.frequency)
+            found = drift(known, engine.ledger.frequencies(), engine.ledger.seen)
+            if found is not None:
+                psi.add_metric([engine.name], found.psi)
+                dead.add_metric([engine.name], found.newly_dead)
+                alive.add_metric([engine.name], found.newly_alive)
+        yield from (psi, dead, alive)
+
+    def _of_lanes(self) -> Iterator[Metric]:
+        admission = next((engine.admission for engine in self._models.all()), None)
+        if admission is not None:
+            yield _value(_gauge("nonneg_images_in_flight"), admission.images)
+            yield _value(_gauge("nonneg_bytes_in_flight"), admission.bytes)
+            yield _value(_gauge("nonneg_images_per_second"), admission.rate)
+            yield _value(_counter("nonneg_refused"), admission.refused)
+        cache = next((engine.cache for engine in self._models.all()), None)
+        yield _value(_counter("nonneg_cache_hits"), cache.hits if cache else 0)
+        yield _value(_counter("nonneg_cache_misses"), cache.misses if cache else 0)
+        yield _value(_gauge("nonneg_cache_bytes"), cache.bytes if cache else 0)
+        yield _value(_gauge("nonneg_upload_bytes"), self._house.held)
+        yield _value(_gauge("nonneg_draining"), self._house.draining)
+        build = _gauge("nonneg_build", "version")
+        build.add_metric([__version__], 1)
+        yield build
+
+
+def _counter(name: str, *labels: str) -> CounterMetricFamily:
+    return CounterMetricFamily(name, METRICS[name], labels=labels)
+
+
+def _gauge(name: str, *labels: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(name, METRICS[name], labels=labels)
+
+
+def _histogram(name: str, *labels: str) -> HistogramMetricFamily:
+    return HistogramMetricFamily(name, METRICS[name], labels=labels)
+
+
+def _value(family: CounterMetricFamily | GaugeMetricFamily, value: float) -> Metric:
+    family.add_metric([], value)
+    return family

@@ -1,0 +1,72 @@
+"""OpenTelemetry: a span for every request, with the stages of its images as children, made when it was answered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nonneg_client.errors import MissingExtra
+from nonneg_client.version import __version__
+from nonneg_server.entrance.envelope import Seen
+
+try:
+    from opentelemetry import propagate, trace
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+except ModuleNotFoundError as error:
+    raise MissingExtra(f"--otel needs {error.name}", fix='pip install "nonneg[otel]"') from None
+
+
+class Tracer:
+    """An observer of the envelope's; the client's traceparent makes its span the parent."""
+
+    def __init__(self, processor: SpanProcessor) -> None:
+        resource = Resource.create({"service.name": "nonneg", "service.version": __version__})
+        provider = TracerProvider(resource=resource)
+        provider.add_span_processor(processor)
+        self._tracer = provider.get_tracer("nonneg", __version__)
+
+    @classmethod
+    def to_collector(cls) -> Tracer:
+        """Sends in the background to where the OTEL_EXPORTER_OTLP_… variables point."""
+        return cls(BatchSpanProcessor(OTLPSpanExporter()))
+
+    def __call__(self, seen: Seen) -> None:
+        began = int(seen.began * 1e9)
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in seen.scope["headers"]}
+        span = self._tracer.start_span(
+            f"{seen.method} {seen.route}",
+            context=propagate.extract(headers),
+            kind=trace.SpanKind.SERVER,
+            start_time=began,
+            attributes=_attributes(seen),
+        )
+        if seen.status >= 500:
+            span.set_status(trace.Status(trace.StatusCode.ERROR))
+        answer = seen.scope["state"].get("answer")
+        if answer is not None:
+            self._stages(span, answer.timing, began)
+        span.end(began + int(seen.seconds * 1e9))
+
+    def _stages(self, parent: trace.Span, timing: Any, began: int) -> None:
+        """One after the other, as they were for a single image; of many, each stage's sum."""
+        context = trace.set_span_in_context(parent)
+        for stage in ("queue", "decode", "inference"):
+            lasted = int(getattr(timing, stage) * 1e9)
+            self._tracer.start_span(stage, context=context, start_time=began).end(began + lasted)
+            began += lasted
+
+
+def _attributes(seen: Seen) -> dict[str, str | int]:
+    state = seen.scope["state"]
+    found: dict[str, str | int] = {
+        "http.request.method": seen.method,
+        "http.route": seen.route,
+        "http.response.status_code": seen.status,
+        "nonneg.request_id": state["request_id"],
+    }
+    answer = state.get("answer")
+    if answer is not None:
+        found |= {"nonneg.model": answer.manifest.name, "nonneg.images": len(answer.positions) + len(answer.errors)}
+    return found

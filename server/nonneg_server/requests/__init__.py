@@ -1,0 +1,1 @@
+"""What a request brings: its body, images, links, vectors and parameters, checked at the boundary."""

@@ -1,0 +1,173 @@
+"""Images by URL, where the operator allows hosts: the address is resolved once, checked, and then connected to.
+
+Checking a name and connecting to it later would let its owner answer differently the second time. Nothing of this
+process goes along: no cookies, no credentials, no proxies from the environment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Awaitable, Callable, Sequence
+
+import httpx
+
+from nonneg_client.errors import ImageTooLarge, LinkFailed, NonnegError, ParameterInvalid
+from nonneg_client.version import __version__
+from nonneg_server.requests.addresses import PORTS, addresses, matches, routable
+from nonneg_server.requests.images import Incoming, Link, Source
+
+Resolve = Callable[[str, int], Awaitable[list[str]]]
+
+REDIRECTS = 3
+AT_ONCE = 16
+_SENT = {"user-agent": f"nonneg/{__version__}", "accept": "image/*", "accept-encoding": "identity"}
+_MOVED = (301, 302, 303, 307, 308)
+
+
+class Budget:
+    """Bytes that the links of one request may still bring."""
+
+    def __init__(self, whole: int) -> None:
+        self.whole = self.bytes = whole
+
+
+class Fetcher:
+    """Fetches from the hosts it was given; with none, every URL is refused."""
+
+    def __init__(
+        self,
+        hosts: Sequence[str] = (),
+        *,
+        max_bytes: int = 20 * 2**20,
+        timeout: float = 10.0,
+        resolve: Resolve | None = None,
+        permitted: Callable[[str], bool] | None = None,
+    ) -> None:
+        self._hosts = tuple(host.lower() for host in hosts)
+        self._max_bytes = max_bytes
+        self._timeout = timeout
+        self._resolve = resolve or addresses
+        self._permitted = permitted or routable
+        self._gate = asyncio.Semaphore(AT_ONCE)
+        self._tls = ssl.create_default_context() if hosts else None
+
+    async def fetched(self, images: Sequence[Incoming | Source], *, budget: int) -> list[Source]:
+        """The images, every link replaced by its bytes or by the reason why there are none; `budget` bytes in all."""
+        ready = [image for image in images if not isinstance(image, Link)]
+        if len(ready) == len(images):
+            return ready
+        left = Budget(budget)
+        return await asyncio.gather(*(self._one(image, left) for image in images))
+
+    async def _one(self, image: Incoming | Source, left: Budget) -> Source:
+        if not isinstance(image, Link):
+            return image
+        try:
+            async with self._gate, asyncio.timeout(self._timeout):
+                return await self._follow(image, left)
+        except TimeoutError:
+            return self._failed(image, f"did not arrive within {self._timeout:g} s")
+        except httpx.HTTPError as error:
+            return self._failed(image, f"cannot be fetched ({type(error).__name__})")
+        except NonnegError as error:
+            return error
+
+    async def _follow(self, link: Link, left: Budget) -> bytes:
+        url = _parsed(link.url, link.field)
+        for _ in range(REDIRECTS + 1):
+            answer = await self._get(url, link, left)
+            if isinstance(answer, bytes):
+                return answer
+            if url.scheme == "https" and answer.scheme == "http":
+                raise self._failed(link, "redirects from https to http")
+            url = answer
+        raise self._failed(link, f"redirects more than {REDIRECTS} times")
+
+    async def _get(self, url: httpx.URL, link: Link, left: Budget) -> bytes | httpx.URL:
+        """The body, or where it has moved to; every hop passes the same checks."""
+        address = await self._pinned(url, link)
+        target = url.copy_with(host=address)
+        headers = {**_SENT, "host": url.netloc.decode("ascii")}
+        async with (
+            httpx.AsyncClient(trust_env=False, verify=self._tls or True, timeout=self._timeout) as client,
+            client.stream("GET", target, headers=headers, extensions={"sni_hostname": url.raw_host.decode()}) as answer,
+        ):
+            if answer.status_code in _MOVED and "location" in answer.headers:
+                return _parsed(str(url.join(answer.headers["location"])), link.field)
+            if answer.status_code != 200:
+                raise self._failed(link, f"answers {answer.status_code}")
+            if answer.headers.get("content-encoding", "identity") != "identity":
+                raise self._failed(link, "is compressed although that was not asked for")
+            return await self._read(answer, link, left)
+
+    async def _read(self, answer: httpx.Response, link: Link, left: Budget) -> bytes:
+        announced = answer.headers.get("content-length", "")
+        if announced.isdecimal():
+            self._within(int(announced), self._max_bytes, "--url-bytes", link)
+        chunks: list[bytes] = []
+        received = 0
+        async for chunk in answer.aiter_raw():
+            received += len(chunk)
+            left.bytes -= len(chunk)
+            self._within(received, self._max_bytes, "--url-bytes", link)
+            self._within(left.whole - left.bytes, left.whole, "--max-body", link)
+            chunks.append(chunk)
+        return b"".join(chunks)
+
+    def _within(self, size: int, limit: int, setting: str, link: Link) -> None:
+        if size > limit:
+            raise ImageTooLarge(
+                f"what {link.field} links to has {size} bytes or more, the limit is {limit}",
+                fix=f"link smaller images, or raise {setting}",
+                field=link.field,
+                value=size,
+                limit=limit,
+            )
+
+    async def _pinned(self, url: httpx.URL, link: Link) -> str:
+        """The one address that will be connected to."""
+        host, port = url.host.lower(), url.port or PORTS[url.scheme]
+        if not self._hosts:
+            raise ParameterInvalid(
+                f"{link.field} is a URL and this server fetches none",
+                fix="send the image itself in base64, or start the server with --url-host",
+                field=link.field,
+                value=link.url[:200],
+            )
+        if not any(matches(allowed, host, port) for allowed in self._hosts):
+            raise ParameterInvalid(
+                f"{link.field}: {host}:{port} is not among the hosts this server fetches from",
+                fix="send the image itself in base64, or add the host to --url-host",
+                field=link.field,
+                value=link.url[:200],
+            )
+        found = await self._resolve(host, port)
+        if not found:
+            raise self._failed(link, "has a host that does not resolve")
+        if not all(map(self._permitted, found)):
+            raise self._failed(link, "leads to an address that is not public")
+        return found[0]
+
+    def _failed(self, link: Link, why: str) -> LinkFailed:
+        return LinkFailed(
+            f"{link.field} {why}",
+            fix="check the URL, or send the image itself in base64",
+            field=link.field,
+            value=link.url[:200],
+        )
+
+
+def _parsed(text: str, field: str) -> httpx.URL:
+    try:
+        url = httpx.URL(text)
+    except (httpx.InvalidURL, TypeError, ValueError) as error:
+        raise ParameterInvalid(f"{field} is no URL ({error})", fix="check it", field=field, value=text[:200]) from None
+    if url.scheme not in PORTS or not url.host or url.userinfo:
+        raise ParameterInvalid(
+            f"{field} is no plain http(s) URL",
+            fix="use http or https, name a host, leave out user and password",
+            field=field,
+            value=url.copy_with(username=None, password=None).scheme if url.userinfo else text[:200],
+        )
+    return url
