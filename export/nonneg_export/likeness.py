@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nonneg_client.errors import CheckFailed
 from nonneg_client.evaluation.ranking import rank
 from nonneg_client.shortening import unit
+from nonneg_export.manifest import Check
 
 NEIGHBOURS = 10
 
@@ -38,6 +40,25 @@ def likeness(before: NDArray[Any], after: NDArray[Any]) -> Likeness:
         else [1.0]
     )
     return Likeness(len(a), float(cosines.mean()), float(cosines.min()), float(np.mean(kept)))
+
+
+def judged(found: Likeness, min_quality: float) -> tuple[Check, Check]:
+    """The likeness as checks of a manifest; raises when too few neighbours stay."""
+    kept = f"of the {NEIGHBOURS} nearest neighbours, on {found.photos} photos"
+    if found.neighbours_kept < min_quality:
+        raise CheckFailed(
+            f"only {found.neighbours_kept:.3f} {kept}, are kept (mean cosine {found.mean_cosine:.4f}), "
+            f"less than {min_quality}",
+            fix="give more photos like those it will see, or lower --min-quality",
+            field="min_quality",
+            value=found.neighbours_kept,
+            limit=min_quality,
+        )
+    cosine = f"1 - mean cosine to fp32 (least cosine {found.least_cosine:.4f})"
+    return (
+        Check(name="neighbours", what=f"share lost {kept}", value=1 - found.neighbours_kept, limit=1 - min_quality),
+        Check(name="cosine", what=cosine, value=1 - found.mean_cosine, limit=1),
+    )
 
 
 def _nearest(z: NDArray[Any], depth: int) -> Any:

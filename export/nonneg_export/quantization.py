@@ -1,4 +1,4 @@
-"""Smaller encoders: static int8 with unsigned activations, and float16 storage.
+"""Static int8 with unsigned activations.
 
 Static, because dynamic quantisation makes a vector depend on its batch-mates. Unsigned, because that is what CPUs
 multiply fast. Everything up to the last layer is quantised; what follows it (pooling, centre, ReLU) stays float.
@@ -15,20 +15,18 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
-from onnx import ModelProto, TensorProto, helper, numpy_helper
+from onnx import ModelProto
 
 from nonneg_client.errors import CheckFailed, NonnegError
 from nonneg_client.pixels.view import Pixels, View
-from nonneg_export.canonical import canonical, load
+from nonneg_export.canonical import canonical, load, save
+from nonneg_export.half import widened
 from nonneg_export.photos import see
 from nonneg_export.runtime import INPUT, OUTPUT
 
 QUANTIZED = ("Conv", "Gemm", "MatMul", "Add", "Clip", "Relu", "MaxPool", "Concat")
 LAYERS = ("Conv", "Gemm", "MatMul", "ReduceMean", "GlobalAveragePool")
-SMALLEST = 256  # entries of a tensor worth storing as float16
-HALF_LIMIT = float(np.finfo(np.float16).max)
 
 
 def to_int8(encoder: Path, photos: Sequence[Path], view: View) -> ModelProto:
@@ -37,9 +35,10 @@ def to_int8(encoder: Path, photos: Sequence[Path], view: View) -> ModelProto:
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
     with tempfile.TemporaryDirectory(prefix="nonneg-") as place, _silence():
-        prepared, quantized = Path(place, "prepared.onnx"), Path(place, "int8.onnx")
+        wide, prepared, quantized = (Path(place, name) for name in ("wide.onnx", "prepared.onnx", "int8.onnx"))
         try:
-            quant_pre_process(str(encoder), str(prepared), skip_symbolic_shape=True)
+            save(widened(load(encoder)), wide)
+            quant_pre_process(str(wide), str(prepared), skip_symbolic_shape=True)
             quantize_static(
                 str(prepared),
                 str(quantized),
@@ -57,26 +56,6 @@ def to_int8(encoder: Path, photos: Sequence[Path], view: View) -> ModelProto:
                 f"this encoder cannot be quantised to int8 ({type(error).__name__}: {error})", fix="store it as fp16"
             ) from error
         return canonical(load(quantized))
-
-
-def to_fp16_storage(model: ModelProto) -> ModelProto:
-    """The encoder with its large weights stored as float16; they are widened once, when it is loaded."""
-    copy = ModelProto()
-    copy.CopyFrom(model)
-    casts = []
-    for tensor in copy.graph.initializer:
-        if tensor.data_type != TensorProto.FLOAT:
-            continue
-        values = numpy_helper.to_array(tensor)
-        if values.size < SMALLEST or np.abs(values).max() > HALF_LIMIT:
-            continue
-        name, stored = tensor.name, f"{tensor.name}/fp16"
-        tensor.CopyFrom(numpy_helper.from_array(values.astype(np.float16), stored))
-        casts.append(helper.make_node("Cast", [stored], [name], to=TensorProto.FLOAT))
-    nodes = [*casts, *copy.graph.node]
-    copy.graph.ClearField("node")
-    copy.graph.node.extend(nodes)
-    return canonical(copy)
 
 
 class _Reader:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from nonneg_export.assemble import Draft, Ranked
 from nonneg_export.bundle import Bundle
 from nonneg_export.canonical import load
+from nonneg_export.half import widened
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ def draft_of(bundle: Bundle) -> Draft:
     """A bundle's encoder as a draft: its present order is the one to start from."""
     manifest = bundle.manifest
     return Draft(
-        model=load(bundle.encoder),
+        model=widened(load(bundle.encoder)),
         view=manifest.view,
         name=manifest.name,
         version=manifest.version,

@@ -7,17 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from nonneg_client.errors import CheckFailed, ConfigInvalid, DataInvalid
+from nonneg_client.errors import ConfigInvalid, DataInvalid
 from nonneg_export import golden, verify
 from nonneg_export.activations import Activations, Tick, collect
 from nonneg_export.assemble import evidence
 from nonneg_export.bundle import ENCODER, Bundle, write_bundle
 from nonneg_export.canonical import load, save
 from nonneg_export.evaluation import evaluate
-from nonneg_export.likeness import NEIGHBOURS, Likeness, likeness
-from nonneg_export.manifest import Check, Manifest
+from nonneg_export.half import halved
+from nonneg_export.likeness import Likeness, judged, likeness
+from nonneg_export.manifest import Manifest
 from nonneg_export.photos import Photos
-from nonneg_export.quantization import to_fp16_storage, to_int8
+from nonneg_export.quantization import to_int8
 from nonneg_export.runtime import Session
 
 Small = Literal["int8", "fp16"]
@@ -40,9 +41,11 @@ def shrink(
     bundle: Bundle, to: Small, photos: Photos, work: Path, *, min_quality: float, tick: Tick | None = None
 ) -> Shrunk:
     """Quantise with half of the photos, compare on the other half, refuse below `min_quality`."""
-    if bundle.manifest.precision != "fp32":
+    if bundle.manifest.precision in (to, "int8"):
         raise ConfigInvalid(
-            f"{bundle.path} is {bundle.manifest.precision} already", fix="start from the fp32 bundle", field="bundle"
+            f"{bundle.path} is {bundle.manifest.precision} already",
+            fix="start from the bundle it was made from",
+            field="bundle",
         )
     if len(photos) < FEWEST:
         raise DataInvalid(f"{len(photos)} photos are too few to quantise with", fix="give 100 or more")
@@ -53,7 +56,7 @@ def shrink(
     if to == "int8":
         save(to_int8(bundle.encoder, ranges.paths, view), encoder)
     else:
-        save(to_fp16_storage(load(bundle.encoder)), encoder)
+        save(halved(load(bundle.encoder)), encoder)
     after = collect(encoder, others, view, work / "after", tick=tick)
     found = likeness(before.values, after.values)
     recorded = golden.record(encoder, view.size)
@@ -63,7 +66,7 @@ def shrink(
             "derived_from": bundle.manifest.fingerprint,
             "golden": recorded.model_copy(update={"tolerance": INT8_TOLERANCE}) if to == "int8" else recorded,
             "checks": (
-                *_judged(found, min_quality),
+                *judged(found, min_quality),
                 verify.ignores_batch_mates(Session(encoder), verify.samples(before.paths, view)),
             ),
             "quality": None,
@@ -85,21 +88,3 @@ def seal(shrunk: Shrunk, out: Path, *, overwrite: bool = False) -> Bundle:
     """Write the bundle, whole or not at all."""
     files = {ENCODER: shrunk.encoder, **evidence(shrunk.manifest, shrunk.encoder.parent)}
     return write_bundle(out, shrunk.manifest, files, replace=overwrite)
-
-
-def _judged(found: Likeness, min_quality: float) -> tuple[Check, Check]:
-    kept = f"of the {NEIGHBOURS} nearest neighbours, on {found.photos} photos"
-    if found.neighbours_kept < min_quality:
-        raise CheckFailed(
-            f"only {found.neighbours_kept:.3f} {kept}, are kept (mean cosine {found.mean_cosine:.4f}), "
-            f"less than {min_quality}",
-            fix="give more photos like those it will see, or lower --min-quality",
-            field="min_quality",
-            value=found.neighbours_kept,
-            limit=min_quality,
-        )
-    cosine = f"1 - mean cosine to fp32 (least cosine {found.least_cosine:.4f})"
-    return (
-        Check(name="neighbours", what=f"share lost {kept}", value=1 - found.neighbours_kept, limit=1 - min_quality),
-        Check(name="cosine", what=cosine, value=1 - found.mean_cosine, limit=1),
-    )

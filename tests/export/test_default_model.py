@@ -26,12 +26,19 @@ def test_the_shipped_bundle_is_whole_and_small() -> None:
     bundle = open_bundle()
     assert bundle.path == DEFAULT
     assert bundle.manifest.dimensions == 1280
-    assert sum(path.stat().st_size for path in DEFAULT.iterdir()) < 30 * 2**20
+    assert sum(path.stat().st_size for path in DEFAULT.iterdir()) < 7 * 2**20
 
 
 @pytest.mark.parametrize("name", ["encoder.onnx", "manifest.json"])
 def test_a_rebuild_from_the_recipe_repeats_the_shipped_bytes(rebuilt: Bundle, name: str) -> None:
     assert (rebuilt.path / name).read_bytes() == (DEFAULT / name).read_bytes()
+
+
+def test_float16_storage_hardly_moved_its_vectors() -> None:
+    found = {check.name: check.value for check in open_bundle().manifest.checks}
+    assert found["cosine"] < 1e-4
+    assert found["neighbours"] < 0.01
+    assert found["batch"] < 1e-5
 
 
 def test_the_encoder_tells_nothing_of_the_machine_that_made_it() -> None:
