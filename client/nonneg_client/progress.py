@@ -1,15 +1,44 @@
-"""Progress of a stream: a bar on standard error, a function of the caller's, or silence."""
+"""Progress: a bar on standard error, a function of the caller's, or silence."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 if TYPE_CHECKING:
     from nonneg_client.results import Part
 
 Progress: TypeAlias = bool | Callable[[int, int | None], object] | None
+
+FORM = "{desc} {bar:30} {n_fmt}/{total_fmt} {rate_fmt}{postfix} {remaining} left"
+
+
+class Bar:
+    """A bar on standard error with count, rate and time left; it vanishes when done, and in a pipe there is none."""
+
+    def __init__(
+        self, label: str, total: int | None = None, *, done: int = 0, unit: str = "images", shown: bool | None = None
+    ) -> None:
+        begin = {"desc": label, "total": total, "initial": done, "unit": f" {unit}"}
+        self._bar = _bar(begin) if shown or (shown is None and sys.stderr.isatty()) else None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def move(self, done: int, total: int | None = None, text: str = "") -> None:
+        """`done` of `total` are done; `text` stands behind the rate."""
+        if self._bar is None:
+            return
+        if total is not None:
+            self._bar.total = total
+        if text:
+            self._bar.set_postfix_str(text, refresh=False)
+        self._bar.update(done - self._bar.n)
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.close()
 
 
 class Watch:
@@ -19,39 +48,25 @@ class Watch:
         self._total = total
         self._done = 0
         self._tell = progress if callable(progress) else None
-        shown = sys.stderr.isatty() if progress is None else bool(progress)
-        self._bar = _bar() if shown and self._tell is None else None
+        self._bar = Bar("embedding", total, shown=False if callable(progress) else progress)
 
     def __enter__(self) -> Self:
-        if self._bar:
-            self._bar.start()
-            self._bar.add_task("embedding", total=self._total, rate="")
         return self
 
     def __call__(self, part: Part) -> None:
         self._done += len(part.results)
         if self._tell:
             self._tell(self._done, self._total)
-        if self._bar:
-            task = self._bar.tasks[0]
-            rate = f"{task.speed:.0f}/s" if task.speed else ""
-            self._bar.update(task.id, completed=self._done, rate=rate)
+        self._bar.move(self._done)
 
     def __exit__(self, *_: object) -> None:
-        if self._bar:
-            self._bar.stop()
+        self._bar.__exit__()
 
 
-def _bar() -> Any:
-    from rich import progress as bars
-    from rich.console import Console
+def _bar(begin: Mapping[str, Any]) -> Any:
+    from tqdm import tqdm
 
-    return bars.Progress(
-        bars.TextColumn("{task.description}"),
-        bars.BarColumn(),
-        bars.MofNCompleteColumn(),
-        bars.TextColumn("{task.fields[rate]}"),
-        bars.TimeRemainingColumn(),
-        console=Console(stderr=True),
-        transient=True,
-    )
+    class Drawn(tqdm):  # type: ignore[misc]
+        monitor_interval = 0  # no thread that watches the bar
+
+    return Drawn(**begin, file=sys.stderr, leave=False, dynamic_ncols=True, miniters=1, bar_format=FORM)

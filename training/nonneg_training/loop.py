@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
+from nonneg_client.progress import Bar
 from nonneg_training import monitor
 from nonneg_training.ahead import Ahead
 from nonneg_training.batches import Batches
@@ -23,7 +24,6 @@ from nonneg_training.methods import Batch, Method
 from nonneg_training.metrics import Metrics
 from nonneg_training.optimisers import optimiser
 from nonneg_training.precision import Precision
-from nonneg_training.progress import Progress
 from nonneg_training.schedule import rate
 from nonneg_training.seeds import derive, generator
 from nonneg_training.settings import Settings
@@ -80,7 +80,9 @@ class Loop:
             if self.world.first
             else None
         )
-        bar = Progress(self.plan.total, self.done, shown=progress if self.world.first else False)
+        bar = Bar(
+            "training", self.plan.total, done=self.done, unit="steps", shown=progress if self.world.first else False
+        )
         parts = self.plan.total * self.settings.loop.accumulate
         with bar, Ahead(self._draw, parts) as ahead:
             while self.done < self.plan.total:
@@ -89,7 +91,7 @@ class Loop:
                 clock.tick()
                 if self.done % self.settings.loop.report_every == 0 or self._due():
                     loss = self._report(result, clock.images_per_second, metrics)
-                    bar.show(self.done, loss, clock.images_per_second)
+                    bar.move(self.done, text=f"loss {loss:.4f}, {clock.images_per_second:,.0f} images/s")
                 if self._due():
                     self.save()
         return Outcome(self.folder, self.plan.total, loss, clock.images_per_second, self.reading)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from nonneg_client.errors import ConfigInvalid, StorageFailed
+from nonneg_client.progress import Bar
 from nonneg_training import monitor
 from nonneg_training.batches import Batches, CaptionBatches, FeatureBatches, ViewBatches
 from nonneg_training.build import build_encoder, pretrained_run, resolve
@@ -21,7 +22,6 @@ from nonneg_training.distributed import World, barrier, join, leave
 from nonneg_training.encoder import Encoder
 from nonneg_training.loop import Loop, Outcome
 from nonneg_training.methods import Method, build_method
-from nonneg_training.progress import Progress
 from nonneg_training.seeds import derive, generator
 from nonneg_training.settings import FILE_NAME as CONFIG
 from nonneg_training.settings import Settings, write_settings
@@ -101,8 +101,7 @@ def _head(
     """Cache the features, start the head from them."""
     head = settings.head
     wanted = Wanted(encoder, images, settings.views, head.views, settings.seed)
-    bar = Progress(len(images), 0, shown=None if world.first else False, text="caching features")
-    with bar:
+    with Bar("caching features", len(images), shown=None if world.first else False) as bar:
         found = features(wanted, head.cache, tick=bar.move)
     x = sample(found)
     if not len(encoder.hidden):  # behind hidden layers the features mean nothing

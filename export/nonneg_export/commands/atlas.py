@@ -8,12 +8,12 @@ from typing import Any
 
 import click
 
+from nonneg_client.progress import Bar
 from nonneg_export.activations import collect
 from nonneg_export.atlas import FILE_NAME
 from nonneg_export.bundle import check_free, open_bundle, write_bundle
 from nonneg_export.charting import chart
 from nonneg_export.commands.options import PATH, calibration, calibration_options, tell_broken
-from nonneg_export.commands.progress import progress
 from nonneg_export.report import size
 from nonneg_export.workplace import workplace
 
@@ -39,8 +39,8 @@ def atlas(bundle: Path, out: Path | None, examples: int, thumbnail: int, max_siz
     opened, photos = open_bundle(bundle), calibration(flags)
     target = out or bundle
     with workplace(target, flags["work"]) as place, tempfile.TemporaryDirectory(prefix="nonneg-") as work:
-        with progress("searching") as tick:
-            seen = collect(opened.encoder, photos, opened.manifest.view, place / "activations", tick=tick)
+        with Bar("searching") as bar:
+            seen = collect(opened.encoder, photos, opened.manifest.view, place / "activations", tick=bar.move)
         made = Path(work, FILE_NAME)
         limits = {"examples": examples, "side": thumbnail, "budget": max_size * 2**20}
         record = chart(seen, photos, made, **limits, data=flags["data"])

@@ -9,9 +9,9 @@ from typing import Any
 import click
 
 from nonneg_client.errors import CheckFailed, ConfigInvalid
+from nonneg_client.progress import Bar
 from nonneg_export.bundle import DEFAULT, Bundle, storing
 from nonneg_export.commands.options import evaluation_options
-from nonneg_export.commands.progress import progress
 from nonneg_export.default import RECIPE, build, calibrate, read_recipe
 from nonneg_export.photos import find_photos
 
@@ -46,7 +46,7 @@ def build_default(out: Path | None, replace: bool, recipe: Path | None, photos: 
 
 
 def _calibrate(photos: Path, recipe: Path, flags: dict[str, Any]) -> None:
-    with tempfile.TemporaryDirectory() as work, progress("calibrating") as tick:
+    with tempfile.TemporaryDirectory() as work, Bar("calibrating") as bar:
         found = calibrate(
             find_photos(photos),
             Path(work),
@@ -54,7 +54,7 @@ def _calibrate(photos: Path, recipe: Path, flags: dict[str, Any]) -> None:
             version=flags["model_version"],
             labelled=find_photos(flags["evaluate"]) if flags["evaluate"] else None,
             labelled_data=flags["evaluation_data"],
-            tick=tick,
+            tick=bar.move,
         )
     with storing(recipe):
         recipe.write_text(found.to_json(), encoding="utf-8")

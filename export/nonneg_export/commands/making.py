@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
+from nonneg_client.progress import Bar
 from nonneg_export.assemble import Draft, Ranked, rank, report, seal
 from nonneg_export.bundle import Bundle, check_free
 from nonneg_export.commands.options import calibration, tell_broken, warn
-from nonneg_export.commands.progress import progress
 from nonneg_export.photos import find_photos
 from nonneg_export.report import summary
 from nonneg_export.statistics import Rule
@@ -29,15 +29,15 @@ def make(
     labelled = None if flags["evaluate"] is None else find_photos(flags["evaluate"])
     start = draft()
     with workplace(out, flags["work"]) as place:
-        with progress("calibrating") as tick:
+        with Bar("calibrating") as bar:
             rule: Rule = flags["rank_by"] or ("nested" if start.nested else "expected-activation")
             dimensions = flags["dimensions"]
-            ranked = rank(start, photos, place, rule=rule, dimensions=dimensions, data=flags["data"], tick=tick)
+            ranked = rank(start, photos, place, rule=rule, dimensions=dimensions, data=flags["data"], tick=bar.move)
         if finish is not None:
             ranked = finish(ranked)
         if labelled is not None:
-            with progress("evaluating") as tick:
-                ranked = report(ranked, labelled, place, data=flags["evaluation_data"], tick=tick)
+            with Bar("evaluating") as bar:
+                ranked = report(ranked, labelled, place, data=flags["evaluation_data"], tick=bar.move)
         bundle = seal(ranked, out, overwrite=flags["replace"])
     _tell(bundle, ranked, flags["triton"])
     return ranked

@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
+from nonneg_client.progress import Bar
 from nonneg_export.bundle import check_free, open_bundle
 from nonneg_export.commands.options import PATH, calibration, calibration_options, evaluation_options, output_options
-from nonneg_export.commands.progress import progress
 from nonneg_export.photos import find_photos
 from nonneg_export.report import size, summary
 from nonneg_export.smaller import Small, judge, seal, shrink
@@ -41,8 +41,8 @@ def quantize(bundle: Path | None, to: Small, min_quality: float, **flags: Any) -
     labelled = None if flags["evaluate"] is None else find_photos(flags["evaluate"])
     with tempfile.TemporaryDirectory(prefix="nonneg-") as place:
         work = Path(place)
-        with progress("comparing") as tick:
-            shrunk = shrink(old, to, photos, work, min_quality=min_quality, tick=tick)
+        with Bar("comparing") as bar:
+            shrunk = shrink(old, to, photos, work, min_quality=min_quality, tick=bar.move)
         if labelled is not None:
             shrunk = judge(shrunk, photos, labelled, work, data=flags["evaluation_data"])
         new = seal(shrunk, flags["out"], overwrite=flags["replace"])
