@@ -22,6 +22,8 @@ def replacing(path: Path) -> Iterator[Path]:
         os.close(handle)
         temporary = Path(name)
         yield temporary
+        with temporary.open("rb+") as file:  # a name must not outlive a power cut that its content did not
+            os.fsync(file.fileno())
         temporary.chmod(0o644)
         temporary.replace(path)
     except OSError as error:

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from nonneg_client.errors import CheckpointInvalid, StorageFailed
+from nonneg_client.writing import replacing
 from nonneg_training.checkpoint import FILE_NAME, load_encoder, read_checkpoint, write_checkpoint
-from nonneg_training.files import write_whole
 from nonneg_training.precision import Precision
 from nonneg_training.run import train
 from nonneg_training.settings import Settings, read_settings, write_settings
@@ -58,8 +58,8 @@ def test_a_run_before_its_first_checkpoint_says_so(run: Path) -> None:
 def test_the_previous_file_survives_a_full_disk(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("previous")
-    with pytest.raises(StorageFailed, match=r"no space left.*untouched"):
-        write_whole(path, lambda temporary: Path("/dev/full").write_text("x" * 10))
+    with pytest.raises(StorageFailed, match="no space left"), replacing(path):
+        Path("/dev/full").write_text("x" * 10)
     assert path.read_text() == "previous"
     assert list(tmp_path.iterdir()) == [path]
 

@@ -19,11 +19,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from nonneg_client.errors import StorageFailed
+from nonneg_client.writing import replacing, unwritable
 from nonneg_training.ahead import Ahead
 from nonneg_training.data import Images
 from nonneg_training.encoder import Encoder
-from nonneg_training.files import storage_failed, write_whole
 from nonneg_training.seeds import generator
 from nonneg_training.settings import Views
 from nonneg_training.views import Pipeline
@@ -74,8 +73,7 @@ def features(wanted: Wanted, folder: Path | None = None, *, tick: Tick | None = 
         with _locked(place / "lock"):
             return _filled(place, wanted, about, tick)
     except OSError as error:
-        failed: StorageFailed | None = storage_failed(error, place)
-        raise (failed or error) from error
+        raise unwritable(place, error) from error
 
 
 def weights_digest(encoder: Encoder) -> str:
@@ -91,15 +89,21 @@ def _filled(place: Path, wanted: Wanted, about: dict[str, Any], tick: Tick | Non
     path, done = place / "features.npy", place / "done.json"
     shape = (1 + wanted.random, len(wanted.images), about["width"])
     if not path.exists():
-        write_whole(place / "about.json", lambda p: p.write_text(json.dumps(about, indent=1), encoding="utf-8"))
-        write_whole(path, lambda p: _reserve(p, shape))
+        _note(place / "about.json", json.dumps(about, indent=1))
+        with replacing(path) as reserved:
+            _reserve(reserved, shape)
         done.unlink(missing_ok=True)
     start = json.loads(done.read_text()) if done.exists() else 0
     if start < shape[1]:
         rows: Features = np.load(path, mmap_mode="r+")
-        _fill(rows, wanted, start, lambda n: write_whole(done, lambda p: p.write_text(str(n))), tick)
+        _fill(rows, wanted, start, lambda n: _note(done, str(n)), tick)
     kept: Features = np.load(path, mmap_mode="r")
     return kept
+
+
+def _note(path: Path, text: str) -> None:
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
 
 
 def _reserve(path: Path, shape: tuple[int, ...]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,9 +13,9 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from nonneg_client.errors import CheckpointInvalid
+from nonneg_client.writing import replacing
 from nonneg_training.build import build_encoder
 from nonneg_training.encoder import Encoder
-from nonneg_training.files import write_whole
 from nonneg_training.precision import Precision
 from nonneg_training.settings import FILE_NAME as CONFIG
 from nonneg_training.settings import Settings, read_settings
@@ -64,7 +66,19 @@ def write_checkpoint(
     # the same memory order every time, and nothing shared
     tensors = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
     about = {"format": FORMAT, "step": str(step)}
-    write_whole(run / FILE_NAME, lambda path: save_file(tensors, path, metadata=about))
+    with replacing(run / FILE_NAME) as path:
+        _save(tensors, path, about)
+
+
+def _save(tensors: dict[str, Tensor], path: Path, about: dict[str, str]) -> None:
+    try:
+        save_file(tensors, path, metadata=about)
+    except SafetensorError as error:  # keeps of the operating system's error only the text
+        number = re.search(r"os error (\d+)", str(error))
+        if number is None:
+            raise
+        code = int(number[1])
+        raise OSError(code, os.strerror(code)) from error
 
 
 def read_checkpoint(run: Path) -> Checkpoint:

@@ -6,9 +6,8 @@ import csv
 from collections.abc import Sequence
 from pathlib import Path
 
-from nonneg_client.errors import NonnegError
+from nonneg_client.writing import replacing, unwritable
 from nonneg_training.events import Events
-from nonneg_training.files import storage_failed, write_whole
 
 FILE_NAME = "metrics.csv"
 COLUMNS = ("step", "epoch", "loss", "lr", "images_per_second", "knn", "live", "nnz", "zero_share")
@@ -21,7 +20,8 @@ class Metrics:
         self.path = run / FILE_NAME
         self.columns = (*COLUMNS, *parts)
         kept = [row for row in read_metrics(run) if int(row["step"]) <= resumed_at] if resumed_at else []
-        write_whole(self.path, lambda path: self._begin(path, kept))
+        with replacing(self.path) as path:
+            self._begin(path, kept)
         self._events = Events(run / "tensorboard") if tensorboard else None
 
     def add(self, row: dict[str, float]) -> None:
@@ -33,8 +33,7 @@ class Metrics:
                 values = {name: value for name, value in row.items() if name not in ("step", "epoch")}
                 self._events.add(int(row["step"]), values)
         except OSError as error:
-            failed: NonnegError | None = storage_failed(error, self.path)
-            raise (failed or error) from error
+            raise unwritable(self.path, error) from error
 
     def _begin(self, path: Path, rows: list[dict[str, str]]) -> None:
         with path.open("w", newline="", encoding="utf-8") as file:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from nonneg_client.errors import ConfigInvalid
-from nonneg_training.files import write_whole
+from nonneg_client.writing import replacing
 
 FILE_NAME = "config.toml"
 Share = tuple[float, float]
@@ -206,8 +206,8 @@ def validate(record: dict[str, Any], where: str) -> Settings:
 
 def write_settings(path: Path, settings: Settings) -> None:
     """As TOML that `read_settings` reads back to the same record."""
-    text = to_toml(settings.model_dump(mode="json", exclude_none=True))
-    write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+    with replacing(path) as temporary:
+        temporary.write_text(to_toml(settings.model_dump(mode="json", exclude_none=True)), encoding="utf-8")
 
 
 def to_toml(record: dict[str, Any]) -> str:
