@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 import onnx
-from onnx import AttributeProto, GraphProto, ModelProto, NodeProto
+from onnx import GraphProto, ModelProto
 
-from nonneg_client.errors import DataInvalid
 from nonneg_export.bundle import storing
-
-IR_VERSION = 10  # what ONNX Runtime 1.20 and later read
-PRODUCER = "nonneg"
+from nonneg_training.foreign.graph import stripped, subgraphs
 
 
 def canonical(model: ModelProto) -> ModelProto:
@@ -20,26 +16,9 @@ def canonical(model: ModelProto) -> ModelProto:
     model = stripped(model)
     graph = model.graph
     _drop_unused_initializers(graph)
-    if not any(_subgraphs(node) for node in graph.node):  # a subgraph may capture any outer name
+    if not any(subgraphs(node) for node in graph.node):  # a subgraph may capture any outer name
         _rename(graph)
     return model
-
-
-def stripped(model: ModelProto) -> ModelProto:
-    """A copy without doc strings, metadata and stack traces: exporters leave local paths in them."""
-    copy = ModelProto()
-    copy.CopyFrom(model)
-    for field in ("producer_version", "domain", "model_version", "doc_string", "metadata_props"):
-        copy.ClearField(field)
-    copy.producer_name = PRODUCER
-    copy.ir_version = min(copy.ir_version, IR_VERSION)
-    _strip(copy.graph)
-    for function in copy.functions:
-        function.ClearField("doc_string")
-        function.ClearField("metadata_props")
-        function.ClearField("value_info")
-        _strip_nodes(function.node)
-    return copy
 
 
 def save(model: ModelProto, path: Path) -> None:
@@ -49,42 +28,8 @@ def save(model: ModelProto, path: Path) -> None:
         path.write_bytes(model.SerializeToString(deterministic=True))
 
 
-def load(path: Path) -> ModelProto:
-    """An ONNX file as a model, its weights within."""
-    try:
-        model = onnx.load(path)
-        onnx.checker.check_model(model)
-    except Exception as error:  # protobuf's, onnx's and the operating system's errors share no base
-        raise DataInvalid(f"{path} is no valid ONNX model ({_first_line(error)})", fix="export it again") from error
-    return model
-
-
-def _strip(graph: GraphProto) -> None:
-    for field in ("doc_string", "metadata_props", "value_info", "quantization_annotation"):
-        graph.ClearField(field)
-    for value in (*graph.input, *graph.output, *graph.initializer):
-        value.ClearField("doc_string")
-        value.ClearField("metadata_props")
-    _strip_nodes(graph.node)
-
-
-def _strip_nodes(nodes: Iterable[NodeProto]) -> None:
-    for node in nodes:
-        node.ClearField("doc_string")
-        node.ClearField("metadata_props")
-        for attribute in node.attribute:
-            attribute.ClearField("doc_string")
-        for subgraph in _subgraphs(node):
-            _strip(subgraph)
-
-
-def _subgraphs(node: NodeProto) -> list[GraphProto]:
-    one = [a.g for a in node.attribute if a.type == AttributeProto.GRAPH]
-    return one + [g for a in node.attribute if a.type == AttributeProto.GRAPHS for g in a.graphs]
-
-
 def _drop_unused_initializers(graph: GraphProto) -> None:
-    if any(_subgraphs(node) for node in graph.node):
+    if any(subgraphs(node) for node in graph.node):
         return
     used = {name for node in graph.node for name in node.input} | {value.name for value in graph.output}
     kept = sorted((t for t in graph.initializer if t.name in used), key=lambda t: t.name)
@@ -116,7 +61,3 @@ def _rename(graph: GraphProto) -> None:
     graph.ClearField("initializer")
     graph.initializer.extend(tensors)
     graph.name = "encoder"
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -7,13 +7,19 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from onnx import ModelProto
 
 from nonneg_client.pixels.view import Pixels
 from nonneg_export.assemble import About, Draft
+from nonneg_export.canonical import canonical
 from nonneg_export.columns import activate
 from nonneg_export.convert import to_onnx
+from nonneg_export.head import with_projector
 from nonneg_export.manifest import Provenance
+from nonneg_training.build import is_foreign
 from nonneg_training.checkpoint import load_encoder, run_settings
+from nonneg_training.encoder import Encoder
+from nonneg_training.foreign.recipe import features_graph
 from nonneg_training.settings import Settings
 
 
@@ -27,7 +33,7 @@ def draft(run: Path, about: About, *, relu: bool = False) -> Draft:
             rows: NDArray[np.float32] = encoder(torch.from_numpy(pixels)).numpy()
         return np.maximum(rows, 0) if relu else rows
 
-    model = to_onnx(encoder, encoder.view.size)
+    model = _graph(encoder, settings)
     return Draft(
         model=activate(model) if relu else model,
         view=encoder.view,
@@ -35,16 +41,27 @@ def draft(run: Path, about: About, *, relu: bool = False) -> Draft:
         version=about.version,
         activation=f"relu({encoder.activation})" if relu else encoder.activation,
         provenance=_provenance(settings, about),
-        description=f"{settings.model.backbone}, {settings.method}, {settings.loop.epochs} epochs",
+        description=f"{_backbone(settings)}, {settings.method}, {settings.loop.epochs} epochs",
         nested=bool(settings.loss.lengths),
         reference=answer,
     )
 
 
+def _graph(encoder: Encoder, settings: Settings) -> ModelProto:
+    if not is_foreign(settings):
+        return to_onnx(encoder, encoder.view.size)
+    features = features_graph(Path(settings.model.backbone), settings.onnx, encoder.view.size)
+    return canonical(with_projector(features, encoder))
+
+
+def _backbone(settings: Settings) -> str:
+    return Path(settings.model.backbone).name if is_foreign(settings) else settings.model.backbone
+
+
 def _provenance(settings: Settings, about: About) -> Provenance:
-    start = settings.model.pretrained
+    start = settings.model.pretrained or (_backbone(settings) if is_foreign(settings) else None)
     return Provenance(
-        weights=f"trained by nonneg ({settings.method}, {settings.model.backbone}"
+        weights=f"trained by nonneg ({settings.method}, {_backbone(settings)}"
         + (f", from {start})" if start else ", from scratch)"),
         weights_license=about.weights_license,
         data=Path(settings.data.source).name,

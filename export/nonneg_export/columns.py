@@ -63,12 +63,12 @@ def centre(model: ModelProto, offset: NDArray[np.float32]) -> ModelProto:
     return edited
 
 
-def activate(model: ModelProto) -> ModelProto:
-    """A copy with a ReLU behind its output."""
+def activate(model: ModelProto, operator: str = "Relu") -> ModelProto:
+    """A copy with a ReLU, or another function of one value, behind its output."""
     edited = ModelProto()
     edited.CopyFrom(model)
     before = _detach_output(edited)
-    edited.graph.node.append(helper.make_node("Relu", [before], [OUTPUT], name="added/activate"))
+    edited.graph.node.append(helper.make_node(operator, [before], [OUTPUT], name=before))
     return edited
 
 

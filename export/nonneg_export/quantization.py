@@ -20,10 +20,11 @@ from onnx import ModelProto
 
 from nonneg_client.errors import CheckFailed, NonnegError
 from nonneg_client.pixels.view import Pixels, View
-from nonneg_export.canonical import canonical, load, save
+from nonneg_export.canonical import canonical, save
 from nonneg_export.half import widened
 from nonneg_export.photos import see
 from nonneg_export.runtime import INPUT, OUTPUT
+from nonneg_training.foreign.graph import load
 
 QUANTIZED = ("Conv", "Gemm", "MatMul", "Add", "Clip", "Relu", "MaxPool", "Concat")
 LAYERS = ("Conv", "Gemm", "MatMul", "ReduceMean", "GlobalAveragePool")

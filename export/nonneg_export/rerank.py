@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from nonneg_export.assemble import Draft, Ranked
 from nonneg_export.bundle import Bundle
-from nonneg_export.canonical import load
 from nonneg_export.half import widened
+from nonneg_training.foreign.graph import load
 
 
 @dataclass(frozen=True)

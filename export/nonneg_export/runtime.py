@@ -10,9 +10,11 @@ import onnxruntime as ort
 from numpy.typing import NDArray
 
 from nonneg_client.errors import BundleInvalid, ConfigInvalid
+from nonneg_client.pixels.graph import INPUT, OUTPUT, test_pattern
 from nonneg_client.pixels.view import Pixels
 
-INPUT, OUTPUT = "pixels", "embedding"
+__all__ = ["CPU", "INPUT", "OUTPUT", "PROVIDERS", "Session", "test_pattern"]
+
 CPU = "CPUExecutionProvider"
 PROVIDERS: dict[str, tuple[str, ...]] = {  # by the name people give: the one asked for, then what it may fall back on
     "cpu": (CPU,),
@@ -56,11 +58,3 @@ def _refused(provider: str, instead: str) -> ConfigInvalid:
         field="provider",
         value=provider,
     )
-
-
-def test_pattern(size: int) -> Pixels:
-    """The golden input: smooth waves in three colours, the same integers on every machine."""
-    y, x = np.mgrid[0:size, 0:size].astype(np.int64)
-    waves = [(x * (c + 2) + y * (3 - c)) * 256 // size % 512 for c in range(3)]
-    pattern = np.stack([np.where(w < 256, w, 511 - w) for w in waves], axis=-1)
-    return pattern.astype(np.uint8)[None]  # (1, size, size, 3)

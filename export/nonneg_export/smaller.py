@@ -12,7 +12,7 @@ from nonneg_export import golden, verify
 from nonneg_export.activations import Activations, Tick, collect
 from nonneg_export.assemble import evidence
 from nonneg_export.bundle import ENCODER, Bundle, write_bundle
-from nonneg_export.canonical import load, save
+from nonneg_export.canonical import save
 from nonneg_export.evaluation import evaluate
 from nonneg_export.half import halved
 from nonneg_export.likeness import Likeness, judged, likeness
@@ -20,6 +20,7 @@ from nonneg_export.manifest import Manifest
 from nonneg_export.photos import Photos
 from nonneg_export.quantization import to_int8
 from nonneg_export.runtime import Session
+from nonneg_training.foreign.graph import load
 
 Small = Literal["int8", "fp16"]
 FOR_RANGES, FOR_JUDGING = 300, 1000  # photos at most

@@ -14,10 +14,12 @@ from onnx import ModelProto
 from nonneg_client.errors import ConfigInvalid, DataInvalid
 from nonneg_client.pixels.view import View
 from nonneg_export.activations import collect
-from nonneg_export.canonical import canonical, load, save
+from nonneg_export.canonical import canonical, save
 from nonneg_export.columns import activate, centre
-from nonneg_export.onnx_input import Pool, Scaling, adapt, with_head
+from nonneg_export.head import with_head
 from nonneg_export.photos import Photos
+from nonneg_training.foreign.adapting import Pool, Scaling, adapt
+from nonneg_training.foreign.graph import load
 
 ENOUGH_FOR_CENTRE = 1000  # photos: the mean does not move any more
 

@@ -10,11 +10,12 @@ from nonneg_client.errors import CheckFailed, ConfigInvalid, DataInvalid
 from nonneg_client.shortening import unit
 from nonneg_export import golden
 from nonneg_export.bundle import ENCODER, Bundle, open_bundle, write_bundle
-from nonneg_export.canonical import load, save
+from nonneg_export.canonical import save
 from nonneg_export.commands.quantize import quantize
 from nonneg_export.half import halved, widened
 from nonneg_export.likeness import likeness
 from nonneg_export.runtime import Session
+from nonneg_training.foreign.graph import load
 
 
 def command(photos: Path, out: Path, *options: str) -> Result:

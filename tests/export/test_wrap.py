@@ -15,11 +15,11 @@ from nonneg_client.errors import CheckFailed, ConfigInvalid, DataInvalid
 from nonneg_client.pixels.view import View
 from nonneg_export.bundle import open_bundle
 from nonneg_export.commands.wrap import wrap
-from nonneg_export.onnx_input import Scaling
 from nonneg_export.photos import find_photos, see
-from nonneg_export.preprocessor import read_preprocessor
 from nonneg_export.runtime import Session
 from nonneg_export.wrapping import Wrapping, read_head, wrapped
+from nonneg_training.foreign.adapting import Scaling
+from nonneg_training.foreign.preprocessor import read_preprocessor
 
 MEAN, STD = np.array((0.485, 0.456, 0.406)), np.array((0.229, 0.224, 0.225))
 KERNEL = np.random.default_rng(0).normal(size=(6, 3, 4, 4)).astype(np.float32)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from nonneg_client.errors import ConfigInvalid, DataInvalid
+from nonneg_client.errors import ConfigInvalid, DataInvalid, MissingExtra
 from nonneg_training.activations import CONTROLS, NON_NEGATIVE
-from nonneg_training.backbones import backbone
+from nonneg_training.backbones import Backbone, backbone
 from nonneg_training.data import Captions, Images
 from nonneg_training.distributed import World
 from nonneg_training.encoder import Encoder
@@ -23,6 +25,9 @@ SMALL = 64  # up to this side a network starts with the 3x3 stem
 
 def resolve(settings: Settings, images: Images, world: World) -> Settings:
     """The settings of this run on this data: nothing is left to default, so that the run folder stands alone."""
+    _check_foreign(settings)
+    if is_foreign(settings):
+        settings = _onnx("nonneg_training.foreign.recipe").settle(settings)
     model, method = settings.model, settings.method
     name = model.activation or ("identity" if method in CONTROL_METHODS else "relu")
     _check_activation(method, name)
@@ -45,15 +50,38 @@ def build_encoder(settings: Settings, *, pretrained: bool = True) -> Encoder:
     model, size = settings.model, settings.views.size
     assert size is not None
     assert model.activation is not None
-    named = model.pretrained if pretrained and not _is_run(model.pretrained) else None
     return Encoder(
-        backbone(model.backbone, small=model.stem == "small", pretrained=named, size=size),
+        _backbone(settings, size, pretrained=pretrained),
         evaluation_view(settings.views, size),
         dimensions=model.dimensions or None,
         hidden=model.hidden or (),
         activation=model.activation,
         batch_norm=bool(model.batch_norm),
     )
+
+
+def is_foreign(settings: Settings) -> bool:
+    """Whether the backbone is somebody's ONNX file."""
+    return settings.model.backbone.endswith(".onnx")
+
+
+def _backbone(settings: Settings, size: int, *, pretrained: bool) -> Backbone:
+    model = settings.model
+    if is_foreign(settings):
+        found: Backbone = _onnx("nonneg_training.backbones.foreign").Foreign(Path(model.backbone), settings.onnx, size)
+        return found
+    named = model.pretrained if pretrained and not _is_run(model.pretrained) else None
+    return backbone(model.backbone, small=model.stem == "small", pretrained=named, size=size)
+
+
+def _onnx(module: str) -> Any:
+    """A module that needs onnx and onnxruntime, which training does not."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        raise MissingExtra(
+            f"an ONNX encoder as backbone needs {error.name}", fix='pip install "nonneg[export]"'
+        ) from error
 
 
 def pretrained_run(settings: Settings) -> Path | None:
@@ -76,10 +104,10 @@ def _check_method(settings: Settings, images: Images) -> None:
             field="data.source",
             value=settings.data.source,
         )
-    if method == "head" and not model.pretrained:
+    if method == "head" and not (model.pretrained or is_foreign(settings)):
         raise ConfigInvalid(
             "a head needs a backbone that has learnt something",
-            fix="set model.pretrained (DEFAULT, a torchvision name, or the folder of a run)",
+            fix="set model.pretrained (DEFAULT, a torchvision name, or the folder of a run), or give an ONNX encoder",
             field="model.pretrained",
         )
     if settings.head.contrastive and not settings.head.views:
@@ -91,6 +119,22 @@ def _check_method(settings: Settings, images: Images) -> None:
     if method == "head" and not any(getattr(settings.head, name) for name in HEAD_LOSSES):
         raise ConfigInvalid(
             "this head has no loss to learn from", fix="set head.neighbours = 1", field="head.neighbours"
+        )
+
+
+def _check_foreign(settings: Settings) -> None:
+    """An ONNX encoder is frozen, and brings its weights."""
+    name = settings.model.backbone
+    if is_foreign(settings) and settings.method != "head":
+        raise ConfigInvalid(
+            f"{name} is an ONNX encoder, which cannot learn: method={settings.method} would train it",
+            fix="use method=head, which trains a head on its features",
+            field="method",
+            value=settings.method,
+        )
+    if is_foreign(settings) and settings.model.pretrained:
+        raise ConfigInvalid(
+            f"{name} brings its own weights", fix="leave model.pretrained out", field="model.pretrained"
         )
 
 

@@ -47,7 +47,7 @@ class Wanted:
         drawn = {"settings": self.views.model_dump(mode="json"), "seed": self.seed} if self.random else None
         return {
             "format": "nonneg-features-1",
-            "backbone": weights_digest(self.encoder),
+            "backbone": hashlib.sha256(self.encoder.backbone.identity()).hexdigest(),
             "data": self.images.digest(),
             "images": len(self.images),
             "width": self.encoder.backbone.width,
@@ -74,15 +74,6 @@ def features(wanted: Wanted, folder: Path | None = None, *, tick: Tick | None = 
             return _filled(place, wanted, about, tick)
     except OSError as error:
         raise unwritable(place, error) from error
-
-
-def weights_digest(encoder: Encoder) -> str:
-    """Names the backbone by its weights and by what it does to pixels before them."""
-    digest = hashlib.sha256(repr((encoder.mean.tolist(), encoder.std.tolist())).encode())
-    for name, tensor in sorted(encoder.backbone.state_dict().items()):
-        digest.update(name.encode())
-        digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy())
-    return digest.hexdigest()
 
 
 def _filled(place: Path, wanted: Wanted, about: dict[str, Any], tick: Tick | None) -> Features:

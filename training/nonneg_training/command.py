@@ -16,6 +16,7 @@ _FLAGS = {  # the flags that stand for one setting each
     "data": "data.source",
     "root": "data.root",
     "backbone": "model.backbone",
+    "preprocessor": "onnx.preprocessor",
     "dimensions": "model.dimensions",
     "activation": "model.activation",
     "size": "views.size",
@@ -37,8 +38,9 @@ _FLAGS = {  # the flags that stand for one setting each
 @click.option(
     "--backbone",
     help="tiny-cnn, slim-resnet, resnet18/34/50, vit-s-16, mobilenet-v3-small/large, "
-    "efficientnet-lite0/1/2, or timm:NAME.",
+    "efficientnet-lite0/1/2, timm:NAME, or the path of an ONNX image encoder for a head.",
 )
+@click.option("--preprocessor", type=click.Path(), help="The ONNX encoder's preprocessor_config.json.")
 @click.option("--dimensions", type=int, help="D, the width of the embedding; 0: the features themselves.")
 @click.option("--activation", help="relu, rep_relu, sigmoid, softplus or exp.")
 @click.option("--size", type=int, help="Side of the pixels the encoder sees.")
@@ -57,6 +59,7 @@ def train(out: Path, config: str | None, others: tuple[str, ...], resume: bool, 
       nonneg train --data digits --epochs 5 --out runs/digits
       nonneg train --data photos/ --backbone slim-resnet --out runs/photos
       nonneg train --config head --data photos/ --out runs/head
+      nonneg train --method head --backbone clip.onnx --data photos/ --out runs/clip
       nonneg export runs/photos --out photos.bundle
     """
     from nonneg_training import run

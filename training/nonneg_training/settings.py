@@ -14,6 +14,7 @@ from nonneg_client.writing import replacing
 
 FILE_NAME = "config.toml"
 Share = tuple[float, float]
+Channels = tuple[float, float, float]
 
 
 class Section(BaseModel):
@@ -48,7 +49,12 @@ class Views(Section):
     blur: float = Field(default=0.5, ge=0, le=1, description="probability of a Gaussian blur")
     flip: float = Field(default=0.5, ge=0, le=1, description="probability of a horizontal flip")
     centre: float = Field(default=1.0, gt=0, le=1, description="share of the short side in the evaluation view")
-    interpolation: Literal["bilinear", "bicubic"] = Field(default="bicubic", description="of the evaluation view")
+    interpolation: Literal["nearest", "bilinear", "bicubic", "lanczos"] = Field(
+        default="bicubic", description="of the evaluation view"
+    )
+    fit: Literal["cover", "squash", "contain"] = Field(
+        default="cover", description="evaluation view: the central square; all, squeezed; or all, padded"
+    )
 
 
 class Model(Section):
@@ -74,6 +80,20 @@ class Model(Section):
         description="batch norm before the activation keeps dimensions alive; default: where it is non-negative, "
         "but not in a head",
     )
+
+
+class Onnx(Section):
+    """What an ONNX encoder that serves as frozen backbone wants to see, and which of its outputs are the features."""
+
+    preprocessor: Path | None = Field(
+        default=None, description="a Hugging Face preprocessor_config.json: sets views.* and the next three"
+    )
+    factor: float = Field(default=1 / 255, gt=0, description="pixels 0..255 are multiplied by this,")
+    mean: Channels = Field(default=(0.485, 0.456, 0.406), description="this is subtracted,")
+    std: Channels = Field(default=(0.229, 0.224, 0.225), description="and the rest divided by this")
+    output: str | None = Field(default=None, description="the output with the features, if it has several")
+    pool: Literal["cls", "mean"] | None = Field(default=None, description="how tokens or a feature map become one row")
+    digest: str | None = Field(default=None, description="filled in: sha256 of the file; another one is refused")
 
 
 class Loss(Section):
@@ -166,6 +186,7 @@ class Settings(Section):
     data: Data = Data()
     views: Views = Views()
     model: Model = Model()
+    onnx: Onnx = Onnx()
     loss: Loss = Loss()
     head: Head = Head()
     text: Text = Text()

@@ -21,9 +21,9 @@ from nonneg_export.commands.options import (
     ranking_options,
 )
 from nonneg_export.manifest import Provenance
-from nonneg_export.onnx_input import Scaling
-from nonneg_export.preprocessor import read_preprocessor
 from nonneg_export.wrapping import Wrapping, wrapped
+from nonneg_training.foreign.adapting import Scaling
+from nonneg_training.foreign.preprocessor import read_preprocessor
 
 NUMBERS = (click.FLOAT,) * 3
 

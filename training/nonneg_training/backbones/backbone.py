@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 Channels = tuple[float, float, float]
@@ -21,6 +22,13 @@ class Backbone(nn.Module):
         self.size = size  # the side it is usually fed
         self.mean = mean  # of pixel values 0..255
         self.std = std
+
+    def identity(self) -> bytes:
+        """All that its features depend on, besides the pixels."""
+        parts = [repr((self.mean, self.std)).encode()]
+        for name, tensor in sorted(self.state_dict().items()):
+            parts += [name.encode(), tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes()]
+        return b"".join(parts)
 
     def forward(self, x: Tensor) -> Tensor:
         features: Tensor = self.network(x)

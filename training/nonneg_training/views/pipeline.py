@@ -22,7 +22,7 @@ from nonneg_training.views import colour, resample
 
 def evaluation_view(views: Views, size: int) -> View:
     """The one view an image is embedded by: in monitoring, in the bundle, on the server."""
-    return View(size=size, fit="cover", crop=views.centre, interpolation=views.interpolation)
+    return View(size=size, fit=views.fit, crop=views.centre, interpolation=views.interpolation)
 
 
 class Pipeline:

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, compose, helper, numpy_helper
 
 from nonneg_client.errors import ConfigInvalid, DataInvalid
-from nonneg_export.canonical import stripped
-from nonneg_export.runtime import INPUT, OUTPUT, test_pattern
+from nonneg_client.pixels.graph import INPUT, OUTPUT, test_pattern
+from nonneg_training.foreign.graph import stripped
 
 Pool = Literal["cls", "mean"]
 INNER = "inner/"  # before every name of the wrapped graph, so that none collides with ours
@@ -59,26 +59,10 @@ def adapt(
     return inner
 
 
-def with_head(model: ModelProto, weight: NDArray[Any], bias: NDArray[Any] | None) -> ModelProto:
-    """A copy whose features go through a linear layer: weight (K, D), bias (K,)."""
-    columns = int(model.graph.output[0].type.tensor_type.shape.dim[1].dim_value)
-    if weight.ndim != 2 or weight.shape[1] != columns or (bias is not None and bias.shape != weight.shape[:1]):
-        raise DataInvalid(
-            f"a head with weight {weight.shape} and bias {None if bias is None else bias.shape} does not fit "
-            f"{columns} features",
-            fix=f"give weight (K, {columns}) and bias (K,)",
-            field="head",
-        )
-    copy = ModelProto()
-    copy.CopyFrom(model)
-    for node in copy.graph.node:
-        node.output[:] = ["features" if name == OUTPUT else name for name in node.output]
-    bias = np.zeros(len(weight)) if bias is None else bias
-    for name, value in (("head/weight", weight), ("head/bias", bias)):
-        copy.graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(value, np.float32), name))
-    copy.graph.node.append(helper.make_node("Gemm", ["features", "head/weight", "head/bias"], [OUTPUT], transB=1))
-    _answer(copy, OUTPUT, ["batch", len(weight)])
-    return copy
+def side(model: ModelProto) -> int | None:
+    """The side of the square that the model takes, if it takes only one."""
+    shape = [dim.dim_value for dim in _entry(model, None).type.tensor_type.shape.dim]
+    return next((n for n in reversed(shape[1:]) if n not in (0, 3)), None)
 
 
 def _opset(model: ModelProto) -> int:

@@ -1,0 +1,41 @@
+"""An ONNX encoder as a backbone: ONNX Runtime computes its features, nothing of it learns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import onnxruntime as ort
+import torch
+from torch import Tensor, nn
+
+from nonneg_client.pixels.graph import INPUT, OUTPUT
+from nonneg_training.backbones.backbone import Backbone
+from nonneg_training.foreign.recipe import features_graph
+from nonneg_training.settings import Onnx
+
+
+class Foreign(Backbone):
+    """Takes the pixels as they are, 0..255: scaling is part of the graph, as it will be in the bundle."""
+
+    def __init__(self, path: Path, how: Onnx, size: int) -> None:
+        model = features_graph(path, how, size)
+        width = model.graph.output[0].type.tensor_type.shape.dim[1].dim_value
+        super().__init__(nn.Identity(), width, size=size, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
+        self._digest = f"{how.digest} {how.model_dump_json(exclude={'preprocessor'})}"
+        options = ort.SessionOptions()
+        options.intra_op_num_threads = torch.get_num_threads()
+        options.log_severity_level = 3
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        self._session: Any = ort.InferenceSession(
+            model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+        )
+
+    @torch.no_grad()
+    def forward(self, x: Tensor) -> Tensor:
+        pixels = x.round().clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1).contiguous()
+        rows = self._session.run([OUTPUT], {INPUT: pixels.cpu().numpy()})[0]
+        return torch.from_numpy(rows).to(x.device)
+
+    def identity(self) -> bytes:
+        return self._digest.encode()

@@ -1,0 +1,87 @@
+"""From the settings of an ONNX backbone to the graph that computes its features; the file is known by its digest."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import onnx
+from onnx import ModelProto
+from onnx.external_data_helper import ExternalDataInfo, uses_external_data
+
+from nonneg_client.errors import CheckpointInvalid, ConfigInvalid, DataInvalid
+from nonneg_client.pixels.view import View
+from nonneg_training.foreign.adapting import Scaling, adapt, side
+from nonneg_training.foreign.graph import load
+from nonneg_training.foreign.preprocessor import read_preprocessor
+from nonneg_training.settings import Onnx, Settings
+
+USUAL_SIZE = 224
+
+
+def settle(settings: Settings) -> Settings:
+    """The settings with view, scaling and digest filled in, so that the run needs nothing but the encoder's file."""
+    path = Path(settings.model.backbone).absolute()
+    found = settings.onnx.model_copy(update={"digest": settings.onnx.digest or digest(path)})
+    views = settings.views
+    if found.preprocessor is not None:
+        view, scaling = read_preprocessor(found.preprocessor)
+        _check_size(views.size, view, found.preprocessor)
+        seen = {"size": view.size, "fit": view.fit, "centre": view.crop, "interpolation": view.interpolation}
+        views = views.model_copy(update=seen)
+        numbers = {"factor": scaling.factor, "mean": scaling.mean, "std": scaling.std, "preprocessor": None}
+        found = found.model_copy(update=numbers)
+    if views.size is None:
+        views = views.model_copy(update={"size": side(load(path)) or USUAL_SIZE})
+    model = settings.model.model_copy(update={"backbone": str(path)})
+    return settings.model_copy(update={"model": model, "views": views, "onnx": found})
+
+
+def features_graph(path: Path, how: Onnx, size: int) -> ModelProto:
+    """Pixels in, one row of features an image out: what a bundle of it begins with."""
+    if how.digest and how.digest != digest(path):
+        raise CheckpointInvalid(
+            f"{path} is not the encoder that this head was trained on (its sha256 differs)",
+            fix="put that one back, or train again",
+            field="model.backbone",
+            value=str(path),
+        )
+    scaling = Scaling(how.factor, how.mean, how.std)
+    return adapt(load(path), size, scaling, output_name=how.output, pool=how.pool)
+
+
+def digest(path: Path) -> str:
+    """sha256 of the file, and of the files of weights beside it that it names."""
+    whole = hashlib.sha256()
+    try:
+        for part in (path, *(path.parent / name for name in _beside(path))):
+            with part.open("rb") as file:
+                whole.update(hashlib.file_digest(file, "sha256").digest())
+    except OSError as error:
+        raise DataInvalid(
+            f"{error.filename} cannot be read ({error.strerror})",
+            fix="check the path of the ONNX encoder (model.backbone)",
+            field="model.backbone",
+            value=str(path),
+        ) from error
+    return whole.hexdigest()
+
+
+def _beside(path: Path) -> list[str]:
+    try:
+        model = onnx.load(path, load_external_data=False)
+    except OSError:
+        raise
+    except Exception as error:  # protobuf's own, not public
+        raise DataInvalid(f"{path} is no ONNX model", fix="export it again", value=str(path)) from error
+    return sorted({ExternalDataInfo(t).location for t in model.graph.initializer if uses_external_data(t)})
+
+
+def _check_size(asked: int | None, view: View, path: Path) -> None:
+    if asked not in (None, view.size):
+        raise ConfigInvalid(
+            f"views.size={asked}, but {path} says {view.size}",
+            fix="leave views.size out",
+            field="views.size",
+            value=asked,
+        )
