@@ -31,6 +31,7 @@ from nonneg_export.bundle import open_bundle
 from nonneg_server.answers import as_json
 from nonneg_server.app import create_app
 from nonneg_server.embedding import Raw, shortened
+from nonneg_server.engine import memory
 from nonneg_server.engine.engine import Encoded, Engine
 from nonneg_server.registry import Registry
 from nonneg_server.requests.parameters import Parameters
@@ -103,20 +104,25 @@ async def measured(calls: dict[str, Callable[[], Awaitable[bytes]]], rounds: int
     return {name: times[len(times) // 10 :] for name, times in found.items()}
 
 
-def serialising(manifest: Any, rounds: int) -> dict[str, float]:
-    """64 x 2048 dense: our JSON against orjson on the bare numpy rows."""
-    z = np.random.default_rng(0).random((64, 2048), dtype=np.float32)
-    answer = shortened(manifest, Raw(z, list(range(64)), {}), Parameters(format="dense"))
-    rows = list(answer.vectors[0])
-    found: dict[str, list[float]] = {"ours_us": [], "orjson_us": []}
-    ways = [("ours_us", lambda: as_json.write(answer))]
-    ways.append(("orjson_us", lambda: orjson.dumps(rows, option=orjson.OPT_SERIALIZE_NUMPY)))
+def serialising(manifest: Any, share: float, rounds: int = 60) -> dict[str, float]:
+    """Microseconds to write 64 x 2048 as JSON, dense and sparse, beside orjson on the bare numpy matrix, in turns."""
+    rng = np.random.default_rng(0)
+    z = rng.random((64, 2048), dtype=np.float32)
+    z[rng.random(z.shape) > share] = 0
+    raw = Raw(z, list(range(64)), {})
+    dense, sparse = (shortened(manifest, raw, Parameters(format=form)) for form in ("dense", "sparse"))
+    ways = {
+        "orjson": lambda: orjson.dumps(dense.vectors[0], option=orjson.OPT_SERIALIZE_NUMPY),
+        "dense": lambda: as_json.write(dense),
+        "sparse": lambda: as_json.write(sparse),
+    }
+    found: dict[str, list[float]] = {name: [] for name in ways}
     for i in range(rounds):
-        for name, write in ways if i % 2 else reversed(ways):
+        for name in list(ways) if i % 2 else reversed(ways):
             started = time.thread_time()
-            write()
+            ways[name]()
             found[name].append((time.thread_time() - started) * 1e6)
-    return {name: statistics.median(times) for name, times in found.items()}
+    return {"active": share, **{f"{name}_us": statistics.median(times) for name, times in found.items()}}
 
 
 async def main() -> None:
@@ -124,6 +130,7 @@ async def main() -> None:
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--each", type=int, default=50)
     options = parser.parse_args()
+    memory.settle()  # as the server does
     bundle = open_bundle()
     engine = Still(bundle, threads=1, wide=False)
     vector = np.zeros(bundle.manifest.dimensions, np.float32)
@@ -158,10 +165,12 @@ async def main() -> None:
         middle, low, high = statistics.median(found), *statistics.quantiles(found, n=10)[::8]
         rows[name] = {"median_us": round(middle, 1), "more_us": round(middle - base, 1), "p10_p90": [low, high]}
         print(f"{name:<46} {middle:8.1f} {middle - base:+8.1f} {low:.0f}-{high:.0f}")
-    dense = serialising(bundle.manifest, 40)
-    print(f"64 x 2048 floats to JSON: {dense['ours_us']:.0f} us, bare orjson {dense['orjson_us']:.0f} us, "
-          f"x{dense['ours_us'] / dense['orjson_us']:.3f}")  # fmt: skip
-    print(json.dumps({"benchmark": "request_overhead", "rows": rows, "serialising": dense, **provenance()}))
+    print(f"\n{'64 x 2048 floats to JSON, us':<46} {'orjson':>8} {'dense':>14} {'sparse':>14}")
+    written = [serialising(bundle.manifest, share) for share in (0.1, 0.25, 1.0)]
+    for row in written:
+        base, dense, sparse = (row[f"{name}_us"] for name in ("orjson", "dense", "sparse"))
+        print(f"{row['active']:<46.0%} {base:8.0f} {dense:7.0f} x{dense / base:.3f} {sparse:7.0f} x{sparse / base:.3f}")
+    print(json.dumps({"benchmark": "request_overhead", "rows": rows, "serialising": written, **provenance()}))
 
 
 if __name__ == "__main__":

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterable
 from typing import Any
 
 import orjson
 from numpy.typing import NDArray
 
-from nonneg_server.answers.rows import record
+from nonneg_client.shortening import Vectors
+from nonneg_server.answers.in_bulk import in_bulk
+from nonneg_server.answers.rows import one_by_one, record
 from nonneg_server.embedding import Answer
 from nonneg_server.requests.parameters import Parameters
 
@@ -20,8 +23,8 @@ def check(_: Parameters) -> None:
 
 
 def write(answer: Answer) -> bytes:
-    wrap = _numbers if answer.parameters.encoding == "float" else text
-    return orjson.dumps(record(answer, wrap), option=orjson.OPT_SERIALIZE_NUMPY)
+    rows = _numbers if answer.parameters.encoding == "float" else one_by_one(text)
+    return orjson.dumps(record(answer, rows), option=orjson.OPT_SERIALIZE_NUMPY)
 
 
 def text(array: NDArray[Any]) -> str:
@@ -29,5 +32,6 @@ def text(array: NDArray[Any]) -> str:
     return base64.b64encode(array.tobytes()).decode("ascii")
 
 
-def _numbers(array: NDArray[Any]) -> NDArray[Any]:
-    return array
+def _numbers(z: Vectors, wanted: Parameters) -> Iterable[dict[str, Any]]:
+    rows = in_bulk(z, wanted.format)
+    return one_by_one(lambda array: array)(z, wanted) if rows is None else rows

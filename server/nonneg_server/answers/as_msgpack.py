@@ -7,7 +7,7 @@ from typing import Any
 import msgpack
 from numpy.typing import NDArray
 
-from nonneg_server.answers.rows import record
+from nonneg_server.answers.rows import one_by_one, record
 from nonneg_server.embedding import Answer
 from nonneg_server.requests.parameters import Parameters
 
@@ -19,7 +19,7 @@ def check(_: Parameters) -> None:
 
 
 def write(answer: Answer) -> bytes:
-    packed: bytes = msgpack.packb(record(answer, _raw))
+    packed: bytes = msgpack.packb(record(answer, one_by_one(_raw)))
     return packed
 
 

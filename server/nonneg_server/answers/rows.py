@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -14,24 +14,27 @@ from nonneg_server.embedding import Answer
 from nonneg_server.requests.parameters import Parameters
 
 Wrap = Callable[[NDArray[Any]], Any]  # how an array is carried: as numbers, as base64, as bytes
+Rows = Callable[[Vectors, Parameters], Iterable[dict[str, Any]]]  # every vector of one length as an object
 
 
-def record(answer: Answer, wrap: Wrap) -> dict[str, Any]:
+def record(answer: Answer, rows: Rows) -> dict[str, Any]:
     """The answer: each vector in its place, each error in its place."""
-    wanted = answer.parameters
-    rows: list[dict[str, Any]] = [{}] * (len(answer.positions) + len(answer.errors))
-    for at, i in enumerate(answer.positions):
+    lengths = [rows(z, answer.parameters) for z in answer.vectors]
+    data: list[dict[str, Any]] = [{}] * (len(answer.positions) + len(answer.errors))
+    for i, *found in zip(answer.positions, *lengths, strict=True):
         if answer.several:
-            found = [
-                {"dimensions": k, **vector(z[at], wanted, wrap)}
-                for k, z in zip(answer.lengths, answer.vectors, strict=True)
-            ]
-            rows[i] = {"index": i, "lengths": found}
+            of_length = [{"dimensions": k, **row} for k, row in zip(answer.lengths, found, strict=True)]
+            data[i] = {"index": i, "lengths": of_length}
         else:
-            rows[i] = {"index": i, **vector(answer.vectors[0][at], wanted, wrap)}
+            data[i] = {"index": i, **found[0]}
     for i, error in answer.errors.items():
-        rows[i] = {"index": i, "error": {**error.body(), "field": f"images[{i}]"}}
-    return {**head(answer), "data": rows}
+        data[i] = {"index": i, "error": {**error.body(), "field": f"images[{i}]"}}
+    return {**head(answer), "data": data}
+
+
+def one_by_one(wrap: Wrap) -> Rows:
+    """Each vector by itself."""
+    return lambda z, wanted: [vector(row, wanted, wrap) for row in z]
 
 
 def head(answer: Answer) -> dict[str, Any]:
@@ -53,7 +56,7 @@ def vector(z: Vectors, wanted: Parameters, wrap: Wrap) -> dict[str, Any]:
     if wanted.format == "dense":
         nnz = int(np.count_nonzero(z > 0))  # counting booleans is three times faster
     else:
-        active = np.flatnonzero(z)
+        active = np.flatnonzero(z > 0)  # and looking for true ones, too
         nnz = active.size
         found["indices"] = wrap(active.astype("<i4"))
         if wanted.encoding != "binary":  # there the indices say all

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from nonneg_client.errors import NonnegError, ParameterInvalid
 from nonneg_client.shortening import Vectors
 from nonneg_server.answers.as_json import text
+from nonneg_server.answers.in_bulk import dense_lists
 from nonneg_server.answers.packing import bits
 from nonneg_server.embedding import Answer
 from nonneg_server.requests.images import Incoming, check_count, image_from, images_from
@@ -84,7 +85,7 @@ def _of_input(entry: Any, field: str) -> Incoming:
 def _typed(z: Vectors, kind: Kind) -> Any:
     """Fixed scales, as Cohere's clients expect them: 127 and 255 stand for one."""
     if kind == "float":
-        return z
+        return list(dense_lists(z))
     if kind == "base64":
         return [text(row.astype("<f4")) for row in z]
     if kind == "int8":

@@ -11,7 +11,7 @@ from nonneg_client.errors import NonnegError, NotReady, Overloaded, ParameterInv
 from nonneg_export.bundle import Bundle
 from nonneg_export.manifest import FILE_NAME
 from nonneg_server.answers.as_json import text
-from nonneg_server.answers.packing import pack
+from nonneg_server.answers.in_bulk import dense_lists
 from nonneg_server.embedding import Answer
 from nonneg_server.requests.images import Incoming, images_from
 from nonneg_server.requests.parameters import Length, Parameters, from_json
@@ -52,10 +52,10 @@ def read(given: dict[str, Any], most: int) -> tuple[list[Incoming], Parameters]:
 
 def write(answer: Answer) -> bytes:
     """A list of embeddings; images have no tokens, so that none are counted."""
-    encoding = answer.parameters.encoding
+    z = answer.vectors[0]
+    rows = map(text, z.astype("<f4", copy=False)) if answer.parameters.encoding == "base64" else dense_lists(z)
     data = [
-        {"object": "embedding", "index": i, "embedding": text(pack(z, encoding).numbers) if encoding == "base64" else z}
-        for i, z in zip(answer.positions, answer.vectors[0], strict=True)
+        {"object": "embedding", "index": i, "embedding": row} for i, row in zip(answer.positions, rows, strict=True)
     ]
     body = {
         "object": "list",
