@@ -15,8 +15,8 @@ import platform
 import subprocess
 from pathlib import Path
 
+from nonneg_client import evaluate
 from nonneg_client.evaluation.datasets import image_folder
-from nonneg_client.evaluation.retrieval import evaluate
 from nonneg_server.encoder import Encoder
 
 COLUMNS = ("P@1", "P@10", "mAP@100", "kNN", "zero", "nnz", "sparse_bytes", "dense_bytes")
@@ -32,7 +32,9 @@ def main() -> None:
     with Encoder(asked.bundle) as encoder:
         embeddings = encoder.embed(data.paths)
     labels = [path.parent.name for path in data.paths]
-    rows = [row.record() for row in evaluate(embeddings, labels, lengths=[int(n) for n in asked.lengths.split(",")])]
+    rows = [
+        row.record() for row in evaluate(embeddings, labels=labels, lengths=[int(n) for n in asked.lengths.split(",")])
+    ]
     print("| dimensions | " + " | ".join(COLUMNS) + " |\n|---:|" + "---:|" * len(COLUMNS))
     for row in rows:
         cells = [f"{row[name]:.3f}" if row[name] <= 1 else f"{row[name]:.0f}" for name in COLUMNS]

@@ -13,11 +13,12 @@ if TYPE_CHECKING:
     from nonneg_client.client import Client
     from nonneg_client.embeddings import Embeddings
     from nonneg_client.errors import NonnegError
+    from nonneg_client.evaluation.evaluate import evaluate
     from nonneg_client.pixels.view import View
     from nonneg_client.shortening import shorten
     from nonneg_client.version import __version__
 
-__all__ = ["AsyncClient", "Client", "Embeddings", "NonnegError", "View", "__version__", "shorten"]
+__all__ = ["AsyncClient", "Client", "Embeddings", "NonnegError", "View", "__version__", "evaluate", "shorten"]
 
 _HOME = {
     "AsyncClient": "async_client",
@@ -26,6 +27,7 @@ _HOME = {
     "NonnegError": "errors",
     "View": "pixels.view",
     "__version__": "version",
+    "evaluate": "evaluation.evaluate",
     "shorten": "shortening",
 }
 

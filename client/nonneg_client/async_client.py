@@ -47,16 +47,16 @@ class AsyncClient:
     async def embed(
         self,
         images: Sources,
-        *,
         dimensions: int | None = None,
         top_k: int | None = None,
+        *,
         normalize: bool = True,
         model: str | None = None,
         downscale: int | None = None,
         on_error: OnError = "raise",
         progress: Progress = None,
     ) -> Embeddings:
-        """Embed one image or many; the arguments are those of `Client.embed`."""
+        """Embed one image or many; the arguments are those of `Embedder.embed`."""
         from nonneg_client.collect import Collected
 
         source = items(images)

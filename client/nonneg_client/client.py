@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import Any, Unpack
 
+from nonneg_client.embedder import Embedder
 from nonneg_client.errors import ConfigInvalid, ConnectionFailed, NonnegError
-from nonneg_client.progress import Progress, Watch
 from nonneg_client.results import Part
 from nonneg_client.settings import Tuning, settings
-from nonneg_client.sources.images import Item, Sources, items
+from nonneg_client.sources.images import Item
 from nonneg_client.wire.conversation import Reply, Send, advance, batched, converse, load
 from nonneg_client.wire.pace import Attempts, Pace
 from nonneg_client.wire.protocol import PATH, Options
 from nonneg_client.wire.transport import failure_of, json_of, options_of
 
-if TYPE_CHECKING:
-    from nonneg_client.collect import OnError
-    from nonneg_client.embeddings import Embeddings
 
-
-class Client:
+class Client(Embedder):
     """A connection to an embedding server.
 
     Safe to share between threads. Address and key come from the arguments, else from NONNEG_URL and NONNEG_API_KEY.
@@ -47,39 +42,6 @@ class Client:
         self._http = httpx.Client(**options_of(self.settings))
         self._stop = threading.Event()
         self._reached = False
-
-    def embed(
-        self,
-        images: Sources,
-        *,
-        dimensions: int | None = None,
-        top_k: int | None = None,
-        normalize: bool = True,
-        model: str | None = None,
-        downscale: int | None = None,
-        on_error: OnError = "raise",
-        progress: Progress = None,
-    ) -> Embeddings:
-        """Embed one image or many: paths, globs, folders, URLs, bytes, PIL images, arrays, or an iterable of them.
-
-        dimensions, top_k, normalize: as the server's own: the first `dimensions` columns, of these each vector's
-            `top_k` largest, then length one.
-        downscale: shrink each image to this short side before sending: less to send, slightly another vector.
-        on_error: "raise" at the first image that fails, or "return" it in `Embeddings.failures` and go on.
-        progress: True, False, or None for a bar where standard error is a terminal; or a function(done, total).
-        """
-        from nonneg_client.collect import Collected
-
-        source = items(images)
-        known = None if isinstance(images, Iterator) else list(source)
-        collected = Collected(on_error)
-        options = Options(dimensions, top_k, normalize, model)
-        parts = self.stream(source if known is None else known, options, downscale=downscale)
-        with closing(parts), Watch(None if known is None else len(known), progress) as watch:
-            for part in parts:
-                collected.add(part)
-                watch(part)
-        return collected.embeddings()
 
     def stream(
         self, images: Iterable[Item], options: Options, *, downscale: int | None = None
@@ -114,12 +76,6 @@ class Client:
     def close(self) -> None:
         """Give the connections back."""
         self._http.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _one(
         self, batch: list[Item], options: Options, downscale: int | None, pace: Pace, stop: threading.Event

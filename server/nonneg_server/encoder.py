@@ -3,86 +3,89 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from pathlib import Path
-from types import TracebackType
-from typing import Any
+from collections import deque
+from collections.abc import Generator, Iterable
+from concurrent.futures import Future
 
 import numpy as np
-from numpy.typing import NDArray
-from PIL import Image
 
-from nonneg_client.embeddings import Embeddings
-from nonneg_client.errors import DataInvalid
-from nonneg_client.shortening import shorten
+from nonneg_client.embedder import Embedder
+from nonneg_client.errors import ModelNotFound, NonnegError
+from nonneg_client.results import Failure, Part, Vector
+from nonneg_client.shortening import check_dimensions, check_top_k, shorten
+from nonneg_client.sources.images import Item
+from nonneg_client.sources.loading import downscaled
+from nonneg_client.wire.protocol import Options
 from nonneg_export.bundle import Bundle, open_bundle
-from nonneg_server.engine.engine import Engine, Photo
+from nonneg_server.engine.engine import Encoded, Engine, Photo
 
-Source = str | os.PathLike[str] | bytes | Image.Image | NDArray[np.uint8]
+AHEAD = 4  # images that wait for each thread
 
 
-class Encoder:
+class Encoder(Embedder):
     """A bundle that embeds images here: the same decoder, view, runtime and shortening as the server's.
 
     >>> with Encoder() as encoder:                       # the default model
-    ...     encoder.embed(["a.jpg"], dimensions=256)     # -> Embeddings
+    ...     encoder.embed(["a.jpg"], dimensions=256)     # as `Client.embed` -> Embeddings
     """
 
     def __init__(self, bundle: Bundle | str | os.PathLike[str] | None = None, *, threads: int | None = None) -> None:
         self.bundle = bundle if isinstance(bundle, Bundle) else open_bundle(bundle)
         self._engine = Engine(self.bundle, threads=threads)
 
-    def embed(
-        self,
-        images: Source | Iterable[Source],
-        dimensions: int | None = None,
-        top_k: int | None = None,
-        *,
-        normalize: bool = True,
-    ) -> Embeddings:
-        """Embed one image or many: paths, bytes, PIL images or uint8 arrays (height, width, 3)."""
-        manifest = self.bundle.manifest
-        sources = [images] if isinstance(images, (str, os.PathLike, bytes, Image.Image, np.ndarray)) else list(images)
-        jobs = [self._engine.submit(photo(source)) for source in sources]
-        raw = [job.result().vector for job in jobs]
-        z = np.stack(raw) if raw else np.zeros((0, manifest.dimensions), np.float32)  # (batch, D)
-        return Embeddings.from_dense(
-            shorten(z, dimensions, top_k, normalize=normalize),
-            fingerprint=manifest.fingerprint,
-            model=manifest.name,
-            normalized=normalize,
-        )
+    def stream(
+        self, images: Iterable[Item], options: Options, *, downscale: int | None = None
+    ) -> Generator[Part, None, None]:
+        """The outcomes in order, one image each, with a bounded number under way."""
+        self._check(options)
+        pending: deque[tuple[Item, Future[Encoded] | NonnegError]] = deque()
+        try:
+            for item in images:
+                pending.append((item, self._begun(item, downscale)))
+                if len(pending) > AHEAD * self._engine.threads:
+                    yield self._part(*pending.popleft(), options)
+            while pending:
+                yield self._part(*pending.popleft(), options)
+        finally:  # left early: what has not begun never will
+            for _, job in pending:
+                if isinstance(job, Future):
+                    job.cancel()
 
     def close(self) -> None:
         self._engine.close()
 
-    def __enter__(self) -> Encoder:
-        return self
+    def _check(self, options: Options) -> None:
+        manifest = self.bundle.manifest
+        if options.model not in (None, manifest.name):
+            raise ModelNotFound(
+                f"this bundle is {manifest.name}, not {options.model}", fix="omit model=", value=options.model
+            )
+        check_dimensions(options.dimensions, manifest.dimensions)
+        check_top_k(options.top_k)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+    def _begun(self, item: Item, downscale: int | None) -> Future[Encoded] | NonnegError:
+        try:
+            return self._engine.submit(_photo(item, downscale))
+        except NonnegError as error:
+            return error
+
+    def _part(self, item: Item, job: Future[Encoded] | NonnegError, options: Options) -> Part:
+        """The outcome of one image, waited for."""
+        try:
+            if isinstance(job, NonnegError):
+                raise job
+            raw = job.result().vector
+        except NonnegError as error:
+            return Part((Failure(item.id, error),))
+        (z,) = shorten(raw[None], options.dimensions, options.top_k, normalize=options.normalize)  # (k,)
+        (indices,) = np.nonzero(z)
+        vector = Vector(item.id, indices.astype(np.int32), z[indices])
+        held = self.bundle.manifest
+        return Part((vector,), held.name, held.fingerprint, len(z), options.normalize)
 
 
-def photo(source: Source) -> Photo:
-    """What the engine takes: a file's bytes, or an image already decoded."""
-    if isinstance(source, (bytes, Image.Image)):
-        return source
-    if isinstance(source, np.ndarray):
-        return _from_array(source)
-    try:
-        return Path(source).read_bytes()
-    except OSError as error:
-        raise DataInvalid(
-            f"{source} cannot be read ({error.strerror})", fix="check the path and its permissions", value=str(source)
-        ) from None
-
-
-def _from_array(array: NDArray[Any]) -> Image.Image:
-    if array.dtype != np.uint8 or not (array.ndim == 2 or (array.ndim == 3 and array.shape[2] in (3, 4))):
-        raise DataInvalid(
-            f"an array of {array.dtype} {array.shape} is no image",
-            fix="give uint8 (height, width), (height, width, 3) or (height, width, 4)",
-        )
-    return Image.fromarray(array)
+def _photo(item: Item, downscale: int | None) -> Photo:
+    """What the engine takes: a file's bytes, or pixels that are there already."""
+    if downscale is not None:
+        return downscaled(item.load(), downscale)
+    return item.load() if item.picture is None else item.picture()

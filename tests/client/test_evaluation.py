@@ -19,7 +19,7 @@ from nonneg_client.errors import ConfigInvalid, DataInvalid, FingerprintMismatch
 from nonneg_client.evaluation.datasets import csv_file, image_folder
 from nonneg_client.evaluation.metrics import retrieval
 from nonneg_client.evaluation.probe import halves, probe
-from nonneg_client.evaluation.retrieval import Length, apart, evaluate, grid
+from nonneg_client.evaluation.retrieval import Length, apart, by_length, grid
 from nonneg_client.evaluation.revisited import PROTOCOLS, average_precision, read_ground_truth
 from nonneg_client.evaluation.uncertainty import interval, paired, sign_flip
 
@@ -36,7 +36,7 @@ def labelled():
 
 def test_each_length_is_scored_as_shortened_vectors_are(labelled):
     embeddings, labels = labelled
-    for row in evaluate(embeddings, labels, lengths=[64, 16, Length(32, 4)], k=10):
+    for row in by_length(embeddings, labels, lengths=[64, 16, Length(32, 4)], k=10):
         short = embeddings.shorten(row.length.dimensions, row.length.top_k)
         assert row.report.means() == pytest.approx(retrieval(short.numpy(), labels, k=10).means(), abs=1e-9)
         assert row.mean_nnz == pytest.approx(short.nnz.mean())
@@ -46,7 +46,7 @@ def test_each_length_is_scored_as_shortened_vectors_are(labelled):
 
 def test_gallery_and_queries_may_be_apart(labelled):
     embeddings, labels = labelled
-    (row,) = evaluate(embeddings[20:], labels[20:], embeddings[:20], labels[:20] + 1, lengths=[64], k=5)
+    (row,) = by_length(embeddings[20:], labels[20:], embeddings[:20], labels[:20] + 1, lengths=[64], k=5)
     expected = retrieval(embeddings.numpy()[20:], labels[20:], embeddings.numpy()[:20], labels[:20] + 1, k=5)
     assert row.report.means() == expected.means()
 
@@ -59,7 +59,7 @@ def test_the_grid_begins_with_all_dimensions():
 def test_selections_differ_below_full_length_and_pca_turns(labelled):
     embeddings, labels = labelled
     kept, fit = apart(len(embeddings))
-    rows = evaluate(
+    rows = by_length(
         embeddings[kept], labels[kept], lengths=[64, 8, Length(8, 2)], others=embeddings[fit],
         selections=["prefix", "random", "variance", "pca"],
     )  # fmt: skip
@@ -81,15 +81,15 @@ def test_images_to_fit_on_are_others_than_those_evaluated():
 def test_what_cannot_be_evaluated_is_refused(labelled):
     embeddings, labels = labelled
     with pytest.raises(ParameterInvalid):
-        evaluate(embeddings, labels, lengths=[65])
+        by_length(embeddings, labels, lengths=[65])
     with pytest.raises(ConfigInvalid, match="no selection"):
-        evaluate(embeddings, labels, selections=["best"])
+        by_length(embeddings, labels, selections=["best"])
     with pytest.raises(DataInvalid, match="other images"):
-        evaluate(embeddings, labels, selections=["pca"])
+        by_length(embeddings, labels, selections=["pca"])
     with pytest.raises(DataInvalid, match="no vector"):
-        evaluate(embeddings[:0], [])
+        by_length(embeddings[:0], [])
     with pytest.raises(FingerprintMismatch):
-        evaluate(embeddings, labels, Embeddings.from_dense(np.ones((1, 64)), fingerprint="g"), [0])
+        by_length(embeddings, labels, Embeddings.from_dense(np.ones((1, 64)), fingerprint="g"), [0])
 
 
 # Uncertainty

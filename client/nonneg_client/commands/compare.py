@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from nonneg_client.commands.connection import asks_server
+from nonneg_client.commands.connection import DEFAULT_BUNDLE, embeds
 
 if TYPE_CHECKING:
-    from nonneg_client.commands.vectors import Server
+    from nonneg_client.commands.connection import Through
     from nonneg_client.embeddings import Embeddings
     from nonneg_client.evaluation.datasets import Labelled
     from nonneg_client.evaluation.metrics import Report
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 @click.argument("b")
 @click.option("--k", type=click.IntRange(min=1), default=100, show_default=True, help="The k of mAP, recall, nDCG.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@asks_server
-def compare(data: Path, a: str, b: str, k: int, as_json: bool, url: str, api_key: str | None, timeout: float) -> None:
+@embeds
+def compare(data: Path, a: str, b: str, k: int, as_json: bool, through: Through) -> None:
     """Compare two lengths or two models on the same queries.
 
     DATA is what `nonneg evaluate` takes. A and B are each a length (1280, or 512:64 for the 64 largest of 512), a file
-    of vectors, a server's address, or one of the latter two with a length behind an @.
+    of vectors, a server's address, a bundle's folder, or one of the latter three with a length behind an @.
 
     The difference is B - A with its 95 % interval (bootstrap over queries) and the p-value of a sign-flip test.
 
@@ -39,14 +39,13 @@ def compare(data: Path, a: str, b: str, k: int, as_json: bool, url: str, api_key
       nonneg compare photos/ old.npz new.npz@512
       nonneg compare photos/ http://127.0.0.1:8000 http://127.0.0.1:8001
     """
-    from nonneg_client.commands.vectors import Server
     from nonneg_client.evaluation.datasets import read_dataset
     from nonneg_client.evaluation.uncertainty import paired
 
-    sides = [parse(side, url) for side in (a, b)]
+    sides = [parse(side, through) for side in (a, b)]
     labelled = read_dataset(data)
     sources = dict.fromkeys(source for source, _ in sides)  # one server at two lengths embeds once
-    vectors = {source: from_source(source, labelled, Server(url, api_key, timeout)) for source in sources}
+    vectors = {source: from_source(source, labelled, through) for source in sources}
     reports = reports_of(labelled, [(vectors[source], length) for source, length in sides], k)
     rows = []
     for name, values in reports[0].scores().items():
@@ -65,30 +64,32 @@ def compare(data: Path, a: str, b: str, k: int, as_json: bool, url: str, api_key
     show(["metric", "A", "B", "B - A [95 %]", "p"], lines)
 
 
-def parse(side: str, url: str) -> tuple[str, Length | None]:
+def parse(side: str, through: Through) -> tuple[str, Length | None]:
     """The source of vectors that A or B names, and the length to cut them to."""
     from nonneg_client.commands.lengths import read_length
 
     source, _, length = side.rpartition("@")
     if not source and side.replace(":", "", 1).isdigit():
-        source, length = url, side
+        source, length = through.bundle or through.url, side
     elif not source:
         source, length = side, ""
-    if not source.startswith(("http://", "https://")) and not Path(source).is_file():
-        raise click.UsageError(f"{source!r} is no length, no file of vectors and no address")
+    if not source.startswith(("http://", "https://")) and source != DEFAULT_BUNDLE and not Path(source).exists():
+        raise click.UsageError(f"{source!r} is no length, no file of vectors, no address and no bundle")
     try:
         return source, read_length(length) if length else None
     except ValueError:
         raise click.UsageError(f"{length!r} is no length like 512 or 512:64") from None
 
 
-def from_source(source: str, data: Labelled, server: Server) -> Embeddings:
-    """The full vectors of a file or of a server."""
-    from nonneg_client.commands.vectors import Server, vectors_of
+def from_source(source: str, data: Labelled, through: Through) -> Embeddings:
+    """The full vectors of a file, of a server or of a bundle."""
+    from nonneg_client.commands.vectors import vectors_of
 
     if source.startswith(("http://", "https://")):
-        return vectors_of(data, None, Server(source, server.api_key, server.timeout))
-    return vectors_of(data, Path(source), server)
+        return vectors_of(data, None, replace(through, url=source, bundle=None))
+    if source == DEFAULT_BUNDLE or Path(source).is_dir():
+        return vectors_of(data, None, replace(through, bundle=source))
+    return vectors_of(data, Path(source), through)
 
 
 def reports_of(data: Labelled, sides: list[tuple[Embeddings, Length | None]], k: int) -> list[Report]:

@@ -1,25 +1,61 @@
-"""The options of every subcommand that asks a server."""
+"""The options of every subcommand that embeds: which server, or which bundle in this process."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from nonneg_client.settings import API_KEY, DEFAULT_URL, URL
 
+if TYPE_CHECKING:
+    from nonneg_client.embedder import Embedder
+
 Command = Callable[..., Any]
 
+DEFAULT_BUNDLE = "default"  # the name of the model that comes with the package
 
-def asks_server(command: Command) -> Command:
-    """Add --url, --api-key and --timeout."""
+
+@dataclass(frozen=True)
+class Through:
+    """What images are embedded through."""
+
+    url: str
+    api_key: str | None = None
+    timeout: float = 60.0
+    bundle: str | None = None
+
+    def opened(self, in_flight: int = 8, batch_size: int = 8) -> Embedder:
+        """The bundle in this process if one is named, else a client of the server."""
+        from nonneg_client.client import Client
+        from nonneg_client.embedder import local
+
+        if self.bundle is not None:
+            return local(None if self.bundle == DEFAULT_BUNDLE else self.bundle)
+        return Client(self.url, api_key=self.api_key, timeout=self.timeout, in_flight=in_flight, batch_size=batch_size)
+
+
+def embeds(command: Command) -> Command:
+    """Add --url, --api-key, --timeout and --bundle; the command gets what they say as `through`."""
+
+    @wraps(command)
+    def wrapped(*args: Any, url: str, api_key: str | None, timeout: float, bundle: str | None, **rest: Any) -> Any:
+        return command(*args, through=Through(url, api_key, timeout, bundle), **rest)
+
     for option in (
+        click.option(
+            "--bundle",
+            metavar="FOLDER",
+            help="Embed in this process with this bundle, without a server; `default` is the model that comes along.",
+        ),
         click.option("--timeout", type=click.FloatRange(min=0.1), default=60.0, show_default=True, help="Seconds."),
         click.option("--api-key", envvar=API_KEY, show_envvar=True, help="Key, if the server wants one."),
         click.option(
             "--url", envvar=URL, show_envvar=True, default=DEFAULT_URL, show_default=True, help="Server's address."
         ),
     ):
-        command = option(command)
-    return command
+        wrapped = option(wrapped)
+    return wrapped

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nonneg_client.commands.connection import asks_server
+from nonneg_client.commands.connection import embeds
 
 if TYPE_CHECKING:
-    from nonneg_client.client import Client
+    from nonneg_client.commands.connection import Through
+    from nonneg_client.embedder import Embedder
     from nonneg_client.results import Part
     from nonneg_client.sources.images import Item
     from nonneg_client.storage.merging import Summary
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 )
 @click.option("--batch-size", type=click.IntRange(min=1), default=8, show_default=True, help="Images in a request.")
 @click.option("--quiet", is_flag=True, help="No progress bar.")
-@asks_server
+@embeds
 def embed(
     images: tuple[str, ...],
     out: Path | None,
@@ -53,11 +54,9 @@ def embed(
     in_flight: int,
     batch_size: int,
     quiet: bool,
-    url: str,
-    api_key: str | None,
-    timeout: float,
+    through: Through,
 ) -> None:
-    """Embed images through a server.
+    """Embed images through a server, or with --bundle in this process.
 
     IMAGES are files, folders, globs, .tar files or URLs; `-` reads them from standard input, one a line. Without
     --out, one line of JSON is printed for each image.
@@ -71,14 +70,13 @@ def embed(
       find . -name '*.jpg' | nonneg embed - -o photos.parquet
       nonneg embed photos/ -o photos.npz --retry-failed
     """
-    from nonneg_client.client import Client
     from nonneg_client.sources.images import items
     from nonneg_client.wire.protocol import Options
 
     options = Options(dimensions, top_k, normalize, model)
     source = items(_named(images))
     stream = Stream(options, downscale, quiet)
-    with Client(url, api_key=api_key, timeout=timeout, in_flight=in_flight, batch_size=batch_size) as client:
+    with through.opened(in_flight=in_flight, batch_size=batch_size) as client:
         if out is None:
             failed = print_lines(stream.of(client, source))
         elif retry_failed:
@@ -97,7 +95,7 @@ class Stream:
         self._downscale = downscale
         self._quiet = quiet
 
-    def of(self, client: Client, source: Iterable[Item], total: int | None = None) -> Iterator[Part]:
+    def of(self, client: Embedder, source: Iterable[Item], total: int | None = None) -> Iterator[Part]:
         """The answers in order, watched."""
         from contextlib import closing
 
@@ -111,7 +109,7 @@ class Stream:
 
 
 def into_file(
-    client: Client, stream: Stream, source: Iterable[Item], out: Path, *, replace: bool, shard_size: int
+    client: Embedder, stream: Stream, source: Iterable[Item], out: Path, *, replace: bool, shard_size: int
 ) -> int:
     """Embed everything that an earlier, interrupted run did not; how many images failed."""
     from nonneg_client.bulk import Job, begin_anew
@@ -131,7 +129,7 @@ def into_file(
     return told(out, summary, failed)
 
 
-def again(client: Client, stream: Stream, source: Iterable[Item], out: Path) -> int:
+def again(client: Embedder, stream: Stream, source: Iterable[Item], out: Path) -> int:
     """Embed what failed last time and add it to the file; how many images failed again."""
     from nonneg_client.collect import Collected
     from nonneg_client.embeddings import Embeddings

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nonneg_client.commands.connection import asks_server
+from nonneg_client.commands.connection import embeds
 from nonneg_client.commands.lengths import read_lengths
 
 if TYPE_CHECKING:
-    from nonneg_client.commands.vectors import Server
+    from nonneg_client.commands.connection import Through
     from nonneg_client.embeddings import Embeddings
     from nonneg_client.evaluation.datasets import Labelled
     from nonneg_client.evaluation.retrieval import Length, Row
@@ -30,7 +30,7 @@ _HIDDEN = {"selection", "dimensions", "top_k", "sparse_bytes", "dense_bytes", "i
 @click.option("--probe", "with_probe", is_flag=True, help="Add a linear probe: half the images teach, half are asked.")
 @click.option("--plot", "picture", type=click.Path(path_type=Path), help="Draw mAP over length (.png, .svg, .pdf).")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@asks_server
+@embeds
 def evaluate(
     data: Path,
     lengths: list[Length] | None,
@@ -41,9 +41,7 @@ def evaluate(
     with_probe: bool,
     picture: Path | None,
     as_json: bool,
-    url: str,
-    api_key: str | None,
-    timeout: float,
+    through: Through,
 ) -> None:
     """Measure retrieval at several lengths.
 
@@ -57,19 +55,18 @@ def evaluate(
       nonneg evaluate photos/ --lengths 1280,512,128,512:32 --json
       nonneg evaluate photos/ --selections prefix,random,pca --intervals --plot quality.png
     """
-    from nonneg_client.commands.vectors import Server, vectors_of
+    from nonneg_client.commands.vectors import vectors_of
     from nonneg_client.evaluation.datasets import read_dataset
 
-    server = Server(url, api_key, timeout)
     if data.suffix.lower() == ".json":
-        landmarks(data, lengths, server, as_json)
+        landmarks(data, lengths, through, as_json)
         return
     if picture is not None:
         from nonneg_client.evaluation.plotting import check_form
 
         check_form(picture)
     labelled = read_dataset(data)
-    embeddings = vectors_of(labelled, vectors, server)
+    embeddings = vectors_of(labelled, vectors, through)
     rows = score(labelled, embeddings, lengths, k, selections.split(","))
     records = [row.record(intervals=intervals) for row in rows]
     if with_probe:
@@ -90,8 +87,7 @@ def score(
     """Retrieval as the data ask for it: by split, or every image against the others."""
     import numpy as np
 
-    from nonneg_client.evaluation.retrieval import apart
-    from nonneg_client.evaluation.retrieval import evaluate as by_length
+    from nonneg_client.evaluation.retrieval import apart, by_length
 
     others = None
     if {"variance", "pca"} & set(selections):  # these look at vectors: at others than those that are evaluated
@@ -160,16 +156,15 @@ def show(
     click.echo("bytes: the smaller of sparse (u16, f16) and dense (f32). The NCL authors' mAP@10 is P@10.")
 
 
-def landmarks(path: Path, lengths: list[Length] | None, server: Server, as_json: bool) -> None:
+def landmarks(path: Path, lengths: list[Length] | None, through: Through, as_json: bool) -> None:
     """The protocols of the revisited Oxford and Paris sets."""
-    from nonneg_client.client import Client
     from nonneg_client.evaluation.retrieval import cut, grid
     from nonneg_client.evaluation.revisited import read_ground_truth
     from nonneg_client.evaluation.revisited import score as by_protocol
     from nonneg_client.tables import show as table
 
     truth = read_ground_truth(path)
-    with Client(server.url, api_key=server.api_key, timeout=server.timeout) as client:
+    with through.opened() as client:
         gallery = client.embed(truth.gallery)
         queries = client.embed(query.picture() for query in truth.queries)
     gallery.same_form(queries)

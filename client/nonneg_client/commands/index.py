@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nonneg_client.commands.connection import asks_server
+from nonneg_client.commands.connection import embeds
 
 if TYPE_CHECKING:
+    from nonneg_client.commands.connection import Through
     from nonneg_client.results import Part
     from nonneg_client.search.engine import Payload
 
@@ -25,7 +26,7 @@ AT_ONCE = 1000  # images added to the index
 @click.option("--top-k", type=click.IntRange(min=1), help="Of these keep each vector's N largest.")
 @click.option("--prune", is_flag=True, help="Forget what is indexed but no longer among SOURCES.")
 @click.option("--quiet", is_flag=True, help="No progress bar.")
-@asks_server
+@embeds
 def index(
     sources: tuple[str, ...],
     out: Path,
@@ -33,9 +34,7 @@ def index(
     top_k: int | None,
     prune: bool,
     quiet: bool,
-    url: str,
-    api_key: str | None,
-    timeout: float,
+    through: Through,
 ) -> None:
     """Make a folder searchable.
 
@@ -56,7 +55,7 @@ def index(
     if vectors:
         seen |= add_files(out, vectors, dimensions, top_k)
     if images:
-        found, failed = add_images(out, images, dimensions, top_k, quiet, url, api_key, timeout)
+        found, failed = add_images(out, images, dimensions, top_k, quiet, through)
         seen |= found
     if not (out / "index.json").exists():
         raise DataInvalid(f"nothing could be indexed, so there is no {out}", fix="see why each image failed")
@@ -87,12 +86,9 @@ def add_images(
     dimensions: int | None,
     top_k: int | None,
     quiet: bool,
-    url: str,
-    api_key: str | None,
-    timeout: float,
+    through: Through,
 ) -> tuple[set[str], int]:
     """Embed what is new or changed and put it into the index; all ids, and how many failed."""
-    from nonneg_client.client import Client
     from nonneg_client.progress import Watch
     from nonneg_client.sources.images import items
     from nonneg_client.wire.protocol import Options
@@ -101,7 +97,7 @@ def add_images(
     known, held = _known(out)
     left = [item for item in everything if known.get(item.id) is None or known[item.id] != payload_of(item.id)]
     with (
-        Client(url, api_key=api_key, timeout=timeout) as client,
+        through.opened() as client,
         Watch(len(left), False if quiet else None) as watch,
     ):
         parts = client.stream(left, Options(held or dimensions, top_k))

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nonneg_client.commands.connection import asks_server
+from nonneg_client.commands.connection import embeds
 
 if TYPE_CHECKING:
+    from nonneg_client.commands.connection import Through
     from nonneg_client.search.index import Hit, Index
 
 
@@ -64,7 +65,7 @@ def _value(text: str) -> str | int | float | bool:
 )
 @click.option("--html", type=click.Path(path_type=Path), help="Write a contact sheet.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@asks_server
+@embeds
 def search(
     index: Path,
     query: str | None,
@@ -76,9 +77,7 @@ def search(
     duplicates: float | None,
     html: Path | None,
     as_json: bool,
-    url: str,
-    api_key: str | None,
-    timeout: float,
+    through: Through,
 ) -> None:
     """Find the images of INDEX that are like QUERY, a photo or a URL.
 
@@ -102,7 +101,7 @@ def search(
         if query is None:
             hits = opened.by_dimensions(more, k, without=without, where=where)
         else:
-            hits = by_image(opened, query, k, where, without, cut, (url, api_key, timeout))
+            hits = by_image(opened, query, k, where, without, cut, through)
         title = f"{index}: like {query}" if query else f"{index}: more of {', '.join(map(str, more))}"
     if html is not None:
         from nonneg_client.search.sheet import write_sheet
@@ -118,13 +117,10 @@ def by_image(
     where: dict[str, Any],
     without: tuple[int, ...],
     cut: int | None,
-    server: tuple[str, str | None, float],
+    through: Through,
 ) -> list[Hit]:
     """Embed the photo at the index's length and look for it."""
-    from nonneg_client.client import Client
-
-    url, api_key, timeout = server
-    with Client(url, api_key=api_key, timeout=timeout) as client:
+    with through.opened() as client:
         vector = client.embed(query, dimensions=opened.description.dimensions)
     return opened.search(vector, k, where=where, without=without, cut=cut)
 

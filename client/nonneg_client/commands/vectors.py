@@ -1,30 +1,20 @@
-"""Where a subcommand gets the vectors of labelled images: from a server, or from a file that was embedded before."""
+"""Where a subcommand gets the vectors of labelled images: from a server, a bundle, or a file of vectors."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 if TYPE_CHECKING:
+    from nonneg_client.commands.connection import Through
     from nonneg_client.embeddings import Embeddings
     from nonneg_client.evaluation.datasets import Labelled
 
 
-@dataclass(frozen=True)
-class Server:
-    """How to reach a server."""
-
-    url: str
-    api_key: str | None
-    timeout: float
-
-
-def vectors_of(data: Labelled, source: Path | None, server: Server) -> Embeddings:
+def vectors_of(data: Labelled, source: Path | None, through: Through) -> Embeddings:
     """The vectors of every image that can be had; the others are named on standard error."""
-    from nonneg_client.client import Client
     from nonneg_client.embeddings import Embeddings
     from nonneg_client.errors import DataInvalid
 
@@ -38,7 +28,7 @@ def vectors_of(data: Labelled, source: Path | None, server: Server) -> Embedding
         if absent:
             click.echo(f"{len(absent)} images are not in {source}, such as {min(absent)}", err=True)
         return embeddings if len(rows) == len(embeddings) else embeddings[rows]
-    with Client(server.url, api_key=server.api_key, timeout=server.timeout) as client:
+    with through.opened() as client:
         embeddings = client.embed(data.paths, on_error="return")
     for failure in embeddings.failures:
         click.echo(f"skipped {failure.id}: {failure.error}", err=True)

@@ -69,7 +69,7 @@ def grid(dimensions: int) -> list[Length]:
     return [Length(dimensions), *(Length(k) for k in powers)]
 
 
-def evaluate(
+def by_length(
     gallery: Embeddings,
     labels: Sequence[Any] | NDArray[Any],
     queries: Embeddings | None = None,

@@ -28,10 +28,11 @@ Sources: TypeAlias = Source | Iterable[Source]
 
 @dataclass(frozen=True)
 class Item:
-    """One image to come: `load` gives its bytes or raises one of our errors."""
+    """One image to come: `load` gives its bytes or raises one of our errors; `picture`, if there, its pixels."""
 
     id: str
     load: Callable[[], bytes]
+    picture: Callable[[], Image] | None = None
 
 
 def items(sources: Sources) -> Iterator[Item]:
@@ -68,9 +69,9 @@ def _expand(source: Source, count: int) -> Iterator[Item]:
     elif isinstance(source, (bytes, bytearray, memoryview)):
         yield Item(str(count), lambda: bytes(source))
     elif _is_picture(source):
-        yield Item(getattr(source, "filename", "") or str(count), lambda: lossless(source))
+        yield Item(getattr(source, "filename", "") or str(count), lambda: lossless(source), lambda: source)  # type: ignore[arg-type, return-value]
     elif _is_array(source):
-        yield Item(str(count), lambda: lossless(from_array(source)))
+        yield Item(str(count), lambda: lossless(from_array(source)), lambda: from_array(source))
     else:
         raise _unknown(source)
 

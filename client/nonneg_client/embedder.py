@@ -1,0 +1,85 @@
+"""What embeds images: a client of a server, or a bundle in this process. Both are asked the same way."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing
+from typing import TYPE_CHECKING, Self
+
+from nonneg_client.progress import Progress, Watch
+from nonneg_client.results import Part
+from nonneg_client.sources.images import Item, Sources, items
+from nonneg_client.wire.protocol import Options
+
+if TYPE_CHECKING:
+    from nonneg_client.collect import OnError
+    from nonneg_client.embeddings import Embeddings
+
+
+class Embedder(ABC):
+    """Images in, embeddings out; to be closed."""
+
+    @abstractmethod
+    def stream(
+        self, images: Iterable[Item], options: Options, *, downscale: int | None = None
+    ) -> Generator[Part, None, None]:
+        """The outcomes in the order of the images, some at a time, with a bounded number under way."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give back what is held."""
+
+    def embed(
+        self,
+        images: Sources,
+        dimensions: int | None = None,
+        top_k: int | None = None,
+        *,
+        normalize: bool = True,
+        model: str | None = None,
+        downscale: int | None = None,
+        on_error: OnError = "raise",
+        progress: Progress = None,
+    ) -> Embeddings:
+        """Embed one image or many: paths, globs, folders, URLs, bytes, PIL images, arrays, or an iterable of them.
+
+        dimensions, top_k, normalize: as the server's own: the first `dimensions` columns, of these each vector's
+            `top_k` largest, then length one.
+        downscale: shrink each image to this short side before sending: less to send, slightly another vector.
+        on_error: "raise" at the first image that fails, or "return" it in `Embeddings.failures` and go on.
+        progress: True, False, or None for a bar where standard error is a terminal; or a function(done, total).
+        """
+        from nonneg_client.collect import Collected
+
+        source = items(images)
+        known = None if isinstance(images, Iterator) else list(source)
+        collected = Collected(on_error)
+        options = Options(dimensions, top_k, normalize, model)
+        parts = self.stream(source if known is None else known, options, downscale=downscale)
+        with closing(parts), Watch(None if known is None else len(known), progress) as watch:
+            for part in parts:
+                collected.add(part)
+                watch(part)
+        return collected.embeddings()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def local(bundle: str | None = None) -> Embedder:
+    """A bundle in this process: the server's own path, if the server is installed; without a name the default model."""
+    from importlib import import_module
+
+    from nonneg_client.errors import MissingExtra
+
+    try:  # by name: the client knows nothing of the server, which stands above it
+        encoder: type[Embedder] = import_module("nonneg_server").Encoder
+    except ModuleNotFoundError as error:
+        raise MissingExtra(
+            f"embedding without a server needs {error.name}", fix='pip install "nonneg[server]"', value=error.name
+        ) from None
+    return encoder(bundle)  # type: ignore[call-arg]
