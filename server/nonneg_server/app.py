@@ -22,7 +22,20 @@ from nonneg_server.observation.metrics import Metrics, Traffic
 from nonneg_server.registry import Registry
 from nonneg_server.repository import Repository
 from nonneg_server.requests.fetch import Fetcher
-from nonneg_server.routes import cohere, embed, explain, health, kserve, manage, metrics, models, openai, shorten, tei
+from nonneg_server.routes import (
+    cohere,
+    docs,
+    embed,
+    explain,
+    health,
+    kserve,
+    manage,
+    metrics,
+    models,
+    openai,
+    shorten,
+    tei,
+)
 from nonneg_server.settings import Settings
 
 
@@ -35,13 +48,14 @@ def create_app(
         summary="Non-negative, sparse image embeddings that can be shortened.",
         version=__version__,
         redirect_slashes=False,
+        openapi_url=None,  # its own pages would load their scripts from elsewhere: ours load nothing
     )
     app.state.registry = registry
     app.state.settings = settings
     app.state.house = house or House()
     app.state.repository = repository
     app.state.fetcher = Fetcher(settings.url_host, max_bytes=settings.url_bytes, timeout=settings.url_timeout)
-    for routes in (embed, shorten, explain, models, health, openai, cohere, kserve, manage, tei, metrics):
+    for routes in (embed, shorten, explain, models, health, openai, cohere, kserve, manage, tei, metrics, docs):
         app.router.routes.extend(routes.router.routes)  # flat: an included router costs each request a second match
     app.openapi = partial(_document, app)  # type: ignore[method-assign]
     app.add_exception_handler(NonnegError, failures.on_error)

@@ -14,7 +14,7 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nonneg_client.errors import NonnegError
 from nonneg_server.entrance.envelope import Envelope
@@ -53,6 +53,23 @@ class Direct:
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope.get("method") == "HEAD":
+            await self._head(scope, receive, send)
+        else:
+            await self._respond(scope, receive, send)
+
+    async def _head(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """What GET would answer, without its body."""
+
+        async def without_body(message: Message) -> None:
+            await send({**message, "body": b""} if message["type"] == "http.response.body" else message)
+
+        asked = {**scope, "method": "GET"}
+        await self._respond(asked, receive, without_body)
+        if "route" in asked:
+            scope["route"] = asked["route"]
+
+    async def _respond(self, scope: Scope, receive: Receive, send: Send) -> None:
         endpoint = self._endpoints.get((scope.get("method", ""), scope.get("path", "")))
         if endpoint is None:
             await self._app(scope, receive, send)

@@ -37,14 +37,20 @@ async def on_http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     response = respond(_translated(request, error), request.scope["state"]["request_id"], request.scope["path"])
     for name, value in (error.headers or {}).items():
-        response.headers[name] = value
+        response.headers[name] = _with_head(value) if name.lower() == "allow" else value
     return response
+
+
+def _with_head(methods: str) -> str:
+    """HEAD is answered wherever GET is."""
+    listed = [method.strip() for method in methods.split(",")]
+    return ", ".join([*listed, "HEAD"] if "GET" in listed and "HEAD" not in listed else listed)
 
 
 def _translated(request: Request, error: HTTPException) -> NonnegError:
     path, method = request.scope["path"], request.scope["method"]
     if error.status_code == 405:
-        allowed = (error.headers or {}).get("Allow", "")
+        allowed = _with_head((error.headers or {}).get("Allow", ""))
         return MethodNotAllowed(f"{path} does not answer {method}", fix=f"use {allowed}", field="method", value=method)
     if error.status_code == 404:
         known = sorted({getattr(route, "path", "") for route in request.app.routes} - {""})

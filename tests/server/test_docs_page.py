@@ -1,0 +1,95 @@
+"""/docs loads nothing from anywhere; HEAD is answered wherever GET is."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+import httpx
+import pytest
+
+from nonneg_export.bundle import Bundle
+from nonneg_server.documentation.operations import operations
+from nonneg_server.documentation.page import page
+
+pytestmark = pytest.mark.anyio
+LOADING = {"src", "srcset", "data", "action", "poster", "background"}
+VOID = {"meta", "br"}
+
+
+class Reader(HTMLParser):
+    """What a browser would fetch and run, and whether every element is closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fetched: list[str] = []
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        given = dict(attributes)
+        if tag in ("script", "link", "img", "iframe") or LOADING & set(given) or any(n.startswith("on") for n in given):
+            self.fetched.append(tag)
+        if "href" in given and not re.fullmatch(r"#[\w-]+|openapi\.json", given["href"] or ""):
+            self.fetched.append(str(given["href"]))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+async def test_the_page_shows_every_operation_and_fetches_nothing(client: httpx.AsyncClient) -> None:
+    answer = await client.get("/docs")
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    reader = Reader()
+    reader.feed(answer.text)
+    assert reader.fetched == []
+    assert reader.open == []
+    assert "@import" not in answer.text
+    assert "url(" not in answer.text
+    for method, path in operations():
+        assert f"<b>{method}</b> <code>{path}</code>" in answer.text, path
+    assert "curl -s --data-binary @photo.jpg" in answer.text
+    assert "Of those, keep each vector&#x27;s largest this many." in answer.text
+
+
+async def test_no_other_page_would_fetch_from_elsewhere(client: httpx.AsyncClient) -> None:
+    for path in ("/redoc", "/docs/oauth2-redirect"):
+        assert (await client.get(path)).status_code == 404
+    assert (await client.get("/openapi.json")).json()["openapi"].startswith("3.")
+
+
+async def test_the_host_that_a_client_names_is_text_and_nothing_more(client: httpx.AsyncClient) -> None:
+    document = (await client.get("/openapi.json")).json()
+    assert "<script>" not in page(document, "http://<script>alert(1)</script>")
+
+
+GETS = sorted(path for method, path in operations() if method == "GET")
+
+
+@pytest.mark.parametrize("path", [*GETS, "/metrics", "/docs", "/openapi.json"])
+async def test_head_answers_as_get_does_without_a_body(client: httpx.AsyncClient, bundle: Bundle, path: str) -> None:
+    path = path.format(model="tiny", version="1", dimension="0", example="0")
+    asked, got = await client.head(path), await client.get(path)
+    assert asked.status_code == got.status_code == 200
+    assert asked.content == b""
+    assert asked.headers["content-type"] == got.headers["content-type"]
+    if path != "/metrics":
+        assert asked.headers["content-length"] == str(len(got.content))
+
+
+async def test_head_fails_as_get_does(client: httpx.AsyncClient) -> None:
+    assert (await client.head("/models/other")).status_code == 404
+    refused = await client.head("/embed")
+    assert (refused.status_code, refused.headers["allow"], refused.content) == (405, "POST", b"")
+    wrong = await client.delete("/livez")
+    assert (wrong.status_code, wrong.headers["allow"]) == (405, "GET, HEAD")
+
+
+def test_a_real_server_answers_head_and_keeps_the_connection(served: str) -> None:
+    with httpx.Client() as client:
+        for path in ("/livez", "/models/tiny", "/nothing", "/livez"):
+            assert client.head(served + path).content == b""
+        assert client.get(served + "/livez").json() == {"status": "alive"}
+        assert 'method="HEAD",route="/models/{model}",status="200"' in client.get(served + "/metrics").text
