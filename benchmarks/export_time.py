@@ -27,8 +27,8 @@ sys.path.insert(0, str(Path(__file__).parent / "serving"))
 
 from provenance import provenance
 
+from nonneg_client.cores import granted
 from nonneg_client.pixels.view import View
-from nonneg_export.activations import usable_cores
 from nonneg_export.assemble import Draft, rank, seal
 from nonneg_export.canonical import save
 from nonneg_export.convert import to_onnx
@@ -72,7 +72,7 @@ def run_over(encoder: Path, photos: Photos, view: View) -> float:
     """Seconds for all photos, the fastest way known."""
     begin = time.perf_counter()
     session = Session(encoder, threads=1)
-    with ThreadPoolExecutor(usable_cores()) as pool:
+    with ThreadPoolExecutor(granted()) as pool:
         for _ in pool.map(lambda path: session.run(see(path, view)[0][None]), photos.paths):
             pass
     return time.perf_counter() - begin

@@ -7,7 +7,6 @@ session: the fastest way on CPUs. Rows are appended in the photos' order, so the
 from __future__ import annotations
 
 import hashlib
-import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -17,6 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from nonneg_client.cores import granted
 from nonneg_client.errors import CheckFailed, DataInvalid, NonnegError
 from nonneg_client.pixels.view import Pixels, View
 from nonneg_export.bundle import storing
@@ -49,13 +49,8 @@ def collect(
     """Run every photo through `encoder`; `folder` keeps the rows and what is needed to resume."""
     session = Session(encoder, threads=1)
     with storing(folder), Rows(folder, _key(encoder, photos, view)) as rows:
-        _run(rows, session, photos.paths, view, threads or usable_cores(), tick)
+        _run(rows, session, photos.paths, view, threads or granted(), tick)
         return _result(rows, photos)
-
-
-def usable_cores() -> int:
-    """The cores this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _run(rows: Rows, session: Session, paths: Sequence[Path], view: View, workers: int, tick: Tick | None) -> None:

@@ -17,9 +17,9 @@ from typing import Literal
 
 import click
 
+from nonneg_client.cores import affinity, cgroup_quota, granted
 from nonneg_client.errors import NonnegError
 from nonneg_client.version import __version__
-from nonneg_server.engine.cores import affinity, cgroup_quota, granted
 
 Verdict = Literal["ok", "note", "bad"]
 

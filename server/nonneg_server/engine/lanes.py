@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from nonneg_client.cores import granted
 from nonneg_server.engine.admission import Admission
-from nonneg_server.engine.cores import granted
 from nonneg_server.engine.pool import Pool
 
 MAX_IMAGES = 512

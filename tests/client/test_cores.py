@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from nonneg_server.engine import cores
+from nonneg_client import cores
 
 
 def lay(root: Path, files: dict[str, str]) -> Path:
