@@ -22,7 +22,7 @@ from nonneg_client.pixels.view import Pixels, View
 from nonneg_export.bundle import storing
 from nonneg_export.photos import Photos, digest_of, see
 from nonneg_export.rows import Line, Row, Rows
-from nonneg_export.runtime import Session
+from nonneg_export.runtime import Runner, open_session
 
 Tick = Callable[[int, int], None]  # done, of how many
 Answer = tuple[Line, Row | None]
@@ -44,16 +44,24 @@ class Activations:
 
 
 def collect(
-    encoder: Path, photos: Photos, view: View, folder: Path, *, threads: int | None = None, tick: Tick | None = None
+    encoder: Path,
+    photos: Photos,
+    view: View,
+    folder: Path,
+    *,
+    threads: int | None = None,
+    precision: str = "fp32",
+    tick: Tick | None = None,
 ) -> Activations:
     """Run every photo through `encoder`; `folder` keeps the rows and what is needed to resume."""
-    session = Session(encoder, threads=1)
-    with storing(folder), Rows(folder, _key(encoder, photos, view)) as rows:
-        _run(rows, session, photos.paths, view, threads or granted(), tick)
+    workers = threads or granted()
+    session = open_session(encoder, callers=workers, precision=precision)
+    with storing(folder), Rows(folder, _key(encoder, photos, view, precision)) as rows:
+        _run(rows, session, photos.paths, view, workers, tick)
         return _result(rows, photos)
 
 
-def _run(rows: Rows, session: Session, paths: Sequence[Path], view: View, workers: int, tick: Tick | None) -> None:
+def _run(rows: Rows, session: Runner, paths: Sequence[Path], view: View, workers: int, tick: Tick | None) -> None:
     def job(path: Path) -> Answer:
         try:
             pixels, digest = see(path, view)
@@ -70,7 +78,7 @@ def _run(rows: Rows, session: Session, paths: Sequence[Path], view: View, worker
                 tick(len(rows.lines), len(paths))
 
 
-def _encode(session: Session, pixels: Pixels, path: Path) -> Row:
+def _encode(session: Runner, pixels: Pixels, path: Path) -> Row:
     try:
         row: Row = session.run(pixels)[0]
     except Exception as error:  # onnxruntime raises its own classes, none of them public
@@ -111,9 +119,9 @@ def _result(rows: Rows, photos: Photos) -> Activations:
     return Activations(rows.values(), tuple(p for p, _ in kept), tuple(d for _, d in kept), broken)
 
 
-def _key(encoder: Path, photos: Photos, view: View) -> str:
+def _key(encoder: Path, photos: Photos, view: View, precision: str) -> str:
     """Names what the rows depend on; another key means to begin anew."""
-    state = hashlib.sha256(encoder.read_bytes() + view.model_dump_json().encode())
+    state = hashlib.sha256(encoder.read_bytes() + f"{view.model_dump_json()} {precision}".encode())
     for path in photos.paths:
         found = path.stat()
         state.update(f"{path}\0{found.st_size}\0{found.st_mtime_ns}\n".encode())

@@ -14,11 +14,10 @@ from nonneg_client.evaluation import structure
 from nonneg_client.evaluation.quality import LENGTHS, TOP_KS, quality_by_length, split
 from nonneg_client.evaluation.selection import as_emitted, by_chance, falling, fit_pca
 from nonneg_client.pixels.decode import decode
-from nonneg_client.pixels.view import View
 from nonneg_export.activations import Activations, Tick, collect
 from nonneg_export.manifest import Manifest, Quality, QualityRow, Structure
 from nonneg_export.photos import Photos, labels_of
-from nonneg_export.runtime import Session
+from nonneg_export.runtime import open_session
 
 K, NEIGHBOURS, SEEDS = 100, 20, 3
 PAIRS = 512  # images in the estimate of SEPIN: each has so many - 1 negatives
@@ -38,7 +37,7 @@ def evaluate(
     tick: Tick | None = None,
 ) -> Quality:
     """Measure `encoder` on labelled photos; `calibration` are its activations on the calibration photos."""
-    seen = collect(encoder, photos, manifest.view, work / "evaluation", tick=tick)
+    seen = collect(encoder, photos, manifest.view, work / "evaluation", precision=manifest.precision, tick=tick)
     _apart(seen, calibrated_on)
     labels = labels_of(photos, seen.paths)
     z = np.array(seen.values)
@@ -62,7 +61,7 @@ def evaluate(
         neighbours=NEIGHBOURS,
         seeds=SEEDS,
         live_dimensions=structure.live_dimensions(z),
-        structure=_structure(z, labels, _second_views(encoder, manifest.view, seen), seen),
+        structure=_structure(z, labels, _second_views(encoder, manifest, seen), seen),
         rows=tuple(QualityRow.model_validate({k: _short(v) for k, v in vars(row).items()}) for row in rows),
         method=f"PCA and variance are measured on the {len(calibration)} calibration images.",
     )
@@ -87,9 +86,10 @@ def _structure(
     )
 
 
-def _second_views(encoder: Path, view: View, seen: Activations) -> NDArray[np.float32]:
+def _second_views(encoder: Path, manifest: Manifest, seen: Activations) -> NDArray[np.float32]:
     """The mirrored centre of some of the images: the other half of each positive pair."""
-    nearer, session = view.model_copy(update={"crop": view.crop * 0.8}), Session(encoder)
+    view, session = manifest.view, open_session(encoder, precision=manifest.precision)
+    nearer = view.model_copy(update={"crop": view.crop * 0.8})
 
     def look(path: Path) -> NDArray[np.float32]:
         image = ImageOps.mirror(decode(path.read_bytes(), background=view.background, at_least=nearer.ample))

@@ -9,20 +9,21 @@ from numpy.typing import NDArray
 
 from nonneg_client.errors import CheckFailed
 from nonneg_export.manifest import Golden, Manifest
-from nonneg_export.runtime import Session, test_pattern
+from nonneg_export.runtime import open_session, test_pattern
 from nonneg_export.statistics import rounded
 
 
-def record(encoder: Path, size: int) -> Golden:
+def record(encoder: Path, size: int, precision: str = "fp32") -> Golden:
     """The answer of this machine, at recorded precision."""
-    z = Session(encoder).run(test_pattern(size))[0]  # (D,)
+    z = open_session(encoder, precision=precision).run(test_pattern(size))[0]  # (D,)
     active = np.flatnonzero(z > 0)
     return Golden(indices=tuple(active.tolist()), values=rounded(z[active]))
 
 
 def check(encoder: Path, manifest: Manifest) -> float:
     """The cosine between the recorded and the live vector; raises when it is below the recorded tolerance."""
-    live = Session(encoder).run(test_pattern(manifest.view.size))[0].astype(np.float64)  # (D,)
+    session = open_session(encoder, precision=manifest.precision)
+    live = session.run(test_pattern(manifest.view.size))[0].astype(np.float64)  # (D,)
     recorded = np.zeros_like(live)
     recorded[list(manifest.golden.indices)] = manifest.golden.values
     found = cosine(recorded, live)

@@ -17,7 +17,7 @@ FILE_NAME = "manifest.json"
 MAX_BYTES = 64 * 2**20
 
 
-Precision = Literal["fp32", "fp16", "int8"]
+Precision = Literal["fp32", "fp16", "int8", "bf16"]  # fp16: of the stored weights; the others: of what computes
 
 
 class _Record(BaseModel):
@@ -228,7 +228,10 @@ def _fingerprint(manifest: Manifest) -> str:
     """Names what the vectors depend on: encoder, view and width. Evidence beside them does not change it."""
     encoder = {name: record.sha256 for name, record in sorted(manifest.files.items()) if name.startswith("encoder")}
     view = manifest.view.model_dump(mode="json")
-    return _sha256(_canonical({"encoder": encoder, "view": view, "dimensions": manifest.dimensions}))[:32]
+    named = {"encoder": encoder, "view": view, "dimensions": manifest.dimensions}
+    if manifest.precision == "bf16":  # the same file, computed otherwise
+        named["precision"] = "bf16"
+    return _sha256(_canonical(named))[:32]
 
 
 def _canonical(value: Any) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from nonneg_client.errors import ConfigInvalid
 from nonneg_export.assemble import Draft, Ranked
 from nonneg_export.bundle import Bundle
 from nonneg_export.half import widened
@@ -22,6 +23,10 @@ class Overlap:
 def draft_of(bundle: Bundle) -> Draft:
     """A bundle's encoder as a draft: its present order is the one to start from."""
     manifest = bundle.manifest
+    if manifest.precision == "bf16":
+        raise ConfigInvalid(
+            f"{bundle.path} is computed in bf16", fix="rank the bundle it was made from, then quantize", field="bundle"
+        )
     return Draft(
         model=widened(load(bundle.encoder)),
         view=manifest.view,

@@ -1,9 +1,9 @@
-"""ONNX Runtime, opened the one way nonneg opens it: for calibration, verification and serving alike."""
+"""The encoder, opened the one way nonneg opens it: for calibration, verification and serving alike."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import onnxruntime as ort
@@ -13,23 +13,59 @@ from nonneg_client.errors import BundleInvalid, ConfigInvalid
 from nonneg_client.pixels.graph import INPUT, OUTPUT, test_pattern
 from nonneg_client.pixels.view import Pixels
 
-__all__ = ["CPU", "INPUT", "OUTPUT", "PROVIDERS", "Session", "test_pattern"]
+__all__ = ["CPU", "INPUT", "OPENVINO", "OUTPUT", "PROVIDERS", "Runner", "Session", "open_session", "test_pattern"]
 
-CPU = "CPUExecutionProvider"
+CPU, OPENVINO = "CPUExecutionProvider", "OpenVINO"
 PROVIDERS: dict[str, tuple[str, ...]] = {  # by the name people give: the one asked for, then what it may fall back on
     "cpu": (CPU,),
     "cuda": ("CUDAExecutionProvider", CPU),
     "tensorrt": ("TensorrtExecutionProvider", "CUDAExecutionProvider", CPU),
-    "openvino": ("OpenVINOExecutionProvider", CPU),
+    "openvino": (OPENVINO,),  # its own runtime, not the provider of ONNX Runtime's
 }
 
 
-class Session:
+class Runner(Protocol):
     """One encoder, loaded; `run` may be called from many threads at once."""
+
+    providers: tuple[str, ...]
+
+    def run(self, pixels: Pixels) -> NDArray[np.float32]:
+        """The raw embeddings of a batch: uint8 (batch, size, size, 3) -> float32 (batch, D)."""
+
+
+def open_session(
+    path: Path,
+    *,
+    threads: int = 1,
+    callers: int = 1,
+    providers: tuple[str, ...] | None = None,
+    precision: str = "fp32",
+) -> Runner:
+    """The encoder on what computes it; without `providers`, on what its precision needs, else on the CPU.
+
+    A run computes on `threads` cores, and `callers` threads may run at once.
+    """
+    chosen = providers or PROVIDERS["openvino" if precision == "bf16" else "cpu"]
+    if chosen[0] == OPENVINO:
+        from nonneg_export.openvino_runtime import OpenVino
+
+        return OpenVino(path, threads=threads, callers=callers, bf16=precision == "bf16")
+    if precision == "bf16":
+        raise ConfigInvalid(
+            f"{path.parent} is to be computed in bf16, and {chosen[0]} does not",
+            fix="serve it with --provider openvino, or serve the bundle it was made from",
+            field="provider",
+            value=chosen[0],
+        )
+    return Session(path, threads=threads, providers=chosen)
+
+
+class Session:
+    """An encoder in ONNX Runtime."""
 
     def __init__(self, path: Path, *, threads: int = 1, providers: tuple[str, ...] = (CPU,)) -> None:
         if providers[0] not in ort.get_available_providers():
-            raise _refused(providers[0], f"this ONNX Runtime has only {', '.join(ort.get_available_providers())}")
+            raise refused(providers[0], f"this ONNX Runtime has only {', '.join(ort.get_available_providers())}")
         options = ort.SessionOptions()
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
@@ -43,7 +79,7 @@ class Session:
             raise BundleInvalid(f"ONNX Runtime refuses {path} ({error})", fix="export the bundle again") from error
         self.providers: tuple[str, ...] = tuple(self._session.get_providers())
         if self.providers[0] != providers[0]:
-            raise _refused(providers[0], f"ONNX Runtime runs {self.providers[0]}")
+            raise refused(providers[0], f"ONNX Runtime runs {self.providers[0]}")
 
     def run(self, pixels: Pixels) -> NDArray[np.float32]:
         """The raw embeddings of a batch: uint8 (batch, size, size, 3) -> float32 (batch, D)."""
@@ -51,7 +87,8 @@ class Session:
         return result
 
 
-def _refused(provider: str, instead: str) -> ConfigInvalid:
+def refused(provider: str, instead: str) -> ConfigInvalid:
+    """The error for a provider that is not what would run."""
     return ConfigInvalid(
         f"{provider} was asked for but {instead}",
         fix="install the runtime that has it (`nonneg doctor` lists them) or ask for another provider",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -19,13 +20,16 @@ from nonneg_export.likeness import Likeness, judged, likeness
 from nonneg_export.manifest import Manifest
 from nonneg_export.photos import Photos
 from nonneg_export.quantization import to_int8
-from nonneg_export.runtime import Session
+from nonneg_export.runtime import open_session
 from nonneg_training.foreign.graph import load
 
-Small = Literal["int8", "fp16"]
+Small = Literal["int8", "bf16", "fp16"]
 FOR_RANGES, FOR_JUDGING = 300, 1000  # photos at most
 FEWEST = 4
-INT8_TOLERANCE = 0.98  # of the golden vector: processors without VNNI round and saturate otherwise
+TOLERANCES = {  # of the golden vector
+    "int8": 0.98,  # processors without VNNI round and saturate otherwise
+    "bf16": 0.98,  # and no two add up rounded numbers in the same order
+}
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,7 @@ def shrink(
     bundle: Bundle, to: Small, photos: Photos, work: Path, *, min_quality: float, tick: Tick | None = None
 ) -> Shrunk:
     """Quantise with half of the photos, compare on the other half, refuse below `min_quality`."""
-    if bundle.manifest.precision in (to, "int8"):
+    if bundle.manifest.precision in (to, "int8", "bf16"):
         raise ConfigInvalid(
             f"{bundle.path} is {bundle.manifest.precision} already",
             fix="start from the bundle it was made from",
@@ -56,19 +60,22 @@ def shrink(
     before = collect(bundle.encoder, others, view, work / "before", tick=tick)
     if to == "int8":
         save(to_int8(bundle.encoder, ranges.paths, view), encoder)
-    else:
+    elif to == "fp16":
         save(halved(load(bundle.encoder)), encoder)
-    after = collect(encoder, others, view, work / "after", tick=tick)
+    else:  # the same encoder, computed otherwise
+        shutil.copyfile(bundle.encoder, encoder)
+    after = collect(encoder, others, view, work / "after", precision=to, tick=tick)
     found = likeness(before.values, after.values)
-    recorded = golden.record(encoder, view.size)
+    recorded = golden.record(encoder, view.size, to)
+    tolerance = TOLERANCES.get(to, recorded.tolerance)
     manifest = bundle.manifest.model_copy(
         update={
             "precision": to,
             "derived_from": bundle.manifest.fingerprint,
-            "golden": recorded.model_copy(update={"tolerance": INT8_TOLERANCE}) if to == "int8" else recorded,
+            "golden": recorded.model_copy(update={"tolerance": tolerance}),
             "checks": (
                 *judged(found, min_quality),
-                verify.ignores_batch_mates(Session(encoder), verify.samples(before.paths, view)),
+                verify.ignores_batch_mates(open_session(encoder, precision=to), verify.samples(before.paths, view)),
             ),
             "quality": None,
             "atlas": None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from nonneg_client.errors import ConfigInvalid
 from nonneg_export.bundle import Bundle, staged, storing
 from nonneg_export.manifest import Manifest
 from nonneg_export.runtime import INPUT, OUTPUT
@@ -14,6 +15,12 @@ MAX_BATCH = 32
 
 def write_repository(bundle: Bundle, repository: Path) -> Path:
     """Add the bundle to a model repository; the model's folder is its name, an existing one gets a new version."""
+    if bundle.manifest.precision == "bf16":
+        raise ConfigInvalid(
+            "Triton's ONNX Runtime computes no bf16: it would answer other vectors under this fingerprint",
+            fix="write the repository of the bundle it was made from",
+            field="triton",
+        )
     folder = repository / bundle.manifest.name
     with storing(folder):
         folder.mkdir(parents=True, exist_ok=True)

@@ -13,7 +13,7 @@ from nonneg_client.pixels.view import Pixels, View
 from nonneg_client.shortening import unit
 from nonneg_export.manifest import Check
 from nonneg_export.photos import see
-from nonneg_export.runtime import Session, test_pattern
+from nonneg_export.runtime import Runner, test_pattern
 
 TOLERANCE = 1e-5  # between two entries of vectors of length one
 PHOTOS = 16
@@ -38,7 +38,7 @@ def agrees_with_torch(by_torch: Rows, rows: Rows) -> Check:
     return _close("torch", "ONNX Runtime against torch, on real photos", by_torch, rows)
 
 
-def ignores_batch_mates(session: Session, pixels: Pixels) -> Check:
+def ignores_batch_mates(session: Runner, pixels: Pixels) -> Check:
     """A vector is the same alone and in company, whoever that is."""
     alone = np.concatenate([session.run(one[None]) for one in pixels])
     together = answers(session.run, pixels)

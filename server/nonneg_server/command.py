@@ -136,7 +136,8 @@ def load(settings: Settings) -> Repository:
     cache = Cache(settings.cache) if settings.cache else None
     sources = sources_of(settings.model)
     registry = Registry(aliases=aliases_of(settings.alias, sources), memory=settings.model_memory, lanes=lanes)
-    repository = Repository(sources, registry, partial(_engine, settings, lanes, cache), settings.repository)
+    make = partial(_engine, settings, lanes, cache)
+    repository = Repository(sources, registry, make, settings.repository, precision=settings.precision)
     for name in sources:
         repository.load(name)
     return repository
@@ -150,7 +151,7 @@ def _engine(settings: Settings, lanes: Lanes, cache: Cache | None, bundle: Bundl
         wide=settings.wide,
         timeout=settings.timeout,
         exact=settings.decode == "exact",
-        providers=PROVIDERS[settings.provider],
+        providers=None if settings.provider is None else PROVIDERS[settings.provider],
         batch=settings.batch,
         cache=cache,
     )

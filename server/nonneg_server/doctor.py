@@ -30,6 +30,7 @@ EXTRAS = {
     "search": ("scipy",),
     "scale": ("pyarrow",),
     "heic": ("pi-heif",),
+    "openvino": ("openvino",),
 }
 RUNTIMES = ("onnxruntime", "onnxruntime-gpu", "onnxruntime-openvino")
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from nonneg_client.errors import ConfigInvalid, ModelNotFound, NonnegError
 from nonneg_export.bundle import DEFAULT, Bundle, open_bundle
+from nonneg_export.variants import Asked, open_variant
 from nonneg_server.engine import memory
 from nonneg_server.engine.engine import Engine
 from nonneg_server.registry import Registry
@@ -20,12 +21,19 @@ class Repository:
     """The bundles that may be served, and the registry of those that are."""
 
     def __init__(
-        self, sources: dict[str, Path], registry: Registry, make: Callable[[Bundle], Engine], folder: Path | None = None
+        self,
+        sources: dict[str, Path],
+        registry: Registry,
+        make: Callable[[Bundle], Engine],
+        folder: Path | None = None,
+        *,
+        precision: Asked | None = None,
     ) -> None:
         self.registry = registry
         self._sources = sources
         self._make = make
         self._folder = folder
+        self._precision = precision
 
     def names(self) -> list[str]:
         """Every model that is served or could be."""
@@ -36,7 +44,7 @@ class Repository:
 
     def load(self, name: str) -> Engine:
         """Open the bundle, verify and test it, then serve it: a model that is served already goes on until then."""
-        engine = self._make(named(open_bundle(self._source(name)), name))
+        engine = self._make(named(open_variant(self._source(name), self._precision), name))
         engine.warm_up()
         memory.trim()
         self.registry.put(engine)

@@ -106,8 +106,17 @@ class Settings(BaseSettings):
         "fast: large JPEGs are decoded at the least scale that keeps twice the pixels the model sees; exact: at full.",
         group="Engine",
     )
-    provider: Literal["cpu", "cuda", "tensorrt", "openvino"] = setting(
-        "cpu", "What computes; one that is not there is refused, never replaced in silence.", group="Engine"
+    precision: Literal["fp32", "int8", "bf16"] | None = setting(
+        None,
+        "Serve every model in this precision, by the variant that `nonneg quantize` made of it; one that is not there "
+        "is refused. None: each as its bundle is.",
+        group="Engine",
+    )
+    provider: Literal["cpu", "cuda", "tensorrt", "openvino"] | None = setting(
+        None,
+        "What computes; one that is not there is refused, never replaced in silence. None: the CPU through ONNX "
+        "Runtime, and through OpenVINO for bf16.",
+        group="Engine",
     )
     batch: int = setting(
         0,

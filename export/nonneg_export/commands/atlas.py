@@ -40,7 +40,14 @@ def atlas(bundle: Path, out: Path | None, examples: int, thumbnail: int, max_siz
     target = out or bundle
     with workplace(target, flags["work"]) as place, tempfile.TemporaryDirectory(prefix="nonneg-") as work:
         with Bar("searching") as bar:
-            seen = collect(opened.encoder, photos, opened.manifest.view, place / "activations", tick=bar.move)
+            seen = collect(
+                opened.encoder,
+                photos,
+                opened.manifest.view,
+                place / "activations",
+                precision=opened.manifest.precision,
+                tick=bar.move,
+            )
         made = Path(work, FILE_NAME)
         limits = {"examples": examples, "side": thumbnail, "budget": max_size * 2**20}
         record = chart(seen, photos, made, **limits, data=flags["data"])

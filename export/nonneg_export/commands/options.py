@@ -40,10 +40,21 @@ calibration_options = _together(
     click.option("--data", default="", help="What the photos are, for the manifest; by default the folder's name."),
     click.option("--work", type=PATH, help="Where to keep what is measured, to resume; by default the user's cache."),
 )
+_triton = click.option("--triton", type=PATH, help="Write a Triton model repository of the model to this folder, too.")
+_replace = click.option("--replace", is_flag=True, help="Replace what is at --out.")
 output_options = _together(
-    click.option("--triton", type=PATH, help="Write a Triton model repository of the model into this folder, too."),
-    click.option("--out", "-o", type=PATH, required=True, help="The bundle to write."),
-    click.option("--replace", is_flag=True, help="Replace what is at --out."),
+    _triton, click.option("--out", "-o", type=PATH, required=True, help="The bundle to write."), _replace
+)
+variant_options = _together(
+    _triton,
+    click.option(
+        "--out",
+        "-o",
+        type=PATH,
+        help="The bundle to write; by default where `nonneg serve --precision` finds it: beside BUNDLE, or for the "
+        "default model in the user's data folder.",
+    ),
+    _replace,
 )
 ranking_options = _together(
     click.option("--dimensions", type=int, help="Keep only the best so many."),

@@ -8,36 +8,46 @@ from typing import Any
 
 import click
 
+from nonneg_client.errors import ConfigInvalid
 from nonneg_client.progress import Bar
 from nonneg_export.bundle import check_free, open_bundle
-from nonneg_export.commands.options import PATH, calibration, calibration_options, evaluation_options, output_options
+from nonneg_export.commands.options import PATH, calibration, calibration_options, evaluation_options, variant_options
 from nonneg_export.photos import find_photos
 from nonneg_export.report import size, summary
 from nonneg_export.smaller import Small, judge, seal, shrink
 from nonneg_export.triton import write_repository
+from nonneg_export.variants import place_of
 
 
 @click.command()
 @click.argument("bundle", type=PATH, required=False)
-@click.option("--to", type=click.Choice(("int8", "fp16")), default="int8", show_default=True)
+@click.option("--to", type=click.Choice(("int8", "bf16", "fp16")), default="int8", show_default=True)
 @calibration_options
 @click.option(
     "--min-quality", type=click.FloatRange(0, 1), default=0.8, show_default=True,
     help="Refuse when a smaller share of each photo's ten nearest neighbours is kept.",
 )  # fmt: skip
 @evaluation_options
-@output_options
+@variant_options
 def quantize(bundle: Path | None, to: Small, min_quality: float, **flags: Any) -> None:
-    """Make BUNDLE (by default the default model) smaller: static int8, or weights stored as float16.
+    """Make BUNDLE (by default the default model) smaller or faster.
+
+    int8: 8-bit weights and activations, static. bf16: the same weights, computed in bfloat16 through OpenVINO where the
+    processor has it. fp16: weights stored as float16, computed with as before.
 
     Half of the photos set the ranges, the other half shows what it costs: cosine to the original, and how many of
     each photo's ten nearest neighbours stay. The new bundle has a new fingerprint.
 
     \b
-      nonneg quantize --images photos/ --out small.bundle
+      nonneg quantize --images photos/ && nonneg serve --precision int8
+      nonneg quantize my.bundle --to fp16 --images photos/ --out small.bundle
     """
-    check_free(flags["out"], replace=flags["replace"])
-    old, photos = open_bundle(bundle), calibration(flags)
+    old = open_bundle(bundle)
+    out: Path = flags["out"] or place_of(old.path, to)
+    check_free(out, replace=flags["replace"])
+    if to == "bf16" and flags["triton"] is not None:
+        raise ConfigInvalid("--triton serves through ONNX Runtime, which computes no bf16", fix="leave one of them out")
+    photos = calibration(flags)
     labelled = None if flags["evaluate"] is None else find_photos(flags["evaluate"])
     with tempfile.TemporaryDirectory(prefix="nonneg-") as place:
         work = Path(place)
@@ -45,7 +55,7 @@ def quantize(bundle: Path | None, to: Small, min_quality: float, **flags: Any) -
             shrunk = shrink(old, to, photos, work, min_quality=min_quality, tick=bar.move)
         if labelled is not None:
             shrunk = judge(shrunk, photos, labelled, work, data=flags["evaluation_data"])
-        new = seal(shrunk, flags["out"], overwrite=flags["replace"])
+        new = seal(shrunk, out, overwrite=flags["replace"])
     before, after = old.encoder.stat().st_size, new.encoder.stat().st_size
     click.echo(f"{new.path}: encoder {size(before)} -> {size(after)}\n{summary(new.manifest)}")
     if flags["triton"] is not None:

@@ -18,7 +18,6 @@ from nonneg_client.errors import DeadlineExceeded, NonnegError, NotReady
 from nonneg_client.pixels.decode import MAX_PIXELS, decode, upright_rgb
 from nonneg_client.pixels.view import Pixels
 from nonneg_export.bundle import Bundle
-from nonneg_export.runtime import CPU
 from nonneg_server.engine.batcher import Batcher
 from nonneg_server.engine.cache import Cache, key_of
 from nonneg_server.engine.lanes import Lanes
@@ -58,7 +57,7 @@ class Engine:
         wide: bool = True,
         timeout: float | None = None,
         exact: bool = False,
-        providers: tuple[str, ...] = (CPU,),
+        providers: tuple[str, ...] | None = None,
         batch: int = 0,
         cache: Cache | None = None,
     ) -> None:
@@ -73,7 +72,7 @@ class Engine:
         self._max_pixels = max_pixels
         self._timeout = timeout
         self._at_least = None if exact else bundle.manifest.view.ample
-        self.sessions = Sessions(bundle, self._widths(wide=wide, batch=batch), providers)
+        self.sessions = Sessions(bundle, self._widths(wide=wide, batch=batch), providers, callers=self.threads)
         self._batch = batch
         self._batcher = Batcher(self.sessions.run, largest=batch, observe=self._note_batch) if batch else None
         self.cache = cache

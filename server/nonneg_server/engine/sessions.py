@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from nonneg_client.errors import CheckFailed, NonnegError, NotReady
 from nonneg_client.pixels.view import Pixels
 from nonneg_export.bundle import ENCODER, Bundle, open_bundle
-from nonneg_export.runtime import CPU, Session
+from nonneg_export.runtime import Runner, open_session
 from nonneg_server.engine.golden import golden_cosine
 
 FAILURES_THAT_MEAN_DEATH = 3  # runs that fail one after the other, none succeeding in between
@@ -20,13 +20,16 @@ FAILURES_THAT_MEAN_DEATH = 3  # runs that fail one after the other, none succeed
 class Sessions:
     """One session for every width (cores it computes on), the narrowest first."""
 
-    def __init__(self, bundle: Bundle, widths: tuple[int, ...], providers: tuple[str, ...] = (CPU,)) -> None:
+    def __init__(
+        self, bundle: Bundle, widths: tuple[int, ...], providers: tuple[str, ...] | None = None, *, callers: int = 1
+    ) -> None:
         self.on_load: Callable[[], None] | None = None
         self._bundle = bundle
         self._widths = widths
         self._providers = providers
+        self._callers = callers
         self._loading = threading.Lock()
-        self._sessions: tuple[Session, ...] | None = None
+        self._sessions: tuple[Runner, ...] | None = None
         self._opened_before = False
         self._failures = 0
         self._load()
@@ -42,7 +45,9 @@ class Sessions:
     @property
     def weight(self) -> int:
         """Bytes of weights that they hold while they are loaded."""
-        return self._bundle.manifest.files[ENCODER].bytes * len(self._widths)
+        stored = self._bundle.manifest.files[ENCODER].bytes
+        widened = 2 if self._bundle.manifest.precision == "fp16" else 1
+        return stored * widened * len(self._widths)
 
     def rest(self) -> None:
         """Forget the weights; whoever needs them next loads them again."""
@@ -83,7 +88,7 @@ class Sessions:
             return f"the encoder of {self._bundle.manifest.name} failed {self._failures} times in a row"
         return None
 
-    def _load(self) -> tuple[Session, ...]:
+    def _load(self) -> tuple[Runner, ...]:
         """Open them if they are not; a bundle that changed since it was first opened is refused."""
         with self._loading:
             if self._sessions is not None:
@@ -92,10 +97,17 @@ class Sessions:
             if self._opened_before and open_bundle(self._bundle.path).manifest.fingerprint != manifest.fingerprint:
                 raise NotReady(f"the bundle of {manifest.name} was replaced", fix="reload the model", retry_after=1)
             self._opened_before = True
-            sessions = tuple(
-                Session(self._bundle.encoder, threads=width, providers=self._providers) for width in self._widths
-            )
+            sessions = tuple(self._open(width) for width in self._widths)
             self._sessions = sessions
         if self.on_load is not None:
             self.on_load()
         return sessions
+
+    def _open(self, width: int) -> Runner:
+        return open_session(
+            self._bundle.encoder,
+            threads=width,
+            callers=self._callers,
+            providers=self._providers,
+            precision=self._bundle.manifest.precision,
+        )
