@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import struct
+import subprocess
+import sys
 import threading
 import zlib
 from pathlib import Path
@@ -69,6 +71,36 @@ def test_a_heic_is_decoded_where_a_decoder_is_installed(photo: Image.Image) -> N
     pillow_heif.register_heif_opener()
     data = saved(photo, "HEIF", quality=95)
     assert signature(data) == "HEIF"
+    assert apart(decode(data), photo) <= 4
+
+
+@pytest.mark.parametrize("decoder", ["pi_heif", "pillow_heif"])
+def test_either_decoder_reads_a_heic_and_refuses_half_of_one(photo: Image.Image, tmp_path: Path, decoder: str) -> None:
+    """In a process of its own, where the other decoder is not to be had."""
+    pytest.importorskip(decoder)
+    pillow_heif = pytest.importorskip("pillow_heif")
+    pillow_heif.register_heif_opener()
+    (tmp_path / "a.heic").write_bytes(saved(photo, "HEIF", quality=95))
+    (tmp_path / "cut.heic").write_bytes((tmp_path / "a.heic").read_bytes()[:-2000])
+    other = "pillow_heif" if decoder == "pi_heif" else "pi_heif"
+    script = (
+        f"import sys; sys.modules[{other!r}] = None\n"
+        "from pathlib import Path\nfrom nonneg_client.errors import ImageUnreadable\n"
+        "from nonneg_client.pixels.decode import decode\n"
+        "decode(Path('a.heic').read_bytes()).save('a.png')\n"
+        "try:\n decode(Path('cut.heic').read_bytes())\nexcept ImageUnreadable:\n print('unreadable')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("unreadable\n", "")
+    with Image.open(tmp_path / "a.png") as found:
+        assert apart(found, photo) <= 5
+
+
+def test_a_picture_of_several_from_a_telephone_is_its_first(photo: Image.Image) -> None:
+    """MPO: a JPEG with further ones behind it."""
+    other = Image.new("RGB", (20, 10))
+    data = saved(photo, "MPO", save_all=True, append_images=[other], quality=95)
+    assert signature(data) == "JPEG"
     assert apart(decode(data), photo) <= 4
 
 

@@ -17,6 +17,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from nonneg_client.errors import ImageTooLarge, ImageUnreadable, ImageUnsupported
 from nonneg_client.pixels.colour import WHITE, Colour, opaque_srgb
+from nonneg_client.pixels.tiff import check_layout, has_header, unsupported
 
 MAX_PIXELS = 100_000_000
 MOST_PIXELS = 178_956_970  # Pillow refuses more, whatever the limit
@@ -68,9 +69,13 @@ def identify(data: bytes, *, max_pixels: int = MAX_PIXELS) -> Image.Image:
             fix='pip install "nonneg[heic]" where the image is decoded, or send a JPEG',
             value=known,
         )
+    if known == "TIFF":
+        check_layout(data)
     try:
         image = Image.open(io.BytesIO(data), formats=(*FORMATS, "HEIF") if known == "HEIF" else FORMATS)
     except UnidentifiedImageError as error:
+        if known == "TIFF" and has_header(data):
+            raise unsupported("this layout of numbers") from error
         raise _unreadable(f"a {known} of {len(data)} bytes with a broken header") from error
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise _too_large(str(error), None, max_pixels) from error
