@@ -69,7 +69,9 @@ class Fetcher:
         except TimeoutError:
             return self._failed(image, f"did not arrive within {self._timeout:g} s")
         except httpx.HTTPError as error:
-            return self._failed(image, f"cannot be fetched ({type(error).__name__})")
+            certificate = "CERTIFICATE_VERIFY_FAILED" in str(error)
+            why = "has a certificate that is not to be trusted" if certificate else "cannot be fetched"
+            return self._failed(image, f"{why} ({type(error).__name__})")
         except NonnegError as error:
             return error
 
