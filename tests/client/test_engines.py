@@ -34,9 +34,8 @@ def pgvector(request) -> Iterator[Make]:
     psycopg = pytest.importorskip("psycopg")
     from nonneg_client.search.pgvector import PgvectorEngine
 
-    database = server.get_server(
-        str(request.getfixturevalue("tmp_path_factory").mktemp("postgres")), cleanup_mode="stop"
-    )
+    folder = request.getfixturevalue("tmp_path_factory").mktemp("postgres")
+    database = server.get_server(str(folder), cleanup_mode="stop")
     with psycopg.connect(database.get_uri(), autocommit=True) as connection:
         yield lambda name, made_for: PgvectorEngine(connection, name, made_for)
     database.cleanup()

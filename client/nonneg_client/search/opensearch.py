@@ -9,7 +9,7 @@ a rounded score is at most 1/255 below the true one. One question has at most 10
 these (the largest are asked for) the answer is no longer proved to be exact.
 
 Whose vectors an index holds stands in its mapping's `_meta`. Needs no plugin. Elasticsearch documents the same
-requests; this was run against neither, only against a stand-in that checks every request by what the documentation says.
+requests; this was run against neither, only against a stand-in that checks every request by the documentation.
 """
 
 from __future__ import annotations
@@ -77,9 +77,8 @@ class OpenSearchEngine:
         self, indices: NDArray[np.int32], values: NDArray[np.float32], limit: int, where: Where | None
     ) -> list[Found]:
         asked = largest((indices, values), CLAUSES)
-        left_out = (
-            max(0.0, float(values @ values) - float(asked[1] @ asked[1])) ** 0.5
-        )  # stored vectors are of length 1
+        # What the dimensions that are not asked for can add: stored vectors are of length one.
+        left_out = max(0.0, float(values @ values) - float(asked[1] @ asked[1])) ** 0.5
         size = min(MOST, limit + MARGIN)
         while True:
             hits = self._hits(asked, size, where)
