@@ -238,3 +238,95 @@ def test_a_wrong_header_length_is_a_bad_request(served: str, length: str) -> Non
 def test_tei_info_names_the_model_and_its_width(served: str, bundle: Bundle) -> None:
     info = httpx.get(served + "/info").json()
     assert (info["model_id"], info["model_sha"], info["embedding_size"]) == ("tiny", bundle.manifest.fingerprint, 48)
+
+
+BROKEN = b"\x89PNG\r\n\x1a\n and no more"
+
+
+@pytest.mark.parametrize("encoding", ["default", "float"])
+def test_with_openai_one_bad_image_need_not_fail_the_others(
+    ask: openai.OpenAI, local: Any, png: Paint, encoding: Any
+) -> None:
+    chosen = {} if encoding == "default" else {"encoding_format": encoding}
+    images = [uri(png(0)), uri(BROKEN), "not base64", uri(png(1))]
+    answer = ask.embeddings.create(model="tiny", input=images, extra_body={"errors": "item"}, **chosen)
+    assert [item.index for item in answer.data] == [0, 1, 2, 3]
+    good = [item.embedding for item in answer.data if not hasattr(item, "error")]
+    np.testing.assert_allclose(np.float32(good), local(png(0), png(1)), rtol=1e-6)
+    bad = answer.data[1]
+    assert len(bad.embedding) == 0
+    assert (bad.error["code"], bad.error["param"]) == ("image_unreadable", "input[1]")
+    assert set(bad.error) == {"message", "type", "param", "code"}
+
+
+def test_with_cohere_one_bad_image_need_not_fail_the_others(served: str, local: Any, png: Paint) -> None:
+    with httpx.Client() as http:
+        answer = cohere.ClientV2(api_key="none", base_url=served, httpx_client=http).embed(
+            model="tiny",
+            input_type="image",
+            images=[uri(png(0)), uri(BROKEN), uri(png(1))],
+            embedding_types=["float", "ubinary"],
+            request_options={"additional_body_parameters": {"errors": "item"}},
+        )
+    z = local(png(0), png(1))
+    floats, bits = answer.embeddings.float_, answer.embeddings.ubinary
+    assert (floats[1], bits[1]) == ([], [])
+    np.testing.assert_allclose(np.float32([floats[0], floats[2]]), z, rtol=1e-6)
+    np.testing.assert_array_equal(np.array([bits[0], bits[2]]), np.packbits(z > 0, axis=1))
+    (failed,) = answer.errors
+    assert (failed["index"], failed["type"]) == (1, "image_unreadable")
+    assert answer.meta.warnings[0].startswith("image 1: ")
+    assert answer.meta.billed_units.images == 2
+
+
+@pytest.mark.parametrize("binary", [True, False])
+@pytest.mark.parametrize("named", [True, False])
+def test_with_triton_one_bad_image_need_not_fail_the_others(
+    kserve: triton.InferenceServerClient, local: Any, png: Paint, binary: bool, named: bool
+) -> None:
+    files = triton.InferInput("image", [3], "BYTES")
+    files.set_data_from_numpy(np.array([png(0), BROKEN, png(1)], dtype=object))
+    outputs = [triton.InferRequestedOutput(n, binary_data=binary) for n in ("embedding", "nnz", "error")]
+    answer = kserve.infer("tiny", [files], outputs=outputs if named else None, parameters={"errors": "item"})
+    z = answer.as_numpy("embedding")
+    np.testing.assert_allclose(z[[0, 2]], local(png(0), png(1)), rtol=1e-6)
+    assert not z[1].any()
+    texts = [text.decode() if isinstance(text, bytes) else text for text in answer.as_numpy("error")]
+    assert (texts[0], texts[2]) == ("", "")
+    assert texts[1].startswith("image_unreadable: ")
+    if named:
+        assert answer.as_numpy("nnz")[1] == 0
+
+
+def test_errors_that_nobody_would_see_are_refused(kserve: triton.InferenceServerClient, png: Paint) -> None:
+    files = triton.InferInput("image", [1], "BYTES")
+    files.set_data_from_numpy(np.array([png(0)], dtype=object))
+    with pytest.raises(InferenceServerException, match="ask for the output error"):
+        kserve.infer("tiny", [files], outputs=[triton.InferRequestedOutput("nnz")], parameters={"errors": "item"})
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/embeddings", {"model": "tiny", "input": ["AAAA"]}),
+        ("/v2/embed", {"model": "tiny", "images": ["AAAA"], "embedding_types": ["base64", "int8"]}),
+        ("/v2/models/tiny/infer", {"inputs": [{**IMAGE, "data": ["?"]}]}),
+    ],
+)
+def test_even_when_every_image_is_bad_each_has_its_error(served: str, path: str, body: dict[str, Any]) -> None:
+    asked = {"errors": "item"}
+    whole = {**body, "parameters": asked} if "infer" in path else {**body, **asked}
+    assert httpx.post(served + path, json=body).status_code in (415, 422)
+    answer = httpx.post(served + path, json=whole)
+    assert answer.status_code == 200, answer.text
+    assert "base64" in answer.text or "no image of a known format" in answer.text
+
+
+@pytest.mark.anyio
+async def test_pixels_have_the_limit_that_files_have(client_for: Callable[..., httpx.AsyncClient]) -> None:
+    tensor = {"name": "pixels", "shape": [2, 10, 11, 3], "datatype": "UINT8", "data": [7] * 660}
+    async with client_for(max_pixels=109) as client:
+        answer = await client.post("/v2/models/tiny/infer", json={"inputs": [tensor]})
+        assert (answer.status_code, "the limit of 109" in answer.json()["error"]) == (413, True)
+    async with client_for(max_pixels=110) as client:
+        assert (await client.post("/v2/models/tiny/infer", json={"inputs": [tensor]})).status_code == 200

@@ -15,7 +15,7 @@ from nonneg_server.answers.in_bulk import dense_lists
 from nonneg_server.answers.packing import bits
 from nonneg_server.embedding import Answer
 from nonneg_server.requests.images import Incoming, check_count, image_from, images_from
-from nonneg_server.requests.parameters import Length, Parameters, from_json
+from nonneg_server.requests.parameters import Errors, Length, Parameters, from_json
 
 Kind = Literal["float", "int8", "uint8", "binary", "ubinary", "base64"]
 
@@ -35,6 +35,7 @@ class EmbedBody(BaseModel):
     max_tokens: int | None = None
     truncate: Literal["NONE", "START", "END"] | None = None
     priority: int | None = None
+    errors: Errors = "fail"
 
 
 def read(given: dict[str, Any], most: int) -> tuple[list[Incoming], Parameters, list[Kind]]:
@@ -49,21 +50,37 @@ def read(given: dict[str, Any], most: int) -> tuple[list[Incoming], Parameters, 
     else:
         check_count(len(wanted.inputs or []), most, "inputs")
         images = [_of_input(entry, f"inputs[{i}]") for i, entry in enumerate(wanted.inputs or [])]
-    parameters = Parameters(model=wanted.model, dimensions=wanted.output_dimension, format="dense", errors="fail")
+    parameters = Parameters(
+        model=wanted.model, dimensions=wanted.output_dimension, format="dense", errors=wanted.errors
+    )
     return images, parameters, list(dict.fromkeys(wanted.embedding_types))
 
 
 def write(answer: Answer, kinds: list[Kind], request_id: str) -> bytes:
-    """Every asked-for type of the same vectors."""
-    z = answer.vectors[0]  # (batch, k), of length one: every value lies in 0..1
-    body = {
+    """Every asked-for type of the same vectors; where an image has its error, each type has an empty row."""
+    z = answer.vectors[0]  # (good, k), of length one: every value lies in 0..1
+    failed = [{"index": i, "type": error.type, "message": str(error)} for i, error in sorted(answer.errors.items())]
+    meta: dict[str, Any] = {"api_version": {"version": "2"}, "billed_units": {"images": len(z)}}
+    body: dict[str, Any] = {
         "id": request_id,
         "response_type": "embeddings_by_type",
-        "embeddings": {kind: _typed(z, kind) for kind in kinds},
+        "embeddings": {kind: _in_place(_typed(z, kind), kind, answer) for kind in kinds},
         "texts": [],
-        "meta": {"api_version": {"version": "2"}, "billed_units": {"images": len(z)}},
+        "meta": meta,
     }
+    if failed:
+        meta["warnings"] = [f"image {found['index']}: {found['message']}" for found in failed]
+        body["errors"] = failed
     return orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def _in_place(rows: Any, kind: Kind, answer: Answer) -> Any:
+    """The rows with an empty one for every image that failed."""
+    if not answer.errors:
+        return rows
+    found = dict(zip(answer.positions, rows, strict=True))
+    empty: Any = "" if kind == "base64" else []
+    return [found.get(i, empty) for i in range(len(found) + len(answer.errors))]
 
 
 def error_body(error: NonnegError, request_id: str) -> dict[str, Any]:

@@ -12,14 +12,16 @@ from pydantic import BaseModel, ConfigDict, Field
 from nonneg_client.errors import NonnegError, ParameterInvalid, RequestInvalid
 from nonneg_client.version import __version__
 from nonneg_export.manifest import Manifest
-from nonneg_server.dialects.tensors import IMAGE, PIXELS, Photo, Tensor, photos
+from nonneg_server.dialects.tensors import IMAGE, PIXELS, Tensor, photos
 from nonneg_server.embedding import Answer
+from nonneg_server.requests.images import Source
 from nonneg_server.requests.native import json_object
 from nonneg_server.requests.parameters import Parameters, from_json
 
 HEADER_LENGTH = "inference-header-content-length"
-EMBEDDING, NNZ = "embedding", "nnz"
-_OURS = {"dimensions", "top_k", "normalize"}
+EMBEDDING, NNZ, ERROR = "embedding", "nnz", "error"
+_TYPES = {EMBEDDING: "FP32", NNZ: "INT32", ERROR: "BYTES"}
+_OURS = {"dimensions", "top_k", "normalize", "errors"}
 
 
 class Output(BaseModel):
@@ -42,18 +44,20 @@ class InferRequest(BaseModel):
     outputs: list[Output] | None = None
 
 
-def read(body: bytes, header_length: str | None, most: int) -> tuple[InferRequest, list[Photo], Parameters]:
+def read(
+    body: bytes, header_length: str | None, most: int, max_pixels: int
+) -> tuple[InferRequest, list[Source], Parameters]:
     """The request, its images and what is asked of them; binary tensors stand behind the JSON."""
     length = len(body) if header_length is None else _length(header_length, len(body))
     request = from_json(InferRequest, json_object(body[:length]))
-    return request, photos(request.inputs[0], body[length:], most), _parameters(request)
+    return request, photos(request.inputs[0], body[length:], most, max_pixels), _parameters(request)
 
 
 def _parameters(request: InferRequest) -> Parameters:
     for output in request.outputs or []:
-        if output.name not in (EMBEDDING, NNZ):
+        if output.name not in _TYPES:
             raise ParameterInvalid(
-                f"there is no output {output.name!r}", fix=f"ask for {EMBEDDING} or {NNZ}", field="outputs"
+                f"there is no output {output.name!r}", fix=f"ask for {', '.join(_TYPES)}", field="outputs"
             )
     unknown = sorted(set(request.parameters) - _OURS - {"binary_data_output"})
     if unknown:
@@ -62,29 +66,30 @@ def _parameters(request: InferRequest) -> Parameters:
             f"there is no parameter {unknown[0]!r}", fix=f"known: {known}", field=f"parameters.{unknown[0]}"
         )
     wanted = {name: value for name, value in request.parameters.items() if name in _OURS}
-    return from_json(Parameters, {**wanted, "format": "dense", "errors": "fail"})
+    parameters = from_json(Parameters, {"errors": "fail", **wanted, "format": "dense"})
+    if parameters.errors == "item" and request.outputs and all(output.name != ERROR for output in request.outputs):
+        raise ParameterInvalid(
+            "errors=item without the output that has them", fix=f"ask for the output {ERROR}, too", field="outputs"
+        )
+    return parameters
 
 
 def write(request: InferRequest, answer: Answer) -> tuple[bytes, int | None]:
     """The response and, where a binary tensor was asked for, the length of its JSON."""
-    tensors: dict[str, NDArray[Any]] = {EMBEDDING: answer.vectors[0].astype("<f4", copy=False)}
-    tensors[NNZ] = np.count_nonzero(answer.vectors[0], axis=1).astype("<i4")
+    tensors = _tensors(answer)
     default = request.parameters.get("binary_data_output") is True
-    asked = request.outputs or [Output(name=EMBEDDING)]
+    unasked = (EMBEDDING, ERROR) if answer.parameters.errors == "item" else (EMBEDDING,)
+    asked = request.outputs or [Output(name=name) for name in unasked]
     outputs: list[dict[str, Any]] = []
     tail: list[bytes] = []
     for output in asked:
         tensor = tensors[output.name]
-        found: dict[str, Any] = {
-            "name": output.name,
-            "shape": tensor.shape,
-            "datatype": "FP32" if output.name == EMBEDDING else "INT32",
-        }
+        found: dict[str, Any] = {"name": output.name, "shape": tensor.shape, "datatype": _TYPES[output.name]}
         if output.parameters.get("binary_data", default) is True:
-            tail.append(tensor.tobytes())
-            found["parameters"] = {"binary_data_size": tensor.nbytes}
+            tail.append(_binary(tensor))
+            found["parameters"] = {"binary_data_size": len(tail[-1])}
         else:
-            found["data"] = tensor.ravel()
+            found["data"] = tensor.tolist() if output.name == ERROR else tensor.ravel()
         outputs.append(found)
     body: dict[str, Any] = {
         "model_name": answer.manifest.name,
@@ -96,6 +101,27 @@ def write(request: InferRequest, answer: Answer) -> tuple[bytes, int | None]:
         body["id"] = request.id
     head = orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY)
     return b"".join([head, *tail]), len(head) if tail else None
+
+
+def _tensors(answer: Answer) -> dict[str, NDArray[Any]]:
+    """One row an image, in order: zeros where there is an error instead, and its text beside them."""
+    count = len(answer.positions) + len(answer.errors)
+    z = answer.vectors[0]
+    if answer.errors:
+        z = np.zeros((count, z.shape[1]), np.float32)
+        z[answer.positions] = answer.vectors[0]
+    texts = np.full(count, "", object)
+    for i, error in answer.errors.items():
+        texts[i] = f"{error.type}: {error}"
+    nnz = np.count_nonzero(z > 0, axis=1).astype("<i4")
+    return {EMBEDDING: z.astype("<f4", copy=False), NNZ: nnz, ERROR: texts}
+
+
+def _binary(tensor: NDArray[Any]) -> bytes:
+    """The tensor's bytes; of text, each element's length in four bytes before it."""
+    if tensor.dtype != object:
+        return tensor.tobytes()
+    return b"".join(len(raw).to_bytes(4, "little") + raw for raw in (text.encode() for text in tensor))
 
 
 def server_metadata() -> dict[str, Any]:
@@ -114,6 +140,7 @@ def model_metadata(manifest: Manifest) -> dict[str, Any]:
         "outputs": [
             {"name": EMBEDDING, "datatype": "FP32", "shape": [-1, manifest.dimensions]},
             {"name": NNZ, "datatype": "INT32", "shape": [-1]},
+            {"name": ERROR, "datatype": "BYTES", "shape": [-1]},
         ],
     }
 

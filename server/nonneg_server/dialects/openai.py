@@ -14,11 +14,11 @@ from nonneg_server.answers.as_json import text
 from nonneg_server.answers.in_bulk import dense_lists
 from nonneg_server.embedding import Answer
 from nonneg_server.requests.images import Incoming, images_from
-from nonneg_server.requests.parameters import Length, Parameters, from_json
+from nonneg_server.requests.parameters import Errors, Length, Parameters, from_json
 
 
 class EmbeddingsRequest(BaseModel):
-    """The body of POST /v1/embeddings; `top_k` and `normalize` are ours, for `extra_body`."""
+    """The body of POST /v1/embeddings; `top_k`, `normalize` and `errors` are ours, for `extra_body`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -30,6 +30,7 @@ class EmbeddingsRequest(BaseModel):
     modality: Literal["image"] = "image"
     top_k: Length | None = None
     normalize: bool = True
+    errors: Errors = "fail"
 
 
 def read(given: dict[str, Any], most: int) -> tuple[list[Incoming], Parameters]:
@@ -45,18 +46,23 @@ def read(given: dict[str, Any], most: int) -> tuple[list[Incoming], Parameters]:
         normalize=wanted.normalize,
         encoding="base64" if wanted.encoding_format == "base64" else "float",
         format="dense",
-        errors="fail",
+        errors=wanted.errors,
     )
     return images_from(entries, "input", most), parameters
 
 
 def write(answer: Answer) -> bytes:
-    """A list of embeddings; images have no tokens, so that none are counted."""
-    z = answer.vectors[0]
-    rows = map(text, z.astype("<f4", copy=False)) if answer.parameters.encoding == "base64" else dense_lists(z)
-    data = [
-        {"object": "embedding", "index": i, "embedding": row} for i, row in zip(answer.positions, rows, strict=True)
-    ]
+    """A list of embeddings, empty where an image has its error; images have no tokens, so that none are counted."""
+    z, base64 = answer.vectors[0], answer.parameters.encoding == "base64"
+    rows = map(text, z.astype("<f4", copy=False)) if base64 else dense_lists(z)
+    found: dict[int, dict[str, Any]] = {
+        i: {"object": "embedding", "index": i, "embedding": row} for i, row in zip(answer.positions, rows, strict=True)
+    }
+    for i, error in answer.errors.items():
+        error.field = f"input[{i}]"
+        empty: Any = "" if base64 else []
+        found[i] = {"object": "embedding", "index": i, "embedding": empty, **error_body(error, "")}
+    data = [found[i] for i in sorted(found)]
     body = {
         "object": "list",
         "data": data,

@@ -11,12 +11,11 @@ import numpy as np
 from PIL import Image
 from pydantic import BaseModel, ConfigDict, Field
 
-from nonneg_client.errors import ParameterInvalid, RequestInvalid
-from nonneg_server.requests.images import check_count
+from nonneg_client.errors import ImageTooLarge, ParameterInvalid, RequestInvalid
+from nonneg_server.requests.images import Source, check_count
 
 IMAGE, PIXELS = "image", "pixels"
 DEEPEST = 5  # [batch][height][width][channel], and a look that finds nothing more to flatten
-Photo = bytes | Image.Image
 
 
 class Tensor(BaseModel):
@@ -31,7 +30,7 @@ class Tensor(BaseModel):
     data: Any = None
 
 
-def photos(tensor: Tensor, tail: bytes, most: int) -> list[Photo]:
+def photos(tensor: Tensor, tail: bytes, most: int, max_pixels: int) -> list[Source]:
     """The images of one tensor; `tail` is what follows the JSON."""
     size = tensor.parameters.get("binary_data_size")
     if set(tensor.parameters) - {"binary_data_size"}:
@@ -48,14 +47,14 @@ def photos(tensor: Tensor, tail: bytes, most: int) -> list[Photo]:
         check_count(tensor.shape[0] if tensor.name == PIXELS else math.prod(tensor.shape), most, "inputs[0]")
     if (tensor.name, tensor.datatype) == (IMAGE, "BYTES"):
         if size is not None:
-            found: list[Photo] = list(_split(tail, most))
+            found: list[Source] = list(_split(tail, most))
         else:
             found = [_bytes(entry) for entry in _flat(tensor.data, most)]
         if math.prod(tensor.shape) != len(found):
             raise _mismatch(tensor, f"{len(found)} images")
         return found
     if (tensor.name, tensor.datatype) == (PIXELS, "UINT8"):
-        return list(_pixels(tensor, tail if size is not None else None))
+        return list(_pixels(tensor, tail if size is not None else None, max_pixels))
     raise ParameterInvalid(
         f"there is no input {tensor.name!r} of {tensor.datatype}",
         fix=f"send {IMAGE} (BYTES, files) or {PIXELS} (UINT8, [batch, height, width, 3])",
@@ -78,16 +77,16 @@ def _split(tail: bytes, most: int) -> list[bytes]:
     return found
 
 
-def _bytes(entry: Any) -> bytes:
+def _bytes(entry: Any) -> bytes | ParameterInvalid:
     """BYTES in JSON cannot be raw: the image is in base64."""
     try:
         return base64.b64decode(entry, validate=True)
     except (binascii.Error, ValueError, TypeError):
-        raise ParameterInvalid(
+        return ParameterInvalid(
             "a BYTES element in JSON is not base64",
             fix="encode the file with base64, or send binary",
             field="inputs[0]",
-        ) from None
+        )
 
 
 def _flat(data: Any, most: int | None = None) -> list[Any]:
@@ -104,10 +103,18 @@ def _flat(data: Any, most: int | None = None) -> list[Any]:
     raise ParameterInvalid("inputs[0].data is nested too deep", fix="send a flat list", field="inputs[0].data")
 
 
-def _pixels(tensor: Tensor, tail: bytes | None) -> list[Image.Image]:
+def _pixels(tensor: Tensor, tail: bytes | None, max_pixels: int) -> list[Image.Image]:
     shape = tensor.shape
     if len(shape) != 4 or shape[3] != 3 or 0 in shape:
         raise _mismatch(tensor, "[batch, height, width, 3]")
+    if shape[1] * shape[2] > max_pixels:
+        raise ImageTooLarge(
+            f"the images have {shape[2]} x {shape[1]} pixels, more than the limit of {max_pixels}",
+            fix=f"send at most {max_pixels} pixels, or raise --max-pixels",
+            field="max_pixels",
+            value=shape[1] * shape[2],
+            limit=max_pixels,
+        )
     try:
         flat = np.frombuffer(tail, np.uint8) if tail is not None else np.array(_flat(tensor.data), dtype=np.uint8)
         pixels = flat.reshape(shape)

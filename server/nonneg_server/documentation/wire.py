@@ -180,7 +180,8 @@ class Health(Shape):
 class OpenAIEmbedding(Shape):
     object: Literal["embedding"]
     index: int
-    embedding: list[float] | str
+    embedding: Annotated[list[float] | str, Field(description="Empty where there is an error instead.")]
+    error: OpenAIErrorDetail | None = None
 
 
 class Usage(Shape):
@@ -207,12 +208,19 @@ class OpenAIModels(Shape):
     data: list[OpenAIModel]
 
 
+class CohereItemError(Shape):
+    index: int
+    type: str
+    message: str
+
+
 class CohereAnswer(Shape):
     id: str
     response_type: Literal["embeddings_by_type"]
     embeddings: dict[str, list[Any]]
     texts: list[str]
     meta: dict[str, Any]
+    errors: Annotated[list[CohereItemError] | None, Field(description="Images whose rows are empty.")] = None
 
 
 class KServeServer(Shape):
@@ -252,7 +260,7 @@ class KServeOutput(Shape):
     name: str
     datatype: str
     shape: list[int]
-    data: list[float] | None = None
+    data: list[float | str] | None = None
     parameters: dict[str, Any] | None = None
 
 

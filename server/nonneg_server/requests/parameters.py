@@ -18,6 +18,12 @@ Length = Annotated[int, Field(ge=1)]
 Lengths = Annotated[list[Length], Field(min_length=1, max_length=MAX_LENGTHS)]
 
 
+Errors = Annotated[
+    Literal["item", "fail"],
+    Field(description="item: a bad image has its error in its place; fail: it fails the request."),
+]
+
+
 class Parameters(BaseModel):
     """What a client may ask for; anything else is refused, never ignored."""
 
@@ -41,10 +47,7 @@ class Parameters(BaseModel):
             "raw elsewhere."
         ),
     ] = "float"
-    errors: Annotated[
-        Literal["item", "fail"],
-        Field(description="item: a bad image has its error in its place; fail: it fails the request."),
-    ] = "item"
+    errors: Errors = "item"
 
 
 class Comparison(BaseModel):

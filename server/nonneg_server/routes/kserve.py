@@ -52,8 +52,10 @@ async def model_ready(request: Request, model: str, version: str | None = None) 
 async def infer(request: Request, model: str, version: str | None = None) -> Response:
     _engine(request, model, version)
     body = await read_body(request, request.app.state.settings.max_body)
-    length, most = request.headers.get(kserve.HEADER_LENGTH), request.app.state.settings.max_images
-    wanted, photos, parameters = await off_the_loop(body, lambda: kserve.read(body, length, most))
+    length, settings = request.headers.get(kserve.HEADER_LENGTH), request.app.state.settings
+    wanted, photos, parameters = await off_the_loop(
+        body, lambda: kserve.read(body, length, settings.max_images, settings.max_pixels)
+    )
     answer = await serve(request, photos, parameters.model_copy(update={"model": model}), field="inputs[0]")
     content, header_length = kserve.write(wanted, answer)
     if header_length is None:
