@@ -12,7 +12,7 @@ from onnx import ModelProto
 
 from nonneg_client.pixels.view import Pixels, View
 from nonneg_client.shortening import check_dimensions
-from nonneg_export import golden, verify
+from nonneg_export import eyes, golden, verify
 from nonneg_export.activations import Activations, Tick, collect
 from nonneg_export.bundle import ENCODER, Bundle, write_bundle
 from nonneg_export.canonical import canonical, save
@@ -20,7 +20,7 @@ from nonneg_export.columns import select_columns, width
 from nonneg_export.evaluation import evaluate
 from nonneg_export.half import halved
 from nonneg_export.manifest import Calibration, Check, Manifest, Precision, Provenance
-from nonneg_export.photos import Photos
+from nonneg_export.photos import Photos, see
 from nonneg_export.plot import draw
 from nonneg_export.report import quality as quality_text
 from nonneg_export.runtime import Session
@@ -56,6 +56,7 @@ class Draft:
     precision: Precision = "fp32"
     nested: bool = False  # trained so that its own order is already the best
     reference: Reference | None = field(default=None, repr=False)  # what torch answers to the same pixels
+    evaluation: Callable[[Path], Pixels] | None = field(default=None, repr=False)  # what training's evaluation sees
 
 
 @dataclass(frozen=True)
@@ -148,16 +149,21 @@ def _verify(draft: Draft, order: NDArray[np.int64], seen: Activations, work: Pat
         save(_chosen(draft, order[:k]), work / "short.onnx")
         return verify.answers(Session(work / "short.onnx").run, pixels)
 
+    def in_full(path: Path) -> Pixels:
+        return see(path, draft.view, exact=True)[0]
+
     plain = verify.answers(Session(work / "plain.onnx").run, pixels)
     alike = verify.ignores_batch_mates(full := Session(work / ENCODER), pixels)
     ranked = verify.answers(full.run, pixels)
+    fast = eyes.decodes_alike(full, draft.view, seen.paths)
     del full
     read_back = View.model_validate_json(draft.view.model_dump_json())
     checks = [
         alike,
         verify.emits_the_ranking(plain, ranked, order),
         verify.prefix_is_export(ranked, short),
-        verify.sees_alike(read_back, draft.view, seen.paths),
+        eyes.sees_alike(read_back, draft.evaluation or in_full, seen.paths),
+        fast,
     ]
     if draft.reference is not None:
         by_torch = verify.answers(draft.reference, pixels)

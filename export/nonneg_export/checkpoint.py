@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from onnx import ModelProto
 
-from nonneg_client.pixels.view import Pixels
+from nonneg_client.pixels.view import Pixels, View
 from nonneg_export.assemble import About, Draft
 from nonneg_export.canonical import canonical
 from nonneg_export.columns import activate
@@ -18,6 +21,7 @@ from nonneg_export.head import with_projector
 from nonneg_export.manifest import Provenance
 from nonneg_training.build import is_foreign
 from nonneg_training.checkpoint import load_encoder, run_settings
+from nonneg_training.data.folder import Folder
 from nonneg_training.encoder import Encoder
 from nonneg_training.foreign.recipe import features_graph
 from nonneg_training.settings import Settings
@@ -44,7 +48,20 @@ def draft(run: Path, about: About, *, relu: bool = False) -> Draft:
         description=f"{_backbone(settings)}, {settings.method}, {settings.loop.epochs} epochs",
         nested=bool(settings.loss.lengths),
         reference=answer,
+        evaluation=_seen_in_training(encoder.view),
     )
+
+
+def _seen_in_training(view: View) -> Callable[[Path], Pixels]:
+    """What the evaluation during training sees of a photo, by training's own reader."""
+
+    def look(path: Path) -> Pixels:
+        with tempfile.TemporaryDirectory(prefix="nonneg-") as place:
+            shutil.copyfile(path, Path(place, path.name))
+            pixels: Pixels = Folder(Path(place)).pixels([0], view)[0]
+        return pixels
+
+    return look
 
 
 def _graph(encoder: Encoder, settings: Settings) -> ModelProto:

@@ -18,7 +18,7 @@ from onnx import ModelProto
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from nonneg_client.errors import DataInvalid
-from nonneg_export import golden, verify
+from nonneg_export import eyes, golden, verify
 from nonneg_export.activations import Activations, Tick, collect
 from nonneg_export.bundle import ENCODER, Bundle, write_bundle
 from nonneg_export.canonical import save
@@ -142,9 +142,11 @@ def centred(model: ModelProto, offset: NDArray[np.float32], order: NDArray[np.in
 
 
 def _checks(before: Activations, after: Activations, offset: NDArray[np.float32], encoder: Path) -> tuple[Check, ...]:
-    """What float16 storage costs, and that a vector is the same in any batch."""
+    """What float16 storage and fast decoding cost, and that a vector is the same in any batch."""
     found = likeness(np.maximum(before.values - offset, 0), np.maximum(after.values - offset, 0))
+    session = Session(encoder)
     return (
         *judged(found, LEAST_KEPT),
-        verify.ignores_batch_mates(Session(encoder), verify.samples(after.paths, VIEW)),
+        verify.ignores_batch_mates(session, verify.samples(after.paths, VIEW)),
+        eyes.decodes_alike(session, VIEW, after.paths),
     )

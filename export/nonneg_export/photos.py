@@ -45,11 +45,16 @@ def find_photos(folder: str | os.PathLike[str]) -> Photos:
     return Photos(root, tuple(find_images(root)))
 
 
-def see(path: Path, view: View) -> tuple[Pixels, str]:
-    """An image as the encoder sees it, decoded as the server decodes, and the sha256 of its file."""
+def see(path: Path, view: View, *, exact: bool = False) -> tuple[Pixels, str]:
+    """An image as the encoder sees it, and the sha256 of its file."""
     data = path.read_bytes()
-    image = decode(data, background=view.background, at_least=view.ample)
-    return view.apply(image), hashlib.sha256(data).hexdigest()
+    return seen(data, view, exact=exact), hashlib.sha256(data).hexdigest()
+
+
+def seen(data: bytes, view: View, *, exact: bool = False) -> Pixels:
+    """A file's bytes as the encoder sees them, decoded as the server does: by default, or with `--decode exact`."""
+    image = decode(data, background=view.background, at_least=None if exact else view.ample)
+    return view.apply(image)
 
 
 def digest_of(digests: Iterable[str]) -> str:

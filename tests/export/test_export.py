@@ -82,8 +82,29 @@ def test_more_dimensions_than_there_are_is_refused(tiny: ModelProto, labelled: P
 
 
 def test_the_manifest_records_each_check_with_its_limit(ranked: Ranked) -> None:
-    assert {check.name for check in ranked.manifest.checks} == {"batch", "ranking", "prefix", "view"}
+    assert {check.name for check in ranked.manifest.checks} == {"batch", "ranking", "prefix", "view", "decode"}
     assert all(check.value <= check.limit for check in ranked.manifest.checks)
+
+
+def test_large_photos_are_decoded_smaller_and_how_alike_that_is_stands_in_the_manifest(
+    tiny: ModelProto, labelled: Path, tmp_path: Path
+) -> None:
+    import skimage.data
+
+    shutil.copytree(labelled, tmp_path / "photos")
+    shutil.copy(Path(skimage.data.__file__).parent / "retina.jpg", tmp_path / "photos" / "large.jpg")
+    checks = {c.name: c for c in rank(draft_of(tiny), find_photos(tmp_path / "photos"), tmp_path).manifest.checks}
+    assert 0 < checks["decode"].value < 0.01
+    assert "a sheet of 16" in checks["decode"].what
+    assert checks["view"].value == 0  # in full they are the same pixels
+
+
+def test_a_view_that_is_not_the_one_of_training_leaves_no_bundle(
+    tiny: ModelProto, labelled: Path, tmp_path: Path
+) -> None:
+    draft = replace(draft_of(tiny), evaluation=lambda path: see(path, View(size=16, crop=0.9), exact=True)[0])
+    with pytest.raises(CheckFailed, match="check 'view' failed: photos whose pixels, decoded in full"):
+        rank(draft, find_photos(labelled), tmp_path)
 
 
 def test_a_sealed_export_answers_its_golden_vector(ranked: Ranked, tmp_path: Path) -> None:
@@ -189,7 +210,7 @@ def test_a_trained_run_becomes_a_bundle_that_agrees_with_torch(run: Path, labell
     assert result.exit_code == 0, result.output
     assert "60 calibration images are few" in result.stderr
     bundle = open_bundle(tmp_path / "b")
-    assert {check.name for check in bundle.manifest.checks} == {"torch", "batch", "ranking", "prefix", "view"}
+    assert {check.name for check in bundle.manifest.checks} == {"torch", "batch", "ranking", "prefix", "view", "decode"}
     assert bundle.manifest.provenance.weights_license == "MIT"
 
     encoder = load_encoder(run)

@@ -1,0 +1,62 @@
+"""Does the server see what was measured? Its view against the evaluation's, fast decoding against decoding in full."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from nonneg_client.pixels.decode import decode
+from nonneg_client.pixels.view import Pixels, View
+from nonneg_client.shortening import unit
+from nonneg_export.manifest import Check
+from nonneg_export.photos import see, seen
+from nonneg_export.runtime import Runner
+from nonneg_export.verify import PHOTOS, held, spread
+
+LARGEST = 8  # of the photos: those that fast decoding makes smallest
+LEAST_MEDIAN = 0.99  # cosine to the vector of the photo decoded in full
+TILES = 4  # a side of the sheet that stands for a large photo
+
+
+def sees_alike(view: View, evaluation: Callable[[Path], Pixels], paths: Sequence[Path]) -> Check:
+    """Decoded in full, a photo gives the very pixels of the evaluation view."""
+    differing = sum(
+        not np.array_equal(see(path, view, exact=True)[0], evaluation(path)) for path in spread(paths, PHOTOS)
+    )
+    what = "photos whose pixels, decoded in full, differ from the evaluation view's"
+    return held(Check(name="view", what=what, value=differing, limit=0))
+
+
+def decodes_alike(session: Runner, view: View, paths: Sequence[Path]) -> Check:
+    """Decoded at a smaller scale, as large JPEGs are by default, a photo is hardly another one."""
+    some = spread(paths, PHOTOS)
+    largest = sorted(paths, key=lambda path: path.stat().st_size)[-LARGEST:]
+    files = [*(path.read_bytes() for path in dict.fromkeys([*some, *largest])), sheet(some, view)]
+    pairs = [(seen(data, view), seen(data, view, exact=True)) for data in files]
+    other = [pair for pair in pairs if not np.array_equal(*pair)]  # the rest were small enough to be decoded in full
+    if not other:
+        cosines = np.ones(1)
+    else:
+        fast, full = (unit(np.concatenate([session.run(p[None]) for p in side])) for side in zip(*other, strict=True))
+        cosines = np.where(fast.any(axis=1) | full.any(axis=1), (fast * full).sum(axis=1), 1)
+    what = (
+        f"1 - median cosine of large JPEGs decoded smaller to decoded in full (least {cosines.min():.4f}), "
+        f"on {max(0, len(other) - 1)} photos and a sheet of {TILES**2}"
+    )
+    return held(Check(name="decode", what=what, value=1 - float(np.median(cosines)), limit=1 - LEAST_MEDIAN))
+
+
+def sheet(paths: Sequence[Path], view: View) -> bytes:
+    """Photos side by side in one JPEG so large that it is decoded smaller, with detail at every scale."""
+    side = view.ample
+    canvas = Image.new("RGB", (TILES * side,) * 2)
+    for number in range(TILES**2):
+        photo = decode(paths[number % len(paths)].read_bytes(), background=view.background)
+        canvas.paste(photo.resize((side, side)), (number % TILES * side, number // TILES * side))
+    buffer = io.BytesIO()
+    canvas.save(buffer, "JPEG", quality=92)
+    return buffer.getvalue()
