@@ -160,3 +160,24 @@ def test_a_damaged_form_is_a_bad_request_or_another_form(cut: int, at: int, byte
     except RequestInvalid:
         return
     assert len(found.files) == len(found.names) <= 2
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "field"),
+    [
+        (b"{", JSON, "body"),
+        (b"[]", JSON, "body"),
+        (b"x", {"content-type": "multipart/form-data"}, "content-type"),
+        (b"x", {"content-type": "multipart/form-data; boundary=y"}, "body"),
+        (b"x", {"content-type": "text/csv"}, "content-type"),
+        (b"x", {"x-request-timeout": "soon"}, "x-request-timeout"),
+        (b"x", {"accept": "image/png"}, "accept"),
+        (b"x", {}, "images[0]"),
+    ],
+)
+async def test_what_is_wrong_with_a_request_is_named(
+    client: httpx.AsyncClient, body: bytes, headers: dict[str, str], field: str
+) -> None:
+    answer = await client.post("/embed", content=body, headers=headers)
+    error = answer.json()["error"]
+    assert (400 <= answer.status_code < 500, error["field"], bool(error["fix"])) == (True, field, True)

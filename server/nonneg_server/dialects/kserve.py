@@ -152,6 +152,10 @@ def error_body(error: NonnegError, _: str) -> dict[str, Any]:
 def _length(text: str, most: int) -> int:
     if not text.isdecimal() or int(text) > most:
         raise RequestInvalid(
-            f"{HEADER_LENGTH}: {text} does not fit a body of {most} bytes", fix="give the JSON's length in bytes"
+            f"{HEADER_LENGTH}: {text[:40]} does not fit a body of {most} bytes",
+            fix="give the JSON's length in bytes",
+            field=HEADER_LENGTH,
+            value=text[:40],
+            limit=most,
         )
     return int(text)

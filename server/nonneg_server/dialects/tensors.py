@@ -39,10 +39,18 @@ def photos(tensor: Tensor, tail: bytes, most: int, max_pixels: int) -> list[Sour
         )
     if size is not None and (size != len(tail) or tensor.data is not None):
         raise RequestInvalid(
-            f"binary_data_size={size!r} but {len(tail)} bytes follow the JSON", fix="send the whole tensor, and only it"
+            f"binary_data_size={size!r} but {len(tail)} bytes follow the JSON",
+            fix="send the whole tensor, and only it",
+            field="inputs[0].parameters.binary_data_size",
+            value=len(tail),
         )
     if size is None and tail:
-        raise RequestInvalid(f"{len(tail)} bytes follow the JSON", fix="declare them with binary_data_size")
+        raise RequestInvalid(
+            f"{len(tail)} bytes follow the JSON",
+            fix="declare them with binary_data_size",
+            field="body",
+            value=len(tail),
+        )
     if tensor.shape:
         check_count(tensor.shape[0] if tensor.name == PIXELS else math.prod(tensor.shape), most, "inputs[0]")
     if (tensor.name, tensor.datatype) == (IMAGE, "BYTES"):
@@ -70,7 +78,9 @@ def _split(tail: bytes, most: int) -> list[bytes]:
     while at < len(tail):
         end = at + 4 + int.from_bytes(tail[at : at + 4], "little")
         if at + 4 > len(tail) or end > len(tail):
-            raise RequestInvalid("the BYTES tensor breaks off", fix="write each length as four little-endian bytes")
+            raise RequestInvalid(
+                "the BYTES tensor breaks off", fix="write each length as four little-endian bytes", field="inputs[0]"
+            )
         found.append(tail[at + 4 : end])
         check_count(len(found), most, "inputs[0]")
         at = end

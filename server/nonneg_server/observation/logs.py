@@ -23,6 +23,7 @@ def configure(form: Literal["text", "json"], level: str) -> None:
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = ([handler] if name != "uvicorn.error" else []), name == "uvicorn.error"
         logger.setLevel(level.upper())
+    logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # it logs what clients send amiss, byte by byte
     access.setLevel(logging.INFO)  # who asks for the access log gets it at every level
 
 

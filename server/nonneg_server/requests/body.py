@@ -29,7 +29,9 @@ async def read_body(request: Request, limit: int) -> bytes:
                 raise _too_large(received, limit)
             chunks.append(chunk)
     except ClientDisconnect:
-        raise RequestInvalid(f"the connection closed after {received} bytes", fix="send the whole body") from None
+        raise RequestInvalid(
+            f"the connection closed after {received} bytes", fix="send the whole body", field="body", value=received
+        ) from None
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 

@@ -34,7 +34,12 @@ def parse_form(body: bytes, content_type: str, most: int) -> Form:
     """
     boundary = parse_options_header(content_type)[1].get(b"boundary")
     if not boundary:
-        raise RequestInvalid("multipart/form-data without a boundary", fix="let the HTTP library set the Content-Type")
+        raise RequestInvalid(
+            "multipart/form-data without a boundary",
+            fix="let the HTTP library set the Content-Type",
+            field="content-type",
+            value=content_type[:80],
+        )
     reader = _Reader(most)
     try:
         parser = MultipartParser(boundary, reader.callbacks())
@@ -48,7 +53,7 @@ def parse_form(body: bytes, content_type: str, most: int) -> Form:
 
 
 def _broken(why: str) -> RequestInvalid:
-    return RequestInvalid(f"the form is broken or cut off ({why})", fix="send the whole body")
+    return RequestInvalid(f"the form is broken or cut off ({why})", fix="send the whole body", field="body")
 
 
 class _Reader:
@@ -92,7 +97,12 @@ class _Reader:
             self.form.names.append(name)
             return
         if len(self.form.parameters) == MAX_FIELDS:
-            raise RequestInvalid(f"the form has more than {MAX_FIELDS} parameters", fix="send only those there are")
+            raise RequestInvalid(
+                f"the form has more than {MAX_FIELDS} parameters",
+                fix="send only those there are",
+                field="body",
+                limit=MAX_FIELDS,
+            )
         if len(content) > MAX_FIELD:
             raise RequestInvalid(
                 f"the form's field {name!r} has {len(content)} bytes, a parameter has at most {MAX_FIELD}",

@@ -81,9 +81,11 @@ def json_object(body: bytes) -> dict[str, Any]:
     try:
         given = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise RequestInvalid(f"the body is not JSON ({error})", fix="send one JSON object in UTF-8") from None
+        raise RequestInvalid(
+            f"the body is not JSON ({error})", fix="send one JSON object in UTF-8", field="body"
+        ) from None
     if not isinstance(given, dict):
-        raise RequestInvalid("the body is JSON but no object", fix="send one JSON object: see /docs")
+        raise RequestInvalid("the body is JSON but no object", fix="send one JSON object: see /docs", field="body")
     return given
 
 

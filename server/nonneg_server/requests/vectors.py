@@ -103,9 +103,11 @@ def _npy(body: bytes) -> NDArray[Any]:
     try:
         array = np.load(io.BytesIO(body), allow_pickle=False)
     except Exception as error:  # numpy reads the header as Python: tokens, literals, types, each fails in its own way
-        raise RequestInvalid(f"the body is no .npy ({error})", fix="send what numpy.save writes") from None
+        raise RequestInvalid(
+            f"the body is no .npy ({error})", fix="send what numpy.save writes", field="body"
+        ) from None
     if not isinstance(array, np.ndarray):
-        raise RequestInvalid("the body is an .npz", fix="send one array, as numpy.save writes it")
+        raise RequestInvalid("the body is an .npz", fix="send one array, as numpy.save writes it", field="body")
     return array
 
 
