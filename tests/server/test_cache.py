@@ -42,7 +42,7 @@ async def test_an_image_seen_before_is_not_encoded_again(bundle: Bundle, png: Pn
     assert isinstance(new, Encoded)
     assert isinstance(bad, ImageUnsupported)
     np.testing.assert_array_equal(first.vector, again.vector)
-    assert engine.ledger.images == 2
+    assert engine.ledger.settle().images == 2
     assert (engine.cache.hits, engine.cache.misses) == (1, 3)
     assert isinstance((await engine.encode_all([b"nonsense"]))[0], ImageUnsupported)  # errors are not remembered
     assert len(engine.cache) == 2

@@ -169,7 +169,7 @@ async def test_batches_give_the_same_vectors_and_form_only_under_load(bundle: Bu
         assert isinstance(encoded, Encoded)
         np.testing.assert_allclose(encoded.vector, (await single.encode(png(number))).vector, atol=1e-5)
     np.testing.assert_allclose(alone.vector, found[0].vector, atol=1e-5)
-    assert batching.ledger.images == 15
+    assert batching.ledger.settle().images == 15
     batching.close()
     single.close()
 

@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from nonneg_export.bundle import Bundle
 from nonneg_server.app import create_app
-from nonneg_server.engine.engine import Engine
+from nonneg_server.engine.engine import Encoded, Engine
 from nonneg_server.engine.ledger import FORGET, Histogram, Ledger
 from nonneg_server.observation.drift import drift
 from nonneg_server.observation.logs import Json
@@ -87,10 +87,10 @@ def test_a_histogram_counts_as_a_slow_one_does() -> None:
 def test_the_ledger_forgets_slowly() -> None:
     ledger = Ledger(2)
     for _ in range(4 * FORGET):
-        ledger.note(np.array([1.0, 0.0]), 0, 0, 0)
+        ledger.note(Encoded(np.array([1.0, 0.0]), 0, 0, 0))
     for _ in range(4 * FORGET):
-        ledger.note(np.array([0.0, 1.0]), 0, 0, 0)
-    assert ledger.images == 8 * FORGET
+        ledger.note(Encoded(np.array([0.0, 1.0]), 0, 0, 0))
+    assert ledger.settle().images == 8 * FORGET
     first, second = ledger.frequencies()
     assert first + second == pytest.approx(1)
     assert 0 < first < 0.25

@@ -29,6 +29,14 @@ class Admission:
 
     @contextmanager
     def entered(self, images: int, size: int) -> Iterator[None]:
+        """`enter`, and `leave` at the end."""
+        self.enter(images, size)
+        try:
+            yield
+        finally:
+            self.leave(images, size)
+
+    def enter(self, images: int, size: int) -> None:
         """Places for a whole request, or Overloaded: never for a part of it. An empty server takes any one request."""
         if self.images and self.images + images > self.max_images:
             raise self._refusal("images", images, self.images, self.max_images)
@@ -36,11 +44,11 @@ class Admission:
             raise self._refusal("bytes", size, self.bytes, self.max_bytes)
         self.images += images
         self.bytes += size
-        try:
-            yield
-        finally:
-            self.images -= images
-            self.bytes -= size
+
+    def leave(self, images: int, size: int) -> None:
+        """Give the places back."""
+        self.images -= images
+        self.bytes -= size
 
     def served(self, seconds: float) -> None:
         """Take note that one image took this long, from leaving the queue to its vector."""

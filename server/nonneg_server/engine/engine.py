@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,16 +19,15 @@ from nonneg_client.pixels.view import Pixels
 from nonneg_export.bundle import Bundle
 from nonneg_server.engine.batcher import Batcher
 from nonneg_server.engine.cache import Cache, key_of
+from nonneg_server.engine.landings import Landing
 from nonneg_server.engine.lanes import Lanes
 from nonneg_server.engine.ledger import Ledger
 from nonneg_server.engine.sessions import Sessions
 
 Photo = bytes | Image.Image
-T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Encoded:
+class Encoded(NamedTuple):
     """One image's raw vector and where its time went."""
 
     vector: NDArray[np.float32]  # (D,)
@@ -115,21 +113,44 @@ class Engine:
         return found
 
     async def _admitted(self, images: Sequence[Photo], deadline: float | None) -> list[Encoded | NonnegError]:
-        with self.admission.entered(len(images), sum(map(_weight, images))):
+        weight = sum(map(_weight, images))
+        self.admission.enter(len(images), weight)
+        try:
             self.ledger.request_images.observe(len(images))
-            try:
-                async with asyncio.timeout_at(self._earlier(deadline)):
-                    if len(images) == 1:
-                        return [await self._one(images[0])]
-                    return await asyncio.gather(*map(self._one, images))
-            except TimeoutError:
-                raise _too_late() from None
+            wait = self._landed if self._batcher is None else self._batched
+            return await wait(images, self._earlier(deadline))
+        finally:
+            self.admission.leave(len(images), weight)
+
+    async def _landed(self, images: Sequence[Photo], deadline: float | None) -> list[Encoded | NonnegError]:
+        """All are queued at once, and heard in their order: a task for each would cost more than it does."""
+        strip = self._lanes.strip()
+        landings: list[Landing] = []
+        timer = None if deadline is None else strip.loop.call_at(deadline, self._expire, landings)
+        try:
+            for image in images:
+                landings.append(strip.expect())
+                self._lanes.pool.enqueue(landings[-1], self._job(image))
+            return [await self._heard(landing.future) for landing in landings]
+        finally:
+            if timer is not None:
+                timer.cancel()
+            for landing in landings:
+                if landing.future.cancelled() or not landing.future.done():  # the client is gone, or another was late
+                    self._lanes.pool.withdraw(landing)
+                else:
+                    landing.future.exception()  # perhaps nobody heard it any more: asyncio need not warn of that
+
+    def _expire(self, landings: list[Landing]) -> None:
+        """The deadline has passed: the first that is still waited for says so, and ends its request."""
+        late = next((landing for landing in landings if not landing.future.done()), None)
+        if late is not None:
+            late.future.set_exception(_too_late())
+            self._lanes.pool.withdraw(late)
 
     def submit(self, image: Photo) -> Future[Encoded]:
         """Queue one image, unbounded and from any thread; the future holds its vector or the typed error."""
-        if self._closed:
-            raise NotReady("this model was closed", fix="ask again: another one is being loaded", retry_after=1)
-        return self._lanes.pool.submit(partial(self._encode, image, time.perf_counter()))
+        return self._lanes.pool.submit(self._job(image))
 
     def ailment(self) -> str | None:
         """Why this engine can no longer be trusted; None while it works."""
@@ -158,31 +179,44 @@ class Engine:
         own = asyncio.get_running_loop().time() + self._timeout
         return own if deadline is None else min(own, deadline)
 
-    async def _one(self, image: Photo) -> Encoded | NonnegError:
+    def _job(self, image: Photo) -> Callable[[], Encoded]:
+        if self._closed:
+            raise NotReady("this model was closed", fix="ask again: another one is being loaded", retry_after=1)
+        return partial(self._encode, image, time.perf_counter())
+
+    async def _heard(self, future: Awaitable[Encoded]) -> Encoded | NonnegError:
+        """One image's vector, noted, or its own error."""
         try:
-            encoded = await (self._settled(self.submit(image)) if self._batcher is None else self._batched(image))
+            encoded = await future
+        except DeadlineExceeded:
+            raise
         except NonnegError as error:
             self.ledger.errors[error.type] += 1
             return error
         if not encoded.wide:
             self.admission.served(encoded.decode_seconds + encoded.run_seconds)
-        self.ledger.note(encoded.vector, encoded.queue_seconds, encoded.decode_seconds, encoded.run_seconds)
+        self.ledger.note(encoded)
         return encoded
 
-    async def _batched(self, image: Photo) -> Encoded:
+    async def _batched(self, images: Sequence[Photo], deadline: float | None) -> list[Encoded | NonnegError]:
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await asyncio.gather(*(self._heard(self._in_batch(image)) for image in images))
+        except TimeoutError:
+            raise _too_late() from None
+
+    async def _in_batch(self, image: Photo) -> Encoded:
         assert self._batcher is not None
         queued = time.perf_counter()
-        pixels, started, decoded = await self._settled(self._lanes.pool.submit(partial(self._decoded, image)))
-        vector = await asyncio.wrap_future(self._batcher.submit(pixels))  # (D,)
-        self.used = time.monotonic()
-        return Encoded(vector, started - queued, decoded - started, time.perf_counter() - decoded)
-
-    async def _settled(self, future: Future[T]) -> T:
+        future = self._lanes.pool.submit(partial(self._decoded, image))
         try:
-            return await asyncio.wrap_future(future)
+            pixels, started, decoded = await asyncio.wrap_future(future)
         except asyncio.CancelledError:  # the client is gone or the deadline has passed
             self._lanes.pool.withdraw(future)
             raise
+        vector = await asyncio.wrap_future(self._batcher.submit(pixels))  # (D,)
+        self.used = time.monotonic()
+        return Encoded(vector, started - queued, decoded - started, time.perf_counter() - decoded)
 
     def _encode(self, image: Photo, queued: float) -> Encoded:
         pixels, started, decoded = self._decoded(image)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from nonneg_client.cores import granted
 from nonneg_server.engine.admission import Admission
+from nonneg_server.engine.landings import Strip
 from nonneg_server.engine.pool import Pool
 
 MAX_IMAGES = 512
@@ -17,6 +20,14 @@ class Lanes:
         self.threads = threads or granted()
         self.pool = Pool(self.threads)
         self.admission = Admission(max_images=max_images, max_bytes=max_bytes, lanes=self.threads)
+        self._strip: Strip | None = None
+
+    def strip(self) -> Strip:
+        """Where results come down for the running event loop."""
+        loop = asyncio.get_running_loop()
+        if self._strip is None or self._strip.loop is not loop:
+            self._strip = Strip(loop, self.pool)
+        return self._strip
 
     def close(self) -> None:
         self.pool.close()

@@ -11,11 +11,23 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from nonneg_client.errors import NotReady
 
 T = TypeVar("T")
+
+
+class Promise(Protocol):
+    """What the pool needs of a future: `concurrent.futures.Future` has it, and so has a landing."""
+
+    def set_running_or_notify_cancel(self) -> bool: ...
+
+    def set_result(self, result: Any, /) -> None: ...
+
+    def set_exception(self, exception: BaseException, /) -> None: ...
+
+    def cancel(self) -> bool: ...
 
 
 class Pool:
@@ -24,7 +36,7 @@ class Pool:
     def __init__(self, threads: int, *, stall_seconds: float = 120.0) -> None:
         self.size = threads
         self._stall_seconds = stall_seconds
-        self._waiting: OrderedDict[Future[Any], Callable[[], Any]] = OrderedDict()
+        self._waiting: OrderedDict[Promise, Callable[[], Any]] = OrderedDict()
         self._changed = threading.Condition()
         self._closing = False
         self._since: dict[int, float] = {}  # thread number -> when its present job began
@@ -39,14 +51,18 @@ class Pool:
     def submit(self, work: Callable[[], T]) -> Future[T]:
         """Queue `work`; the future holds what it returns or raises. Cancel the future to withdraw it."""
         future: Future[T] = Future()
+        self.enqueue(future, work)
+        return future
+
+    def enqueue(self, future: Promise, work: Callable[[], Any]) -> None:
+        """Queue `work` for a future of the caller's own kind."""
         with self._changed:
             if self._closing or self._death is not None:
                 raise gone("the server is shutting down" if self._closing else "a worker thread died")
             self._waiting[future] = work
             self._changed.notify()
-        return future
 
-    def withdraw(self, future: Future[Any]) -> None:
+    def withdraw(self, future: Promise) -> None:
         """Forget a job that has not begun, and free what it holds; one that runs, runs on unheard."""
         future.cancel()
         with self._changed:
@@ -106,7 +122,7 @@ class Pool:
             self._since.pop(number, None)
         return True
 
-    def _take(self) -> tuple[Future[Any], Callable[[], Any]] | None:
+    def _take(self) -> tuple[Promise, Callable[[], Any]] | None:
         with self._changed:
             while not self._waiting and not self._closing:
                 self._changed.wait()

@@ -102,7 +102,7 @@ class Metrics(Collector):
         stages = _histogram("nonneg_stage_seconds", "model", "stage")
         counted = {name: _histogram(f"nonneg_{name}", "model") for name in ("nnz", "request_images", "batch_images")}
         for engine in engines:
-            name, ledger, manifest = engine.name, engine.ledger, engine.bundle.manifest
+            name, ledger, manifest = engine.name, engine.ledger.settle(), engine.bundle.manifest
             info.add_metric([name, manifest.version, manifest.fingerprint], 1)
             loaded.add_metric([name], engine.sessions.loaded)
             images.add_metric([name], ledger.images)
