@@ -125,6 +125,8 @@ class Engine:
     async def _landed(self, images: Sequence[Photo], deadline: float | None) -> list[Encoded | NonnegError]:
         """All are queued at once, and heard in their order: a task for each would cost more than it does."""
         strip = self._lanes.strip()
+        if deadline is not None and deadline <= strip.loop.time():
+            raise _too_late()
         landings: list[Landing] = []
         timer = None if deadline is None else strip.loop.call_at(deadline, self._expire, landings)
         try:
