@@ -74,7 +74,7 @@ def epochs(features: np.ndarray, folder: Path, loss: dict[str, float], options: 
     batches = FeatureBatches(images, features, 1, torch.device("cpu"))
     loop = Loop(settings, folder, method, batches, lambda: (x, x), world=World())
     times = []
-    with Ahead(loop._draw, loop.plan.total) as ahead:
+    with Ahead(loop.fetch, loop.finish, loop.plan.total) as ahead:
         for epoch in range(options.epochs + 1):
             begin = time.perf_counter()
             for step in range(loop.plan.per_epoch):

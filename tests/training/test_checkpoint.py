@@ -12,6 +12,7 @@ import torch
 from nonneg_client.errors import CheckpointInvalid, StorageFailed
 from nonneg_client.writing import replacing
 from nonneg_training.checkpoint import FILE_NAME, load_encoder, read_checkpoint, write_checkpoint
+from nonneg_training.optimisers import SGD
 from nonneg_training.precision import Precision
 from nonneg_training.run import train
 from nonneg_training.settings import Settings, read_settings, write_settings
@@ -68,7 +69,7 @@ def test_the_previous_checkpoint_survives_a_write_that_breaks_off(run: Path) -> 
     """The limit on a file's size stands for the disk that is full: safetensors itself meets the error, half way."""
     before = (run / FILE_NAME).read_bytes()
     encoder = load_encoder(run)
-    optimiser = torch.optim.SGD(encoder.parameters(), lr=0.1)
+    optimiser = SGD([{"params": encoder.parameters()}], lr=0.1)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
     try:

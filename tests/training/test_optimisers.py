@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from nonneg_training.lars import LARS
-from nonneg_training.optimisers import optimiser
+from nonneg_training.optimisers import LARS, SGD, AdamW, optimiser
 from nonneg_training.schedule import rate
 from nonneg_training.settings import Optimiser
 
@@ -15,7 +14,8 @@ def test_lars_moves_a_matrix_by_its_own_length_and_a_bias_plainly() -> None:
     layer = torch.nn.Linear(4, 3)
     torch.nn.init.ones_(layer.bias)
     w, b = layer.weight.detach().clone(), layer.bias.detach().clone()
-    lars = LARS(layer.parameters(), lr=0.5, momentum=0.9, weight_decay=0.1, eta=0.01)
+    groups = [{"params": layer.parameters(), "weight_decay": 0.1}]
+    lars = LARS(groups, lr=0.5, momentum=0.9, eta=0.01)
     velocity = [torch.zeros(3, 4), torch.zeros(3)]
     for seed in range(3):
         g = torch.Generator().manual_seed(seed)
@@ -28,6 +28,44 @@ def test_lars_moves_a_matrix_by_its_own_length_and_a_bias_plainly() -> None:
         w, b = w - 0.5 * velocity[0], b - 0.5 * velocity[1]
     torch.testing.assert_close(layer.weight, w)
     torch.testing.assert_close(layer.bias, b)
+
+
+@pytest.mark.parametrize("name", ["sgd", "adamw"])
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+def test_sgd_and_adamw_are_torchs(name: str, decay: float) -> None:
+    theirs, ours = torch.nn.Linear(5, 4), torch.nn.Linear(5, 4)
+    ours.load_state_dict(theirs.state_dict())
+    groups = [{"params": ours.parameters(), "weight_decay": decay}]
+    if name == "sgd":
+        reference: torch.optim.Optimizer = torch.optim.SGD(theirs.parameters(), 0.1, 0.9, weight_decay=decay)
+        mine: SGD | AdamW = SGD(groups, 0.1, momentum=0.9)
+    else:
+        reference = torch.optim.AdamW(theirs.parameters(), 0.1, (0.9, 0.99), weight_decay=decay)
+        mine = AdamW(groups, 0.1, betas=(0.9, 0.99))
+    for seed in range(5):
+        x = torch.randn(3, 5, generator=torch.Generator().manual_seed(seed))
+        for layer, optimiser_ in ((theirs, reference), (ours, mine)):
+            optimiser_.zero_grad()
+            layer(x).square().sum().backward()
+            optimiser_.step()
+    for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-5)
+
+
+def test_what_is_remembered_is_restored() -> None:
+    layers = [torch.nn.Linear(5, 4) for _ in range(2)]
+    layers[1].load_state_dict(layers[0].state_dict())
+    first, second = (AdamW([{"params": layer.parameters()}], 0.1) for layer in layers)
+    x = torch.randn(3, 5)
+    for step in range(4):
+        for layer, optimiser_ in zip(layers, (first, second), strict=True):
+            optimiser_.zero_grad()
+            layer(x).square().sum().backward()
+            optimiser_.step()
+        if step == 1:
+            second = AdamW([{"params": layers[1].parameters()}], 0.1)
+            second.restore(first.moments())
+    assert torch.equal(layers[0].weight, layers[1].weight)
 
 
 @pytest.mark.parametrize("name", ["sgd", "lars", "adamw"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,14 +17,18 @@ from nonneg_training.views import Pipeline
 
 
 class Batches(ABC):
-    """`len` images; `draw` turns some of them into a batch, and depends on nothing but them and the generator."""
+    """`len` images; some of them become a batch, which depends on nothing but them and the generator."""
 
     @abstractmethod
     def __len__(self) -> int: ...
 
     @abstractmethod
-    def draw(self, indices: Sequence[int], g: torch.Generator) -> Batch:
-        """The batch of these images."""
+    def fetch(self, indices: Sequence[int], g: torch.Generator) -> Any:
+        """What can be done ahead: reading and decoding."""
+
+    @abstractmethod
+    def finish(self, fetched: Any, g: torch.Generator) -> Batch:
+        """The batch of what was fetched."""
 
 
 class FeatureBatches(Batches):
@@ -36,14 +41,16 @@ class FeatureBatches(Batches):
     def __len__(self) -> int:
         return len(self.labels)
 
-    def draw(self, indices: Sequence[int], g: torch.Generator) -> Batch:
+    def fetch(self, indices: Sequence[int], g: torch.Generator) -> Batch:
         rows = np.asarray(indices)
         cached = len(self.features)
         first = torch.randint(cached, (len(rows),), generator=g).numpy()
         other = (first + torch.randint(1, max(2, cached), (len(rows),), generator=g).numpy()) % cached
         chosen = [self.features[view, rows] for view in (first, other)[: self.views]]
-        x = torch.from_numpy(np.concatenate(chosen))
-        return {"features": x.to(self.device), "labels": self.labels[rows].to(self.device)}
+        return {"features": torch.from_numpy(np.concatenate(chosen)), "labels": self.labels[rows]}
+
+    def finish(self, fetched: Batch, g: torch.Generator) -> Batch:
+        return {name: tensor.to(self.device) for name, tensor in fetched.items()}
 
 
 class ViewBatches(Batches):
@@ -51,14 +58,17 @@ class ViewBatches(Batches):
 
     def __init__(self, images: Images, pipeline: Pipeline, views: int) -> None:
         self.labels = torch.from_numpy(images.labels)
-        self.pipeline, self.views = pipeline, views
+        self.images, self.pipeline, self.views = images, pipeline, views
 
     def __len__(self) -> int:
         return len(self.labels)
 
-    def draw(self, indices: Sequence[int], g: torch.Generator) -> Batch:
-        x = self.pipeline.draw(indices, g, self.views)
-        return {"views": x, "labels": self.labels[list(indices)].to(x.device)}
+    def fetch(self, indices: Sequence[int], g: torch.Generator) -> Any:
+        return self.pipeline.fetch(self.images, indices, g, self.views), self.labels[list(indices)]
+
+    def finish(self, fetched: Any, g: torch.Generator) -> Batch:
+        x = self.pipeline.finish(fetched[0], g, self.views)
+        return {"views": x, "labels": fetched[1].to(x.device)}
 
 
 class CaptionBatches(Batches):
@@ -70,7 +80,10 @@ class CaptionBatches(Batches):
     def __len__(self) -> int:
         return len(self.images)
 
-    def draw(self, indices: Sequence[int], g: torch.Generator) -> Batch:
-        x = self.pipeline.draw(indices, g, 1)
+    def fetch(self, indices: Sequence[int], g: torch.Generator) -> Any:
         rows = tokens([self.images.captions[i] for i in indices], self.length)
-        return {"views": x, "tokens": rows.to(x.device)}
+        return self.pipeline.fetch(self.images, indices, g, 1), rows
+
+    def finish(self, fetched: Any, g: torch.Generator) -> Batch:
+        x = self.pipeline.finish(fetched[0], g, 1)
+        return {"views": x, "tokens": fetched[1].to(x.device)}

@@ -25,7 +25,7 @@ from nonneg_training.data import Images
 from nonneg_training.encoder import Encoder
 from nonneg_training.seeds import generator
 from nonneg_training.settings import Views
-from nonneg_training.views import Pipeline
+from nonneg_training.views import pipeline_for
 
 BATCH = 64
 Features = NDArray[np.float32]  # (views, images, width)
@@ -108,19 +108,24 @@ def _reserve(path: Path, shape: tuple[int, ...]) -> None:
 def _fill(rows: Features, wanted: Wanted, start: int, save: Callable[[int], None], tick: Tick | None) -> None:
     encoder, count = wanted.encoder.eval(), len(wanted.images)
     device = encoder.output.weight.device
-    pipeline = Pipeline(wanted.images, wanted.views, encoder.view.size, device=device)
+    pipeline = pipeline_for(wanted.images, wanted.views, encoder.view.size, device)
     batches = -(-count // BATCH)
 
-    def draw(number: int) -> list[torch.Tensor]:
-        indices = range(number * BATCH, min((number + 1) * BATCH, count))
-        views = [pipeline.evaluate(indices, encoder.view)]
+    def fetch(number: int) -> tuple[Any, Any, torch.Generator]:
+        indices, g = range(number * BATCH, min((number + 1) * BATCH, count)), generator(wanted.seed, "cache", number)
+        drawn = pipeline.fetch(wanted.images, indices, g, wanted.random) if wanted.random else None
+        return pipeline.evaluate(wanted.images, indices, encoder.view), drawn, g
+
+    def finish(fetched: tuple[Any, Any, torch.Generator]) -> list[torch.Tensor]:
+        pixels, drawn, g = fetched
+        views = [encoder.features(torch.from_numpy(pixels).to(device))]
         if wanted.random:
-            views += pipeline.draw(indices, generator(wanted.seed, "cache", number), wanted.random).chunk(wanted.random)
+            views += map(encoder.see, pipeline.finish(drawn, g, wanted.random).chunk(wanted.random))
         return views
 
-    with Ahead(draw, batches) as ahead:
+    with Ahead(fetch, finish, batches) as ahead:
         for number in range(start // BATCH, batches):
-            found = [encoder.see(x).float().cpu().numpy() for x in ahead.take(number)]
+            found = [x.float().cpu().numpy() for x in ahead.take(number)]
             end = min((number + 1) * BATCH, count)
             rows[:, number * BATCH : end] = np.stack(found)
             if (number + 1) % 16 == 0 or end == count:

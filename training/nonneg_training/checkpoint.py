@@ -7,7 +7,6 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
@@ -16,6 +15,7 @@ from nonneg_client.errors import CheckpointInvalid
 from nonneg_client.writing import replacing
 from nonneg_training.build import build_encoder
 from nonneg_training.encoder import Encoder
+from nonneg_training.optimisers import Descent
 from nonneg_training.precision import Precision
 from nonneg_training.settings import FILE_NAME as CONFIG
 from nonneg_training.settings import Settings, read_settings
@@ -55,13 +55,10 @@ def run_settings(run: Path) -> Settings:
     return read_settings(run / CONFIG, {})
 
 
-def write_checkpoint(
-    run: Path, step: int, learner: nn.Module, optimiser: torch.optim.Optimizer, precision: Precision
-) -> None:
+def write_checkpoint(run: Path, step: int, learner: nn.Module, optimiser: Descent, precision: Precision) -> None:
     """Save everything that the next step needs; the previous checkpoint stays until this one is whole."""
     tensors = dict(learner.state_dict())
-    for number, state in optimiser.state_dict()["state"].items():
-        tensors |= {f"{OPTIMISER}{number}.{key}": torch.as_tensor(value) for key, value in state.items()}
+    tensors |= {OPTIMISER + name: tensor for name, tensor in optimiser.moments().items()}
     tensors |= {SCALE + name: value for name, value in precision.state().items()}
     # the same memory order every time, and nothing shared
     tensors = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
@@ -129,16 +126,10 @@ def restore(module: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
     module.load_state_dict(tensors)
 
 
-def restore_run(
-    checkpoint: Checkpoint, run: Path, learner: nn.Module, optimiser: torch.optim.Optimizer, precision: Precision
-) -> int:
+def restore_run(checkpoint: Checkpoint, run: Path, learner: nn.Module, optimiser: Descent, precision: Precision) -> int:
     """Put everything back as it was after the checkpoint's step, and answer that step."""
     weights = {n: t for n, t in checkpoint.tensors.items() if not n.startswith((OPTIMISER, SCALE))}
     restore(learner, weights, run / FILE_NAME)
-    state: dict[int, dict[str, Tensor]] = {}
-    for name, tensor in checkpoint.part(OPTIMISER).items():
-        number, _, key = name.partition(".")
-        state.setdefault(int(number), {})[key] = tensor
-    optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
+    optimiser.restore(checkpoint.part(OPTIMISER))
     precision.restore(checkpoint.part(SCALE))
     return checkpoint.step

@@ -29,6 +29,9 @@ from nonneg_training.seeds import derive, generator
 from nonneg_training.settings import Settings
 from nonneg_training.steps import Steps
 
+Fetched = tuple[Any, torch.Generator]
+Feed = Ahead[Fetched, Batch]
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -84,7 +87,7 @@ class Loop:
             "training", self.plan.total, done=self.done, unit="steps", shown=progress if self.world.first else False
         )
         parts = self.plan.total * self.settings.loop.accumulate
-        with bar, Ahead(self._draw, parts) as ahead:
+        with bar, Ahead(self.fetch, self.finish, parts) as ahead:
             while self.done < self.plan.total:
                 result = self.step(self.done, ahead)
                 self.done += 1
@@ -96,7 +99,7 @@ class Loop:
                     self.save()
         return Outcome(self.folder, self.plan.total, loss, clock.images_per_second, self.reading)
 
-    def step(self, step: int, ahead: Ahead[Batch]) -> dict[str, Tensor]:
+    def step(self, step: int, ahead: Feed) -> dict[str, Tensor]:
         """Step number `step`, which depends on nothing but the weights and (seed, step)."""
         lr = rate(step, self.plan.total, self.settings.optimiser.lr, self.settings.optimiser.warmup)
         for group in self.optimiser.param_groups:
@@ -104,10 +107,20 @@ class Loop:
         torch.manual_seed(derive(self.settings.seed, "step", step, self.world.rank))
         self.method.train()
         self.method.advance(step / self.plan.total)
-        self.optimiser.zero_grad(set_to_none=True)
+        self.optimiser.zero_grad()
         results = [self._learn(step, part, ahead) for part in range(self.plan.accumulate)]
         self.precision.step(self.optimiser)
         return {name: torch.stack([r[name].detach() for r in results]).mean() for name in results[0]}
+
+    def fetch(self, number: int) -> Fetched:
+        """What can be done ahead for batch `number` of the run."""
+        step, part = divmod(number, self.plan.accumulate)
+        g = generator(self.settings.seed, "views", number, self.world.rank)
+        return self.batches.fetch(self.plan.indices(step, part), g), g
+
+    def finish(self, fetched: Fetched) -> Batch:
+        """The batch itself."""
+        return self.batches.finish(*fetched)
 
     def save(self) -> None:
         """The checkpoint of now."""
@@ -115,7 +128,7 @@ class Loop:
             write_checkpoint(self.folder, self.done, self.method, self.optimiser, self.precision)
         barrier()
 
-    def _learn(self, step: int, part: int, ahead: Ahead[Batch]) -> dict[str, Tensor]:
+    def _learn(self, step: int, part: int, ahead: Feed) -> dict[str, Tensor]:
         batch = ahead.take(step * self.plan.accumulate + part)
         last = part == self.plan.accumulate - 1
         # gradients are averaged over the ranks once a step
@@ -125,11 +138,6 @@ class Loop:
                 result: dict[str, Tensor] = self.learner(batch)
             self.precision.backward(result["loss"] / self.plan.accumulate)
         return result
-
-    def _draw(self, number: int) -> Batch:
-        step, part = divmod(number, self.plan.accumulate)
-        g = generator(self.settings.seed, "views", number, self.world.rank)
-        return self.batches.draw(self.plan.indices(step, part), g)
 
     def _report(self, result: dict[str, Tensor], speed: float, metrics: Metrics | None) -> float:
         loss = float(result["loss"])

@@ -8,6 +8,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from nonneg_training.optimisers import Descent
+
 
 class Precision:
     """fp32 does nothing; bf16 needs no scale; fp16 scales the loss so that small gradients survive."""
@@ -23,8 +25,8 @@ class Precision:
     def backward(self, loss: Tensor) -> None:
         self._scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
 
-    def step(self, optimiser: torch.optim.Optimizer) -> None:
-        self._scaler.step(optimiser)
+    def step(self, optimiser: Descent) -> None:
+        self._scaler.step(optimiser)  # type: ignore[arg-type] # it wants groups and a step, no more
         self._scaler.update()
 
     def state(self) -> dict[str, Tensor]:

@@ -13,6 +13,7 @@ from torch import Tensor
 from nonneg_client.errors import ConfigInvalid, StorageFailed
 from nonneg_client.progress import Bar
 from nonneg_training import monitor
+from nonneg_training.allocator import keep_freed_memory
 from nonneg_training.batches import Batches, CaptionBatches, FeatureBatches, ViewBatches
 from nonneg_training.build import build_encoder, pretrained_run, resolve
 from nonneg_training.cache import Wanted, features
@@ -26,7 +27,7 @@ from nonneg_training.seeds import derive, generator
 from nonneg_training.settings import FILE_NAME as CONFIG
 from nonneg_training.settings import Settings, write_settings
 from nonneg_training.starts import sample, start
-from nonneg_training.views import Pipeline
+from nonneg_training.views import pipeline_for
 
 
 def train(settings: Settings, run: Path, *, progress: bool | None = None) -> Outcome:
@@ -60,6 +61,7 @@ def prepare(
     world = world or World()
     if settings.loop.threads:
         torch.set_num_threads(settings.loop.threads)
+    keep_freed_memory()
     device = choose_device(settings.loop.device)
     settings = resolve(settings, images, world)
     torch.manual_seed(derive(settings.seed, "weights"))
@@ -87,7 +89,7 @@ def _learner(
     if settings.method == "head":
         return _head(settings, encoder, images, world, device)
     method = build_method(settings, encoder, images)
-    pipeline = Pipeline(images, settings.views, encoder.view.size, device=device)
+    pipeline = pipeline_for(images, settings.views, encoder.view.size, device)
     watched = held_out(settings.data.source, settings.data.root) or images
     look = partial(monitor.embed, encoder, watched, settings.loop.monitor_images)
     if isinstance(images, Captions) and settings.method == "two-tower":

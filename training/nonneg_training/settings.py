@@ -52,6 +52,9 @@ class Views(Section):
     interpolation: Literal["nearest", "bilinear", "bicubic", "lanczos"] = Field(
         default="bicubic", description="of the evaluation view"
     )
+    pipeline: Literal["batched", "torchvision"] = Field(
+        default="batched", description="batched: a whole batch at once; torchvision: transforms v2, image by image"
+    )
     fit: Literal["cover", "squash", "contain"] = Field(
         default="cover", description="evaluation view: the central square; all, squeezed; or all, padded"
     )

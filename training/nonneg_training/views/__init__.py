@@ -1,7 +1,20 @@
-"""The random views of SimCLR, drawn for a whole batch at once."""
+"""The random views of SimCLR, drawn for a whole batch at once, and the one view images are evaluated by."""
 
 from __future__ import annotations
 
-from nonneg_training.views.pipeline import Pipeline, evaluation_view
+import torch
 
-__all__ = ["Pipeline", "evaluation_view"]
+from nonneg_training.data import Arrays, Images
+from nonneg_training.settings import Views
+from nonneg_training.views.pipeline import FromMemory, FromPictures, Pipeline, evaluation_view
+
+__all__ = ["FromPictures", "Pipeline", "evaluation_view", "pipeline_for"]
+
+
+def pipeline_for(images: Images, views: Views, size: int, device: torch.device | None = None) -> Pipeline:
+    """The pipeline that `views.pipeline` names, for such images."""
+    if views.pipeline == "torchvision":
+        from nonneg_training.views.reference import PerImage
+
+        return PerImage(views, size, device)
+    return (FromMemory if isinstance(images, Arrays) else FromPictures)(views, size, device)
