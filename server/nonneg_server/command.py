@@ -133,14 +133,24 @@ def _open_files() -> int:
 def load(settings: Settings) -> Repository:
     """The bundles, verified, in engines that have passed their self-tests."""
     lanes = Lanes(settings.threads, max_images=settings.queue, max_bytes=settings.queue_bytes)
-    cache = Cache(settings.cache) if settings.cache else None
+    cache = _cache(settings)
     sources = sources_of(settings.model)
-    registry = Registry(aliases=aliases_of(settings.alias, sources), memory=settings.model_memory, lanes=lanes)
+    aliases = aliases_of(settings.alias, sources)
+    registry = Registry(aliases=aliases, memory=settings.model_memory, lanes=lanes, cache=cache)
     make = partial(_engine, settings, lanes, cache)
     repository = Repository(sources, registry, make, settings.repository, precision=settings.precision)
     for name in sources:
         repository.load(name)
     return repository
+
+
+def _cache(settings: Settings) -> Cache | None:
+    """What is remembered, in memory and on the disk, as far as it was asked for."""
+    if settings.cache_dir is None:
+        return Cache(settings.cache) if settings.cache else None
+    from nonneg_server.engine.shelf import Shelf
+
+    return Cache(settings.cache, Shelf(settings.cache_dir, settings.cache_dir_bytes))
 
 
 def _engine(settings: Settings, lanes: Lanes, cache: Cache | None, bundle: Bundle) -> Engine:

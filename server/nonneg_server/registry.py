@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from nonneg_client.errors import ModelNotFound
+from nonneg_server.engine.cache import Cache
 from nonneg_server.engine.engine import Engine
 from nonneg_server.engine.lanes import Lanes
 
@@ -20,11 +21,13 @@ class Registry:
         aliases: Mapping[str, str] | None = None,
         memory: int | None = None,
         lanes: Lanes | None = None,
+        cache: Cache | None = None,
     ) -> None:
         self._engines: dict[str, Engine] = {}
         self._aliases = dict(aliases or {})
         self._memory = memory
         self._lanes = lanes
+        self._cache = cache
         self._lock = threading.Lock()
         for engine in engines:
             self.put(engine)
@@ -73,6 +76,8 @@ class Registry:
             engine.close()
         if self._lanes is not None:
             self._lanes.close()
+        if self._cache is not None:
+            self._cache.close()
 
     def _make_room(self, newest: Engine) -> None:
         """Let the engines used longest ago forget their weights until the rest fits the memory."""

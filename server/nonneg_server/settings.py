@@ -133,6 +133,14 @@ class Settings(BaseSettings):
         ge=0,
         metavar="BYTES",
     )
+    cache_dir: Path | None = setting(
+        None,
+        "Folder on a local disk in which vectors are remembered by their image's content, across restarts and for all "
+        "servers that use it.",
+        group="Engine",
+        metavar="DIR",
+    )
+    cache_dir_bytes: int = setting(2**30, "Bytes that may be used there.", group="Engine", ge=2**20, metavar="BYTES")
     wide: bool = setting(
         True, "Let a lone image use every core at once; costs a second copy of the model.", group="Engine"
     )

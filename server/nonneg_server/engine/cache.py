@@ -1,12 +1,20 @@
-"""Vectors of images seen before, by content: bounded in bytes, the least recently used forgotten first."""
+"""Vectors of images seen before, by content: bounded in bytes, the least recently used forgotten first.
+
+In memory, on a shelf on the disk, or both: then what memory does not know is looked for on the shelf.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from nonneg_server.engine.shelf import Shelf
 
 OVERHEAD = 400  # bytes that an entry costs beside its numbers
 
@@ -16,8 +24,9 @@ Entry = tuple[NDArray[np.int32], NDArray[np.float32], int]  # indices, values, D
 class Cache:
     """Raw vectors, kept sparse; used on the event loop only."""
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(self, max_bytes: int, shelf: Shelf | None = None) -> None:
         self.max_bytes = max_bytes
+        self.shelf = shelf
         self.bytes = 0
         self.hits = 0
         self.misses = 0
@@ -25,6 +34,20 @@ class Cache:
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    async def get_all(self, keys: Sequence[bytes | None]) -> list[NDArray[np.float32] | None]:
+        """The vectors that are known, each in its key's place."""
+        found = [None if key is None else self.get(key) for key in keys]
+        missing = [key for key, vector in zip(keys, found, strict=True) if key is not None and vector is None]
+        if self.shelf is None or not missing:
+            return found
+        shelved = await self.shelf.find(missing)
+        for i, key in enumerate(keys):
+            if key in shelved and found[i] is None:
+                found[i] = shelved[key]
+                self._keep(key, shelved[key])
+                self.hits, self.misses = self.hits + 1, self.misses - 1
+        return found
 
     def get(self, key: bytes) -> NDArray[np.float32] | None:
         """The vector under this key, as it was put there."""
@@ -40,6 +63,15 @@ class Cache:
         return vector
 
     def put(self, key: bytes, vector: NDArray[np.float32]) -> None:
+        if self.shelf is not None:
+            self.shelf.put(key, vector)
+        self._keep(key, vector)
+
+    def close(self) -> None:
+        if self.shelf is not None:
+            self.shelf.close()
+
+    def _keep(self, key: bytes, vector: NDArray[np.float32]) -> None:
         indices = np.flatnonzero(vector).astype(np.int32)
         entry = (indices, vector[indices], len(vector))
         old = self._entries.pop(key, None)
@@ -50,9 +82,9 @@ class Cache:
             self.bytes -= _size(oldest)
 
 
-def key_of(fingerprint: str, image: bytes) -> bytes:
-    """Names an image under a model: another model, or one changed bit, is another key."""
-    return hashlib.blake2b(image, digest_size=20, key=fingerprint.encode()[:64]).digest()
+def key_of(fingerprint: str, image: bytes, way: str = "") -> bytes:
+    """Names an image under a model and a way to compute: another of them, or one changed bit, is another key."""
+    return hashlib.blake2b(image, digest_size=20, key=fingerprint.encode()[:64], person=way.encode()[:16]).digest()
 
 
 def _size(entry: Entry) -> int:

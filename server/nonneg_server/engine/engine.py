@@ -74,6 +74,7 @@ class Engine:
         self._batch = batch
         self._batcher = Batcher(self.sessions.run, largest=batch, observe=self._note_batch) if batch else None
         self.cache = cache
+        self._way = f"{'exact' if exact else 'fast'} {(providers or ('CPU',))[0]}"
         self._closed = False
 
     def warm_up(self) -> None:
@@ -100,8 +101,8 @@ class Engine:
     ) -> list[Encoded | NonnegError]:
         """Only what the cache does not know is encoded, and then known."""
         fingerprint = self.bundle.manifest.fingerprint
-        keys = [key_of(fingerprint, image) if isinstance(image, bytes) else None for image in images]
-        known = [None if key is None else cache.get(key) for key in keys]
+        keys = [key_of(fingerprint, image, self._way) if isinstance(image, bytes) else None for image in images]
+        known = await cache.get_all(keys)
         unknown = [image for image, vector in zip(images, known, strict=True) if vector is None]
         fresh = iter(await self._admitted(unknown, deadline) if unknown else [])
         found: list[Encoded | NonnegError] = []

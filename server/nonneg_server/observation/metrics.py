@@ -35,9 +35,12 @@ METRICS = {
     "nonneg_images_in_flight": "Images queued or being worked on.",
     "nonneg_bytes_in_flight": "Bytes of these images.",
     "nonneg_images_per_second": "The measured rate of service, of which Retry-After is made.",
-    "nonneg_cache_hits": "Images whose vector the cache knew (with --cache).",
+    "nonneg_cache_hits": "Images whose vector the cache knew (with --cache or --cache-dir).",
     "nonneg_cache_misses": "Images whose vector it did not know.",
-    "nonneg_cache_bytes": "Bytes it holds.",
+    "nonneg_cache_bytes": "Bytes it holds in memory.",
+    "nonneg_cache_dir_hits": "Of the hits, those that were found on the disk (with --cache-dir).",
+    "nonneg_cache_dir_bytes": "Bytes it uses there, all servers together.",
+    "nonneg_cache_dir_failures": "Times it could not be read or written.",
     "nonneg_refused": "Requests refused because the queue was full.",
     "nonneg_upload_bytes": "Bytes of requests that are arriving or in work.",
     "nonneg_draining": "1 while the server is shutting down.",
@@ -136,15 +139,22 @@ class Metrics(Collector):
             yield _value(_gauge("nonneg_bytes_in_flight"), admission.bytes)
             yield _value(_gauge("nonneg_images_per_second"), admission.rate)
             yield _value(_counter("nonneg_refused"), admission.refused)
-        cache = next((engine.cache for engine in self._models.all()), None)
-        yield _value(_counter("nonneg_cache_hits"), cache.hits if cache else 0)
-        yield _value(_counter("nonneg_cache_misses"), cache.misses if cache else 0)
-        yield _value(_gauge("nonneg_cache_bytes"), cache.bytes if cache else 0)
+        yield from self._of_cache()
         yield _value(_gauge("nonneg_upload_bytes"), self._house.held)
         yield _value(_gauge("nonneg_draining"), self._house.draining)
         build = _gauge("nonneg_build", "version")
         build.add_metric([__version__], 1)
         yield build
+
+    def _of_cache(self) -> Iterator[Metric]:
+        cache = next((engine.cache for engine in self._models.all()), None)
+        shelf = None if cache is None else cache.shelf
+        yield _value(_counter("nonneg_cache_hits"), 0 if cache is None else cache.hits)
+        yield _value(_counter("nonneg_cache_misses"), 0 if cache is None else cache.misses)
+        yield _value(_gauge("nonneg_cache_bytes"), 0 if cache is None else cache.bytes)
+        yield _value(_counter("nonneg_cache_dir_hits"), 0 if shelf is None else shelf.hits)
+        yield _value(_gauge("nonneg_cache_dir_bytes"), 0 if shelf is None else shelf.bytes)
+        yield _value(_counter("nonneg_cache_dir_failures"), 0 if shelf is None else shelf.failures)
 
 
 def _counter(name: str, *labels: str) -> CounterMetricFamily:
