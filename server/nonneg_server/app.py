@@ -11,12 +11,14 @@ from starlette.middleware.cors import CORSMiddleware
 
 from nonneg_client.errors import NonnegError
 from nonneg_client.version import __version__
+from nonneg_server.engine.admission import Admission
 from nonneg_server.entrance import failures
 from nonneg_server.entrance.connections import House
 from nonneg_server.entrance.direct import Direct
 from nonneg_server.entrance.envelope import Envelope, Observer
-from nonneg_server.entrance.guard import Guard, Rate
-from nonneg_server.entrance.keys import read_keys
+from nonneg_server.entrance.gate import Gate
+from nonneg_server.entrance.guard import Guard, Rate, may_ask
+from nonneg_server.entrance.keys import Keys, read_keys
 from nonneg_server.observation.logs import log_access
 from nonneg_server.observation.metrics import Metrics, Traffic
 from nonneg_server.registry import Registry
@@ -61,9 +63,18 @@ def create_app(
     app.add_exception_handler(NonnegError, failures.on_error)
     app.add_exception_handler(HTTPException, failures.on_http_exception)
     app.add_middleware(Direct, owner=app)
-    protect(app, settings)
-    app.add_middleware(Envelope, observers=observers(app, settings))
+    keys = read_keys(settings.api_key, settings.api_key_file)
+    protect(app, settings, keys)
+    told = observers(app, settings)
+    app.add_middleware(Envelope, observers=told)
+    if not (settings.cache or settings.rate or settings.cors_origin):  # these have a say before the queue has
+        app.state.house.gate = Gate(partial(admission_of, registry), partial(may_ask, keys), told)
     return app
+
+
+def admission_of(registry: Registry) -> Admission | None:
+    """The gate that all models share; None while there is no model."""
+    return next((engine.admission for engine in registry.all()), None)
 
 
 def observers(app: FastAPI, settings: Settings) -> list[Observer]:
@@ -80,9 +91,8 @@ def observers(app: FastAPI, settings: Settings) -> list[Observer]:
     return found
 
 
-def protect(app: FastAPI, settings: Settings) -> None:
+def protect(app: FastAPI, settings: Settings, keys: Keys) -> None:
     """Put up the guards that the settings ask for; what is not asked for costs nothing."""
-    keys = read_keys(settings.api_key, settings.api_key_file)
     rate = None if settings.rate is None else Rate(settings.rate, settings.burst)
     if len(keys) or rate is not None:
         app.add_middleware(Guard, keys=keys, rate=rate)

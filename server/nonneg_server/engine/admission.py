@@ -39,9 +39,9 @@ class Admission:
     def enter(self, images: int, size: int) -> None:
         """Places for a whole request, or Overloaded: never for a part of it. An empty server takes any one request."""
         if self.images and self.images + images > self.max_images:
-            raise self._refusal("images", images, self.images, self.max_images)
+            raise self._refused("images", images, self.images, self.max_images)
         if self.images and self.bytes + size > self.max_bytes:
-            raise self._refusal("bytes", size, self.bytes, self.max_bytes)
+            raise self._refused("bytes", size, self.bytes, self.max_bytes)
         self.images += images
         self.bytes += size
 
@@ -65,8 +65,22 @@ class Admission:
         """How long all that is in flight will take."""
         return self.images / self.rate
 
-    def _refusal(self, field: str, value: int, held: int, limit: int) -> Overloaded:
+    @property
+    def full(self) -> bool:
+        """Whether not even one image more is let in."""
+        return self.images >= self.max_images or (self.images > 0 and self.bytes >= self.max_bytes)
+
+    def refusal(self) -> Overloaded:
+        """What somebody hears who comes while it is full."""
+        if self.images >= self.max_images:
+            return self._overloaded("images", 1, self.images, self.max_images)
+        return self._overloaded("bytes", 1, self.bytes, self.max_bytes)
+
+    def _refused(self, field: str, value: int, held: int, limit: int) -> Overloaded:
         self.refused += 1
+        return self._overloaded(field, value, held, limit)
+
+    def _overloaded(self, field: str, value: int, held: int, limit: int) -> Overloaded:
         wait = max(self.backlog_seconds, 1 / self.rate)
         return Overloaded(
             f"the queue is full: {held} {field} in flight, {value} more would exceed {limit}",

@@ -8,13 +8,17 @@ from __future__ import annotations
 import asyncio
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import orjson
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from nonneg_client.errors import NonnegError, NotReady, Overloaded, RequestTimeout
 
+if TYPE_CHECKING:
+    from nonneg_server.entrance.gate import Gate
+
+SMALL = 2**20  # bytes of a refused body that are let pass by, so that the connection can be used again
 LINGER = 1.0  # seconds in which what a refused client still sends is thrown away, so that it can read the refusal
 
 
@@ -28,6 +32,7 @@ class House:
     most_bytes: int = 512 * 2**20  # of all bodies that are arriving or being worked on
     held: int = 0
     draining: bool = False
+    gate: Gate | None = None
 
 
 class Connection(HttpToolsProtocol):
@@ -39,6 +44,7 @@ class Connection(HttpToolsProtocol):
     _began = 0.0
     _heard = 0.0
     _refused = False
+    _passing = False  # the rest of a request that was refused at its headers
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -67,11 +73,15 @@ class Connection(HttpToolsProtocol):
             self._arriving, self._began = True, self._heard
 
     def on_headers_complete(self) -> None:
+        if self._turned_away():
+            return
         super().on_headers_complete()
         if self.house.draining:
             self.cycle.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
+        if self._passing or self._refused:
+            return
         super().on_body(body)
         if not self.cycle.response_complete:
             self._held += len(body)
@@ -81,6 +91,12 @@ class Connection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self._arriving = False
+        if self._refused:
+            return
+        if self._passing:
+            self._passing = False
+            super().on_response_complete()
+            return
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
@@ -104,9 +120,38 @@ class Connection(HttpToolsProtocol):
             cycle.disconnected = True
             cycle.message_event.set()
             abandon(cycle.scope)
-        if cycle is None or not cycle.response_started or cycle.response_complete:
+        if not self._passing and (cycle is None or not cycle.response_started or cycle.response_complete):
             self.transport.write(_response(error))
         self._release()
+        self._hang_up()
+
+    def _turned_away(self) -> bool:
+        """True if the queue is full and that was said, before any of the body is read."""
+        gate, path, method = self.house.gate, self.url.partition(b"?")[0].decode("latin-1"), self.parser.get_method()
+        answering = self.cycle is not None and not self.cycle.response_complete
+        if gate is None or answering or not gate.shut(method, path):
+            return False
+        self.scope["method"], self.scope["path"] = "POST", path
+        keep_alive = self._can_pass()
+        answer = gate.refusal(cast(Any, self.scope), keep_alive=keep_alive)
+        if answer is None:
+            return False
+        self.transport.write(answer)
+        self._passing = True
+        if not keep_alive:
+            self._hang_up()
+        return True
+
+    def _can_pass(self) -> bool:
+        """Whether the body that comes may be let pass by: small, announced, and sent without being asked for."""
+        length = next((value for name, value in self.headers if name == b"content-length"), b"")
+        small = length.isdigit() and len(length) < 9 and int(length) <= SMALL
+        wanted = self.parser.should_keep_alive() and self.parser.get_http_version() == "1.1"
+        return small and wanted and not self.expect_100_continue and not self.house.draining
+
+    def _hang_up(self) -> None:
+        """Close, but not before the client could read what it was told."""
+        self._refused = True
         if self.flow is not None:
             self.flow.resume_reading()
         self.loop.call_later(LINGER, self.transport.close)

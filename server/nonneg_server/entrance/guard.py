@@ -83,6 +83,17 @@ class Rate:
             )
 
 
+def may_ask(keys: Keys, scope: Scope) -> bool:
+    """Whether somebody may be told at the door that the queue is full: with a key, if keys there are."""
+    if not len(keys):
+        return True
+    presented = presented_key(scope)
+    name = None if presented is None else keys.name_of(presented)
+    if name is not None:
+        scope["state"]["key"] = name
+    return name is not None
+
+
 def presented_key(scope: Scope) -> str | None:
     """The key in `Authorization: Bearer …` or in `X-API-Key`."""
     for name, value in scope["headers"]:

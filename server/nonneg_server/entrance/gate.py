@@ -1,0 +1,77 @@
+"""A full queue refuses at the headers: what cannot be taken is not read, and costs a twentieth of what is.
+
+Only what would be refused after its body as well: an image, while as many are in flight as may be, from somebody who
+may ask. Everything else, and everything that is not plain, goes the long way.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from nonneg_client.errors import Overloaded
+from nonneg_server.dialects.failing import dialect_of
+from nonneg_server.entrance.envelope import Observer, Seen, request_id_of
+from nonneg_server.entrance.failures import respond
+
+if TYPE_CHECKING:
+    from starlette.types import Scope
+
+    from nonneg_server.engine.admission import Admission
+
+ROUTES = frozenset({"/embed", "/explain", "/v1/embeddings", "/v2/embed"})
+FRESH = 0.05  # seconds for which one refusal is as good as another
+_ID = "0" * 32  # stands where the request's id will be
+
+
+class Gate:
+    """Knows whether the queue is full, and what to say then."""
+
+    def __init__(
+        self, admission: Callable[[], Admission | None], may_ask: Callable[[Scope], bool], observers: Sequence[Observer]
+    ) -> None:
+        self._admission = admission
+        self._may_ask = may_ask
+        self._observers = observers
+        self._prepared: dict[str, tuple[float, bytes, bytes]] = {}
+
+    def shut(self, method: bytes, path: str) -> bool:
+        """Whether this request would be refused for certain."""
+        if method != b"POST" or path not in ROUTES:
+            return False
+        admission = self._admission()
+        return admission is not None and admission.full
+
+    def refusal(self, scope: Scope, *, keep_alive: bool) -> bytes | None:
+        """The whole answer, counted and logged; None for who must be answered otherwise."""
+        admission = self._admission()
+        if admission is None or not self._may_ask(scope):
+            return None
+        began, started = time.time(), time.perf_counter()
+        request_id, path = request_id_of(scope), str(scope["path"])
+        admission.refused += 1
+        scope.setdefault("state", {}).update(request_id=request_id, route=path)
+        if len(request_id) == len(_ID):
+            head, body = (part.replace(_ID.encode(), request_id.encode()) for part in self._template(admission, path))
+        else:
+            head, body = _written(admission.refusal(), request_id, path)
+        for observe in self._observers:
+            observe(Seen(scope, 429, began, time.perf_counter() - started))
+        return head + (b"\r\n" if keep_alive else b"connection: close\r\n\r\n") + body
+
+    def _template(self, admission: Admission, path: str) -> tuple[bytes, bytes]:
+        dialect, now = dialect_of(path), time.monotonic()
+        until, head, body = self._prepared.get(dialect, (0.0, b"", b""))
+        if now > until:
+            head, body = _written(admission.refusal(), _ID, path)
+            self._prepared[dialect] = now + FRESH, head, body
+        return head, body
+
+
+def _written(error: Overloaded, request_id: str, path: str) -> tuple[bytes, bytes]:
+    """Head, but for the empty line, and body of the answer that the long way would give."""
+    response = respond(error, request_id, path)
+    headers = [*response.raw_headers, (b"x-request-id", request_id.encode()), (b"x-total-time", b"0.000")]
+    lines = b"".join(b"%s: %s\r\n" % header for header in headers)
+    return b"HTTP/1.1 429 Too Many Requests\r\n" + lines, bytes(response.body)

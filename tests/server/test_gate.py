@@ -1,0 +1,142 @@
+"""A full queue, as those see it who come then: refused at the headers, and nobody else is."""
+
+import inspect
+import io
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+from PIL import Image
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from nonneg_export.bundle import Bundle
+
+Png = Callable[[int], bytes]
+SECRET = "a-secret-of-enough-length"
+AUTHORIZED = {"authorization": f"Bearer {SECRET}"}
+
+
+def slow_png() -> bytes:
+    """A small file that takes some tenths of a second to decode."""
+    buffer = io.BytesIO()
+    Image.new("RGB", (4500, 4500), "teal").save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+@contextmanager
+def full(address: str) -> Iterator[None]:
+    """Two slow images in flight: all that the queue takes."""
+    files = [("images", slow_png()) for _ in range(2)]
+    found: list[int] = []
+
+    def ask() -> None:
+        found.append(httpx.post(f"{address}/embed", files=files, headers=AUTHORIZED, timeout=60).status_code)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    until = time.monotonic() + 10
+    while "nonneg_images_in_flight 2.0" not in httpx.get(f"{address}/metrics", headers=AUTHORIZED).text:
+        assert time.monotonic() < until
+    yield
+    asking.join(60)
+    assert found == [200]
+
+
+@pytest.fixture(scope="module")
+def narrow(start: Callable, bundle: Bundle) -> Iterator[str]:
+    flags = ("--queue", "2", "--threads", "1", "--drain", "0", "--api-key", SECRET)
+    with start("--model", str(bundle.path), *flags) as (address, _):
+        yield address
+
+
+def connected(address: str) -> socket.socket:
+    parts = urlsplit(address)
+    return socket.create_connection((parts.hostname, parts.port), timeout=10)
+
+
+def head(path: str, length: int, *more: str) -> bytes:
+    lines = [f"POST {path} HTTP/1.1", "Host: t", f"Authorization: Bearer {SECRET}", f"Content-Length: {length}", *more]
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
+def answer(connection: socket.socket) -> tuple[int, dict[str, str], dict]:
+    """One whole answer."""
+    received = b""
+    while b"\r\n\r\n" not in received:
+        received += connection.recv(65536)
+    top, _, body = received.partition(b"\r\n\r\n")
+    first, *lines = top.decode().split("\r\n")
+    headers = dict(line.split(": ", 1) for line in lines)
+    while len(body) < int(headers["content-length"]):
+        body += connection.recv(65536)
+    return int(first.split()[1]), headers, json.loads(body)
+
+
+def test_a_full_queue_refuses_before_the_body_and_the_connection_goes_on(narrow: str, png: Png) -> None:
+    body = png(0)
+    with full(narrow), connected(narrow) as connection:
+        for name in ("first", "second"):
+            connection.sendall(head("/embed?dimensions=8", len(body), f"X-Request-ID: {name}"))
+            status, headers, said = answer(connection)  # not a byte of the body was sent
+            assert (status, said["error"]["type"], said["error"]["field"]) == (429, "overloaded", "queue_images")
+            assert headers["x-request-id"] == said["request_id"] == name
+            assert int(headers["retry-after"]) >= 1
+            assert int(headers["retry-after-ms"]) > 0
+            connection.sendall(body)
+    with connected(narrow) as connection:
+        connection.sendall(head("/embed", len(body)) + body)
+        assert answer(connection)[0] == 200
+
+
+def test_two_refusals_have_ids_of_their_own_in_the_dialect_of_their_path(narrow: str, png: Png) -> None:
+    body = json.dumps({"input": "x"}).encode()
+    with full(narrow), connected(narrow) as connection:
+        seen = []
+        for _ in range(2):
+            connection.sendall(head("/v1/embeddings", len(body), "Content-Type: application/json") + body)
+            status, headers, said = answer(connection)
+            assert (status, said["error"]["code"]) == (429, "overloaded")
+            seen.append(headers["x-request-id"])
+        assert len(set(seen)) == 2
+        metrics = httpx.get(f"{narrow}/metrics", headers=AUTHORIZED).text
+        assert 'nonneg_requests_total{method="POST",route="/v1/embeddings",status="429"} 2.0' in metrics
+
+
+@pytest.mark.parametrize("more", [("Content-Length: 5000000",), ("Expect: 100-continue", "Content-Length: 9"), ()])
+def test_who_cannot_be_let_pass_is_refused_and_hung_up_on(narrow: str, more: tuple[str, ...]) -> None:
+    request = head("/embed", 0, *(more or ("Transfer-Encoding: chunked",))).replace(b"Content-Length: 0\r\n", b"")
+    with full(narrow), connected(narrow) as connection:
+        connection.sendall(request)
+        status, headers, _ = answer(connection)
+        assert (status, headers["connection"]) == (429, "close")
+        assert connection.recv(1) == b""
+
+
+def test_only_who_may_ask_for_images_hears_that_the_queue_is_full(narrow: str, png: Png) -> None:
+    with full(narrow):
+        assert httpx.post(f"{narrow}/embed", content=png(0)).status_code == 401
+        assert httpx.get(f"{narrow}/models", headers=AUTHORIZED).status_code == 200
+        vectors = {"vectors": [[1.0, 2.0]], "dimensions": 1}
+        assert httpx.post(f"{narrow}/shorten", json=vectors, headers=AUTHORIZED).status_code == 200
+        assert httpx.post(f"{narrow}/embed", content=png(0), headers=AUTHORIZED).status_code == 429
+
+
+def test_uvicorn_still_has_what_our_connections_stand_on() -> None:
+    used = {
+        HttpToolsProtocol.__init__: ("self.connections", "self.cycle", "self.flow", "self.parser", "self.loop"),
+        HttpToolsProtocol.on_message_begin: ("self.url", "self.headers", "self.scope", "self.expect_100_continue"),
+        HttpToolsProtocol.on_headers_complete: ("self.cycle = RequestResponseCycle(", "self._start_asgi_task("),
+        HttpToolsProtocol.on_response_complete: ("self.flow.resume_reading()", "self.timeout_keep_alive"),
+        RequestResponseCycle.__init__: ("self.keep_alive", "self.response_started", "self.response_complete"),
+        RequestResponseCycle.receive: ("self.message_event", "self.disconnected"),
+    }
+    for method, parts in used.items():
+        source = inspect.getsource(method)
+        for part in parts:
+            assert part in source, f"uvicorn changed: {method.__qualname__} has no {part}; see entrance/connections.py"
