@@ -28,14 +28,14 @@ class Through:
     timeout: float = 60.0
     bundle: str | None = None
 
-    def opened(self, in_flight: int = 8, batch_size: int = 8) -> Embedder:
+    def opened(self, **tuning: int) -> Embedder:
         """The bundle in this process if one is named, else a client of the server."""
         from nonneg_client.client import Client
         from nonneg_client.embedder import local
 
         if self.bundle is not None:
             return local(None if self.bundle == DEFAULT_BUNDLE else self.bundle)
-        return Client(self.url, api_key=self.api_key, timeout=self.timeout, in_flight=in_flight, batch_size=batch_size)
+        return Client(self.url, api_key=self.api_key, timeout=self.timeout, **tuning)
 
 
 def embeds(command: Command) -> Command:

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     "--shard-size", type=click.IntRange(min=1), default=2000, show_default=True, help="Images put away at once."
 )
 @click.option(
-    "--in-flight", type=click.IntRange(min=1), default=8, show_default=True, help="Requests under way at once."
+    "--in-flight", type=click.IntRange(min=1), default=4, show_default=True, help="Requests under way at once."
 )
-@click.option("--batch-size", type=click.IntRange(min=1), default=8, show_default=True, help="Images in a request.")
+@click.option("--batch-size", type=click.IntRange(min=1), default=16, show_default=True, help="Images in a request.")
 @click.option("--quiet", is_flag=True, help="No progress bar.")
 @embeds
 def embed(

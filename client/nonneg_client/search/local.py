@@ -61,8 +61,11 @@ class LocalEngine:
         pairs = []
         for record in records:
             vector = record.vector[NAME]
-            order = np.argsort(vector.indices)
-            pairs.append((np.asarray(vector.indices, np.int32)[order], np.asarray(vector.values, np.float32)[order]))
+            indices, values = np.array(vector.indices, np.int32), np.array(vector.values, np.float32)
+            if (indices[1:] < indices[:-1]).any():
+                order = np.argsort(indices)
+                indices, values = indices[order], values[order]
+            pairs.append((indices, values))
         return Embeddings.from_rows(
             pairs,
             dimensions=self.description.dimensions,

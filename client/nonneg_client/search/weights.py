@@ -8,14 +8,6 @@ from numpy.typing import NDArray
 Weights = tuple[NDArray[np.int32], NDArray[np.float32]]  # indices, sorted and unique, and what each is worth
 
 
-def products(a: Weights, b: Weights) -> list[tuple[int, float]]:
-    """Each shared dimension's part of the inner product, the largest first, the lower dimension among equals."""
-    shared, i, j = np.intersect1d(a[0], b[0], assume_unique=True, return_indices=True)
-    parts = a[1][i].astype(np.float64) * b[1][j]
-    order = np.lexsort((shared, -parts))
-    return [(int(shared[o]), float(parts[o])) for o in order]
-
-
 def score(query: Weights, stored: Weights) -> float:
     """The inner product."""
     _, i, j = np.intersect1d(query[0], stored[0], assume_unique=True, return_indices=True)
