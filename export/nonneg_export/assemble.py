@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from onnx import ModelProto
 
+from nonneg_client.cores import granted
 from nonneg_client.pixels.view import Pixels, View
 from nonneg_client.shortening import check_dimensions
 from nonneg_export import eyes, golden, verify
@@ -142,26 +144,29 @@ def _chosen(draft: Draft, order: NDArray[np.int64]) -> ModelProto:
 
 
 def _verify(draft: Draft, order: NDArray[np.int64], seen: Activations, work: Path) -> tuple[Check, ...]:
-    """One session at a time: each holds the weights once more, and what its largest batch needed."""
+    """One session at a time, on all cores: each holds the weights once more, and what its largest batch needed."""
     pixels = verify.samples(seen.paths, draft.view)
+    few = pixels[-verify.BATCH :]
+    opened = partial(Session, threads=granted())
 
     def short(k: int) -> verify.Rows:
         save(_chosen(draft, order[:k]), work / "short.onnx")
-        return verify.answers(Session(work / "short.onnx").run, pixels)
+        return opened(work / "short.onnx").run(few)
 
     def in_full(path: Path) -> Pixels:
         return see(path, draft.view, exact=True)[0]
 
-    plain = verify.answers(Session(work / "plain.onnx").run, pixels)
-    alike = verify.ignores_batch_mates(full := Session(work / ENCODER), pixels)
+    plain = verify.answers(opened(work / "plain.onnx").run, pixels)
+    full = opened(work / ENCODER)
     ranked = verify.answers(full.run, pixels)
+    alike = verify.ignores_batch_mates(full, pixels, ranked)
     fast = eyes.decodes_alike(full, draft.view, seen.paths)
     del full
     read_back = View.model_validate_json(draft.view.model_dump_json())
     checks = [
         alike,
         verify.emits_the_ranking(plain, ranked, order),
-        verify.prefix_is_export(ranked, short),
+        verify.prefix_is_export(ranked[-verify.BATCH :], short),
         eyes.sees_alike(read_back, draft.evaluation or in_full, seen.paths),
         fast,
     ]

@@ -22,6 +22,12 @@ PROVIDERS: dict[str, tuple[str, ...]] = {  # by the name people give: the one as
     "tensorrt": ("TensorrtExecutionProvider", "CUDAExecutionProvider", CPU),
     "openvino": (OPENVINO,),  # its own runtime, not the provider of ONNX Runtime's
 }
+OPTIONS = {
+    "CUDAExecutionProvider": {
+        "cudnn_conv_algo_search": "HEURISTIC",  # to try every algorithm takes seconds for each batch size
+        "use_tf32": "0",  # fp32 is to mean fp32: the fingerprint says so
+    }
+}
 
 
 class Runner(Protocol):
@@ -38,12 +44,13 @@ def open_session(
     *,
     threads: int = 1,
     callers: int = 1,
+    largest: int = 1,
     providers: tuple[str, ...] | None = None,
     precision: str = "fp32",
 ) -> Runner:
     """The encoder on what computes it; without `providers`, on what its precision needs, else on the CPU.
 
-    A run computes on `threads` cores, and `callers` threads may run at once.
+    A run computes on `threads` cores, and `callers` threads may run at once; `largest` is the batch to expect on a GPU.
     """
     chosen = providers or PROVIDERS["openvino" if precision == "bf16" else "cpu"]
     if chosen[0] == OPENVINO:
@@ -57,6 +64,10 @@ def open_session(
             field="provider",
             value=chosen[0],
         )
+    if chosen[0] != CPU:
+        from nonneg_export.device import DeviceSession
+
+        return DeviceSession(path, threads=threads, providers=chosen, largest=largest)
     return Session(path, threads=threads, providers=chosen)
 
 
@@ -74,7 +85,9 @@ class Session:
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.log_severity_level = 3
         try:
-            self._session: Any = ort.InferenceSession(str(path), options, providers=list(providers))
+            self._session: Any = ort.InferenceSession(
+                str(path), options, providers=[(name, OPTIONS.get(name, {})) for name in providers]
+            )
         except Exception as error:  # onnxruntime raises its own classes, none of them public
             raise BundleInvalid(f"ONNX Runtime refuses {path} ({error})", fix="export the bundle again") from error
         self.providers: tuple[str, ...] = tuple(self._session.get_providers())

@@ -42,10 +42,10 @@ def agrees_with_torch(by_torch: Rows, rows: Rows) -> Check:
     return _close("torch", "ONNX Runtime against torch, on real photos", by_torch, rows)
 
 
-def ignores_batch_mates(session: Runner, pixels: Pixels) -> Check:
-    """A vector is the same alone and in company, whoever that is."""
+def ignores_batch_mates(session: Runner, pixels: Pixels, together: Rows | None = None) -> Check:
+    """A vector is the same alone and in company, whoever that is; `together`: its answers, where they are known."""
     alone = np.concatenate([session.run(one[None]) for one in pixels])
-    together = answers(session.run, pixels)
+    together = answers(session.run, pixels) if together is None else together
     other_company = answers(session.run, pixels[::-1])[::-1]
     worst = max((together, other_company), key=lambda rows: difference(alone, rows))
     return _close("batch", f"a batch of 1 against batches of {BATCH} and of mixed content", alone, worst)

@@ -70,8 +70,8 @@ class Engine:
         self._max_pixels = max_pixels
         self._timeout = timeout
         self._at_least = None if exact else bundle.manifest.view.ample
-        self.sessions = Sessions(bundle, self._widths(wide=wide, batch=batch), providers, callers=self.threads)
-        self._batch = batch
+        widths = self._widths(wide=wide, batch=batch)
+        self.sessions = Sessions(bundle, widths, providers, callers=self.threads, largest=max(1, batch))
         self._batcher = Batcher(self.sessions.run, largest=batch, observe=self._note_batch) if batch else None
         self.cache = cache
         self._way = f"{'exact' if exact else 'fast'} {(providers or ('CPU',))[0]}"
@@ -79,7 +79,7 @@ class Engine:
 
     def warm_up(self) -> None:
         """Run every session, at every size to come, against the vector that the exporter wrote down."""
-        self.sessions.warm_up(self._batch)
+        self.sessions.warm_up()
 
     async def encode(self, image: Photo, *, deadline: float | None = None) -> Encoded:
         """One image's vector; `deadline` is a time of the running event loop."""

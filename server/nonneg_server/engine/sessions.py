@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from nonneg_client.errors import CheckFailed, NonnegError, NotReady
 from nonneg_client.pixels.view import Pixels
 from nonneg_export.bundle import ENCODER, Bundle, open_bundle
+from nonneg_export.device import warm_sizes
 from nonneg_export.runtime import Runner, open_session
 from nonneg_server.engine.golden import golden_cosine
 
@@ -21,13 +22,20 @@ class Sessions:
     """One session for every width (cores it computes on), the narrowest first."""
 
     def __init__(
-        self, bundle: Bundle, widths: tuple[int, ...], providers: tuple[str, ...] | None = None, *, callers: int = 1
+        self,
+        bundle: Bundle,
+        widths: tuple[int, ...],
+        providers: tuple[str, ...] | None = None,
+        *,
+        callers: int = 1,
+        largest: int = 1,
     ) -> None:
         self.on_load: Callable[[], None] | None = None
         self._bundle = bundle
         self._widths = widths
         self._providers = providers
         self._callers = callers
+        self._largest = largest
         self._loading = threading.Lock()
         self._sessions: tuple[Runner, ...] | None = None
         self._opened_before = False
@@ -53,7 +61,7 @@ class Sessions:
         """Forget the weights; whoever needs them next loads them again."""
         self._sessions = None
 
-    def warm_up(self, largest: int = 1) -> None:
+    def warm_up(self) -> None:
         """Run each once, against the vector that the exporter wrote down, and at every batch size to come."""
         for session in self._load():
             found, wanted = golden_cosine(self._bundle, session), self._bundle.manifest.golden.tolerance
@@ -65,10 +73,9 @@ class Sessions:
                     value=found,
                     limit=wanted,
                 )
-        size, batch = self._bundle.manifest.view.size, 2
-        while batch <= largest:
+        size = self._bundle.manifest.view.size
+        for batch in warm_sizes(self._largest)[1:]:
             self.run(np.zeros((batch, size, size, 3), np.uint8))
-            batch *= 2
 
     def run(self, pixels: Pixels, *, wide: bool = False) -> NDArray[np.float32]:
         """Raw vectors (batch, D), computed on the calling thread or, wide, on every core."""
@@ -108,6 +115,7 @@ class Sessions:
             self._bundle.encoder,
             threads=width,
             callers=self._callers,
+            largest=self._largest,
             providers=self._providers,
             precision=self._bundle.manifest.precision,
         )
