@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import os
+import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from nonneg_training.run import train
 from nonneg_training.settings import Settings, read_settings
@@ -31,3 +36,21 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = tmp_path_factory.mktemp("runs") / "digits"
     train(read_settings(None, {"data.source": "digits", "loop.epochs": 3, "model.dimensions": 32}), run)
     return run
+
+
+@pytest.fixture(scope="session")
+def write_shard() -> Callable[..., None]:
+    """Writes a tar as WebDataset does: key.png, key.cls and a key.json that nobody needs."""
+
+    def write(path: Path, values: dict[str, int], *, broken: str | None = None) -> None:
+        with tarfile.open(path, "w") as tar:
+            for key, value in values.items():
+                buffer = io.BytesIO()
+                Image.fromarray(np.full((12, 10, 3), value, np.uint8)).save(buffer, "PNG")
+                image = b"no image" if key == broken else buffer.getvalue()
+                for suffix, data in (("png", image), ("cls", str(value % 3).encode()), ("json", b"{}")):
+                    info = tarfile.TarInfo(f"{key}.{suffix}")
+                    info.size = len(data)
+                    tar.addfile(info, io.BytesIO(data))
+
+    return write

@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import torch
 
 from nonneg_training.cache import Features
-from nonneg_training.data import Captions, Images
+from nonneg_training.data import Captions, Images, Sample, Stream
+from nonneg_training.distributed import World
 from nonneg_training.methods.method import Batch
+from nonneg_training.steps import Place
 from nonneg_training.text import tokens
 from nonneg_training.views import Pipeline
+from nonneg_training.views.pipeline import Cutter
 
 
 class Batches(ABC):
-    """`len` images; some of them become a batch, which depends on nothing but them and the generator."""
+    """`len` images; a batch of them depends on nothing but its place in the run and the generator."""
 
     @abstractmethod
     def __len__(self) -> int: ...
 
     @abstractmethod
-    def fetch(self, indices: Sequence[int], g: torch.Generator) -> Any:
+    def fetch(self, place: Place, g: torch.Generator) -> Any:
         """What can be done ahead: reading and decoding."""
 
     @abstractmethod
@@ -41,8 +45,8 @@ class FeatureBatches(Batches):
     def __len__(self) -> int:
         return len(self.labels)
 
-    def fetch(self, indices: Sequence[int], g: torch.Generator) -> Batch:
-        rows = np.asarray(indices)
+    def fetch(self, place: Place, g: torch.Generator) -> Batch:
+        rows = np.asarray(place.indices)
         cached = len(self.features)
         first = torch.randint(cached, (len(rows),), generator=g).numpy()
         other = (first + torch.randint(1, max(2, cached), (len(rows),), generator=g).numpy()) % cached
@@ -63,8 +67,8 @@ class ViewBatches(Batches):
     def __len__(self) -> int:
         return len(self.labels)
 
-    def fetch(self, indices: Sequence[int], g: torch.Generator) -> Any:
-        return self.pipeline.fetch(self.images, indices, g, self.views), self.labels[list(indices)]
+    def fetch(self, place: Place, g: torch.Generator) -> Any:
+        return self.pipeline.fetch(self.images, place.indices, g, self.views), self.labels[place.indices]
 
     def finish(self, fetched: Any, g: torch.Generator) -> Batch:
         x = self.pipeline.finish(fetched[0], g, self.views)
@@ -80,10 +84,41 @@ class CaptionBatches(Batches):
     def __len__(self) -> int:
         return len(self.images)
 
-    def fetch(self, indices: Sequence[int], g: torch.Generator) -> Any:
-        rows = tokens([self.images.captions[i] for i in indices], self.length)
-        return self.pipeline.fetch(self.images, indices, g, 1), rows
+    def fetch(self, place: Place, g: torch.Generator) -> Any:
+        rows = tokens([self.images.captions[i] for i in place.indices], self.length)
+        return self.pipeline.fetch(self.images, place.indices, g, 1), rows
 
     def finish(self, fetched: Any, g: torch.Generator) -> Batch:
         x = self.pipeline.finish(fetched[0], g, 1)
         return {"views": x, "tokens": fetched[1].to(x.device)}
+
+
+class StreamBatches(Batches):
+    """Random views of what comes next in a stream, and the labels."""
+
+    def __init__(self, stream: Stream, pipeline: Cutter, views: int, seed: int, world: World) -> None:
+        self.stream, self.pipeline, self.views = stream, pipeline, views
+        self.seed, self.world = seed, world
+        self._at = (-1, 0)  # epoch, images taken of it
+        self._rest: Iterator[Sample] = iter(())
+
+    def __len__(self) -> int:
+        return len(self.stream)
+
+    def fetch(self, place: Place, g: torch.Generator) -> Any:
+        found = self._take(place)
+        pairs = list(self.pipeline.pool.map(lambda i: self.stream.picture(found, i), range(len(found))))
+        labels = torch.tensor([label for _, label in pairs])
+        return self.pipeline.cut([picture for picture, _ in pairs], g, self.views), labels
+
+    def finish(self, fetched: Any, g: torch.Generator) -> Batch:
+        x = self.pipeline.finish(fetched[0], g, self.views)
+        return {"views": x, "labels": fetched[1].to(x.device)}
+
+    def _take(self, place: Place) -> list[Sample]:
+        if self._at != (place.epoch, place.before):  # a new epoch, or a run that goes on in the middle of one
+            every = self.stream.epoch(self.seed, place.epoch, self.world)
+            self._rest = islice(every, place.before, None)
+        found = list(islice(self._rest, len(place.indices)))
+        self._at = (place.epoch, place.before + len(found))
+        return found

@@ -11,7 +11,7 @@ import numpy as np
 from nonneg_client.errors import ConfigInvalid, DataInvalid, MissingExtra
 from nonneg_training.activations import CONTROLS, NON_NEGATIVE
 from nonneg_training.backbones import Backbone, backbone
-from nonneg_training.data import Captions, Images
+from nonneg_training.data import Captions, Images, Stream
 from nonneg_training.distributed import World
 from nonneg_training.encoder import Encoder
 from nonneg_training.settings import FILE_NAME as CONFIG
@@ -23,7 +23,7 @@ HEAD_LOSSES = ("similarity", "neighbours", "contrastive", "labels", "reconstruct
 SMALL = 64  # up to this side a network starts with the 3x3 stem
 
 
-def resolve(settings: Settings, images: Images, world: World) -> Settings:
+def resolve(settings: Settings, images: Images | Stream, world: World) -> Settings:
     """The settings of this run on this data: nothing is left to default, so that the run folder stands alone."""
     _check_foreign(settings)
     if is_foreign(settings):
@@ -31,7 +31,7 @@ def resolve(settings: Settings, images: Images, world: World) -> Settings:
     model, method = settings.model, settings.method
     name = model.activation or ("identity" if method in CONTROL_METHODS else "relu")
     _check_activation(method, name)
-    _check_labels(settings, images)
+    _check_stream(settings, images) if isinstance(images, Stream) else _check_labels(settings, images)
     _check_batch(settings, len(images), world)
     _check_method(settings, images)
     size = settings.views.size or images.side or backbone(model.backbone, small=False).size
@@ -94,7 +94,7 @@ def _is_run(name: str | None) -> bool:
     return bool(name) and (Path(str(name)) / CONFIG).is_file()
 
 
-def _check_method(settings: Settings, images: Images) -> None:
+def _check_method(settings: Settings, images: Images | Stream) -> None:
     """What one method alone needs."""
     method, model = settings.method, settings.model
     if method == "two-tower" and not isinstance(images, Captions):
@@ -135,6 +135,22 @@ def _check_foreign(settings: Settings) -> None:
     if is_foreign(settings) and settings.model.pretrained:
         raise ConfigInvalid(
             f"{name} brings its own weights", fix="leave model.pretrained out", field="model.pretrained"
+        )
+
+
+def _check_stream(settings: Settings, stream: Stream) -> None:
+    """What needs to choose among images, or to know their labels before they come."""
+    if settings.method == "head":
+        raise ConfigInvalid(
+            "a head caches the features of images it can come back to, which a stream has not",
+            fix="copy the shards to a disk or mount them",
+            field="data.source",
+        )
+    if settings.method in ("ce", "nce") and (settings.data.classes or 0) < 2:
+        raise ConfigInvalid(
+            f"{stream.name} does not tell how many labels it has",
+            fix="say it: --set data.classes=1000",
+            field="data.classes",
         )
 
 

@@ -114,9 +114,8 @@ class Loop:
 
     def fetch(self, number: int) -> Fetched:
         """What can be done ahead for batch `number` of the run."""
-        step, part = divmod(number, self.plan.accumulate)
         g = generator(self.settings.seed, "views", number, self.world.rank)
-        return self.batches.fetch(self.plan.indices(step, part), g), g
+        return self.batches.fetch(self.plan.place(number), g), g
 
     def finish(self, fetched: Fetched) -> Batch:
         """The batch itself."""

@@ -14,11 +14,11 @@ from nonneg_client.errors import ConfigInvalid, StorageFailed
 from nonneg_client.progress import Bar
 from nonneg_training import monitor
 from nonneg_training.allocator import keep_freed_memory
-from nonneg_training.batches import Batches, CaptionBatches, FeatureBatches, ViewBatches
+from nonneg_training.batches import Batches, CaptionBatches, FeatureBatches, StreamBatches, ViewBatches
 from nonneg_training.build import build_encoder, pretrained_run, resolve
 from nonneg_training.cache import Wanted, features
 from nonneg_training.checkpoint import FILE_NAME, Checkpoint, load_backbone, read_checkpoint, run_settings
-from nonneg_training.data import Captions, Images, held_out, open_data
+from nonneg_training.data import Captions, Images, Kept, Stream, held_out, open_source
 from nonneg_training.distributed import World, barrier, join, leave
 from nonneg_training.encoder import Encoder
 from nonneg_training.loop import Loop, Outcome
@@ -27,7 +27,7 @@ from nonneg_training.seeds import derive, generator
 from nonneg_training.settings import FILE_NAME as CONFIG
 from nonneg_training.settings import Settings, write_settings
 from nonneg_training.starts import sample, start
-from nonneg_training.views import pipeline_for
+from nonneg_training.views import cutter_for, pipeline_for
 
 
 def train(settings: Settings, run: Path, *, progress: bool | None = None) -> Outcome:
@@ -47,7 +47,7 @@ def resume(run: Path, *, progress: bool | None = None) -> Outcome:
 def _train(settings: Settings, run: Path, checkpoint: Checkpoint | None, progress: bool | None) -> Outcome:
     world = join()
     try:
-        images = open_data(settings.data.source, settings.data.root, max_broken=settings.data.max_broken)
+        images = open_source(settings.data)
         outcome = prepare(settings, run, images, checkpoint, world).run(progress)
         return replace(outcome, broken=dict(images.broken))
     finally:
@@ -55,7 +55,11 @@ def _train(settings: Settings, run: Path, checkpoint: Checkpoint | None, progres
 
 
 def prepare(
-    settings: Settings, run: Path, images: Images, checkpoint: Checkpoint | None = None, world: World | None = None
+    settings: Settings,
+    run: Path,
+    images: Images | Stream,
+    checkpoint: Checkpoint | None = None,
+    world: World | None = None,
 ) -> Loop:
     """Everything but the steps; the folder is ours from here on."""
     world = world or World()
@@ -83,18 +87,35 @@ Look = Callable[[], tuple[Tensor, Tensor]]
 
 
 def _learner(
-    settings: Settings, encoder: Encoder, images: Images, world: World, device: torch.device
+    settings: Settings, encoder: Encoder, images: Images | Stream, world: World, device: torch.device
 ) -> tuple[Method, Batches, Look]:
     """The method, what feeds it, and what a reading looks at."""
-    if settings.method == "head":
+    method = None if settings.method == "head" else build_method(settings, encoder, images)
+    if isinstance(images, Stream):
+        assert method is not None
+        cutter = cutter_for(settings.views, encoder.view.size, device)
+        batches = StreamBatches(images, cutter, method.views, settings.seed, world)
+        return method, batches, _first_of(images, encoder, settings.loop.monitor_images)
+    if method is None:
         return _head(settings, encoder, images, world, device)
-    method = build_method(settings, encoder, images)
     pipeline = pipeline_for(images, settings.views, encoder.view.size, device)
     watched = held_out(settings.data.source, settings.data.root) or images
     look = partial(monitor.embed, encoder, watched, settings.loop.monitor_images)
     if isinstance(images, Captions) and settings.method == "two-tower":
         return method, CaptionBatches(images, pipeline, settings.text.length), look
     return method, ViewBatches(images, pipeline, method.views), look
+
+
+def _first_of(stream: Stream, encoder: Encoder, most: int) -> Look:
+    """Readings of a stream look at its first images, fetched when the first reading is due."""
+    kept: list[Kept] = []
+
+    def look() -> tuple[Tensor, Tensor]:
+        if not kept:
+            kept.append(stream.first(most))
+        return monitor.embed(encoder, kept[0], most)
+
+    return look
 
 
 def _head(

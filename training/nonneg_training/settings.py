@@ -27,9 +27,12 @@ class Data(Section):
     source: str = Field(
         default="digits",
         description="digits, cifar10, cifar100, stl10, fashion-mnist, dsprites; or the path of a folder with a "
-        "folder of images a class, of a CSV with captions, or of tar shards: train-{000..009}.tar",
+        "folder of images a class, of a CSV with captions, or of tar shards: train-{000..009}.tar, also at http(s)://",
     )
     root: Path | None = Field(default=None, description="where a named data set lies")
+    images: int | None = Field(default=None, ge=1, description="shards at http(s): images an epoch")
+    classes: int | None = Field(default=None, ge=1, description="shards at http(s): how many labels, for ce and nce")
+    shuffle: int = Field(default=1000, ge=1, description="shards at http(s): images that wait in memory to be drawn")
     max_broken: int = Field(default=100, ge=0, description="broken images to skip before the run stops")
 
 

@@ -18,6 +18,15 @@ def _order(images: int, seed: int, epoch: int) -> NDArray[np.int64]:
 
 
 @dataclass(frozen=True)
+class Place:
+    """Where in the run a batch stands, and the images it gets where images can be chosen."""
+
+    epoch: int
+    before: int  # images this rank has had of this epoch
+    indices: list[int]
+
+
+@dataclass(frozen=True)
 class Steps:
     """The plan of a run: everything about step number `s` follows from `s`."""
 
@@ -36,6 +45,12 @@ class Steps:
     @property
     def total(self) -> int:
         return self.per_epoch * self.epochs
+
+    def place(self, number: int) -> Place:
+        """What batch `number` of the run is made of."""
+        step, part = divmod(number, self.accumulate)
+        before = (step % self.per_epoch) * self.accumulate + part
+        return Place(step // self.per_epoch, before * (self.batch // self.world.size), self.indices(step, part))
 
     def indices(self, step: int, part: int = 0) -> list[int]:
         """This rank's images of the step's batch number `part` < accumulate."""

@@ -11,13 +11,43 @@ from nonneg_training.data.cifar import cifar
 from nonneg_training.data.digits import digits
 from nonneg_training.data.folder import Folder
 from nonneg_training.data.images import Arrays, Images
+from nonneg_training.data.samples import Sample
 from nonneg_training.data.shards import Shards
 from nonneg_training.data.sprites import Sprites
+from nonneg_training.data.stream import SCHEMES, Kept, Stream
+from nonneg_training.settings import Data
 
-__all__ = ["NAMES", "Arrays", "Captions", "Folder", "Images", "Shards", "Sprites", "held_out", "open_data"]
+__all__ = [
+    "NAMES",
+    "Arrays",
+    "Captions",
+    "Folder",
+    "Images",
+    "Kept",
+    "Sample",
+    "Shards",
+    "Sprites",
+    "Stream",
+    "held_out",
+    "open_data",
+    "open_source",
+]
 
 SPLIT = ("digits", "cifar10", "cifar100", "stl10", "fashion-mnist")  # those with test images of their own
 NAMES = (*SPLIT, "dsprites", "a folder", "a captions.csv", "shards-{000..009}.tar")
+
+
+def open_source(data: Data) -> Images | Stream:
+    """What the settings name: images one can choose among, or a stream of them."""
+    if data.source.startswith(SCHEMES):
+        return Stream(data.source, data.images, classes=data.classes, shuffle=data.shuffle, max_broken=data.max_broken)
+    if "://" in data.source or data.source.startswith("pipe:"):
+        raise ConfigInvalid(
+            f"data.source={data.source.partition(':')[0]}:... cannot be read: shards come from a disk, http:// or https://",
+            fix="give an https address (many stores sign one), or mount the store",
+            field="data.source",
+        )
+    return open_data(data.source, data.root, max_broken=data.max_broken)
 
 
 def open_data(source: str, root: Path | None = None, *, split: str = "train", max_broken: int = 100) -> Images:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,9 +15,8 @@ from nonneg_client.errors import DataInvalid
 from nonneg_client.pixels.decode import decode
 from nonneg_training.data.folder import SUFFIXES
 from nonneg_training.data.images import Images
+from nonneg_training.data.patterns import expand
 from nonneg_training.data.tolerance import Tolerance
-
-_RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
 
 
 @dataclass(frozen=True)
@@ -35,7 +33,7 @@ class Shards(Images):
     """Every image of every shard, in shard order; only names, places and labels are held in memory."""
 
     def __init__(self, pattern: str, *, max_broken: int = 100) -> None:
-        self.name, self.paths = pattern, expand(pattern)
+        self.name, self.paths = pattern, existing(pattern)
         self.tolerance = Tolerance(pattern, max_broken)
         self.members: list[Member] = []
         labels: list[int] = []
@@ -72,17 +70,12 @@ class Shards(Images):
             return file.read(member.size)
 
 
-def expand(pattern: str) -> list[Path]:
+def existing(pattern: str) -> list[Path]:
     """train-{000..009}.tar, train-*.tar or one file, as paths that exist."""
-    found = _RANGE.search(pattern)
-    if found:
-        first, last = found.groups()
-        numbers = (str(n).zfill(len(first)) for n in range(int(first), int(last) + 1))
-        paths = [Path(pattern[: found.start()] + n + pattern[found.end() :]) for n in numbers]
-    elif "*" in pattern:
+    if "*" in pattern:
         paths = sorted(Path(pattern).parent.glob(Path(pattern).name))
     else:
-        paths = [Path(pattern)]
+        paths = [Path(name) for name in expand(pattern)]
     absent = [path for path in paths if not path.is_file()]
     if absent or not paths:
         raise DataInvalid(f"{absent[0] if absent else pattern} does not exist", fix="check the path", value=pattern)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from nonneg_training.data import Images
+from nonneg_training.data import Images, Stream
 from nonneg_training.encoder import Encoder
 from nonneg_training.methods.contrastive import Contrastive
 from nonneg_training.methods.head import Head
@@ -17,7 +17,7 @@ from nonneg_training.settings import Settings
 __all__ = ["Batch", "Method", "build_method"]
 
 
-def build_method(settings: Settings, encoder: Encoder, images: Images, sample: Tensor | None = None) -> Method:
+def build_method(settings: Settings, encoder: Encoder, images: Images | Stream, sample: Tensor | None = None) -> Method:
     """The method that the settings name, around `encoder`; `sample`: cached features, for a head."""
     name = settings.method
     if sample is not None:

@@ -6,15 +6,22 @@ import torch
 
 from nonneg_training.data import Arrays, Images
 from nonneg_training.settings import Views
-from nonneg_training.views.pipeline import FromMemory, FromPictures, Pipeline, evaluation_view
+from nonneg_training.views.pipeline import Cutter, FromMemory, FromPictures, Pipeline, evaluation_view
 
-__all__ = ["FromPictures", "Pipeline", "evaluation_view", "pipeline_for"]
+__all__ = ["Pipeline", "cutter_for", "evaluation_view", "pipeline_for"]
 
 
 def pipeline_for(images: Images, views: Views, size: int, device: torch.device | None = None) -> Pipeline:
     """The pipeline that `views.pipeline` names, for such images."""
+    if isinstance(images, Arrays) and views.pipeline == "batched":
+        return FromMemory(views, size, device)
+    return cutter_for(views, size, device)
+
+
+def cutter_for(views: Views, size: int, device: torch.device | None = None) -> Cutter:
+    """The pipeline that `views.pipeline` names, for decoded pictures."""
     if views.pipeline == "torchvision":
         from nonneg_training.views.reference import PerImage
 
         return PerImage(views, size, device)
-    return (FromMemory if isinstance(images, Arrays) else FromPictures)(views, size, device)
+    return FromPictures(views, size, device)

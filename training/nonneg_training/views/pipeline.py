@@ -69,11 +69,19 @@ class FromMemory(Pipeline):
         return Recolour(self.views, self.size)(x, g).contiguous(memory_format=torch.channels_last)
 
 
-class FromPictures(Pipeline):
-    """Photos of any size: decoded once, each view cut and resized by Pillow on a pool of threads."""
+class Cutter(Pipeline):
+    """One that begins with decoded pictures, wherever they came from."""
 
-    def fetch(self, images: Images, indices: Sequence[int], g: torch.Generator, count: int) -> Tensor:
+    def fetch(self, images: Images, indices: Sequence[int], g: torch.Generator, count: int) -> Any:
         return self.cut(list(self.pool.map(images.image, indices)), g, count)
+
+    @abstractmethod
+    def cut(self, pictures: Sequence[Image.Image], g: torch.Generator, count: int) -> Any:
+        """What can be done ahead of `count` views of each of these pictures."""
+
+
+class FromPictures(Cutter):
+    """Photos of any size: decoded once, each view cut and resized by Pillow on a pool of threads."""
 
     def cut(self, pictures: Sequence[Image.Image], g: torch.Generator, count: int) -> Tensor:
         """Random boxes of decoded pictures: uint8 (count * batch, size, size, 3)."""

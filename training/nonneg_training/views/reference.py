@@ -11,21 +11,17 @@ from PIL import Image
 from torch import Tensor
 
 import nonneg_training.torchvision_schemas  # noqa: F401 - before torchvision
-from nonneg_training.data import Images
 from nonneg_training.settings import Views
-from nonneg_training.views.pipeline import Pipeline
+from nonneg_training.views.pipeline import Cutter
 from nonneg_training.views.recolour import SIGMA, blur_kernel
 
 
-class PerImage(Pipeline):
+class PerImage(Cutter):
     """Slower, and drawn by the thread that learns: torchvision takes its chances from torch's one generator."""
 
     def __init__(self, views: Views, size: int, device: torch.device | None = None, *, threads: int = 2) -> None:
         super().__init__(views, size, device, threads=threads)
         self.transform = simclr(views, size)
-
-    def fetch(self, images: Images, indices: Sequence[int], g: torch.Generator, count: int) -> list[Tensor]:
-        return self.cut(list(self.pool.map(images.image, indices)), g, count)
 
     def cut(self, pictures: Sequence[Image.Image], g: torch.Generator, count: int) -> list[Tensor]:
         """Decoded pictures as torchvision wants them, (3, h, w)."""
