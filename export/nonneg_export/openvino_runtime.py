@@ -6,6 +6,7 @@ threads it is given and the precision that the bundle states, and says so when i
 
 from __future__ import annotations
 
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ class OpenVino:
     """One compiled model; every thread that runs it has a request of its own."""
 
     def __init__(self, path: Path, *, threads: int = 1, callers: int = 1, bf16: bool = False) -> None:
-        ov = _openvino()
+        ov = openvino_package()
         core = ov.Core()
         if bf16 and "BF16" not in core.get_property(DEVICE, "OPTIMIZATION_CAPABILITIES"):
             raise _no_bf16("this processor has none")
@@ -57,13 +58,22 @@ class OpenVino:
         return rows
 
 
-def _openvino() -> Any:
+def openvino_package() -> Any:
+    """The package, without the one that reports every import of it to its makers."""
+    reporter = "openvino_telemetry"
+    before = sys.modules.get(reporter)
+    sys.modules[reporter] = None  # type: ignore[assignment]  # to Python: not installed
     try:
         import openvino
     except ImportError:
         raise MissingExtra(
             "OpenVINO is not installed", fix='pip install "nonneg[openvino]"', field="provider", value="openvino"
         ) from None
+    finally:
+        if before is None:
+            del sys.modules[reporter]
+        else:
+            sys.modules[reporter] = before
     return openvino
 
 

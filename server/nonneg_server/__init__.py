@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from nonneg_client.telemetry import refuse
+
 if TYPE_CHECKING:
     from nonneg_server.encoder import Encoder
+
+refuse()
 
 __all__ = ["Encoder"]
 

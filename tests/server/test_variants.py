@@ -16,6 +16,7 @@ from nonneg_client import Client
 from nonneg_client.embeddings import Embeddings
 from nonneg_client.errors import FingerprintMismatch
 from nonneg_export.bundle import Bundle, open_bundle
+from nonneg_export.openvino_runtime import openvino_package
 
 StartServer = Callable[..., str]
 
@@ -23,9 +24,7 @@ StartServer = Callable[..., str]
 def has_bf16() -> bool:
     if find_spec("openvino") is None:
         return False
-    import openvino
-
-    return "BF16" in openvino.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+    return "BF16" in openvino_package().Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
 
 
 needs_bf16 = pytest.mark.skipif(not has_bf16(), reason="needs OpenVINO and a processor with bfloat16")
