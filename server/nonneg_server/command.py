@@ -60,8 +60,9 @@ def run(settings: Settings) -> None:
         registry = repository.registry
         process = prepare(repository, settings)
         scheme = "http" if settings.tls_cert is None else "https"
-        for engine in registry.all():
-            click.echo(start_line(engine, listener, time.perf_counter() - started, scheme))
+        seconds = time.perf_counter() - started
+        # no name here may stand for an engine: it would keep a model that was replaced alive
+        click.echo("\n".join([start_line(engine, listener, seconds, scheme) for engine in registry.all()]))
         gc.collect()
         gc.freeze()  # what is loaded now stays: no collection need look at it again
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Mapping
 from functools import partial
 
@@ -49,7 +50,7 @@ class Registry:
             old = self._engines.get(engine.name)
             if old is not None and old.bundle.manifest.fingerprint == engine.bundle.manifest.fingerprint:
                 engine.ledger = old.ledger  # the same model, loaded again: its counts go on
-            engine.sessions.on_load = partial(self._make_room, engine)
+            engine.sessions.on_load = partial(self._make_room_for, weakref.ref(engine))  # a cycle would keep it alive
             self._engines = {**self._engines, engine.name: engine}  # readers hold no lock: they see before or after
         self._make_room(engine)
 
@@ -78,6 +79,11 @@ class Registry:
             self._lanes.close()
         if self._cache is not None:
             self._cache.close()
+
+    def _make_room_for(self, newest: weakref.ref[Engine]) -> None:
+        engine = newest()
+        if engine is not None:
+            self._make_room(engine)
 
     def _make_room(self, newest: Engine) -> None:
         """Let the engines used longest ago forget their weights until the rest fits the memory."""

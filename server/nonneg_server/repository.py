@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -48,6 +49,8 @@ class Repository:
         engine.warm_up()
         memory.trim()
         self.registry.put(engine)
+        gc.collect()  # a session of the runtime stands in a cycle: the replaced one would keep its memory for long
+        memory.trim()
         return engine
 
     def unload(self, name: str) -> None:

@@ -1,9 +1,12 @@
 """Several models in one process: named, aliased, put to rest, replaced and removed without losing a request."""
 
+import asyncio
+import gc
 import shutil
 import signal
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +18,10 @@ from nonneg_client.errors import ConfigInvalid, DigestMismatch, ModelNotFound, N
 from nonneg_export.bundle import Bundle
 from nonneg_server.app import create_app
 from nonneg_server.command import load
+from nonneg_server.engine.engine import Engine
+from nonneg_server.engine.lanes import Lanes
+from nonneg_server.engine.sessions import Sessions
+from nonneg_server.registry import Registry
 from nonneg_server.repository import Repository
 from nonneg_server.settings import Settings
 
@@ -124,11 +131,44 @@ async def test_without_manage_nobody_loads_anything(two: Repository) -> None:
         assert (await client.post("/v2/repository/models/b/load")).status_code == 404
 
 
+@pytest.mark.parametrize("batch", [0, 4])
+def test_a_model_that_was_replaced_leaves_neither_memory_nor_threads_behind(
+    two: Repository, png: Png, batch: int
+) -> None:
+    lanes = Lanes(1)
+    registry = Registry(lanes=lanes)
+    bundle = two.registry.get("a").bundle
+    before = threading.active_count()
+
+    def served() -> tuple[weakref.ref[Engine], weakref.ref[Sessions]]:
+        engine = Engine(bundle, lanes=lanes, batch=batch)
+        registry.put(engine)
+        asyncio.run(engine.encode(png(0)))
+        return weakref.ref(engine), weakref.ref(engine.sessions)
+
+    gc.collect()
+    gc.disable()  # nothing may wait for a collection: what was there at the start is never collected at all
+    try:
+        old = served()
+        served()
+        until = time.monotonic() + 10
+        while threading.active_count() > before + bool(batch) and time.monotonic() < until:
+            time.sleep(0.01)
+        assert [reference() for reference in old] == [None, None]
+        assert threading.active_count() <= before + bool(batch)
+    finally:
+        gc.enable()
+        registry.close()
+
+
+@pytest.mark.parametrize("flags", [(), ("--batch", "4")])
 def test_sighup_under_load_swaps_the_model_and_loses_nothing(
-    start: Callable, tmp_path: Path, make_bundle: Make, png: Png
+    start: Callable, tmp_path: Path, make_bundle: Make, png: Png, flags: tuple[str, ...]
 ) -> None:
     folder = make_bundle(tmp_path, name="a", seed=1).path
-    with start("--model", str(folder), "--drain", "0") as (address, process):
+    with start("--model", str(folder), "--drain", "0", *flags) as (address, process):
+        tasks = Path(f"/proc/{process.pid}/task")
+        threads_before = len(list(tasks.iterdir())) if tasks.exists() else 0
         statuses, fingerprints, stop = set(), set(), threading.Event()
 
         def ask() -> None:
@@ -157,3 +197,8 @@ def test_sighup_under_load_swaps_the_model_and_loses_nothing(
         assert statuses == {200}
         assert wanted <= fingerprints
         assert len(fingerprints) == 3
+        if tasks.exists():
+            until = time.monotonic() + 10
+            while len(list(tasks.iterdir())) > threads_before + 1 and time.monotonic() < until:
+                time.sleep(0.05)
+            assert len(list(tasks.iterdir())) <= threads_before + 1  # the one that loads models stays

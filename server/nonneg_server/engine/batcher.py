@@ -6,6 +6,7 @@ On CPUs this gains nothing and costs latency; it is there for devices that are i
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -31,6 +32,7 @@ class Batcher:
         self._forming: deque[tuple[Pixels, Future[Vector]]] = deque()
         self._lock = threading.Lock()
         self._thread = Pool(1)
+        weakref.finalize(self, self._thread.close, 0)  # of a model that was replaced: nobody closes it
 
     def submit(self, pixels: Pixels) -> Future[Vector]:
         """The vector to be of one image, uint8 (size, size, 3)."""

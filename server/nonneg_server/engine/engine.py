@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import weakref
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
@@ -72,7 +73,7 @@ class Engine:
         self._at_least = None if exact else bundle.manifest.view.ample
         widths = self._widths(wide=wide, batch=batch)
         self.sessions = Sessions(bundle, widths, providers, callers=self.threads, largest=max(1, batch))
-        self._batcher = Batcher(self.sessions.run, largest=batch, observe=self._note_batch) if batch else None
+        self._batcher = Batcher(self.sessions.run, largest=batch, observe=_noting(self)) if batch else None
         self.cache = cache
         self._way = f"{'exact' if exact else 'fast'} {(providers or ('CPU',))[0]}"
         self._closed = False
@@ -172,9 +173,6 @@ class Engine:
             return (self.threads,)
         return (1, self.threads) if wide and self.threads > 1 else (1,)
 
-    def _note_batch(self, size: int) -> None:
-        self.ledger.batches.observe(size)
-
     def _earlier(self, deadline: float | None) -> float | None:
         """The client's deadline or the server's own."""
         if self._timeout is None:
@@ -240,6 +238,18 @@ class Engine:
             photo = decode(image, max_pixels=self._max_pixels, background=view.background, at_least=self._at_least)
             return view.apply(photo)
         return view.apply(upright_rgb(image, background=view.background))
+
+
+def _noting(engine: Engine) -> Callable[[int], None]:
+    """Counts batches in the engine's ledger, without keeping the engine alive."""
+    known = weakref.ref(engine)
+
+    def note(size: int) -> None:
+        found = known()
+        if found is not None:
+            found.ledger.batches.observe(size)
+
+    return note
 
 
 def _weight(image: Photo) -> int:
