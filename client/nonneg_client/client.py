@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Generator, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
+from functools import partial
 from typing import Any, Unpack
 
 from nonneg_client.embedder import Embedder
@@ -16,6 +17,7 @@ from nonneg_client.sources.images import Item
 from nonneg_client.wire.conversation import Reply, Send, advance, batched, converse, load
 from nonneg_client.wire.pace import Attempts, Pace
 from nonneg_client.wire.protocol import PATH, Options
+from nonneg_client.wire.threads import Threads
 from nonneg_client.wire.transport import failure_of, json_of, options_of
 
 
@@ -50,17 +52,19 @@ class Client(Embedder):
         pace = Pace(self.settings.in_flight)
         stop = threading.Event()
         pending: deque[Future[Part]] = deque()
-        pool = ThreadPoolExecutor(self.settings.in_flight, thread_name_prefix="nonneg")
+        threads = Threads(self.settings.in_flight)
         try:
             for batch in batched(images, self.settings.batch_size):
                 while len(pending) >= 2 * pace.window:  # twice: those behind a slow one need not wait for it
                     yield pending.popleft().result()
-                pending.append(pool.submit(self._one, batch, options, downscale, pace, stop))
+                pending.append(threads.submit(partial(self._one, batch, options, downscale, pace, stop)))
             while pending:
                 yield pending.popleft().result()
         finally:  # left early: what waits is dropped, what is under way may end unheard
             stop.set()
-            pool.shutdown(wait=not pending, cancel_futures=True)
+            for future in pending:
+                future.cancel()
+            threads.close()
 
     def models(self) -> Any:
         """What the server serves, as GET /models tells it."""

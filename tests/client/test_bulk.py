@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import bz2
+import gc
+import gzip
 import io
 import json
+import lzma
 import signal
 import subprocess
 import sys
 import tarfile
+import tempfile
 import time
 
 import numpy as np
@@ -161,7 +166,37 @@ def test_the_images_of_a_tar_file_are_read_in_place(run, archive, tmp_path):
     assert found.ids[3] == f"{archive}/0003.jpg"
 
 
-@pytest.mark.parametrize(("name", "data"), [("a.tar.gz", b"x"), ("a.tar", b"x" * 2000), ("gone.tar", None)])
+@pytest.mark.parametrize(
+    ("suffix", "pack"), [("tar.gz", gzip.open), ("tgz", gzip.open), ("tar.bz2", bz2.open), ("TAR.XZ", lzma.open)]
+)
+def test_a_compressed_tar_file_is_unpacked_first_and_nothing_is_left_of_that(
+    run, archive, tmp_path, suffix, pack, monkeypatch
+):
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
+    packed = tmp_path / f"a.{suffix}"
+    with pack(packed, "wb") as file:
+        file.write(archive.read_bytes())
+    run(packed, "-o", tmp_path / "x.parquet")
+    found = Embeddings.load(tmp_path / "x.parquet")
+    assert found.indices.tolist() == list(range(10))
+    assert found.ids[3] == f"{packed}/0003.jpg"
+    gc.collect()
+    assert list((tmp_path / "scratch").iterdir()) == []
+
+
+@pytest.mark.parametrize("cut", [20, 200])
+def test_a_compressed_tar_file_that_breaks_off_is_told_before_the_work(run, faulty, archive, tmp_path, cut):
+    packed = tmp_path / "a.tar.gz"
+    packed.write_bytes(gzip.compress(archive.read_bytes())[:cut])
+    assert isinstance(run(packed, "-o", tmp_path / "x.npz").exception, DataInvalid)
+    assert faulty.seen == []
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [("a.tar.gz", b"x"), ("a.tar.bz2", b"x"), ("a.tar.zst", b"x"), ("a.tar", b"x" * 2000), ("gone.tar", None)],
+)
 def test_a_tar_file_that_cannot_be_read_is_named(run, tmp_path, name, data):
     if data is not None:
         (tmp_path / name).write_bytes(data)

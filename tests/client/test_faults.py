@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import signal
+import subprocess
+import sys
 import time
 
 import pytest
@@ -303,3 +306,17 @@ def test_the_pace_halves_when_refused_and_recovers_one_by_one():
     for _ in range(10):
         pace.refused()
     assert pace.window == 1
+
+
+def test_an_interrupt_ends_the_process_at_once_whatever_the_server_does(faulty):
+    faulty.seconds = 30.0
+    code = "import sys; from nonneg_client import Client; Client(sys.argv[1]).embed([b'1', b'2'], progress=False)"
+    with subprocess.Popen([sys.executable, "-c", code, faulty.url], stderr=subprocess.PIPE) as process:
+        deadline = time.monotonic() + 20
+        while not faulty.seen:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=10)
+    assert process.returncode != 0
+    assert b"KeyboardInterrupt" in told

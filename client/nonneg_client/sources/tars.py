@@ -1,17 +1,36 @@
-"""Images inside tar files, as img2dataset and WebDataset write them: found by their headers, read in place."""
+"""Images inside tar files, as img2dataset and WebDataset write them: found by their headers, read in place.
+
+A compressed one cannot be read in place: it is unpacked into a temporary file first, which goes with its last member.
+"""
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import lzma
+import os
 import tarfile
-from collections.abc import Iterator
-from dataclasses import dataclass
+import tempfile
+import weakref
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from nonneg_client.errors import DataInvalid
 from nonneg_client.sources.finding import EXTENSIONS
+from nonneg_client.writing import unwritable
 
 SUFFIX = ".tar"
-PACKED = (".tar.gz", ".tgz", ".tar.zst", ".tar.xz", ".tar.bz2")
+PACKED: dict[str, Callable[[Path], Any]] = {
+    ".tar.gz": gzip.open,
+    ".tgz": gzip.open,
+    ".tar.bz2": bz2.open,
+    ".tar.xz": lzma.open,
+}
+REFUSED = (".tar.zst", ".tar.lz4")
+AT_ONCE = 2**20  # bytes unpacked
 
 
 @dataclass(frozen=True)
@@ -22,6 +41,8 @@ class Member:
     name: str
     offset: int
     size: int
+    plain: Path  # the tar file itself, or what it was unpacked into
+    held: object = field(default=None, repr=False)  # as long as it lives, the unpacked file is there
 
     @property
     def id(self) -> str:
@@ -30,7 +51,7 @@ class Member:
     def read(self) -> bytes:
         """The member's bytes, without opening the archive again."""
         try:
-            with self.archive.open("rb") as file:
+            with self.plain.open("rb") as file:
                 file.seek(self.offset)
                 data = file.read(self.size)
         except OSError as error:
@@ -41,21 +62,49 @@ class Member:
 
 
 def is_tar(path: Path) -> bool:
-    """Whether a file name says tar; a compressed one is refused, since it cannot be read in place."""
+    """Whether a file name says tar, compressed or not; what Python cannot unpack is refused."""
     name = path.name.lower()
-    if name.endswith(PACKED):
-        raise DataInvalid(f"{path} is compressed", fix="unpack it to a plain .tar: images are compressed already")
-    return name.endswith(SUFFIX)
+    if name.endswith(REFUSED):
+        raise DataInvalid(
+            f"{path} is compressed in a way that is not read", fix=f"unpack it, or write {', '.join(PACKED)}"
+        )
+    return name.endswith((SUFFIX, *PACKED))
 
 
 def members(path: Path) -> Iterator[Member]:
     """The image files of a tar file, in its order."""
     try:
-        with tarfile.open(path, mode="r:") as archive:
+        plain, held = _plain(path)
+        with tarfile.open(plain, mode="r:") as archive:
             for entry in archive:
                 if entry.isfile() and PurePosixPath(entry.name).suffix.lower() in EXTENSIONS:
-                    yield Member(path, entry.name, entry.offset_data, entry.size)
-    except OSError as error:
-        raise DataInvalid(f"{path} cannot be read ({error.strerror})", fix="check the path") from error
-    except tarfile.TarError as error:
+                    yield Member(path, entry.name, entry.offset_data, entry.size, plain, held)
+    except (tarfile.TarError, gzip.BadGzipFile, lzma.LZMAError, zlib.error, EOFError) as error:
         raise DataInvalid(f"{path} is no tar file, or a broken one ({error})", fix="write it again") from error
+    except OSError as error:
+        raise DataInvalid(f"{path} cannot be read ({error.strerror or error})", fix="check the path") from error
+
+
+def _plain(path: Path) -> tuple[Path, object]:
+    """Where its bytes lie uncompressed, and what keeps that file alive."""
+    unpack = next((unpack for suffix, unpack in PACKED.items() if path.name.lower().endswith(suffix)), None)
+    if unpack is None:
+        return path, None
+    unpacked = Unpacked()
+    with unpack(path) as packed, unpacked.path.open("wb") as plain:
+        while block := packed.read(AT_ONCE):
+            try:
+                plain.write(block)
+            except OSError as error:
+                raise unwritable(unpacked.path, error) from error
+    return unpacked.path, unpacked
+
+
+class Unpacked:
+    """A temporary file that is removed when nobody refers to it any more, at the latest when the process ends."""
+
+    def __init__(self) -> None:
+        handle, name = tempfile.mkstemp(prefix="nonneg-", suffix=SUFFIX)
+        os.close(handle)
+        self.path = Path(name)
+        weakref.finalize(self, self.path.unlink, missing_ok=True)
