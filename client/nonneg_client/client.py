@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Generator, Iterable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from functools import partial
 from typing import Any, Unpack
 
@@ -19,6 +19,8 @@ from nonneg_client.wire.pace import Attempts, Pace
 from nonneg_client.wire.protocol import PATH, Options
 from nonneg_client.wire.threads import Threads
 from nonneg_client.wire.transport import failure_of, json_of, options_of
+
+MOMENT = 0.5  # seconds
 
 
 class Client(Embedder):
@@ -60,10 +62,9 @@ class Client(Embedder):
                 pending.append(threads.submit(partial(self._one, batch, options, downscale, pace, stop)))
             while pending:
                 yield pending.popleft().result()
-        finally:  # left early: what waits is dropped, what is under way may end unheard
+        finally:  # left early: what waits is dropped, what is under way has a moment to end, else it ends unheard
             stop.set()
-            for future in pending:
-                future.cancel()
+            wait([future for future in pending if not future.cancel()], timeout=MOMENT)
             threads.close()
 
     def models(self) -> Any:
