@@ -43,6 +43,12 @@ def widened(model: ModelProto) -> ModelProto:
     return canonical(copy)
 
 
+def is_lossless(model: ModelProto) -> bool:
+    """Whether float16 holds all that it would store exactly: the weights of a half-precision encoder."""
+    worth = [numpy_helper.to_array(tensor) for tensor in model.graph.initializer if _worth_it(tensor)]
+    return bool(worth) and all(np.array_equal(values, values.astype(np.float16)) for values in worth)
+
+
 def _worth_it(tensor: TensorProto) -> bool:
     if tensor.data_type != TensorProto.FLOAT or len(tensor.dims) < 2 or int(np.prod(tensor.dims)) < SMALLEST:
         return False

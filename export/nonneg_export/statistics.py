@@ -48,6 +48,12 @@ def measure(rows: NDArray[np.float32]) -> Statistics:
         total += normalised.sum(axis=0)
         squares += (normalised**2).sum(axis=0)
         active += (chunk > 0).sum(axis=0)
+    if not active.any():
+        raise CheckFailed(
+            f"every dimension is zero on all {len(rows)} images: this encoder is dead, or answers all images alike",
+            fix="check its weights, the pixels' scaling and which output is taken",
+            value=0,
+        )
     mean = total / len(rows)
     return Statistics(mean, active / len(rows), np.maximum(squares / len(rows) - mean**2, 0))
 

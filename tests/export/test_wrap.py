@@ -253,6 +253,21 @@ CONFIGS: dict[str, tuple[dict[str, Any], View, Scaling]] = {
         View(size=256, fit="squash", interpolation="bilinear"),
         Scaling(mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0)),
     ),
+    "ConvNeXt": (
+        {"size": {"shortest_edge": 224}, "crop_pct": 0.875, "resample": 3},
+        View(size=224, crop=0.875, interpolation="bicubic"),
+        Scaling(),
+    ),
+    "ConvNeXt, large": (
+        {"size": {"shortest_edge": 384}, "crop_pct": 0.875, "resample": 3},
+        View(size=384, fit="squash", interpolation="bicubic"),
+        Scaling(),
+    ),
+    "beside a text processor": (
+        {"image_processor": {"size": {"height": 64, "width": 64}, "resample": 2}},
+        View(size=64, fit="squash", interpolation="bilinear"),
+        Scaling(),
+    ),
 }  # fmt: skip
 
 

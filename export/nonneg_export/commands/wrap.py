@@ -20,6 +20,7 @@ from nonneg_export.commands.options import (
     output_options,
     ranking_options,
 )
+from nonneg_export.half import is_lossless
 from nonneg_export.manifest import Provenance
 from nonneg_export.wrapping import Wrapping, wrapped
 from nonneg_training.foreign.adapting import Scaling
@@ -81,6 +82,7 @@ def _draft(how: Wrapping, said: About, flags: dict[str, Any]) -> Draft:
         version=said.version,
         activation=how.activation,
         description=f"{how.encoder.name}, wrapped",
+        precision="fp16" if is_lossless(model) else "fp32",
         provenance=Provenance(
             weights=how.encoder.name,
             weights_license=said.weights_license,

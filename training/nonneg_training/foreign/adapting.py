@@ -13,6 +13,7 @@ from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, compose, he
 from nonneg_client.errors import ConfigInvalid, DataInvalid
 from nonneg_client.pixels.graph import INPUT, OUTPUT, test_pattern
 from nonneg_training.foreign.graph import stripped
+from nonneg_training.foreign.single import single
 
 Pool = Literal["cls", "mean"]
 INNER = "inner/"  # before every name of the wrapped graph, so that none collides with ours
@@ -41,6 +42,7 @@ def adapt(
 ) -> ModelProto:
     """A copy with the scaling in front and one output, pooled if it answers tokens or a feature map."""
     _check_opset(model)
+    model = single(model)
     entry, exit_ = _entry(model, input_name), _exit(model, output_name)
     front, weights = _front(entry, size, scaling)
     inner = compose.add_prefix(stripped(model), INNER)

@@ -13,11 +13,14 @@ from nonneg_training.foreign.adapting import Scaling
 Interpolation = Literal["nearest", "lanczos", "bilinear", "bicubic"]
 RESAMPLE: dict[int, Interpolation] = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}  # Pillow's numbers
 MAX_BYTES = 2**20
+UNCROPPED = 384  # ConvNeXt squashes pictures for inputs of this side or more
 
 
 def read_preprocessor(path: Path) -> tuple[View, Scaling]:
     """The evaluation view and the scaling that the file describes."""
     record = _read(path)
+    inner = record.get("image_processor")  # where text and image processors share a file
+    record = inner if isinstance(inner, dict) else record
     return _view(record, path), _scaling(record)
 
 
@@ -32,11 +35,11 @@ def _view(record: dict[str, Any], path: Path) -> View:
         if size > short:
             raise _unknown(path, f"crop of {size} from {short} pixels")
         return View(size=size, crop=size / short, fit="cover", interpolation=interpolation)
-    if len(resized) == 2:
+    share = record.get("crop_pct")  # timm's and ConvNeXt's way to say the same
+    if share and (len(resized) == 2 or resized[0] < UNCROPPED):
+        return View(size=_square(resized, path), crop=float(share), fit="cover", interpolation=interpolation)
+    if len(resized) == 2 or share:
         size = _square(resized, path)
-        share = record.get("crop_pct")  # timm's and ConvNeXt's way to say the same
-        if share:
-            return View(size=size, crop=float(share), fit="cover", interpolation=interpolation)
         return View(size=size, fit="squash", interpolation=interpolation)
     raise _unknown(path, "rule that leaves pictures of different shapes (shortest_edge without a crop)")
 
