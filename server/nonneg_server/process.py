@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("nonneg")
 SO_ATTACH_FILTER = 26  # asm-generic/socket.h; Python has no name for it
-SETTLE = 0.1  # seconds in which a client that was accepted last may still send its request
+SETTLE = 0.1  # seconds in which those who stand at the door still come in
+PATIENCE = 1.0  # seconds in which a client that was let in last may still send its request
 
 
 class Process(uvicorn.Server):
@@ -82,6 +83,9 @@ class Process(uvicorn.Server):
             if connection.cycle is not None:
                 connection.cycle.keep_alive = False
         await asyncio.sleep(SETTLE)
+        until = time.monotonic() + PATIENCE
+        while time.monotonic() < until and any(connection.unheard for connection in self._connections()):
+            await asyncio.sleep(SETTLE / 5)
         await super().shutdown(sockets)
 
     def _sweep(self) -> None:

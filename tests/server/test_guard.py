@@ -1,4 +1,5 @@
 import hashlib
+import hmac
 import ssl
 import subprocess
 from collections.abc import Callable
@@ -89,6 +90,37 @@ async def test_too_many_requests_of_one_client_get_429(registry: Registry) -> No
         assert found[2].headers["retry-after"] == "1"
         assert found[2].json()["error"]["type"] == "rate_limited"
         assert (await client.get("/livez")).status_code == 200
+
+
+async def test_each_key_has_a_rate_of_its_own(registry: Registry) -> None:
+    other = "another-secret-of-enough-length"
+    app = create_app(registry, Settings(rate=0.5, burst=2, api_key=(SECRET, other)))
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+
+        async def ask(key: str) -> int:
+            return (await client.get("/models", headers={"authorization": f"Bearer {key}"})).status_code
+
+        assert [await ask(SECRET) for _ in range(3)] == [200, 200, 429]
+        assert [await ask(other) for _ in range(3)] == [200, 200, 429]
+        assert [await ask("a-key-that-nobody-knows") for _ in range(4)] == [401] * 4  # who has none has no bucket
+        assert await ask(SECRET) == 429
+
+
+def test_every_key_is_compared_whole_whichever_matches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither where a guess differs nor whose key it is shows in what is compared."""
+    keys = read_keys(tuple(f"secret-number-{n}-of-enough-length" for n in range(5)), None)
+    compared: list[tuple[int, int]] = []
+    real = hmac.compare_digest
+
+    def watched(a: bytes, b: bytes) -> bool:
+        compared.append((len(a), len(b)))
+        return real(a, b)
+
+    monkeypatch.setattr("nonneg_server.entrance.keys.hmac.compare_digest", watched)
+    for guess in ("", "x", "secret-number-0-of-enough-length", "secret-number-4-of-enough-length", "s" * 10_000):
+        compared.clear()
+        keys.name_of(guess)
+        assert compared == [(32, 32)] * 5
 
 
 async def test_browsers_of_an_allowed_origin_may_ask_and_preflights_need_no_key(registry: Registry) -> None:

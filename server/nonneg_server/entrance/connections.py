@@ -103,6 +103,12 @@ class Connection(HttpToolsProtocol):
         self._release()
         super().on_response_complete()
 
+    @property
+    def unheard(self) -> bool:
+        """Whether a request is on its way of which not even the head is here: nothing at all of a new client's."""
+        cycle: Any = self.cycle
+        return self._arriving and not self._refused and (cycle is None or cycle.response_complete)
+
     def sweep(self, now: float) -> None:
         """End it if its request does not arrive."""
         if not self._arriving or self._refused:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import logging
 import math
 
 import orjson
@@ -12,6 +13,8 @@ from starlette.responses import Response
 
 from nonneg_client.errors import MethodNotAllowed, NonnegError, NotFound, RequestInvalid
 from nonneg_server.dialects.failing import WRITERS, dialect_of
+
+logger = logging.getLogger("nonneg")
 
 
 def respond(error: NonnegError, request_id: str, path: str = "") -> Response:
@@ -29,6 +32,8 @@ def retry_headers(seconds: float) -> dict[str, str]:
 async def on_error(request: Request, error: Exception) -> Response:
     """The handler of our own errors."""
     assert isinstance(error, NonnegError)
+    if error.status == NonnegError.status:  # the server's own failure: the answer does not tell, the log does
+        logger.error("request %s failed", request.scope["state"]["request_id"], exc_info=error)
     return respond(error, request.scope["state"]["request_id"], request.scope["path"])
 
 
