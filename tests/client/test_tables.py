@@ -51,6 +51,19 @@ def test_a_drawn_table_fits_the_terminal_and_loses_nothing(capsys, terminal):
     assert name in "".join(line.split("│")[2].strip() for line in lines if line.startswith("│"))
 
 
+def test_where_lines_leave_too_little_room_they_are_left_out_and_long_heads_are_folded(capsys, terminal):
+    names = ["length", "P@1", "R-precision", "recall@100", "nDCG@100", "bytes"]
+    show(names, [["1280", 0.9, 0.25, 0.5, 1.0, 1388]])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == [
+        "length   P@1     R- recall   nDCG@ bytes",
+        "             precis   @100     100",
+        "                ion",
+        "────── ───── ────── ────── ─────── ─────",
+        "1280   0.900  0.250  0.500   1.000  1388",
+    ]
+
+
 def test_a_terminal_without_the_letters_to_draw_with_gets_words(monkeypatch):
     parent, child = pty.openpty()
     with os.fdopen(child, "w", encoding="latin-1") as old, monkeypatch.context() as patched:

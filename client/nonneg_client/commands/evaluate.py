@@ -186,7 +186,9 @@ def landmarks(path: Path, lengths: list[Length] | None, through: Through, as_jso
 def _cell(record: dict[str, Any], metric: str) -> Any:
     bounds = record.get("intervals", {}).get(metric)
     value = record.get(metric)
-    return value if bounds is None else f"{value:.3f} [{bounds[0]:.3f}, {bounds[1]:.3f}]"
+    if metric == "nnz":
+        return round(record["nnz"])
+    return value if bounds is None else f"{value:.3f} [{bounds[0]:.3f} {bounds[1]:.3f}]"
 
 
 def _bytes(record: dict[str, Any]) -> int:
