@@ -9,7 +9,7 @@ from concurrent.futures import Future, wait
 from functools import partial
 from typing import Any, Unpack
 
-from nonneg_client.embedder import Embedder
+from nonneg_client.embedder import Embedder, Model
 from nonneg_client.errors import ConfigInvalid, ConnectionFailed, NonnegError
 from nonneg_client.results import Part
 from nonneg_client.settings import Tuning, settings
@@ -70,6 +70,11 @@ class Client(Embedder):
     def models(self) -> Any:
         """What the server serves, as GET /models tells it."""
         return self._get("/models")
+
+    def model(self) -> Model:
+        """The server's default model, which it names first."""
+        first = self.models()["models"][0]
+        return Model(first["name"], first["fingerprint"], int(first["dimensions"]))
 
     def ready(self) -> bool:
         """Whether the server would answer now."""

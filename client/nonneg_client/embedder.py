@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from nonneg_client.progress import Progress, Watch
@@ -17,6 +18,15 @@ if TYPE_CHECKING:
     from nonneg_client.embeddings import Embeddings
 
 
+@dataclass(frozen=True)
+class Model:
+    """What vectors come from."""
+
+    name: str
+    fingerprint: str
+    dimensions: int
+
+
 class Embedder(ABC):
     """Images in, embeddings out; to be closed."""
 
@@ -25,6 +35,10 @@ class Embedder(ABC):
         self, images: Iterable[Item], options: Options, *, downscale: int | None = None
     ) -> Generator[Part, None, None]:
         """The outcomes in the order of the images, some at a time, with a bounded number under way."""
+
+    @abstractmethod
+    def model(self) -> Model:
+        """What images are embedded with where nothing else is asked for."""
 
     @abstractmethod
     def close(self) -> None:

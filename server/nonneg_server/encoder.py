@@ -9,7 +9,7 @@ from concurrent.futures import Future
 
 import numpy as np
 
-from nonneg_client.embedder import Embedder
+from nonneg_client.embedder import Embedder, Model
 from nonneg_client.errors import ModelNotFound, NonnegError
 from nonneg_client.results import Failure, Part, Vector
 from nonneg_client.shortening import check_dimensions, check_top_k, shorten
@@ -50,6 +50,11 @@ class Encoder(Embedder):
             for _, job in pending:
                 if isinstance(job, Future):
                     job.cancel()
+
+    def model(self) -> Model:
+        """The bundle's own."""
+        held = self.bundle.manifest
+        return Model(held.name, held.fingerprint, held.dimensions)
 
     def close(self) -> None:
         self._engine.close()

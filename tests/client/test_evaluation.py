@@ -61,12 +61,12 @@ def test_selections_differ_below_full_length_and_pca_turns(labelled):
     kept, fit = apart(len(embeddings))
     rows = by_length(
         embeddings[kept], labels[kept], lengths=[64, 8, Length(8, 2)], others=embeddings[fit],
-        selections=["prefix", "random", "variance", "pca"],
+        selections=["prefix", "activation", "random", "variance", "pca"],
     )  # fmt: skip
     found = {(row.selection, str(row.length)): row for row in rows}
-    assert len(found) == 11  # the largest of signed numbers are not asked for
+    assert len(found) == 14  # the largest of signed numbers are not asked for
     full = found["prefix", "64"].report.means()
-    for name in ("random", "variance"):  # all columns in another order are the same vectors
+    for name in ("activation", "random", "variance"):  # all columns in another order are the same vectors
         assert found[name, "64"].report.means() == pytest.approx(full, abs=0.02)
         assert found[name, "8"].report.means() != found["prefix", "8"].report.means()
     assert found["pca", "8"].mean_nnz == 8

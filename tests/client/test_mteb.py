@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from nonneg_client.embedder import local
 from nonneg_client.errors import ConfigInvalid
 from nonneg_client.evaluation.mteb import MTEBEncoder
 
@@ -24,6 +25,13 @@ def test_batches_of_images_become_rows_in_order(client, pictures):
     np.testing.assert_allclose(found, client.embed(pictures, dimensions=256).numpy(), atol=1e-6)
     assert found.dtype == np.float32
     assert encoder.encode([]).shape == (0, 256)
+
+
+def test_a_bundle_in_this_process_is_asked_the_same_way(client, pictures):
+    with local() as encoder:
+        found = MTEBEncoder(encoder).encode([{"image": pictures}])
+        assert encoder.model() == client.model()
+    np.testing.assert_array_equal(found, MTEBEncoder(client).encode([{"image": pictures}]))
 
 
 def test_similarities_are_cosines(client):

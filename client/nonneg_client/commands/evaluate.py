@@ -25,7 +25,9 @@ _HIDDEN = {"selection", "dimensions", "top_k", "sparse_bytes", "dense_bytes", "i
 @click.option("--lengths", callback=read_lengths, metavar="N,N:M,…", help="Dimensions; N:M keeps the M largest of N.")
 @click.option("--k", type=click.IntRange(min=1), default=100, show_default=True, help="The k of mAP, recall, nDCG.")
 @click.option("--vectors", type=click.Path(path_type=Path), help="Use this file of vectors instead of a server.")
-@click.option("--selections", metavar="NAME,…", default="prefix", show_default=True, help="prefix,random,variance,pca.")
+@click.option(
+    "--selections", metavar="NAME,…", default="prefix", show_default=True, help="prefix,activation,random,variance,pca."
+)
 @click.option("--intervals", is_flag=True, help="Add 95 % intervals (bootstrap over queries).")
 @click.option("--probe", "with_probe", is_flag=True, help="Add a linear probe: half the images teach, half are asked.")
 @click.option("--plot", "picture", type=click.Path(path_type=Path), help="Draw mAP over length (.png, .svg, .pdf).")
@@ -87,10 +89,10 @@ def score(
     """Retrieval as the data ask for it: by split, or every image against the others."""
     import numpy as np
 
-    from nonneg_client.evaluation.retrieval import apart, by_length
+    from nonneg_client.evaluation.retrieval import ON_OTHERS, apart, by_length
 
     others = None
-    if {"variance", "pca"} & set(selections):  # these look at vectors: at others than those that are evaluated
+    if set(ON_OTHERS) & set(selections):  # these look at vectors: at others than those that are evaluated
         kept, fit = apart(len(embeddings))
         embeddings, others = embeddings[kept], embeddings[fit]
     labels = np.array(data.kept(embeddings.ids))
@@ -152,7 +154,7 @@ def show(
     ]
     table([*(["selection"] if several else []), "length", *metrics, "bytes"], lines)
     if several:
-        click.echo("variance and pca are measured on a fifth of the images, which is then not evaluated")
+        click.echo("activation, variance and pca are measured on a fifth of the images, which is then not evaluated")
     click.echo("bytes: the smaller of sparse (u16, f16) and dense (f32). The NCL authors' mAP@10 is P@10.")
 
 

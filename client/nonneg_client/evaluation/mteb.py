@@ -1,4 +1,4 @@
-"""A server as a model of MTEB, for its image tasks (retrieval, clustering, classification, pairs).
+"""A server, or a bundle in this process, as a model of MTEB: for its tasks of images (retrieval, clustering, pairs).
 
     import mteb
     from nonneg_client import Client
@@ -22,22 +22,22 @@ from nonneg_client.errors import ConfigInvalid, MissingExtra
 from nonneg_client.shortening import unit
 
 if TYPE_CHECKING:
-    from nonneg_client.client import Client
+    from nonneg_client.embedder import Embedder
 
 
 class MTEBEncoder:
-    """MTEB's encoder protocol over a client; vectors are dense float32 there, cosines as everywhere."""
+    """MTEB's encoder protocol over a client or an encoder; vectors are dense float32 there, cosines as everywhere."""
 
-    def __init__(self, client: Client, *, dimensions: int | None = None, top_k: int | None = None) -> None:
+    def __init__(self, client: Embedder, *, dimensions: int | None = None, top_k: int | None = None) -> None:
         self._client = client
         self._dimensions = dimensions
         self._top_k = top_k
-        (self._served, *_) = client.models()["models"]
+        self._served = client.model()
 
     def encode(self, inputs: Iterable[Mapping[str, Any]], **_: Any) -> NDArray[np.float32]:
         """The vectors of a data loader's batches, each of which has its images under `image`."""
         parts = [self._batch(batch) for batch in inputs]
-        width = self._dimensions or int(self._served["dimensions"])
+        width = self._dimensions or self._served.dimensions
         return np.concatenate(parts) if parts else np.zeros((0, width), np.float32)
 
     def similarity(self, a: Any, b: Any) -> NDArray[np.float32]:
@@ -58,10 +58,10 @@ class MTEBEncoder:
         unknown = ["release_date", "n_parameters", "memory_usage_mb", "max_tokens", "license", "public_training_code"]
         return ModelMeta(
             loader=None,
-            name=f"nonneg/{self._served['name']}",
-            revision=self._served["fingerprint"],
+            name=f"nonneg/{self._served.name}",
+            revision=self._served.fingerprint,
             languages=None,
-            embed_dim=self._dimensions or self._served["dimensions"],
+            embed_dim=self._dimensions or self._served.dimensions,
             open_weights=None,
             public_training_data=None,
             similarity_fn_name=ScoringFunction.COSINE,

@@ -18,7 +18,8 @@ from nonneg_client.shortening import Vectors, check_dimensions, check_top_k, kee
 
 SPARSE_BYTES = 4  # an entry in a file: u16 index, f16 value
 DENSE_BYTES = 4
-SELECTIONS = ("prefix", "random", "variance", "pca")
+SELECTIONS = ("prefix", "activation", "random", "variance", "pca")
+ON_OTHERS = ("activation", "variance", "pca")  # measured on other images than those that are evaluated
 
 
 @dataclass(frozen=True)
@@ -83,8 +84,9 @@ def by_length(
 ) -> list[Row]:
     """Score retrieval at each length; without `queries` every image asks for all the others.
 
-    selections: which dimensions a length keeps: the bundle's first ones (prefix), random ones, those of the largest
-        variance, or principal components; the last two are measured on `others`, images that are not evaluated.
+    selections: which dimensions a length keeps: the bundle's first ones (prefix), those of the largest expected
+        activation, random ones, those of the largest variance, or principal components (pca); all but prefix and
+        random are measured on `others`, images that are not evaluated.
     """
     if not len(gallery):
         raise DataInvalid("there is no vector to evaluate", fix="embed some images first")
@@ -142,6 +144,7 @@ def _turned(z: Vectors, selection: str, others: Embeddings | None, seed: int) ->
         raise ConfigInvalid(f"there is no selection {selection}", fix=f"choose of {', '.join(SELECTIONS)}")
     if others is None or len(others) < 2:
         raise DataInvalid(f"{selection} is measured on other images", fix="give others=, at least two images")
-    if selection == "variance":
-        return choose(z, falling(unit(others.numpy()).var(axis=0)), width)
+    if selection in ("activation", "variance"):
+        rows = unit(others.numpy())
+        return choose(z, falling(rows.mean(axis=0) if selection == "activation" else rows.var(axis=0)), width)
     return fit_pca(others.numpy()).apply(z, width)
