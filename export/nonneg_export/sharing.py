@@ -28,7 +28,7 @@ def push(bundle: Bundle, target: str, *, replace: bool = False, private: bool = 
         what = f"{bundle.manifest.name} {bundle.manifest.version}, {bundle.manifest.fingerprint}"
         with _Reached(target):
             api = hub.HfApi(library_name="nonneg")
-            api.create_repo(repository, repo_type="model", private=private, exist_ok=True)
+            api.create_repo(repository, repo_type="model", private=private or None, exist_ok=True)
             done = api.upload_folder(
                 repo_id=repository, folder_path=folder, revision=revision, commit_message=f"Push {what}"
             )

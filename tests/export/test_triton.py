@@ -1,8 +1,15 @@
 from __future__ import annotations
 
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 
-from nonneg_export.bundle import open_bundle
+import pytest
+from google.protobuf import text_format
+
+from nonneg_client.errors import ConfigInvalid
+from nonneg_client.pixels.view import View
+from nonneg_export.bundle import Bundle, open_bundle
 from nonneg_export.triton import config, write_repository
 
 
@@ -26,3 +33,39 @@ def test_the_config_says_what_the_encoder_takes_and_gives() -> None:
     assert 'input { name: "pixels" data_type: TYPE_UINT8 dims: [ 224, 224, 3 ] }' in text
     assert 'output { name: "embedding" data_type: TYPE_FP32 dims: [ 1280 ] }' in text
     assert open_bundle().manifest.fingerprint in text
+
+
+def test_triton_itself_reads_the_config() -> None:
+    """By its own protobuf, whatever quotes and new lines a manifest has."""
+    manifest = open_bundle().manifest.model_copy(update={"activation": 'relu("x")\n\\ {'})
+    found = text_format.Parse(config(manifest), model_config().ModelConfig())
+    assert (found.name, found.platform, found.max_batch_size) == (manifest.name, "onnxruntime_onnx", 32)
+    assert [(i.name, list(i.dims)) for i in (*found.input, *found.output)] == [
+        ("pixels", [224, 224, 3]),
+        ("embedding", [1280]),
+    ]
+    assert found.HasField("dynamic_batching")
+    assert found.parameters["activation"].string_value == manifest.activation
+    assert View.model_validate_json(found.parameters["view"].string_value) == manifest.view
+
+
+def model_config() -> ModuleType:
+    """tritonclient's protobuf of config.pbtxt; by its file, for its package asks for grpc."""
+    spec = find_spec("tritonclient")
+    assert spec is not None
+    assert spec.submodule_search_locations is not None
+    path = Path(spec.submodule_search_locations[0], "grpc", "model_config_pb2.py")
+    found = spec_from_file_location("model_config_pb2", path)
+    assert found is not None
+    assert found.loader is not None
+    module = module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+def test_a_bf16_bundle_is_refused_for_triton_would_answer_other_vectors(tmp_path: Path) -> None:
+    bundle = open_bundle()
+    other = Bundle(bundle.path, bundle.manifest.model_copy(update={"precision": "bf16"}))
+    with pytest.raises(ConfigInvalid, match="computes no bf16"):
+        write_repository(other, tmp_path)
+    assert list(tmp_path.iterdir()) == []
