@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 from fastapi import APIRouter, Request, Response
 
-from nonneg_client.errors import NotFound, ParameterInvalid
+from nonneg_client.errors import BundleInvalid, CheckFailed, DataInvalid, NotFound, ParameterInvalid, StorageFailed
 from nonneg_server.repository import Repository
 
 router = APIRouter(prefix="/v2/repository", tags=["KServe v2"])
@@ -29,7 +29,15 @@ async def index(request: Request) -> Response:
 @router.post("/models/{model}/load", summary="Serve a model, or the present state of its folder")
 async def load(request: Request, model: str) -> Response:
     repository = _repository(request)
-    await asyncio.get_running_loop().run_in_executor(None, repository.load, model)
+    try:
+        await asyncio.get_running_loop().run_in_executor(None, repository.load, model)
+    except (BundleInvalid, CheckFailed, DataInvalid, StorageFailed) as error:
+        raise ParameterInvalid(
+            f"{model} cannot be loaded, what was served goes on: {error.message}",
+            fix=error.fix,
+            field="model",
+            value=model,
+        ) from error
     return Response(b"{}", media_type="application/json")
 
 
