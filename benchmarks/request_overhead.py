@@ -133,8 +133,9 @@ async def main() -> None:
     memory.settle()  # as the server does
     bundle = open_bundle()
     engine = Still(bundle, threads=1, wide=False)
-    vector = np.zeros(bundle.manifest.dimensions, np.float32)
-    vector[list(bundle.manifest.golden.indices)] = bundle.manifest.golden.values
+    rng = np.random.default_rng(0)
+    vector = rng.random(bundle.manifest.dimensions, dtype=np.float32)
+    vector[rng.random(vector.size) > 0.25] = 0  # about as many active dimensions as a photo has
     engine.ready = Encoded(vector, 0.0, 0.0, 0.0)  # type: ignore[attr-defined]
     app = create_app(Registry(engine), Settings())
 
