@@ -73,7 +73,7 @@ def test_the_light_install_brings_neither_torch_nor_onnx_nor_a_server(wheel: zip
     metadata = Parser().parsestr(wheel.read(next(n for n in wheel.namelist() if n.endswith("METADATA"))).decode())
     required = metadata.get_all("Requires-Dist") or []
     light = {line.split(">")[0].split("=")[0].split("[")[0].strip() for line in required if "extra ==" not in line}
-    assert light == {"click", "httpx", "msgpack", "numpy", "pillow", "pydantic", "tqdm"}
+    assert light == {"click", "httpx", "numpy", "ormsgpack", "pillow", "pydantic", "tqdm"}
     assert {"server", "gpu", "training", "export", "search", "scale", "all"} <= set(metadata.get_all("Provides-Extra"))
 
 

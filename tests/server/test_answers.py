@@ -7,9 +7,9 @@ import io
 import time
 from typing import Any
 
-import msgpack
 import numpy as np
 import orjson
+import ormsgpack
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -82,7 +82,7 @@ def test_any_combination_equals_the_clients_shorten(
     )  # fmt: skip
     vectors = raw(seed)
     written = form.write(shortened(bundle.manifest, vectors, wanted))
-    answer = orjson.loads(written) if form is as_json else msgpack.unpackb(written)
+    answer = orjson.loads(written) if form is as_json else ormsgpack.unpackb(written)
     asked = lengths if isinstance(lengths, list) else [lengths]
     assert answer["dimensions"] == ([*lengths] if isinstance(lengths, list) else lengths or WIDTH)
     for z, item in zip(vectors.vectors, answer["data"], strict=True):
@@ -176,7 +176,7 @@ def test_many_vectors_at_once_say_the_same_as_one_by_one(
     wanted = Parameters(dimensions=dimensions, format=shape, normalize=False)
     answer = shortened(bundle.manifest, Raw(vectors, [*range(5), *range(6, 71)], {5: ImageUnreadable("b")}), wanted)
     found = orjson.loads(as_json.write(answer))
-    reference = msgpack.unpackb(as_msgpack.write(answer))
+    reference = ormsgpack.unpackb(as_msgpack.write(answer))
     assert found["data"][5]["error"]["type"] == "image_unreadable"
     for item, other in zip(found["data"], reference["data"], strict=True):
         pairs = zip(item["lengths"], other["lengths"], strict=True) if "lengths" in item else [(item, other)]

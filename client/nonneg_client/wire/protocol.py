@@ -100,9 +100,9 @@ def parse(status: int, headers: Mapping[str, str], body: bytes, *, sent: int) ->
 
 def _content(headers: Mapping[str, str], body: bytes) -> Any:
     if headers.get("content-type", "").startswith(MSGPACK):
-        import msgpack
+        import ormsgpack
 
-        return msgpack.unpackb(body)
+        return ormsgpack.unpackb(body)
     return json.loads(body)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgpack
+import ormsgpack
 from numpy.typing import NDArray
 
 from nonneg_server.answers.rows import one_by_one, record
@@ -19,8 +19,7 @@ def check(_: Parameters) -> None:
 
 
 def write(answer: Answer) -> bytes:
-    packed: bytes = msgpack.packb(record(answer, one_by_one(_raw)))
-    return packed
+    return ormsgpack.packb(record(answer, one_by_one(_raw)))
 
 
 def _raw(array: NDArray[Any]) -> bytes:
