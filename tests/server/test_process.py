@@ -186,6 +186,35 @@ def test_clients_who_go_away_leave_no_trace(start: Callable, bundle: Bundle, png
         assert process.stderr.read() == ""
 
 
+NO_HTTP = [
+    b"\x16\x03\x01\x02\x00\x01\x00",  # TLS, spoken to a port without
+    b"GET / HTTP/9.9\r\n\r\n",
+    HEAD + b"Content-Length: -1\r\n\r\n",
+    HEAD + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\nx",
+    HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
+    HEAD + b"Bad Header\0: x\r\n\r\n",
+    HEAD + b"Content-Length: 5\r\n\r\nhelloGARBAGE\0 \r\n\r\n",  # behind a request that is being answered
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+]
+
+
+def test_what_is_no_http_is_refused_in_json_and_leaves_no_trace_in_the_log(start: Callable, bundle: Bundle) -> None:
+    with start("--model", str(bundle.path), "--drain", "0") as (address, process):
+        for sent in NO_HTTP * 5:
+            with open_socket(address) as connection:
+                connection.sendall(sent)
+                connection.shutdown(socket.SHUT_WR)
+                answer = rest_of(connection)
+            if answer and not answer.startswith(b"HTTP/1.1 415"):
+                assert answer.startswith(b"HTTP/1.1 400"), (sent, answer)
+                assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["field"] == "request"
+        upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Key": "x"}
+        assert httpx.get(f"{address}/livez", headers=upgrade).status_code == 200
+        process.terminate()
+        assert process.wait(20) == 0
+        assert process.stderr.read() == ""
+
+
 def test_connections_beyond_the_limit_are_refused_with_503(start: Callable, bundle: Bundle) -> None:
     with start("--model", str(bundle.path), "--max-connections", "20", "--drain", "0") as (address, _):
         held = [open_socket(address) for _ in range(20)]

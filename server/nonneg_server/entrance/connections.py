@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import orjson
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from nonneg_client.errors import NonnegError, NotReady, Overloaded, RequestTimeout
+from nonneg_client.errors import NonnegError, NotReady, Overloaded, RequestInvalid, RequestTimeout
 
 if TYPE_CHECKING:
     from nonneg_server.entrance.gate import Gate
@@ -60,6 +60,11 @@ class Connection(HttpToolsProtocol):
         self._release()
         if unanswered:
             abandon(cycle.scope)
+
+    def eof_received(self) -> None:
+        """The client hangs up: the transport is closed before connection_lost is called, and takes no answer."""
+        super().eof_received()
+        self._give_up()
 
     def data_received(self, data: bytes) -> None:
         if self._refused:
@@ -121,15 +126,16 @@ class Connection(HttpToolsProtocol):
     def refuse(self, error: NonnegError) -> None:
         """Answer in the application's stead, drop its work and close."""
         self._refused = True
+        self._give_up()
         cycle = self.cycle
-        if cycle is not None and not cycle.response_complete:
-            cycle.disconnected = True
-            cycle.message_event.set()
-            abandon(cycle.scope)
         if not self._passing and (cycle is None or not cycle.response_started or cycle.response_complete):
             self.transport.write(_response(error))
         self._release()
         self._hang_up()
+
+    def send_400_response(self, msg: str) -> None:
+        """What arrives is no HTTP; whatever was asked before on this connection is nobody's any more."""
+        self.refuse(RequestInvalid("this is no HTTP/1.1 request", fix="check what writes it", field="request"))
 
     def _turned_away(self) -> bool:
         """True if the queue is full and that was said, before any of the body is read."""
@@ -161,6 +167,14 @@ class Connection(HttpToolsProtocol):
         if self.flow is not None:
             self.flow.resume_reading()
         self.loop.call_later(LINGER, self.transport.close)
+
+    def _give_up(self) -> None:
+        """Drop the work for the request that is being answered, and whatever it would still send."""
+        cycle = self.cycle
+        if cycle is not None and not cycle.response_complete:
+            cycle.disconnected = True
+            cycle.message_event.set()
+            abandon(cycle.scope)
 
     def _release(self) -> None:
         self.house.held -= self._held

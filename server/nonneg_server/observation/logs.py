@@ -23,8 +23,16 @@ def configure(form: Literal["text", "json"], level: str) -> None:
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = ([handler] if name != "uvicorn.error" else []), name == "uvicorn.error"
         logger.setLevel(level.upper())
+    logging.getLogger("uvicorn.error").addFilter(_of_the_server)
     logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # it logs what clients send amiss, byte by byte
     access.setLevel(logging.INFO)  # who asks for the access log gets it at every level
+
+
+def _of_the_server(record: logging.LogRecord) -> bool:
+    """Whether it tells of the server: what clients send amiss they are told, and could fill a log with it."""
+    return not str(record.msg).startswith(
+        ("Invalid HTTP request", "Unsupported upgrade request", "No supported WebSocket library")
+    )
 
 
 def log_access(seen: Seen) -> None:
