@@ -76,7 +76,7 @@ class Connection:
     def receive(self) -> bool:
         """True when the answer is complete."""
         try:
-            data = self.socket.recv(1 << 18)
+            data = self.socket.recv(1 << 16)  # a larger buffer would be mapped and unmapped for every answer
         except BlockingIOError:
             return False
         if not data:

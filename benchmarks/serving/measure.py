@@ -28,6 +28,7 @@ class Plan:
     size: str
     seconds: float  # of a slice
     home: Path  # environments and logs
+    naive: bool = False  # also the limit of whoever decodes every JPEG whole
 
 
 @contextmanager
@@ -41,13 +42,22 @@ def started(contestant: Contestant, plan: Plan) -> Iterator[Server]:
 
 
 def slice_of(server: Server, plan: Plan, clients: int) -> dict[str, Any]:
-    """One closed loop, with the server's CPU time and what others used meanwhile."""
+    """One closed loop, with the server's CPU time, the load generator's and what others used meanwhile."""
     load.run(server.url, plan.bodies, clients=clients, seconds=0.2)
-    watch, cpu = Watch(server.cpu_seconds), server.cpu_seconds()
+    watch, cpu, mine = Watch(server.cpu_seconds), server.cpu_seconds(), time.process_time()
     found = load.run(server.url, plan.bodies, clients=clients, seconds=plan.seconds)
     found["cpu_ms_per_image"] = round(1000 * (server.cpu_seconds() - cpu) / max(1, found["ok"]), 3)
+    found["generator_ms_per_image"] = round(1000 * (time.process_time() - mine) / max(1, found["ok"]), 3)
     found["others"] = round(watch.others(), 3)
     return found
+
+
+@contextmanager
+def nothing(plan: Plan) -> Iterator[Server]:
+    """A server that does nothing but read requests and answer."""
+    command, log = [sys.executable, str(HERE / "null.py")], plan.home / "null.log"
+    with running(command, "/", plan.bodies[0], env={}, cwd=HERE, log=log) as server:
+        yield server
 
 
 class Limit:
@@ -62,6 +72,17 @@ class Limit:
         watch = Watch(self._cpu_seconds)
         self._say(f"{seconds}\n")
         found: dict[str, Any] = json.loads(self._answer())
+        found["others"] = round(watch.others(), 3)
+        return found
+
+    def slice_asking(self, seconds: float, server: Server, bodies: list[bytes], rate: float) -> dict[str, Any]:
+        """The same while the load generator asks a server that does nothing, at this rate."""
+        watch = Watch(lambda: self._cpu_seconds() + server.cpu_seconds())
+        mine = time.process_time()
+        self._say(f"{seconds}\n")
+        asked = load.run(server.url, bodies, rate=rate, seconds=seconds)
+        found: dict[str, Any] = json.loads(self._answer())
+        found["generator_ms_per_image"] = round(1000 * (time.process_time() - mine) / max(1, asked["ok"]), 3)
         found["others"] = round(watch.others(), 3)
         return found
 

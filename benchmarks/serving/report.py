@@ -21,8 +21,11 @@ server runs the same ONNX file with the same decoder, view, session settings and
 process or replica a core, as they recommend. The load generator shares the machine's cores with the server, and the
 in-process limit does not pay for it: no server can reach 1. One server runs after the other, with slices of the limit
 between; slices in which other processes used the machine do not count, if there are enough others. The peers answer
-whole vectors without parameters, limits, metrics or request ids. «Share by CPU» is the limit's CPU time an image over
-the server's, which a busy machine disturbs far less than rates. Cells: median (least to most) of the slices that count.
+whole vectors without parameters, limits, metrics or request ids. Cells: median (least to most) of slices that count.
+
+- «Share, asking paid» is the share of a second, lower limit: the same threads while, beside them, the load generator
+  asks a server that does nothing (`null.py`) as often as they finish an image.
+- «Share by CPU» is the limit's CPU time an image over the server's, which a busy machine disturbs far less than rates.
 """
 
 TAIL = """## What is not shown
@@ -94,6 +97,7 @@ ROBUST = {"c8 share by CPU", "CPU ms/image", "PSS MB"}
 COLUMNS = {
     "c8 share of limit": True,
     "c32 share": True,
+    "c8 share, asking paid": True,
     "c8 share by CPU": True,
     "c1 p50 ms": False,
     "c8 p99 ms": False,

@@ -4,6 +4,7 @@
     python benchmarks/serving/run.py --photos FOLDER --only nonneg mosec
     python benchmarks/serving/run.py --photos FOLDER --overload          3x the peak for a minute, ours only
     python benchmarks/serving/run.py --photos FOLDER --bundle DIR        another model than the default one
+    python benchmarks/serving/run.py --photos FOLDER --size 4000x3000 --seconds 4 --naive --only nonneg
 
 One server after the other, with slices of the in-process limit in between; slices during which others used the machine
 do not count, if there are enough others. Prints a table, then one JSON line. The peers are installed in environments of
@@ -24,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import load
 from contestants import CONTESTANTS
-from measure import Limit, Plan, overload, slice_of, started
+from measure import Limit, Plan, nothing, overload, slice_of, started
 from photos import make_photos
 from processes import Server
 from provenance import provenance
@@ -35,6 +36,7 @@ from nonneg_export.bundle import open_bundle
 COLUMNS = (
     "c8 share of limit",
     "c32 share",
+    "c8 share, asking paid",
     "c8 share by CPU",
     "c1 p50 ms",
     "c8 p99 ms",
@@ -49,8 +51,8 @@ ENOUGH = 5  # slices that count, of every kind
 
 def collect(plan: Plan, names: list[str], *, most_rounds: int, wait: float) -> dict[str, Any]:
     """One server after the other, each with slices of the limit in between."""
-    found: dict[str, Any] = {"limit": [], "servers": {}}
-    limit = Limit(plan)
+    found: dict[str, Any] = {"limit": [], "limit_asking": [], "naive": [], "servers": {}}
+    limit, naive = Limit(plan), Limit(plan, naive=True) if plan.naive else None
     for name in names:
         print(f"starting {name}", file=sys.stderr)
         with started(CONTESTANTS[name], plan) as server:
@@ -58,20 +60,28 @@ def collect(plan: Plan, names: list[str], *, most_rounds: int, wait: float) -> d
             mine: dict[str, Any] = {f"c{count}": [] for count in CLIENTS}
             for number in range(most_rounds):
                 last = number + 1 == most_rounds  # never quiet: better a disturbed slice than none
-                take_turns(found["limit"], mine, limit, server, plan, wait=0 if last else wait)
+                take_turns(found, mine, limit, server, plan, wait=0 if last else wait)
+                if naive is not None and fell_quiet(wait):
+                    found["naive"].append(naive.slice(plan.seconds))
                 if all(map(enough, mine.values())):
                     break
             found["servers"][name] = {**mine, "cold_start_s": server.cold_start, "pss_mb": server.pss_mb()}
     limit.close()
+    if naive is not None:
+        naive.close()
     return found
 
 
 def take_turns(
-    limits: list[dict[str, Any]], mine: dict[str, Any], limit: Limit, server: Server, plan: Plan, *, wait: float
+    found: dict[str, Any], mine: dict[str, Any], limit: Limit, server: Server, plan: Plan, *, wait: float
 ) -> None:
-    """A slice of the limit and of every width, each when the machine is quiet."""
+    """A slice of both limits and of every width, each when the machine is quiet."""
     if fell_quiet(wait):
-        limits.append(limit.slice(plan.seconds))
+        found["limit"].append(limit.slice(plan.seconds))
+    if found["limit"] and fell_quiet(wait):
+        rate = found["limit"][-1]["rate"]
+        with nothing(plan) as idle:
+            found["limit_asking"].append(limit.slice_asking(plan.seconds, idle, plan.bodies, rate))
     for count in CLIENTS:
         slices = mine[f"c{count}"]
         if not enough(slices) and fell_quiet(wait):
@@ -103,9 +113,11 @@ def summarised(found: dict[str, Any], name: str) -> dict[str, dict[str, float]]:
     run = {key: quietest(value) if isinstance(value, list) else value for key, value in found["servers"][name].items()}
     limit = median(one["rate"] for one in quietest(found["limit"]))
     limit_cpu = median(one["cpu_ms_per_image"] for one in quietest(found["limit"]))
+    asking = median(one["rate"] for one in quietest(found["limit_asking"]))
     values = {
         "c8 share of limit": [one["rate"] / limit for one in run["c8"]],
         "c32 share": [one["rate"] / limit for one in run["c32"]],
+        "c8 share, asking paid": [one["rate"] / asking for one in run["c8"]],
         "c8 share by CPU": [limit_cpu / one["cpu_ms_per_image"] for one in run["c8"]],
         "c1 p50 ms": [one["p50_ms"] for one in run["c1"]],
         "c8 p99 ms": [one["p99_ms"] for one in run["c8"]],
@@ -118,13 +130,31 @@ def summarised(found: dict[str, Any], name: str) -> dict[str, dict[str, float]]:
 
 def disturbance(found: dict[str, Any]) -> str:
     """How quiet the machine was, in a sentence."""
-    kinds = [found["limit"], *(r[f"c{c}"] for r in found["servers"].values() for c in CLIENTS)]
+    kinds = [found["limit"], found["limit_asking"], *(r[f"c{c}"] for r in found["servers"].values() for c in CLIENTS)]
     counted = [one["others"] for kind in kinds for one in quietest(kind)]
-    limit = quietest(found["limit"])
+    limit, asking = quietest(found["limit"]), quietest(found["limit_asking"])
+    asking_rate, asking_cost = (median(one[key] for one in asking) for key in ("rate", "generator_ms_per_image"))
     return (
         f"In-process limit: {median(one['rate'] for one in limit):.0f} images/s at "
-        f"{median(one['cpu_ms_per_image'] for one in limit):.2f} ms of CPU an image. Others used {median(counted):.0%} "
-        f"of the machine (at most {max(counted):.0%}) during the slices that count; {sum(map(len, kinds))} were taken."
+        f"{median(one['cpu_ms_per_image'] for one in limit):.2f} ms of CPU an image; {asking_rate:.0f} images/s while "
+        f"the load generator asks a server that does nothing, at {asking_cost:.3f} ms of its CPU an image. Others used "
+        f"{median(counted):.0%} of the machine (at most {max(counted):.0%}) during the slices that count; "
+        f"{sum(map(len, kinds))} were taken." + beside_naive(found)
+    )
+
+
+def beside_naive(found: dict[str, Any]) -> str:
+    """How many times as fast as decoding every JPEG whole, where that was measured."""
+    if not found["naive"]:
+        return ""
+    naive = median(one["rate"] for one in quietest(found["naive"]))
+    times = [
+        f"{name} {median(one['rate'] for one in quietest(run['c8'])) / naive:.2f}"
+        for name, run in found["servers"].items()
+    ]
+    return (
+        f"\n\nDecoding every JPEG whole, without a server: {naive:.1f} images/s. "
+        f"Times that, with 8 clients: {', '.join(times)}."
     )
 
 
@@ -170,6 +200,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20, help="at most; fewer if the machine is quiet")
     parser.add_argument("--seconds", type=float, default=1.5, help="of every single measurement")
     parser.add_argument("--wait", type=float, default=2, help="seconds a slice waits for quiet before its turn is over")
+    parser.add_argument("--naive", action="store_true", help="also: every JPEG decoded whole, without a server")
     parser.add_argument("--overload", action="store_true")
     parser.add_argument("--overload-seconds", type=float, default=60)
     parser.add_argument("--home", type=Path, default=Path.home() / ".cache/nonneg-benchmarks")
@@ -178,7 +209,8 @@ def main() -> None:
     bundle = open_bundle(given.bundle)
     width, height = map(int, given.size.split("x"))
     bodies = make_photos(given.photos, width=width, height=height)
-    plan = Plan(bundle.path.resolve(), given.photos.resolve(), bodies, given.size, given.seconds, given.home.resolve())
+    places = bundle.path.resolve(), given.photos.resolve()
+    plan = Plan(*places, bodies, given.size, given.seconds, given.home.resolve(), given.naive)
     line: dict[str, Any] = {"benchmark": "serving", **provenance(), "model": bundle.manifest.name, "size": given.size}
     if given.overload:
         line["overload"] = overload(CONTESTANTS["nonneg"], plan, times=3, seconds=given.overload_seconds)
