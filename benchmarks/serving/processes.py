@@ -8,7 +8,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,6 +81,7 @@ def _await_first(process: subprocess.Popen[bytes], url: str, body: bytes, until:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
+    """Stop it politely, then whatever it leaves behind: only what runs in sessions that are not this process's own."""
     family = _descendants(process.pid)
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)
@@ -88,12 +89,25 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             process.wait(20)
         except subprocess.TimeoutExpired:
             process.kill()
-    for pid in family:
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
+    for pid in family | _of_session(process.pid):
+        if pid != os.getpid() and _session(pid) != os.getsid(0):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
     process.wait(10)
+
+
+def _of_session(leader: int) -> set[int]:
+    """All that run in the session this process began, adopted or not."""
+    return {
+        pid for pid in (int(e.name) for e in Path("/proc").iterdir() if e.name.isdigit()) if _session(pid) == leader
+    }
+
+
+def _session(pid: int) -> int:
+    try:
+        return os.getsid(pid)
+    except ProcessLookupError:
+        return -1
 
 
 def _descendants(root: int) -> set[int]:

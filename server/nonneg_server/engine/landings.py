@@ -1,8 +1,8 @@
 """Results on their way from the threads back to the event loop: several by one wake-up while there is enough to do.
 
 Waking the loop costs its thread a cold start amid the inference, and the thread that it displaces another one
-afterwards. While two images wait for every thread, nobody idles if a finished one waits for its neighbours; as soon as
-fewer do, every result wakes the loop at once.
+afterwards. While the queue is deep, nobody idles if a finished image waits for its neighbours; as soon as it is not,
+every result wakes the loop at once.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 from nonneg_server.engine.pool import Pool
 
 MOST_HELD = 8
+DEEP = 4  # images that wait for each thread; with two of them, the threads ran dry before the answers' successors came
 LONGEST_HELD = 0.05  # seconds, where the next image turns out to be a large one
 
 
@@ -59,7 +60,7 @@ class Strip:
     def put(self, future: asyncio.Future[Any], result: object, error: BaseException | None) -> None:
         """From a worker thread."""
         self._down.append((future, result, error))
-        enough_to_do = self._pool.waiting >= 2 * self._pool.size
+        enough_to_do = self._pool.waiting >= DEEP * self._pool.size
         if self._called or (enough_to_do and len(self._down) < MOST_HELD):
             return
         self._called = True
