@@ -9,13 +9,15 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
-
-import httpx
+from typing import TYPE_CHECKING
 
 from nonneg_client.errors import ImageTooLarge, LinkFailed, NonnegError, ParameterInvalid
 from nonneg_client.version import __version__
 from nonneg_server.requests.addresses import PORTS, addresses, matches, routable
 from nonneg_server.requests.images import Incoming, Link, Source
+
+if TYPE_CHECKING:
+    import httpx
 
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 
@@ -63,6 +65,8 @@ class Fetcher:
     async def _one(self, image: Incoming | Source, left: Budget) -> Source:
         if not isinstance(image, Link):
             return image
+        import httpx  # here and below: most servers fetch nothing, and would start a tenth later
+
         try:
             async with self._gate, asyncio.timeout(self._timeout):
                 return await self._follow(image, left)
@@ -88,6 +92,8 @@ class Fetcher:
 
     async def _get(self, url: httpx.URL, link: Link, left: Budget) -> bytes | httpx.URL:
         """The body, or where it has moved to; every hop passes the same checks."""
+        import httpx
+
         address = await self._pinned(url, link)
         target = url.copy_with(host=address)
         headers = {**_SENT, "host": url.netloc.decode("ascii")}
@@ -161,6 +167,8 @@ class Fetcher:
 
 
 def _parsed(text: str, field: str) -> httpx.URL:
+    import httpx
+
     try:
         url = httpx.URL(text)
     except (httpx.InvalidURL, TypeError, ValueError) as error:
