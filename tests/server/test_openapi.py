@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from nonneg_server.documentation.examples import EXAMPLES
 from nonneg_server.documentation.operations import operations as table
 
 METHODS = {"get", "post", "put", "delete", "patch"}
@@ -60,6 +61,14 @@ def test_every_body_has_an_example_that_works(document: dict[str, Any], served: 
             example["model"] = "tiny"
         answer = httpx.post(served + path, json=example)
         assert answer.status_code == 200, (name, answer.text)
+
+
+def test_every_answer_has_an_example_of_its_shape(document: dict[str, Any]) -> None:
+    for model, example in EXAMPLES.items():
+        model.model_validate(example)
+    for name, operation in operations(document):
+        content = operation["responses"]["200"]["content"]
+        assert "example" in content.get("application/json", {"example": "a picture"}), name
 
 
 def test_every_parameter_says_what_it_means(document: dict[str, Any]) -> None:

@@ -12,6 +12,7 @@ from pydantic.json_schema import models_json_schema
 from nonneg_client import errors
 from nonneg_client.errors import NonnegError
 from nonneg_server.dialects.failing import WRITERS
+from nonneg_server.documentation.examples import EXAMPLES
 from nonneg_server.documentation.operations import Operation, operations
 from nonneg_server.documentation.requests import Schema
 
@@ -73,7 +74,8 @@ def _fill(slot: dict[str, Any], operation: Operation) -> None:
     slot["parameters"] = [*slot.get("parameters", []), *operation.query]
     content = dict(operation.others)
     if operation.answer is not None:
-        content = {"application/json": {"schema": _ref(operation.answer.__name__)}, **content}
+        shape = {"schema": _ref(operation.answer.__name__), "example": EXAMPLES[operation.answer]}
+        content = {"application/json": shape, **content}
     shown = list(HEADERS.items())[: 2 if operation.body is None else None]
     headers = {name: {"description": said, "schema": {"type": "string"}} for name, said in shown}
     slot["responses"] = {"200": {"description": _first_line(operation.answer), "headers": headers, "content": content}}

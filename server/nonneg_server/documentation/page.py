@@ -57,6 +57,8 @@ def _answer(document: Schema, found: Schema) -> str:
     parts = [f"<h4>200: {_text(found['description'])}</h4>"]
     for kind, content in found.get("content", {}).items():
         names = list(_kinds(content["schema"])) if "$ref" in content["schema"] else []
+        if "example" in content:
+            parts.append(f"<pre>{_text(json.dumps(content['example'], indent=1, ensure_ascii=False))}</pre>")
         parts += [_shape(document, name) for name in _with_inner(document, names)] or [f"<p><code>{kind}</code></p>"]
     return "".join(parts)
 
