@@ -24,6 +24,7 @@ from torch import nn
 
 from nonneg_client.pixels.view import View
 from nonneg_training.ahead import Ahead
+from nonneg_training.allocator import keep_freed_memory
 from nonneg_training.backbones import Backbone
 from nonneg_training.batches import FeatureBatches
 from nonneg_training.data import Arrays
@@ -42,6 +43,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--batch", type=int, default=512)
     options = parser.parse_args()
+    keep_freed_memory()  # as a run does
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "features.npy"
         np.save(path, np.random.default_rng(0).random((1, COUNT, WIDTH), dtype=np.float32))

@@ -38,6 +38,14 @@ def run(backbone: Path, cache: Path, out: Path, **changes: object) -> Outcome:
     return train(read_settings(None, {**base, **{name.replace("__", "."): v for name, v in changes.items()}}), out)
 
 
+UNTRAINED = {"optimiser.lr": 1e-12, "loop.epochs": 1}
+
+
+def error(count: int) -> float:
+    """The standard error of the difference of two shares of `count` images, at the most."""
+    return float((2 * 0.25 / count) ** 0.5)
+
+
 @pytest.mark.parametrize(
     "weights",
     [
@@ -72,7 +80,7 @@ def test_every_loss_goes_down(trained: Path, cache: Path, tmp_path: Path, weight
     active = {name.removeprefix("head.") for name in weights} & set(PARTS)
     assert active <= set(rows[0])
     assert outcome.reading is not None
-    assert outcome.reading.knn > 0.7
+    assert outcome.reading.knn > 0.5, "most nearest neighbours are of the right class; chance is a tenth"
 
 
 def test_the_result_is_backbone_and_head_in_one_encoder(trained: Path, cache: Path, tmp_path: Path) -> None:
@@ -83,25 +91,34 @@ def test_the_result_is_backbone_and_head_in_one_encoder(trained: Path, cache: Pa
     linear, norm = encoder.output_layers()
     assert (linear.in_features, linear.out_features, norm) == (64, 96, None)
     images = open_data("digits", split="test")
-    pixels, labels = torch.from_numpy(images.pixels(range(359), encoder.view)), torch.from_numpy(images.labels)
+    pixels = torch.from_numpy(images.pixels(range(64), encoder.view))
     with torch.inference_mode():
         z = encoder(pixels)
         torch.testing.assert_close(z, F.relu(linear(before.features(pixels))))
-    whole = nearest(before.features(pixels), labels)
-    assert nearest(z, labels) > whole - 0.08
-    assert nearest(z[:, :32], labels) > whole - 0.18
 
 
 def test_nested_lengths_make_better_prefixes(trained: Path, cache: Path, tmp_path: Path) -> None:
-    score = {}
-    for name, lengths in (("nested", (4, 8, 16)), ("plain", ())):
-        run(trained, cache, tmp_path / name, loss__lengths=lengths, loop__epochs=10, optimiser__lr=0.003)
-        encoder = load_encoder(tmp_path / name)
-        images = open_data("digits", split="test")
-        with torch.inference_mode():
-            z = encoder(torch.from_numpy(images.pixels(range(359), encoder.view)))
-        score[name] = nearest(z[:, :8], torch.from_numpy(images.labels))
-    assert score["nested"] > score["plain"] + 0.05
+    """Than the same run without them, and than the start; by more than chance, over seeds, at no cost to the whole."""
+    images = open_data("digits", split="test")
+    labels, lengths, seeds = torch.from_numpy(images.labels), (8, 16, 96), (0, 1, 2)
+    kinds = {"nested": {"loss.lengths": (4, 8, 16, 32)}, "plain": {"loss.lengths": ()}, "start": UNTRAINED}
+    score: dict[str, list[list[float]]] = {name: [] for name in kinds}
+    for seed in seeds:
+        for name, changes in kinds.items():
+            out = tmp_path / f"{name}-{seed}"
+            run(trained, cache, out, **{"loop.epochs": 10, "optimiser.lr": 3e-3, "seed": seed, **changes})
+            encoder = load_encoder(out)
+            with torch.inference_mode():
+                z = encoder(torch.from_numpy(images.pixels(range(len(labels)), encoder.view)))
+            score[name].append([nearest(z[:, :k], labels) for k in lengths])
+    nested, plain, begun = (torch.tensor(score[name]) for name in kinds)  # (seeds, lengths)
+    assert (nested[:, :2] > plain[:, :2]).all()
+    assert (nested[:, :2] > begun[:, :2]).all()
+    chance = error(len(labels) * len(seeds))
+    for other in (plain, begun):
+        gain = (nested - other).mean(dim=0)
+        assert (gain[:2] > 2 * chance).all()
+        assert gain[2] > -2 * chance
 
 
 def test_the_backbone_stays_in_evaluation_mode_and_out_of_the_optimiser(

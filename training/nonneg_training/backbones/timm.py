@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from nonneg_client.errors import ConfigInvalid, MissingExtra
+from nonneg_client.errors import ConfigInvalid, DataInvalid, MissingExtra
 from nonneg_training.backbones.backbone import Backbone
 
 PREFIX = "timm:"
@@ -19,6 +19,12 @@ def timm(name: str, *, pretrained: str | None, size: int | None) -> Backbone:
         raise MissingExtra(f"{PREFIX}{name} needs timm", fix="pip install timm") from None
     try:
         network = library.create_model(name, pretrained=bool(pretrained), num_classes=0)
+    except (OSError, ValueError) as error:  # the hub's errors are one or the other
+        raise DataInvalid(
+            f"timm's weights of {name} cannot be fetched ({str(error).splitlines()[0]})",
+            fix="fetch them once where there is a network, into $HF_HOME",
+            field="model.pretrained",
+        ) from error
     except RuntimeError as error:
         raise ConfigInvalid(
             f"timm: {error}", fix="see timm.list_models()", field="model.backbone", value=name
