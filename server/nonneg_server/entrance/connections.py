@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import orjson
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from nonneg_client.errors import NonnegError, NotReady, Overloaded, RequestInvalid, RequestTimeout
 
@@ -44,6 +44,7 @@ class Connection(HttpToolsProtocol):
     _began = 0.0
     _heard = 0.0
     _refused = False
+    _running: RequestResponseCycle | None = None  # the one being answered; `cycle` is the one that arrived last
     _passing = False  # the rest of a request that was refused at its headers
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -54,12 +55,9 @@ class Connection(HttpToolsProtocol):
             self.refuse(_crowded(self.house.most_connections))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        cycle = self.cycle
-        unanswered = cycle is not None and not cycle.response_complete
+        self._give_up()
         super().connection_lost(exc)
         self._release()
-        if unanswered:
-            abandon(cycle.scope)
 
     def eof_received(self) -> None:
         """The client hangs up: the transport is closed before connection_lost is called, and takes no answer."""
@@ -168,13 +166,17 @@ class Connection(HttpToolsProtocol):
             self.flow.resume_reading()
         self.loop.call_later(LINGER, self.transport.close)
 
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
+
     def _give_up(self) -> None:
-        """Drop the work for the request that is being answered, and whatever it would still send."""
-        cycle = self.cycle
-        if cycle is not None and not cycle.response_complete:
-            cycle.disconnected = True
-            cycle.message_event.set()
-            abandon(cycle.scope)
+        """Drop the work for the request that is being answered, and for those sent right behind it; nobody hears."""
+        for cycle in (self._running, self.cycle, *(queued for queued, _ in self.pipeline)):
+            if cycle is not None and not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.message_event.set()
+                abandon(cycle.scope)
 
     def _release(self) -> None:
         self.house.held -= self._held
