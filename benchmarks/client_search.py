@@ -4,8 +4,8 @@
     python benchmarks/client_search.py --vectors 20000
 
 Times are processor time of this process a query, which holds the engine, and wall-clock time, once other queries have
-warmed the index up; recall is the share of the true ten that were found, a vector of equal score counting as true.
-Prints a table, then one JSON line.
+warmed the index up: the least of three rounds, since whoever else uses the machine's memory only adds. Recall is the
+share of the true ten that were found, a vector of equal score counting as true. Prints a table, then one JSON line.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from nonneg_client import Embeddings
 from nonneg_client.search import Index
 
 DIMENSIONS, ACTIVE = 2048, 0.05
+ROUNDS = 3
 
 
 def vectors(n: int, seed: int) -> Embeddings:
@@ -80,13 +81,16 @@ def measure(index: Index, queries: Embeddings, truth: np.ndarray, how: dict) -> 
     others = vectors(len(queries), 2)
     for i in range(len(others)):
         index.search(others[i], 10, **how)
-    found, wall = [], []
-    cpu = time.process_time()
-    for query in single:
-        start = time.perf_counter()
-        found.append(index.search(query, 10, **how))
-        wall.append(time.perf_counter() - start)
-    cpu = (time.process_time() - cpu) / len(single)
+    rounds = []
+    for _ in range(ROUNDS):
+        found, wall = [], []
+        cpu = time.process_time()
+        for query in single:
+            start = time.perf_counter()
+            found.append(index.search(query, 10, **how))
+            wall.append(time.perf_counter() - start)
+        rounds.append(((time.process_time() - cpu) / len(single), wall))
+    cpu, wall = min(rounds, key=lambda one: one[0])
     good = [
         sum(hit.score >= best[9] * (1 - 1e-5) for hit in hits) / 10 for hits, best in zip(found, truth, strict=True)
     ]
