@@ -67,7 +67,9 @@ def create_app(
     protect(app, settings, keys)
     told = observers(app, settings)
     app.add_middleware(Envelope, observers=told)
-    if not (settings.cache or settings.rate or settings.cors_origin):  # these have a say before the queue has
+    if not (
+        settings.cache or settings.cache_dir or settings.rate or settings.cors_origin
+    ):  # these have a say before the queue has
         app.state.house.gate = Gate(partial(admission_of, registry), partial(may_ask, keys), told)
     return app
 
