@@ -316,13 +316,12 @@ main()
 """
 
 
-@pytest.mark.parametrize("flags", [(), ("--batch", "4")])
 def test_a_runtime_that_fails_for_good_fails_livez_and_ends_the_process(
-    start: Callable, bundle: Bundle, png: Png, tmp_path: Path, flags: tuple[str, ...]
+    start: Callable, bundle: Bundle, png: Png, tmp_path: Path
 ) -> None:
     script = tmp_path / "failing.py"
     script.write_text(FAILING)
-    with start("--model", str(bundle.path), *flags, command=(str(script),)) as (address, process):
+    with start("--model", str(bundle.path), "--drain", "0", command=(str(script),)) as (address, process):
         assert httpx.post(f"{address}/embed", content=png(0)).status_code == 200
         process.send_signal(signal.SIGUSR1)
         answers = [httpx.post(f"{address}/embed", content=png(number)) for number in range(3)]
