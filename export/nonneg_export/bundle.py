@@ -147,10 +147,11 @@ def storing(out: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise _storage(error, out) from error
+        raise storage(error, out) from error
 
 
-def _storage(error: OSError, out: Path) -> StorageFailed:
+def storage(error: OSError, out: Path) -> StorageFailed:
+    """What the disk said, with what to do about it."""
     if error.errno == errno.ENOSPC:
         return StorageFailed(f"no space left for {out}", fix="free some space and run again", value=str(out))
     return StorageFailed(

@@ -25,7 +25,11 @@ def save(model: ModelProto, path: Path) -> None:
     """Write it in one file, the same bytes for the same model."""
     with storing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(model.SerializeToString(deterministic=True))
+        try:
+            path.write_bytes(model.SerializeToString(deterministic=True))
+        except OSError:
+            path.unlink(missing_ok=True)  # a full disk has no use for half a model
+            raise
 
 
 def _drop_unused_initializers(graph: GraphProto) -> None:

@@ -20,6 +20,7 @@ from onnx import ModelProto
 
 from nonneg_client.errors import CheckFailed, NonnegError
 from nonneg_client.pixels.view import Pixels, View
+from nonneg_export.bundle import storage
 from nonneg_export.canonical import canonical, save
 from nonneg_export.half import widened
 from nonneg_export.photos import see
@@ -52,6 +53,8 @@ def to_int8(encoder: Path, photos: Sequence[Path], view: View) -> ModelProto:
                 weight_type=QuantType.QInt8,
                 calibrate_method=CalibrationMethod.MinMax,
             )
+        except OSError as error:
+            raise storage(error, Path(place)) from error
         except Exception as error:  # the tool raises whatever its stages raise
             raise CheckFailed(
                 f"this encoder cannot be quantised to int8 ({type(error).__name__}: {error})", fix="store it as fp16"
