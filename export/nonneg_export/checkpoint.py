@@ -19,10 +19,10 @@ from nonneg_export.columns import activate
 from nonneg_export.convert import to_onnx
 from nonneg_export.head import with_projector
 from nonneg_export.manifest import Provenance
-from nonneg_training.build import is_foreign
 from nonneg_training.checkpoint import load_encoder, run_settings
 from nonneg_training.data.folder import Folder
 from nonneg_training.encoder import Encoder
+from nonneg_training.foreign import is_foreign
 from nonneg_training.foreign.recipe import features_graph
 from nonneg_training.settings import Settings
 
@@ -65,18 +65,18 @@ def _seen_in_training(view: View) -> Callable[[Path], Pixels]:
 
 
 def _graph(encoder: Encoder, settings: Settings) -> ModelProto:
-    if not is_foreign(settings):
+    if not is_foreign(settings.model.backbone):
         return to_onnx(encoder, encoder.view.size)
     features = features_graph(Path(settings.model.backbone), settings.onnx, encoder.view.size)
     return canonical(with_projector(features, encoder))
 
 
 def _backbone(settings: Settings) -> str:
-    return Path(settings.model.backbone).name if is_foreign(settings) else settings.model.backbone
+    return Path(settings.model.backbone).name if is_foreign(settings.model.backbone) else settings.model.backbone
 
 
 def _provenance(settings: Settings, about: About) -> Provenance:
-    start = settings.model.pretrained or (_backbone(settings) if is_foreign(settings) else None)
+    start = settings.model.pretrained or (_backbone(settings) if is_foreign(settings.model.backbone) else None)
     return Provenance(
         weights=f"trained by nonneg ({settings.method}, {_backbone(settings)}"
         + (f", from {start})" if start else ", from scratch)"),

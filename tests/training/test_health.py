@@ -12,7 +12,7 @@ from nonneg_training.health import Gates
 from nonneg_training.losses.infonce import collapsed
 from nonneg_training.monitor import Reading, nearest, read
 from nonneg_training.run import train
-from nonneg_training.settings import Health, read_settings
+from nonneg_training.settings import Health, Model, read_settings
 
 GOOD = Reading(knn=0.9, dimensions=10, live=9, nnz=4.0, zero_share=0.0)
 
@@ -20,11 +20,11 @@ GOOD = Reading(knn=0.9, dimensions=10, live=9, nnz=4.0, zero_share=0.0)
 def test_a_loss_that_is_no_number_stops_at_once() -> None:
     for loss in (float("nan"), float("inf")):
         with pytest.raises(TrainingStopped, match=r"step 7: the loss is .*lower optimiser\.lr"):
-            Gates(Health(), None).check_loss(7, loss)
+            Gates(Health(), Model(), None).check_loss(7, loss)
 
 
 def test_collapse_stops_when_it_lasts() -> None:
-    gates = Gates(Health(collapse_steps=3), collapsed(128))
+    gates = Gates(Health(collapse_steps=3), Model(), collapsed(128))
     for step, loss in enumerate([5.5413, 5.5413, 4.0, 5.5412, 5.5413]):
         gates.check_loss(step, loss)
     with pytest.raises(TrainingStopped, match="collapse"):
@@ -32,7 +32,7 @@ def test_collapse_stops_when_it_lasts() -> None:
 
 
 def test_dead_dimensions_and_zero_vectors_stop() -> None:
-    gates = Gates(Health(dead_share=0.5, zero_share=0.1), None)
+    gates = Gates(Health(dead_share=0.5, zero_share=0.1), Model(), None)
     gates.check_reading(1, GOOD)
     with pytest.raises(TrainingStopped, match="6 of 10 dimensions are dead"):
         gates.check_reading(1, Reading(0.9, 10, 4, 2.0, 0.0))
@@ -57,3 +57,13 @@ def test_nearest_neighbours_leave_out_the_image_itself_and_lonely_classes() -> N
     assert nearest(z, torch.tensor([0, 0, 1, 1, 7])) == 1.0
     assert nearest(z, torch.tensor([0, 1, 0, 1, 7])) == 0.0
     assert nearest(z, torch.tensor([0, 1, 2, 3, 4])) == 0.0
+
+
+def test_it_proposes_only_what_the_run_has_not_tried() -> None:
+    def fix(**model: object) -> str:
+        with pytest.raises(TrainingStopped) as caught:
+            Gates(Health(dead_share=0.5), Model(**model), None).check_reading(1, Reading(0.9, 10, 4, 2.0, 0.0))  # type: ignore[arg-type]
+        return caught.value.fix or ""
+
+    assert fix(activation="relu", batch_norm=False).startswith("set model.batch_norm = true, use model.activation")
+    assert fix(activation="rep_relu", batch_norm=True) == "lower optimiser.lr, or raise health.dead_share"

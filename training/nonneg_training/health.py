@@ -6,14 +6,14 @@ import math
 
 from nonneg_client.errors import TrainingStopped
 from nonneg_training.monitor import Reading
-from nonneg_training.settings import Health
+from nonneg_training.settings import Health, Model
 
 
 class Gates:
     """Watches losses and readings; what it holds is how long the loss has looked like collapse."""
 
-    def __init__(self, settings: Health, collapsed: float | None) -> None:
-        self.settings, self.collapsed_loss = settings, collapsed
+    def __init__(self, settings: Health, model: Model, collapsed: float | None) -> None:
+        self.settings, self.model, self.collapsed_loss = settings, model, collapsed
         self._flat = 0
 
     def check_loss(self, step: int, loss: float) -> None:
@@ -32,7 +32,7 @@ class Gates:
             raise TrainingStopped(
                 f"step {step}: collapse - the loss has been {self.collapsed_loss:.4f} for {self._flat} steps, "
                 "which is what equal vectors for all images cost",
-                fix="set model.batch_norm = true, lower optimiser.lr, or lengthen optimiser.warmup",
+                fix=self._proposal("lengthen optimiser.warmup"),
                 field="loss",
                 value=loss,
             )
@@ -43,7 +43,7 @@ class Gates:
         if reading.zero_share > self.settings.zero_share:
             raise TrainingStopped(
                 f"step {step}: {reading.zero_share:.0%} of the vectors are all zero",
-                fix="set model.batch_norm = true, lower optimiser.lr, or use model.activation = rep_relu",
+                fix=self._proposal("raise health.zero_share"),
                 field="health.zero_share",
                 value=reading.zero_share,
                 limit=self.settings.zero_share,
@@ -51,8 +51,14 @@ class Gates:
         if dead > self.settings.dead_share:
             raise TrainingStopped(
                 f"step {step}: {reading.dimensions - reading.live} of {reading.dimensions} dimensions are dead",
-                fix="set model.batch_norm = true, use model.activation = rep_relu, or raise health.dead_share",
+                fix=self._proposal("raise health.dead_share"),
                 field="health.dead_share",
                 value=round(dead, 4),
                 limit=self.settings.dead_share,
             )
+
+    def _proposal(self, last: str) -> str:
+        """What keeps dimensions alive and has not been tried in this run."""
+        norm = [] if self.model.batch_norm else ["set model.batch_norm = true"]
+        activation = ["use model.activation = rep_relu"] if self.model.activation == "relu" else []
+        return ", ".join([*norm, *activation, "lower optimiser.lr"]) + f", or {last}"

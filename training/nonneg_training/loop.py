@@ -71,7 +71,7 @@ class Loop:
         self.learner: Any = DistributedDataParallel(method) if world.size > 1 else method
         if loop.compile:
             self.learner = torch.compile(self.learner)
-        self.gates = Gates(settings.health, method.collapsed(loop.batch))
+        self.gates = Gates(settings.health, settings.model, method.collapsed(loop.batch))
         self.reading: monitor.Reading | None = None
 
     def run(self, progress: bool | None = None) -> Outcome:

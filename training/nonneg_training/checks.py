@@ -1,0 +1,131 @@
+"""What cannot be: settings that contradict each other, the data, or the number of processes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nonneg_client.errors import ConfigInvalid, DataInvalid
+from nonneg_training.activations import CONTROLS, NON_NEGATIVE
+from nonneg_training.data import Captions, Images, Stream
+from nonneg_training.distributed import World
+from nonneg_training.foreign import is_foreign
+from nonneg_training.settings import Settings
+
+CONTROL_METHODS = ("cl", "spectral-cl", "ce")  # what their non-negative counterparts are held against
+HEAD_LOSSES = ("similarity", "neighbours", "contrastive", "labels", "reconstruction")
+
+
+def check_method(settings: Settings, images: Images | Stream) -> None:
+    """What one method alone needs."""
+    method, model = settings.method, settings.model
+    if method == "two-tower" and not isinstance(images, Captions):
+        raise ConfigInvalid(
+            "two-tower learns from images with captions",
+            fix="give a CSV with the columns image and caption as data.source",
+            field="data.source",
+            value=settings.data.source,
+        )
+    if method == "head" and not (model.pretrained or is_foreign(settings.model.backbone)):
+        raise ConfigInvalid(
+            "a head needs a backbone that has learnt something",
+            fix="set model.pretrained (DEFAULT, a torchvision name, or the folder of a run), or give an ONNX encoder",
+            field="model.pretrained",
+        )
+    if settings.head.contrastive and not settings.head.views:
+        raise ConfigInvalid(
+            "head.contrastive compares random views, and none are cached",
+            fix="set head.views to 2 or more",
+            field="head.views",
+        )
+    if method == "head" and not any(getattr(settings.head, name) for name in HEAD_LOSSES):
+        raise ConfigInvalid(
+            "this head has no loss to learn from", fix="set head.neighbours = 1", field="head.neighbours"
+        )
+
+
+def check_foreign(settings: Settings) -> None:
+    """An ONNX encoder is frozen, and brings its weights."""
+    name = settings.model.backbone
+    if is_foreign(settings.model.backbone) and settings.method != "head":
+        raise ConfigInvalid(
+            f"{name} is an ONNX encoder, which cannot learn: method={settings.method} would train it",
+            fix="use method=head, which trains a head on its features",
+            field="method",
+            value=settings.method,
+        )
+    if is_foreign(settings.model.backbone) and settings.model.pretrained:
+        raise ConfigInvalid(
+            f"{name} brings its own weights", fix="leave model.pretrained out", field="model.pretrained"
+        )
+
+
+def check_stream(settings: Settings, stream: Stream) -> None:
+    """What needs to choose among images, or to know their labels before they come."""
+    if settings.method == "head":
+        raise ConfigInvalid(
+            "a head caches the features of images it can come back to, which a stream has not",
+            fix="copy the shards to a disk or mount them",
+            field="data.source",
+        )
+    if settings.method in ("ce", "nce") and (settings.data.classes or 0) < 2:
+        raise ConfigInvalid(
+            f"{stream.name} does not tell how many labels it has",
+            fix="say it: --set data.classes=1000",
+            field="data.classes",
+        )
+
+
+def check_labels(settings: Settings, images: Images) -> None:
+    """Labels are good for something only where classes differ, and pairs only where a class has two images."""
+    sizes = np.bincount(images.labels)
+    if settings.method in ("ce", "nce") and (sizes > 0).sum() < 2:
+        raise DataInvalid(
+            f"{images.name} has one class, {images.classes[0]}: there is nothing to tell apart",
+            fix="give a folder with a folder of images for each class, or use method = ncl",
+            value=images.name,
+        )
+    if settings.method == "head" and settings.head.labels and not (sizes > 1).any():
+        raise DataInvalid(
+            f"{images.name} has one image of each class: no image has a positive",
+            fix="add images, or set head.labels = 0",
+            field="head.labels",
+            value=images.name,
+        )
+
+
+def check_activation(method: str, name: str) -> None:
+    allowed = CONTROLS if method in CONTROL_METHODS else NON_NEGATIVE
+    if name not in allowed:
+        raise ConfigInvalid(
+            f"method={method} does not go with activation={name}",
+            fix=f"choose one of {', '.join(allowed)}",
+            field="model.activation",
+            value=name,
+        )
+
+
+def check_batch(settings: Settings, images: int, world: World) -> None:
+    batch = settings.loop.batch
+    step = batch * settings.loop.accumulate
+    if batch % world.size:
+        raise ConfigInvalid(
+            f"loop.batch={batch} cannot be shared by {world.size} processes",
+            fix=f"use a multiple of {world.size}",
+            field="loop.batch",
+            value=batch,
+        )
+    if batch < 2 * world.size:
+        raise ConfigInvalid(
+            f"loop.batch={batch} leaves an image nothing to differ from",
+            fix=f"use at least {2 * world.size}",
+            field="loop.batch",
+            value=batch,
+        )
+    if step > images:
+        raise ConfigInvalid(
+            f"{step} images a step (loop.batch x loop.accumulate) exceed the {images} images",
+            fix=f"use at most {images}",
+            field="loop.batch",
+            value=step,
+            limit=images,
+        )
