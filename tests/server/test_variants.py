@@ -9,6 +9,7 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
+import httpx
 import numpy as np
 import pytest
 
@@ -55,13 +56,16 @@ def test_the_variant_is_served_under_the_models_name_with_a_fingerprint_of_its_o
 ) -> None:
     variant = open_bundle(original.path.with_name(f"tiny.{precision}"))
     files = sorted(photos.rglob("*.jpg"))
-    with Client(start_server("--model", str(original.path), "--precision", precision)) as client:
+    url = start_server("--model", str(original.path), "--precision", precision)
+    with Client(url) as client:
         fast = client.embed(files)
+        listed = httpx.get(f"{url}/models").json()["models"][0]
     with Client(start_server("--model", str(original.path), "--precision", "fp32")) as client:
         exact = client.embed(files)
     assert variant.manifest.derived_from == original.manifest.fingerprint == exact.fingerprint
     assert fast.fingerprint == variant.manifest.fingerprint != exact.fingerprint
     assert (fast.model, exact.model) == ("tiny", "tiny")
+    assert (listed["fingerprint"], listed["precision"]) == (fast.fingerprint, precision)
     cosines = (fast.numpy() * exact.numpy()).sum(axis=1)
     assert 0.98 < cosines.min() < 0.999999
     with pytest.raises(FingerprintMismatch):

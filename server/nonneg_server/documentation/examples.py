@@ -20,7 +20,7 @@ _ERROR = {
     "fix": "send the whole file; re-save it if other programs cannot open it either",
 }
 _VIEW = {"size": 224, "fit": "cover", "crop": 0.875, "interpolation": "bicubic", "background": [255, 255, 255]}
-_MODEL = {"name": "nonneg-lite0", "version": "1", "fingerprint": FINGERPRINT, "dimensions": 1280}
+_MODEL = {"name": "nonneg-lite0", "version": "1", "fingerprint": FINGERPRINT, "dimensions": 1280, "precision": "fp16"}
 _LENGTH = {
     "dimensions": 512,
     "top_k": None,

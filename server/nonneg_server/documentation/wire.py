@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, RootModel
 
 from nonneg_client.pixels.view import View
+from nonneg_export.manifest import Precision
 
 
 class Shape(BaseModel):
@@ -137,6 +138,7 @@ class ModelSummary(Shape):
     description: str
     fingerprint: str
     dimensions: int
+    precision: Precision
     view: View
 
 

@@ -55,6 +55,7 @@ def summary(manifest: Manifest) -> dict[str, Any]:
         "description": manifest.description,
         "fingerprint": manifest.fingerprint,
         "dimensions": manifest.dimensions,
+        "precision": manifest.precision,
         "view": manifest.view.model_dump(mode="json"),
     }
 
