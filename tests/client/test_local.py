@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from PIL import Image
 from nonneg_client import Client, evaluate
 from nonneg_client.cli import nonneg
 from nonneg_client.embedder import local
-from nonneg_client.errors import DataInvalid, ImageUnreadable, ModelNotFound, ParameterInvalid
+from nonneg_client.errors import DataInvalid, ImageUnreadable, ImageUnsupported, ModelNotFound, ParameterInvalid
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +50,21 @@ def test_pictures_in_memory_are_taken_as_they_are(client: Client, encoder):
     np.testing.assert_array_equal(encoder.embed(pictures).numpy(), client.embed(pictures).numpy())
     downscaled = encoder.embed(pictures, downscale=32).numpy()
     np.testing.assert_array_equal(downscaled, client.embed(pictures, downscale=32).numpy())
+
+
+def test_pictures_of_every_kind_mean_the_same_in_memory_and_over_the_wire(client: Client, encoder, photos):
+    photo = Image.open(photos / "cat" / "cat-0.jpg").convert("RGB")
+    turned, camera = io.BytesIO(), Image.Exif()
+    camera[0x0112] = 6  # orientation
+    photo.save(turned, "JPEG", exif=camera)
+    modes = ["L", "LA", "RGBA", "P", "1", "CMYK", "YCbCr", "HSV", "I"]
+    pictures = [Image.open(turned), *(photo.convert(mode) for mode in modes)]
+    np.testing.assert_allclose(encoder.embed(pictures).numpy(), client.embed(pictures).numpy(), atol=1e-6)
+    as_file, as_picture = encoder.embed([turned.getvalue(), Image.open(turned)])
+    np.testing.assert_allclose(as_picture[1], as_file[1], atol=1e-6)
+    for embedder in (client, encoder):
+        with pytest.raises(ImageUnsupported):
+            embedder.embed([photo.convert("F")])
 
 
 def test_failed_images_are_returned_or_raised(encoder, photos):

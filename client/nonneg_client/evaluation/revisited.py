@@ -92,11 +92,6 @@ def score(gallery: NDArray[Any], queries: NDArray[Any], truth: GroundTruth) -> d
     }
 
 
-def _averaged(scores: list[tuple[float, float, float]]) -> dict[str, float]:
-    ap, first, tenth = np.mean(scores, axis=0).tolist()
-    return {"mAP": ap, "P@1": first, "P@10": tenth, "queries": len(scores)}
-
-
 def average_precision(hits: list[bool], relevant: int) -> float:
     """The area under precision over recall, by trapezoids."""
     places = np.flatnonzero(hits)

@@ -89,7 +89,7 @@ def identify(data: bytes, *, max_pixels: int = MAX_PIXELS) -> Image.Image:
 
 def upright_rgb(image: Image.Image, *, background: Colour = WHITE) -> Image.Image:
     """Any PIL image as an upright, opaque RGB one in sRGB."""
-    return opaque_srgb(_upright(image), background)
+    return opaque_srgb(upright(image), background)
 
 
 def signature(data: bytes) -> str | None:
@@ -127,7 +127,8 @@ def _brand(data: bytes) -> str | None:
     return "HEIF" if any(brand in brands for brand in _HEIC_BRANDS) else None
 
 
-def _upright(image: Image.Image) -> Image.Image:
+def upright(image: Image.Image) -> Image.Image:
+    """The image turned as its EXIF says."""
     try:
         return ImageOps.exif_transpose(image)
     except _BROKEN:

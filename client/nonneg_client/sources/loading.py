@@ -44,9 +44,11 @@ def fetch(url: str) -> bytes:
 
 
 def lossless(image: Any) -> bytes:
-    """A PIL image as a PNG, so that the server sees the same pixels; the fastest compression."""
-    if image.mode not in ("L", "LA", "RGB", "RGBA", "I;16", "P", "1"):
-        image = image.convert("RGB")
+    """A PIL image as an upright PNG, so that the server sees the same pixels; the fastest compression."""
+    from nonneg_client.pixels.decode import upright, upright_rgb
+
+    # A PNG would lose the orientation that a camera wrote down, and has no CMYK, floats or other spaces of colour.
+    image = upright(image) if image.mode in ("L", "LA", "RGB", "RGBA", "I;16", "P", "1") else upright_rgb(image)
     buffer = io.BytesIO()
     try:
         image.save(buffer, format="PNG", compress_level=1)
