@@ -134,7 +134,8 @@ def test_uvicorn_still_has_what_our_connections_stand_on() -> None:
         HttpToolsProtocol.on_headers_complete: ("self.cycle = RequestResponseCycle(", "self._start_asgi_task("),
         HttpToolsProtocol.on_response_complete: ("self.flow.resume_reading()", "self.timeout_keep_alive"),
         RequestResponseCycle.__init__: ("self.keep_alive", "self.response_started", "self.response_complete"),
-        RequestResponseCycle.receive: ("self.message_event", "self.disconnected"),
+        RequestResponseCycle.receive: ("self.message_event", "self.disconnected", "bytes(self.body)"),
+        HttpToolsProtocol.on_body: ("self.cycle.body += body", "pause_reading()", "message_event.set()"),
     }
     for method, parts in used.items():
         source = inspect.getsource(method)
