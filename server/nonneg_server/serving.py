@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from nonneg_client.errors import ParameterInvalid
 from nonneg_server.embedding import Answer, embed, lengths_of
-from nonneg_server.requests.images import Incoming, Source, check_count
+from nonneg_server.requests.images import Incoming, Source, check_count, sized
 from nonneg_server.requests.parameters import Parameters
 
 
@@ -21,11 +21,12 @@ async def serve(
 ) -> Answer:
     """Check, fetch what are links, encode and shorten; `field` is what the dialect calls its images."""
     state = request.app.state
-    check_count(len(images), state.settings.max_images, field)
+    limits = state.settings.limits
+    check_count(len(images), limits.images, field)
     engine = state.registry.get(parameters.model)
     lengths_of(parameters, engine.bundle.manifest.dimensions)
     deadline = deadline_of(request)
-    ready = await state.fetcher.fetched(images, budget=state.settings.max_body)
+    ready = await state.fetcher.fetched([sized(image, limits) for image in images], budget=state.settings.max_body)
     answer = await embed(engine, ready, parameters, field=field, deadline=deadline)
     engine.ledger.zero_vectors += sum(len(z) - int(np.count_nonzero(z.any(axis=1))) for z in answer.vectors)
     request.scope["state"]["answer"] = answer

@@ -15,6 +15,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from nonneg_client.errors import ConfigInvalid
 from nonneg_client.pixels.decode import MAX_PIXELS, MOST_PIXELS
 from nonneg_server.engine.lanes import MAX_BYTES, MAX_IMAGES
+from nonneg_server.requests.images import Limits
 
 PREFIX = "NONNEG_"
 MEBIBYTE = 2**20
@@ -171,6 +172,13 @@ class Settings(BaseSettings):
     max_connections: int = setting(4096, "Open connections, beyond which new ones get 503.", group="Limits", ge=1)
     max_body: int = setting(64 * MEBIBYTE, "Bytes a request may have.", group="Limits", ge=1024, metavar="BYTES")
     max_images: int = setting(256, "Images a request may have.", group="Limits", ge=1)
+    max_image_bytes: int = setting(
+        32 * MEBIBYTE,
+        "Bytes an image may have as a file; in base64 this is checked before it is decoded.",
+        group="Limits",
+        ge=1024,
+        metavar="BYTES",
+    )
     max_pixels: int = setting(
         MAX_PIXELS, "Pixels an image may have (from its header).", group="Limits", ge=1, le=MOST_PIXELS
     )
@@ -200,6 +208,11 @@ class Settings(BaseSettings):
         "Send a trace of every request to the collector that the OTEL_EXPORTER_OTLP_… variables name.",
         group="Observation",
     )
+
+    @property
+    def limits(self) -> Limits:
+        """What a request may bring."""
+        return Limits(self.max_images, self.max_image_bytes)
 
     @field_validator("model", "alias", "api_key", "cors_origin", "url_host", mode="before")
     @classmethod

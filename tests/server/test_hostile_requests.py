@@ -181,3 +181,42 @@ async def test_what_is_wrong_with_a_request_is_named(
     answer = await client.post("/embed", content=body, headers=headers)
     error = answer.json()["error"]
     assert (400 <= answer.status_code < 500, error["field"], bool(error["fix"])) == (True, field, True)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda large: ("/embed", {"images": [large]}),
+        lambda large: ("/embed", {"images": ["data:image/png;base64," + large]}),
+        lambda large: ("/v1/embeddings", {"model": "tiny", "input": large}),
+        lambda large: ("/v2/embed", {"model": "tiny", "images": [large]}),
+        lambda large: (
+            "/v2/models/tiny/infer",
+            {"inputs": [{"name": "image", "datatype": "BYTES", "shape": [1], "data": [large]}]},
+        ),
+    ],
+    ids=["bare", "data URI", "OpenAI", "Cohere", "KServe"],
+)
+async def test_base64_longer_than_an_image_may_be_is_refused_undecoded(client_for: Any, ask: Any) -> None:
+    path, body = ask("!" * 4_000)  # no base64: whoever decodes it first says 422
+    async with client_for(max_image_bytes=2_000) as client:
+        answer = await client.post(path, json=body)
+    assert answer.status_code == 413
+    assert "max_image_bytes" in answer.text or "--max-image-bytes" in answer.text
+
+
+async def test_an_image_may_have_as_many_bytes_as_stated_and_no_more(client_for: Any, png: Paint) -> None:
+    image = png(0)
+    for most, status in ((len(image), 200), (len(image) - 1, 413)):
+        async with client_for(max_image_bytes=most) as client:
+            raw = await client.post("/embed", content=image, headers={"content-type": "image/png"})
+            text = await client.post("/embed", json={"images": [base64.b64encode(image).decode()]})
+        assert (raw.status_code, text.status_code) == (status, status)
+
+
+async def test_an_image_of_too_many_bytes_does_not_fail_the_others(client_for: Any, png: Paint) -> None:
+    body, headers = form([FILE + png(0), FILE + png(0) + b" " * 9_000])
+    async with client_for(max_image_bytes=len(png(0)) + 100) as client:
+        first, second = (await client.post("/embed", content=body, headers=headers)).json()["data"]
+    assert first["nnz"] > 0
+    assert (second["error"]["type"], second["error"]["limit"]) == ("image_too_large", len(png(0)) + 100)

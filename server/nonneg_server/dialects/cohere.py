@@ -14,7 +14,7 @@ from nonneg_server.answers.as_json import text
 from nonneg_server.answers.in_bulk import dense_lists
 from nonneg_server.answers.packing import bits
 from nonneg_server.embedding import Answer
-from nonneg_server.requests.images import Incoming, check_count, image_from, images_from
+from nonneg_server.requests.images import Incoming, Limits, check_count, image_from, images_from
 from nonneg_server.requests.parameters import Errors, Length, Parameters, from_json
 
 Kind = Literal["float", "int8", "uint8", "binary", "ubinary", "base64"]
@@ -38,7 +38,7 @@ class EmbedBody(BaseModel):
     errors: Errors = "fail"
 
 
-def read(given: dict[str, Any], most: int) -> tuple[list[Incoming], Parameters, list[Kind]]:
+def read(given: dict[str, Any], limits: Limits) -> tuple[list[Incoming], Parameters, list[Kind]]:
     """The images, what is asked of them, and the types to answer in."""
     wanted = from_json(EmbedBody, given)
     if wanted.texts:
@@ -46,10 +46,10 @@ def read(given: dict[str, Any], most: int) -> tuple[list[Incoming], Parameters, 
     if (wanted.images is None) == (wanted.inputs is None):
         raise ParameterInvalid("exactly one of images and inputs is due", fix="send images: [data URI]", field="images")
     if wanted.images is not None:
-        images = images_from(wanted.images, "images", most)
+        images = images_from(wanted.images, "images", limits)
     else:
-        check_count(len(wanted.inputs or []), most, "inputs")
-        images = [_of_input(entry, f"inputs[{i}]") for i, entry in enumerate(wanted.inputs or [])]
+        check_count(len(wanted.inputs or []), limits.images, "inputs")
+        images = [_of_input(entry, f"inputs[{i}]", limits) for i, entry in enumerate(wanted.inputs or [])]
     parameters = Parameters(
         model=wanted.model, dimensions=wanted.output_dimension, format="dense", errors=wanted.errors
     )
@@ -87,7 +87,7 @@ def error_body(error: NonnegError, request_id: str) -> dict[str, Any]:
     return {"id": request_id, "message": str(error)}
 
 
-def _of_input(entry: Any, field: str) -> Incoming:
+def _of_input(entry: Any, field: str, limits: Limits) -> Incoming:
     """One input holds one image: {"content": [{"type": "image_url", "image_url": {"url": …}}]}."""
     content = entry.get("content") if isinstance(entry, dict) and len(entry) == 1 else None
     if not isinstance(content, list) or len(content) != 1:
@@ -96,7 +96,7 @@ def _of_input(entry: Any, field: str) -> Incoming:
             fix='send {"content": [{"type": "image_url", "image_url": {"url": "data:image/…"}}]}',
             field=field,
         )
-    return image_from(content[0], f"{field}.content[0]")
+    return image_from(content[0], f"{field}.content[0]", limits)
 
 
 def _typed(z: Vectors, kind: Kind) -> Any:

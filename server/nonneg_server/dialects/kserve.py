@@ -14,7 +14,7 @@ from nonneg_client.version import __version__
 from nonneg_export.manifest import Manifest
 from nonneg_server.dialects.tensors import IMAGE, PIXELS, Tensor, photos
 from nonneg_server.embedding import Answer
-from nonneg_server.requests.images import Source
+from nonneg_server.requests.images import Limits, Source
 from nonneg_server.requests.native import json_object
 from nonneg_server.requests.parameters import Parameters, from_json
 
@@ -45,12 +45,12 @@ class InferRequest(BaseModel):
 
 
 def read(
-    body: bytes, header_length: str | None, most: int, max_pixels: int
+    body: bytes, header_length: str | None, limits: Limits, max_pixels: int
 ) -> tuple[InferRequest, list[Source], Parameters]:
     """The request, its images and what is asked of them; binary tensors stand behind the JSON."""
     length = len(body) if header_length is None else _length(header_length, len(body))
     request = from_json(InferRequest, json_object(body[:length]))
-    return request, photos(request.inputs[0], body[length:], most, max_pixels), _parameters(request)
+    return request, photos(request.inputs[0], body[length:], limits, max_pixels), _parameters(request)
 
 
 def _parameters(request: InferRequest) -> Parameters:

@@ -13,7 +13,7 @@ from nonneg_export.manifest import FILE_NAME
 from nonneg_server.answers.as_json import text
 from nonneg_server.answers.in_bulk import dense_lists
 from nonneg_server.embedding import Answer
-from nonneg_server.requests.images import Incoming, images_from
+from nonneg_server.requests.images import Incoming, Limits, images_from
 from nonneg_server.requests.parameters import Errors, Length, Parameters, from_json
 
 
@@ -33,7 +33,7 @@ class EmbeddingsRequest(BaseModel):
     errors: Errors = "fail"
 
 
-def read(given: dict[str, Any], most: int) -> tuple[list[Incoming], Parameters]:
+def read(given: dict[str, Any], limits: Limits) -> tuple[list[Incoming], Parameters]:
     """The images and what is asked of them."""
     wanted = from_json(EmbeddingsRequest, given)
     entries = wanted.input if isinstance(wanted.input, list) else [wanted.input]
@@ -48,7 +48,7 @@ def read(given: dict[str, Any], most: int) -> tuple[list[Incoming], Parameters]:
         format="dense",
         errors=wanted.errors,
     )
-    return images_from(entries, "input", most), parameters
+    return images_from(entries, "input", limits), parameters
 
 
 def write(answer: Answer) -> bytes:

@@ -11,8 +11,8 @@ import numpy as np
 from PIL import Image
 from pydantic import BaseModel, ConfigDict, Field
 
-from nonneg_client.errors import ImageTooLarge, ParameterInvalid, RequestInvalid
-from nonneg_server.requests.images import Source, check_count
+from nonneg_client.errors import ImageTooLarge, NonnegError, ParameterInvalid, RequestInvalid
+from nonneg_server.requests.images import Limits, Source, check_count, within
 
 IMAGE, PIXELS = "image", "pixels"
 DEEPEST = 5  # [batch][height][width][channel], and a look that finds nothing more to flatten
@@ -30,7 +30,7 @@ class Tensor(BaseModel):
     data: Any = None
 
 
-def photos(tensor: Tensor, tail: bytes, most: int, max_pixels: int) -> list[Source]:
+def photos(tensor: Tensor, tail: bytes, limits: Limits, max_pixels: int) -> list[Source]:
     """The images of one tensor; `tail` is what follows the JSON."""
     size = tensor.parameters.get("binary_data_size")
     if set(tensor.parameters) - {"binary_data_size"}:
@@ -52,12 +52,12 @@ def photos(tensor: Tensor, tail: bytes, most: int, max_pixels: int) -> list[Sour
             value=len(tail),
         )
     if tensor.shape:
-        check_count(tensor.shape[0] if tensor.name == PIXELS else math.prod(tensor.shape), most, "inputs[0]")
+        check_count(tensor.shape[0] if tensor.name == PIXELS else math.prod(tensor.shape), limits.images, "inputs[0]")
     if (tensor.name, tensor.datatype) == (IMAGE, "BYTES"):
         if size is not None:
-            found: list[Source] = list(_split(tail, most))
+            found: list[Source] = list(_split(tail, limits.images))
         else:
-            found = [_bytes(entry) for entry in _flat(tensor.data, most)]
+            found = [_bytes(entry, limits) for entry in _flat(tensor.data, limits.images)]
         if math.prod(tensor.shape) != len(found):
             raise _mismatch(tensor, f"{len(found)} images")
         return found
@@ -87,8 +87,10 @@ def _split(tail: bytes, most: int) -> list[bytes]:
     return found
 
 
-def _bytes(entry: Any) -> bytes | ParameterInvalid:
+def _bytes(entry: Any, limits: Limits) -> bytes | NonnegError:
     """BYTES in JSON cannot be raw: the image is in base64."""
+    if isinstance(entry, str) and (too_large := within(len(entry) * 3 // 4 - 2, limits)):
+        return too_large
     try:
         return base64.b64decode(entry, validate=True)
     except (binascii.Error, ValueError, TypeError):

@@ -10,7 +10,15 @@ from typing import Any
 
 from PIL import Image
 
-from nonneg_client.errors import ImageUnreadable, NonnegError, ParameterInvalid, TooManyImages
+from nonneg_client.errors import ImageTooLarge, ImageUnreadable, NonnegError, ParameterInvalid, TooManyImages
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How many images a request may have, and how many bytes each of them."""
+
+    images: int
+    bytes: int
 
 
 @dataclass(frozen=True)
@@ -27,10 +35,10 @@ Source = bytes | Image.Image | NonnegError  # the same, with nothing left to fet
 _BREAKS = str.maketrans("", "", "\r\n")
 
 
-def images_from(entries: Sequence[Any], field: str, most: int) -> list[Incoming]:
+def images_from(entries: Sequence[Any], field: str, limits: Limits) -> list[Incoming]:
     """What a list of images means; counted before any of them is looked at."""
-    check_count(len(entries), most, field)
-    return [image_from(entry, f"{field}[{i}]") for i, entry in enumerate(entries)]
+    check_count(len(entries), limits.images, field)
+    return [image_from(entry, f"{field}[{i}]", limits) for i, entry in enumerate(entries)]
 
 
 def check_count(count: int, most: int, field: str = "images") -> None:
@@ -47,7 +55,25 @@ def check_count(count: int, most: int, field: str = "images") -> None:
         )
 
 
-def image_from(entry: Any, field: str) -> Incoming:
+def within(size: int, limits: Limits) -> ImageTooLarge | None:
+    """The error of an image of so many bytes, if they are too many."""
+    if size <= limits.bytes:
+        return None
+    return ImageTooLarge(
+        f"the image has {size} bytes, the limit is {limits.bytes}",
+        fix="send it smaller, or raise --max-image-bytes",
+        field="max_image_bytes",
+        value=size,
+        limit=limits.bytes,
+    )
+
+
+def sized(image: Incoming | Source, limits: Limits) -> Incoming | Source:
+    """The image, or what is wrong with its size."""
+    return (within(len(image), limits) or image) if isinstance(image, bytes) else image
+
+
+def image_from(entry: Any, field: str, limits: Limits) -> Incoming:
     """What one entry of a list of images means."""
     text = unwrapped(entry)
     if not isinstance(text, str):
@@ -66,7 +92,7 @@ def image_from(entry: Any, field: str) -> Incoming:
                 field=field,
                 value=head[:100],
             )
-    return _decoded(text, field)
+    return within(len(text) * 3 // 4 - 2, limits) or _decoded(text, field)  # before there are that many bytes
 
 
 def unwrapped(entry: Any) -> Any:

@@ -13,7 +13,7 @@ from starlette.requests import Request
 
 from nonneg_client.errors import MediaUnsupported, ParameterInvalid, RequestInvalid, TooLarge
 from nonneg_server.requests.body import read_body
-from nonneg_server.requests.images import Incoming, images_from
+from nonneg_server.requests.images import Incoming, Limits, images_from
 from nonneg_server.requests.multipart import parse_form
 from nonneg_server.requests.parameters import from_json, from_strings, merged
 
@@ -32,11 +32,11 @@ async def read_request(request: Request, kind: type[Asked]) -> tuple[list[Incomi
     media = content_type.partition(";")[0].strip().lower()
     if media.startswith("image/") or media in ("", "application/octet-stream"):
         return [body], query
-    most = request.app.state.settings.max_images
+    limits = request.app.state.settings.limits
     if media == "multipart/form-data":
-        images, parameters = _from_form(body, content_type, kind, most)
+        images, parameters = _from_form(body, content_type, kind, limits)
     elif media == "application/json":
-        images, parameters = await off_the_loop(body, lambda: _from_object(json_object(body), kind, most))
+        images, parameters = await off_the_loop(body, lambda: _from_object(json_object(body), kind, limits))
     else:
         raise MediaUnsupported(
             f"a body of {media!r} is not understood",
@@ -53,8 +53,8 @@ def query_parameters(request: Request, kind: type[Asked]) -> Asked:
     return from_strings(kind, parse_qsl(text, keep_blank_values=True) if text else ())
 
 
-def _from_form(body: bytes, content_type: str, kind: type[Asked], most: int) -> tuple[list[Incoming], Asked]:
-    form = parse_form(body, content_type, most)
+def _from_form(body: bytes, content_type: str, kind: type[Asked], limits: Limits) -> tuple[list[Incoming], Asked]:
+    form = parse_form(body, content_type, limits.images)
     for name in form.names:
         if name not in FILES:
             raise ParameterInvalid(
@@ -63,7 +63,7 @@ def _from_form(body: bytes, content_type: str, kind: type[Asked], most: int) -> 
     return list(form.files), from_strings(kind, form.parameters)
 
 
-def _from_object(given: dict[str, Any], kind: type[Asked], most: int) -> tuple[list[Incoming], Asked]:
+def _from_object(given: dict[str, Any], kind: type[Asked], limits: Limits) -> tuple[list[Incoming], Asked]:
     if "images" not in given:
         raise ParameterInvalid("the body has no images", fix='send {"images": ["<base64>", …]}', field="images")
     listed = given.pop("images")
@@ -71,7 +71,7 @@ def _from_object(given: dict[str, Any], kind: type[Asked], most: int) -> tuple[l
         raise ParameterInvalid(
             "images is no list", fix='send {"images": ["<base64>", …]}', field="images", value=type(listed).__name__
         )
-    return images_from(listed, "images", most), from_json(kind, given)
+    return images_from(listed, "images", limits), from_json(kind, given)
 
 
 def json_object(body: bytes) -> dict[str, Any]:

@@ -13,6 +13,6 @@ router = APIRouter(tags=["Cohere"])
 
 @router.post("/v2/embed", summary="Embed images, as Cohere's clients ask for it")
 async def post_embed(request: Request) -> Response:
-    images, parameters, kinds = cohere.read(await read_object(request), request.app.state.settings.max_images)
+    images, parameters, kinds = cohere.read(await read_object(request), request.app.state.settings.limits)
     answer = await serve(request, images, parameters)
     return reply(cohere.write(answer, kinds, request.scope["state"]["request_id"]), answer)

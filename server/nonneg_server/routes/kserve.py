@@ -54,7 +54,7 @@ async def infer(request: Request, model: str, version: str | None = None) -> Res
     body = await read_body(request, request.app.state.settings.max_body)
     length, settings = request.headers.get(kserve.HEADER_LENGTH), request.app.state.settings
     wanted, photos, parameters = await off_the_loop(
-        body, lambda: kserve.read(body, length, settings.max_images, settings.max_pixels)
+        body, lambda: kserve.read(body, length, settings.limits, settings.max_pixels)
     )
     answer = await serve(request, photos, parameters.model_copy(update={"model": model}), field="inputs[0]")
     content, header_length = kserve.write(wanted, answer)

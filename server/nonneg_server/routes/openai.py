@@ -14,7 +14,7 @@ router = APIRouter(tags=["OpenAI"])
 
 @router.post("/v1/embeddings", summary="Embed images, as OpenAI's clients ask for it")
 async def post_embeddings(request: Request) -> Response:
-    images, parameters = openai.read(await read_object(request), request.app.state.settings.max_images)
+    images, parameters = openai.read(await read_object(request), request.app.state.settings.limits)
     answer = await serve(request, images, parameters, field="input")
     return reply(openai.write(answer), answer)
 
