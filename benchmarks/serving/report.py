@@ -30,10 +30,10 @@ whole vectors without parameters, limits, metrics or request ids. Cells: median 
 
 TAIL = """## What is not shown
 
-- A share of .97 of the limit was the aim. The event loop's CPU time stands against it: the code that takes 150 us a
-  request alone takes two to three times that beside the inference, on cold caches ([log](log.md)).
-- GPUs: nobody here has one.
-- `soak.py` tells whether memory stays flat for an hour; `run.py --size 4000x3000 --naive` how 12-megapixel photos fare.
+- A share of .97 of the limit (.98 with ResNet-50) was the aim. The event loop's CPU time stands against it: the code
+  that takes 150 us a request alone takes two to three times that beside the inference, on cold caches ([log](log.md)).
+- Requests of several images need less of it: `client_bulk.py` embeds a folder faster than these one-image requests.
+- GPUs: nobody here has one. `soak.py` tells whether memory stays flat for an hour; no quiet hour was to be had.
 """
 
 
