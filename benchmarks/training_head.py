@@ -1,8 +1,9 @@
 """Seconds an epoch of a head on 20,000 cached features, 2048 wide, five nested lengths.
 
-    python benchmarks/training_head.py [--epochs 3]
+    python benchmarks/training_head.py [--epochs 3] [--features 2048]
 
-Synthetic features of the width of EfficientNet-Lite0 (1280) from a memory map. Prints a table, then one JSON line.
+Synthetic features from a memory map, as wide as EfficientNet-Lite0's unless said (ResNet-50's are 2048). Prints a
+table, then one JSON line.
 """
 
 from __future__ import annotations
@@ -35,29 +36,34 @@ from nonneg_training.methods.head import Head
 from nonneg_training.settings import read_settings
 from nonneg_training.starts import sample, start
 
-COUNT, WIDTH, DIMENSIONS, LENGTHS = 20_000, 1280, 2048, (128, 256, 512, 1024, 2048)
+COUNT, DIMENSIONS, LENGTHS = 20_000, 2048, (128, 256, 512, 1024, 2048)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--batch", type=int, default=512)
+    parser.add_argument("--features", type=int, default=1280, help="how wide the cached features are")
     options = parser.parse_args()
     keep_freed_memory()  # as a run does
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "features.npy"
-        np.save(path, np.random.default_rng(0).random((1, COUNT, WIDTH), dtype=np.float32))
+        np.save(path, np.random.default_rng(0).random((1, COUNT, options.features), dtype=np.float32))
         features = np.load(path, mmap_mode="r")
         seconds, losses = [], []
         for loss in ({"head.neighbours": 1.0}, {"head.neighbours": 1.0, "head.reconstruction": 1.0}):
             losses.append("+".join(name.removeprefix("head.") for name in loss))
             seconds.append(epochs(features, Path(folder), loss, options))
-    print(f"{COUNT} features, {WIDTH} -> {DIMENSIONS}, lengths {LENGTHS}, batches of {options.batch}")
+    print(f"{COUNT} features, {options.features} -> {DIMENSIONS}, lengths {LENGTHS}, batches of {options.batch}")
     print(f"{'losses':30} {'s an epoch':>10} {'spread':>14}")
     for name, times in zip(losses, seconds, strict=True):
         print(f"{name:30} {statistics.median(times):10.2f} {min(times):6.2f} - {max(times):.2f}")
     rows = {name: [round(t, 2) for t in times] for name, times in zip(losses, seconds, strict=True)}
-    print(json.dumps({"benchmark": "training_head", "seconds_an_epoch": rows, **provenance()}))
+    print(
+        json.dumps(
+            {"benchmark": "training_head", "features": options.features, "seconds_an_epoch": rows, **provenance()}
+        )
+    )
 
 
 def epochs(features: np.ndarray, folder: Path, loss: dict[str, float], options: argparse.Namespace) -> list[float]:
@@ -69,7 +75,7 @@ def epochs(features: np.ndarray, folder: Path, loss: dict[str, float], options: 
     }
     settings = read_settings(None, {**changes, **loss})
     images = Arrays("none", np.zeros((COUNT, 1, 1, 3), np.uint8), np.zeros(COUNT, np.int64), ("none",))
-    encoder = Encoder(Backbone(nn.Identity(), WIDTH, size=1), View(size=1), dimensions=DIMENSIONS)
+    encoder = Encoder(Backbone(nn.Identity(), options.features, size=1), View(size=1), dimensions=DIMENSIONS)
     x = sample(features)
     start(encoder.output, x, "random", torch.Generator().manual_seed(0))
     method = Head(encoder, settings.loss, settings.head, x)
