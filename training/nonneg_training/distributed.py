@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+
+PARTING = timedelta(seconds=20)  # how long the last of a group is waited for
 
 
 @dataclass(frozen=True)
@@ -34,10 +38,14 @@ def join() -> World:
     return World(dist.get_rank(), dist.get_world_size())
 
 
-def leave() -> None:
-    """Leave the group, if we are in one."""
-    if dist.is_initialized():
-        dist.destroy_process_group()
+def leave(*, together: bool = True) -> None:
+    """Leave the group, if we are in one; together, for who still leaves when another has ended may be aborted."""
+    if not dist.is_initialized():
+        return
+    if together and dist.get_backend() == "gloo":
+        with suppress(RuntimeError):  # the others are gone already, each for a reason that it says itself
+            dist.monitored_barrier(timeout=PARTING)
+    dist.destroy_process_group()
 
 
 def barrier() -> None:

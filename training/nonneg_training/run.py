@@ -49,9 +49,11 @@ def _train(settings: Settings, run: Path, checkpoint: Checkpoint | None, progres
     try:
         images = open_source(settings.data)
         outcome = prepare(settings, run, images, checkpoint, world).run(progress)
-        return replace(outcome, broken=dict(images.broken))
-    finally:
-        leave()
+    except BaseException:
+        leave(together=False)  # the others may wait for us elsewhere: they hear at once that we are gone
+        raise
+    leave()
+    return replace(outcome, broken=dict(images.broken))
 
 
 def prepare(
