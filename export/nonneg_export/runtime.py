@@ -30,6 +30,11 @@ OPTIONS = {
 }
 
 
+def on_cores(providers: tuple[str, ...] | None) -> bool:
+    """Whether what computes is the processor, so that the number of threads says how fast."""
+    return providers is None or providers[0] in (CPU, OPENVINO)
+
+
 class Runner(Protocol):
     """One encoder, loaded; `run` may be called from many threads at once."""
 

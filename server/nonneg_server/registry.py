@@ -51,6 +51,7 @@ class Registry:
             if old is not None and old.bundle.manifest.fingerprint == engine.bundle.manifest.fingerprint:
                 engine.ledger = old.ledger  # the same model, loaded again: its counts go on
             engine.sessions.on_load = partial(self._make_room_for, weakref.ref(engine))  # a cycle would keep it alive
+            engine.sessions.room = self._has_room
             self._engines = {**self._engines, engine.name: engine}  # readers hold no lock: they see before or after
         self._make_room(engine)
 
@@ -79,6 +80,11 @@ class Registry:
             self._lanes.close()
         if self._cache is not None:
             self._cache.close()
+
+    def _has_room(self, weight: int) -> bool:
+        """Whether so many bytes more fit beside all that is loaded: nobody has to rest for a second session."""
+        held = sum(engine.sessions.weight for engine in self._engines.values() if engine.sessions.loaded)
+        return self._memory is None or held + weight <= self._memory
 
     def _make_room_for(self, newest: weakref.ref[Engine]) -> None:
         engine = newest()

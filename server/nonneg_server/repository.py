@@ -9,7 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from nonneg_client.errors import ConfigInvalid, ModelNotFound, NonnegError
-from nonneg_export.bundle import DEFAULT, Bundle, open_bundle
+from nonneg_export.bundle import DEFAULT, Bundle
+from nonneg_export.manifest import read_manifest
 from nonneg_export.variants import Asked, open_variant
 from nonneg_server.engine import memory
 from nonneg_server.engine.engine import Engine
@@ -84,7 +85,7 @@ def sources_of(models: Sequence[str]) -> dict[str, Path]:
     for given in models or (str(DEFAULT),):
         name, equals, path = given.partition("=")
         folder = Path(path if equals else given)
-        key = name if equals else open_bundle(folder).manifest.name
+        key = name if equals else read_manifest(folder).name
         if key in found:
             raise ConfigInvalid(
                 f"two models are called {key}: {found[key]} and {folder}",

@@ -2,6 +2,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -46,10 +47,23 @@ def lanes() -> Iterator[Lanes]:
     made.close()
 
 
+async def widened(engine: Engine, image: bytes) -> None:
+    """Come alone until the wide session is open."""
+    for _ in range(500):
+        if (await engine.encode(image)).wide:
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("no wide session within five seconds")
+
+
 async def test_vectors_depend_neither_on_load_nor_on_the_wide_session(bundle: Bundle, png: Png) -> None:
     engine = Engine(bundle, threads=2)
+    early = [await engine.encode(png(0))]
+    await widened(engine, png(0))
     alone = [await engine.encode(png(i)) for i in range(6)]
     together = await asyncio.gather(*(engine.encode(png(i)) for i in range(6)))
+    assert not early[0].wide
+    np.testing.assert_allclose(early[0].vector, alone[0].vector, atol=1e-5)
     assert all(one.wide for one in alone)
     assert not all(one.wide for one in together)
     for one, other in zip(alone, together, strict=True):
@@ -60,6 +74,53 @@ async def test_vectors_depend_neither_on_load_nor_on_the_wide_session(bundle: Bu
 async def test_without_wide_there_is_no_second_session(bundle: Bundle, png: Png) -> None:
     engine = Engine(bundle, threads=2, wide=False)
     assert not (await engine.encode(png(0))).wide
+    assert not engine.sessions._wide.begun
+    engine.close()
+
+
+async def test_a_model_that_is_never_asked_for_one_image_alone_opens_no_wide_session(bundle: Bundle, png: Png) -> None:
+    engine = Engine(bundle, threads=2)
+    await engine.encode_all([png(i) for i in range(8)])
+    engine.submit(png(0)).result(10)
+    assert not engine.sessions._wide.begun
+    engine.close()
+
+
+async def test_a_wide_session_is_of_the_same_model_or_not_at_all(
+    make_bundle: Callable[..., Bundle], tmp_path: Path, png: Png, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    bundle = make_bundle(tmp_path, name="a", seed=1)
+    engine = Engine(bundle, threads=2)
+    before = (await engine.encode_all([png(0), png(1)]))[0]
+    bundle.path.rename(tmp_path / "old")
+    (tmp_path / "fresh").mkdir()
+    make_bundle(tmp_path / "fresh", name="a", seed=2).path.rename(bundle.path)
+    assert not (await engine.encode(png(0))).wide  # asks for the wide one, whose file is another by now
+    for thread in threading.enumerate():
+        if thread.name == "wide":
+            thread.join(10)
+    after = await engine.encode(png(0))
+    assert isinstance(before, Encoded)
+    np.testing.assert_array_equal(after.vector, before.vector)
+    assert not after.wide
+    assert "a was replaced" in caplog.text
+    engine.close()
+
+
+async def test_an_engine_that_rests_while_its_wide_session_opens_has_none_afterwards(bundle: Bundle, png: Png) -> None:
+    engine = Engine(bundle, threads=2)
+    gate, real = threading.Event(), engine.sessions._open_wide
+    engine.sessions._open_wide = lambda: (gate.wait(10), real())[1]
+    await engine.encode(png(0))
+    engine.sessions.rest()
+    gate.set()
+    for thread in threading.enumerate():
+        if thread.name == "wide":
+            thread.join(10)
+    assert not engine.sessions.loaded
+    assert not engine.sessions.wide
+    await widened(engine, png(0))
     engine.close()
 
 
@@ -132,7 +193,7 @@ async def test_an_encoder_that_keeps_failing_is_an_ailment(
     def broken(pixels: object) -> object:
         raise OSError("the device is gone")
 
-    monkeypatch.setattr(engine.sessions._load()[0], "run", broken)
+    monkeypatch.setattr(engine.sessions._load(), "run", broken)
     for _ in range(3):
         assert engine.ailment() is None
         with pytest.raises(NonnegError, match="the encoder failed"):

@@ -307,7 +307,7 @@ def load(settings):
     repository = original(settings)
     sessions = repository.registry.get().sessions
     def fail(*_):
-        sessions._sessions = (Broken(),) * len(sessions._sessions)
+        sessions._session = Broken()
     signal.signal(signal.SIGUSR1, fail)
     return repository
 
@@ -321,7 +321,7 @@ def test_a_runtime_that_fails_for_good_fails_livez_and_ends_the_process(
 ) -> None:
     script = tmp_path / "failing.py"
     script.write_text(FAILING)
-    with start("--model", str(bundle.path), "--drain", "0", command=(str(script),)) as (address, process):
+    with start("--model", str(bundle.path), "--drain", "0", "--no-wide", command=(str(script),)) as (address, process):
         assert httpx.post(f"{address}/embed", content=png(0)).status_code == 200
         process.send_signal(signal.SIGUSR1)
         answers = [httpx.post(f"{address}/embed", content=png(number)) for number in range(3)]

@@ -18,6 +18,7 @@ from nonneg_client.errors import DeadlineExceeded, NonnegError, NotReady
 from nonneg_client.pixels.decode import MAX_PIXELS, decode, upright_rgb
 from nonneg_client.pixels.view import Pixels
 from nonneg_export.bundle import Bundle
+from nonneg_export.runtime import on_cores
 from nonneg_server.engine.batcher import Batcher
 from nonneg_server.engine.cache import Cache, key_of
 from nonneg_server.engine.landings import Landing
@@ -42,8 +43,9 @@ class Engine:
     """One bundle, loaded: every image is one job (decode -> view -> run) that one thread does from end to end.
 
     The threads share one session that computes on the caller's thread. While a single image is in flight there is
-    nothing to share the cores with, so that a second, wide session spreads it over all of them. With `batch`, for
-    devices that want many images at once, the threads decode and one more runs whatever they have ready.
+    nothing to share the cores with: a second session, opened when that first happens, spreads it over all of them.
+    With `batch`, for devices that want many images at once, the threads decode and one more runs whatever they have
+    ready.
     """
 
     def __init__(
@@ -71,15 +73,21 @@ class Engine:
         self._max_pixels = max_pixels
         self._timeout = timeout
         self._at_least = None if exact else bundle.manifest.view.ample
-        widths = self._widths(wide=wide, batch=batch)
-        self.sessions = Sessions(bundle, widths, providers, callers=self.threads, largest=max(1, batch))
+        self.sessions = Sessions(
+            bundle,
+            providers,
+            threads=self.threads if batch else 1,
+            spread=self.threads if wide and self.threads > 1 and not batch and on_cores(providers) else 0,
+            callers=self.threads,
+            largest=max(1, batch),
+        )
         self._batcher = Batcher(self.sessions.run, largest=batch, observe=_noting(self)) if batch else None
         self.cache = cache
         self._way = f"{'exact' if exact else 'fast'} {(providers or ('CPU',))[0]}"
         self._closed = False
 
     def warm_up(self) -> None:
-        """Run every session, at every size to come, against the vector that the exporter wrote down."""
+        """Run the session, at every size to come, against the vector that the exporter wrote down."""
         self.sessions.warm_up()
 
     async def encode(self, image: Photo, *, deadline: float | None = None) -> Encoded:
@@ -168,11 +176,6 @@ class Engine:
         if self._batcher is not None:
             self._batcher.close()
 
-    def _widths(self, *, wide: bool, batch: int) -> tuple[int, ...]:
-        if batch:
-            return (self.threads,)
-        return (1, self.threads) if wide and self.threads > 1 else (1,)
-
     def _earlier(self, deadline: float | None) -> float | None:
         """The client's deadline or the server's own."""
         if self._timeout is None:
@@ -221,10 +224,14 @@ class Engine:
 
     def _encode(self, image: Photo, queued: float) -> Encoded:
         pixels, started, decoded = self._decoded(image)
-        alone = self.sessions.several and self.admission.images == 1
-        vector = self.sessions.run(pixels[None], wide=alone)[0]  # (D,)
+        alone = self.admission.images == 1
+        wide = alone and self.sessions.wide
+        vector = self.sessions.run(pixels[None], wide=wide)[0]  # (D,)
         self.used = time.monotonic()
-        return Encoded(vector, started - queued, decoded - started, time.perf_counter() - decoded, alone)
+        encoded = Encoded(vector, started - queued, decoded - started, time.perf_counter() - decoded, wide)
+        if alone and not wide:
+            self.sessions.widen()
+        return encoded
 
     def _decoded(self, image: Photo) -> tuple[Pixels, float, float]:
         """The view's pixels (size, size, 3), when the work began and when it was done."""

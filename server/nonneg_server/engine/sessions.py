@@ -14,74 +14,75 @@ from nonneg_export.bundle import ENCODER, Bundle, open_bundle
 from nonneg_export.device import warm_sizes
 from nonneg_export.runtime import Runner, open_session
 from nonneg_server.engine.golden import golden_cosine
+from nonneg_server.engine.wide import Wide
 
 FAILURES_THAT_MEAN_DEATH = 3  # runs that fail one after the other, none succeeding in between
 
 
 class Sessions:
-    """One session for every width (cores it computes on), the narrowest first."""
+    """One session on `threads` cores that everybody shares; and one on `spread` cores, once somebody had use for it."""
 
     def __init__(
         self,
         bundle: Bundle,
-        widths: tuple[int, ...],
         providers: tuple[str, ...] | None = None,
         *,
+        threads: int = 1,
+        spread: int = 0,
         callers: int = 1,
         largest: int = 1,
     ) -> None:
         self.on_load: Callable[[], None] | None = None
+        self.room: Callable[[int], bool] | None = None  # whether the memory has so many bytes left
         self._bundle = bundle
-        self._widths = widths
         self._providers = providers
+        self._threads = threads
+        self._spread = spread
         self._callers = callers
         self._largest = largest
         self._loading = threading.Lock()
-        self._sessions: tuple[Runner, ...] | None = None
+        self._session: Runner | None = None
+        self._wide = Wide()
         self._opened_before = False
         self._failures = 0
         self._load()
 
     @property
     def loaded(self) -> bool:
-        return self._sessions is not None
+        return self._session is not None
 
     @property
-    def several(self) -> bool:
-        return len(self._widths) > 1
+    def wide(self) -> bool:
+        """Whether one image can be computed on all cores now."""
+        return self._wide.session is not None
 
     @property
     def weight(self) -> int:
         """Bytes of weights that they hold while they are loaded."""
-        stored = self._bundle.manifest.files[ENCODER].bytes
-        widened = 2 if self._bundle.manifest.precision == "fp16" else 1
-        return stored * widened * len(self._widths)
+        return self._each * (1 + self.wide)
 
     def rest(self) -> None:
         """Forget the weights; whoever needs them next loads them again."""
-        self._sessions = None
+        self._session = None
+        self._wide = Wide()  # one that is being opened at this moment is dropped when it is there
 
     def warm_up(self) -> None:
-        """Run each once, against the vector that the exporter wrote down, and at every batch size to come."""
-        for session in self._load():
-            found, wanted = golden_cosine(self._bundle, session), self._bundle.manifest.golden.tolerance
-            if not found >= wanted:
-                raise CheckFailed(
-                    f"{self._bundle.path} fails its self-test: cosine {found:.6f} to the exporter's vector, "
-                    f"at least {wanted} is due",
-                    fix="reinstall onnxruntime, or export the bundle again on this machine",
-                    value=found,
-                    limit=wanted,
-                )
+        """Run once, against the vector that the exporter wrote down, and at every batch size to come."""
+        self._test(self._load())
         size = self._bundle.manifest.view.size
         for batch in warm_sizes(self._largest)[1:]:
             self.run(np.zeros((batch, size, size, 3), np.uint8))
 
+    def widen(self) -> None:
+        """An image was alone: open the wide session for the next one, in the background, if there is to be one."""
+        if self._spread and not self._wide.begun and (self.room is None or self.room(self._each)):
+            self._wide.begin(self._open_wide)
+
     def run(self, pixels: Pixels, *, wide: bool = False) -> NDArray[np.float32]:
-        """Raw vectors (batch, D), computed on the calling thread or, wide, on every core."""
-        sessions = self._sessions or self._load()
+        """Raw vectors (batch, D), computed on the calling thread or, `wide` and if there is one, on every core."""
+        session = (self._wide.session if wide else None) or self._session or self._load()
         try:
-            vectors = sessions[-1 if wide else 0].run(pixels)
+            vectors = session.run(pixels)
         except Exception as error:  # pixels of the right shape never fail: it is the runtime that does
             self._failures += 1
             raise NonnegError(
@@ -95,25 +96,50 @@ class Sessions:
             return f"the encoder of {self._bundle.manifest.name} failed {self._failures} times in a row"
         return None
 
-    def _load(self) -> tuple[Runner, ...]:
-        """Open them if they are not; a bundle that changed since it was first opened is refused."""
+    @property
+    def _each(self) -> int:
+        stored = self._bundle.manifest.files[ENCODER].bytes
+        return stored * (2 if self._bundle.manifest.precision == "fp16" else 1)  # halves are widened
+
+    def _load(self) -> Runner:
+        """Open it if it is not; a bundle that changed since it was first opened is refused."""
         with self._loading:
-            if self._sessions is not None:
-                return self._sessions
-            manifest = self._bundle.manifest
-            if self._opened_before and open_bundle(self._bundle.path).manifest.fingerprint != manifest.fingerprint:
-                raise NotReady(f"the bundle of {manifest.name} was replaced", fix="reload the model", retry_after=1)
+            if self._session is not None:
+                return self._session
+            if self._opened_before:
+                self._check_unchanged()
             self._opened_before = True
-            sessions = tuple(self._open(width) for width in self._widths)
-            self._sessions = sessions
+            session = self._session = self._open(self._threads)
         if self.on_load is not None:
             self.on_load()
-        return sessions
+        return session
 
-    def _open(self, width: int) -> Runner:
+    def _open_wide(self) -> Runner:
+        self._check_unchanged()
+        session = self._open(self._spread)
+        self._test(session)
+        return session
+
+    def _check_unchanged(self) -> None:
+        manifest = self._bundle.manifest
+        if open_bundle(self._bundle.path).manifest.fingerprint != manifest.fingerprint:
+            raise NotReady(f"the bundle of {manifest.name} was replaced", fix="reload the model", retry_after=1)
+
+    def _test(self, session: Runner) -> None:
+        found, wanted = golden_cosine(self._bundle, session), self._bundle.manifest.golden.tolerance
+        if not found >= wanted:
+            raise CheckFailed(
+                f"{self._bundle.path} fails its self-test: cosine {found:.6f} to the exporter's vector, "
+                f"at least {wanted} is due",
+                fix="reinstall onnxruntime, or export the bundle again on this machine",
+                value=found,
+                limit=wanted,
+            )
+
+    def _open(self, threads: int) -> Runner:
         return open_session(
             self._bundle.encoder,
-            threads=width,
+            threads=threads,
             callers=self._callers,
             largest=self._largest,
             providers=self._providers,

@@ -1,0 +1,41 @@
+"""The session that spreads one image over all cores: opened in the background when an image first is alone.
+
+A server is ready sooner without it, and one that never sees a lone image never pays for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from nonneg_client.errors import CheckFailed, NonnegError
+from nonneg_export.runtime import Runner
+from nonneg_server.engine import memory
+
+logger = logging.getLogger("nonneg")
+
+
+class Wide:
+    """`session` is there when it is open and tested; one that cannot be opened is not tried again."""
+
+    def __init__(self) -> None:
+        self.session: Runner | None = None
+        self._begun = threading.Lock()  # never released
+
+    @property
+    def begun(self) -> bool:
+        return self._begun.locked()
+
+    def begin(self, open_it: Callable[[], Runner]) -> None:
+        """Open it, if nobody has begun to; does not wait."""
+        if self._begun.acquire(blocking=False):  # no daemon below: the interpreter must not end amid the runtime's work
+            threading.Thread(target=self._open, args=(open_it,), name="wide").start()
+
+    def _open(self, open_it: Callable[[], Runner]) -> None:
+        try:
+            self.session = open_it()
+        except NonnegError as error:  # most likely the file was replaced, and a reload is to follow
+            level = logging.WARNING if isinstance(error, CheckFailed) else logging.INFO
+            logger.log(level, "a lone image will be computed on one core: %s", error)
+        memory.trim()
