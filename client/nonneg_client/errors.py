@@ -9,6 +9,7 @@ NonnegError                      500  internal
 │   ├── NotAcceptable            406  not_acceptable        the answer is not to be had in that form
 │   ├── RequestTimeout           408  request_timeout       the body did not arrive in time
 │   ├── TooLarge                 413  too_large             `limit` and `field` say which limit
+│   │   ├── HeadTooLarge         431  head_too_large
 │   │   ├── BodyTooLarge         413  body_too_large
 │   │   ├── TooManyImages        413  too_many_images
 │   │   └── ImageTooLarge        413  image_too_large
@@ -125,6 +126,11 @@ class RequestTimeout(RequestInvalid):
 class TooLarge(RequestInvalid):
     type = "too_large"
     status = 413
+
+
+class HeadTooLarge(TooLarge):
+    type = "head_too_large"
+    status = 431
 
 
 class BodyTooLarge(TooLarge):

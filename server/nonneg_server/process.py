@@ -31,6 +31,7 @@ class Process(uvicorn.Server):
 
     def __init__(self, config: uvicorn.Config, repository: Repository, house: House, *, drain: float) -> None:
         super().__init__(config)
+        self.servers: list[asyncio.base_events.Server] = []
         self._repository = repository
         self._house = house
         self._drain = drain
@@ -52,10 +53,29 @@ class Process(uvicorn.Server):
             self._stop_at = time.monotonic() + self._drain
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, and reload every model on SIGHUP."""
-        await super().startup(sockets)
+        """As uvicorn's, but that handshakes have a time, too; and reload every model on SIGHUP."""
+        loop, silence, tls = asyncio.get_running_loop(), self._house.silence, self.config.ssl
+        patience = None if tls is None else silence
+        await self.lifespan.startup()
+        for listener in sockets or []:
+            forget_the_deaf(listener, silence)
+            server = await loop.create_server(
+                self._connection,
+                sock=listener,
+                ssl=tls,
+                ssl_handshake_timeout=patience,
+                ssl_shutdown_timeout=patience,
+                backlog=self.config.backlog,
+            )
+            self.servers.append(server)
+        self.started = True
         if hasattr(signal, "SIGHUP") and threading.current_thread() is threading.main_thread():
-            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload)
+            loop.add_signal_handler(signal.SIGHUP, self._reload)
+
+    def _connection(self) -> Connection:
+        kind = self.config.http_protocol_class
+        assert issubclass(kind, Connection)
+        return kind(self.config, self.server_state, self.lifespan.state)
 
     def _reload(self) -> None:
         if self._reloading is None or self._reloading.done():
@@ -95,6 +115,12 @@ class Process(uvicorn.Server):
 
     def _connections(self) -> list[Connection]:
         return [found for found in self.server_state.connections if isinstance(found, Connection)]
+
+
+def forget_the_deaf(listener: socket.socket, seconds: float) -> None:
+    """Have connections ended whose client takes nothing for so long of what it was sent; accepted ones inherit it."""
+    if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(seconds * 1000))
 
 
 def deafen(listener: socket.socket) -> bool:

@@ -154,17 +154,21 @@ class Settings(BaseSettings):
     )
     silence: float = setting(
         15.0,
-        "Seconds without a byte while a request is arriving; then 408.",
+        "Seconds without a byte while a request is arriving, then 408; or while its answer is not taken, then closed.",
         group="Limits",
         gt=0,
         metavar="SECONDS",
     )
     arrival: float = setting(
-        120.0, "Seconds a whole request may take to arrive; then 408.", group="Limits", gt=0, metavar="SECONDS"
+        120.0,
+        "Seconds a whole request may take to arrive, then 408; or its answer to be taken, then closed.",
+        group="Limits",
+        gt=0,
+        metavar="SECONDS",
     )
     upload_bytes: int = setting(
         512 * MEBIBYTE,
-        "Bytes of all requests that are arriving or in work, beyond which they get 429.",
+        "Bytes of all requests that are arriving or in work, and of answers not taken yet, beyond which they get 429.",
         group="Limits",
         ge=1024,
         metavar="BYTES",

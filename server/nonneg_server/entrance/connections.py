@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import asyncio
 import math
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 import orjson
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from nonneg_client.errors import NonnegError, NotReady, Overloaded, RequestInvalid, RequestTimeout
+from nonneg_client.errors import HeadTooLarge, NonnegError, NotReady, Overloaded, RequestInvalid, RequestTimeout
 
 if TYPE_CHECKING:
     from nonneg_server.entrance.gate import Gate
 
 SMALL = 2**20  # bytes of a refused body that are let pass by, so that the connection can be used again
+MOST_HEAD = 2**16  # bytes of a request beside its body, in as far as they come piece by piece
 GATHERED = 2**20  # bytes of a body that are handed to the application at once
 LINGER = 1.0  # seconds in which what a refused client still sends is thrown away, so that it can read the refusal
 
@@ -32,6 +34,8 @@ class House:
     most_connections: int = 4096
     most_bytes: int = 512 * 2**20  # of all bodies that are arriving or being worked on
     held: int = 0
+    open: int = 0
+    turned_away: Counter[str] = field(default_factory=Counter)  # what the application never saw, by error
     draining: bool = False
     gate: Gate | None = None
 
@@ -41,6 +45,9 @@ class Connection(HttpToolsProtocol):
 
     house = House()
     _held = 0
+    _unsent = 0  # bytes of answers that the client did not take yet
+    _untaken_since: float | None = None
+    _beside = 0  # bytes that came since the last one of a body, or since the request began
     _arriving = False  # between a request's first byte and its last
     _began = 0.0
     _heard = 0.0
@@ -52,6 +59,7 @@ class Connection(HttpToolsProtocol):
         super().connection_made(transport)
         self._arriving, self._began = True, self.loop.time()  # a client that says nothing at all is late, too
         self._heard = self._began
+        self.house.open += 1
         if len(self.connections) > self.house.most_connections:
             self.refuse(_crowded(self.house.most_connections))
 
@@ -59,6 +67,8 @@ class Connection(HttpToolsProtocol):
         self._give_up()
         super().connection_lost(exc)
         self._release()
+        self._owe(0)
+        self.house.open -= 1
 
     def eof_received(self) -> None:
         """The client hangs up: the transport is closed before connection_lost is called, and takes no answer."""
@@ -69,10 +79,14 @@ class Connection(HttpToolsProtocol):
         if self._refused:
             return
         self._heard = self.loop.time()
+        self._beside += len(data)
         super().data_received(data)
+        if self._beside > MOST_HEAD and not self._refused:
+            self.refuse(_too_long_a_head())
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self._beside = 0
         if not self._arriving:
             self._arriving, self._began = True, self._heard
 
@@ -85,6 +99,7 @@ class Connection(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         """uvicorn's, but that the application wakes for a megabyte, where uvicorn wakes it for every piece."""
+        self._beside = 0
         cycle = self.cycle
         if self._passing or self._refused or cycle.response_complete:
             return
@@ -118,7 +133,12 @@ class Connection(HttpToolsProtocol):
         return self._arriving and not self._refused and (cycle is None or cycle.response_complete)
 
     def sweep(self, now: float) -> None:
-        """End it if its request does not arrive."""
+        """End it if its request does not arrive, or its answer is not taken."""
+        self._owe(self.transport.get_write_buffer_size())
+        self._untaken_since = (self._untaken_since or now) if self._unsent else None
+        if self._untaken_since is not None and now - self._untaken_since > self.house.arrival:
+            self.house.turned_away["answer_not_taken"] += 1
+            self.transport.abort()
         if not self._arriving or self._refused:
             return
         if now - self._heard > self.house.silence:
@@ -129,6 +149,7 @@ class Connection(HttpToolsProtocol):
     def refuse(self, error: NonnegError) -> None:
         """Answer in the application's stead, drop its work and close."""
         self._refused = True
+        self.house.turned_away[error.type] += 1
         self._give_up()
         cycle = self.cycle
         if not self._passing and (cycle is None or not cycle.response_started or cycle.response_complete):
@@ -183,6 +204,11 @@ class Connection(HttpToolsProtocol):
                 cycle.message_event.set()
                 abandon(cycle.scope)
 
+    def _owe(self, unsent: int) -> None:
+        """Count what the client has still to take among the bytes that are held."""
+        self.house.held += unsent - self._unsent
+        self._unsent = unsent
+
     def _release(self) -> None:
         self.house.held -= self._held
         self._held = 0
@@ -210,6 +236,15 @@ def _response(error: NonnegError) -> bytes:
 
 def _late(what: str, limit: float) -> RequestTimeout:
     return RequestTimeout(what, fix="send the request at once and whole", field="body", limit=limit)
+
+
+def _too_long_a_head() -> HeadTooLarge:
+    return HeadTooLarge(
+        f"the address and the headers have more than {MOST_HEAD} bytes",
+        fix="put less into them",
+        field="head",
+        limit=MOST_HEAD,
+    )
 
 
 def _crowded(limit: int) -> NotReady:

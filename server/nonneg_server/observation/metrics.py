@@ -42,7 +42,9 @@ METRICS = {
     "nonneg_cache_dir_bytes": "Bytes it uses there, all servers together.",
     "nonneg_cache_dir_failures": "Times it could not be read or written.",
     "nonneg_refused": "Requests refused because the queue was full.",
-    "nonneg_upload_bytes": "Bytes of requests that are arriving or in work.",
+    "nonneg_connections": "Open connections.",
+    "nonneg_turned_away": "Clients answered or cut off before the application saw them, by error type.",
+    "nonneg_upload_bytes": "Bytes of requests that are arriving or in work, and of answers that are not taken yet.",
     "nonneg_draining": "1 while the server is shutting down.",
     "nonneg_model": "1 for every model served, with its version and fingerprint.",
     "nonneg_model_loaded": "1 while a model's weights are in memory, 0 while it rests.",
@@ -140,6 +142,11 @@ class Metrics(Collector):
             yield _value(_gauge("nonneg_images_per_second"), admission.rate)
             yield _value(_counter("nonneg_refused"), admission.refused)
         yield from self._of_cache()
+        yield _value(_gauge("nonneg_connections"), self._house.open)
+        turned_away = _counter("nonneg_turned_away", "type")
+        for kind, count in self._house.turned_away.items():
+            turned_away.add_metric([kind], count)
+        yield turned_away
         yield _value(_gauge("nonneg_upload_bytes"), self._house.held)
         yield _value(_gauge("nonneg_draining"), self._house.draining)
         build = _gauge("nonneg_build", "version")

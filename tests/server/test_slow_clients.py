@@ -1,0 +1,126 @@
+"""Clients who stall elsewhere than in their bodies: heads without end, answers not taken, handshakes not made."""
+
+import json
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import numpy as np
+import pytest
+
+from nonneg_export.bundle import Bundle
+
+HEAD = b"POST /embed HTTP/1.1\r\nHost: test\r\n"
+PIECE = 20_000
+
+
+def connected(address: str, *, receive: int | None = None) -> socket.socket:
+    parts = urlsplit(address)
+    connection = socket.socket()
+    connection.settimeout(20)
+    if receive is not None:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive)
+    connection.connect((parts.hostname, parts.port))
+    return connection
+
+
+def metric(address: str, line: str) -> float:
+    found = (text for text in httpx.get(f"{address}/metrics").text.splitlines() if text.startswith(f"{line} "))
+    return float(next(found, "- 0").rpartition(" ")[2])
+
+
+def awaited(condition: Callable[[], bool], seconds: float = 15.0) -> bool:
+    until = time.monotonic() + seconds
+    while not (found := condition()) and time.monotonic() < until:
+        time.sleep(0.1)
+    return found
+
+
+ENDLESS = {
+    "an address": (b"GET /", b"a" * PIECE),
+    "a header": (HEAD + b"X: ", b"a" * PIECE),
+    "headers": (HEAD, b"X: a\r\n" * (PIECE // 6)),
+    "the size of a chunk": (HEAD + b"Transfer-Encoding: chunked\r\n\r\n1;", b"a" * PIECE),
+    "what comes behind the body": (
+        HEAD + b"Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n",
+        b"X: a\r\n" * (PIECE // 6),
+    ),
+}
+
+
+@pytest.mark.parametrize("endless", ENDLESS)
+def test_a_head_without_end_is_refused_with_431(served: str, endless: str) -> None:
+    first, piece = ENDLESS[endless]
+    before = metric(served, 'nonneg_turned_away_total{type="head_too_large"}')
+    with connected(served) as connection:
+        connection.sendall(first)
+        for _ in range(60):
+            try:
+                connection.sendall(piece)
+            except OSError:  # hung up on
+                break
+            time.sleep(0.02)
+        else:
+            raise AssertionError("it was heard to the end")
+    assert metric(served, 'nonneg_turned_away_total{type="head_too_large"}') == before + 1
+
+
+def test_large_bodies_do_not_count_as_heads(served: str) -> None:
+    pieces = [bytes(30_000)] * 30
+    assert httpx.post(f"{served}/embed", content=b"".join(pieces)).status_code == 415
+    assert httpx.post(f"{served}/embed", content=iter(pieces)).status_code == 415  # chunked
+
+
+def large_answer() -> bytes:
+    """A request of a MB or so whose answer has some twenty."""
+    vectors = np.random.default_rng(0).random((8000, 48)).round(2).tolist()
+    body = json.dumps({"vectors": vectors, "dimensions": [48, 47, 46, 45], "format": "dense"}).encode()
+    head = b"POST /shorten HTTP/1.1\r\nHost: t\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    return head % len(body) + body
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="needs Linux")
+def test_an_answer_that_nobody_takes_is_counted_and_dropped(start: Callable, bundle: Bundle) -> None:
+    with (
+        start("--model", str(bundle.path), "--silence", "2", "--drain", "0") as (address, _),
+        connected(address, receive=4096) as deaf,
+    ):
+        deaf.sendall(large_answer())
+        assert awaited(lambda: metric(address, "nonneg_upload_bytes") > 2_000_000)
+        assert awaited(lambda: metric(address, "nonneg_upload_bytes") == 0)
+        assert awaited(lambda: metric(address, "nonneg_connections") == 1)  # this one's
+
+
+def test_an_answer_that_is_taken_by_the_byte_is_cut_off(start: Callable, bundle: Bundle) -> None:
+    with start("--model", str(bundle.path), "--arrival", "2", "--drain", "0") as (address, _):
+        with connected(address, receive=4096) as slow:
+            slow.sendall(large_answer())
+
+            def cut_off() -> bool:
+                slow.recv(100)
+                return metric(address, 'nonneg_turned_away_total{type="answer_not_taken"}') == 1
+
+            assert awaited(cut_off)
+        assert metric(address, "nonneg_upload_bytes") == 0
+        assert awaited(lambda: metric(address, "nonneg_connections") == 1)  # this one's
+
+
+def test_a_handshake_that_is_not_made_ends(start: Callable, bundle: Bundle, tmp_path: Path) -> None:
+    cert, secret = tmp_path / "cert.pem", tmp_path / "key.pem"
+    command = "openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=localhost"
+    try:
+        subprocess.run([*command.split(), "-out", cert, "-keyout", secret], check=True, capture_output=True)
+    except FileNotFoundError:
+        pytest.skip("no openssl here")
+    tls = ("--tls-cert", str(cert), "--tls-key", str(secret))
+    with (
+        start("--model", str(bundle.path), "--drain", "0", "--silence", "1", *tls) as (address, _),
+        connected(address) as silent,
+    ):
+        began = time.monotonic()
+        assert silent.recv(1) == b""
+        assert time.monotonic() - began < 10
