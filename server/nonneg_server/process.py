@@ -58,7 +58,6 @@ class Process(uvicorn.Server):
         patience = None if tls is None else silence
         await self.lifespan.startup()
         for listener in sockets or []:
-            forget_the_deaf(listener, silence)
             server = await loop.create_server(
                 self._connection,
                 sock=listener,
@@ -115,12 +114,6 @@ class Process(uvicorn.Server):
 
     def _connections(self) -> list[Connection]:
         return [found for found in self.server_state.connections if isinstance(found, Connection)]
-
-
-def forget_the_deaf(listener: socket.socket, seconds: float) -> None:
-    """Have connections ended whose client takes nothing for so long of what it was sent; accepted ones inherit it."""
-    if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(seconds * 1000))
 
 
 def deafen(listener: socket.socket) -> bool:

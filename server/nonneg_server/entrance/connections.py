@@ -15,6 +15,7 @@ import orjson
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from nonneg_client.errors import HeadTooLarge, NonnegError, NotReady, Overloaded, RequestInvalid, RequestTimeout
+from nonneg_server.entrance.untaken import Untaken
 
 if TYPE_CHECKING:
     from nonneg_server.entrance.gate import Gate
@@ -45,8 +46,6 @@ class Connection(HttpToolsProtocol):
 
     house = House()
     _held = 0
-    _unsent = 0  # bytes of answers that the client did not take yet
-    _untaken_since: float | None = None
     _beside = 0  # bytes that came since the last one of a body, or since the request began
     _arriving = False  # between a request's first byte and its last
     _began = 0.0
@@ -60,6 +59,7 @@ class Connection(HttpToolsProtocol):
         self._arriving, self._began = True, self.loop.time()  # a client that says nothing at all is late, too
         self._heard = self._began
         self.house.open += 1
+        self._untaken = Untaken()
         if len(self.connections) > self.house.most_connections:
             self.refuse(_crowded(self.house.most_connections))
 
@@ -67,7 +67,7 @@ class Connection(HttpToolsProtocol):
         self._give_up()
         super().connection_lost(exc)
         self._release()
-        self._owe(0)
+        self.house.held -= self._untaken.bytes
         self.house.open -= 1
 
     def eof_received(self) -> None:
@@ -134,9 +134,10 @@ class Connection(HttpToolsProtocol):
 
     def sweep(self, now: float) -> None:
         """End it if its request does not arrive, or its answer is not taken."""
-        self._owe(self.transport.get_write_buffer_size())
-        self._untaken_since = (self._untaken_since or now) if self._unsent else None
-        if self._untaken_since is not None and now - self._untaken_since > self.house.arrival:
+        self.house.held -= self._untaken.bytes
+        self._untaken.look(self.transport, now)
+        self.house.held += self._untaken.bytes
+        if self._untaken.too_long(now, silence=self.house.silence, arrival=self.house.arrival):
             self.house.turned_away["answer_not_taken"] += 1
             self.transport.abort()
         if not self._arriving or self._refused:
@@ -203,11 +204,6 @@ class Connection(HttpToolsProtocol):
                 cycle.disconnected = True
                 cycle.message_event.set()
                 abandon(cycle.scope)
-
-    def _owe(self, unsent: int) -> None:
-        """Count what the client has still to take among the bytes that are held."""
-        self.house.held += unsent - self._unsent
-        self._unsent = unsent
 
     def _release(self) -> None:
         self.house.held -= self._held

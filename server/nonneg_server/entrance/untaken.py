@@ -1,0 +1,45 @@
+"""What a client was sent and does not take: it lies in the server's memory, and would lie there for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+
+try:
+    import fcntl
+    import termios
+except ModuleNotFoundError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+
+class Untaken:
+    """One connection's; looked at once a second."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self._since: float | None = None  # when there began to be some
+        self._moved = 0.0  # when it was last seen to become less or more
+
+    def look(self, transport: asyncio.WriteTransport, now: float) -> None:
+        found = untaken(transport)
+        if found != self.bytes:
+            self._moved = now
+        self._since = (self._since or now) if found else None
+        self.bytes = found
+
+    def too_long(self, now: float, *, silence: float, arrival: float) -> bool:
+        """Whether nothing was taken for so long, or not all of it for longer."""
+        return self._since is not None and (now - self._moved > silence or now - self._since > arrival)
+
+
+def untaken(transport: asyncio.WriteTransport) -> int:
+    """Bytes that wait for the client; under TLS, where the transport does not tell, those that the kernel holds."""
+    found = transport.get_write_buffer_size()
+    if found or fcntl is None or transport.get_extra_info("sslcontext") is None:
+        return found
+    try:
+        held = fcntl.ioctl(transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, bytes(4))
+    except (OSError, ValueError):  # it has just been closed
+        return 0
+    (count,) = struct.unpack("i", held)
+    return int(count)
