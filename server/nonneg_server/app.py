@@ -16,6 +16,7 @@ from nonneg_server.entrance import failures
 from nonneg_server.entrance.connections import House
 from nonneg_server.entrance.direct import Direct
 from nonneg_server.entrance.envelope import Envelope, Observer
+from nonneg_server.entrance.express import Express
 from nonneg_server.entrance.gate import Gate
 from nonneg_server.entrance.guard import Guard, Rate, may_ask
 from nonneg_server.entrance.keys import Keys, read_keys
@@ -67,11 +68,18 @@ def create_app(
     protect(app, settings, keys)
     told = observers(app, settings)
     app.add_middleware(Envelope, observers=told)
-    if not (
-        settings.cache or settings.cache_dir or settings.rate or settings.cors_origin
-    ):  # these have a say before the queue has
-        app.state.house.gate = Gate(partial(admission_of, registry), partial(may_ask, keys), told)
+    shorten_ways(app.state.house, registry, settings, keys, told)
     return app
+
+
+def shorten_ways(house: House, registry: Registry, settings: Settings, keys: Keys, told: list[Observer]) -> None:
+    """Let the protocol refuse and answer what it can, unless something has a say before the queue has."""
+    if settings.cache or settings.cache_dir or settings.rate or settings.cors_origin:
+        return
+    allowed = partial(may_ask, keys)
+    house.gate = Gate(partial(admission_of, registry), allowed, told)
+    if not settings.batch:
+        house.express = Express(registry, allowed, told, limits=settings.limits, max_body=settings.max_body)
 
 
 def admission_of(registry: Registry) -> Admission | None:

@@ -24,8 +24,9 @@ from nonneg_server.engine import memory
 from nonneg_server.engine.cache import Cache
 from nonneg_server.engine.engine import Engine
 from nonneg_server.engine.lanes import Lanes
-from nonneg_server.entrance.connections import House, bound_to
+from nonneg_server.entrance.connections import House
 from nonneg_server.entrance.direct import entrance
+from nonneg_server.entrance.regular import bound_to
 from nonneg_server.observation.logs import configure
 from nonneg_server.options import Grouped, with_settings
 from nonneg_server.process import Process
@@ -34,6 +35,7 @@ from nonneg_server.repository import Repository, sources_of
 from nonneg_server.settings import Settings, read_settings
 
 FILES_OF_OUR_OWN = 64  # models, libraries, the log: what is left is for connections
+HANDLES = 64  # connections that can be answered by the threads themselves, where few files may be open
 
 
 @click.command(cls=Grouped)
@@ -78,10 +80,13 @@ def run(settings: Settings) -> None:
 
 def prepare(repository: Repository, settings: Settings) -> Process:
     """The process around the application, with its rules for connections."""
+    files = _open_files() - FILES_OF_OUR_OWN
+    most_connections = min(settings.max_connections, files - HANDLES)
     house = House(
         silence=settings.silence,
         arrival=settings.arrival,
-        most_connections=min(settings.max_connections, _open_files() - FILES_OF_OUR_OWN),
+        most_connections=most_connections,
+        handles=files - most_connections,
         most_bytes=settings.upload_bytes,
     )
     config = uvicorn.Config(

@@ -78,11 +78,11 @@ async def embed(
     """Encode and shorten; parameters are checked before any work is done."""
     manifest = engine.bundle.manifest
     lengths_of(parameters, manifest.dimensions)
-    raw = await encode(engine, images, fail=_fails(parameters, len(images)), field=field, deadline=deadline)
+    raw = await encode(engine, images, fail=fails(parameters, len(images)), field=field, deadline=deadline)
     return shortened(manifest, raw, parameters)
 
 
-def _fails(parameters: Parameters, count: int) -> bool:
+def fails(parameters: Parameters, count: int) -> bool:
     """Whether one bad image fails the request; a request's only image does, unless its item was asked for."""
     return parameters.errors == "fail" or (count == 1 and "errors" not in parameters.model_fields_set)
 
@@ -106,11 +106,16 @@ async def encode(
     """Every image as one job; a bad one fails alone unless `fail`."""
     readable = [image for image in images if not isinstance(image, NonnegError)]
     results = iter(await engine.encode_all(readable, deadline=deadline) if readable else [])
+    outcomes = [image if isinstance(image, NonnegError) else next(results) for image in images]
+    return gathered(outcomes, engine.bundle.manifest.dimensions, fail=fail, field=field)
+
+
+def gathered(outcomes: Sequence[Encoded | NonnegError], width: int, *, fail: bool, field: str = "images") -> Raw:
+    """The images' outcomes as one; an error that is not an image's own is raised, or any error if `fail`."""
     encoded: list[Encoded] = []
     positions: list[int] = []
     errors: dict[int, NonnegError] = {}
-    for i, image in enumerate(images):
-        result = image if isinstance(image, NonnegError) else next(results)
+    for i, result in enumerate(outcomes):
         if isinstance(result, Encoded):
             encoded.append(result)
             positions.append(i)
@@ -122,7 +127,7 @@ async def encode(
     if encoded:
         vectors = np.stack([e.vector for e in encoded]) if len(encoded) > 1 else encoded[0].vector[None]
     else:
-        vectors = np.zeros((0, engine.bundle.manifest.dimensions), np.float32)
+        vectors = np.zeros((0, width), np.float32)
     return Raw(vectors, positions, errors, _timing(encoded))
 
 

@@ -84,6 +84,8 @@ class Process(uvicorn.Server):
         """Ten times a second."""
         if self._stop_at is not None and time.monotonic() >= self._stop_at:
             self.should_exit = True
+        if self._house.express is not None:
+            self._house.express.tick()
         if counter % 10 == 0:
             self._sweep()
         if self.ailment is None and (found := self._repository.registry.ailment()) is not None:

@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from nonneg_client.errors import ParameterInvalid
 from nonneg_server.embedding import Answer, embed, lengths_of
+from nonneg_server.engine.engine import Engine
 from nonneg_server.requests.images import Incoming, Source, check_count, sized
 from nonneg_server.requests.parameters import Parameters
 
@@ -28,9 +29,14 @@ async def serve(
     deadline = deadline_of(request)
     ready = await state.fetcher.fetched([sized(image, limits) for image in images], budget=state.settings.max_body)
     answer = await embed(engine, ready, parameters, field=field, deadline=deadline)
-    engine.ledger.zero_vectors += sum(len(z) - int(np.count_nonzero(z.any(axis=1))) for z in answer.vectors)
+    count_zeros(engine, answer)
     request.scope["state"]["answer"] = answer
     return answer
+
+
+def count_zeros(engine: Engine, answer: Answer) -> None:
+    """Note of how many vectors nothing was left."""
+    engine.ledger.zero_vectors += sum(len(z) - int(np.count_nonzero(z.any(axis=1))) for z in answer.vectors)
 
 
 def deadline_of(request: Request) -> float | None:

@@ -45,6 +45,10 @@ class Admission:
         self.images += images
         self.bytes += size
 
+    def room_for(self, images: int, size: int) -> bool:
+        """Whether `enter` would let them in."""
+        return not self.images or (self.images + images <= self.max_images and self.bytes + size <= self.max_bytes)
+
     def leave(self, images: int, size: int) -> None:
         """Give the places back."""
         self.images -= images

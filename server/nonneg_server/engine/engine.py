@@ -24,6 +24,7 @@ from nonneg_server.engine.cache import Cache, key_of
 from nonneg_server.engine.landings import Landing
 from nonneg_server.engine.lanes import Lanes
 from nonneg_server.engine.ledger import Ledger
+from nonneg_server.engine.pool import Promise
 from nonneg_server.engine.sessions import Sessions
 
 Photo = bytes | Image.Image
@@ -71,7 +72,7 @@ class Engine:
         self.ledger = Ledger(bundle.manifest.dimensions)
         self.used = time.monotonic()
         self._max_pixels = max_pixels
-        self._timeout = timeout
+        self.timeout = timeout
         self._at_least = None if exact else bundle.manifest.view.ample
         self.sessions = Sessions(
             bundle,
@@ -122,6 +123,26 @@ class Engine:
             found.append(encoded)
         return found
 
+    def begin(self, image: bytes, promise: Promise) -> bool:
+        """Queue one image for a caller who keeps its own deadline and calls `end`; False if there is no room for it."""
+        if not self.admission.room_for(1, len(image)):
+            return False
+        job = self._job(image)
+        self.admission.enter(1, len(image))
+        try:
+            self._lanes.pool.enqueue(promise, job)
+        except NonnegError:
+            self.admission.leave(1, len(image))
+            raise
+        self.ledger.request_images.observe(1)
+        return True
+
+    def end(self, image: bytes, outcome: Encoded | NonnegError | None) -> None:
+        """What was begun is over; None if nobody waited for its outcome."""
+        self.admission.leave(1, len(image))
+        if outcome is not None and not isinstance(outcome, DeadlineExceeded):
+            self._noted(outcome)
+
     async def _admitted(self, images: Sequence[Photo], deadline: float | None) -> list[Encoded | NonnegError]:
         weight = sum(map(_weight, images))
         self.admission.enter(len(images), weight)
@@ -136,7 +157,7 @@ class Engine:
         """All are queued at once, and heard in their order: a task for each would cost more than it does."""
         strip = self._lanes.strip()
         if deadline is not None and deadline <= strip.loop.time():
-            raise _too_late()
+            raise too_late()
         landings: list[Landing] = []
         timer = None if deadline is None else strip.loop.call_at(deadline, self._expire, landings)
         try:
@@ -157,8 +178,12 @@ class Engine:
         """The deadline has passed: the first that is still waited for says so, and ends its request."""
         late = next((landing for landing in landings if not landing.future.done()), None)
         if late is not None:
-            late.future.set_exception(_too_late())
+            late.future.set_exception(too_late())
             self._lanes.pool.withdraw(late)
+
+    def withdraw(self, promise: Promise) -> None:
+        """Nobody waits for it any more: it never runs, if it has not begun."""
+        self._lanes.pool.withdraw(promise)
 
     def submit(self, image: Photo) -> Future[Encoded]:
         """Queue one image, unbounded and from any thread; the future holds its vector or the typed error."""
@@ -178,9 +203,9 @@ class Engine:
 
     def _earlier(self, deadline: float | None) -> float | None:
         """The client's deadline or the server's own."""
-        if self._timeout is None:
+        if self.timeout is None:
             return deadline
-        own = asyncio.get_running_loop().time() + self._timeout
+        own = asyncio.get_running_loop().time() + self.timeout
         return own if deadline is None else min(own, deadline)
 
     def _job(self, image: Photo) -> Callable[[], Encoded]:
@@ -195,19 +220,24 @@ class Engine:
         except DeadlineExceeded:
             raise
         except NonnegError as error:
-            self.ledger.errors[error.type] += 1
-            return error
-        if not encoded.wide:
-            self.admission.served(encoded.decode_seconds + encoded.run_seconds)
-        self.ledger.note(encoded)
-        return encoded
+            return self._noted(error)
+        return self._noted(encoded)
+
+    def _noted(self, outcome: Encoded | NonnegError) -> Encoded | NonnegError:
+        if isinstance(outcome, NonnegError):
+            self.ledger.errors[outcome.type] += 1
+            return outcome
+        if not outcome.wide:
+            self.admission.served(outcome.decode_seconds + outcome.run_seconds)
+        self.ledger.note(outcome)
+        return outcome
 
     async def _batched(self, images: Sequence[Photo], deadline: float | None) -> list[Encoded | NonnegError]:
         try:
             async with asyncio.timeout_at(deadline):
                 return await asyncio.gather(*(self._heard(self._in_batch(image)) for image in images))
         except TimeoutError:
-            raise _too_late() from None
+            raise too_late() from None
 
     async def _in_batch(self, image: Photo) -> Encoded:
         assert self._batcher is not None
@@ -263,7 +293,8 @@ def _weight(image: Photo) -> int:
     return len(image) if isinstance(image, bytes) else image.width * image.height * 4
 
 
-def _too_late() -> DeadlineExceeded:
+def too_late() -> DeadlineExceeded:
+    """What those hear whose deadline has passed."""
     return DeadlineExceeded(
         "the deadline passed before the vectors were ready",
         fix="ask again later, or with fewer images, or with a longer timeout",

@@ -18,6 +18,7 @@ from nonneg_client.errors import HeadTooLarge, NonnegError, NotReady, Overloaded
 from nonneg_server.entrance.untaken import Untaken
 
 if TYPE_CHECKING:
+    from nonneg_server.entrance.express import Express
     from nonneg_server.entrance.gate import Gate
 
 SMALL = 2**20  # bytes of a refused body that are let pass by, so that the connection can be used again
@@ -38,7 +39,9 @@ class House:
     open: int = 0
     turned_away: Counter[str] = field(default_factory=Counter)  # what the application never saw, by error
     draining: bool = False
+    handles: int = 0  # more of them may be opened, for answers that do not go through the loop
     gate: Gate | None = None
+    express: Express | None = None
 
 
 class Connection(HttpToolsProtocol):
@@ -107,10 +110,7 @@ class Connection(HttpToolsProtocol):
         if len(cycle.body) >= GATHERED:
             self.flow.pause_reading()
             cycle.message_event.set()
-        self._held += len(body)
-        self.house.held += len(body)
-        if self.house.held > self.house.most_bytes:
-            self.refuse(_too_many_bytes(self.house))
+        self._hold(len(body))
 
     def on_message_complete(self) -> None:
         self._arriving = False
@@ -205,14 +205,15 @@ class Connection(HttpToolsProtocol):
                 cycle.message_event.set()
                 abandon(cycle.scope)
 
+    def _hold(self, size: int) -> None:
+        self._held += size
+        self.house.held += size
+        if self.house.held > self.house.most_bytes:
+            self.refuse(_too_many_bytes(self.house))
+
     def _release(self) -> None:
         self.house.held -= self._held
         self._held = 0
-
-
-def bound_to(house: House) -> type[Connection]:
-    """The connection class of one server."""
-    return type("BoundConnection", (Connection,), {"house": house})
 
 
 def abandon(scope: Any) -> None:

@@ -80,7 +80,7 @@ class Envelope:
         except Exception:
             logger.exception("request %s to %s failed", request_id, scope["path"])
             if not status:
-                await respond(_internal(), request_id, scope["path"])(scope, receive, wrapped)
+                await respond(internal(), request_id, scope["path"])(scope, receive, wrapped)
         seen = Seen(scope, status, began, time.perf_counter() - started)
         for observe in self._observers:
             observe(seen)
@@ -94,5 +94,5 @@ def request_id_of(scope: Scope) -> str:
     return f"{_draw(128):032x}"  # unlike all others, which is all that is asked of it: no secret
 
 
-def _internal() -> NonnegError:
+def internal() -> NonnegError:
     return NonnegError("the server failed", fix="try again; the server's log has the cause under this request_id")

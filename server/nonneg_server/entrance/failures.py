@@ -29,12 +29,17 @@ def retry_headers(seconds: float) -> dict[str, str]:
     return {"retry-after": str(max(1, math.ceil(seconds))), "retry-after-ms": str(math.ceil(seconds * 1000))}
 
 
+def logged(error: NonnegError, request_id: str, path: str) -> Response:
+    """The error's answer; where the server itself failed, the answer does not tell why, the log does."""
+    if error.status == NonnegError.status:
+        logger.error("request %s failed", request_id, exc_info=error)
+    return respond(error, request_id, path)
+
+
 async def on_error(request: Request, error: Exception) -> Response:
     """The handler of our own errors."""
     assert isinstance(error, NonnegError)
-    if error.status == NonnegError.status:  # the server's own failure: the answer does not tell, the log does
-        logger.error("request %s failed", request.scope["state"]["request_id"], exc_info=error)
-    return respond(error, request.scope["state"]["request_id"], request.scope["path"])
+    return logged(error, request.scope["state"]["request_id"], request.scope["path"])
 
 
 async def on_http_exception(request: Request, error: Exception) -> Response:

@@ -14,6 +14,7 @@ from nonneg_client.errors import Overloaded
 from nonneg_server.dialects.failing import dialect_of
 from nonneg_server.entrance.envelope import Observer, Seen, request_id_of
 from nonneg_server.entrance.failures import respond
+from nonneg_server.entrance.whole import ending, head_and_body
 
 if TYPE_CHECKING:
     from starlette.types import Scope
@@ -58,7 +59,7 @@ class Gate:
             head, body = _written(admission.refusal(), request_id, path)
         for observe in self._observers:
             observe(Seen(scope, 429, began, time.perf_counter() - started))
-        return head + (b"\r\n" if keep_alive else b"connection: close\r\n\r\n") + body
+        return head + ending(keep_alive=keep_alive) + body
 
     def _template(self, admission: Admission, path: str) -> tuple[bytes, bytes]:
         dialect, now = dialect_of(path), time.monotonic()
@@ -70,8 +71,4 @@ class Gate:
 
 
 def _written(error: Overloaded, request_id: str, path: str) -> tuple[bytes, bytes]:
-    """Head, but for the empty line, and body of the answer that the long way would give."""
-    response = respond(error, request_id, path)
-    headers = [*response.raw_headers, (b"x-request-id", request_id.encode()), (b"x-total-time", b"0.000")]
-    lines = b"".join(b"%s: %s\r\n" % header for header in headers)
-    return b"HTTP/1.1 429 Too Many Requests\r\n" + lines, bytes(response.body)
+    return head_and_body(respond(error, request_id, path), request_id, 0.0)

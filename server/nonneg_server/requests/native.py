@@ -26,11 +26,11 @@ FILES = ("images", "images[]", "image", "file", "files")  # the names a form's f
 
 async def read_request(request: Request, kind: type[Asked]) -> tuple[list[Incoming], Asked]:
     """The images and the parameters of multipart, raw bytes or JSON, by the Content-Type."""
-    query = query_parameters(request, kind)
+    query = query_parameters(request.scope["query_string"], kind)
     content_type = request.headers.get("content-type", "")
     body = await read_body(request, request.app.state.settings.max_body)
-    media = content_type.partition(";")[0].strip().lower()
-    if media.startswith("image/") or media in ("", "application/octet-stream"):
+    media = media_of(content_type)
+    if is_image(media):
         return [body], query
     limits = request.app.state.settings.limits
     if media == "multipart/form-data":
@@ -47,9 +47,19 @@ async def read_request(request: Request, kind: type[Asked]) -> tuple[list[Incomi
     return images, merged(query, parameters)
 
 
-def query_parameters(request: Request, kind: type[Asked]) -> Asked:
+def media_of(content_type: str) -> str:
+    """The media type without its parameters."""
+    return content_type.partition(";")[0].strip().lower()
+
+
+def is_image(media: str) -> bool:
+    """Whether a body of this type is one image's bytes; what they are, they say themselves."""
+    return media.startswith("image/") or media in ("", "application/octet-stream")
+
+
+def query_parameters(query: bytes, kind: type[Asked]) -> Asked:
     """What the URL asks for."""
-    text = request.scope["query_string"].decode("latin-1")
+    text = query.decode("latin-1")
     return from_strings(kind, parse_qsl(text, keep_blank_values=True) if text else ())
 
 

@@ -33,7 +33,7 @@ class StoredVectors:
 
 async def read_vectors(request: Request) -> StoredVectors:
     """JSON `{"vectors": […], "width": …, "fingerprint": …}` or an .npy, with the parameters of /embed."""
-    query = query_parameters(request, Parameters)
+    query = query_parameters(request.scope["query_string"], Parameters)
     body = await read_body(request, request.app.state.settings.max_body)
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind in ("application/x-npy", "application/octet-stream"):

@@ -1,0 +1,261 @@
+"""A client that asks the same again: recognised by its request's head, heard and answered without the application.
+
+Answers are sent by the thread that made them, on a handle of its own to the client's socket: the event loop closes
+its one whenever it likes, and the number might by then belong to somebody else. What the socket does not take at once,
+and whatever has to be in order behind something else, goes through the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import suppress
+
+from nonneg_server.entrance.connections import Connection, House
+from nonneg_server.entrance.express import Errand, Express, Plan
+from nonneg_server.entrance.heads import Head, head_of
+
+MOST_LATER = 2**16  # bytes that are taken of what a client sends before it has its answer
+
+
+class Handle:
+    """A socket's second file, open for as long as somebody holds it."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = os.dup(number)
+
+    def __del__(self) -> None:
+        os.close(self.number)
+
+
+class Regular(Connection):
+    """One client of a server that has an express lane."""
+
+    lane: Express
+    _between = True  # whether the parser stands between two requests
+    _heads: Head | None = None  # the head that is being parsed, while it may be worth knowing again
+    _known: tuple[Head, Plan] | None = None
+    _errand: Errand | None = None
+    _last: Errand | None = None  # answered; perhaps its answer is still being sent
+    _start = 0  # where a plain request's body begins
+    _missing = 0  # bytes of a plain request's body that are still to come
+    _ends = False  # no request after the present one
+    _resting: float | None = None  # since when nothing has been asked
+    _handle: Handle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._parts: list[bytes] = []  # of a plain request, from its first byte on
+        self._later: list[bytes] = []  # what came before the answer had gone
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self._handle is not None:
+            self._handle = None  # closed with the last thread that still sends
+            self.house.handles += 1
+        self._later.clear()
+        self._parts.clear()
+
+    def data_received(self, data: bytes) -> None:
+        if self._refused:
+            return
+        self.lane.settle()
+        if self._errand is not None or self._later:
+            self._wait(data)
+            return
+        if self._missing:
+            self._heard = self.loop.time()
+            self._collect(data)
+            return
+        found = self._recognised(data)
+        if found is None:
+            self._take_long_way(data)
+        else:
+            self._greet(data, *found)
+
+    def on_message_begin(self) -> None:
+        self._between = False
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        super().on_headers_complete()
+        heads, self._heads = self._heads, None
+        if heads is None or self._passing or self._refused or not self.parser.should_keep_alive():
+            return
+        plan = self.lane.plan(self.scope)  # type: ignore[arg-type]
+        if plan is not None:
+            self._known = heads, plan
+
+    def on_message_complete(self) -> None:
+        self._between = True
+        super().on_message_complete()
+
+    def sweep(self, now: float) -> None:
+        super().sweep(now)
+        idle = self._resting is not None and now - self._resting > self.timeout_keep_alive
+        if idle and self._errand is None and not self._arriving:
+            self.transport.close()
+
+    def shutdown(self) -> None:
+        if self._errand is not None or self._missing:
+            self._ends = True
+        else:
+            super().shutdown()
+
+    @property
+    def keep_alive(self) -> bool:
+        """Whether the next answer may promise that the connection stays."""
+        return not (self._ends or self.house.draining)
+
+    def say(self, errand: Errand, content: bytes) -> None:
+        """From any thread: send what the socket takes at once, leave the rest to the loop."""
+        handle, before = self._handle, errand.after
+        if handle is None or not errand.direct or (before is not None and (before.told or not before.said)):
+            self._tell(errand, content)
+            return
+        errand.after = None
+        try:
+            sent = os.write(handle.number, content)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            sent = len(content)  # the client is gone, which the loop hears of as well
+        if sent < len(content) or errand.closing:
+            self._tell(errand, content[sent:])
+            return
+        errand.said = True
+        if self._later:
+            self._tell(errand, b"")
+
+    def over(self, errand: Errand) -> None:
+        """The errand was answered, and counted."""
+        self._errand, self._last = None, errand
+        self._release()
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self._resting = self.loop.time()
+        if self._later:
+            self.loop.call_soon(self._resume)
+
+    def _recognised(self, data: bytes) -> tuple[int, int] | None:
+        """Where the body begins and how long it is, of a request like the one before."""
+        at_rest = self._between and (self.cycle is None or self.cycle.response_complete)
+        if self._known is None or not at_rest or self.house.draining:
+            return None
+        head, plan = self._known
+        found = head.read(data)
+        return found if found is not None and 0 < found[1] <= plan.longest else None
+
+    def _greet(self, data: bytes, start: int, length: int) -> None:
+        """A plain request: all of it at once, or its beginning."""
+        self._unset_keepalive_if_required()
+        self._resting = None
+        end = start + length
+        if end == len(data):
+            self._hold(length)
+            self._begin(data, start)
+        elif end < len(data):
+            self._later.append(data[end:])
+            self._hold(length)
+            self._begin(data[:end], start)
+        else:
+            self._arriving, self._began = True, self.loop.time()
+            self._heard = self._began
+            self._missing, self._start = end, start
+            self._collect(data)
+
+    def _collect(self, data: bytes) -> None:
+        taken = data[: self._missing]
+        self._parts.append(taken)
+        self._missing -= len(taken)
+        if len(data) > len(taken):
+            self._later.append(data[len(taken) :])
+        self._hold(len(taken))
+        if self._refused or self._missing:
+            return
+        self._arriving = False
+        parts, self._parts = self._parts, []
+        self._begin(b"".join(parts), self._start)
+
+    def _begin(self, request: bytes, start: int) -> None:
+        if self._refused or self._known is None:
+            return
+        errand = self.lane.begin(self._known[1], request[start:], self)
+        if errand is None:  # the application says why
+            self._release()
+            later, self._later = self._later, []
+            self._take_long_way(b"".join((request, *later)))
+            return
+        last, self._last = self._last, None
+        errand.after = None if last is None or last.said else last
+        errand.direct = not self.transport.get_write_buffer_size() and self._own_handle()
+        self._errand = errand
+
+    def _take_long_way(self, data: bytes) -> None:
+        if self._last is not None and not self._last.said:
+            self._wait(data)
+            return
+        self._last, self._resting = None, None
+        self._heads = head_of(data) if self._between else None
+        super().data_received(data)
+
+    def _wait(self, data: bytes) -> None:
+        """Not before the answer to what was asked earlier has gone."""
+        self._later.append(data)
+        if sum(map(len, self._later)) > MOST_LATER:
+            self.flow.pause_reading()
+        self.lane.settle()
+        if self._errand is None and (self._last is None or self._last.said):
+            self.loop.call_soon(self._resume)
+
+    def _resume(self) -> None:
+        """Hear what came too early."""
+        if self._errand is not None or not self._later or self._refused or self.transport.is_closing():
+            return
+        later, self._later = self._later, []
+        self.flow.resume_reading()
+        self.data_received(b"".join(later))
+
+    def _give_up(self) -> None:
+        super()._give_up()
+        self._missing = 0
+        errand, self._errand = self._errand, None
+        if errand is not None:
+            self.lane.abandon(errand)
+
+    def _own_handle(self) -> bool:
+        """Whether the client can be answered without the loop: not in TLS, nor if there are no more handles."""
+        if self._handle is None and self.scheme == "http" and self.house.handles > 0:
+            with suppress(OSError):
+                self._handle = Handle(self.transport.get_extra_info("socket").fileno())
+                self.house.handles -= 1
+        return self._handle is not None
+
+    def _tell(self, errand: Errand, rest: bytes) -> None:
+        errand.told = True
+        with suppress(RuntimeError):  # the loop is closed: nobody is left to hear it
+            self.loop.call_soon_threadsafe(self._speak, errand, rest)
+
+    def _speak(self, errand: Errand, rest: bytes) -> None:
+        """On the loop: send the rest, in its order."""
+        if errand.after is not None and not errand.after.said:
+            self.loop.call_later(0.001, self._speak, errand, rest)
+            return
+        if rest and not self.transport.is_closing():
+            self.transport.write(rest)
+        errand.said, errand.after = True, None
+        self.lane.settle()
+        if errand.closing:
+            self.transport.close()
+        elif self._later:
+            self._resume()
+
+
+def bound_to(house: House) -> type[Connection]:
+    """The connection class of one server."""
+    if house.express is None:
+        return type("BoundConnection", (Connection,), {"house": house})
+    return type("BoundConnection", (Regular,), {"house": house, "lane": house.express})

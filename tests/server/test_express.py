@@ -1,0 +1,364 @@
+"""Plain requests, which go without the application: the same answers, and nothing lost on the way."""
+
+import io
+import json
+import resource
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cache
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+from PIL import Image
+
+from nonneg_export.bundle import Bundle
+from nonneg_server.entrance.heads import head_of
+
+Png = Callable[[int], bytes]
+TIMED = {"x-queue-time", "x-decode-time", "x-inference-time", "x-total-time", "x-request-id"}
+
+
+@pytest.fixture(scope="module")
+def house(start: Callable, bundle: Bundle) -> Iterator[str]:
+    with start("--model", str(bundle.path), "--drain", "0", "--silence", "1", "--keep-alive", "1") as (address, _):
+        yield address
+
+
+class Caller:
+    """A client on one connection, byte by byte."""
+
+    def __init__(self, address: str, *, small_window: bool = False) -> None:
+        parts = urlsplit(address)
+        self.socket = socket.socket()
+        if small_window:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        self.socket.settimeout(20)
+        self.socket.connect((parts.hostname, parts.port))
+        self._received = b""
+
+    def __enter__(self) -> "Caller":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
+
+    def ask(self, body: bytes, path: str = "/embed", *more: str) -> None:
+        self.socket.sendall(request(body, path, *more))
+
+    def hear(self) -> tuple[int, dict[str, str], bytes]:
+        while b"\r\n\r\n" not in self._received:
+            self._more()
+        top, _, self._received = self._received.partition(b"\r\n\r\n")
+        first, *lines = top.decode().split("\r\n")
+        headers = dict(line.split(": ", 1) for line in lines)
+        length = int(headers["content-length"])
+        while len(self._received) < length:
+            self._more()
+        body, self._received = self._received[:length], self._received[length:]
+        return int(first.split()[1]), headers, body
+
+    def _more(self) -> None:
+        data = self.socket.recv(65536)
+        if not data:
+            raise ConnectionResetError
+        self._received += data
+
+
+@contextmanager
+def crowd(address: str, count: int) -> Iterator[list[Caller]]:
+    with ExitStack() as stack:
+        yield [stack.enter_context(Caller(address)) for _ in range(count)]
+
+
+def request(body: bytes, path: str = "/embed", *more: str) -> bytes:
+    lines = [f"POST {path} HTTP/1.1", "Host: t", "Content-Type: image/png", *more, f"Content-Length: {len(body)}"]
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+def metric(address: str, name: str) -> float:
+    lines = httpx.get(f"{address}/metrics").text.splitlines()
+    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name))
+
+
+@cache
+def slow_png(side: int = 4500) -> bytes:
+    """A small file that takes some tenths of a second to decode."""
+    buffer = io.BytesIO()
+    Image.new("RGB", (side, side), "teal").save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("path", "more"),
+    [
+        ("/embed", ()),
+        ("/embed?dimensions=16,8&top_k=4&format=both", ()),
+        ("/embed?encoding=int8&normalize=false", ()),
+        ("/embed?model=tiny", ("Accept: application/vnd.apache.arrow.stream",)),
+        ("/embed", ("Accept: application/msgpack", "X-Request-Id: mine")),
+        ("/embed?errors=item", ()),
+        ("/embed?errors=fail&format=dense", ("Accept: application/x-npy, */*;q=0.1",)),
+    ],
+)
+def test_both_ways_answer_the_same_byte_for_byte(house: str, png: Png, path: str, more: tuple[str, ...]) -> None:
+    bodies = [png(1), png(2), b"no image at all", png(1)[:60]]
+    with Caller(house) as caller:
+        caller.ask(png(0), path, *more)
+        caller.hear()
+        before = metric(house, "nonneg_express_requests_total")
+        short = []
+        for body in bodies:
+            caller.ask(body, path, *more)
+            short.append(caller.hear())
+        assert metric(house, "nonneg_express_requests_total") - before == len(bodies)
+    for body, (status, headers, content) in zip(bodies, short, strict=True):
+        with Caller(house) as caller:
+            caller.ask(body, path, *more)  # the first request of a connection goes the long way
+            long_status, long_headers, long_content = caller.hear()
+        assert status == long_status
+        assert list(headers) == list(long_headers)
+        assert {k: v for k, v in headers.items() if k not in TIMED} == {
+            k: v for k, v in long_headers.items() if k not in TIMED
+        }
+        if "x-request-id" in headers and status >= 400:
+            content = content.replace(headers["x-request-id"].encode(), b"")
+            long_content = long_content.replace(long_headers["x-request-id"].encode(), b"")
+        assert content == long_content
+    assert metric(house, "nonneg_express_requests_total") - before == len(bodies)
+
+
+def test_it_is_counted_like_any_other(house: str, png: Png) -> None:
+    names = [
+        'nonneg_requests_total{method="POST",route="/embed",status="200"}', "nonneg_images_total", "nonneg_nnz_count",
+        'nonneg_request_seconds_count{route="/embed"}', "nonneg_request_images_count", "nonneg_express_requests_total",
+        'nonneg_image_errors_total{model="tiny",type="image_unsupported"}',
+        'nonneg_requests_total{method="POST",route="/embed",status="415"}',
+    ]  # fmt: skip
+    before = [metric(house, name) for name in names]
+    with Caller(house) as caller:
+        for _ in range(5):
+            caller.ask(png(3))
+            caller.hear()
+        caller.ask(b"no image")
+        caller.hear()
+    grown = [metric(house, name) - was for name, was in zip(names, before, strict=True)]
+    assert grown == [5, 5, 5, 6, 6, 5, 1, 1]
+    assert metric(house, "nonneg_images_in_flight") == metric(house, "nonneg_bytes_in_flight") == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "more"),
+    [
+        ("/embed", ("X-Request-Timeout: 20",)),
+        ("/embed", ("Content-Encoding: gzip",)),
+        ("/embed?dimensions=900", ()),
+        ("/embed?nonsense=1", ()),
+        ("/v2/embed", ()),
+        ("/embed", ("Accept: image/png",)),
+    ],
+)
+def test_what_is_not_plain_goes_the_long_way(house: str, png: Png, path: str, more: tuple[str, ...]) -> None:
+    before = metric(house, "nonneg_express_requests_total")
+    with Caller(house) as caller:
+        caller.ask(png(1), path, *more)
+        first = caller.hear()
+        caller.ask(png(1), path, *more)
+        second = caller.hear()
+    assert first[0] == second[0]
+    assert metric(house, "nonneg_express_requests_total") == before
+
+
+def test_another_head_on_the_same_connection_means_something_else(house: str, png: Png) -> None:
+    with Caller(house) as caller:
+        lengths = []
+        for k in (8, 8, 16, 16, 8, 8):
+            caller.ask(png(1), f"/embed?dimensions={k}")
+            lengths.append(json.loads(caller.hear()[2])["dimensions"])
+    assert lengths == [8, 8, 16, 16, 8, 8]
+
+
+def test_requests_in_pieces_and_behind_each_other_are_answered_in_their_order(house: str, png: Png) -> None:
+    images = [png(seed) for seed in range(8)]
+    wanted = [httpx.post(f"{house}/embed", content=image).json()["data"] for image in images]
+    stream = b"".join(map(request, images))
+    for size in (1, 7, 100, 1000, len(stream)):
+        with Caller(house) as caller:
+            pieces = [stream[start : start + size] for start in range(0, len(stream), size)]
+            sending = threading.Thread(target=lambda: [caller.socket.sendall(piece) for piece in pieces])  # noqa: B023
+            sending.start()
+            found = [json.loads(caller.hear()[2])["data"] for _ in images]
+            sending.join(20)
+        assert found == wanted, size
+
+
+def test_a_client_that_asks_much_and_reads_late_gets_all_its_answers_in_their_order(house: str, png: Png) -> None:
+    images = [png(seed) for seed in range(5)]
+    wanted = [httpx.post(f"{house}/embed?format=both", content=image).json()["data"] for image in images]
+    count = 3000
+    with Caller(house, small_window=True) as caller:
+        asks = [request(image, "/embed?format=both") for image in images]
+        sending = threading.Thread(target=lambda: [caller.socket.sendall(asks[i % 5]) for i in range(count)])
+        sending.start()
+        time.sleep(0.5)
+        for i in range(count):
+            assert json.loads(caller.hear()[2])["data"] == wanted[i % 5]
+        sending.join(20)
+
+
+def test_a_client_that_leaves_gives_its_place_back(house: str, png: Png) -> None:
+    gone = 'nonneg_requests_total{method="POST",route="/embed",status="499"}'
+    before = metric(house, gone)
+    with crowd(house, 8) as callers:
+        for caller in callers:
+            caller.ask(png(1))
+            caller.hear()
+        for caller in callers:
+            caller.ask(slow_png())
+        time.sleep(0.1)
+    until = time.monotonic() + 20
+    while metric(house, "nonneg_images_in_flight") or metric(house, "nonneg_upload_bytes"):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    assert metric(house, gone) > before
+    assert httpx.post(f"{house}/embed", content=png(1)).status_code == 200
+
+
+def test_a_body_that_stops_half_way_is_refused_and_a_silent_client_sent_home(house: str, png: Png) -> None:
+    with Caller(house) as half, Caller(house) as silent:
+        for caller in (half, silent):
+            for _ in range(2):
+                caller.ask(png(1))
+                caller.hear()
+        half.socket.sendall(request(png(1))[:-20])
+        status, headers, content = half.hear()
+        assert (status, headers["connection"]) == (408, "close")
+        assert json.loads(content)["error"]["type"] == "request_timeout"
+        assert silent.socket.recv(1) == b""
+
+
+def test_a_deadline_that_passes_is_said_and_the_work_dropped(start: Callable, bundle: Bundle, png: Png) -> None:
+    flags, slow = ("--threads", "1", "--timeout", "0.5", "--drain", "0"), slow_png(9000)
+    with start("--model", str(bundle.path), *flags) as (address, _), crowd(address, 6) as callers:
+        for caller in callers:
+            caller.ask(png(1))
+            assert caller.hear()[0] == 200
+        for caller in callers:
+            caller.ask(slow)
+        found = [caller.hear() for caller in callers]
+        assert {status for status, _, _ in found[3:]} == {504}
+        assert json.loads(found[-1][2])["error"]["type"] == "deadline_exceeded"
+        began = metric(address, "nonneg_images_total")
+        callers[0].ask(png(1))
+        assert callers[0].hear()[0] in (200, 504)  # one that had begun may still run
+        assert metric(address, "nonneg_images_total") - began <= 1  # of those that had not, none did
+        assert metric(address, "nonneg_images_in_flight") == 0
+
+
+def test_a_full_queue_refuses_plain_requests_too(start: Callable, bundle: Bundle, png: Png) -> None:
+    flags, slow = ("--threads", "1", "--queue", "2", "--drain", "0"), slow_png()
+    with start("--model", str(bundle.path), *flags) as (address, _), crowd(address, 3) as (late, *callers):
+        for caller in (*callers, late):
+            caller.ask(png(1))
+            assert caller.hear()[0] == 200
+        for caller in callers:
+            caller.ask(slow)
+        until = time.monotonic() + 10
+        while metric(address, "nonneg_images_in_flight") < 2:
+            assert time.monotonic() < until
+        late.ask(png(1))
+        status, headers, _ = late.hear()
+        assert status == 429
+        assert int(headers["retry-after"]) >= 1
+        assert [caller.hear()[0] for caller in callers] == [200, 200]
+        late.ask(png(1))
+        assert late.hear()[0] == 200
+
+
+def test_what_is_under_way_is_answered_after_sigterm_and_the_connection_then_closed(
+    start: Callable, bundle: Bundle, png: Png
+) -> None:
+    whole = request(slow_png())
+    with start("--model", str(bundle.path), "--drain", "0") as (address, process), Caller(address) as caller:
+        caller.ask(png(1))
+        caller.hear()
+        caller.socket.sendall(whole[:-10])
+        time.sleep(0.1)
+        process.terminate()
+        time.sleep(0.3)
+        caller.socket.sendall(whole[-10:])
+        status, headers, _ = caller.hear()
+        assert (status, headers["connection"]) == (200, "close")
+        assert caller.socket.recv(1) == b""
+        assert process.wait(20) == 0
+
+
+def test_more_clients_than_files_to_answer_them_directly(bundle: Bundle, png: Png) -> None:
+    command = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (300, 300)); import runpy; "
+    command += "runpy.run_module('nonneg_client', run_name='__main__')"
+    line = [sys.executable, "-c", command, "serve", "--port", "0", "--model", str(bundle.path), "--drain", "0"]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            address = process.stdout.readline().rpartition(" on ")[2].split()[0]
+            with crowd(address, 150) as callers:  # each needs two files to be answered directly
+                for _ in range(3):
+                    for caller in callers:
+                        caller.ask(png(1))
+                    assert {caller.hear()[0] for caller in callers} == {200}
+                assert metric(address, "nonneg_express_requests_total") == 300
+        finally:
+            process.terminate()
+            process.wait(20)
+    assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] >= 300
+
+
+def test_plain_requests_over_tls_and_with_a_key(start: Callable, bundle: Bundle, png: Png, tmp_path: Path) -> None:
+    secret, certificate = "a-secret-of-enough-length", tmp_path / "cert.pem"
+    command = "openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=t -addext subjectAltName=IP:127.0.0.1 "
+    command += f"-keyout {tmp_path}/key.pem -out {certificate}"
+    try:
+        subprocess.run(command.split(), check=True, capture_output=True)
+    except FileNotFoundError:
+        pytest.skip("no openssl here")
+    tls = ("--tls-cert", str(certificate), "--tls-key", str(tmp_path / "key.pem"))
+    with start("--model", str(bundle.path), "--drain", "0", "--api-key", secret, *tls) as (address, _):
+        trust = ssl.create_default_context(cafile=certificate)
+        with httpx.Client(base_url=address, verify=trust, headers={"x-api-key": secret}) as client:
+            found = [client.post("/embed", content=png(n % 2)).json()["data"] for n in range(6)]
+            assert found[0] == found[2] == found[4] != found[1] == found[3] == found[5]
+            assert "nonneg_express_requests_total 5.0" in client.get("/metrics").text
+            assert client.post("/embed", content=png(1), headers={"x-api-key": "another"}).status_code == 401
+
+
+def test_a_head_is_known_by_all_but_its_length() -> None:
+    data = b"POST /embed HTTP/1.1\r\nHost: t\r\ncontent-LENGTH:  12\r\nA: b\r\n\r\nbody"
+    head = head_of(data)
+    assert head is not None
+    start, length = head.read(data.replace(b"12", b"3456")) or (0, 0)
+    assert (data[start - 2 :], length) == (b"body", 3456)
+    for other in (data.replace(b"A: b", b"A: c"), data.replace(b"12", b"1x"), data.replace(b"12", b""), data[:50]):
+        assert head.read(other) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "POST / HTTP/1.1\r\nHost: t\r\n\r\n",
+        "POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n",
+        "POST / HTTP/1.1\r\nX-Content-Length: 1\r\n\r\n",
+        "POST / HTTP/1.1\r\nContent-Length: 1\r\nX: content-length: 2\r\n\r\n",
+        "POST / HTTP/1.1\r\nContent-Length: +1\r\n\r\n",
+        "POST / HTTP/1.1\r\nContent-Length: 1\r\nX: " + "y" * 5000 + "\r\n\r\n",
+        "POST / HTTP/1.1\r\nContent-Length: 1\r\n",
+    ],
+)
+def test_a_head_in_doubt_is_not_remembered(text: str) -> None:
+    assert head_of(text.encode()) is None
