@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from nonneg_client.version import __version__
+from nonneg_server.process import LAST_RESORT
 from nonneg_server.settings import Settings, variable
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
@@ -31,7 +32,9 @@ def test_every_variable_of_the_pod_is_a_setting_and_valid(
         if "value" in entry:
             monkeypatch.setenv(entry["name"], entry["value"])
     settings = Settings()
-    assert settings.drain + settings.grace < container["seconds"], "the pod would be killed while it drains"
+    assert settings.drain + settings.grace + LAST_RESORT <= container["seconds"], (
+        "the pod would be killed while it drains"
+    )
 
 
 def test_the_pod_is_asked_where_the_server_answers_and_runs_as_its_user(container: dict[str, Any]) -> None:
@@ -49,4 +52,4 @@ def test_the_service_file_runs_the_command_and_outlasts_the_grace_period() -> No
     unit.read(DEPLOY / "nonneg.service")
     service = unit["Service"]
     assert service["ExecStart"].endswith("nonneg serve")
-    assert float(service["TimeoutStopSec"]) > Settings().drain + Settings().grace
+    assert float(service["TimeoutStopSec"]) > Settings().drain + Settings().grace + LAST_RESORT

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import errno
 import gc
+import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -54,6 +56,7 @@ def serve(**flags: Any) -> None:
 def run(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT, finish what is in flight, and return."""
     started = time.perf_counter()
+    _until_it_serves()
     memory.settle()
     configure(settings.log_format, settings.log_level)
     listener = bind(settings.host, settings.port)
@@ -76,6 +79,14 @@ def run(settings: Settings) -> None:
         raise CheckFailed(process.ailment, fix="start it again; the log says what came before")
     if process.interrupted:
         sys.exit(130)
+
+
+def _until_it_serves() -> None:
+    """SIGTERM ends the start, also of process 1 of a container, which ignores it by default; SIGHUP is too early."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+        if hasattr(signal, "SIGHUP"):
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
 def prepare(repository: Repository, settings: Settings) -> Process:
@@ -102,11 +113,10 @@ def prepare(repository: Repository, settings: Settings) -> Process:
         ssl_certfile=settings.tls_cert,
         ssl_keyfile=settings.tls_key,
         timeout_keep_alive=settings.keep_alive,
-        timeout_graceful_shutdown=settings.grace,
     )
     with _tls_explained(settings):
         config.load()
-    return Process(config, repository, house, drain=settings.drain)
+    return Process(config, repository, house, drain=settings.drain, grace=settings.grace)
 
 
 @contextmanager

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
+import faulthandler
 import logging
+import math
 import signal
 import socket
 import struct
@@ -15,7 +18,8 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from nonneg_server.entrance.connections import Connection, House
+from nonneg_client.errors import NotReady
+from nonneg_server.entrance.connections import LINGER, Connection, House
 
 if TYPE_CHECKING:
     from nonneg_server.repository import Repository
@@ -24,17 +28,23 @@ logger = logging.getLogger("nonneg")
 SO_ATTACH_FILTER = 26  # asm-generic/socket.h; Python has no name for it
 SETTLE = 0.1  # seconds in which those who stand at the door still come in
 PATIENCE = 1.0  # seconds in which a client that was let in last may still send its request
+LAST_RESORT = 4.0  # seconds after the grace period in which a process ends that hangs: a thread amid the runtime, say
 
 
 class Process(uvicorn.Server):
     """uvicorn's server, which drains before it stops and does not outlive its engines."""
 
-    def __init__(self, config: uvicorn.Config, repository: Repository, house: House, *, drain: float) -> None:
+    def __init__(
+        self, config: uvicorn.Config, repository: Repository, house: House, *, drain: float, grace: float
+    ) -> None:
+        config.timeout_graceful_shutdown = math.ceil(grace + LINGER + 1)  # ours is over before
         super().__init__(config)
         self.servers: list[asyncio.base_events.Server] = []
         self._repository = repository
         self._house = house
         self._drain = drain
+        self._grace = grace
+        self._leaving = False
         self._stop_at: float | None = None
         self.interrupted = False
         self.ailment: str | None = None
@@ -82,6 +92,9 @@ class Process(uvicorn.Server):
 
     async def on_tick(self, counter: int) -> bool:
         """Ten times a second."""
+        if self._house.draining and not self._leaving:
+            self._leaving = True
+            logger.info("shutting down: not ready from now on, %d connections are open", self._house.open)
         if self._stop_at is not None and time.monotonic() >= self._stop_at:
             self.should_exit = True
         if self._house.express is not None:
@@ -96,8 +109,11 @@ class Process(uvicorn.Server):
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Let nobody new in, hear those who came last, then let uvicorn finish what is in flight."""
+        """Let nobody new in, hear those who came last, finish what is in flight; what takes longer is cut off."""
         self._house.draining = True
+        with contextlib.suppress(RuntimeError, OSError):  # no stderr to write to
+            faulthandler.dump_traceback_later(self._grace + SETTLE + PATIENCE + LAST_RESORT, exit=True)
+        asyncio.get_running_loop().call_later(self._grace, self._cut_off)
         for listener in sockets or []:
             deafen(listener)
         for connection in self._connections():
@@ -108,6 +124,16 @@ class Process(uvicorn.Server):
         while time.monotonic() < until and any(connection.unheard for connection in self._connections()):
             await asyncio.sleep(SETTLE / 5)
         await super().shutdown(sockets)
+
+    def _cut_off(self) -> None:
+        """The grace period is over."""
+        late = self._connections()
+        if late:
+            logger.error("not served to the end within %g s, and cut off: %d of the clients", self._grace, len(late))
+        for connection in late:
+            connection.cut_off(
+                NotReady("this server shut down before it was done", fix="ask another one", retry_after=1)
+            )
 
     def _sweep(self) -> None:
         now = asyncio.get_running_loop().time()

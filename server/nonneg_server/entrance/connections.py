@@ -158,6 +158,13 @@ class Connection(HttpToolsProtocol):
         self._release()
         self._hang_up()
 
+    def cut_off(self, error: NonnegError) -> None:
+        """End it whatever it is at; who waits for an answer hears why there is none."""
+        if self._untaken.bytes:
+            self.transport.abort()
+        elif not self._refused:
+            self.refuse(error)
+
     def send_400_response(self, msg: str) -> None:
         """What arrives is no HTTP; whatever was asked before on this connection is nobody's any more."""
         self.refuse(RequestInvalid("this is no HTTP/1.1 request", fix="check what writes it", field="request"))

@@ -1,0 +1,105 @@
+"""A process that is told to end ends: while it loads, with clients who do not finish, with a thread that hangs."""
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from nonneg_export.bundle import Bundle
+from nonneg_server.process import LAST_RESORT
+
+HEAD = b"POST /embed HTTP/1.1\r\nHost: test\r\nContent-Type: image/png\r\nContent-Length: 1000\r\n\r\n"
+
+SLOW = """
+import time
+from nonneg_client.cli import main
+from nonneg_server import command
+
+def load(settings):
+    print("loading", flush=True)
+    time.sleep(60)
+
+command.load = load
+main()
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="signals of POSIX")
+def test_while_it_loads_a_hangup_is_nothing_and_sigterm_ends_it_with_0(tmp_path: Path) -> None:
+    script = tmp_path / "slow.py"
+    script.write_text(SLOW)
+    line = [sys.executable, str(script), "serve", "--port", "0"]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "loading\n"
+        process.send_signal(signal.SIGHUP)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.5)
+        process.terminate()
+        assert process.communicate(timeout=20) == ("", "")
+        assert process.returncode == 0
+
+
+def test_who_does_not_finish_within_the_grace_period_hears_why(start: Callable, bundle: Bundle) -> None:
+    with start("--model", str(bundle.path), "--drain", "0", "--grace", "1") as (address, process):
+        parts = urlsplit(address)
+        with socket.create_connection((parts.hostname, parts.port), timeout=20) as connection:
+            connection.sendall(HEAD + b"half")
+            time.sleep(0.3)
+            began = time.monotonic()
+            process.terminate()
+            received = b""
+            while piece := connection.recv(65536):
+                received += piece
+        assert process.wait(20) == 0
+        assert time.monotonic() - began < 1 + LAST_RESORT
+        assert received.startswith(b"HTTP/1.1 503 ")
+        assert json.loads(received.partition(b"\r\n\r\n")[2])["error"]["type"] == "not_ready"
+        log = process.stderr.read()
+        assert "cut off: 1 of the clients" in log
+        assert "Traceback" not in log
+
+
+HANGING = """
+import signal, time
+from nonneg_client.cli import main
+from nonneg_server import command
+
+original = command.load
+
+def load(settings):
+    repository = original(settings)
+    pool = repository.registry.get()._lanes.pool
+    pool._stall_seconds = 1
+    signal.signal(signal.SIGUSR1, lambda *_: pool.submit(lambda: time.sleep(600)))
+    return repository
+
+command.load = load
+main()
+"""
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_a_thread_that_hangs_keeps_no_process_alive(
+    start: Callable, bundle: Bundle, tmp_path: Path, told: bool
+) -> None:
+    script = tmp_path / "hanging.py"
+    script.write_text(HANGING)
+    flags = ("--model", str(bundle.path), "--drain", "0", "--grace", "1")
+    with start(*flags, command=(str(script),)) as (address, process):
+        assert httpx.get(f"{address}/livez").status_code == 200
+        process.send_signal(signal.SIGUSR1)
+        if told:
+            process.terminate()
+        assert process.wait(25) == 1
+        log = process.stderr.read()
+        assert ("has been running for more than 1 s" in log) is not told
+        assert "time.sleep(600)" in log or 'hanging.py", line' in log, "where it hangs is told"
