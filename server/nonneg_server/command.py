@@ -5,39 +5,33 @@ from __future__ import annotations
 import asyncio
 import errno
 import gc
+import os
 import signal
 import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from importlib import import_module
 from typing import Any
 
 import click
-import uvicorn
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy would start threads that a server never uses
 
 from nonneg_client.errors import CheckFailed, ConfigInvalid
 from nonneg_export.bundle import Bundle
 from nonneg_export.runtime import PROVIDERS
-from nonneg_server.app import create_app
 from nonneg_server.engine import memory
 from nonneg_server.engine.cache import Cache
 from nonneg_server.engine.engine import Engine
 from nonneg_server.engine.lanes import Lanes
-from nonneg_server.entrance.connections import House
-from nonneg_server.entrance.direct import entrance
-from nonneg_server.entrance.regular import bound_to
 from nonneg_server.observation.logs import configure
 from nonneg_server.options import Grouped, with_settings
-from nonneg_server.process import Process
 from nonneg_server.registry import Registry
 from nonneg_server.repository import Repository, sources_of
 from nonneg_server.settings import Settings, read_settings
-
-FILES_OF_OUR_OWN = 64  # models, libraries, the log: what is left is for connections
-HANDLES = 64  # connections that can be answered by the threads themselves, where few files may be open
 
 
 @click.command(cls=Grouped)
@@ -57,19 +51,23 @@ def run(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT, finish what is in flight, and return."""
     started = time.perf_counter()
     _until_it_serves()
-    memory.settle()
+    gc.disable()
+    memory.gather()
     configure(settings.log_format, settings.log_level)
     listener = bind(settings.host, settings.port)
     with listener:
-        repository = load(settings)
+        repository = load(settings, meanwhile=threading.Thread(target=_import_the_application).start)
+        memory.settle()
+        from nonneg_server.assembly import prepare
+
         registry = repository.registry
         process = prepare(repository, settings)
         scheme = "http" if settings.tls_cert is None else "https"
         seconds = time.perf_counter() - started
         # no name here may stand for an engine: it would keep a model that was replaced alive
         click.echo("\n".join([start_line(engine, listener, seconds, scheme) for engine in registry.all()]))
-        gc.collect()
-        gc.freeze()  # what is loaded now stays: no collection need look at it again
+        gc.freeze()  # what is loaded now stays: no collection need look at it again, nor did any so far
+        gc.enable()
         try:
             with asyncio.Runner(loop_factory=_loop_factory()) as runner:
                 runner.run(process.serve([listener]))
@@ -89,71 +87,28 @@ def _until_it_serves() -> None:
             signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
-def prepare(repository: Repository, settings: Settings) -> Process:
-    """The process around the application, with its rules for connections."""
-    files = _open_files() - FILES_OF_OUR_OWN
-    most_connections = min(settings.max_connections, files - HANDLES)
-    house = House(
-        silence=settings.silence,
-        arrival=settings.arrival,
-        most_connections=most_connections,
-        handles=files - most_connections,
-        most_bytes=settings.upload_bytes,
-    )
-    config = uvicorn.Config(
-        entrance(create_app(repository.registry, settings, house, repository)),
-        http=bound_to(house),
-        ws="none",
-        log_config=None,
-        access_log=False,
-        lifespan="off",
-        proxy_headers=False,
-        server_header=False,
-        date_header=False,
-        ssl_certfile=settings.tls_cert,
-        ssl_keyfile=settings.tls_key,
-        timeout_keep_alive=settings.keep_alive,
-    )
-    with _tls_explained(settings):
-        config.load()
-    return Process(config, repository, house, drain=settings.drain, grace=settings.grace)
+def _import_the_application() -> None:
+    with suppress(ImportError):  # whoever needs it imports it again, and says what is missing
+        import_module("nonneg_server.assembly")
 
 
-@contextmanager
-def _tls_explained(settings: Settings) -> Iterator[None]:
-    if (settings.tls_cert is None) != (settings.tls_key is None):
-        absent = "--tls-key" if settings.tls_key is None else "--tls-cert"
-        raise ConfigInvalid(f"https needs {absent}, too", fix="give both --tls-cert and --tls-key", field="tls_cert")
-    try:
-        yield
-    except OSError as error:  # ssl.SSLError is one
-        raise ConfigInvalid(
-            f"{settings.tls_cert} and {settings.tls_key} make no https ({error.strerror or error})",
-            fix="check both files: PEM, readable, and belonging together",
-            field="tls_cert",
-        ) from None
+def load(settings: Settings, meanwhile: Callable[[], None] | None = None) -> Repository:
+    """The bundles, verified, in engines that have passed their self-tests.
 
-
-def _open_files() -> int:
-    """How many files this process may open, after asking for all that it may ask for."""
-    try:
-        import resource
-    except ModuleNotFoundError:  # Windows
-        return 8192
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = 65536 if hard == resource.RLIM_INFINITY else min(hard, 65536)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-    return most
-
-
-def load(settings: Settings) -> Repository:
-    """The bundles, verified, in engines that have passed their self-tests."""
+    `meanwhile` is called when the runtime begins to open the first of them, which leaves the interpreter free.
+    """
     lanes = Lanes(settings.threads, max_images=settings.queue, max_bytes=settings.queue_bytes)
     cache = _cache(settings)
     sources = sources_of(settings.model)
     aliases = aliases_of(settings.alias, sources)
     registry = Registry(aliases=aliases, memory=settings.model_memory, lanes=lanes, cache=cache)
-    make = partial(_engine, settings, lanes, cache)
+    pending = [] if meanwhile is None else [meanwhile]
+
+    def make(bundle: Bundle) -> Engine:
+        while pending:
+            pending.pop()()
+        return _engine(settings, lanes, cache, bundle)
+
     repository = Repository(sources, registry, make, settings.repository, precision=settings.precision)
     for name in sources:
         repository.load(name)

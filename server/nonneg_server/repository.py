@@ -48,9 +48,10 @@ class Repository:
         """Open the bundle, verify and test it, then serve it: a model that is served already goes on until then."""
         engine = self._make(named(open_variant(self._source(name), self._precision), name))
         engine.warm_up()
-        memory.trim()
+        replaced = any(one.name == name for one in self.registry.all())
         self.registry.put(engine)
-        gc.collect()  # a session of the runtime stands in a cycle: the replaced one would keep its memory for long
+        if replaced:
+            gc.collect()  # a session of the runtime stands in a cycle: the old one would keep its memory for long
         memory.trim()
         return engine
 

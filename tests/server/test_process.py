@@ -253,8 +253,8 @@ from nonneg_server import command
 
 original = command.load
 
-def load(settings):
-    repository = original(settings)
+def load(*given, **named):
+    repository = original(*given, **named)
     pool = repository.registry.get()._lanes.pool
     signal.signal(signal.SIGUSR1, lambda *_: pool.submit(lambda: sys.exit("torn down")))
     return repository
@@ -303,8 +303,8 @@ class Broken:
     def run(self, pixels):
         raise RuntimeError("the device is gone")
 
-def load(settings):
-    repository = original(settings)
+def load(*given, **named):
+    repository = original(*given, **named)
     sessions = repository.registry.get().sessions
     def fail(*_):
         sessions._session = Broken()

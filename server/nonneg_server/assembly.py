@@ -1,0 +1,77 @@
+"""What `nonneg serve` runs: the application behind its entrance, in a process with the rules for connections."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import uvicorn
+
+from nonneg_client.errors import ConfigInvalid
+from nonneg_server.app import create_app
+from nonneg_server.entrance.connections import House
+from nonneg_server.entrance.direct import entrance
+from nonneg_server.entrance.regular import bound_to
+from nonneg_server.process import Process
+from nonneg_server.repository import Repository
+from nonneg_server.settings import Settings
+
+FILES_OF_OUR_OWN = 64  # models, libraries, the log: what is left is for connections
+HANDLES = 64  # connections that can be answered by the threads themselves, where few files may be open
+
+
+def prepare(repository: Repository, settings: Settings) -> Process:
+    """The process around the application, with its rules for connections."""
+    files = _open_files() - FILES_OF_OUR_OWN
+    most_connections = min(settings.max_connections, files - HANDLES)
+    house = House(
+        silence=settings.silence,
+        arrival=settings.arrival,
+        most_connections=most_connections,
+        handles=files - most_connections,
+        most_bytes=settings.upload_bytes,
+    )
+    config = uvicorn.Config(
+        entrance(create_app(repository.registry, settings, house, repository)),
+        http=bound_to(house),
+        ws="none",
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        proxy_headers=False,
+        server_header=False,
+        date_header=False,
+        ssl_certfile=settings.tls_cert,
+        ssl_keyfile=settings.tls_key,
+        timeout_keep_alive=settings.keep_alive,
+    )
+    with _tls_explained(settings):
+        config.load()
+    return Process(config, repository, house, drain=settings.drain, grace=settings.grace)
+
+
+@contextmanager
+def _tls_explained(settings: Settings) -> Iterator[None]:
+    if (settings.tls_cert is None) != (settings.tls_key is None):
+        absent = "--tls-key" if settings.tls_key is None else "--tls-cert"
+        raise ConfigInvalid(f"https needs {absent}, too", fix="give both --tls-cert and --tls-key", field="tls_cert")
+    try:
+        yield
+    except OSError as error:  # ssl.SSLError is one
+        raise ConfigInvalid(
+            f"{settings.tls_cert} and {settings.tls_key} make no https ({error.strerror or error})",
+            fix="check both files: PEM, readable, and belonging together",
+            field="tls_cert",
+        ) from None
+
+
+def _open_files() -> int:
+    """How many files this process may open, after asking for all that it may ask for."""
+    try:
+        import resource
+    except ModuleNotFoundError:  # Windows
+        return 8192
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = 65536 if hard == resource.RLIM_INFINITY else min(hard, 65536)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    return most
