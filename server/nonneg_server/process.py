@@ -49,6 +49,7 @@ class Process(uvicorn.Server):
         self.interrupted = False
         self.ailment: str | None = None
         self._reloading: asyncio.Future[object] | None = None
+        self._again = False
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """SIGTERM: refuse readiness, keep answering, then stop. SIGINT, or the signal again: stop at once."""
@@ -87,8 +88,18 @@ class Process(uvicorn.Server):
         return kind(self.config, self.server_state, self.lifespan.state)
 
     def _reload(self) -> None:
-        if self._reloading is None or self._reloading.done():
+        """Now, or again when the reload that is under way is done: it may have seen a folder too early."""
+        self._again = self._reloading is not None
+        if self._reloading is None:
             self._reloading = asyncio.get_running_loop().run_in_executor(None, self._repository.reload)
+            self._reloading.add_done_callback(self._reloaded)
+
+    def _reloaded(self, done: asyncio.Future[object]) -> None:
+        self._reloading = None
+        if (error := done.exception()) is not None:
+            logger.error("the reload failed, what was served goes on", exc_info=error)
+        if self._again:
+            self._reload()
 
     async def on_tick(self, counter: int) -> bool:
         """Ten times a second."""

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from nonneg_client.errors import ModelNotFound
+from nonneg_server.engine import memory
 from nonneg_server.engine.cache import Cache
 from nonneg_server.engine.engine import Engine
 from nonneg_server.engine.lanes import Lanes
@@ -25,6 +26,7 @@ class Registry:
         cache: Cache | None = None,
     ) -> None:
         self._engines: dict[str, Engine] = {}
+        self._default: str | None = None  # the first: it stays the default while it is not loaded
         self._aliases = dict(aliases or {})
         self._memory = memory
         self._lanes = lanes
@@ -36,12 +38,12 @@ class Registry:
     def get(self, name: str | None = None) -> Engine:
         """The engine of that name or alias, or the default one."""
         engines = self._engines
-        if name is None and engines:
-            return next(iter(engines.values()))
-        found = engines.get(self._aliases.get(name or "", name or ""))
+        wanted = self._default if name is None else self._aliases.get(name, name)
+        found = engines.get(wanted or "")
         if found is None:
-            known = ", ".join([*engines, *self._aliases]) or "none"
-            raise ModelNotFound(f"no model {name!r} here", fix=f"ask for {known} or omit it", field="model", value=name)
+            known = ", ".join([*engines, *(alias for alias, model in self._aliases.items() if model in engines)])
+            what = f"no model {name!r} here" if name is not None else f"the default model, {wanted}, is not loaded"
+            raise ModelNotFound(what, fix=f"ask for {known or 'none'}", field="model", value=name)
         return found
 
     def put(self, engine: Engine) -> None:
@@ -52,13 +54,15 @@ class Registry:
                 engine.ledger = old.ledger  # the same model, loaded again: its counts go on
             engine.sessions.on_load = partial(self._make_room_for, weakref.ref(engine))  # a cycle would keep it alive
             engine.sessions.room = self._has_room
-            self._engines = {**self._engines, engine.name: engine}  # readers hold no lock: they see before or after
+            self._default = self._default or engine.name
+            self._engines = self._with(engine)  # readers hold no lock: they see before or after
         self._make_room(engine)
 
     def remove(self, name: str) -> None:
         """Take no more requests for this model; those it has are finished."""
         with self._lock:
             self._engines = {known: engine for known, engine in self._engines.items() if known != name}
+        memory.give_back()
 
     def all(self) -> list[Engine]:
         return list(self._engines.values())
@@ -81,6 +85,11 @@ class Registry:
         if self._cache is not None:
             self._cache.close()
 
+    def _with(self, engine: Engine) -> dict[str, Engine]:
+        """The engines and this one, the default first."""
+        others = {**self._engines, engine.name: engine}
+        return {engine.name: engine, **others} if engine.name == self._default else others
+
     def _has_room(self, weight: int) -> bool:
         """Whether so many bytes more fit beside all that is loaded: nobody has to rest for a second session."""
         held = sum(engine.sessions.weight for engine in self._engines.values() if engine.sessions.loaded)
@@ -97,8 +106,10 @@ class Registry:
             return
         with self._lock:
             loaded = sorted((e for e in self._engines.values() if e.sessions.loaded), key=lambda e: e.used)
-            total = sum(engine.sessions.weight for engine in loaded)
+            total = before = sum(engine.sessions.weight for engine in loaded)
             for engine in loaded:
                 if total > self._memory and engine is not newest:
-                    engine.sessions.rest()
                     total -= engine.sessions.weight
+                    engine.sessions.rest()
+        if total < before:
+            memory.give_back()

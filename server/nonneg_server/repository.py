@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import logging
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -36,6 +36,7 @@ class Repository:
         self._make = make
         self._folder = folder
         self._precision = precision
+        self._loading = threading.Lock()
 
     def names(self) -> list[str]:
         """Every model that is served or could be."""
@@ -46,13 +47,15 @@ class Repository:
 
     def load(self, name: str) -> Engine:
         """Open the bundle, verify and test it, then serve it: a model that is served already goes on until then."""
-        engine = self._make(named(open_variant(self._source(name), self._precision), name))
-        engine.warm_up()
-        replaced = any(one.name == name for one in self.registry.all())
-        self.registry.put(engine)
+        with self._loading:  # of two loads at once the later one saw the later state of the folder, and stays
+            engine = self._make(named(open_variant(self._source(name), self._precision), name))
+            engine.warm_up()
+            replaced = any(one.name == name for one in self.registry.all())
+            self.registry.put(engine)
         if replaced:
-            gc.collect()  # a session of the runtime stands in a cycle: the old one would keep its memory for long
-        memory.trim()
+            memory.give_back()
+        else:
+            memory.trim()
         return engine
 
     def unload(self, name: str) -> None:

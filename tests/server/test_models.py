@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from nonneg_client.cores import granted
-from nonneg_client.errors import ConfigInvalid, DigestMismatch, ModelNotFound, NotReady
+from nonneg_client.errors import ConfigInvalid, ModelNotFound, NotReady
 from nonneg_export.bundle import Bundle
 from nonneg_server.app import create_app
 from nonneg_server.command import load
@@ -114,7 +114,7 @@ def test_a_resting_model_whose_folder_was_swapped_does_not_wake(tmp_path: Path, 
     with pytest.raises(NotReady, match="was replaced"):
         engine.submit(png(0)).result(10)
     (folder / "encoder.onnx").write_bytes(b"changed")
-    with pytest.raises(DigestMismatch):
+    with pytest.raises(NotReady, match="is damaged"):
         engine.submit(png(0)).result(10)
     repository.registry.close()
 
@@ -129,7 +129,9 @@ def test_a_reload_that_fails_leaves_the_model_as_it_was(two: Repository, tmp_pat
 
 
 @pytest.mark.anyio
-async def test_kserves_repository_routes_load_and_unload(two: Repository, png: Png) -> None:
+async def test_kserves_repository_routes_load_and_unload_and_the_log_says_who_asked(
+    two: Repository, png: Png, caplog: pytest.LogCaptureFixture
+) -> None:
     app = create_app(two.registry, Settings(manage=True), repository=two)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
         states = {row["name"]: row["state"] for row in (await client.post("/v2/repository/index")).json()}
@@ -139,9 +141,62 @@ async def test_kserves_repository_routes_load_and_unload(two: Repository, png: P
         for name in ("a", "renamed"):
             assert (await client.post(f"/v2/repository/models/{name}/unload")).status_code == 200
         assert (await client.post("/embed?model=a", content=png(0))).status_code == 404
+        nameless = await client.post(
+            "/embed", content=png(0)
+        )  # never another model's vectors in the default one's place
+        assert (nameless.status_code, "default model, a, is not loaded" in nameless.text) == (404, True)
         last = await client.post("/v2/repository/models/b/unload")
         assert (last.status_code, "only model" in last.text) == (422, True)
         assert (await client.post("/v2/repository/models/..%2Fx/load")).status_code == 404
+        assert (await client.post("/v2/repository/models/a/load")).status_code == 200
+        assert (await client.post("/embed", content=png(0))).json()["model"] == "a"
+        assert [model["name"] for model in (await client.get("/models")).json()["models"]] == ["a", "b"]
+        told = [(record.getMessage(), record.request_id) for record in caplog.records if record.name == "nonneg"]
+        assert len(told) == 4
+        assert told[1][0] == "unloaded a, as 127.0.0.1 asked"
+        assert all(request_id for _, request_id in told)
+
+
+def test_two_loads_at_once_end_with_the_later_state(two: Repository, make_bundle: Make, tmp_path: Path) -> None:
+    make, began, go_on = two._make, threading.Event(), threading.Event()
+
+    def slowly(bundle: Bundle) -> Engine:
+        engine = make(bundle)
+        began.set()
+        assert go_on.wait(10)
+        return engine
+
+    two._make = slowly
+    early = threading.Thread(target=two.load, args=("a",))
+    early.start()
+    assert began.wait(10)
+    two._make = make
+    wanted = replace_bundle(make_bundle, tmp_path / "a", seed=7).manifest.fingerprint
+    late = threading.Thread(target=two.load, args=("a",))
+    late.start()
+    time.sleep(0.3)
+    go_on.set()
+    early.join(10)
+    late.join(10)
+    assert two.registry.get("a").bundle.manifest.fingerprint == wanted
+
+
+def test_models_that_go_to_rest_or_away_give_their_memory_back(tmp_path: Path, make_bundle: Make) -> None:
+    models = tuple(str(make_bundle(tmp_path, name=name, seed=seed).path) for seed, name in enumerate("abc"))
+    repository = load(Settings(model=models, threads=1))
+    sessions = {name: weakref.ref(repository.registry.get(name).sessions._session._session) for name in "abc"}
+    gc.collect()
+    gc.disable()  # nothing may wait for a collection that comes by itself
+    try:
+        repository.unload("c")
+        assert sessions["c"]() is None
+        repository.registry._memory = 1
+        repository.load("b")
+        assert [repository.registry.get(name).sessions.loaded for name in "ab"] == [False, True]
+        assert [sessions[name]() for name in "ab"] == [None, None]
+    finally:
+        gc.enable()
+        repository.registry.close()
 
 
 @pytest.mark.anyio
@@ -225,6 +280,36 @@ def test_sighup_under_load_swaps_the_model_and_loses_nothing(
             assert len(list(tasks.iterdir())) <= most
 
 
+def test_a_hangup_during_a_reload_is_not_lost(start: Callable, tmp_path: Path, make_bundle: Make) -> None:
+    folder = make_bundle(tmp_path, name="a", seed=1).path
+    slow = tmp_path / "slow.py"
+    slow.write_text(SLOW)
+    with start("--model", str(folder), "--drain", "0", command=(str(slow),)) as (address, process):
+        process.send_signal(signal.SIGHUP)
+        time.sleep(0.5)  # the first reload has read the old bundle, and takes a second
+        wanted = replace_bundle(make_bundle, folder, 2).manifest.fingerprint
+        process.send_signal(signal.SIGHUP)
+        until = time.monotonic() + 15
+        while (found := httpx.get(f"{address}/models").json()["models"][0]["fingerprint"]) != wanted:
+            assert time.monotonic() < until, found
+            time.sleep(0.05)
+
+
+SLOW = """
+import time
+from nonneg_client.cli import main
+from nonneg_server.repository import Repository
+
+def reload(self, original=Repository.reload):
+    failed = original(self)
+    time.sleep(1)
+    return failed
+
+Repository.reload = reload
+main()
+"""
+
+
 def test_a_model_file_that_is_spoilt_while_it_serves_changes_nothing_until_it_is_whole_again(
     start: Callable, tmp_path: Path, make_bundle: Make, png: Png
 ) -> None:
@@ -255,4 +340,5 @@ def test_a_model_file_that_is_spoilt_while_it_serves_changes_nothing_until_it_is
             assert ask() == before
         process.terminate()
         assert process.wait(20) == 0
-        assert process.stderr.read() == ""
+        told = [line.partition(" a ")[0].split()[2:] for line in process.stderr]
+        assert told == [["WARNING"], ["WARNING", "loaded"]] * 3

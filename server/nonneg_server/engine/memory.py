@@ -11,6 +11,7 @@ time, which takes longer than all the rest: until models are open, freed blocks 
 from __future__ import annotations
 
 import ctypes
+import gc
 import sys
 from typing import Any
 
@@ -29,6 +30,12 @@ def gather() -> bool:
 def settle() -> bool:
     """For serving images; True as above."""
     return _set((_ARENA_MAX, ARENAS), (_MMAP_THRESHOLD, MAP_FROM), (_TRIM_THRESHOLD, KEEP))
+
+
+def give_back() -> None:
+    """Free what a model held that rests, was replaced or unloaded: a session of the runtime stands in a cycle."""
+    gc.collect()
+    trim()
 
 
 def trim() -> None:

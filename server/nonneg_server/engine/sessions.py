@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nonneg_client.errors import CheckFailed, NonnegError, NotReady
+from nonneg_client.errors import BundleInvalid, CheckFailed, DataInvalid, NonnegError, NotReady, StorageFailed
 from nonneg_client.pixels.view import Pixels
 from nonneg_export.bundle import ENCODER, Bundle, open_bundle
 from nonneg_export.device import warm_sizes
@@ -16,6 +17,7 @@ from nonneg_export.runtime import Runner, open_session
 from nonneg_server.engine.golden import golden_cosine
 from nonneg_server.engine.wide import Wide
 
+logger = logging.getLogger("nonneg")
 FAILURES_THAT_MEAN_DEATH = 3  # runs that fail one after the other, none succeeding in between
 
 
@@ -107,12 +109,20 @@ class Sessions:
             if self._session is not None:
                 return self._session
             if self._opened_before:
-                self._check_unchanged()
+                self._wake()
             self._opened_before = True
             session = self._session = self._open(self._threads)
         if self.on_load is not None:
             self.on_load()
         return session
+
+    def _wake(self) -> None:
+        """It rested: what lies in its folder now has to be what it was."""
+        try:
+            self._check_unchanged()
+        except NotReady as error:
+            logger.error("%s, which rested, cannot be loaded again: %s", error, error.__cause__ or "another model")
+            raise
 
     def _open_wide(self) -> Runner:
         self._check_unchanged()
@@ -122,7 +132,13 @@ class Sessions:
 
     def _check_unchanged(self) -> None:
         manifest = self._bundle.manifest
-        if open_bundle(self._bundle.path).manifest.fingerprint != manifest.fingerprint:
+        try:
+            found = open_bundle(self._bundle.path).manifest.fingerprint
+        except (BundleInvalid, DataInvalid, StorageFailed) as error:
+            raise NotReady(
+                f"the bundle of {manifest.name} is damaged", fix="put it back whole", retry_after=1
+            ) from error
+        if found != manifest.fingerprint:
             raise NotReady(f"the bundle of {manifest.name} was replaced", fix="reload the model", retry_after=1)
 
     def _test(self, session: Runner) -> None:

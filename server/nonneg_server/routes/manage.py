@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
 import orjson
@@ -11,6 +12,7 @@ from fastapi import APIRouter, Request, Response
 from nonneg_client.errors import BundleInvalid, CheckFailed, DataInvalid, NotFound, ParameterInvalid, StorageFailed
 from nonneg_server.repository import Repository
 
+logger = logging.getLogger("nonneg")
 router = APIRouter(prefix="/v2/repository", tags=["KServe v2"])
 
 
@@ -30,14 +32,16 @@ async def index(request: Request) -> Response:
 async def load(request: Request, model: str) -> Response:
     repository = _repository(request)
     try:
-        await asyncio.get_running_loop().run_in_executor(None, repository.load, model)
+        engine = await asyncio.get_running_loop().run_in_executor(None, repository.load, model)
     except (BundleInvalid, CheckFailed, DataInvalid, StorageFailed) as error:
+        _log(request, f"{model} was not loaded, {error}")
         raise ParameterInvalid(
             f"{model} cannot be loaded, what was served goes on: {error.message}",
             fix=error.fix,
             field="model",
             value=model,
         ) from error
+    _log(request, f"loaded {model} ({engine.bundle.manifest.fingerprint[:8]})")
     return Response(b"{}", media_type="application/json")
 
 
@@ -48,8 +52,17 @@ async def unload(request: Request, model: str) -> Response:
         raise ParameterInvalid(
             f"{model} is the only model served", fix="load another one first, or stop the server", field="model"
         )
-    repository.unload(model)
+    await asyncio.get_running_loop().run_in_executor(None, repository.unload, model)
+    _log(request, f"unloaded {model}")
     return Response(b"{}", media_type="application/json")
+
+
+def _log(request: Request, what: str) -> None:
+    """What changed here, and who wanted it: at the level of a reload by SIGHUP, so that it is seen by default."""
+    state, client = request.scope["state"], request.client
+    who = {"request_id": state["request_id"], "key": state.get("key"), "client": client.host if client else None}
+    told = {name: value for name, value in who.items() if value is not None}
+    logger.warning("%s, as %s asked", what, state.get("key") or told.get("client", "somebody"), extra=told)
 
 
 def _repository(request: Request) -> Repository:
