@@ -41,6 +41,8 @@ from nonneg_server.routes import (
 )
 from nonneg_server.settings import Settings
 
+TELLING = ("retry-after", "retry-after-ms", "x-fingerprint", "x-request-id", "x-total-time")  # for web pages, too
+
 
 def create_app(
     registry: Registry, settings: Settings, house: House | None = None, repository: Repository | None = None
@@ -105,10 +107,17 @@ def protect(app: FastAPI, settings: Settings, keys: Keys) -> None:
     """Put up the guards that the settings ask for; what is not asked for costs nothing."""
     rate = None if settings.rate is None else Rate(settings.rate, settings.burst)
     if len(keys) or rate is not None:
-        app.add_middleware(Guard, keys=keys, rate=rate)
+        app.add_middleware(
+            Guard, keys=keys, rate=rate, routes=frozenset(getattr(route, "path", "") for route in app.routes)
+        )
     if settings.cors_origin:  # outside the guard: a browser's preflight carries no key
         app.add_middleware(
-            CORSMiddleware, allow_origins=settings.cors_origin, allow_methods=["*"], allow_headers=["*"], max_age=3600
+            CORSMiddleware,
+            allow_origins=settings.cors_origin,
+            allow_methods=["*"],
+            allow_headers=["*"],
+            expose_headers=TELLING,
+            max_age=3600,
         )
 
 

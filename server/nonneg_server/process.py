@@ -10,6 +10,7 @@ import logging
 import math
 import signal
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -89,10 +90,24 @@ class Process(uvicorn.Server):
 
     def _reload(self) -> None:
         """Now, or again when the reload that is under way is done: it may have seen a folder too early."""
+        self._renew_certificate()
         self._again = self._reloading is not None
         if self._reloading is None:
             self._reloading = asyncio.get_running_loop().run_in_executor(None, self._repository.reload)
             self._reloading.add_done_callback(self._reloaded)
+
+    def _renew_certificate(self) -> None:
+        """Handshakes to come see the present files; a pair that does not fit changes nothing."""
+        cert, key, tls = self.config.ssl_certfile, self.config.ssl_keyfile, self.config.ssl
+        if tls is None or cert is None:
+            return
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key)
+            tls.load_cert_chain(cert, key)
+        except OSError as error:  # ssl.SSLError is one
+            logger.error("the certificate stays as it was: %s (%s)", cert, error)
+        else:
+            logger.warning("read the certificate anew: %s", cert)
 
     def _reloaded(self, done: asyncio.Future[object]) -> None:
         self._reloading = None

@@ -233,7 +233,7 @@ def read_settings(**flags: Any) -> Settings:
     file = given.get("config") or os.environ.get(variable("config"))
     from_file = {} if not file else _from_file(Path(file))
     try:
-        return Settings(**{**from_file, **given})
+        return _closed(Settings(**{**from_file, **given}))
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0]) if first["loc"] else "settings"
@@ -244,6 +244,16 @@ def read_settings(**flags: Any) -> Settings:
             field=name,
             value=str(first["input"]),
         ) from None
+
+
+def _closed(settings: Settings) -> Settings:
+    """These, unless a key was meant and none is there: a secret that came empty must not open the server."""
+    name = variable("api_key")
+    if name in os.environ and not settings.api_key and settings.api_key_file is None:
+        raise ConfigInvalid(
+            f"{name} is set and holds no key", fix="put one there, or unset it to ask nobody for a key", field="api_key"
+        )
+    return settings
 
 
 def _from_file(path: Path) -> dict[str, Any]:

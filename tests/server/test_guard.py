@@ -1,7 +1,9 @@
 import hashlib
 import hmac
+import signal
 import ssl
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +17,7 @@ from nonneg_server.app import create_app
 from nonneg_server.entrance.guard import OPEN, Rate
 from nonneg_server.entrance.keys import key, read_keys
 from nonneg_server.registry import Registry
-from nonneg_server.settings import Settings
+from nonneg_server.settings import Settings, read_settings
 
 pytestmark = pytest.mark.anyio
 SECRET = "a-secret-of-enough-length"
@@ -41,6 +43,22 @@ def test_a_line_that_is_no_key_is_named(tmp_path: Path, text: str) -> None:
     file.write_text(text)
     with pytest.raises(ConfigInvalid, match="line 1"):
         read_keys((), file)
+
+
+@pytest.mark.parametrize("text", ["", "# laptop sha256:00\n\n"])
+def test_a_file_without_keys_does_not_open_the_server(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "keys"
+    file.write_text(text)
+    with pytest.raises(ConfigInvalid, match="holds no key"):
+        read_keys((), file)
+
+
+@pytest.mark.parametrize("text", ["", ",", ",,"])
+def test_a_variable_without_keys_does_not_open_the_server(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("NONNEG_API_KEY", text)
+    with pytest.raises(ConfigInvalid, match="NONNEG_API_KEY is set and holds no key"):
+        read_settings()
+    assert read_settings(api_key=(SECRET,)).api_key == (SECRET,)
 
 
 def test_short_keys_and_unreadable_files_are_refused(tmp_path: Path) -> None:
@@ -90,6 +108,7 @@ async def test_too_many_requests_of_one_client_get_429(registry: Registry) -> No
         assert found[2].headers["retry-after"] == "1"
         assert found[2].json()["error"]["type"] == "rate_limited"
         assert (await client.get("/livez")).status_code == 200
+        assert b'nonneg_requests_total{method="GET",route="/models",status="429"} 2.0' in app.state.metrics.render()
 
 
 async def test_each_key_has_a_rate_of_its_own(registry: Registry) -> None:
@@ -132,10 +151,14 @@ async def test_browsers_of_an_allowed_origin_may_ask_and_preflights_need_no_key(
         assert allowed.headers["access-control-allow-origin"] == "https://ok.example"
         other = await client.get("/livez", headers={"origin": "https://other.example"})
         assert "access-control-allow-origin" not in other.headers
+        mine = {"origin": "https://ok.example", "authorization": f"Bearer {SECRET}"}
+        shown = (await client.get("/models", headers=mine)).headers["access-control-expose-headers"]
+        assert {"x-request-id", "retry-after"} <= set(shown.split(", "))
 
 
-def test_tls_serves_https_and_half_a_configuration_is_refused(start: Callable, bundle: Bundle, tmp_path: Path) -> None:
-    cert, secret = tmp_path / "cert.pem", tmp_path / "key.pem"
+def certificate(folder: Path) -> tuple[Path, Path]:
+    """One for 127.0.0.1, and its key."""
+    cert, secret = folder / "cert.pem", folder / "key.pem"
     command = (
         "openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=localhost -addext subjectAltName=IP:127.0.0.1"
     )
@@ -143,6 +166,11 @@ def test_tls_serves_https_and_half_a_configuration_is_refused(start: Callable, b
         subprocess.run([*command.split(), "-out", cert, "-keyout", secret], check=True, capture_output=True)
     except FileNotFoundError:
         pytest.skip("no openssl here")
+    return cert, secret
+
+
+def test_tls_serves_https_and_half_a_configuration_is_refused(start: Callable, bundle: Bundle, tmp_path: Path) -> None:
+    cert, secret = certificate(tmp_path)
     flags = ("--model", str(bundle.path), "--drain", "0", "--tls-cert", str(cert), "--tls-key", str(secret))
     with start(*flags) as (address, _):
         assert address.startswith("https://")
@@ -150,3 +178,36 @@ def test_tls_serves_https_and_half_a_configuration_is_refused(start: Callable, b
         assert httpx.get(f"{address}/livez", verify=trust).status_code == 200
     with pytest.raises(AssertionError, match="--tls-key"), start(*flags[:-2]):
         pass
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="signals of POSIX")
+def test_a_hangup_reads_the_certificate_anew_and_one_that_does_not_fit_changes_nothing(
+    start: Callable, bundle: Bundle, tmp_path: Path
+) -> None:
+    cert, secret = certificate(tmp_path)
+    flags = ("--model", str(bundle.path), "--drain", "0", "--tls-cert", str(cert), "--tls-key", str(secret))
+    with start(*flags) as (address, process):
+        port = httpx.URL(address).port
+
+        def presented() -> str:
+            return ssl.get_server_certificate(("127.0.0.1", port))
+
+        def after_hangup(wanted: str) -> bool:
+            process.send_signal(signal.SIGHUP)
+            until = time.monotonic() + 10
+            while presented() != wanted and time.monotonic() < until:
+                time.sleep(0.05)
+            return presented() == wanted
+
+        first = presented()
+        assert first == cert.read_text()
+        certificate(tmp_path)
+        assert after_hangup(cert.read_text())
+        second = presented()
+        assert second != first
+        secret.write_text("nonsense")
+        cert.write_text(first)
+        assert after_hangup(second)
+        process.terminate()
+        assert process.wait(20) == 0
+        assert "the certificate stays as it was" in process.stderr.read()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import OrderedDict
+from collections.abc import Collection
 
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -20,10 +21,11 @@ MOST_CLIENTS = 10_000
 class Guard:
     """Pure ASGI: a request that may not pass is answered before its body is read."""
 
-    def __init__(self, app: ASGIApp, keys: Keys, rate: Rate | None) -> None:
+    def __init__(self, app: ASGIApp, keys: Keys, rate: Rate | None, routes: Collection[str] = ()) -> None:
         self._app = app
         self._keys = keys
         self._rate = rate
+        self._routes = routes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] in OPEN:
@@ -32,6 +34,8 @@ class Guard:
         try:
             self._check(scope)
         except NonnegError as error:
+            if scope["path"] in self._routes:  # nobody looked for the route: the metrics and the log shall know it
+                scope["state"]["route"] = scope["path"]
             response = await failures.on_error(Request(scope, receive), error)
             if isinstance(error, Unauthorized):
                 response.headers["www-authenticate"] = "Bearer"

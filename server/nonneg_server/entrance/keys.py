@@ -53,6 +53,8 @@ def read_keys(given: Sequence[str], file: Path | None) -> Keys:
                 field="api_key_file",
             )
         digests[name] = _digest(words[-1], f"{file}, line {number}")
+    if file is not None and len(digests) == len(lines):  # to serve everybody is not what a file of keys is for
+        raise ConfigInvalid(f"{file} holds no key", fix="add what `nonneg key` prints", field="api_key_file")
     return Keys(digests)
 
 
