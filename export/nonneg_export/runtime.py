@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,12 +24,7 @@ PROVIDERS: dict[str, tuple[str, ...]] = {  # by the name people give: the one as
     "tensorrt": ("TensorrtExecutionProvider", "CUDAExecutionProvider", CPU),
     "openvino": (OPENVINO,),  # its own runtime, not the provider of ONNX Runtime's
 }
-OPTIONS = {
-    "CUDAExecutionProvider": {
-        "cudnn_conv_algo_search": "HEURISTIC",  # to try every algorithm takes seconds for each batch size
-        "use_tf32": "0",  # fp32 is to mean fp32: the fingerprint says so
-    }
-}
+RECORD = "session.record_ep_graph_assignment_info"  # which provider took which node; older runtimes do not know it
 
 
 def on_cores(providers: tuple[str, ...] | None) -> bool:
@@ -89,20 +86,47 @@ class Session:
         # Spinning workers halve everybody's throughput as soon as anything else runs on the machine.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.log_severity_level = 3
+        settings: Mapping[str, Mapping[str, str]] = {}
+        if providers[0] != CPU:
+            from nonneg_export.gpu import prepared
+
+            options.add_session_config_entry(RECORD, "1")
+            settings = prepared(path, providers)
         try:
             self._session: Any = ort.InferenceSession(
-                str(path), options, providers=[(name, OPTIONS.get(name, {})) for name in providers]
+                str(path),
+                options,
+                providers=[(name, dict(settings.get(name, {}))) for name in providers],
+                enable_fallback=0,  # it would go on with another provider, now or at any later run
             )
         except Exception as error:  # onnxruntime raises its own classes, none of them public
+            if providers[0] != CPU:
+                raise refused(providers[0], f"ONNX Runtime cannot open {path} with it ({error})") from error
             raise BundleInvalid(f"ONNX Runtime refuses {path} ({error})", fix="export the bundle again") from error
         self.providers: tuple[str, ...] = tuple(self._session.get_providers())
         if self.providers[0] != providers[0]:
             raise refused(providers[0], f"ONNX Runtime runs {self.providers[0]}")
+        if providers[0] != CPU:
+            check_taken(providers[0], taken(self._session))
 
     def run(self, pixels: Pixels) -> NDArray[np.float32]:
         """The raw embeddings of a batch: uint8 (batch, size, size, 3) -> float32 (batch, D)."""
         result: NDArray[np.float32] = self._session.run([OUTPUT], {INPUT: pixels})[0]
         return result
+
+
+def taken(session: Any) -> Counter[str]:
+    """How many of the encoder's nodes each provider computes; nothing where the runtime does not tell."""
+    tell = getattr(session, "get_provider_graph_assignment_info", list)
+    return Counter(part.ep_name for part in tell() for _ in part.get_nodes())
+
+
+def check_taken(provider: str, nodes: Mapping[str, int]) -> None:
+    """A provider that is there, and leaves most of the encoder to others, is not what runs."""
+    mine, others = nodes.get(provider, 0), sum(nodes.values())
+    if 2 * mine < others:
+        most = max(nodes, key=lambda name: nodes[name])
+        raise refused(provider, f"it would compute {mine} of the encoder's {others} nodes, and {most} {nodes[most]}")
 
 
 def refused(provider: str, instead: str) -> ConfigInvalid:

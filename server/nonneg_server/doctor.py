@@ -13,13 +13,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from nonneg_client.cores import affinity, cgroup_quota, granted
 from nonneg_client.errors import NonnegError
 from nonneg_client.version import __version__
+
+if TYPE_CHECKING:
+    from nonneg_export.bundle import Bundle
 
 Verdict = Literal["ok", "note", "bad"]
 
@@ -115,16 +118,32 @@ def self_test(model: Path | None) -> Iterator[Finding]:
         bundle = open_bundle(model)
         manifest = bundle.manifest
         yield Finding("model", "ok", f"{manifest.name} {manifest.version}, {manifest.dimensions} dimensions, verified")
-        if any(installed(name) for name in RUNTIMES):
-            from nonneg_server.engine.golden import golden_cosine
-
-            cosine = golden_cosine(bundle)
-            good = cosine >= manifest.golden.tolerance
-            message = f"cosine {cosine:.6f} to the exporter's vector (at least {manifest.golden.tolerance})"
-            fix = None if good else "reinstall onnxruntime, or export the bundle again on this machine"
-            yield Finding("self-test", "ok" if good else "bad", message, fix)
     except NonnegError as error:
         yield Finding("model", "bad", error.message, error.fix)
+        return
+    if any(installed(name) for name in RUNTIMES):
+        import onnxruntime as ort
+
+        yield answered("self-test", bundle)
+        if "CUDAExecutionProvider" in ort.get_available_providers():  # built in; whether it runs, only a session shows
+            yield answered("gpu", bundle, "cuda")
+
+
+def answered(subject: str, bundle: Bundle, provider: str | None = None) -> Finding:
+    """Whether the encoder, computed there, gives the vector that the exporter wrote down."""
+    from nonneg_export.runtime import PROVIDERS, open_session
+    from nonneg_server.engine.golden import golden_cosine
+
+    manifest = bundle.manifest
+    try:
+        where = None if provider is None else PROVIDERS[provider]
+        cosine = golden_cosine(bundle, open_session(bundle.encoder, providers=where, precision=manifest.precision))
+    except NonnegError as error:
+        return Finding(subject, "bad", error.message, error.fix)
+    good = cosine >= manifest.golden.tolerance
+    message = f"cosine {cosine:.6f} to the exporter's vector (at least {manifest.golden.tolerance})"
+    fix = None if good else "reinstall onnxruntime, or export the bundle again on this machine"
+    return Finding(subject, "ok" if good else "bad", message, fix)
 
 
 def show(findings: list[Finding], echo: Callable[[str], None] = click.echo) -> None:

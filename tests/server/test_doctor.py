@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import onnxruntime as ort
 import pytest
 from click.testing import CliRunner
 
@@ -53,3 +54,11 @@ def test_a_missing_server_extra_is_said_and_does_not_stop_it(bundle: Bundle) -> 
 def test_two_builds_of_the_runtime_are_a_bad_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "installed", lambda name: "1.0" if name.startswith("onnxruntime") else None)
     assert "overwrite each other" in next(iter(checks.runtime())).message
+
+
+@pytest.mark.skipif("CUDAExecutionProvider" in ort.get_available_providers(), reason="there is CUDA here")
+def test_a_gpu_that_cannot_be_used_is_a_bad_finding_with_a_fix(bundle: Bundle) -> None:
+    found = checks.answered("gpu", bundle, "cuda")
+    assert (found.subject, found.verdict) == ("gpu", "bad")
+    assert "CUDAExecutionProvider was asked for" in found.message
+    assert found.fix

@@ -69,11 +69,11 @@ class Sessions:
         self._wide = Wide()  # one that is being opened at this moment is dropped when it is there
 
     def warm_up(self) -> None:
-        """Run once, against the vector that the exporter wrote down, and at every batch size to come."""
-        self._test(self._load())
-        size = self._bundle.manifest.view.size
-        for batch in warm_sizes(self._largest)[1:]:
+        """Run at every batch size to come, and against the vector that the exporter wrote down."""
+        session, size = self._load(), self._bundle.manifest.view.size
+        for batch in reversed(warm_sizes(self._largest)[1:]):  # TensorRT builds anew for what is larger or smaller
             self.run(np.zeros((batch, size, size, 3), np.uint8))
+        self._test(session)
 
     def widen(self) -> None:
         """An image was alone: open the wide session for the next one, in the background, if there is to be one."""
