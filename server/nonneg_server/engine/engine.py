@@ -185,6 +185,10 @@ class Engine:
         """Nobody waits for it any more: it never runs, if it has not begun."""
         self._lanes.pool.withdraw(promise)
 
+    def hand_over(self) -> None:
+        """Deliver what the threads hold back."""
+        self._lanes.pool.hand_over()
+
     def submit(self, image: Photo) -> Future[Encoded]:
         """Queue one image, unbounded and from any thread; the future holds its vector or the typed error."""
         return self._lanes.pool.submit(self._job(image))

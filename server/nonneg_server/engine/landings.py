@@ -1,8 +1,7 @@
-"""Results on their way from the threads back to the event loop: several by one wake-up while there is enough to do.
+"""Results on their way from the threads back to the event loop: those that come together wake it once.
 
 Waking the loop costs its thread a cold start amid the inference, and the thread that it displaces another one
-afterwards. While the queue is deep, nobody idles if a finished image waits for its neighbours; as soon as it is not,
-every result wakes the loop at once.
+afterwards.
 """
 
 from __future__ import annotations
@@ -11,14 +10,10 @@ import asyncio
 from collections import deque
 from typing import Any
 
-from nonneg_server.engine.pool import Pool
-
-MOST_HELD = 8
-DEEP = 4  # images that wait for each thread; with two of them, the threads ran dry before the answers' successors came
-LONGEST_HELD = 0.05  # seconds, where the next image turns out to be a large one
+from nonneg_server.engine.pool import LONGEST_HELD, Patient, Pool
 
 
-class Landing:
+class Landing(Patient):
     """One image's place on the loop's side: for the pool a future like another."""
 
     __slots__ = ("_strip", "future")
@@ -35,6 +30,9 @@ class Landing:
 
     def set_exception(self, error: BaseException) -> None:
         self._strip.put(self.future, None, error)
+
+    def hand_out(self) -> None:
+        self._strip.call()
 
     def cancel(self) -> bool:
         return self.future.cancel()
@@ -58,10 +56,12 @@ class Strip:
         return Landing(self)
 
     def put(self, future: asyncio.Future[Any], result: object, error: BaseException | None) -> None:
-        """From a worker thread."""
+        """From a worker thread; `call` follows."""
         self._down.append((future, result, error))
-        enough_to_do = self._pool.waiting >= DEEP * self._pool.size
-        if self._called or (enough_to_do and len(self._down) < MOST_HELD):
+
+    def call(self) -> None:
+        """From a worker thread: wake the loop, if nobody has."""
+        if self._called:
             return
         self._called = True
         try:
@@ -82,7 +82,7 @@ class Strip:
                 future.set_exception(error)
 
     def _tick(self) -> None:
-        self.deliver()
+        self._pool.hand_over()
         self._ticking = self._pool.waiting > 0
         if self._ticking:
             self.loop.call_later(LONGEST_HELD, self._tick)

@@ -1,5 +1,9 @@
 """The threads that do the work: each takes one job, does all of it, and takes the next.
 
+While there is plenty to do, a thread hands over what it has done several jobs at a time: code that has just run is
+still in the caches, and writing an answer after an inference takes several times as long as after another answer.
+Nobody idles for it: what waits is enough to go on with until those who were answered have asked again.
+
 A job is withdrawn by whoever waits for it (client gone, deadline passed) and then never runs. A thread that ends
 without being told to, or a job that does not end, makes the pool unhealthy: `/livez` asks.
 """
@@ -8,7 +12,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict
+from abc import ABC, abstractmethod
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
@@ -16,6 +21,8 @@ from typing import Any, Protocol, TypeVar
 from nonneg_client.errors import NotReady
 
 T = TypeVar("T")
+MOST_HELD = 8  # outcomes that one thread holds
+LONGEST_HELD = 0.1  # seconds
 
 
 class Promise(Protocol):
@@ -30,12 +37,23 @@ class Promise(Protocol):
     def cancel(self) -> bool: ...
 
 
+class Patient(ABC):
+    """A promise that may be told its outcome together with its neighbours', and hands it on when told to."""
+
+    @abstractmethod
+    def hand_out(self) -> None: ...
+
+
+Outcome = tuple[float, Promise, Any, BaseException | None]  # when its job began; what it gave or raised
+
+
 class Pool:
     """As many threads as cores, fed in order of arrival."""
 
     def __init__(self, threads: int, *, stall_seconds: float = 120.0) -> None:
         self.size = threads
         self._stall_seconds = stall_seconds
+        self._held: list[deque[Outcome]] = [deque() for _ in range(threads)]
         self._waiting: OrderedDict[Promise, Callable[[], Any]] = OrderedDict()
         self._changed = threading.Condition()
         self._closing = False
@@ -67,6 +85,11 @@ class Pool:
         future.cancel()
         with self._changed:
             self._waiting.pop(future, None)
+
+    def hand_over(self) -> None:
+        """Deliver what is held, where the next job turned out to be a long one; from any thread."""
+        for held in self._held:
+            _deliver(held)
 
     @property
     def waiting(self) -> int:
@@ -102,37 +125,66 @@ class Pool:
 
     def _serve_one(self, number: int) -> bool:
         # A frame of its own, so that an idle thread does not keep the last image alive.
-        taken = self._take()
+        held = self._held[number]
+        taken = self._take(held)
         if taken is None:
             return False
         future, work = taken
         if not future.set_running_or_notify_cancel():
             return True
-        self._since[number] = time.monotonic()
+        self._since[number] = began = time.monotonic()
         try:
-            result = work()
+            held.append((began, future, work(), None))
         except Exception as error:
-            future.set_exception(error)
+            held.append((began, future, None, error))
         except BaseException as error:
-            future.set_exception(gone(f"a worker thread died ({type(error).__name__})"))
+            held.append((began, future, None, gone(f"a worker thread died ({type(error).__name__})")))
+            _deliver(held)
             raise
-        else:
-            future.set_result(result)
         finally:
             self._since.pop(number, None)
+        if not isinstance(future, Patient):
+            _deliver(held)
         return True
 
-    def _take(self) -> tuple[Promise, Callable[[], Any]] | None:
-        with self._changed:
-            while not self._waiting and not self._closing:
-                self._changed.wait()
-            return None if self._closing else self._waiting.popitem(last=False)
+    def _take(self, held: deque[Outcome]) -> tuple[Promise, Callable[[], Any]] | None:
+        """The next job; what is held goes out first, unless enough waits to go on with."""
+        while True:
+            with self._changed:
+                if not held or self._enough(held):
+                    while not self._waiting and not self._closing:
+                        self._changed.wait()
+                    return None if self._closing else self._waiting.popitem(last=False)
+            _deliver(held)
+
+    def _enough(self, held: deque[Outcome]) -> bool:
+        if self._closing or len(held) >= min(MOST_HELD, len(self._waiting) // self.size):
+            return False
+        return time.monotonic() - held[0][0] < LONGEST_HELD / 2
 
     def _give_up(self, reason: str) -> None:
         while self._waiting:
             future, _ = self._waiting.popitem()
             if future.set_running_or_notify_cancel():
                 future.set_exception(gone(reason))
+
+
+def _deliver(held: deque[Outcome]) -> None:
+    """First all are told, then all hand it on: whoever hears an answer may take this core, and its caches."""
+    told = []
+    while True:
+        try:
+            _, promise, result, error = held.popleft()
+        except IndexError:
+            break
+        if error is None:
+            promise.set_result(result)
+        else:
+            promise.set_exception(error)
+        told.append(promise)
+    for promise in told:
+        if isinstance(promise, Patient):
+            promise.hand_out()
 
 
 def gone(reason: str) -> NotReady:

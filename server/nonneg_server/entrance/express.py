@@ -24,6 +24,7 @@ from nonneg_client.errors import NonnegError
 from nonneg_server.answers.negotiation import form_for
 from nonneg_server.embedding import Answer, fails, gathered, lengths_of, shortened
 from nonneg_server.engine.engine import Encoded, Engine, too_late
+from nonneg_server.engine.pool import Patient
 from nonneg_server.entrance.envelope import GONE, Observer, Seen, internal, request_id_of
 from nonneg_server.entrance.failures import logged
 from nonneg_server.entrance.whole import whole
@@ -66,11 +67,11 @@ class Speaker(Protocol):
         """The errand was answered, and counted."""
 
 
-class Errand:
+class Errand(Patient):
     """One plain request under way: for the pool a promise like another. Who claims it gives its answer."""
 
     __slots__ = (
-        "_claim", "after", "answer", "began", "body", "closing", "direct", "due", "engine", "lane", "outcome", "plan",
+        "_claim", "after", "answer", "began", "body", "closing", "content", "direct", "due", "engine", "lane", "outcome", "plan",
         "request_id", "said", "seconds", "speaker", "started", "status", "told",
     )  # fmt: skip
 
@@ -82,6 +83,7 @@ class Errand:
         self.status, self.seconds = 0, 0.0
         self.outcome: Encoded | NonnegError | None = None
         self.answer: Answer | None = None
+        self.content = b""
         self.closing = False  # whether the answer says that the connection ends with it
         self.direct = False  # whether its thread may send it
         self.after: Errand | None = None  # whose answer has to be sent before
@@ -104,6 +106,7 @@ class Errand:
     def set_running_or_notify_cancel(self) -> bool:
         if self.late:
             self.set_exception(too_late())
+            self.hand_out()
         return self.open
 
     def set_result(self, encoded: Encoded, /) -> None:
@@ -125,9 +128,14 @@ class Errand:
             return
         self.outcome, self.status, self.closing = outcome, response.status_code, not self.speaker.keep_alive
         self.seconds = time.perf_counter() - self.started
-        content = whole(response, self.request_id, self.seconds, keep_alive=not self.closing)
-        self.lane.finished.append(self)  # before it is sent: who asks again at once finds this one counted
-        self.speaker.say(self, content)
+        self.content = whole(response, self.request_id, self.seconds, keep_alive=not self.closing)
+
+    def hand_out(self) -> None:
+        """Send the answer, if it is this thread's to send."""
+        content, self.content = self.content, b""
+        if content:
+            self.lane.finished.append(self)  # before it is sent: who asks again at once finds this one counted
+            self.speaker.say(self, content)
 
     def _response(self, outcome: Encoded | NonnegError) -> Response:
         try:
@@ -209,6 +217,8 @@ class Express:
 
     def tick(self) -> None:
         """Now and then, also when nobody asks anything."""
+        for engine in self._registry.all():
+            engine.hand_over()
         self.settle()
         self._expire()
 
@@ -223,6 +233,7 @@ class Express:
         """Answer those whose deadline has passed while they wait or are worked for."""
         while (oldest := next(iter(self._under_way), None)) is not None and oldest.late and oldest.open:
             oldest.set_exception(too_late())
+            oldest.hand_out()
             oldest.engine.withdraw(oldest)
             self.settle()
 
