@@ -50,11 +50,14 @@ def unit(z: Vectors) -> Vectors:
     # Scaled by the largest entry first, so that the squares of tiny activations do not underflow to zero.
     # The ufuncs' own reduce and the tests for zero rows spare a lone vector half of the time.
     peak: NDArray[Any] = np.maximum.reduce(np.abs(z), axis=-1, keepdims=True, initial=np.float32(0))
-    positive = peak > 0
-    scaled: NDArray[Any] = z / (peak if positive.all() else np.where(positive, peak, 1))
+    scaled: NDArray[Any] = z / _one_for_zero(peak)
     length: NDArray[Any] = np.sqrt(np.add.reduce(scaled * scaled, axis=-1, keepdims=True))
-    positive = length > 0
-    return np.asarray(scaled / (length if positive.all() else np.where(positive, length, 1)), dtype=np.float32)
+    return np.asarray(scaled / _one_for_zero(length), dtype=np.float32)
+
+
+def _one_for_zero(divisors: NDArray[Any]) -> NDArray[Any]:
+    positive = divisors > 0
+    return divisors if np.logical_and.reduce(positive, axis=None) else np.where(positive, divisors, 1)
 
 
 def check_dimensions(dimensions: int | None, limit: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,8 +30,7 @@ _OF_ITS_OWN = (  # an image's own errors; any other fails the request
 )
 
 
-@dataclass(frozen=True)
-class Timing:
+class Timing(NamedTuple):
     """Seconds, summed over the request's images; the queue's is the longest wait."""
 
     queue: float = 0.0
@@ -39,8 +38,7 @@ class Timing:
     inference: float = 0.0
 
 
-@dataclass(frozen=True)
-class Raw:
+class Raw(NamedTuple):
     """The encoder's own vectors of those images that could be read, and the errors of the others."""
 
     vectors: Vectors  # (good, D)
@@ -49,8 +47,7 @@ class Raw:
     timing: Timing = Timing()
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(NamedTuple):
     """Shortened vectors, once for every length that was asked for."""
 
     manifest: Manifest
@@ -97,7 +94,9 @@ def shortened(manifest: Manifest, raw: Raw, parameters: Parameters) -> Answer:
 def lengths_of(parameters: Parameters, width: int) -> tuple[int, ...]:
     """The lengths asked for, each within the width."""
     asked = parameters.dimensions
-    return tuple(check_dimensions(k, width) for k in (asked if isinstance(asked, list) else [asked]))
+    if not isinstance(asked, list):
+        return (check_dimensions(asked, width),)
+    return tuple(check_dimensions(k, width) for k in asked)
 
 
 async def encode(
@@ -132,8 +131,9 @@ def gathered(outcomes: Sequence[Encoded | NonnegError], width: int, *, fail: boo
 
 
 def _timing(encoded: list[Encoded]) -> Timing:
-    return Timing(
-        max((e.queue_seconds for e in encoded), default=0.0),
-        sum(e.decode_seconds for e in encoded),
-        sum(e.run_seconds for e in encoded),
-    )
+    queue = decode = run = 0.0
+    for image in encoded:
+        queue = max(queue, image.queue_seconds)
+        decode += image.decode_seconds
+        run += image.run_seconds
+    return Timing(queue, decode, run)

@@ -36,7 +36,8 @@ async def serve(
 
 def count_zeros(engine: Engine, answer: Answer) -> None:
     """Note of how many vectors nothing was left."""
-    engine.ledger.zero_vectors += sum(len(z) - int(np.count_nonzero(z.any(axis=1))) for z in answer.vectors)
+    for z in answer.vectors:
+        engine.ledger.zero_vectors += len(z) - int(np.add.reduce(np.logical_or.reduce(z, axis=1)))
 
 
 def deadline_of(request: Request) -> float | None:
@@ -60,11 +61,17 @@ def deadline_of(request: Request) -> float | None:
 
 def reply(content: bytes, answer: Answer, media_type: str = "application/json") -> Response:
     """The answer with the headers that say which vectors these are and where the milliseconds went."""
-    timing = answer.timing
-    headers = {
-        "x-fingerprint": answer.manifest.fingerprint,
-        "x-queue-time": f"{timing.queue * 1e3:.3f}",
-        "x-decode-time": f"{timing.decode * 1e3:.3f}",
-        "x-inference-time": f"{timing.inference * 1e3:.3f}",
-    }
-    return Response(content, headers=headers, media_type=media_type)
+    response = Response(content, media_type=media_type)
+    response.raw_headers.extend(stamps(answer))
+    return response
+
+
+def stamps(answer: Answer) -> list[tuple[bytes, bytes]]:
+    """The headers that say which vectors these are and where the milliseconds went."""
+    queue, decode, inference = answer.timing
+    return [
+        (b"x-fingerprint", answer.manifest.fingerprint.encode()),
+        (b"x-queue-time", b"%.3f" % (queue * 1e3)),
+        (b"x-decode-time", b"%.3f" % (decode * 1e3)),
+        (b"x-inference-time", b"%.3f" % (inference * 1e3)),
+    ]

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from nonneg_server.engine.landings import DEEP, LONGEST_HELD, MOST_HELD, Strip
-from nonneg_server.engine.pool import Pool
+from nonneg_server.engine.landings import Strip
+from nonneg_server.engine.pool import LONGEST_HELD, MOST_HELD, Pool
 
 pytestmark = pytest.mark.anyio
 
@@ -39,7 +39,7 @@ async def test_with_a_deep_queue_results_come_back_together_in_order(pool: Pool)
     deliveries = []
     deliver = strip.deliver
     strip.deliver = lambda: (deliveries.append(1), deliver())  # type: ignore[assignment,return-value]
-    landings = [strip.expect() for _ in range(2 * MOST_HELD + DEEP)]
+    landings = [strip.expect() for _ in range(3 * MOST_HELD)]
     pool.submit(lambda: gate.wait(5))
     for number, landing in enumerate(landings):
         landing.future.add_done_callback(lambda future: heard.append(future.result()))
@@ -56,10 +56,10 @@ async def test_a_result_is_not_held_for_long_behind_a_slow_image(pool: Pool) -> 
     quick = strip.expect()
     pool.submit(lambda: begun.wait(5))
     pool.enqueue(quick, lambda: "quick")
-    for _ in range(DEEP + 2):
+    for _ in range(4):
         pool.enqueue(strip.expect(), lambda: slow.wait(5))
     begun.set()
-    assert await asyncio.wait_for(quick.future, 40 * LONGEST_HELD) == "quick"
+    assert await asyncio.wait_for(quick.future, 20 * LONGEST_HELD) == "quick"
     slow.set()
 
 

@@ -1,12 +1,12 @@
 import threading
 import time
 import weakref
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future
 
 import pytest
 
 from nonneg_client.errors import NotReady
-from nonneg_server.engine.pool import Pool
+from nonneg_server.engine.pool import Patient, Pool
 
 
 @pytest.fixture
@@ -116,3 +116,64 @@ def test_closing_finishes_what_runs_and_gives_up_what_waits() -> None:
     assert running.result(0) is True
     with pytest.raises(NotReady, match="shutting down"):
         waiting.result(0)
+
+
+class Noted(Future, Patient):
+    """A promise that may wait, and tells when it was told and when it was to hand on."""
+
+    def __init__(self, name: str, log: list[str]) -> None:
+        super().__init__()
+        self.name, self.log = name, log
+
+    def set_result(self, result: object) -> None:
+        self.log.append(f"told {self.name}")
+        super().set_result(result)
+
+    def hand_out(self) -> None:
+        self.log.append(f"handed out {self.name}")
+
+
+def held_back(waiting: int) -> tuple[Pool, threading.Event, list[str], list[Noted]]:
+    """A thread at work, and so many patient jobs behind, each of which waits to be let go on."""
+    pool, gate, log = Pool(1), threading.Event(), []
+    pool.submit(lambda: gate.wait(5))
+    promises = [Noted(str(n), log) for n in range(waiting)]
+    for promise in promises:
+        pool.enqueue(promise, lambda promise=promise: log.append(f"ran {promise.name}"))
+    return pool, gate, log, promises
+
+
+def test_with_much_to_do_several_are_told_before_any_is_handed_out() -> None:
+    pool, gate, log, promises = held_back(6)
+    gate.set()
+    for promise in promises:
+        promise.result(5)
+    pool.close(5)
+    assert [line for line in log if line.startswith("ran")] == [f"ran {n}" for n in range(6)]
+    assert log[:3] == ["ran 0", "ran 1", "ran 2"]  # what waits is as much as what is held, and more
+    assert log[3:9] == [f"{what} {n}" for what in ("told", "handed out") for n in range(3)]
+    assert log[-3:] == ["ran 5", "told 5", "handed out 5"]  # nothing waits: it goes at once
+
+
+def test_a_lone_job_is_handed_out_at_once() -> None:
+    pool, gate, log, promises = held_back(1)
+    gate.set()
+    promises[0].result(5)
+    pool.close(5)
+    assert log == ["ran 0", "told 0", "handed out 0"]
+
+
+def test_what_is_held_can_be_delivered_by_others_and_is_not_lost_at_the_end() -> None:
+    pool, gate, log, promises = held_back(8)
+    slow = threading.Event()
+    pool.enqueue(Noted("slow", log), lambda: slow.wait(5))
+    pool.withdraw(promises.pop())
+    gate.set()
+    until = time.monotonic() + 5
+    while not all(promise.done() for promise in promises):
+        pool.hand_over()
+        assert time.monotonic() < until
+    slow.set()
+    pool.close(5)
+    assert log.count("handed out 0") == 1
+    assert log[-1] == "handed out slow"

@@ -56,7 +56,7 @@ def vector(z: Vectors, wanted: Parameters, wrap: Wrap) -> dict[str, Any]:
     if wanted.format == "dense":
         nnz = int(np.count_nonzero(z > 0))  # counting booleans is three times faster
     else:
-        active = np.flatnonzero(z > 0)  # and looking for true ones, too
+        (active,) = (z > 0).nonzero()  # and looking for true ones, too
         nnz = active.size
         found["indices"] = wrap(active.astype("<i4"))
         if wanted.encoding != "binary":  # there the indices say all

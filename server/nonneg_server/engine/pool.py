@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import threading
 import time
-from abc import ABC, abstractmethod
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -37,11 +36,13 @@ class Promise(Protocol):
     def cancel(self) -> bool: ...
 
 
-class Patient(ABC):
+class Patient:
     """A promise that may be told its outcome together with its neighbours', and hands it on when told to."""
 
-    @abstractmethod
-    def hand_out(self) -> None: ...
+    __slots__ = ()
+
+    def hand_out(self) -> None:
+        raise NotImplementedError
 
 
 Outcome = tuple[float, Promise, Any, BaseException | None]  # when its job began; what it gave or raised

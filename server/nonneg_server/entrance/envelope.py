@@ -7,7 +7,7 @@ import logging
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -19,8 +19,7 @@ _draw = random.Random().getrandbits  # seeded by the system
 GONE = 499  # what nginx made customary for a client that left before its answer
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(NamedTuple):
     """A request that was answered, for whoever counts, logs or traces."""
 
     scope: Scope

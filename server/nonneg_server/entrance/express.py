@@ -27,14 +27,13 @@ from nonneg_server.engine.engine import Encoded, Engine, too_late
 from nonneg_server.engine.pool import Patient
 from nonneg_server.entrance.envelope import GONE, Observer, Seen, internal, request_id_of
 from nonneg_server.entrance.failures import logged
-from nonneg_server.entrance.whole import whole
+from nonneg_server.entrance.whole import Written, whole, written
 from nonneg_server.requests.images import Limits
 from nonneg_server.requests.native import is_image, media_of, query_parameters
 from nonneg_server.requests.parameters import Parameters
-from nonneg_server.serving import count_zeros, reply
+from nonneg_server.serving import count_zeros, stamps
 
 if TYPE_CHECKING:
-    from starlette.responses import Response
     from starlette.types import Scope
 
     from nonneg_server.registry import Registry
@@ -51,6 +50,8 @@ class Plan:
     scope: Scope
     parameters: Parameters
     form: ModuleType
+    media_type: bytes  # of the answer
+    fail: bool  # whether a bad image fails the request
     longest: int  # bytes of a body that is taken
 
 
@@ -71,8 +72,8 @@ class Errand(Patient):
     """One plain request under way: for the pool a promise like another. Who claims it gives its answer."""
 
     __slots__ = (
-        "_claim", "after", "answer", "began", "body", "closing", "content", "direct", "due", "engine", "lane", "outcome", "plan",
-        "request_id", "said", "seconds", "speaker", "started", "status", "told",
+        "_claim", "after", "answer", "began", "body", "closing", "content", "direct", "due", "engine", "lane",
+        "outcome", "plan", "request_id", "said", "seconds", "speaker", "started", "status", "told",
     )  # fmt: skip
 
     def __init__(self, lane: Express, plan: Plan, engine: Engine, body: bytes, speaker: Speaker) -> None:
@@ -123,12 +124,12 @@ class Errand(Patient):
 
     def _answered(self, outcome: Encoded | NonnegError) -> None:
         """On a worker thread, or on the loop if it is late: the answer is written, and sent by whoever claims it."""
-        response = self._response(outcome)
+        answer = self._response(outcome)
         if not self.claim():
             return
-        self.outcome, self.status, self.closing = outcome, response.status_code, not self.speaker.keep_alive
+        self.outcome, self.status, self.closing = outcome, answer.status, not self.speaker.keep_alive
         self.seconds = time.perf_counter() - self.started
-        self.content = whole(response, self.request_id, self.seconds, keep_alive=not self.closing)
+        self.content = whole(answer, self.request_id, self.seconds, keep_alive=not self.closing)
 
     def hand_out(self) -> None:
         """Send the answer, if it is this thread's to send."""
@@ -137,21 +138,23 @@ class Errand(Patient):
             self.lane.finished.append(self)  # before it is sent: who asks again at once finds this one counted
             self.speaker.say(self, content)
 
-    def _response(self, outcome: Encoded | NonnegError) -> Response:
+    def _response(self, outcome: Encoded | NonnegError) -> Written:
         try:
             return self._written(outcome)
         except NonnegError as error:
-            return logged(error, self.request_id, PATH)
+            return written(logged(error, self.request_id, PATH))
         except Exception:
             logger.exception("request %s to %s failed", self.request_id, PATH)
-            return logged(internal(), self.request_id, PATH)
+            return written(logged(internal(), self.request_id, PATH))
 
-    def _written(self, outcome: Encoded | NonnegError) -> Response:
-        """The long way's answer, by the long way's functions."""
-        wanted, manifest, form = self.plan.parameters, self.engine.bundle.manifest, self.plan.form
-        raw = gathered([outcome], manifest.dimensions, fail=fails(wanted, 1))
-        self.answer = shortened(manifest, raw, wanted)
-        return reply(form.write(self.answer), self.answer, form.MEDIA_TYPE)
+    def _written(self, outcome: Encoded | NonnegError) -> Written:
+        """The long way's answer, by the long way's functions; only the framework's response is left out."""
+        plan, manifest = self.plan, self.engine.bundle.manifest
+        raw = gathered([outcome], manifest.dimensions, fail=plan.fail)
+        self.answer = answer = shortened(manifest, raw, plan.parameters)
+        body: bytes = plan.form.write(answer)
+        headers = [(b"content-length", b"%d" % len(body)), (b"content-type", plan.media_type), *stamps(answer)]
+        return Written(200, headers, body)
 
 
 class Express:
@@ -192,7 +195,9 @@ class Express:
         except NonnegError:
             return None
         known: Scope = {**scope, "state": {"route": PATH}}
-        return Plan(known, parameters, form, self._longest) if self._may_ask(known) else None
+        if not self._may_ask(known):
+            return None
+        return Plan(known, parameters, form, form.MEDIA_TYPE.encode(), fails(parameters, 1), self._longest)
 
     def begin(self, plan: Plan, body: bytes, speaker: Speaker) -> Errand | None:
         """Queue it; None if the long way has something to say about it."""

@@ -14,7 +14,7 @@ from nonneg_client.errors import Overloaded
 from nonneg_server.dialects.failing import dialect_of
 from nonneg_server.entrance.envelope import Observer, Seen, request_id_of
 from nonneg_server.entrance.failures import respond
-from nonneg_server.entrance.whole import ending, head_and_body
+from nonneg_server.entrance.whole import ending, head_of, written
 
 if TYPE_CHECKING:
     from starlette.types import Scope
@@ -71,4 +71,5 @@ class Gate:
 
 
 def _written(error: Overloaded, request_id: str, path: str) -> tuple[bytes, bytes]:
-    return head_and_body(respond(error, request_id, path), request_id, 0.0)
+    answer = written(respond(error, request_id, path))
+    return head_of(answer, request_id, 0.0), answer.body

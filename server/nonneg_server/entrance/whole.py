@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import NamedTuple
+
 from starlette.responses import Response
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 
-def head_and_body(response: Response, request_id: str, seconds: float) -> tuple[bytes, bytes]:
-    """The head, but for the empty line that ends it, and the body."""
-    lines = [STATUS_LINE[response.status_code]]
-    lines += [b"%s: %s\r\n" % header for header in response.raw_headers]
+class Written(NamedTuple):
+    """An answer before it is known when, and on which connection, it is given."""
+
+    status: int
+    headers: Iterable[tuple[bytes, bytes]]
+    body: bytes
+
+
+def written(response: Response) -> Written:
+    """What a response of the application would send."""
+    return Written(response.status_code, response.raw_headers, bytes(response.body))
+
+
+def head_of(answer: Written, request_id: str, seconds: float) -> bytes:
+    """The head, but for the empty line that ends it."""
+    lines = [STATUS_LINE[answer.status]]
+    lines += [b"%s: %s\r\n" % header for header in answer.headers]
     lines.append(b"x-request-id: %s\r\nx-total-time: %.3f\r\n" % (request_id.encode(), seconds * 1e3))
-    return b"".join(lines), bytes(response.body)
+    return b"".join(lines)
 
 
-def whole(response: Response, request_id: str, seconds: float, *, keep_alive: bool) -> bytes:
+def whole(answer: Written, request_id: str, seconds: float, *, keep_alive: bool) -> bytes:
     """Head and body in one."""
-    head, body = head_and_body(response, request_id, seconds)
-    return head + ending(keep_alive=keep_alive) + body
+    return head_of(answer, request_id, seconds) + ending(keep_alive=keep_alive) + answer.body
 
 
 def ending(*, keep_alive: bool) -> bytes:
