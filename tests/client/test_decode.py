@@ -17,6 +17,7 @@ import skimage
 from PIL import Image, ImageCms
 
 from nonneg_client.errors import ImageTooLarge, ImageUnreadable, ImageUnsupported
+from nonneg_client.pixels import colour
 from nonneg_client.pixels import decode as module
 from nonneg_client.pixels.colour import _transform
 from nonneg_client.pixels.decode import MAX_PIXELS, decode, signature
@@ -184,6 +185,35 @@ def test_sixteen_bit_grey_with_a_transparent_value_shows_the_background() -> Non
     values = np.array([[0x1234, 0xFFFF]], np.uint16)
     data = saved(Image.fromarray(values), "PNG", transparency=0x1234)
     assert np.asarray(decode(data, background=(9, 8, 7))).tolist() == [[[9, 8, 7], [255, 255, 255]]]
+
+
+def every_mode(photo: Image.Image) -> dict[str, Image.Image]:
+    noise = np.random.default_rng(0).integers(-5, 70000, (100, 150))
+    deep = Image.fromarray(noise.clip(0, 65535).astype(np.uint16))
+    clear = photo.copy()
+    clear.putalpha(deep.point(lambda value: value / 256).convert("L"))
+    found = {mode: photo.convert(mode) for mode in ("1", "L", "P", "RGB", "CMYK", "YCbCr")}
+    found |= {"RGBA": clear, "LA": clear.convert("LA"), "I;16": deep, "I": Image.fromarray(noise.astype(np.int32))}
+    for mode, transparent in (("P", 3), ("L", 90), ("RGB", photo.getpixel((0, 0))), ("I;16", int(noise[1, 1]))):
+        found[f"{mode}, one colour transparent"] = found[mode].copy()
+        found[f"{mode}, one colour transparent"].info["transparency"] = transparent
+    found["CMYK with a profile"] = found["RGB"].copy()
+    found["CMYK with a profile"].info["icc_profile"] = ImageCms.ImageCmsProfile(ImageCms.createProfile("XYZ")).tobytes()
+    return found
+
+
+def test_a_large_image_in_strips_is_what_it_is_at_once(photo: Image.Image, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = photo.resize((150, 100))
+    for mode, image in every_mode(small).items():
+        whole = np.asarray(colour.opaque_srgb(image, (9, 99, 200)))
+        with monkeypatch.context() as patch:
+            patch.setattr(colour, "STRIP", 150 * 7)
+            np.testing.assert_array_equal(colour.opaque_srgb(image, (9, 99, 200)), whole, err_msg=mode)
+
+
+def test_an_image_that_stands_upright_is_not_copied(photo: Image.Image) -> None:
+    plain = Image.open(io.BytesIO(saved(photo, "PNG")))
+    assert module.upright_rgb(plain) is plain
 
 
 def test_the_first_frame_of_an_animation_is_taken() -> None:

@@ -88,6 +88,27 @@ def test_requests_whose_clients_leave_do_not_fill_the_queue(start: Callable, bun
         assert "nonneg_images_in_flight 0.0" in httpx.get(f"{address}/metrics").text
 
 
+def large(mode: str) -> bytes:
+    """A small file of 25 million pixels."""
+    buffer = io.BytesIO()
+    Image.new(mode, (5000, 5000)).save(buffer, "PNG", compress_level=1)
+    return buffer.getvalue()
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads /proc")
+@pytest.mark.parametrize("mode", ["RGBA", "I;16"])
+def test_large_images_are_decoded_one_by_one_and_never_held_many_times(
+    start: Callable, bundle: Bundle, mode: str
+) -> None:
+    with start("--model", str(bundle.path), "--threads", "4", "--drain", "0") as (address, process):
+        before, body = resident_mb(process.pid), large(mode)
+        httpx.post(f"{address}/embed", files=[("images", body)] * 8, timeout=60).raise_for_status()
+        status = Path(f"/proc/{process.pid}/status").read_text()
+        peak = int(status.partition("VmHWM:")[2].split()[0]) / 1024
+        of_one = 8 * 25  # the image, and what is made of it
+        assert peak - before < 2.5 * of_one, "four threads held one each"
+
+
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads /proc")
 @pytest.mark.parametrize("minutes", [0.07, pytest.param(1.5, marks=pytest.mark.slow)])
 def test_memory_is_flat_under_mixed_load(start: Callable, bundle: Bundle, png: Png, minutes: float) -> None:

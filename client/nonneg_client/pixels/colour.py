@@ -12,6 +12,7 @@ from nonneg_client.errors import ImageUnsupported
 
 Colour = tuple[int, int, int]
 WHITE: Colour = (255, 255, 255)
+STRIP = 2**20  # pixels
 MAX_PROFILE = 4 * 2**20  # bytes; a printer's profile has one or two million
 
 _SRGB = ImageCms.createProfile("sRGB")
@@ -20,7 +21,23 @@ _TRANSPARENT = {"LA": "RGBA", "PA": "RGBA", "RGBa": "RGBA", "La": "RGBA"}
 
 
 def opaque_srgb(image: Image.Image, background: Colour = WHITE) -> Image.Image:
-    """An RGB image in sRGB, what is transparent filled with `background`."""
+    """An RGB image in sRGB, what is transparent filled with `background`.
+
+    Every pixel by itself: a large image is taken in strips, so that no more than it and its result are ever held.
+    """
+    if image.mode == "RGB" and not image.has_transparency_data and not image.info.get("icc_profile"):
+        return image
+    rows = max(1, STRIP // image.width)
+    if rows >= image.height:
+        return _opaque_srgb(image, background)
+    canvas = Image.new("RGB", image.size)
+    for top in range(0, image.height, rows):
+        strip = image.crop((0, top, image.width, min(top + rows, image.height)))
+        canvas.paste(_opaque_srgb(strip, background), (0, top))
+    return canvas
+
+
+def _opaque_srgb(image: Image.Image, background: Colour) -> Image.Image:
     profile = image.info.get("icc_profile")
     if image.mode == "F":
         raise ImageUnsupported(
@@ -42,7 +59,7 @@ def opaque_srgb(image: Image.Image, background: Colour = WHITE) -> Image.Image:
 
 def _sixteen_to_eight(image: Image.Image) -> Image.Image:
     """16-bit grey to 8-bit; Pillow's own conversion clips at 255 instead of scaling."""
-    values = np.asarray(image).astype(np.int64)
+    values = np.asarray(image)  # uint16, or int32
     grey = Image.fromarray((values.clip(0, 65535) >> 8).astype(np.uint8))
     transparent = image.info.get("transparency")
     if isinstance(transparent, int):  # one 16-bit value means "nothing here"

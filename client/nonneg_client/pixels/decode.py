@@ -9,18 +9,26 @@ from __future__ import annotations
 
 import io
 import struct
+import threading
 import warnings
+from collections.abc import Callable
+from contextlib import nullcontext
 from functools import cache
 from importlib import import_module
+from typing import TypeVar
 
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
+from nonneg_client.cores import granted
 from nonneg_client.errors import ImageTooLarge, ImageUnreadable, ImageUnsupported
 from nonneg_client.pixels.colour import WHITE, Colour, opaque_srgb
 from nonneg_client.pixels.tiff import check_layout, has_header, unsupported
 
+Seen = TypeVar("Seen")
 MAX_PIXELS = 100_000_000
 MOST_PIXELS = 178_956_970  # Pillow refuses more, whatever the limit
+LARGE = 2**24  # pixels from which images are decoded one at a time,
+FOR_ONE = 8  # or one for so many cores
 FORMATS = ("JPEG", "PNG", "WEBP", "AVIF", "BMP", "DIB", "TIFF", "GIF")
 _HEIC_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
 _BROKEN = (
@@ -42,12 +50,25 @@ def decode(
     A JPEG can be decoded at a half, a quarter or an eighth of its size, at a fraction of the cost: with `at_least`,
     the smallest of these at which no side is shorter.
     """
+    return seen(data, lambda image: image, max_pixels=max_pixels, background=background, at_least=at_least)
+
+
+def seen(
+    data: bytes,
+    see: Callable[[Image.Image], Seen],
+    *,
+    max_pixels: int = MAX_PIXELS,
+    background: Colour = WHITE,
+    at_least: int | None = None,
+) -> Seen:
+    """What `see` makes of the decoded image; a large one has its place among those in memory until then."""
     image = identify(data, max_pixels=max_pixels)
     try:
         if at_least is not None:
             image.draft(None, (at_least, at_least))  # formats that cannot do it stay as they are
-        image.load()
-        return upright_rgb(image, background=background)
+        with _room() if image.width * image.height > LARGE else nullcontext():
+            image.load()
+            return see(upright_rgb(image, background=background))
     except ImageUnsupported:
         raise
     except _BROKEN as error:
@@ -119,6 +140,12 @@ def can_heif() -> bool:
     return False
 
 
+@cache
+def _room() -> threading.Semaphore:
+    """For large images: each takes up to eight bytes a pixel, and every thread might have one."""
+    return threading.Semaphore(max(1, granted() // FOR_ONE))
+
+
 def _brand(data: bytes) -> str | None:
     """AVIF and HEIC are one container: its brands tell them apart."""
     brands = data[8 : min(int.from_bytes(data[:4], "big"), 256)]
@@ -128,9 +155,11 @@ def _brand(data: bytes) -> str | None:
 
 
 def upright(image: Image.Image) -> Image.Image:
-    """The image turned as its EXIF says."""
+    """The image turned as its EXIF says; the image itself where there is nothing to turn."""
     try:
-        return ImageOps.exif_transpose(image)
+        image.load()
+        turned = image.getexif().get(ExifTags.Base.Orientation, 1) != 1
+        return ImageOps.exif_transpose(image) if turned else image
     except _BROKEN:
         return image  # EXIF that cannot be read turns nothing
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from nonneg_client.errors import DeadlineExceeded, NonnegError, NotReady
-from nonneg_client.pixels.decode import MAX_PIXELS, decode, upright_rgb
+from nonneg_client.pixels.decode import MAX_PIXELS, seen, upright_rgb
 from nonneg_client.pixels.view import Pixels
 from nonneg_export.bundle import Bundle
 from nonneg_export.runtime import on_cores
@@ -276,8 +276,13 @@ class Engine:
     def _pixels(self, image: Photo) -> Pixels:
         view = self.bundle.manifest.view
         if isinstance(image, bytes):
-            photo = decode(image, max_pixels=self._max_pixels, background=view.background, at_least=self._at_least)
-            return view.apply(photo)
+            return seen(
+                image,
+                view.apply,
+                max_pixels=self._max_pixels,
+                background=view.background,
+                at_least=self._at_least,
+            )
         return view.apply(upright_rgb(image, background=view.background))
 
 
