@@ -32,7 +32,11 @@ class Server:
         return sum(_cpu(pid) for pid in self.tree())
 
     def pss_mb(self) -> float:
-        return round(sum(_pss(pid) for pid in self.tree()) / 1024, 1)
+        return round(sum(_memory(pid, "Pss") for pid in self.tree()) / 1024, 1)
+
+    def own_mb(self) -> float:
+        """Without the pages of files, of which others may have a share."""
+        return round(sum(_memory(pid, "Pss_Anon") for pid in self.tree()) / 1024, 2)
 
 
 @contextmanager
@@ -135,9 +139,9 @@ def _cpu(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / TICK
 
 
-def _pss(pid: int) -> int:
+def _memory(pid: int, kind: str) -> int:
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:
         return 0
-    return next((int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0)
+    return next((int(line.split()[1]) for line in lines if line.startswith(f"{kind}:")), 0)
