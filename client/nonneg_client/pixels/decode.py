@@ -28,7 +28,8 @@ Seen = TypeVar("Seen")
 MAX_PIXELS = 100_000_000
 MOST_PIXELS = 178_956_970  # Pillow refuses more, whatever the limit
 LARGE = 2**24  # pixels from which images are decoded one at a time,
-FOR_ONE = 8  # or one for so many cores
+FOR_ONE = 8  # or one for so many cores: each takes up to eight bytes a pixel, and every thread might have one
+_room = threading.Semaphore(max(1, granted() // FOR_ONE))
 FORMATS = ("JPEG", "PNG", "WEBP", "AVIF", "BMP", "DIB", "TIFF", "GIF")
 _HEIC_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
 _BROKEN = (
@@ -66,7 +67,7 @@ def seen(
     try:
         if at_least is not None:
             image.draft(None, (at_least, at_least))  # formats that cannot do it stay as they are
-        with _room() if image.width * image.height > LARGE else nullcontext():
+        with _room if image.width * image.height > LARGE else nullcontext():
             image.load()
             return see(upright_rgb(image, background=background))
     except ImageUnsupported:
@@ -138,12 +139,6 @@ def can_heif() -> bool:
             continue
         return True
     return False
-
-
-@cache
-def _room() -> threading.Semaphore:
-    """For large images: each takes up to eight bytes a pixel, and every thread might have one."""
-    return threading.Semaphore(max(1, granted() // FOR_ONE))
 
 
 def _brand(data: bytes) -> str | None:
