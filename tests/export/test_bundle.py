@@ -16,7 +16,7 @@ from nonneg_client.pixels.view import View
 from nonneg_export import golden
 from nonneg_export.bundle import ENCODER, Bundle, open_bundle, write_bundle
 from nonneg_export.canonical import save
-from nonneg_export.external_data import external_files
+from nonneg_export.external_data import Malformed, Part, _locations, external_files
 from nonneg_export.manifest import Calibration, Columns, Manifest, Provenance
 
 Break = Callable[[Path], None]
@@ -218,3 +218,13 @@ def _sha(path: Path) -> str:
     import hashlib
 
     return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_a_model_that_is_cut_off_while_it_is_looked_through_is_an_error(tiny: ModelProto, tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(tiny.SerializeToString())
+    with path.open("rb") as file:
+        whole = Part(file, 0, path.stat().st_size)
+        os.truncate(path, 10)
+        with pytest.raises(Malformed):
+            list(_locations(whole, "model", 0))
