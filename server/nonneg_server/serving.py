@@ -12,7 +12,6 @@ from starlette.responses import Response
 
 from nonneg_client.errors import ParameterInvalid
 from nonneg_server.embedding import Answer, embed, lengths_of
-from nonneg_server.engine.engine import Engine
 from nonneg_server.requests.images import Incoming, Source, check_count, sized
 from nonneg_server.requests.parameters import Parameters
 
@@ -29,15 +28,14 @@ async def serve(
     deadline = deadline_of(request)
     ready = await state.fetcher.fetched([sized(image, limits) for image in images], budget=state.settings.max_body)
     answer = await embed(engine, ready, parameters, field=field, deadline=deadline)
-    count_zeros(engine, answer)
+    engine.ledger.zero_vectors += zeros_of(answer)
     request.scope["state"]["answer"] = answer
     return answer
 
 
-def count_zeros(engine: Engine, answer: Answer) -> None:
-    """Note of how many vectors nothing was left."""
-    for z in answer.vectors:
-        engine.ledger.zero_vectors += len(z) - int(np.add.reduce(np.logical_or.reduce(z, axis=1)))
+def zeros_of(answer: Answer) -> int:
+    """Of how many vectors nothing is left."""
+    return sum([len(z) - int(np.add.reduce(np.logical_or.reduce(z, axis=1))) for z in answer.vectors])
 
 
 def deadline_of(request: Request) -> float | None:

@@ -6,7 +6,7 @@ All of it is called from the event loop, so that nothing here needs a lock.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from nonneg_client.errors import Overloaded
@@ -24,6 +24,7 @@ class Admission:
         self.images = 0
         self.bytes = 0
         self.refused = 0
+        self.recount: Callable[[], None] | None = None  # lets those leave who are only still counted
         self._lanes = lanes
         self._seconds: float | None = None  # an image's mean service time in one lane
 
@@ -38,16 +39,18 @@ class Admission:
 
     def enter(self, images: int, size: int) -> None:
         """Places for a whole request, or Overloaded: never for a part of it. An empty server takes any one request."""
-        if self.images and self.images + images > self.max_images:
-            raise self._refused("images", images, self.images, self.max_images)
-        if self.images and self.bytes + size > self.max_bytes:
+        if not self.room_for(images, size):
+            if self.images + images > self.max_images:
+                raise self._refused("images", images, self.images, self.max_images)
             raise self._refused("bytes", size, self.bytes, self.max_bytes)
         self.images += images
         self.bytes += size
 
     def room_for(self, images: int, size: int) -> bool:
         """Whether `enter` would let them in."""
-        return not self.images or (self.images + images <= self.max_images and self.bytes + size <= self.max_bytes)
+        if not self._fits(images, size) and self.recount is not None:
+            self.recount()
+        return self._fits(images, size)
 
     def leave(self, images: int, size: int) -> None:
         """Give the places back."""
@@ -72,13 +75,16 @@ class Admission:
     @property
     def full(self) -> bool:
         """Whether not even one image more is let in."""
-        return self.images >= self.max_images or (self.images > 0 and self.bytes >= self.max_bytes)
+        return not self.room_for(1, 1)
 
     def refusal(self) -> Overloaded:
         """What somebody hears who comes while it is full."""
         if self.images >= self.max_images:
             return self._overloaded("images", 1, self.images, self.max_images)
         return self._overloaded("bytes", 1, self.bytes, self.max_bytes)
+
+    def _fits(self, images: int, size: int) -> bool:
+        return not self.images or (self.images + images <= self.max_images and self.bytes + size <= self.max_bytes)
 
     def _refused(self, field: str, value: int, held: int, limit: int) -> Overloaded:
         self.refused += 1

@@ -137,9 +137,9 @@ class Engine:
         self.ledger.request_images.observe(1)
         return True
 
-    def end(self, image: bytes, outcome: Encoded | NonnegError | None) -> None:
-        """What was begun is over; None if nobody waited for its outcome."""
-        self.admission.leave(1, len(image))
+    def end(self, size: int, outcome: Encoded | NonnegError | None) -> None:
+        """An image of so many bytes that was begun is over; None if nobody waited for its outcome."""
+        self.admission.leave(1, size)
         if outcome is not None and not isinstance(outcome, DeadlineExceeded):
             self._noted(outcome)
 

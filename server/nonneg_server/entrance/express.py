@@ -31,7 +31,7 @@ from nonneg_server.entrance.whole import Written, whole, written
 from nonneg_server.requests.images import Limits
 from nonneg_server.requests.native import is_image, media_of, query_parameters
 from nonneg_server.requests.parameters import Parameters
-from nonneg_server.serving import count_zeros, stamps
+from nonneg_server.serving import stamps, zeros_of
 
 if TYPE_CHECKING:
     from starlette.types import Scope
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("nonneg")
 PATH = "/embed"
+TOGETHER = 16  # requests that are counted in one go
 _SAYS_MORE = frozenset({b"transfer-encoding", b"content-encoding", b"expect", b"upgrade", b"x-request-timeout"})
 
 
@@ -72,22 +73,24 @@ class Errand(Patient):
     """One plain request under way: for the pool a promise like another. Who claims it gives its answer."""
 
     __slots__ = (
-        "_claim", "after", "answer", "began", "body", "closing", "content", "direct", "due", "engine", "lane",
-        "outcome", "plan", "request_id", "said", "seconds", "speaker", "started", "status", "told",
+        "_claim", "after", "answer", "began", "closing", "content", "direct", "due", "engine", "handed_out", "lane",
+        "outcome", "plan", "request_id", "said", "seconds", "size", "speaker", "started", "status", "told", "zeros",
     )  # fmt: skip
 
-    def __init__(self, lane: Express, plan: Plan, engine: Engine, body: bytes, speaker: Speaker) -> None:
-        self.lane, self.plan, self.engine, self.body, self.speaker = lane, plan, engine, body, speaker
+    def __init__(self, lane: Express, plan: Plan, engine: Engine, size: int, speaker: Speaker) -> None:
+        self.lane, self.plan, self.engine, self.size, self.speaker = lane, plan, engine, size, speaker
         self.request_id = request_id_of(plan.scope)
         self.began, self.started = time.time(), time.perf_counter()
         self.due = None if engine.timeout is None else time.monotonic() + engine.timeout
         self.status, self.seconds = 0, 0.0
         self.outcome: Encoded | NonnegError | None = None
         self.answer: Answer | None = None
+        self.zeros = 0
         self.content = b""
         self.closing = False  # whether the answer says that the connection ends with it
         self.direct = False  # whether its thread may send it
         self.after: Errand | None = None  # whose answer has to be sent before
+        self.handed_out = False  # whether all is done but to send it
         self.said = False  # whether the answer was handed on to the last byte
         self.told = False  # whether that took the loop
         self._claim = threading.Lock()
@@ -135,6 +138,7 @@ class Errand(Patient):
         """Send the answer, if it is this thread's to send."""
         content, self.content = self.content, b""
         if content:
+            self.handed_out = True
             self.lane.finished.append(self)  # before it is sent: who asks again at once finds this one counted
             self.speaker.say(self, content)
 
@@ -152,6 +156,7 @@ class Errand(Patient):
         plan, manifest = self.plan, self.engine.bundle.manifest
         raw = gathered([outcome], manifest.dimensions, fail=plan.fail)
         self.answer = answer = shortened(manifest, raw, plan.parameters)
+        self.zeros = zeros_of(answer)
         body: bytes = plan.form.write(answer)
         headers = [(b"content-length", b"%d" % len(body)), (b"content-type", plan.media_type), *stamps(answer)]
         return Written(200, headers, body)
@@ -204,7 +209,8 @@ class Express:
         try:
             engine = self._registry.get(plan.parameters.model)
             lengths_of(plan.parameters, engine.bundle.manifest.dimensions)
-            errand = Errand(self, plan, engine, body, speaker)
+            errand = Errand(self, plan, engine, len(body), speaker)
+            engine.admission.recount = self.settle
             if not engine.begin(body, errand):
                 return None
         except NonnegError:
@@ -219,6 +225,12 @@ class Express:
             self.answered += 1
             self._end(errand)
             errand.speaker.over(errand)
+
+    def settle_some(self) -> None:
+        """Count if it is worth while: several, or all that there are."""
+        finished = len(self.finished)
+        if finished >= TOGETHER or (finished and finished == len(self._under_way)):
+            self.settle()
 
     def tick(self) -> None:
         """Now and then, also when nobody asks anything."""
@@ -245,10 +257,8 @@ class Express:
     def _end(self, errand: Errand) -> None:
         del self._under_way[errand]
         engine, answer = errand.engine, errand.answer
-        engine.end(errand.body, errand.outcome)
-        errand.body = b""
-        if answer is not None:
-            count_zeros(engine, answer)
+        engine.end(errand.size, errand.outcome)
+        engine.ledger.zero_vectors += errand.zeros
         state = {**errand.plan.scope["state"], "request_id": errand.request_id, "answer": answer}
         seen = Seen({**errand.plan.scope, "state": state}, errand.status, errand.began, errand.seconds)
         for observe in self._observers:

@@ -61,7 +61,9 @@ class Regular(Connection):
     def data_received(self, data: bytes) -> None:
         if self._refused:
             return
-        self.lane.settle()
+        self.lane.settle_some()
+        if self._errand is not None and self._errand.handed_out:
+            self._past(self._errand)
         if self._errand is not None or self._later:
             self._wait(data)
             return
@@ -131,6 +133,11 @@ class Regular(Connection):
 
     def over(self, errand: Errand) -> None:
         """The errand was answered, and counted."""
+        if self._errand is errand:
+            self._past(errand)
+
+    def _past(self, errand: Errand) -> None:
+        """The connection is free for the next request."""
         self._errand, self._last = None, errand
         self._release()
         self.server_state.total_requests += 1
@@ -207,7 +214,8 @@ class Regular(Connection):
         self._later.append(data)
         if sum(map(len, self._later)) > MOST_LATER:
             self.flow.pause_reading()
-        self.lane.settle()
+        if self._errand is not None and self._errand.handed_out:
+            self._past(self._errand)
         if self._errand is None and (self._last is None or self._last.said):
             self.loop.call_soon(self._resume)
 
@@ -218,6 +226,11 @@ class Regular(Connection):
         later, self._later = self._later, []
         self.flow.resume_reading()
         self.data_received(b"".join(later))
+
+    def _hold(self, size: int) -> None:
+        if self.house.held + size > self.house.most_bytes:
+            self.lane.settle()
+        super()._hold(size)
 
     def _give_up(self) -> None:
         super()._give_up()

@@ -87,6 +87,8 @@ class Metrics(Collector):
         return generate_latest(self._registry)
 
     def collect(self) -> Iterator[Metric]:
+        if self._house.express is not None:
+            self._house.express.settle()
         yield from self._of_requests()
         yield from self._of_models(self._models.all())
         yield from self._of_lanes()
