@@ -16,16 +16,20 @@ CUDA, TENSORRT = "CUDAExecutionProvider", "TensorrtExecutionProvider"
 TF32 = "NVIDIA_TF32_OVERRIDE"  # TensorRT's provider has no option for it
 
 
-def prepared(path: Path, providers: tuple[str, ...]) -> Mapping[str, Mapping[str, str]]:
-    """Load the libraries that pip has installed, and return each provider's options for this encoder."""
-    os.environ.setdefault(TF32, "0")  # fp32 is to mean fp32: the fingerprint says so
+def load_libraries() -> None:
+    """CUDA's, where pip has installed them: ONNX Runtime finds only the system's by itself."""
+    os.environ.setdefault(TF32, "0")  # read when they are loaded
     if hasattr(ort, "preload_dlls"):
         with redirect_stdout(sys.stderr):  # it prints what it does not find
             ort.preload_dlls()
+
+
+def options(path: Path, providers: tuple[str, ...]) -> Mapping[str, Mapping[str, str]]:
+    """Each provider's, for this encoder."""
     cuda = {
         "cudnn_conv_algo_search": "HEURISTIC",  # to try every algorithm takes seconds for each batch size
         "arena_extend_strategy": "kSameAsRequested",  # the largest batch comes first: nothing has to grow later
-        "use_tf32": "0",
+        "use_tf32": "0",  # fp32 is to mean fp32: the fingerprint says so
     }
     return {CUDA: cuda, TENSORRT: kept_engines(path) if TENSORRT in providers else {}}
 

@@ -77,6 +77,10 @@ class Session:
     """An encoder in ONNX Runtime."""
 
     def __init__(self, path: Path, *, threads: int = 1, providers: tuple[str, ...] = (CPU,)) -> None:
+        if providers[0] != CPU:
+            from nonneg_export import gpu
+
+            gpu.load_libraries()
         if providers[0] not in ort.get_available_providers():
             raise refused(providers[0], f"this ONNX Runtime has only {', '.join(ort.get_available_providers())}")
         options = ort.SessionOptions()
@@ -88,10 +92,8 @@ class Session:
         options.log_severity_level = 3
         settings: Mapping[str, Mapping[str, str]] = {}
         if providers[0] != CPU:
-            from nonneg_export.gpu import prepared
-
             options.add_session_config_entry(RECORD, "1")
-            settings = prepared(path, providers)
+            settings = gpu.options(path, providers)
         try:
             self._session: Any = ort.InferenceSession(
                 str(path),

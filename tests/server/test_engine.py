@@ -253,3 +253,22 @@ async def test_a_deadline_in_a_forming_batch_frees_its_place(bundle: Bundle, png
 def test_a_provider_that_is_not_there_is_refused_and_named(bundle: Bundle, lanes: Lanes) -> None:
     with pytest.raises(ConfigInvalid, match="CUDA"):
         Engine(bundle, lanes=lanes, providers=PROVIDERS["cuda"])
+
+
+def test_a_batch_that_the_device_has_no_memory_for_ends_the_start_with_the_fix(
+    bundle: Bundle, lanes: Lanes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Engine(bundle, lanes=lanes, batch=8)
+    session = engine.sessions._load()
+    real = session.run
+
+    def small(pixels: np.ndarray) -> np.ndarray:
+        if len(pixels) > 4:
+            raise RuntimeError("out of memory")
+        return real(pixels)
+
+    monkeypatch.setattr(session, "run", small)
+    with pytest.raises(CheckFailed, match=r"8 images at once \(out of memory\)") as failed:
+        engine.warm_up()
+    assert failed.value.fix == "ask for a smaller --batch"
+    engine.close()

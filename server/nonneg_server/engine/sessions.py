@@ -72,7 +72,7 @@ class Sessions:
         """Run at every batch size to come, and against the vector that the exporter wrote down."""
         session, size = self._load(), self._bundle.manifest.view.size
         for batch in reversed(warm_sizes(self._largest)[1:]):  # TensorRT builds anew for what is larger or smaller
-            self.run(np.zeros((batch, size, size, 3), np.uint8))
+            self._try(np.zeros((batch, size, size, 3), np.uint8))
         self._test(session)
 
     def widen(self) -> None:
@@ -140,6 +140,18 @@ class Sessions:
             ) from error
         if found != manifest.fingerprint:
             raise NotReady(f"the bundle of {manifest.name} was replaced", fix="reload the model", retry_after=1)
+
+    def _try(self, batch: Pixels) -> None:
+        """A device may have no memory for so many."""
+        try:
+            self.run(batch)
+        except NonnegError as error:
+            raise CheckFailed(
+                f"{self._bundle.path} cannot be computed for {len(batch)} images at once ({error.__cause__})",
+                fix="ask for a smaller --batch",
+                field="batch",
+                value=len(batch),
+            ) from error
 
     def _test(self, session: Runner) -> None:
         found, wanted = golden_cosine(self._bundle, session), self._bundle.manifest.golden.tolerance
