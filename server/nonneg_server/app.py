@@ -59,6 +59,7 @@ def create_app(
     app.state.settings = settings
     app.state.house = house or House()
     app.state.repository = repository
+    app.state.farewells = []
     app.state.fetcher = Fetcher(settings.url_host, max_bytes=settings.url_bytes, timeout=settings.url_timeout)
     for routes in (embed, shorten, explain, models, health, openai, cohere, kserve, manage, tei, metrics, docs):
         app.router.routes.extend(routes.router.routes)  # flat: an included router costs each request a second match
@@ -99,7 +100,9 @@ def observers(app: FastAPI, settings: Settings) -> list[Observer]:
     if settings.otel:
         from nonneg_server.observation.tracing import Tracer
 
-        found.append(Tracer.to_collector())
+        tracer = Tracer.to_collector()
+        app.state.farewells.append(tracer.close)
+        found.append(tracer)
     return found
 
 

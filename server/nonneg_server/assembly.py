@@ -31,8 +31,9 @@ def prepare(repository: Repository, settings: Settings) -> Process:
         handles=files - most_connections,
         most_bytes=settings.upload_bytes,
     )
+    app = create_app(repository.registry, settings, house, repository)
     config = uvicorn.Config(
-        entrance(create_app(repository.registry, settings, house, repository)),
+        entrance(app),
         http=bound_to(house),
         ws="none",
         log_config=None,
@@ -47,7 +48,7 @@ def prepare(repository: Repository, settings: Settings) -> Process:
     )
     with _tls_explained(settings):
         config.load()
-    return Process(config, repository, house, drain=settings.drain, grace=settings.grace)
+    return Process(config, repository, house, drain=settings.drain, grace=settings.grace, farewells=app.state.farewells)
 
 
 @contextmanager

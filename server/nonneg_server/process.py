@@ -14,6 +14,7 @@ import ssl
 import struct
 import threading
 import time
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -36,7 +37,14 @@ class Process(uvicorn.Server):
     """uvicorn's server, which drains before it stops and does not outlive its engines."""
 
     def __init__(
-        self, config: uvicorn.Config, repository: Repository, house: House, *, drain: float, grace: float
+        self,
+        config: uvicorn.Config,
+        repository: Repository,
+        house: House,
+        *,
+        drain: float,
+        grace: float,
+        farewells: Sequence[Callable[[], None]] = (),
     ) -> None:
         config.timeout_graceful_shutdown = math.ceil(grace + LINGER + 1)  # ours is over before
         super().__init__(config)
@@ -45,6 +53,7 @@ class Process(uvicorn.Server):
         self._house = house
         self._drain = drain
         self._grace = grace
+        self._farewells = farewells
         self._leaving = False
         self._stop_at: float | None = None
         self.interrupted = False
@@ -150,6 +159,8 @@ class Process(uvicorn.Server):
         while time.monotonic() < until and any(connection.unheard for connection in self._connections()):
             await asyncio.sleep(SETTLE / 5)
         await super().shutdown(sockets)
+        for say_farewell in self._farewells:
+            say_farewell()
 
     def _cut_off(self) -> None:
         """The grace period is over."""

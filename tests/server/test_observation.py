@@ -4,7 +4,9 @@ import asyncio
 import json
 import logging
 import math
+import socket
 import threading
+import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
@@ -22,7 +24,7 @@ from nonneg_server.engine.ledger import FORGET, Histogram, Ledger
 from nonneg_server.observation.drift import drift
 from nonneg_server.observation.logs import Json
 from nonneg_server.observation.metrics import METRICS
-from nonneg_server.observation.tracing import Tracer
+from nonneg_server.observation.tracing import FAREWELL, Tracer
 from nonneg_server.registry import Registry
 from nonneg_server.settings import Settings
 
@@ -190,6 +192,21 @@ def test_traces_reach_a_collector(start: Callable, bundle: Bundle, png: Png, mon
             assert received.wait(15)
         collector.shutdown()
         thread.join(10)
+
+
+def test_a_collector_that_never_answers_keeps_no_process_alive(
+    start: Callable, bundle: Bundle, png: Png, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        flags = ("--model", str(bundle.path), "--drain", "0", "--otel", "--log-format", "json")
+        with start(*flags) as (address, process):
+            assert httpx.post(f"{address}/embed", content=png(0)).status_code == 200
+            began = time.monotonic()
+            process.terminate()
+            assert process.wait(20) == 0
+            assert time.monotonic() - began < FAREWELL + 4
+            assert all(json.loads(line)["level"] for line in process.stderr)
 
 
 @pytest.mark.parametrize(

@@ -65,9 +65,12 @@ def seen(
     """What `see` makes of the decoded image; a large one has its place among those in memory until then."""
     image = identify(data, max_pixels=max_pixels)
     try:
+        size = image.width * image.height
         if at_least is not None:
             image.draft(None, (at_least, at_least))  # formats that cannot do it stay as they are
-        with _room if image.width * image.height > LARGE else nullcontext():
+        if not image.info.get("progressive"):  # all coefficients of such a JPEG are held, at whatever scale
+            size = image.width * image.height
+        with _room if size > LARGE else nullcontext():
             image.load()
             return see(upright_rgb(image, background=background))
     except ImageUnsupported:

@@ -16,13 +16,14 @@ FIELDS = ("request_id", "route", "method", "status", "milliseconds", "images", "
 
 
 def configure(form: Literal["text", "json"], level: str) -> None:
-    """Send everything to stderr in one form, uvicorn's own messages included."""
+    """Send everything to stderr in one form, the messages of uvicorn and other libraries included."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(Json() if form == "json" else logging.Formatter("%(asctime)s %(levelname)-8s %(message)s"))
     for name in ("nonneg", "uvicorn", "uvicorn.error"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = ([handler] if name != "uvicorn.error" else []), name == "uvicorn.error"
         logger.setLevel(level.upper())
+    logging.getLogger().handlers = [handler]  # what libraries warn of comes in the same form
     logging.getLogger("uvicorn.error").addFilter(_of_the_server)
     logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # it logs what clients send amiss, byte by byte
     access.setLevel(logging.INFO)  # who asks for the access log gets it at every level

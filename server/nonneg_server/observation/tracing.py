@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 from nonneg_client.errors import MissingExtra
@@ -17,20 +18,28 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtra(f"--otel needs {error.name}", fix='pip install "nonneg[otel]"') from None
 
+FAREWELL = 2.0  # seconds
+
 
 class Tracer:
     """An observer of the envelope's; the client's traceparent makes its span the parent."""
 
     def __init__(self, processor: SpanProcessor) -> None:
         resource = Resource.create({"service.name": "nonneg", "service.version": __version__})
-        provider = TracerProvider(resource=resource)
-        provider.add_span_processor(processor)
-        self._tracer = provider.get_tracer("nonneg", __version__)
+        self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+        self._provider.add_span_processor(processor)
+        self._tracer = self._provider.get_tracer("nonneg", __version__)
 
     @classmethod
     def to_collector(cls) -> Tracer:
         """Sends in the background to where the OTEL_EXPORTER_OTLP_… variables point."""
         return cls(BatchSpanProcessor(OTLPSpanExporter()))
+
+    def close(self) -> None:
+        """Send what is left, but wait for no collector that does not answer: the process is about to end."""
+        sending = threading.Thread(target=self._provider.shutdown, daemon=True)
+        sending.start()
+        sending.join(FAREWELL)
 
     def __call__(self, seen: Seen) -> None:
         began = int(seen.began * 1e9)
