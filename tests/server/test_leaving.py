@@ -23,7 +23,7 @@ import time
 from nonneg_client.cli import main
 from nonneg_server import command
 
-def load(settings):
+def load(*given, **named):
     print("loading", flush=True)
     time.sleep(60)
 
@@ -75,8 +75,8 @@ from nonneg_server import command
 
 original = command.load
 
-def load(settings):
-    repository = original(settings)
+def load(*given, **named):
+    repository = original(*given, **named)
     pool = repository.registry.get()._lanes.pool
     pool._stall_seconds = 1
     signal.signal(signal.SIGUSR1, lambda *_: pool.submit(lambda: time.sleep(600)))
