@@ -246,6 +246,16 @@ def test_the_bytes_of_all_uploads_are_bounded(start: Callable, bundle: Bundle, p
         assert httpx.post(f"{address}/embed", content=png(1)).status_code == 200
 
 
+@pytest.mark.parametrize("wait", [0.0, 0.01, 0.03])
+def test_a_stop_while_the_session_for_lone_images_opens_is_clean(start: Callable, png: Png, wait: float) -> None:
+    with start("--drain", "0") as (address, process):
+        assert httpx.post(f"{address}/embed", content=png(0)).status_code == 200
+        time.sleep(wait)
+        process.terminate()
+        assert process.wait(20) == 0
+        assert process.stderr.read() == ""
+
+
 DYING = """
 import signal, sys
 from nonneg_client.cli import main

@@ -29,8 +29,8 @@ class Wide:
 
     def begin(self, open_it: Callable[[], Runner]) -> None:
         """Open it, if nobody has begun to; does not wait."""
-        if self._begun.acquire(blocking=False):  # no daemon below: the interpreter must not end amid the runtime's work
-            threading.Thread(target=self._open, args=(open_it,), name="wide").start()
+        if self._begun.acquire(blocking=False):  # no daemon, as its caller is: the process must not end amid its work
+            threading.Thread(target=self._open, args=(open_it,), name="wide", daemon=False).start()
 
     def _open(self, open_it: Callable[[], Runner]) -> None:
         try:
