@@ -32,6 +32,10 @@ def resident_mb(pid: int) -> float:
     return int(fields[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
+def peak_mb(pid: int) -> float:
+    return int(Path(f"/proc/{pid}/status").read_text().partition("VmHWM:")[2].split()[0]) / 1024
+
+
 def flood(address: str, body: bytes, *, clients: int, seconds: float) -> tuple[Counter[int], list[float]]:
     """Statuses of a closed loop of so many clients, and the Retry-After values seen."""
     statuses: Counter[int] = Counter()
@@ -88,6 +92,26 @@ def test_requests_whose_clients_leave_do_not_fill_the_queue(start: Callable, bun
         assert "nonneg_images_in_flight 0.0" in httpx.get(f"{address}/metrics").text
 
 
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads /proc")
+def test_large_json_is_taken_one_by_one_and_never_held_many_times(start: Callable, bundle: Bundle) -> None:
+    row = b"[" + b",".join([b"0.5"] * 48) + b"]"
+    body = b'{"dimensions": 1, "vectors": [' + b",".join([row] * 40_000) + b"]}"  # 2 million numbers, 60 MB as Python's
+    with start("--model", str(bundle.path), "--drain", "0") as (address, process):
+        before, statuses = resident_mb(process.pid), []
+
+        def ask() -> None:
+            headers = {"content-type": "application/json"}
+            statuses.append(httpx.post(f"{address}/shorten", content=body, headers=headers, timeout=60).status_code)
+
+        threads = [threading.Thread(target=ask) for _ in range(10)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert statuses == [200] * 10
+        assert peak_mb(process.pid) - before < 10 * len(body) / 2**20 + 4 * 60, "ten were held at once"
+
+
 def large(mode: str) -> bytes:
     """A small file of 25 million pixels."""
     buffer = io.BytesIO()
@@ -103,10 +127,8 @@ def test_large_images_are_decoded_one_by_one_and_never_held_many_times(
     with start("--model", str(bundle.path), "--threads", "4", "--drain", "0") as (address, process):
         before, body = resident_mb(process.pid), large(mode)
         httpx.post(f"{address}/embed", files=[("images", body)] * 8, timeout=60).raise_for_status()
-        status = Path(f"/proc/{process.pid}/status").read_text()
-        peak = int(status.partition("VmHWM:")[2].split()[0]) / 1024
         of_one = 8 * 25  # the image, and what is made of it
-        assert peak - before < 2.5 * of_one, "four threads held one each"
+        assert peak_mb(process.pid) - before < 2.5 * of_one, "four threads held one each"
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads /proc")

@@ -8,13 +8,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from starlette.requests import Request
 
 from nonneg_client.errors import MediaUnsupported, ParameterInvalid, RequestInvalid, TooLarge
 from nonneg_client.shortening import Vectors
 from nonneg_export.manifest import Manifest
-from nonneg_server.requests.body import read_body
-from nonneg_server.requests.native import json_object, query_parameters
+from nonneg_server.requests.native import json_object
 from nonneg_server.requests.parameters import Parameters, from_json, merged
 
 MOST_NUMBERS = 8_000_000
@@ -31,11 +29,9 @@ class StoredVectors:
     parameters: Parameters
 
 
-async def read_vectors(request: Request) -> StoredVectors:
+def stored_vectors(body: bytes, content_type: str, query: Parameters) -> StoredVectors:
     """JSON `{"vectors": […], "width": …, "fingerprint": …}` or an .npy, with the parameters of /embed."""
-    query = query_parameters(request.scope["query_string"], Parameters)
-    body = await read_body(request, request.app.state.settings.max_body)
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    kind = content_type.partition(";")[0].strip().lower()
     if kind in ("application/x-npy", "application/octet-stream"):
         return StoredVectors(_npy(body), None, None, query)
     if kind != "application/json":

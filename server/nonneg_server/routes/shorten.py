@@ -8,7 +8,10 @@ from fastapi import APIRouter, Request, Response
 
 from nonneg_server.answers.negotiation import form_for
 from nonneg_server.embedding import Answer, Raw, lengths_of, shortened
-from nonneg_server.requests.vectors import as_array, check_size, read_vectors
+from nonneg_server.requests.body import read_body
+from nonneg_server.requests.native import LARGE, in_turn, query_parameters
+from nonneg_server.requests.parameters import Parameters
+from nonneg_server.requests.vectors import as_array, check_size, stored_vectors
 from nonneg_server.serving import reply
 
 router = APIRouter(tags=["embed"])
@@ -17,15 +20,18 @@ router = APIRouter(tags=["embed"])
 @router.post("/shorten", summary="Shorten stored vectors by the rule of /embed")
 async def post_shorten(request: Request) -> Response:
     form = form_for(request.headers.get("accept"))
-    stored = await read_vectors(request)
-    form.check(stored.parameters)
-    manifest = request.app.state.registry.get(stored.parameters.model).bundle.manifest
+    query = query_parameters(request.scope["query_string"], Parameters)
+    body = await read_body(request, request.app.state.settings.max_body)
+    content_type = request.headers.get("content-type", "")
 
     def work() -> tuple[bytes, Answer]:
+        stored = stored_vectors(body, content_type, query)
+        form.check(stored.parameters)
+        manifest = request.app.state.registry.get(stored.parameters.model).bundle.manifest
         z = as_array(stored, manifest)
         check_size(len(z), sum(lengths_of(stored.parameters, z.shape[1])))
         answer = shortened(manifest, Raw(z, list(range(len(z))), {}), stored.parameters)
         return form.write(answer), answer
 
-    content, answer = await asyncio.to_thread(work)  # it may be thousands of vectors
+    content, answer = await in_turn(work) if len(body) > LARGE else await asyncio.to_thread(work)
     return reply(content, answer, form.MEDIA_TYPE)
