@@ -2,6 +2,7 @@
 
 import io
 import json
+import random
 import resource
 import socket
 import ssl
@@ -24,6 +25,9 @@ from nonneg_server.entrance.heads import head_of
 
 Png = Callable[[int], bytes]
 TIMED = {"x-queue-time", "x-decode-time", "x-inference-time", "x-total-time", "x-request-id"}
+
+
+PATHS = ["/embed", "/embed", "/embed?dimensions=8", "/embed?dimensions=900", "/v2/embed", "/embed?errors=item"]
 
 
 @pytest.fixture(scope="module")
@@ -197,6 +201,36 @@ def test_requests_in_pieces_and_behind_each_other_are_answered_in_their_order(ho
             found = [json.loads(caller.hear()[2])["data"] for _ in images]
             sending.join(20)
         assert found == wanted, size
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_clients_send_and_however_it_arrives_the_answers_are_those_of_the_long_way(
+    house: str, png: Png, seed: int
+) -> None:
+    rng = random.Random(seed)
+    asked = [(rng.choice([png(1), png(2), b"junk" * rng.randrange(1, 9000)]), rng.choice(PATHS)) for _ in range(60)]
+    with httpx.Client() as client:
+        wanted = [client.post(f"{house}{path}", content=body, headers={"connection": "close"}) for body, path in asked]
+    stream = memoryview(b"".join(request(body, path) for body, path in asked))
+
+    def send(caller: Caller) -> None:
+        at = 0
+        while at < len(stream):
+            step = rng.choice([1, 30, 200, 5000, 50000])
+            caller.socket.sendall(stream[at : at + step])
+            at += step
+            if rng.random() < 0.2:
+                time.sleep(0.002)
+
+    with Caller(house) as caller:
+        sending = threading.Thread(target=send, args=(caller,))
+        sending.start()
+        for (body, path), expected in zip(asked, wanted, strict=True):
+            status, headers, content = caller.hear()
+            assert status == expected.status_code, (path, len(body))
+            given = content.replace(headers["x-request-id"].encode(), b"")
+            assert given == expected.content.replace(expected.headers["x-request-id"].encode(), b"")
+        sending.join(20)
 
 
 def test_a_client_that_asks_much_and_reads_late_gets_all_its_answers_in_their_order(house: str, png: Png) -> None:
