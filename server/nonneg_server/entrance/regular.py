@@ -1,33 +1,16 @@
-"""A client that asks the same again: recognised by its request's head, heard and answered without the application.
-
-Answers are sent by the thread that made them, on a handle of its own to the client's socket: the event loop closes
-its one whenever it likes, and the number might by then belong to somebody else. What the socket does not take at once,
-and whatever has to be in order behind something else, goes through the loop.
-"""
+"""A client that asks the same again: recognised by its request's head, heard and answered without the application."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-from contextlib import suppress
 
 from nonneg_server.entrance.connections import Connection, House
-from nonneg_server.entrance.express import Errand, Express, Plan
+from nonneg_server.entrance.errand import Errand, Plan
+from nonneg_server.entrance.express import Express
 from nonneg_server.entrance.heads import Head, head_of
+from nonneg_server.entrance.voice import Voice
 
 MOST_LATER = 2**16  # bytes that are taken of what a client sends before it has its answer
-
-
-class Handle:
-    """A socket's second file, open for as long as somebody holds it."""
-
-    __slots__ = ("number",)
-
-    def __init__(self, number: int) -> None:
-        self.number = os.dup(number)
-
-    def __del__(self) -> None:
-        os.close(self.number)
 
 
 class Regular(Connection):
@@ -43,18 +26,17 @@ class Regular(Connection):
     _missing = 0  # bytes of a plain request's body that are still to come
     _ends = False  # no request after the present one
     _resting: float | None = None  # since when nothing has been asked
-    _handle: Handle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._parts: list[bytes] = []  # of a plain request, from its first byte on
         self._later: list[bytes] = []  # what came before the answer had gone
+        self._voice = Voice(self.loop, transport, self._spoken)
+        self.say = self._voice.say
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        if self._handle is not None:
-            self._handle = None  # closed with the last thread that still sends
-            self.house.handles += 1
+        self.house.handles += self._voice.drop_handle()
         self._later.clear()
         self._parts.clear()
 
@@ -111,26 +93,6 @@ class Regular(Connection):
         """Whether the next answer may promise that the connection stays."""
         return not (self._ends or self.house.draining)
 
-    def say(self, errand: Errand, content: bytes) -> None:
-        """From any thread: send what the socket takes at once, leave the rest to the loop."""
-        handle, before = self._handle, errand.after
-        if handle is None or not errand.direct or (before is not None and (before.told or not before.said)):
-            self._tell(errand, content)
-            return
-        errand.after = None
-        try:
-            sent = os.write(handle.number, content)
-        except BlockingIOError:
-            sent = 0
-        except OSError:
-            sent = len(content)  # the client is gone, which the loop hears of as well
-        if sent < len(content) or errand.closing:
-            self._tell(errand, content[sent:])
-            return
-        errand.said = True
-        if self._later:
-            self._tell(errand, b"")
-
     def over(self, errand: Errand) -> None:
         """The errand was answered, and counted."""
         if self._errand is errand:
@@ -165,7 +127,7 @@ class Regular(Connection):
             self._hold(length)
             self._begin(data, start)
         elif end < len(data):
-            self._later.append(data[end:])
+            self._leave(data[end:])
             self._hold(length)
             self._begin(data[:end], start)
         else:
@@ -179,7 +141,7 @@ class Regular(Connection):
         self._parts.append(taken)
         self._missing -= len(taken)
         if len(data) > len(taken):
-            self._later.append(data[len(taken) :])
+            self._leave(data[len(taken) :])
         self._hold(len(taken))
         if self._refused or self._missing:
             return
@@ -193,12 +155,13 @@ class Regular(Connection):
         errand = self.lane.begin(self._known[1], request[start:], self)
         if errand is None:  # the application says why
             self._release()
-            later, self._later = self._later, []
-            self._take_long_way(b"".join((request, *later)))
+            self._take_long_way(b"".join((request, *self._taken_up())))
             return
         last, self._last = self._last, None
         errand.after = None if last is None or last.said else last
-        errand.direct = not self.transport.get_write_buffer_size() and self._own_handle()
+        if self.scheme == "http" and self.house.handles > 0:
+            self.house.handles -= self._voice.take_handle()
+        errand.direct = not self.transport.get_write_buffer_size()
         self._errand = errand
 
     def _take_long_way(self, data: bytes) -> None:
@@ -211,7 +174,7 @@ class Regular(Connection):
 
     def _wait(self, data: bytes) -> None:
         """Not before the answer to what was asked earlier has gone."""
-        self._later.append(data)
+        self._leave(data)
         if sum(map(len, self._later)) > MOST_LATER:
             self.flow.pause_reading()
         if self._errand is not None and self._errand.handed_out:
@@ -219,13 +182,21 @@ class Regular(Connection):
         if self._errand is None and (self._last is None or self._last.said):
             self.loop.call_soon(self._resume)
 
+    def _leave(self, data: bytes) -> None:
+        self._later.append(data)
+        self._voice.awaited = True
+
+    def _taken_up(self) -> list[bytes]:
+        later, self._later = self._later, []
+        self._voice.awaited = False
+        return later
+
     def _resume(self) -> None:
         """Hear what came too early."""
         if self._errand is not None or not self._later or self._refused or self.transport.is_closing():
             return
-        later, self._later = self._later, []
         self.flow.resume_reading()
-        self.data_received(b"".join(later))
+        self.data_received(b"".join(self._taken_up()))
 
     def _hold(self, size: int) -> None:
         if self.house.held + size > self.house.most_bytes:
@@ -239,27 +210,8 @@ class Regular(Connection):
         if errand is not None:
             self.lane.abandon(errand)
 
-    def _own_handle(self) -> bool:
-        """Whether the client can be answered without the loop: not in TLS, nor if there are no more handles."""
-        if self._handle is None and self.scheme == "http" and self.house.handles > 0:
-            with suppress(OSError):
-                self._handle = Handle(self.transport.get_extra_info("socket").fileno())
-                self.house.handles -= 1
-        return self._handle is not None
-
-    def _tell(self, errand: Errand, rest: bytes) -> None:
-        errand.told = True
-        with suppress(RuntimeError):  # the loop is closed: nobody is left to hear it
-            self.loop.call_soon_threadsafe(self._speak, errand, rest)
-
-    def _speak(self, errand: Errand, rest: bytes) -> None:
-        """On the loop: send the rest, in its order."""
-        if errand.after is not None and not errand.after.said:
-            self.loop.call_later(0.001, self._speak, errand, rest)
-            return
-        if rest and not self.transport.is_closing():
-            self.transport.write(rest)
-        errand.said, errand.after = True, None
+    def _spoken(self, errand: Errand) -> None:
+        """On the loop: an answer has gone that somebody waited for."""
         self.lane.settle()
         if errand.closing:
             self.transport.close()
