@@ -24,6 +24,8 @@ from photos import make_photos
 from processes import running
 from provenance import provenance
 
+from nonneg_export.bundle import open_bundle
+
 PACKAGES = ("client", "export", "server", "training")
 
 
@@ -59,7 +61,8 @@ def main() -> None:
     for name, runs in found.items():
         wall, cpu = ([run[key] for run in runs] for key in ("seconds", "cpu_seconds"))
         print(f"| {name} | {min(wall)} | {median(wall):.2f} | {max(wall)} | {min(cpu)} | {median(cpu):.2f} |")
-    line: dict[str, Any] = {"benchmark": "cold-start", **provenance(), "runs": found}
+    model = open_bundle(bundle).manifest.name
+    line: dict[str, Any] = {"benchmark": "cold-start", **provenance(), "model": model, "runs": found}
     print(json.dumps(line))
 
 

@@ -1,4 +1,6 @@
-"""docs/benchmarks-serving.md from what run.py printed: `python benchmarks/serving/report.py OUTPUT… > docs/…`.
+"""docs/benchmarks-serving.md from what run.py, soak.py and cold_start.py printed.
+
+    python benchmarks/serving/report.py OUTPUT… > docs/benchmarks-serving.md
 
 Each argument is a file with the whole output of one run (tables, then the JSON line).
 """
@@ -33,8 +35,15 @@ TAIL = """## What is not shown
 - A share of .97 of the limit (.98 with ResNet-50) was the aim. The event loop's CPU time stands against it: the code
   that takes 150 us a request alone takes two to three times that beside the inference, on cold caches ([log](log.md)).
 - Requests of several images need less of it: `client_bulk.py` embeds a folder faster than these one-image requests.
-- GPUs: nobody here has one. `soak.py` tells whether memory stays flat for an hour; no quiet hour was to be had.
+- GPUs: nobody here has one.
 """
+
+
+FLOOD = "three times the peak, for a minute"
+OTHERS = {  # by the name in the JSON line
+    "soak": "small, large and broken images at a steady rate",
+    "cold-start": "from the start of its process to the first answered image",
+}
 
 
 def page(outputs: list[str]) -> str:
@@ -46,13 +55,13 @@ def page(outputs: list[str]) -> str:
 
 
 def section(table: list[str], line: dict[str, Any]) -> str:
-    kind = "three times the peak, for a minute" if "overload" in line else f"JPEGs of {line['size']}"
+    kind = OTHERS.get(line["benchmark"]) or (FLOOD if "overload" in line else f"JPEGs of {line['size']}")
     where = f"Commit {line['commit']}, {line['when']}; {line['machine']}; load average before {line['load_before']}; "
     versions = f"Python {line['python']}, ONNX Runtime {line['onnxruntime']}, Pillow {line['pillow']}."
     body = [f"## {line['model']}: {kind}", "", where + versions, "", *table]
     if "summary" in line:
         body += ["", verdict(line["summary"], disturbed(line["slices"]))]
-    else:
+    elif "overload" in line:
         body += ["", f"Others used {line['overload']['flood']['others']:.0%} of the machine during the flood."]
     return "\n".join([*body, ""])
 

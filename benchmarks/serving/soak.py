@@ -93,7 +93,8 @@ def main() -> int:
     growth = f"{found['growth_mb']} ({found['growth_least_mb']} to {found['growth_most_mb']})"
     requests = sum(found["statuses"].values())
     print(f"| {given.minutes:g} | {requests} | {growth} | {found['own_mb']} | {found['most_mb']} | {answers} |")
-    print(json.dumps({"benchmark": "soak", **provenance(), "rate": given.rate, **found, "rows": rows}))
+    line = {"benchmark": "soak", **provenance(), "model": bundle.manifest.name, "rate": given.rate, **found}
+    print(json.dumps({**line, "rows": rows}))
     return 0 if found["flat"] and not found["strange"] else 1
 
 
