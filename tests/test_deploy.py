@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
+from nonneg_client.errors import ConfigInvalid
 from nonneg_client.version import __version__
 from nonneg_server.process import LAST_RESORT
-from nonneg_server.settings import Settings, variable
+from nonneg_server.settings import Settings, read_settings, variable
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
 
@@ -20,7 +21,11 @@ DEPLOY = Path(__file__).parent.parent / "deploy"
 def container() -> dict[str, Any]:
     deployment, _ = yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text())
     found: dict[str, Any] = deployment["spec"]["template"]["spec"]
-    return {**found["containers"][0], "seconds": found["terminationGracePeriodSeconds"]}
+    return {
+        **found["containers"][0],
+        "seconds": found["terminationGracePeriodSeconds"],
+        "service links": found["enableServiceLinks"],
+    }
 
 
 def test_every_variable_of_the_pod_is_a_setting_and_valid(
@@ -35,6 +40,15 @@ def test_every_variable_of_the_pod_is_a_setting_and_valid(
     assert settings.drain + settings.grace + LAST_RESORT <= container["seconds"], (
         "the pod would be killed while it drains"
     )
+
+
+def test_the_variables_that_kubernetes_makes_of_services_are_no_settings(
+    container: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert container["service links"] is False
+    monkeypatch.setenv("NONNEG_PORT", "tcp://10.0.0.1:80")
+    with pytest.raises(ConfigInvalid, match="enableServiceLinks: false"):
+        read_settings()
 
 
 def test_the_pod_is_asked_where_the_server_answers_and_runs_as_its_user(container: dict[str, Any]) -> None:

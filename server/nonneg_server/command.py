@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import gc
+import logging
 import os
 import signal
 import socket
@@ -27,11 +28,13 @@ from nonneg_server.engine import memory
 from nonneg_server.engine.cache import Cache
 from nonneg_server.engine.engine import Engine
 from nonneg_server.engine.lanes import Lanes
-from nonneg_server.observation.logs import configure
+from nonneg_server.observation.logs import as_json, configure
 from nonneg_server.options import Grouped, with_settings
 from nonneg_server.registry import Registry
 from nonneg_server.repository import Repository, sources_of
-from nonneg_server.settings import Settings, read_settings
+from nonneg_server.settings import Settings, misspelt, read_settings
+
+logger = logging.getLogger("nonneg")
 
 
 @click.command(cls=Grouped)
@@ -54,6 +57,8 @@ def run(settings: Settings) -> None:
     gc.disable()
     memory.gather()
     configure(settings.log_format, settings.log_level)
+    for line in misspelt(os.environ):
+        logger.warning(line)
     listener = bind(settings.host, settings.port)
     with listener:
         repository = load(settings, meanwhile=threading.Thread(target=_import_the_application).start)
@@ -65,7 +70,8 @@ def run(settings: Settings) -> None:
         scheme = "http" if settings.tls_cert is None else "https"
         seconds = time.perf_counter() - started
         # no name here may stand for an engine: it would keep a model that was replaced alive
-        click.echo("\n".join([start_line(engine, listener, seconds, scheme) for engine in registry.all()]))
+        lines = [start_line(engine, listener, seconds, scheme) for engine in registry.all()]
+        click.echo("\n".join(line if settings.log_format == "text" else as_json(line) for line in lines))
         gc.freeze()  # what is loaded now stays: no collection need look at it again, nor did any so far
         gc.enable()
         try:

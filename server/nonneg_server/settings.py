@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -19,6 +20,8 @@ from nonneg_server.requests.images import Limits
 
 PREFIX = "NONNEG_"
 MEBIBYTE = 2**20
+KUBERNETES = "Kubernetes sets this for a Service called nonneg: give the pod `enableServiceLinks: false`"
+OF_OTHERS = frozenset({"NONNEG_URL"})  # that the client reads
 
 
 def setting(default: Any, description: str, *, group: str, metavar: str | None = None, **rest: Any) -> Any:
@@ -240,10 +243,20 @@ def read_settings(**flags: Any) -> Settings:
         where = f"{name} in {file}" if name in from_file and name not in given else flag(name)
         raise ConfigInvalid(
             f"{where}={first['input']!r}: {first['msg']}",
-            fix=_fix(name),
+            fix=KUBERNETES if str(first["input"]).startswith("tcp://") else _fix(name),
             field=name,
             value=str(first["input"]),
         ) from None
+
+
+def misspelt(environment: Iterable[str]) -> list[str]:
+    """A line for every variable that is nearly a setting, and sets nothing."""
+    known = [variable(name) for name in Settings.model_fields]
+    strange = sorted(name for name in environment if name.startswith(PREFIX) and name not in {*known, *OF_OTHERS})
+    close = {name: difflib.get_close_matches(name, known, n=1, cutoff=0.85) for name in strange}
+    return [
+        f"{name} is no setting and changes nothing: did you mean {found[0]}?" for name, found in close.items() if found
+    ]
 
 
 def _closed(settings: Settings) -> Settings:

@@ -200,7 +200,7 @@ def test_a_collector_that_never_answers_keeps_no_process_alive(
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
         flags = ("--model", str(bundle.path), "--drain", "0", "--otel", "--log-format", "json")
-        with start(*flags) as (address, process):
+        with start(*flags) as (address, process):  # reads the address from a line of JSON, too
             assert httpx.post(f"{address}/embed", content=png(0)).status_code == 200
             began = time.monotonic()
             process.terminate()

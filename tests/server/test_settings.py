@@ -1,15 +1,18 @@
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from pydantic.fields import FieldInfo
 
 from nonneg_client.errors import ConfigInvalid
+from nonneg_server import command
 from nonneg_server.command import serve
 from nonneg_server.documentation.reference import page
-from nonneg_server.settings import Settings, flag, read_settings, variable
+from nonneg_server.settings import Settings, flag, misspelt, read_settings, variable
 
 
 def test_a_flag_wins_over_the_environment_and_that_over_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -23,6 +26,51 @@ def test_a_bad_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NONNEG_PORT", "many")
     with pytest.raises(ConfigInvalid, match="--port"):
         read_settings()
+
+
+def test_a_variable_that_is_nearly_a_setting_is_told() -> None:
+    given = ["NONNEG_PROT", "NONNEG_PORT", "NONNEG_URL", "NONNEG_SERVICE_HOST", "NONNEG_PORT_80_TCP_ADDR", "PATH"]
+    assert misspelt(given) == ["NONNEG_PROT is no setting and changes nothing: did you mean NONNEG_PORT?"]
+
+
+def test_every_setting_is_a_flag_a_variable_and_a_line_in_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[Settings] = []
+    monkeypatch.setattr(command, "run", read.append)
+    file = tmp_path / "nonneg.toml"
+    for name, field in Settings.model_fields.items():
+        if name == "config":
+            continue
+        given = another(field)
+        listed = list(given) if isinstance(given, tuple) else [given]
+        text = [str(one).lower() if isinstance(one, bool) else str(one) for one in listed]
+        flags = [word for one in text for word in (flag(name), one)]
+        if isinstance(given, bool):
+            flags = [flag(name) if given else f"--no-{flag(name)[2:]}"]
+        assert CliRunner().invoke(serve, flags).exit_code == 0, name
+        with monkeypatch.context() as patch:
+            patch.setenv(variable(name), ",".join(text))
+            assert CliRunner().invoke(serve, []).exit_code == 0, name
+        file.write_text(f"{name} = {json.dumps(listed if isinstance(given, tuple) else given)}\n")
+        assert CliRunner().invoke(serve, ["--config", str(file)]).exit_code == 0, name
+        found = [getattr(settings, name) for settings in read]
+        assert found == [Path(given) if isinstance(found[0], Path) else given] * 3, name
+        read.clear()
+
+
+def another(field: FieldInfo) -> object:
+    """A valid value that is not the default."""
+    kind, default = str(field.annotation), field.default
+    if "Literal" in kind:
+        return next(name for name in reversed(re.findall(r"'(\w+)'", kind)) if name != default)
+    if isinstance(default, bool):
+        return not default
+    if "tuple" in kind:
+        return ("a=/x", "b")
+    if "Path" in kind or kind == "<class 'str'>":
+        return "/some/where"
+    return default - 1 if default and default > 1 else 0.5 if "float" in kind else 7
 
 
 def test_help_shows_every_setting_with_its_variable() -> None:

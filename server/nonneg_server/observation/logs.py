@@ -55,6 +55,11 @@ def log_access(seen: Seen) -> None:
     access.info(text, extra={name: value for name, value in found.items() if value is not None})
 
 
+def as_json(message: str) -> str:
+    """A message as the log would have it, for whoever writes it elsewhere."""
+    return Json().format(logging.makeLogRecord({"name": "nonneg", "levelname": "INFO", "msg": message}))
+
+
 class Json(logging.Formatter):
     """One JSON object a line."""
 
