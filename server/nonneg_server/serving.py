@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from starlette.requests import Request
@@ -12,6 +13,7 @@ from starlette.responses import Response
 
 from nonneg_client.errors import ParameterInvalid
 from nonneg_server.embedding import Answer, embed, lengths_of
+from nonneg_server.engine.engine import too_late
 from nonneg_server.requests.images import Incoming, Source, check_count, sized
 from nonneg_server.requests.parameters import Parameters
 
@@ -26,7 +28,7 @@ async def serve(
     engine = state.registry.get(parameters.model)
     lengths_of(parameters, engine.bundle.manifest.dimensions)
     deadline = deadline_of(request)
-    ready = await state.fetcher.fetched([sized(image, limits) for image in images], budget=state.settings.max_body)
+    ready = await _fetched(state, [sized(image, limits) for image in images], deadline)
     answer = await embed(engine, ready, parameters, field=field, deadline=deadline)
     engine.ledger.zero_vectors += zeros_of(answer)
     request.scope["state"]["answer"] = answer
@@ -36,6 +38,17 @@ async def serve(
 def zeros_of(answer: Answer) -> int:
     """Of how many vectors nothing is left."""
     return sum([len(z) - int(np.add.reduce(np.logical_or.reduce(z, axis=1))) for z in answer.vectors])
+
+
+async def _fetched(state: Any, images: Sequence[Incoming | Source], deadline: float | None) -> list[Source]:
+    """What the links lead to, by the client's deadline and within the server's own time."""
+    until = asyncio.get_running_loop().time() + state.settings.timeout
+    try:
+        async with asyncio.timeout_at(until if deadline is None else min(until, deadline)):
+            found: list[Source] = await state.fetcher.fetched(images, budget=state.settings.max_body)
+            return found
+    except TimeoutError:
+        raise too_late() from None
 
 
 def deadline_of(request: Request) -> float | None:

@@ -13,10 +13,12 @@ import httpx
 import pytest
 
 from nonneg_client.errors import ImageTooLarge, LinkFailed, NonnegError, ParameterInvalid
+from nonneg_server.app import create_app
+from nonneg_server.registry import Registry
 from nonneg_server.requests.addresses import addresses, routable
 from nonneg_server.requests.fetch import Fetcher
 from nonneg_server.requests.images import Link
-from nonneg_server.settings import read_settings
+from nonneg_server.settings import Settings, read_settings
 
 pytestmark = pytest.mark.anyio
 
@@ -209,6 +211,20 @@ async def test_many_links_at_once_are_all_answered(site: Any) -> None:
     links = [Link(f"http://photos.example:{site.server_port}/{i}.png", f"images[{i}]") for i in range(40)]
     found = await asyncio.wait_for(fetcher(site).fetched(links, budget=10**7), 20)
     assert all(isinstance(image, bytes) for image in found)
+
+
+@pytest.mark.parametrize(("own", "headers"), [(60.0, {"x-request-timeout": "0.3"}), (0.3, {})])
+async def test_links_do_not_outlast_the_deadline(
+    site: Any, registry: Registry, own: float, headers: dict[str, str]
+) -> None:
+    app = create_app(registry, Settings(timeout=own))
+    app.state.fetcher = fetcher(site)
+    link = f"http://photos.example:{site.server_port}/slow"
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+        began = time.monotonic()
+        found = await client.post("/embed", json={"images": [link] * 20}, headers=headers)
+        assert (found.status_code, found.json()["error"]["type"]) == (504, "deadline_exceeded")
+        assert time.monotonic() - began < 1.4
 
 
 def test_the_hosts_are_a_flag_and_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
