@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import configparser
+import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import yaml
 
 from nonneg_client.errors import ConfigInvalid
 from nonneg_client.version import __version__
+from nonneg_server.observation.metrics import METRICS
 from nonneg_server.process import LAST_RESORT
 from nonneg_server.settings import Settings, read_settings, variable
 
@@ -58,6 +61,21 @@ def test_the_pod_is_asked_where_the_server_answers_and_runs_as_its_user(containe
     assert f"USER {container['securityContext']['runAsUser']}" in dockerfile
     assert f"EXPOSE {container['ports'][0]['containerPort']}" in dockerfile
     assert container["image"] == f"nonneg:{__version__}"
+
+
+def test_alerts_and_dashboard_ask_for_metrics_that_are_there() -> None:
+    rules = [
+        rule
+        for group in yaml.safe_load((DEPLOY / "prometheus-alerts.yaml").read_text())["groups"]
+        for rule in group["rules"]
+    ]
+    panels = json.loads((DEPLOY / "grafana-dashboard.json").read_text())["panels"]
+    asked = [rule["expr"] for rule in rules] + [target["expr"] for panel in panels for target in panel["targets"]]
+    assert len(asked) > 20
+    for expression in asked:
+        assert expression.count("(") == expression.count(")")
+        for name in re.findall(r"\bnonneg_\w+", expression):
+            assert re.sub(r"_(total|bucket|sum|count)$", "", name) in METRICS, name
 
 
 def test_the_service_file_runs_the_command_and_outlasts_the_grace_period() -> None:

@@ -25,6 +25,7 @@ class Registry:
         lanes: Lanes | None = None,
         cache: Cache | None = None,
     ) -> None:
+        self.load_failures = 0
         self._engines: dict[str, Engine] = {}
         self._default: str | None = None  # the first: it stays the default while it is not loaded
         self._aliases = dict(aliases or {})

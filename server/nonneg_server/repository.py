@@ -47,6 +47,13 @@ class Repository:
 
     def load(self, name: str) -> Engine:
         """Open the bundle, verify and test it, then serve it: a model that is served already goes on until then."""
+        try:
+            return self._load(name)
+        except NonnegError:
+            self.registry.load_failures += 1
+            raise
+
+    def _load(self, name: str) -> Engine:
         with self._loading:  # of two loads at once the later one saw the later state of the folder, and stays
             engine = self._make(named(open_variant(self._source(name), self._precision), name))
             engine.warm_up()

@@ -125,6 +125,7 @@ def test_a_reload_that_fails_leaves_the_model_as_it_was(two: Repository, tmp_pat
     failed = two.reload()
     assert set(failed) == {"a"}
     assert two.registry.get("a") is before
+    assert two.registry.load_failures == 1
     before.submit(png(0)).result(10)
 
 

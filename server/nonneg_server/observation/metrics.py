@@ -34,6 +34,8 @@ METRICS = {
     "nonneg_batch_images": "Images of a batch that a device was given (with --batch), by model.",
     "nonneg_images_in_flight": "Images queued or being worked on.",
     "nonneg_bytes_in_flight": "Bytes of these images.",
+    "nonneg_images_in_flight_limit": "How many there may be (--queue).",
+    "nonneg_bytes_in_flight_limit": "How many bytes (--queue-bytes).",
     "nonneg_images_per_second": "The measured rate of service, of which Retry-After is made.",
     "nonneg_cache_hits": "Images whose vector the cache knew (with --cache or --cache-dir).",
     "nonneg_cache_misses": "Images whose vector it did not know.",
@@ -47,12 +49,13 @@ METRICS = {
     "nonneg_turned_away": "Clients answered or cut off before the application saw them, by error type.",
     "nonneg_upload_bytes": "Bytes of requests that are arriving or in work, and of answers that are not taken yet.",
     "nonneg_draining": "1 while the server is shutting down.",
-    "nonneg_model": "1 for every model served, with its version and fingerprint.",
+    "nonneg_model_info": "1 for every model served, with its version and fingerprint.",
+    "nonneg_load_failures": "Times a model could not be loaded or reloaded; what was served went on.",
     "nonneg_model_loaded": "1 while a model's weights are in memory, 0 while it rests.",
     "nonneg_drift_psi": "Population stability index of live activations against the calibration's, by model.",
     "nonneg_drift_newly_dead": "Dimensions active on calibration images and on no recent one, by model.",
     "nonneg_drift_newly_alive": "Dimensions active now that no calibration image activated, by model.",
-    "nonneg_build": "1, with the version of this server.",
+    "nonneg_build_info": "1, with the version of this server.",
 }
 
 
@@ -91,6 +94,7 @@ class Metrics(Collector):
             self._house.express.settle()
         yield from self._of_requests()
         yield from self._of_models(self._models.all())
+        yield _value(_counter("nonneg_load_failures"), self._models.load_failures)
         yield from self._of_lanes()
 
     def _of_requests(self) -> Iterator[Metric]:
@@ -103,7 +107,7 @@ class Metrics(Collector):
         yield from (requests, seconds)
 
     def _of_models(self, engines: list[Engine]) -> Iterator[Metric]:
-        info = _gauge("nonneg_model", "model", "version", "fingerprint")
+        info = _gauge("nonneg_model_info", "model", "version", "fingerprint")
         loaded = _gauge("nonneg_model_loaded", "model")
         images, zero = _counter("nonneg_images", "model"), _counter("nonneg_zero_vectors", "model")
         errors = _counter("nonneg_image_errors", "model", "type")
@@ -142,6 +146,8 @@ class Metrics(Collector):
         if admission is not None:
             yield _value(_gauge("nonneg_images_in_flight"), admission.images)
             yield _value(_gauge("nonneg_bytes_in_flight"), admission.bytes)
+            yield _value(_gauge("nonneg_images_in_flight_limit"), admission.max_images)
+            yield _value(_gauge("nonneg_bytes_in_flight_limit"), admission.max_bytes)
             yield _value(_gauge("nonneg_images_per_second"), admission.rate)
             yield _value(_counter("nonneg_refused"), admission.refused)
         yield from self._of_cache()
@@ -154,7 +160,7 @@ class Metrics(Collector):
         yield _value(_counter("nonneg_express_requests"), 0 if lane is None else lane.answered)
         yield _value(_gauge("nonneg_upload_bytes"), self._house.held)
         yield _value(_gauge("nonneg_draining"), self._house.draining)
-        build = _gauge("nonneg_build", "version")
+        build = _gauge("nonneg_build_info", "version")
         build.add_metric([__version__], 1)
         yield build
 
