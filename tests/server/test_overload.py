@@ -2,12 +2,14 @@
 
 import io
 import os
+import socket
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import numpy as np
@@ -90,6 +92,45 @@ def test_requests_whose_clients_leave_do_not_fill_the_queue(start: Callable, bun
             time.sleep(0.05)
         assert httpx.post(f"{address}/embed", content=png(0)).status_code == 200
         assert "nonneg_images_in_flight 0.0" in httpx.get(f"{address}/metrics").text
+
+
+def slow(count: int) -> tuple[bytes, str]:
+    """A body of so many images that take some tenths of a second each, and its type."""
+    buffer = io.BytesIO()
+    Image.new("RGB", (4000, 4000), "teal").save(buffer, "PNG")
+    if count == 1:
+        return buffer.getvalue(), "image/png"
+    request = httpx.Request("POST", "http://x", files=[("images", buffer.getvalue())] * count)
+    return request.read(), request.headers["content-type"]
+
+
+@pytest.mark.parametrize(("requests", "images"), [(24, 1), (3, 8)])
+def test_what_was_asked_by_clients_who_left_is_never_begun(
+    start: Callable, bundle: Bundle, requests: int, images: int
+) -> None:
+    body, kind = slow(images)
+    head = f"POST /embed HTTP/1.1\r\nHost: t\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
+    with start("--model", str(bundle.path), "--threads", "1", "--drain", "0") as (address, _):
+        place = urlsplit(address)
+
+        def shows(line: str) -> bool:
+            return line in httpx.get(f"{address}/metrics").text
+
+        gone = [socket.create_connection((place.hostname, place.port)) for _ in range(requests)]
+        for connection in gone:
+            connection.sendall(head.encode() + body)
+        until = time.monotonic() + 10
+        while not shows("nonneg_images_in_flight 24.0") and time.monotonic() < until:
+            time.sleep(0.01)
+        for connection in gone:
+            connection.close()
+        until = time.monotonic() + 10
+        while not shows("nonneg_images_in_flight 0.0") and time.monotonic() < until:
+            time.sleep(0.01)
+        assert shows(f'nonneg_requests_total{{method="POST",route="/embed",status="499"}} {float(requests)}')
+        began = time.monotonic()
+        assert httpx.post(f"{address}/embed", content=heavy()).status_code == 200
+        assert time.monotonic() - began < 2, "there was nothing in its way but the one that had begun"
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads /proc")

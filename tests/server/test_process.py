@@ -87,6 +87,24 @@ def may_deafen() -> bool:
         return deafen(listener)
 
 
+@pytest.mark.skipif(not may_deafen(), reason="this system has no such filter, or not for this user")
+def test_a_deaf_listener_keeps_those_who_have_knocked_and_hears_nobody_else() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        place = listener.getsockname()
+        with socket.create_connection(place) as early:
+            assert deafen(listener)
+            with pytest.raises(TimeoutError):
+                socket.create_connection(place, timeout=0.3)
+            listener.settimeout(5)
+            accepted, _ = listener.accept()
+            with accepted:
+                early.sendall(b"still here")
+                assert accepted.recv(100) == b"still here"
+            listener.settimeout(0.2)
+            with pytest.raises(TimeoutError):
+                listener.accept()
+
+
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 def test_sigterm_under_load_loses_nothing_and_exits_with_0(start: Callable, bundle: Bundle, png: Png) -> None:
     with start("--model", str(bundle.path), "--drain", "1.5") as (address, process), httpx.Client() as client:
