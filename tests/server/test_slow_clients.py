@@ -2,6 +2,7 @@
 
 import json
 import socket
+import ssl
 import subprocess
 import time
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 from nonneg_export.bundle import Bundle
+from nonneg_server.entrance.untaken import untaken
 
 HEAD = b"POST /embed HTTP/1.1\r\nHost: test\r\n"
 PIECE = 20_000
@@ -109,16 +111,57 @@ def test_an_answer_that_is_taken_by_the_byte_is_cut_off(start: Callable, bundle:
         assert awaited(lambda: metric(address, "nonneg_connections") == 1)  # this one's
 
 
-def test_a_handshake_that_is_not_made_ends(start: Callable, bundle: Bundle, tmp_path: Path) -> None:
-    cert, secret = tmp_path / "cert.pem", tmp_path / "key.pem"
+def secured(folder: Path) -> tuple[str, ...]:
+    """Flags for https."""
+    cert, secret = folder / "cert.pem", folder / "key.pem"
     command = "openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=localhost"
     try:
         subprocess.run([*command.split(), "-out", cert, "-keyout", secret], check=True, capture_output=True)
     except FileNotFoundError:
         pytest.skip("no openssl here")
-    tls = ("--tls-cert", str(cert), "--tls-key", str(secret))
+    return "--tls-cert", str(cert), "--tls-key", str(secret)
+
+
+class Gone:
+    """A transport under TLS amid its closing."""
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def get_extra_info(self, name: str) -> object:
+        return object() if name == "sslcontext" else None
+
+
+def test_a_connection_that_is_being_closed_holds_nothing() -> None:
+    assert untaken(Gone()) == 0
+
+
+def test_under_tls_too_an_answer_that_nobody_takes_is_dropped(start: Callable, bundle: Bundle, tmp_path: Path) -> None:
+    flags = ("--model", str(bundle.path), "--silence", "2", "--drain", "0", *secured(tmp_path))
+    with start(*flags) as (address, process), httpx.Client(verify=False) as client:
+        with ssl._create_unverified_context().wrap_socket(connected(address)) as deaf:
+            deaf.sendall(large_answer())
+            dropped = 'nonneg_turned_away_total{type="answer_not_taken"} 1.0'
+            assert awaited(lambda: dropped in client.get(f"{address}/metrics").text)
+        process.terminate()
+        assert process.wait(20) == 0
+
+
+def test_connections_that_come_and_go_under_tls_harm_nobody(start: Callable, bundle: Bundle, tmp_path: Path) -> None:
+    with start("--model", str(bundle.path), "--drain", "0", *secured(tmp_path)) as (address, process):
+        until = time.monotonic() + 2.5  # two looks at all connections
+        while time.monotonic() < until:
+            with ssl._create_unverified_context().wrap_socket(connected(address)) as going:
+                going.sendall(b"GET /livez HTTP/1.1\r\nHost: t\r\n\r\n")
+        assert httpx.get(f"{address}/livez", verify=False).status_code == 200
+        process.terminate()
+        assert process.wait(20) == 0
+        assert process.stderr.read() == ""
+
+
+def test_a_handshake_that_is_not_made_ends(start: Callable, bundle: Bundle, tmp_path: Path) -> None:
     with (
-        start("--model", str(bundle.path), "--drain", "0", "--silence", "1", *tls) as (address, _),
+        start("--model", str(bundle.path), "--drain", "0", "--silence", "1", *secured(tmp_path)) as (address, _),
         connected(address) as silent,
     ):
         began = time.monotonic()

@@ -37,8 +37,11 @@ def untaken(transport: asyncio.WriteTransport) -> int:
     found = transport.get_write_buffer_size()
     if found or fcntl is None or transport.get_extra_info("sslcontext") is None:
         return found
+    socket = transport.get_extra_info("socket")
+    if socket is None:  # it is being closed
+        return 0
     try:
-        held = fcntl.ioctl(transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, bytes(4))
+        held = fcntl.ioctl(socket.fileno(), termios.TIOCOUTQ, bytes(4))
     except (OSError, ValueError):  # it has just been closed
         return 0
     (count,) = struct.unpack("i", held)
