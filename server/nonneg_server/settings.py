@@ -21,7 +21,7 @@ from nonneg_server.requests.images import Limits
 PREFIX = "NONNEG_"
 MEBIBYTE = 2**20
 KUBERNETES = "Kubernetes sets this for a Service called nonneg: give the pod `enableServiceLinks: false`"
-OF_OTHERS = frozenset({"NONNEG_URL"})  # that the client reads
+OF_OTHERS = frozenset({"NONNEG_URL", "NONNEG_FEATURE_CACHE"})  # that the client and training read
 
 
 def setting(default: Any, description: str, *, group: str, metavar: str | None = None, **rest: Any) -> Any:

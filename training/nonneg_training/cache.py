@@ -58,9 +58,9 @@ class Wanted:
 
 
 def default_folder() -> Path:
-    """$NONNEG_CACHE, or the user's cache folder."""
+    """$NONNEG_FEATURE_CACHE, or the user's cache folder."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(os.environ.get("NONNEG_CACHE") or Path(home) / "nonneg") / "features"
+    return Path(os.environ.get("NONNEG_FEATURE_CACHE") or Path(home) / "nonneg") / "features"
 
 
 def features(wanted: Wanted, folder: Path | None = None, *, tick: Tick | None = None) -> Features:

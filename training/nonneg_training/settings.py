@@ -135,7 +135,7 @@ class Head(Section):
     dead_after: int = Field(default=100, ge=1, description="steps without firing that make a dimension dead")
     revive_k: int = Field(default=64, ge=1, description="dead dimensions that may help each image")
     views: int = Field(default=0, ge=0, description="cached random views an image, beside the evaluation view")
-    cache: Path | None = Field(default=None, description="folder of the feature cache; default: $NONNEG_CACHE")
+    cache: Path | None = Field(default=None, description="folder of the feature cache; default: $NONNEG_FEATURE_CACHE")
 
 
 class Text(Section):
