@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import select
 import socket
 import sys
@@ -26,6 +27,7 @@ from urllib.parse import urlsplit
 from photos import make_photos
 
 MOST_CONNECTIONS = 2000
+LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]+)\r\n", re.IGNORECASE)
 
 
 @dataclass
@@ -57,13 +59,12 @@ class Connection:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket.setblocking(False)
         self.rest = memoryview(b"")
-        self.received = bytearray()
+        self.received = b""
         self.expected = -1
         self.due = 0.0
 
     def ask(self, request: bytes, due: float) -> None:
-        self.rest, self.due, self.expected = memoryview(request), due, -1
-        self.received.clear()
+        self.rest, self.due, self.expected, self.received = memoryview(request), due, -1, b""
         self.send()
 
     def send(self) -> None:
@@ -81,15 +82,15 @@ class Connection:
             return False
         if not data:
             raise ConnectionResetError("closed by the server")
-        self.received += data
+        self.received = self.received + data if self.received else data  # most answers come in one piece
         if self.expected < 0:
             end = self.received.find(b"\r\n\r\n")
             if end < 0:
                 return False
-            length = self.header(b"content-length")
+            length = LENGTH.search(self.received, 0, end + 2)
             if length is None:
                 raise ValueError("an answer without content-length")
-            self.expected = end + 4 + int(length)
+            self.expected = end + 4 + int(length[1])
         return len(self.received) >= self.expected
 
     def header(self, name: bytes) -> bytes | None:
