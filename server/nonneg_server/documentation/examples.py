@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from nonneg_server.documentation import wire
+from nonneg_server.documentation import foreign, wire
 
 FINGERPRINT = "9e3ce24a107dceea4a819aea528c5018"
 _HEAD = {"model": "nonneg-lite0", "fingerprint": FINGERPRINT}
@@ -76,41 +76,41 @@ EXAMPLES: dict[type[BaseModel], Any] = {
         "examples": [{"image": "/models/nonneg-lite0/dimensions/17/examples/0", "activation": 0.42, "label": "tabby"}],
     },
     wire.Health: {"status": "alive"},
-    wire.OpenAIEmbeddings: {
+    foreign.OpenAIEmbeddings: {
         "object": "list",
         "data": [{"object": "embedding", "index": 0, "embedding": [0.816, 0, 0, 0.408, 0, 0, 0, 0.41]}],
         "model": "nonneg-lite0",
         "usage": {"prompt_tokens": 0, "total_tokens": 0},
     },
-    wire.OpenAIModels: {"object": "list", "data": [_CARD]},
-    wire.OpenAIModel: _CARD,
-    wire.CohereAnswer: {
+    foreign.OpenAIModels: {"object": "list", "data": [_CARD]},
+    foreign.OpenAIModel: _CARD,
+    foreign.CohereAnswer: {
         "id": "5f0c…",
         "response_type": "embeddings_by_type",
         "embeddings": {"float": [[0.816, 0, 0, 0.408, 0, 0, 0, 0.41]], "ubinary": [[145]]},
         "texts": [],
         "meta": {"api_version": {"version": "2"}, "billed_units": {"images": 1}},
     },
-    wire.KServeServer: {"name": "nonneg", "version": "0.1.0", "extensions": ["binary_tensor_data"]},
-    wire.KServeLive: {"live": True},
-    wire.KServeReady: {"ready": True},
-    wire.KServeModelReady: {"name": "nonneg-lite0", "ready": True},
-    wire.KServeModel: {
+    foreign.KServeServer: {"name": "nonneg", "version": "0.1.0", "extensions": ["binary_tensor_data"]},
+    foreign.KServeLive: {"live": True},
+    foreign.KServeReady: {"ready": True},
+    foreign.KServeModelReady: {"name": "nonneg-lite0", "ready": True},
+    foreign.KServeModel: {
         "name": "nonneg-lite0",
         "versions": ["1"],
         "platform": "onnxruntime_onnx",
         "inputs": [{"name": "image", "datatype": "BYTES", "shape": [-1]}],
         "outputs": [{"name": "embedding", "datatype": "FP32", "shape": [-1, 1280]}],
     },
-    wire.KServeAnswer: {
+    foreign.KServeAnswer: {
         "model_name": "nonneg-lite0",
         "model_version": "1",
         "outputs": [{"name": "embedding", "datatype": "FP32", "shape": [1, 3], "data": [0.816, 0, 0.578]}],
         "parameters": {"fingerprint": FINGERPRINT},
     },
-    wire.KServeIndex: [{"name": "nonneg-lite0", "version": "1", "state": "READY", "reason": ""}],
-    wire.KServeDone: {},
-    wire.TeiInfo: {
+    foreign.KServeIndex: [{"name": "nonneg-lite0", "version": "1", "state": "READY", "reason": ""}],
+    foreign.KServeDone: {},
+    foreign.TeiInfo: {
         "model_id": "nonneg-lite0",
         "model_sha": FINGERPRINT,
         "model_dtype": "float32",

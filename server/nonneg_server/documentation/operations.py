@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from pydantic import BaseModel
 
 from nonneg_server.answers import as_arrow, as_msgpack, as_npy
-from nonneg_server.documentation import requests, wire
+from nonneg_server.documentation import foreign, requests, wire
 from nonneg_server.documentation.requests import Schema
 from nonneg_server.requests.parameters import Comparison, Parameters
 
 _FAILURES: dict[str, type[BaseModel]] = {
     "native": wire.Failure,
-    "openai": wire.OpenAIFailure,
-    "cohere": wire.CohereFailure,
-    "kserve": wire.KServeFailure,
+    "openai": foreign.OpenAIFailure,
+    "cohere": foreign.CohereFailure,
+    "kserve": foreign.KServeFailure,
 }
 _BINARY: Schema = {"schema": {"type": "string", "format": "binary"}}
 _FORMS: Schema = {form.MEDIA_TYPE: _BINARY for form in (as_msgpack, as_npy, as_arrow)}
@@ -38,7 +38,7 @@ class Operation:
 
 def operations() -> dict[tuple[str, str], Operation]:
     """By method and path."""
-    infer = Operation(wire.KServeAnswer, "kserve", requests.kserve(), others={"application/octet-stream": _BINARY})
+    infer = Operation(foreign.KServeAnswer, "kserve", requests.kserve(), others={"application/octet-stream": _BINARY})
     parameters = requests.query(Parameters)
     return {
         ("POST", "/embed"): Operation(
@@ -56,21 +56,21 @@ def operations() -> dict[tuple[str, str], Operation]:
         ),
         ("GET", "/livez"): Operation(wire.Health),
         ("GET", "/readyz"): Operation(wire.Health),
-        ("GET", "/info"): Operation(wire.TeiInfo),
-        ("POST", "/v1/embeddings"): Operation(wire.OpenAIEmbeddings, "openai", requests.openai()),
-        ("GET", "/v1/models"): Operation(wire.OpenAIModels, "openai"),
-        ("GET", "/v1/models/{model}"): Operation(wire.OpenAIModel, "openai"),
-        ("POST", "/v2/embed"): Operation(wire.CohereAnswer, "cohere", requests.cohere()),
-        ("GET", "/v2"): Operation(wire.KServeServer, "kserve"),
-        ("GET", "/v2/health/live"): Operation(wire.KServeLive, "kserve"),
-        ("GET", "/v2/health/ready"): Operation(wire.KServeReady, "kserve"),
-        ("GET", "/v2/models/{model}"): Operation(wire.KServeModel, "kserve"),
-        ("GET", "/v2/models/{model}/versions/{version}"): Operation(wire.KServeModel, "kserve"),
-        ("GET", "/v2/models/{model}/ready"): Operation(wire.KServeModelReady, "kserve"),
-        ("GET", "/v2/models/{model}/versions/{version}/ready"): Operation(wire.KServeModelReady, "kserve"),
+        ("GET", "/info"): Operation(foreign.TeiInfo),
+        ("POST", "/v1/embeddings"): Operation(foreign.OpenAIEmbeddings, "openai", requests.openai()),
+        ("GET", "/v1/models"): Operation(foreign.OpenAIModels, "openai"),
+        ("GET", "/v1/models/{model}"): Operation(foreign.OpenAIModel, "openai"),
+        ("POST", "/v2/embed"): Operation(foreign.CohereAnswer, "cohere", requests.cohere()),
+        ("GET", "/v2"): Operation(foreign.KServeServer, "kserve"),
+        ("GET", "/v2/health/live"): Operation(foreign.KServeLive, "kserve"),
+        ("GET", "/v2/health/ready"): Operation(foreign.KServeReady, "kserve"),
+        ("GET", "/v2/models/{model}"): Operation(foreign.KServeModel, "kserve"),
+        ("GET", "/v2/models/{model}/versions/{version}"): Operation(foreign.KServeModel, "kserve"),
+        ("GET", "/v2/models/{model}/ready"): Operation(foreign.KServeModelReady, "kserve"),
+        ("GET", "/v2/models/{model}/versions/{version}/ready"): Operation(foreign.KServeModelReady, "kserve"),
         ("POST", "/v2/models/{model}/infer"): infer,
-        ("POST", "/v2/repository/index"): Operation(wire.KServeIndex, "kserve"),
-        ("POST", "/v2/repository/models/{model}/load"): Operation(wire.KServeDone, "kserve"),
-        ("POST", "/v2/repository/models/{model}/unload"): Operation(wire.KServeDone, "kserve"),
+        ("POST", "/v2/repository/index"): Operation(foreign.KServeIndex, "kserve"),
+        ("POST", "/v2/repository/models/{model}/load"): Operation(foreign.KServeDone, "kserve"),
+        ("POST", "/v2/repository/models/{model}/unload"): Operation(foreign.KServeDone, "kserve"),
         ("POST", "/v2/models/{model}/versions/{version}/infer"): infer,
     }
