@@ -177,3 +177,13 @@ def test_what_is_held_can_be_delivered_by_others_and_is_not_lost_at_the_end() ->
     pool.close(5)
     assert log.count("handed out 0") == 1
     assert log[-1] == "handed out slow"
+
+
+def test_who_waits_when_the_threads_are_gone_is_told_and_hands_it_on() -> None:
+    pool, gate, log, promises = held_back(3)
+    threading.Timer(0.05, gate.set).start()
+    pool.close(5)
+    for promise in promises:
+        with pytest.raises(NotReady, match="shutting down"):
+            promise.result(0)
+    assert log == [f"handed out {n}" for n in range(3)]

@@ -164,10 +164,12 @@ class Pool:
         return time.monotonic() - held[0][0] < LONGEST_HELD / 2
 
     def _give_up(self, reason: str) -> None:
+        given_up: deque[Outcome] = deque()
         while self._waiting:
-            future, _ = self._waiting.popitem()
+            future, _ = self._waiting.popitem(last=False)
             if future.set_running_or_notify_cancel():
-                future.set_exception(gone(reason))
+                given_up.append((0.0, future, None, gone(reason)))
+        _deliver(given_up)
 
 
 def _deliver(held: deque[Outcome]) -> None:
