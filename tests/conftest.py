@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -13,6 +14,9 @@ from threading import Thread
 
 import pytest
 from PIL import Image
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell's background job: tests' processes would inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 StartServer = Callable[..., str]
 # Photographs that lie inside scikit-image's wheel: subjects that differ as a person's photos do.
