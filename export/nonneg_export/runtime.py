@@ -24,6 +24,8 @@ PROVIDERS: dict[str, tuple[str, ...]] = {  # by the name people give: the one as
     "tensorrt": ("TensorrtExecutionProvider", "CUDAExecutionProvider", CPU),
     "openvino": (OPENVINO,),  # its own runtime, not the provider of ONNX Runtime's
 }
+BESIDE = "session.optimized_model_external_initializers_file_name"
+BESIDE_FROM = "session.optimized_model_external_initializers_min_size_in_bytes"
 RECORD = "session.record_ep_graph_assignment_info"  # which provider took which node; older runtimes do not know it
 
 
@@ -76,7 +78,16 @@ def open_session(
 class Session:
     """An encoder in ONNX Runtime."""
 
-    def __init__(self, path: Path, *, threads: int = 1, providers: tuple[str, ...] = (CPU,)) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        threads: int = 1,
+        providers: tuple[str, ...] = (CPU,),
+        written_to: Path | None = None,
+        optimised: bool = False,
+    ) -> None:
+        """`written_to`: put what was optimised there, its weights beside it; `optimised`: such a file is opened."""
         if providers[0] != CPU:
             from nonneg_export import gpu
 
@@ -86,7 +97,12 @@ class Session:
         options = ort.SessionOptions()
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
-        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
+        level = ort.GraphOptimizationLevel
+        options.graph_optimization_level = level.ORT_DISABLE_ALL if optimised else level.ORT_ENABLE_ALL
+        if written_to is not None:
+            options.optimized_model_filepath = str(written_to)
+            options.add_session_config_entry(BESIDE, "weights")
+            options.add_session_config_entry(BESIDE_FROM, "1024")
         # Spinning workers halve everybody's throughput as soon as anything else runs on the machine.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.log_severity_level = 3

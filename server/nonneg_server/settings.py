@@ -146,7 +146,7 @@ class Settings(BaseSettings):
     )
     cache_dir_bytes: int = setting(2**30, "Bytes that may be used there.", group="Engine", ge=2**20, metavar="BYTES")
     wide: bool = setting(
-        True, "Let a lone image use every core at once; costs a second copy of the model.", group="Engine"
+        True, "Let a lone image use every core at once; costs a second copy of models up to 32 MB.", group="Engine"
     )
     queue: int = setting(MAX_IMAGES, "Images in flight, beyond which requests get 429.", group="Limits", ge=1)
     queue_bytes: int = setting(

@@ -1,5 +1,6 @@
 import asyncio
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ from nonneg_client.errors import (
 )
 from nonneg_export.bundle import Bundle
 from nonneg_export.runtime import PROVIDERS
+from nonneg_server.engine import sessions
 from nonneg_server.engine.engine import Encoded, Engine
 from nonneg_server.engine.lanes import Lanes
 
@@ -56,10 +58,16 @@ async def widened(engine: Engine, image: bytes) -> None:
     raise AssertionError("no wide session within five seconds")
 
 
-async def test_vectors_depend_neither_on_load_nor_on_the_wide_session(bundle: Bundle, png: Png) -> None:
+@pytest.mark.parametrize("shared_from", [0, 2**40])
+async def test_vectors_depend_neither_on_load_nor_on_the_wide_session(
+    bundle: Bundle, png: Png, monkeypatch: pytest.MonkeyPatch, shared_from: int
+) -> None:
+    monkeypatch.setattr(sessions, "SHARED_FROM", shared_from)
     engine = Engine(bundle, threads=2)
     early = [await engine.encode(png(0))]
+    first = weakref.ref(engine.sessions._session)
     await widened(engine, png(0))
+    assert (first() is None) == (shared_from == 0), "one that shares its weights has taken its place"
     alone = [await engine.encode(png(i)) for i in range(6)]
     together = await asyncio.gather(*(engine.encode(png(i)) for i in range(6)))
     assert not early[0].wide
@@ -108,7 +116,11 @@ async def test_a_wide_session_is_of_the_same_model_or_not_at_all(
     engine.close()
 
 
-async def test_an_engine_that_rests_while_its_wide_session_opens_has_none_afterwards(bundle: Bundle, png: Png) -> None:
+@pytest.mark.parametrize("shared_from", [0, 2**40])
+async def test_an_engine_that_rests_while_its_wide_session_opens_has_none_afterwards(
+    bundle: Bundle, png: Png, monkeypatch: pytest.MonkeyPatch, shared_from: int
+) -> None:
+    monkeypatch.setattr(sessions, "SHARED_FROM", shared_from)
     engine = Engine(bundle, threads=2)
     gate, real = threading.Event(), engine.sessions._open_wide
     engine.sessions._open_wide = lambda: (gate.wait(10), real())[1]

@@ -5,6 +5,7 @@ import gc
 import os
 import shutil
 import signal
+import tempfile
 import threading
 import time
 import weakref
@@ -20,6 +21,7 @@ from nonneg_client.errors import ConfigInvalid, ModelNotFound, NotReady
 from nonneg_export.bundle import Bundle
 from nonneg_server.app import create_app
 from nonneg_server.command import load
+from nonneg_server.engine import sessions
 from nonneg_server.engine.engine import Engine
 from nonneg_server.engine.lanes import Lanes
 from nonneg_server.engine.sessions import Sessions
@@ -87,10 +89,22 @@ def test_models_used_longest_ago_rest_and_wake(tmp_path: Path, make_bundle: Make
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(("copies", "wide"), [(1.5, False), (2.5, True)])
-async def test_a_lone_image_gets_every_core_only_where_the_memory_holds_the_model_twice(
-    tmp_path: Path, make_bundle: Make, png: Png, copies: float, wide: bool
+@pytest.mark.parametrize(
+    ("copies", "sharing", "wide", "held"), [(1.5, True, True, 1), (1.5, False, False, 1), (2.5, False, True, 2)]
+)
+async def test_a_lone_image_gets_every_core_where_weights_are_shared_or_the_memory_holds_them_twice(
+    tmp_path: Path,
+    make_bundle: Make,
+    png: Png,
+    monkeypatch: pytest.MonkeyPatch,
+    copies: float,
+    sharing: bool,
+    wide: bool,
+    held: int,
 ) -> None:
+    monkeypatch.setattr(sessions, "SHARED_FROM", 0)
+    if not sharing:
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
     made = make_bundle(tmp_path, name="a")
     memory = int(copies * made.manifest.files["encoder.onnx"].bytes)
     repository = load(Settings(model=(str(made.path),), threads=2, model_memory=memory))
@@ -100,7 +114,7 @@ async def test_a_lone_image_gets_every_core_only_where_the_memory_holds_the_mode
         if thread.name == "wide":
             thread.join(10)
     assert (await engine.encode(png(0))).wide is wide
-    assert engine.sessions.weight == (1 + wide) * made.manifest.files["encoder.onnx"].bytes
+    assert engine.sessions.weight == held * made.manifest.files["encoder.onnx"].bytes
     repository.registry.close()
 
 

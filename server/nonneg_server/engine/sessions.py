@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import weakref
 from collections.abc import Callable
 
 import numpy as np
@@ -13,11 +14,13 @@ from nonneg_client.errors import BundleInvalid, CheckFailed, DataInvalid, Nonneg
 from nonneg_client.pixels.view import Pixels
 from nonneg_export.bundle import ENCODER, Bundle, open_bundle
 from nonneg_export.device import warm_sizes
-from nonneg_export.runtime import Runner, open_session
+from nonneg_export.runtime import Runner, Session, open_session
+from nonneg_export.twins import twins
 from nonneg_server.engine.golden import golden_cosine
 from nonneg_server.engine.wide import Wide
 
 logger = logging.getLogger("nonneg")
+SHARED_FROM = 32 * 2**20  # bytes of weights; with fewer, what else a session holds is more
 FAILURES_THAT_MEAN_DEATH = 3  # runs that fail one after the other, none succeeding in between
 
 
@@ -43,8 +46,10 @@ class Sessions:
         self._callers = callers
         self._largest = largest
         self._loading = threading.Lock()
+        self._changing = threading.Lock()
         self._session: Runner | None = None
         self._wide = Wide()
+        self._shared = False  # one copy of the weights for both
         self._opened_before = False
         self._failures = 0
         self._load()
@@ -61,12 +66,13 @@ class Sessions:
     @property
     def weight(self) -> int:
         """Bytes of weights that they hold while they are loaded."""
-        return self._each * (1 + self.wide)
+        return self._each * (1 if self._shared else 1 + self.wide)
 
     def rest(self) -> None:
         """Forget the weights; whoever needs them next loads them again."""
-        self._session = None
-        self._wide = Wide()  # one that is being opened at this moment is dropped when it is there
+        with self._changing:
+            self._session, self._shared = None, False
+            self._wide = Wide()  # one that is being opened at this moment is dropped when it is there
 
     def warm_up(self) -> None:
         """Run at every batch size to come, and against the vector that the exporter wrote down."""
@@ -77,7 +83,7 @@ class Sessions:
 
     def widen(self) -> None:
         """An image was alone: open the wide session for the next one, in the background, if there is to be one."""
-        if self._spread and not self._wide.begun and (self.room is None or self.room(self._each)):
+        if self._spread and not self._wide.begun and (self._shareable or self._has_room()):
             self._wide.begin(self._open_wide)
 
     def run(self, pixels: Pixels, *, wide: bool = False) -> NDArray[np.float32]:
@@ -103,6 +109,13 @@ class Sessions:
         stored = self._bundle.manifest.files[ENCODER].bytes
         return stored * (2 if self._bundle.manifest.precision == "fp16" else 1)  # halves are widened
 
+    @property
+    def _shareable(self) -> bool:
+        return isinstance(self._session, Session) and self._each >= SHARED_FROM
+
+    def _has_room(self) -> bool:
+        return self.room is None or self.room(self._each)
+
     def _load(self) -> Runner:
         """Open it if it is not; a bundle that changed since it was first opened is refused."""
         with self._loading:
@@ -125,10 +138,30 @@ class Sessions:
             raise
 
     def _open_wide(self) -> Runner:
+        """The two share large weights if they can; otherwise only where there is room for both."""
         self._check_unchanged()
+        if self._shareable:
+            try:
+                return self._open_twins()
+            except (StorageFailed, BundleInvalid) as error:
+                logger.info("the weights of %s cannot be shared: %s", self._bundle.manifest.name, error)
+        if not self._has_room():
+            raise NotReady("no memory is left for the weights twice", fix="raise --model-memory")
         session = self._open(self._spread)
         self._test(session)
         return session
+
+    def _open_twins(self) -> Runner:
+        """Replace the session by one that shares its weights with the wide one, unless it was put to rest meanwhile."""
+        before, wide = self._session, self._wide
+        twin, broad = twins(self._bundle.encoder, (self._threads, self._spread))
+        self._test(twin)
+        self._test(broad)
+        with self._changing:
+            if before is not None and self._session is before and self._wide is wide:
+                self._session, self._shared = twin, True
+                wide.replaced = weakref.ref(before)
+        return broad
 
     def _check_unchanged(self) -> None:
         manifest = self._bundle.manifest

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
+import weakref
 from collections.abc import Callable
 
 from nonneg_client.errors import CheckFailed, NonnegError
@@ -14,6 +16,7 @@ from nonneg_export.runtime import Runner
 from nonneg_server.engine import memory
 
 logger = logging.getLogger("nonneg")
+LAST_RUNS = 10.0  # seconds in which a replaced session finishes what it is at; then its memory can be given back
 
 
 class Wide:
@@ -21,6 +24,7 @@ class Wide:
 
     def __init__(self) -> None:
         self.session: Runner | None = None
+        self.replaced: weakref.ref[Runner] | None = None  # one that shared no weights with it
         self._begun = threading.Lock()  # never released
 
     @property
@@ -38,4 +42,7 @@ class Wide:
         except NonnegError as error:  # most likely the file was replaced, and a reload is to follow
             level = logging.WARNING if isinstance(error, CheckFailed) else logging.INFO
             logger.log(level, "a lone image will be computed on one core: %s", error)
+        until = time.monotonic() + LAST_RUNS
+        while self.replaced is not None and self.replaced() is not None and time.monotonic() < until:
+            time.sleep(0.01)
         memory.trim()
