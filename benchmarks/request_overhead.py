@@ -32,7 +32,8 @@ from nonneg_server.answers import as_json
 from nonneg_server.app import create_app
 from nonneg_server.embedding import Raw, shortened
 from nonneg_server.engine import memory
-from nonneg_server.engine.engine import Encoded, Engine
+from nonneg_server.engine.encoded import Encoded
+from nonneg_server.engine.engine import Engine
 from nonneg_server.registry import Registry
 from nonneg_server.requests.parameters import Parameters
 from nonneg_server.settings import Settings

@@ -17,7 +17,8 @@ from nonneg_client.errors import (
 )
 from nonneg_client.shortening import Vectors, check_dimensions, shorten
 from nonneg_export.manifest import Manifest
-from nonneg_server.engine.engine import Encoded, Engine
+from nonneg_server.engine.encoded import Encoded
+from nonneg_server.engine.engine import Engine
 from nonneg_server.requests.images import Source
 from nonneg_server.requests.parameters import Parameters
 

@@ -17,7 +17,9 @@ from nonneg_client.sources.images import Item
 from nonneg_client.sources.loading import downscaled
 from nonneg_client.wire.protocol import Options
 from nonneg_export.bundle import Bundle, open_bundle
-from nonneg_server.engine.engine import Encoded, Engine, Photo
+from nonneg_server.engine.encoded import Encoded
+from nonneg_server.engine.engine import Engine
+from nonneg_server.engine.viewer import Photo
 
 AHEAD = 4  # images that wait for each thread
 

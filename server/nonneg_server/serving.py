@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from nonneg_client.errors import ParameterInvalid
 from nonneg_server.embedding import Answer, embed, lengths_of
-from nonneg_server.engine.engine import too_late
+from nonneg_server.engine.encoded import too_late
 from nonneg_server.requests.images import Incoming, Source, check_count, sized
 from nonneg_server.requests.parameters import Parameters
 

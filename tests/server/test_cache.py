@@ -7,7 +7,8 @@ import pytest
 from nonneg_client.errors import ImageUnsupported
 from nonneg_export.bundle import Bundle
 from nonneg_server.engine.cache import OVERHEAD, Cache, key_of
-from nonneg_server.engine.engine import Encoded, Engine
+from nonneg_server.engine.encoded import Encoded
+from nonneg_server.engine.engine import Engine
 
 Png = Callable[[int], bytes]
 

@@ -20,7 +20,8 @@ from nonneg_client.errors import (
 from nonneg_export.bundle import Bundle
 from nonneg_export.runtime import PROVIDERS
 from nonneg_server.engine import sessions
-from nonneg_server.engine.engine import Encoded, Engine
+from nonneg_server.engine.encoded import Encoded
+from nonneg_server.engine.engine import Engine
 from nonneg_server.engine.lanes import Lanes
 
 pytestmark = pytest.mark.anyio

@@ -89,7 +89,8 @@ def request(body: bytes, path: str = "/embed", *more: str) -> bytes:
 
 def metric(address: str, name: str) -> float:
     lines = httpx.get(f"{address}/metrics").text.splitlines()
-    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name))
+    found = [line.rpartition(" ") for line in lines if line.startswith((f"{name} ", f"{name}{{"))]
+    return sum(float(value) for _, _, value in found)
 
 
 @cache

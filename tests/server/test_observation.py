@@ -19,7 +19,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from nonneg_export.bundle import Bundle
 from nonneg_server.app import create_app
-from nonneg_server.engine.engine import Encoded, Engine
+from nonneg_server.engine.encoded import Encoded
+from nonneg_server.engine.engine import Engine
 from nonneg_server.engine.ledger import FORGET, Histogram, Ledger
 from nonneg_server.observation.drift import drift
 from nonneg_server.observation.logs import Json

@@ -21,7 +21,8 @@ import pytest
 
 from nonneg_export.bundle import Bundle
 from nonneg_server.engine.cache import Cache, key_of
-from nonneg_server.engine.engine import Encoded, Engine
+from nonneg_server.engine.encoded import Encoded
+from nonneg_server.engine.engine import Engine
 from nonneg_server.engine.shelf import FILE, Shelf
 
 Png = Callable[[int], bytes]

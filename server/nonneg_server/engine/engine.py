@@ -8,36 +8,20 @@ import weakref
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
-from PIL import Image
 
 from nonneg_client.errors import DeadlineExceeded, NonnegError, NotReady
-from nonneg_client.pixels.decode import MAX_PIXELS, seen, upright_rgb
-from nonneg_client.pixels.view import Pixels
+from nonneg_client.pixels.decode import MAX_PIXELS
 from nonneg_export.bundle import Bundle
 from nonneg_export.runtime import on_cores
 from nonneg_server.engine.batcher import Batcher
 from nonneg_server.engine.cache import Cache, key_of
+from nonneg_server.engine.encoded import Encoded, too_late
 from nonneg_server.engine.landings import Landing
 from nonneg_server.engine.lanes import Lanes
 from nonneg_server.engine.ledger import Ledger
 from nonneg_server.engine.pool import Promise
 from nonneg_server.engine.sessions import Sessions
-
-Photo = bytes | Image.Image
-
-
-class Encoded(NamedTuple):
-    """One image's raw vector and where its time went."""
-
-    vector: NDArray[np.float32]  # (D,)
-    queue_seconds: float
-    decode_seconds: float
-    run_seconds: float
-    wide: bool = False  # every core worked on this image alone
+from nonneg_server.engine.viewer import Photo, Viewer, weight_of
 
 
 class Engine:
@@ -71,9 +55,8 @@ class Engine:
         self.admission = self._lanes.admission
         self.ledger = Ledger(bundle.manifest.dimensions)
         self.used = time.monotonic()
-        self._max_pixels = max_pixels
         self.timeout = timeout
-        self._at_least = None if exact else bundle.manifest.view.ample
+        self._viewer = Viewer(bundle.manifest.view, max_pixels=max_pixels, exact=exact)
         self.sessions = Sessions(
             bundle,
             providers,
@@ -144,7 +127,7 @@ class Engine:
             self._noted(outcome)
 
     async def _admitted(self, images: Sequence[Photo], deadline: float | None) -> list[Encoded | NonnegError]:
-        weight = sum(map(_weight, images))
+        weight = sum(map(weight_of, images))
         self.admission.enter(len(images), weight)
         try:
             self.ledger.request_images.observe(len(images))
@@ -246,7 +229,7 @@ class Engine:
     async def _in_batch(self, image: Photo) -> Encoded:
         assert self._batcher is not None
         queued = time.perf_counter()
-        future = self._lanes.pool.submit(partial(self._decoded, image))
+        future = self._lanes.pool.submit(partial(self._viewer.timed, image))
         try:
             pixels, started, decoded = await asyncio.wrap_future(future)
         except asyncio.CancelledError:  # the client is gone or the deadline has passed
@@ -257,7 +240,7 @@ class Engine:
         return Encoded(vector, started - queued, decoded - started, time.perf_counter() - decoded)
 
     def _encode(self, image: Photo, queued: float) -> Encoded:
-        pixels, started, decoded = self._decoded(image)
+        pixels, started, decoded = self._viewer.timed(image)
         alone = self.admission.images == 1
         wide = alone and self.sessions.wide
         vector = self.sessions.run(pixels[None], wide=wide)[0]  # (D,)
@@ -266,24 +249,6 @@ class Engine:
         if alone and not wide:
             self.sessions.widen()
         return encoded
-
-    def _decoded(self, image: Photo) -> tuple[Pixels, float, float]:
-        """The view's pixels (size, size, 3), when the work began and when it was done."""
-        started = time.perf_counter()
-        pixels = self._pixels(image)
-        return pixels, started, time.perf_counter()
-
-    def _pixels(self, image: Photo) -> Pixels:
-        view = self.bundle.manifest.view
-        if isinstance(image, bytes):
-            return seen(
-                image,
-                view.apply,
-                max_pixels=self._max_pixels,
-                background=view.background,
-                at_least=self._at_least,
-            )
-        return view.apply(upright_rgb(image, background=view.background))
 
 
 def _noting(engine: Engine) -> Callable[[int], None]:
@@ -296,16 +261,3 @@ def _noting(engine: Engine) -> Callable[[int], None]:
             found.ledger.batches.observe(size)
 
     return note
-
-
-def _weight(image: Photo) -> int:
-    return len(image) if isinstance(image, bytes) else image.width * image.height * 4
-
-
-def too_late() -> DeadlineExceeded:
-    """What those hear whose deadline has passed."""
-    return DeadlineExceeded(
-        "the deadline passed before the vectors were ready",
-        fix="ask again later, or with fewer images, or with a longer timeout",
-        field="timeout",
-    )

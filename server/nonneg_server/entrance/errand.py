@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from nonneg_client.errors import NonnegError
 from nonneg_server.embedding import Answer, gathered, shortened
-from nonneg_server.engine.engine import Encoded, Engine, too_late
+from nonneg_server.engine.encoded import Encoded, too_late
+from nonneg_server.engine.engine import Engine
 from nonneg_server.engine.pool import Patient
 from nonneg_server.entrance.envelope import internal, request_id_of
 from nonneg_server.entrance.failures import logged

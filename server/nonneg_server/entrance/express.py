@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from nonneg_client.errors import NonnegError
 from nonneg_server.answers.negotiation import form_for
 from nonneg_server.embedding import fails, lengths_of
-from nonneg_server.engine.engine import too_late
+from nonneg_server.engine.encoded import too_late
 from nonneg_server.entrance.envelope import GONE, Observer, Seen
 from nonneg_server.entrance.errand import PATH, Errand, Plan, Speaker
 from nonneg_server.requests.images import Limits

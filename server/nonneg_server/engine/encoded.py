@@ -1,0 +1,29 @@
+"""What becomes of an image: its vector and where the time went, or that it is too late."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nonneg_client.errors import DeadlineExceeded
+
+
+class Encoded(NamedTuple):
+    """One image's raw vector and where its time went."""
+
+    vector: NDArray[np.float32]  # (D,)
+    queue_seconds: float
+    decode_seconds: float
+    run_seconds: float
+    wide: bool = False  # every core worked on this image alone
+
+
+def too_late() -> DeadlineExceeded:
+    """What those hear whose deadline has passed."""
+    return DeadlineExceeded(
+        "the deadline passed before the vectors were ready",
+        fix="ask again later, or with fewer images, or with a longer timeout",
+        field="timeout",
+    )

@@ -1,0 +1,45 @@
+"""From a photo, as a file's bytes or as pixels, to what the encoder sees of it."""
+
+from __future__ import annotations
+
+import time
+
+from PIL import Image
+
+from nonneg_client.pixels.decode import MAX_PIXELS, seen, upright_rgb
+from nonneg_client.pixels.view import Pixels, View
+
+Photo = bytes | Image.Image
+
+
+class Viewer:
+    """One model's view; `exact` decodes JPEGs whole, however large they are."""
+
+    def __init__(self, view: View, *, max_pixels: int = MAX_PIXELS, exact: bool = False) -> None:
+        self._view = view
+        self._max_pixels = max_pixels
+        self._at_least = None if exact else view.ample
+
+    def timed(self, image: Photo) -> tuple[Pixels, float, float]:
+        """The pixels (size, size, 3), when the work began and when it was done."""
+        started = time.perf_counter()
+        pixels = self.pixels(image)
+        return pixels, started, time.perf_counter()
+
+    def pixels(self, image: Photo) -> Pixels:
+        """What the encoder sees, uint8 (size, size, 3)."""
+        view = self._view
+        if isinstance(image, bytes):
+            return seen(
+                image,
+                view.apply,
+                max_pixels=self._max_pixels,
+                background=view.background,
+                at_least=self._at_least,
+            )
+        return view.apply(upright_rgb(image, background=view.background))
+
+
+def weight_of(image: Photo) -> int:
+    """Bytes that it holds while it waits."""
+    return len(image) if isinstance(image, bytes) else image.width * image.height * 4
