@@ -71,6 +71,14 @@ def test_a_head_without_end_is_refused_with_431(served: str, endless: str) -> No
     assert metric(served, 'nonneg_turned_away_total{type="head_too_large"}') == before + 1
 
 
+def test_more_headers_than_anybody_needs_are_refused_as_they_come(served: str) -> None:
+    for end in (b"", b"\r\n"):
+        with connected(served) as connection:
+            connection.sendall(b"GET /livez HTTP/1.1\r\n" + b"a:1\r\n" * 300 + end)
+            assert connection.recv(100).startswith(b"HTTP/1.1 431 ")
+    assert httpx.get(f"{served}/livez", headers={f"x{number}": "1" for number in range(200)}).status_code == 200
+
+
 def test_large_bodies_do_not_count_as_heads(served: str) -> None:
     pieces = [bytes(30_000)] * 30
     assert httpx.post(f"{served}/embed", content=b"".join(pieces)).status_code == 415

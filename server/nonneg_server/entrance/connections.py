@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from nonneg_server.entrance.gate import Gate
 
 SMALL = 2**20  # bytes of a refused body that are let pass by, so that the connection can be used again
-MOST_HEAD = 2**16  # bytes of a request beside its body, in as far as they come piece by piece
+MOST_HEAD = 2**16  # bytes of a head that is not whole yet, or of what comes behind a body
+MOST_HEADERS = 256
 GATHERED = 2**20  # bytes of a body that are handed to the application at once
 LINGER = 1.0  # seconds in which what a refused client still sends is thrown away, so that it can read the refusal
 
@@ -49,7 +50,7 @@ class Connection(HttpToolsProtocol):
 
     house = House()
     _held = 0
-    _beside = 0  # bytes that came since the last one of a body, or since the request began
+    _beside = 0  # bytes that came since the last one of a body, or since the last head was whole
     _arriving = False  # between a request's first byte and its last
     _began = 0.0
     _heard = 0.0
@@ -84,16 +85,17 @@ class Connection(HttpToolsProtocol):
         self._heard = self.loop.time()
         self._beside += len(data)
         super().data_received(data)
-        if self._beside > MOST_HEAD and not self._refused:
+        if (self._beside > MOST_HEAD or len(self.headers or ()) > MOST_HEADERS) and not self._refused:
             self.refuse(_too_long_a_head())
+            self.headers.clear()  # as objects they take many times the bytes that came
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._beside = 0
         if not self._arriving:
             self._arriving, self._began = True, self._heard
 
     def on_headers_complete(self) -> None:
+        self._beside = 0
         if self._turned_away():
             return
         super().on_headers_complete()
@@ -244,7 +246,7 @@ def _late(what: str, limit: float) -> RequestTimeout:
 
 def _too_long_a_head() -> HeadTooLarge:
     return HeadTooLarge(
-        f"the address and the headers have more than {MOST_HEAD} bytes",
+        f"the address and the headers have more than {MOST_HEAD} bytes, or are more than {MOST_HEADERS}",
         fix="put less into them",
         field="head",
         limit=MOST_HEAD,

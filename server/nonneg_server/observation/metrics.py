@@ -34,8 +34,8 @@ METRICS = {
     "nonneg_batch_images": "Images of a batch that a device was given (with --batch), by model.",
     "nonneg_images_in_flight": "Images queued or being worked on.",
     "nonneg_bytes_in_flight": "Bytes of these images.",
-    "nonneg_images_in_flight_limit": "How many there may be (--queue).",
-    "nonneg_bytes_in_flight_limit": "How many bytes (--queue-bytes).",
+    "nonneg_queue_limit_images": "Images that may be in flight (--queue).",
+    "nonneg_queue_limit_bytes": "Bytes that they may have (--queue-bytes).",
     "nonneg_images_per_second": "The measured rate of service, of which Retry-After is made.",
     "nonneg_cache_hits": "Images whose vector the cache knew (with --cache or --cache-dir).",
     "nonneg_cache_misses": "Images whose vector it did not know.",
@@ -146,8 +146,8 @@ class Metrics(Collector):
         if admission is not None:
             yield _value(_gauge("nonneg_images_in_flight"), admission.images)
             yield _value(_gauge("nonneg_bytes_in_flight"), admission.bytes)
-            yield _value(_gauge("nonneg_images_in_flight_limit"), admission.max_images)
-            yield _value(_gauge("nonneg_bytes_in_flight_limit"), admission.max_bytes)
+            yield _value(_gauge("nonneg_queue_limit_images"), admission.max_images)
+            yield _value(_gauge("nonneg_queue_limit_bytes"), admission.max_bytes)
             yield _value(_gauge("nonneg_images_per_second"), admission.rate)
             yield _value(_counter("nonneg_refused"), admission.refused)
         yield from self._of_cache()
