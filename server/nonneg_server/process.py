@@ -159,6 +159,8 @@ class Process(uvicorn.Server):
         while time.monotonic() < until and any(connection.unheard for connection in self._connections()):
             await asyncio.sleep(SETTLE / 5)
         await super().shutdown(sockets)
+        if self._house.express is not None:
+            self._house.express.settle()
         for say_farewell in self._farewells:
             say_farewell()
 

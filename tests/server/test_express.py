@@ -335,6 +335,22 @@ def test_what_is_under_way_is_answered_after_sigterm_and_the_connection_then_clo
         assert process.wait(20) == 0
 
 
+def test_the_last_requests_are_logged_too(start: Callable, bundle: Bundle, png: Png) -> None:
+    flags = ("--drain", "0", "--access-log", "--log-format", "json")
+    with start("--model", str(bundle.path), *flags) as (address, process), crowd(address, 3) as callers:
+        for _ in range(4):
+            for caller in callers:
+                caller.ask(png(1))
+            for caller in callers:
+                assert caller.hear()[0] == 200
+        process.terminate()
+        log = process.communicate(timeout=20)[1]
+    lines = [json.loads(line) for line in log.splitlines() if '"/embed"' in line]
+    assert len(lines) == 12
+    assert len({line["request_id"] for line in lines}) == 12
+    assert {(line["status"], line["images"], line["model"]) for line in lines} == {(200, 1, "tiny")}
+
+
 def test_more_clients_than_files_to_answer_them_directly(bundle: Bundle, png: Png) -> None:
     command = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (300, 300)); import runpy; "
     command += "runpy.run_module('nonneg_client', run_name='__main__')"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from nonneg_client.errors import NonnegError
 from nonneg_server.entrance.connections import Connection, House
 from nonneg_server.entrance.errand import Errand, Plan
 from nonneg_server.entrance.express import Express
@@ -87,6 +88,12 @@ class Regular(Connection):
             self._ends = True
         else:
             super().shutdown()
+
+    def cut_off(self, error: NonnegError) -> None:
+        if self._errand is None or self._errand.open:
+            super().cut_off(error)
+        else:  # a thread is just sending the answer
+            self._hang_up()
 
     @property
     def keep_alive(self) -> bool:
