@@ -8,6 +8,7 @@ import ctypes
 import faulthandler
 import logging
 import math
+import os
 import signal
 import socket
 import ssl
@@ -77,6 +78,7 @@ class Process(uvicorn.Server):
         """As uvicorn's, but that handshakes have a time, too; and reload every model on SIGHUP."""
         loop, silence, tls = asyncio.get_running_loop(), self._house.silence, self.config.ssl
         patience = None if tls is None else silence
+        give_way()
         await self.lifespan.startup()
         for listener in sockets or []:
             server = await loop.create_server(
@@ -181,6 +183,22 @@ class Process(uvicorn.Server):
 
     def _connections(self) -> list[Connection]:
         return [found for found in self.server_state.connections if isinstance(found, Connection)]
+
+
+def give_way() -> bool:
+    """Have this thread, the loop's, wait for a core instead of taking one from an inference; False if that fails.
+
+    While the cores are busy there is enough to go on with, and what an interrupted inference had in the caches costs
+    more than the loop's few milliseconds of waiting. Where a core is free, nothing changes.
+    """
+    if not hasattr(os, "SCHED_BATCH"):  # Linux only
+        return False
+    try:
+        os.sched_setscheduler(0, os.SCHED_BATCH | os.SCHED_RESET_ON_FORK, os.sched_param(0))
+    except OSError as error:
+        logger.debug("the loop keeps its ordinary priority: %s", error)
+        return False
+    return True
 
 
 def deafen(listener: socket.socket) -> bool:

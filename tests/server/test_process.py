@@ -106,6 +106,17 @@ def test_a_deaf_listener_keeps_those_who_have_knocked_and_hears_nobody_else() ->
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+@pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="Linux only")
+def test_the_loop_gives_way_and_the_threads_that_compute_do_not(start: Callable, bundle: Bundle, png: Png) -> None:
+    with start("--model", str(bundle.path), "--drain", "0") as (address, process):
+        assert httpx.post(f"{address}/embed", content=png(1)).status_code == 200
+        tasks = [int(task.name) for task in Path(f"/proc/{process.pid}/task").iterdir()]
+        policies = {task: os.sched_getscheduler(task) for task in tasks}
+    assert policies.pop(process.pid) & ~os.SCHED_RESET_ON_FORK == os.SCHED_BATCH
+    assert policies
+    assert set(policies.values()) == {os.SCHED_OTHER}
+
+
 def test_sigterm_under_load_loses_nothing_and_exits_with_0(start: Callable, bundle: Bundle, png: Png) -> None:
     with start("--model", str(bundle.path), "--drain", "1.5") as (address, process), httpx.Client() as client:
         clients = Clients(address, png(0))
