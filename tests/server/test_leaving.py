@@ -1,5 +1,6 @@
 """A process that is told to end ends: while it loads, with clients who do not finish, with a thread that hangs."""
 
+import contextlib
 import json
 import signal
 import socket
@@ -66,6 +67,23 @@ def test_who_does_not_finish_within_the_grace_period_hears_why(start: Callable, 
         log = process.stderr.read()
         assert "cut off: 1 of the clients" in log
         assert "Traceback" not in log
+
+
+def test_who_takes_no_answers_holds_up_the_end_no_longer_than_the_grace_period(start: Callable, bundle: Bundle) -> None:
+    with start("--model", str(bundle.path), "--drain", "0", "--grace", "1") as (address, process):
+        parts = urlsplit(address)
+        with socket.socket() as deaf:
+            deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            deaf.connect((parts.hostname, parts.port))
+            deaf.settimeout(0.5)
+            with contextlib.suppress(TimeoutError):
+                while True:  # until neither side takes more
+                    deaf.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: t\r\n\r\n" * 100)
+            began = time.monotonic()
+            process.terminate()
+            assert process.wait(20) == 0
+            assert time.monotonic() - began < 1 + LAST_RESORT
+        assert "Cancel" not in process.stderr.read()
 
 
 HANGING = """

@@ -15,7 +15,7 @@ import orjson
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from nonneg_client.errors import HeadTooLarge, NonnegError, NotReady, Overloaded, RequestInvalid, RequestTimeout
-from nonneg_server.entrance.untaken import Untaken
+from nonneg_server.entrance.untaken import Untaken, untaken
 
 if TYPE_CHECKING:
     from nonneg_server.entrance.express import Express
@@ -162,7 +162,7 @@ class Connection(HttpToolsProtocol):
 
     def cut_off(self, error: NonnegError) -> None:
         """End it whatever it is at; who waits for an answer hears why there is none."""
-        if self._untaken.bytes:
+        if untaken(self.transport):
             self.transport.abort()
         elif not self._refused:
             self.refuse(error)
