@@ -20,7 +20,7 @@ from typing import Any, Protocol, TypeVar
 from nonneg_client.errors import NotReady
 
 T = TypeVar("T")
-MOST_HELD = 8  # outcomes that one thread holds
+MOST_HELD = 4  # outcomes that one thread holds
 LONGEST_HELD = 0.1  # seconds
 
 
