@@ -308,10 +308,18 @@ def test_a_full_queue_refuses_plain_requests_too(start: Callable, bundle: Bundle
         until = time.monotonic() + 10
         while metric(address, "nonneg_images_in_flight") < 2:
             assert time.monotonic() < until
-        late.ask(png(1))
-        status, headers, _ = late.hear()
-        assert status == 429
-        assert int(headers["retry-after"]) >= 1
+        for _ in range(2):
+            late.ask(png(1))
+            status, headers, content = late.hear()
+            assert status == 429
+            assert int(headers["retry-after"]) >= 1
+        with Caller(address) as stranger:
+            stranger.ask(png(1))
+            long_status, long_headers, long_content = stranger.hear()
+        assert (long_status, list(long_headers)) == (status, list(headers))
+        assert json.loads(long_content)["error"]["field"] == json.loads(content)["error"]["field"] == "queue_images"
+        assert metric(address, "nonneg_refused_total") == 3
+        assert metric(address, 'nonneg_requests_total{method="POST",route="/embed",status="429"}') == 3
         assert [caller.hear()[0] for caller in callers] == [200, 200]
         late.ask(png(1))
         assert late.hear()[0] == 200

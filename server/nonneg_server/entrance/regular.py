@@ -6,7 +6,7 @@ import asyncio
 
 from nonneg_client.errors import NonnegError
 from nonneg_server.entrance.connections import Connection, House
-from nonneg_server.entrance.errand import Errand, Plan
+from nonneg_server.entrance.errand import PATH, Errand, Plan
 from nonneg_server.entrance.express import Express
 from nonneg_server.entrance.heads import Head, head_of
 from nonneg_server.entrance.voice import Voice
@@ -131,8 +131,9 @@ class Regular(Connection):
         self._resting = None
         end = start + length
         if end == len(data):
-            self._hold(length)
-            self._begin(data, start)
+            if not self._full():
+                self._hold(length)
+                self._begin(data, start)
         elif end < len(data):
             self._leave(data[end:])
             self._hold(length)
@@ -142,6 +143,19 @@ class Regular(Connection):
             self._heard = self._began
             self._missing, self._start = end, start
             self._collect(data)
+
+    def _full(self) -> bool:
+        """True if the queue is full and that was said, as the long way would say it."""
+        gate, said = self.house.gate, self._last is None or self._last.said
+        if gate is None or self._known is None or not said or not gate.shut(b"POST", PATH):
+            return False
+        scope = self._known[1].scope
+        answer = gate.refusal({**scope, "state": dict(scope["state"])}, keep_alive=True)
+        if answer is None:
+            return False
+        self.transport.write(answer)
+        self._resting = self.loop.time()
+        return True
 
     def _collect(self, data: bytes) -> None:
         taken = data[: self._missing]
