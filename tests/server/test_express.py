@@ -1,5 +1,7 @@
 """Plain requests, which go without the application: the same answers, and nothing lost on the way."""
 
+import asyncio
+import gc
 import io
 import json
 import random
@@ -10,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
@@ -18,10 +21,18 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
+import uvicorn
 from PIL import Image
+from uvicorn.server import ServerState
 
 from nonneg_export.bundle import Bundle
+from nonneg_server.app import create_app
+from nonneg_server.entrance.connections import House
+from nonneg_server.entrance.direct import entrance
 from nonneg_server.entrance.heads import head_of
+from nonneg_server.entrance.regular import bound_to
+from nonneg_server.registry import Registry
+from nonneg_server.settings import Settings
 
 Png = Callable[[int], bytes]
 TIMED = {"x-queue-time", "x-decode-time", "x-inference-time", "x-total-time", "x-request-id"}
@@ -421,3 +432,39 @@ def test_a_head_is_known_by_all_but_its_length() -> None:
 )
 def test_a_head_in_doubt_is_not_remembered(text: str) -> None:
     assert head_of(text.encode()) is None
+
+
+@pytest.mark.parametrize("requests", [1, 3])
+def test_a_connection_that_is_over_is_freed_at_once(registry: Registry, png: Png, requests: int) -> None:
+    settings, house = Settings(), House(handles=8)
+    config = uvicorn.Config(entrance(create_app(registry, settings, house)), lifespan="off", log_config=None)
+    config.load()
+    state = ServerState()
+
+    async def serve_one() -> weakref.ref[object]:
+        loop, kind = asyncio.get_running_loop(), bound_to(house)
+        server = await loop.create_server(lambda: kind(config, state, {}), "127.0.0.1", 0)
+        address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+        def ask() -> None:
+            with Caller(address) as caller:
+                for _ in range(requests):
+                    caller.ask(png(1))
+                    assert caller.hear()[0] == 200
+                seen.append(weakref.ref(next(iter(state.connections))))
+
+        seen: list[weakref.ref[object]] = []
+        await asyncio.to_thread(ask)
+        while state.connections:
+            await asyncio.sleep(0.01)
+        house.express.tick()
+        server.close()
+        await asyncio.sleep(0.05)
+        return seen[0]
+
+    gc.disable()
+    try:
+        assert asyncio.run(serve_one())() is None
+        assert house.handles == 8
+    finally:
+        gc.enable()

@@ -37,7 +37,8 @@ class Regular(Connection):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        self.house.handles += self._voice.drop_handle()
+        self.house.handles += self._voice.fall_silent()
+        self._last = None  # it knows this connection, and would keep it
         self._later.clear()
         self._parts.clear()
 

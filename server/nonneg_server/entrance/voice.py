@@ -49,8 +49,9 @@ class Voice:
             self._handle = Handle(self._transport.get_extra_info("socket").fileno())
         return self._handle is not None
 
-    def drop_handle(self) -> bool:
+    def fall_silent(self) -> bool:
         """The connection is over; True if there was a file, which closes when the last thread has sent."""
+        self._spoken = _nobody_hears
         handle, self._handle = self._handle, None
         return handle is not None
 
@@ -88,3 +89,7 @@ class Voice:
             self._transport.write(rest)
         errand.said, errand.after = True, None
         self._spoken(errand)
+
+
+def _nobody_hears(_: Errand) -> None:
+    """What was said to a connection that is over."""

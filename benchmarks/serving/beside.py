@@ -1,0 +1,90 @@
+"""Versions of nonneg side by side, each slice after one of the in-process limit: where does a request's CPU time go?
+
+    python benchmarks/serving/beside.py --photos FOLDER new=.venv/bin/nonneg old=/other/checkout/.venv/bin/nonneg
+
+All servers run all the time and are asked in turns. Printed: the medians of the shares of the limit by rate and by CPU
+time, and by thread (the event loop's; all others) the microseconds an image and how often it was scheduled.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import load
+from measure import Limit, Plan
+from photos import make_photos
+from processes import Server, running
+from provenance import provenance
+
+from nonneg_export.bundle import open_bundle
+
+
+def threads(pid: int) -> dict[str, tuple[float, int]]:
+    """Microseconds of CPU and how often it was scheduled, of the loop's thread and of all others."""
+    found = {"loop": (0.0, 0), "others": (0.0, 0)}
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        name = "loop" if task.name == str(pid) else "others"
+        ran, _, slices = (int(word) for word in (task / "schedstat").read_text().split())
+        found[name] = found[name][0] + ran / 1e3, found[name][1] + slices
+    return found
+
+
+def slice_of(server: Server, plan: Plan, clients: int, limit: dict[str, Any]) -> dict[str, float]:
+    load.run(server.url, plan.bodies, clients=clients, seconds=0.2)
+    before = threads(server.process.pid)
+    asked = load.run(server.url, plan.bodies, clients=clients, seconds=plan.seconds)
+    after, images = threads(server.process.pid), max(1, asked["ok"])
+    row = {"share": asked["rate"] / limit["rate"]}
+    for name in after:
+        row[f"{name} us"] = (after[name][0] - before[name][0]) / images
+        row[f"{name} slices"] = (after[name][1] - before[name][1]) / images
+    row["share by CPU"] = 1e3 * limit["cpu_ms_per_image"] / (row["loop us"] + row["others us"])
+    return row
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("versions", nargs="+", metavar="NAME=NONNEG", help="a name and the nonneg command of a version")
+    parser.add_argument("--photos", type=Path, required=True)
+    parser.add_argument("--bundle", type=Path)
+    parser.add_argument("--clients", type=int, nargs="+", default=[8, 32])
+    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--seconds", type=float, default=1.5)
+    given = parser.parse_args()
+    bundle, photos = open_bundle(given.bundle), given.photos.resolve()
+    plan = Plan(bundle.path.resolve(), photos, make_photos(photos), "500x375", given.seconds, Path.cwd())
+    rows: dict[tuple[str, int], list[dict[str, float]]] = {}
+    with ExitStack() as stack:
+        limit = Limit(plan)
+        stack.callback(limit.close)
+        servers = {}
+        for version in given.versions:
+            name, _, nonneg = version.partition("=")
+            command = [nonneg, "serve", "--model", str(plan.bundle), "--port", "{port}"]
+            log = Path("/dev/null")
+            server = running(command, "/embed", plan.bodies[0], env={}, cwd=plan.home, log=log)
+            servers[name] = stack.enter_context(server)
+        for _ in range(given.rounds):
+            for clients in given.clients:
+                beside = limit.slice(given.seconds)
+                for name, server in servers.items():
+                    rows.setdefault((name, clients), []).append(slice_of(server, plan, clients, beside))
+    keys = ["share", "share by CPU", "loop us", "loop slices", "others us", "others slices"]
+    print(f"| version | clients | {' | '.join(keys)} |\n|{'---|' * (len(keys) + 2)}")
+    medians = {at: {key: round(median(row[key] for row in found), 3) for key in keys} for at, found in rows.items()}
+    for (name, clients), found in medians.items():
+        print(f"| {name} | {clients} | {' | '.join(f'{found[key]:g}' for key in keys)} |")
+    flat = [{"version": name, "clients": clients, **found} for (name, clients), found in medians.items()]
+    print(json.dumps({"benchmark": "beside", **provenance(), "rows": flat}))
+
+
+if __name__ == "__main__":
+    main()
