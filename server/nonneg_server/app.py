@@ -19,7 +19,7 @@ from nonneg_server.entrance.envelope import Envelope, Observer
 from nonneg_server.entrance.express import Express
 from nonneg_server.entrance.gate import Gate
 from nonneg_server.entrance.guard import Guard, Rate, may_ask
-from nonneg_server.entrance.keys import Keys, read_keys
+from nonneg_server.entrance.keys import Keys, read_keys, renew
 from nonneg_server.observation.logs import log_access
 from nonneg_server.observation.metrics import Metrics, Traffic
 from nonneg_server.registry import Registry
@@ -60,6 +60,7 @@ def create_app(
     app.state.house = house or House()
     app.state.repository = repository
     app.state.farewells = []
+    app.state.renewals = []
     app.state.fetcher = Fetcher(settings.url_host, max_bytes=settings.url_bytes, timeout=settings.url_timeout)
     for routes in (embed, shorten, explain, models, health, openai, cohere, kserve, manage, tei, metrics, docs):
         app.router.routes.extend(routes.router.routes)  # flat: an included router costs each request a second match
@@ -68,6 +69,8 @@ def create_app(
     app.add_exception_handler(HTTPException, failures.on_http_exception)
     app.add_middleware(Direct, owner=app)
     keys = read_keys(settings.api_key, settings.api_key_file)
+    if settings.api_key_file is not None:
+        app.state.renewals.append(partial(renew, keys, settings.api_key, settings.api_key_file))
     protect(app, settings, keys)
     told = observers(app, settings)
     app.add_middleware(Envelope, observers=told)
@@ -82,7 +85,14 @@ def shorten_ways(house: House, registry: Registry, settings: Settings, keys: Key
     allowed = partial(may_ask, keys)
     house.gate = Gate(partial(admission_of, registry), allowed, told)
     if not settings.batch:
-        house.express = Express(registry, allowed, told, limits=settings.limits, max_body=settings.max_body)
+        house.express = Express(
+            registry,
+            allowed,
+            told,
+            edition=lambda: keys.edition,
+            limits=settings.limits,
+            max_body=settings.max_body,
+        )
 
 
 def admission_of(registry: Registry) -> Admission | None:

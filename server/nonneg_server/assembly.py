@@ -48,7 +48,15 @@ def prepare(repository: Repository, settings: Settings) -> Process:
     )
     with _tls_explained(settings):
         config.load()
-    return Process(config, repository, house, drain=settings.drain, grace=settings.grace, farewells=app.state.farewells)
+    return Process(
+        config,
+        repository,
+        house,
+        drain=settings.drain,
+        grace=settings.grace,
+        renewals=app.state.renewals,
+        farewells=app.state.farewells,
+    )
 
 
 @contextmanager

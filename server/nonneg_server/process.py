@@ -45,6 +45,7 @@ class Process(uvicorn.Server):
         *,
         drain: float,
         grace: float,
+        renewals: Sequence[Callable[[], None]] = (),
         farewells: Sequence[Callable[[], None]] = (),
     ) -> None:
         config.timeout_graceful_shutdown = math.ceil(grace + LINGER + 1)  # ours is over before
@@ -54,6 +55,7 @@ class Process(uvicorn.Server):
         self._house = house
         self._drain = drain
         self._grace = grace
+        self._renewals = renewals
         self._farewells = farewells
         self._leaving = False
         self._stop_at: float | None = None
@@ -75,7 +77,7 @@ class Process(uvicorn.Server):
             self._stop_at = time.monotonic() + self._drain
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """As uvicorn's, but that handshakes have a time, too; and reload every model on SIGHUP."""
+        """As uvicorn's, but that handshakes have a time, too; and read everything anew on SIGHUP."""
         loop, silence, tls = asyncio.get_running_loop(), self._house.silence, self.config.ssl
         patience = None if tls is None else silence
         give_way()
@@ -100,8 +102,14 @@ class Process(uvicorn.Server):
         return kind(self.config, self.server_state, self.lifespan.state)
 
     def _reload(self) -> None:
-        """Now, or again when the reload that is under way is done: it may have seen a folder too early."""
+        """Keys and certificate at once: both are small. Models now, or again when the reload under way is done."""
+        for renew in self._renewals:
+            renew()
         self._renew_certificate()
+        self._reload_models()
+
+    def _reload_models(self) -> None:
+        """Again if one is under way: it may have seen a folder too early."""
         self._again = self._reloading is not None
         if self._reloading is None:
             self._reloading = asyncio.get_running_loop().run_in_executor(None, self._repository.reload)
@@ -113,10 +121,11 @@ class Process(uvicorn.Server):
         if tls is None or cert is None:
             return
         try:
-            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key)
-            tls.load_cert_chain(cert, key)
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, password="")  # never ask a terminal
+            tls.load_cert_chain(cert, key, password="")
         except OSError as error:  # ssl.SSLError is one
-            logger.error("the certificate stays as it was: %s (%s)", cert, error)
+            fix = f"check that it and {key} are PEM, readable and belong together, then send SIGHUP again"
+            logger.error("the certificate stays as it was: %s (%s): %s", cert, error, fix)
         else:
             logger.warning("read the certificate anew: %s", cert)
 
@@ -125,7 +134,7 @@ class Process(uvicorn.Server):
         if (error := done.exception()) is not None:
             logger.error("the reload failed, what was served goes on", exc_info=error)
         if self._again:
-            self._reload()
+            self._reload_models()
 
     async def on_tick(self, counter: int) -> bool:
         """Ten times a second."""

@@ -80,7 +80,9 @@ class Settings(BaseSettings):
     grace: int = setting(
         30, "Seconds after that in which requests in flight may finish.", group="Network", ge=1, metavar="SECONDS"
     )
-    tls_cert: Path | None = setting(None, "Certificate chain (PEM), for https.", group="Network", metavar="FILE")
+    tls_cert: Path | None = setting(
+        None, "Certificate chain (PEM), for https; SIGHUP reads both anew.", group="Network", metavar="FILE"
+    )
     tls_key: Path | None = setting(None, "Its private key (PEM).", group="Network", metavar="FILE")
     api_key: Annotated[tuple[str, ...], NoDecode] = setting(
         (),
@@ -90,7 +92,10 @@ class Settings(BaseSettings):
         metavar="KEY",
     )
     api_key_file: Path | None = setting(
-        None, "File of keys, one line each as `nonneg key` prints it.", group="Access", metavar="FILE"
+        None,
+        "File of keys, one line each as `nonneg key` prints it; SIGHUP reads it anew.",
+        group="Access",
+        metavar="FILE",
     )
     rate: float | None = setting(
         None, "Requests a second for each key, or each address without keys; then 429.", group="Access", gt=0

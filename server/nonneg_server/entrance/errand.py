@@ -39,6 +39,7 @@ class Plan:
     media_type: bytes  # of the answer
     fail: bool  # whether a bad image fails the request
     longest: int  # bytes of a body that is taken
+    edition: int  # of the keys by which it may be asked
 
 
 class Speaker(Protocol):

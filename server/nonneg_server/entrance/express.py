@@ -44,6 +44,7 @@ class Express:
         may_ask: Callable[[Scope], bool],
         observers: Sequence[Observer],
         *,
+        edition: Callable[[], int],
         limits: Limits,
         max_body: int,
     ) -> None:
@@ -53,6 +54,7 @@ class Express:
         self._registry = registry
         self._may_ask = may_ask
         self._observers = observers
+        self._edition = edition
         self._longest = min(limits.bytes, max_body)
 
     def plan(self, scope: Scope) -> Plan | None:
@@ -75,10 +77,14 @@ class Express:
         known: Scope = {**scope, "state": {"route": PATH}}
         if not self._may_ask(known):
             return None
-        return Plan(known, parameters, form, form.MEDIA_TYPE.encode(), fails(parameters, 1), self._longest)
+        return Plan(
+            known, parameters, form, form.MEDIA_TYPE.encode(), fails(parameters, 1), self._longest, self._edition()
+        )
 
     def begin(self, plan: Plan, body: bytes, speaker: Speaker) -> Errand | None:
         """Queue it; None if the long way has something to say about it."""
+        if plan.edition != self._edition():  # the key that was known then may have been withdrawn
+            return None
         try:
             engine = self._registry.get(plan.parameters.model)
             lengths_of(plan.parameters, engine.bundle.manifest.dimensions)

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nonneg_client.errors import NonnegError, RateLimited, Unauthorized
 from nonneg_server.entrance import failures
-from nonneg_server.entrance.keys import Keys
+from nonneg_server.entrance.keys import Keys, digest_of
 
 OPEN = frozenset({"/livez", "/readyz", "/v2/health/live", "/v2/health/ready"})
 MOST_CLIENTS = 10_000
@@ -44,7 +44,7 @@ class Guard:
         await self._app(scope, receive, send)
 
     def _check(self, scope: Scope) -> None:
-        client = (scope.get("client") or ("unknown",))[0]
+        client: str | bytes = (scope.get("client") or ("unknown",))[0]
         if len(self._keys):
             presented = presented_key(scope)
             name = None if presented is None else self._keys.name_of(presented)
@@ -54,8 +54,9 @@ class Guard:
                     fix="send `Authorization: Bearer <key>` or `X-API-Key: <key>`",
                     field="authorization",
                 )
-            client = f"key:{name}"
             scope["state"]["key"] = name
+            if self._rate is not None and presented is not None:  # lines without names are numbered anew by a reload
+                client = digest_of(presented)
         if self._rate is not None:
             self._rate.take(client, time.monotonic())
 
@@ -66,9 +67,9 @@ class Rate:
     def __init__(self, per_second: float, burst: int) -> None:
         self._per_second = per_second
         self._burst = burst
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # client -> tokens, when
+        self._buckets: OrderedDict[str | bytes, tuple[float, float]] = OrderedDict()  # client -> tokens, when
 
-    def take(self, client: str, now: float) -> None:
+    def take(self, client: str | bytes, now: float) -> None:
         """One token, or RateLimited with the time until there is one."""
         tokens, since = self._buckets.pop(client, (float(self._burst), now))
         tokens = min(self._burst, tokens + (now - since) * self._per_second)

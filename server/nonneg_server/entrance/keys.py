@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import logging
 import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,14 +16,16 @@ import click
 
 from nonneg_client.errors import ConfigInvalid
 
+logger = logging.getLogger("nonneg")
 PREFIX = "nn_"
 MARK = "sha256:"
 
 
 class Keys:
-    """The known keys, by name."""
+    """The known keys, by name; others may take their place while it serves."""
 
     def __init__(self, digests: Mapping[str, bytes]) -> None:
+        self.edition = 0  # what was found out about a client holds while this does
         self._digests = dict(digests)
 
     def __len__(self) -> int:
@@ -35,6 +38,23 @@ class Keys:
             if hmac.compare_digest(digest, known):
                 found = name
         return found
+
+    def become(self, others: Keys) -> tuple[list[str], list[str]]:
+        """Know those from now on, and no others; the names of keys that are new, and of those that were withdrawn."""
+        before, self._digests = self._digests, others._digests
+        self.edition += 1
+        return _lacking(self._digests, before), _lacking(before, self._digests)
+
+
+def renew(keys: Keys, given: Sequence[str], file: Path) -> None:
+    """Read the file anew; one that is no good changes nothing: it neither opens the server nor closes it to all."""
+    try:
+        added, withdrawn = keys.become(read_keys(given, file))
+    except ConfigInvalid as error:
+        logger.error("the API keys stay as they were, withdrawn ones included: %s; then send SIGHUP again", error)
+        return
+    told = f"new: {', '.join(added) or 'none'}; withdrawn: {', '.join(withdrawn) or 'none'}"
+    logger.warning("read the API keys anew: %s, %d keys, %s", file, len(keys), told)
 
 
 def read_keys(given: Sequence[str], file: Path | None) -> Keys:
@@ -69,6 +89,12 @@ def key(name: str) -> None:
     made = PREFIX + secrets.token_urlsafe(32)
     click.echo(f"{name} {MARK}{digest_of(made).hex()}")
     click.secho(f"the key itself, shown only now: {made}", err=True)
+
+
+def _lacking(these: Mapping[str, bytes], those: Mapping[str, bytes]) -> list[str]:
+    """Whose keys of these are not among those, under whatever name."""
+    known = frozenset(those.values())
+    return [name for name, digest in these.items() if digest not in known]
 
 
 def _digest(text: str, where: str) -> bytes:
