@@ -24,7 +24,7 @@ from typing import Any, Self
 from nonneg_client.collect import Collected
 from nonneg_client.embeddings import Embeddings
 from nonneg_client.errors import ConfigInvalid, DataInvalid, StorageFailed
-from nonneg_client.failures import Reason, list_failures, reason
+from nonneg_client.failures import Reason, failures_of, list_failures, reason
 from nonneg_client.results import Part
 from nonneg_client.sources.images import Item
 from nonneg_client.storage import load, module_for, save
@@ -61,6 +61,8 @@ class Job:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if not self._next:  # nothing to go on from: what was asked may be mended and asked again
+            shutil.rmtree(self.folder, ignore_errors=True)
         self._lock.close()
 
     def left(self, items: Iterable[Item]) -> Iterator[Item]:
@@ -88,7 +90,7 @@ class Job:
         if self._example is None:
             shutil.rmtree(self.folder, ignore_errors=True)
             raise DataInvalid(
-                f"nothing was embedded, so there is no {self.out}; {self._first_reason()}", fix="check the images"
+                f"nothing was embedded, so there is no {self.out}; {self._first_reason()}", fix=self._first_fix()
             )
         summary = merge(self._shards(), self.out)
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -96,6 +98,11 @@ class Job:
 
     def _first_reason(self) -> str:
         return f"{self.reasons[0]['id']}: {self.reasons[0]['message']}" if self.reasons else "there were no images"
+
+    def _first_fix(self) -> str:
+        fix = (self.reasons and self.reasons[0]["fix"]) or "check the images"
+        others = len(self.reasons) - 1
+        return f"{fix}; {others} more in {failures_of(self.out)}" if others > 0 else fix
 
     def _hold(self) -> None:
         """Keep others out; the lock goes with the process, however it ends."""

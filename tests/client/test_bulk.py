@@ -241,6 +241,24 @@ def test_an_unfinished_run_is_not_mixed_with_another_model(run, faulty, folder, 
     assert isinstance(run(folder, "-o", out, "--batch-size", 50).exception, FingerprintMismatch)
 
 
+def test_a_run_that_came_to_nothing_may_be_asked_for_otherwise(run, faulty, folder, tmp_path):
+    out = tmp_path / "x.npz"
+    faulty.plan = [("error", (422, "parameter_invalid"))] * 99
+    assert run(folder, "-o", out, "--dimensions", 9999).exit_code == 1
+    faulty.plan = []
+    assert not out.with_name(out.name + ".parts").exists()
+    assert run(folder, "-o", out).exit_code == 0
+    assert complete(out, folder)
+
+
+def test_when_nothing_could_be_embedded_the_fix_is_that_of_the_first_failure(run, tmp_path):
+    error = run(tmp_path / "nowhere", "-o", tmp_path / "x.npz").exception
+    assert isinstance(error, DataInvalid)
+    assert error.fix == "check the path and its permissions"
+    both = run(tmp_path / "nowhere", tmp_path / "nor here", "-o", tmp_path / "x.npz").exception
+    assert both.fix == f"check the path and its permissions; 1 more in {tmp_path / 'x.npz.failed.jsonl'}"
+
+
 def test_two_runs_do_not_write_one_file(run, faulty, folder, tmp_path):
     from nonneg_client.bulk import Job
     from nonneg_client.wire.protocol import Options
