@@ -30,9 +30,11 @@ EXTRAS = {
     "server": ("fastapi", "uvicorn", "orjson", "pydantic-settings", "python-multipart"),
     "training": ("torch", "torchvision", "safetensors", "scikit-learn"),
     "export": ("onnx", "onnxscript", "matplotlib"),
-    "search": ("scipy",),
+    "search": ("qdrant-edge-py", "scipy"),
     "scale": ("pyarrow",),
     "heic": ("pi-heif",),
+    "hub": ("huggingface_hub",),
+    "otel": ("opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http"),
     "openvino": ("openvino",),
 }
 RUNTIMES = ("onnxruntime", "onnxruntime-gpu", "onnxruntime-openvino")

@@ -198,7 +198,7 @@ def test_what_is_no_image_is_refused_before_anything_is_sent(client, nonsense):
 def test_no_images_at_all_is_said(client, tmp_path):
     with pytest.raises(DataInvalid, match="no images to embed"):
         client.embed([])
-    with pytest.raises(DataInvalid, match="holds no images"):
+    with pytest.raises(DataInvalid, match=r"holds no images: give a folder with \.jpg, \.png"):
         client.embed(tmp_path)
     with pytest.raises(DataInvalid, match="no file matches"):
         client.embed(f"{tmp_path}/*.jpg")

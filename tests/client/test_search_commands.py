@@ -172,6 +172,18 @@ def test_a_folder_that_is_no_index_and_another_model_are_said(run, made, random_
     assert isinstance(run("index", tmp_path / "other.npz", "-o", made).exception, FingerprintMismatch)
 
 
+def test_several_images_are_no_question(run, made, photos):
+    error = run("search", made, photos / "cat").exception
+    assert isinstance(error, DataInvalid)
+    assert "stands for several images, a search takes one: give one of them" in str(error)
+
+
+def test_another_length_than_the_index_has_is_refused_not_passed_over(run, made, photos):
+    error = run("index", photos, "-o", made, "--dimensions", 64).exception
+    assert "holds vectors of 1280 dimensions, not of 64: leave --dimensions out" in str(error)
+    assert run("index", photos, "-o", made, "--dimensions", 1280).exit_code == 0
+
+
 def test_the_contact_sheet_holds_thumbnails_scores_and_reasons(run, made, photos, tmp_path):
     sheet = tmp_path / "hits.html"
     run("search", made, photos / "cat" / "cat-0.jpg", "-k", 4, "--html", sheet)

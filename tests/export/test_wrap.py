@@ -202,6 +202,8 @@ def test_a_file_that_is_no_onnx_is_refused(labelled: Path, tmp_path: Path) -> No
     (tmp_path / "m.onnx").write_bytes(b"\xff\xff not a model")
     with pytest.raises(DataInvalid, match="is no valid ONNX model"):
         wrapped(how(tmp_path / "m.onnx"), find_photos(labelled))
+    with pytest.raises(DataInvalid, match=r"No such file or directory.*: check the path"):
+        wrapped(how(tmp_path / "nowhere.onnx"), find_photos(labelled))
 
 
 def test_the_command_makes_a_bundle(saved: Callable[..., Path], labelled: Path, tmp_path: Path) -> None:

@@ -25,6 +25,11 @@ async def test_a_wrong_path_is_404_and_hints_at_the_right_one(client: httpx.Asyn
     assert "/embed" in response.json()["error"]["fix"]
 
 
+async def test_a_path_that_is_like_none_is_not_given_a_far_one_for_a_hint(client: httpx.AsyncClient) -> None:
+    for path in ("/nowhere", "/admin", "/predict", "/.env"):
+        assert (await client.get(path)).json()["error"]["fix"] == "see /docs"
+
+
 async def test_a_wrong_method_is_405_and_names_the_right_one(client: httpx.AsyncClient) -> None:
     response = await client.get("/embed")
     assert response.status_code == 405

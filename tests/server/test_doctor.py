@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import onnxruntime as ort
@@ -49,6 +50,14 @@ def test_a_missing_server_extra_is_said_and_does_not_stop_it(bundle: Bundle) -> 
     assert "onnxruntime  not installed" in done.stdout
     assert "verified" in done.stdout
     assert "Traceback" not in done.stderr
+
+
+def test_it_looks_for_a_package_of_every_extra() -> None:
+    """But for those that are made of others; one whose own package is absent is not called whole."""
+    whole = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+    extras = whole["project"]["optional-dependencies"]
+    assert set(extras) - set(checks.EXTRAS) == {"gpu", "serving", "default-model", "all"}
+    assert set(checks.EXTRAS["search"]) == {requirement.split(">")[0] for requirement in extras["search"]}
 
 
 def test_two_builds_of_the_runtime_are_a_bad_finding(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,11 +46,14 @@ def test_skipped_images_are_named_at_the_end(tmp_path: Path) -> None:
     [
         (["--temperature", "0"], r"loss\.temperature=0\.0"),
         (["--batch", "1"], "nothing to differ from"),
-        (["--batch", "5000"], "exceed the 1438 images"),
+        (["--batch", "5000"], "exceed the 1438 images.*pass --batch 1438 or less"),
+        (["--batch", "1000", "--set", "loop.accumulate=2"], "pass --batch 719 or less"),
         (["--activation", "gelu"], "does not go with"),
         (["--method", "cl", "--activation", "relu"], "does not go with"),
         (["--backbone", "resnet99"], "is unknown"),
-        (["--set", "views.blurr=1"], r"views\.blurr"),
+        (["--set", "views.blurr=1"], r"views\.blurr=1: there is no such.*did you mean views\.blur\?"),
+        (["--set", "views.zzz=1"], r"zzz.*: Known in views: size, crop,"),
+        (["--set", "lop.batch=2"], r"did you mean loop\? Known: method, seed,"),
         (["--set", "views"], "no '='"),
     ],
 )

@@ -124,7 +124,7 @@ def check_batch(settings: Settings, images: int, world: World) -> None:
     if step > images:
         raise ConfigInvalid(
             f"{step} images a step (loop.batch x loop.accumulate) exceed the {images} images",
-            fix=f"use at most {images}",
+            fix=f"pass --batch {max(images // settings.loop.accumulate, 1)} or less, or give more images",
             field="loop.batch",
             value=step,
             limit=images,

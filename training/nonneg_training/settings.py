@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import tomllib
 from pathlib import Path
@@ -13,6 +14,7 @@ from nonneg_client.errors import ConfigInvalid
 from nonneg_client.writing import replacing
 
 FILE_NAME = "config.toml"
+CHANGE = "change it; `nonneg train --help` lists the options"
 Share = tuple[float, float]
 Channels = tuple[float, float, float]
 
@@ -223,12 +225,25 @@ def validate(record: dict[str, Any], where: str) -> Settings:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"])
         value = first["input"] if isinstance(first["input"], (str, int, float)) else None
+        unknown = first["type"] == "extra_forbidden"
+        message = "there is no such setting" if unknown else first["msg"].lower()
         raise ConfigInvalid(
-            f"{where}: {field}={first['input']!r}: {first['msg'].lower()}",
-            fix="change it; `nonneg train --help` lists the options",
+            f"{where}: {field}={first['input']!r}: {message}",
+            fix=_known(first["loc"]) if unknown else CHANGE,
             field=field,
             value=value,
         ) from error
+
+
+def _known(place: tuple[int | str, ...]) -> str:
+    """What could have been meant in the place of a name that does not exist."""
+    *sections, name = (str(part) for part in place)
+    fields = Settings.model_fields
+    for section in sections:
+        fields = getattr(fields[section].annotation, "model_fields", {})
+    close = difflib.get_close_matches(name, fields, n=1)
+    hint = f"did you mean {'.'.join([*sections, *close])}? " if close else ""
+    return f"{hint}Known{' in ' + '.'.join(sections) if sections else ''}: {', '.join(fields)}"
 
 
 def write_settings(path: Path, settings: Settings) -> None:

@@ -95,6 +95,7 @@ def add_images(
 
     everything = list(items(names))
     known, held = _known(out)
+    _at_its_length(out, held, dimensions)
     left = [item for item in everything if known.get(item.id) is None or known[item.id] != payload_of(item.id)]
     with (
         through.opened() as client,
@@ -103,6 +104,19 @@ def add_images(
         parts = client.stream(left, Options(held or dimensions, top_k))
         failed = put(out, _gathered(parts, watch))
     return {item.id for item in everything}, failed
+
+
+def _at_its_length(out: Path, held: int | None, dimensions: int | None) -> None:
+    """All vectors of an index are as long as its first: asking for others is no request to be passed over."""
+    from nonneg_client.errors import ConfigInvalid
+
+    if held is not None and dimensions not in (None, held):
+        raise ConfigInvalid(
+            f"{out} holds vectors of {held} dimensions, not of {dimensions}",
+            fix="leave --dimensions out, or make another index with --out",
+            field="dimensions",
+            value=dimensions,
+        )
 
 
 def put(out: Path, gathered: Iterable[list[Part]]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -120,6 +121,11 @@ def by_image(
     through: Through,
 ) -> list[Hit]:
     """Embed the photo at the index's length and look for it."""
+    from nonneg_client.errors import DataInvalid
+    from nonneg_client.sources.images import items
+
+    if len(list(islice(items(query), 2))) > 1:
+        raise DataInvalid(f"{query} stands for several images, a search takes one", fix="give one of them")
     with through.opened() as client:
         vector = client.embed(query, dimensions=opened.description.dimensions)
     return opened.search(vector, k, where=where, without=without, cut=cut)

@@ -41,7 +41,8 @@ def find_images(folder: Path) -> list[Path]:
         ) from error
     if not found:
         raise DataInvalid(
-            f"{folder} holds no images", fix=f"give a folder with {', '.join(sorted(EXTENSIONS)[:6])} … in it"
+            f"{folder} holds no images",
+            fix="give a folder with .jpg, .png, .webp or other image files in it; their names must end so",
         )
     return found
 

@@ -64,7 +64,7 @@ def _translated(request: Request, error: HTTPException) -> NonnegError:
         return MethodNotAllowed(f"{path} does not answer {method}", fix=f"use {allowed}", field="method", value=method)
     if error.status_code == 404:
         known = sorted({getattr(route, "path", "") for route in request.app.routes} - {""})
-        close = difflib.get_close_matches(path, known, n=1, cutoff=0.5)
+        close = difflib.get_close_matches(path, known, n=1, cutoff=0.7)
         hint = f"did you mean {close[0]}? " if close else ""
         return NotFound(f"there is no {path} here", fix=f"{hint}see /docs", field="path", value=path)
     return RequestInvalid(str(error.detail))

@@ -19,7 +19,11 @@ def load(path: Path) -> ModelProto:
     try:
         model = onnx.load(path)
         onnx.checker.check_model(model)
-    except Exception as error:  # protobuf's, onnx's and the operating system's errors share no base
+    except OSError as error:
+        raise DataInvalid(
+            f"{path} cannot be read ({error.strerror})", fix="check the path of the ONNX file and its permissions"
+        ) from error
+    except Exception as error:  # protobuf's and onnx's errors share no base
         raise DataInvalid(f"{path} is no valid ONNX model ({_first_line(error)})", fix="export it again") from error
     return model
 
