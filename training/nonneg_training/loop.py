@@ -39,6 +39,7 @@ class Outcome:
 
     run: Path
     steps: int
+    taken: int  # of these, by this process: fewer, where a run was resumed
     loss: float
     images_per_second: float
     reading: monitor.Reading | None
@@ -76,7 +77,7 @@ class Loop:
 
     def run(self, progress: bool | None = None) -> Outcome:
         """All steps that are not done yet."""
-        loss, clock = 0.0, Clock(self.settings.loop.batch * self.settings.loop.accumulate)
+        loss, before, clock = 0.0, self.done, Clock(self.settings.loop.batch * self.settings.loop.accumulate)
         logged = self.settings.loop.tensorboard
         metrics = (
             Metrics(self.folder, self.method.parts, resumed_at=self.done, tensorboard=logged)
@@ -97,7 +98,8 @@ class Loop:
                     bar.move(self.done, text=f"loss {loss:.4f}, {clock.images_per_second:,.0f} images/s")
                 if self._due():
                     self.save()
-        return Outcome(self.folder, self.plan.total, loss, clock.images_per_second, self.reading)
+        taken = self.done - before
+        return Outcome(self.folder, self.plan.total, taken, loss, clock.images_per_second, self.reading)
 
     def step(self, step: int, ahead: Feed) -> dict[str, Tensor]:
         """Step number `step`, which depends on nothing but the weights and (seed, step)."""

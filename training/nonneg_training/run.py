@@ -32,8 +32,14 @@ from nonneg_training.views import cutter_for, pipeline_for
 
 def train(settings: Settings, run: Path, *, progress: bool | None = None) -> Outcome:
     """Train as `settings` says into the folder `run`."""
-    if (run / CONFIG).exists() or (run / FILE_NAME).exists():
+    if (run / FILE_NAME).exists():
         raise StorageFailed(f"{run} holds a run already", fix="choose another --out, or pass --resume", value=str(run))
+    if (run / CONFIG).exists():
+        raise StorageFailed(
+            f"{run} holds a run already, which has no checkpoint yet",
+            fix="remove it or choose another --out; --resume begins it anew with the settings it had",
+            value=str(run),
+        )
     return _train(settings, run, None, progress)
 
 

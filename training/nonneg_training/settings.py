@@ -238,12 +238,17 @@ def validate(record: dict[str, Any], where: str) -> Settings:
 def _known(place: tuple[int | str, ...]) -> str:
     """What could have been meant in the place of a name that does not exist."""
     *sections, name = (str(part) for part in place)
-    fields = Settings.model_fields
-    for section in sections:
-        fields = getattr(fields[section].annotation, "model_fields", {})
-    close = difflib.get_close_matches(name, fields, n=1)
-    hint = f"did you mean {'.'.join([*sections, *close])}? " if close else ""
+    fields = _fields(sections[0]) if sections else Settings.model_fields
+    close = [".".join([*sections, found]) for found in difflib.get_close_matches(name, fields, n=1)]
+    close += [f"{section}.{name}" for section in Settings.model_fields if name in _fields(section)]
+    hint = f"did you mean {' or '.join(close)}? " if close else ""
     return f"{hint}Known{' in ' + '.'.join(sections) if sections else ''}: {', '.join(fields)}"
+
+
+def _fields(section: str) -> dict[str, Any]:
+    """The settings of a section; a setting of no section has none."""
+    found: dict[str, Any] = getattr(Settings.model_fields[section].annotation, "model_fields", {})
+    return found
 
 
 def write_settings(path: Path, settings: Settings) -> None:

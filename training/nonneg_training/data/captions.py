@@ -50,7 +50,7 @@ def _rows(path: Path) -> list[dict[str, str]]:
             rows = [row for row in reader if row["image"] and row["caption"]]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataInvalid(
-            f"{path} cannot be read ({error})", fix="give a CSV file in UTF-8", value=str(path)
+            f"{path} cannot be read ({error})", fix="check the path; captions are a CSV file in UTF-8", value=str(path)
         ) from error
     if not rows:
         raise DataInvalid(f"{path} holds no pair", fix="give at least one image and caption", value=str(path))
