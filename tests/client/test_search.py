@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
 
@@ -216,6 +218,30 @@ def test_a_folder_that_is_no_index_is_named(tmp_path):
     (tmp_path / "index.json").write_text('{"fingerprint": "f", "dimensions": 3}')
     with pytest.raises(StorageFailed, match="cannot be opened"):
         Index.open(tmp_path)
+
+
+def test_an_index_that_may_not_be_written_says_that_it_must_be(vectors, tmp_path):
+    with Index.open(tmp_path / "index", like=vectors) as index:
+        index.add(vectors)
+    for path in [*tmp_path.rglob("*"), tmp_path / "index"]:
+        path.chmod(0o555)
+    command = [sys.executable, "-m", "nonneg_client", "search", str(tmp_path / "index"), "--more", "3"]
+    if os.geteuid() == 0:  # root may write everywhere, unless it gives that up
+        if not shutil.which("setpriv"):
+            pytest.skip("as root, without setpriv")
+        command = ["setpriv", "--bounding-set", "-dac_override", "--inh-caps", "-dac_override", *command]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert "Fix:   copy it to where you may write" in done.stderr
+
+
+def test_a_disk_without_room_is_refused_before_the_engine_dies_of_it(vectors, tmp_path, monkeypatch):
+    with Index.open(tmp_path / "index", like=vectors) as index:
+        monkeypatch.setattr("nonneg_client.search.local.ROOM", 2**62)
+        with pytest.raises(StorageFailed, match=r"MB are free: free .* and run again"):
+            index.add(vectors)
+    with pytest.raises(StorageFailed, match="MB are free"):
+        Index.open(tmp_path / "other", like=vectors)
+    assert not (tmp_path / "other").exists()
 
 
 def test_an_index_is_not_made_in_a_folder_of_something_else(vectors, tmp_path):

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from onnx import ModelProto
 from PIL import Image as Picture
 
-from nonneg_client.errors import BundleInvalid, DigestMismatch, ParameterInvalid
+from nonneg_client.errors import BundleInvalid, DigestMismatch, ParameterInvalid, StorageFailed
 from nonneg_client.pixels.view import View
 from nonneg_client.shortening import unit
 from nonneg_export.assemble import Draft, rank, seal
@@ -118,6 +118,14 @@ def test_the_budget_is_kept_and_every_dimension_has_its_strongest_first(
     assert record.files["atlas.sqlite"].bytes < 1.1 * 2**20
     assert record.atlas is not None
     assert 0 < record.atlas.images < 30
+
+
+def test_a_copy_with_an_atlas_replaces_only_what_it_may(plain: Bundle, held_out: Path, tmp_path: Path) -> None:
+    out = str(tmp_path / "copy.bundle")
+    make(plain.path, held_out, "--out", out)
+    with pytest.raises(StorageFailed, match="pass --replace"):
+        make(plain.path, held_out, "--out", out)
+    make(plain.path, held_out, "--out", out, "--replace")
 
 
 def test_a_bundle_without_an_atlas_has_none(plain: Bundle) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -25,6 +26,7 @@ from nonneg_client.writing import replacing, unwritable
 
 BATCH = 2000  # points in one update
 PAGE = 1000  # points in one read
+ROOM = 2**26  # bytes: Qdrant maps its files, and writing to one without a disk behind it would end this process
 
 
 class LocalEngine:
@@ -138,6 +140,7 @@ class LocalEngine:
             optimizers=q.EdgeOptimizersConfig(default_segment_number=1),
         )
         shard = self.path / "shard"
+        self._ask_for_room()
         try:
             shard.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -150,11 +153,21 @@ class LocalEngine:
         try:
             return act()
         except Exception as error:  # the bindings raise their own class, which is not public
+            fix = "close it elsewhere, or make it again"
+            if not os.access(self.path / "shard", os.W_OK):
+                fix = "copy it to where you may write: an index is written to even when it is only asked"
+            raise StorageFailed(f"{self.path} cannot be opened ({error})", fix=fix) from error
+
+    def _ask_for_room(self) -> None:
+        there = next(place for place in (self.path.absolute(), *self.path.absolute().parents) if place.exists())
+        free = shutil.disk_usage(there).free
+        if free < ROOM:
             raise StorageFailed(
-                f"{self.path} cannot be opened ({error})", fix="close it elsewhere, or make it again"
-            ) from error
+                f"{self.path} lies where {free / 1e6:.0f} MB are free", fix=f"free {ROOM / 1e6:.0f} MB and run again"
+            )
 
     def _update(self, operation: Any) -> None:
+        self._ask_for_room()
         try:
             self._shard.update(operation)
         except Exception as error:

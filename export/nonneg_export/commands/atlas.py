@@ -13,7 +13,7 @@ from nonneg_export.activations import collect
 from nonneg_export.atlas import FILE_NAME
 from nonneg_export.bundle import check_free, open_bundle, write_bundle
 from nonneg_export.charting import chart
-from nonneg_export.commands.options import PATH, calibration, calibration_options, tell_broken
+from nonneg_export.commands.options import PATH, calibration, calibration_options, replace_option, tell_broken
 from nonneg_export.report import size
 from nonneg_export.workplace import workplace
 
@@ -22,10 +22,13 @@ from nonneg_export.workplace import workplace
 @click.argument("bundle", type=PATH)
 @calibration_options
 @click.option("--out", "-o", type=PATH, help="Write a new bundle; by default the atlas is put into BUNDLE.")
+@replace_option
 @click.option("--examples", type=click.IntRange(1, 100), default=9, show_default=True, help="Images a dimension.")
 @click.option("--thumbnail", type=click.IntRange(16, 512), default=96, show_default=True, help="Longer side in pixels.")
 @click.option("--max-size", type=click.IntRange(1), default=32, show_default=True, help="MB of thumbnails at most.")
-def atlas(bundle: Path, out: Path | None, examples: int, thumbnail: int, max_size: int, **flags: Any) -> None:
+def atlas(
+    bundle: Path, out: Path | None, replace: bool, examples: int, thumbnail: int, max_size: int, **flags: Any
+) -> None:
     """Find for every dimension of BUNDLE the images that activate it most, and keep their thumbnails in the bundle.
 
     With labelled images (class/image) a dimension is also given a name: the class that most of its examples belong to.
@@ -35,7 +38,7 @@ def atlas(bundle: Path, out: Path | None, examples: int, thumbnail: int, max_siz
       nonneg atlas photos.bundle --images photos/
     """
     if out is not None:
-        check_free(out)
+        check_free(out, replace=replace)
     opened, photos = open_bundle(bundle), calibration(flags)
     target = out or bundle
     with workplace(target, flags["work"]) as place, tempfile.TemporaryDirectory(prefix="nonneg-") as work:
@@ -53,7 +56,7 @@ def atlas(bundle: Path, out: Path | None, examples: int, thumbnail: int, max_siz
         record = chart(seen, photos, made, **limits, data=flags["data"])
         files = {name: opened.path / name for name in opened.manifest.files} | {FILE_NAME: made}
         manifest = opened.manifest.model_copy(update={"atlas": record})
-        new = write_bundle(target, manifest, files, replace=out is None)
+        new = write_bundle(target, manifest, files, replace=replace or out is None)
     tell_broken(seen.broken)
     written = new.manifest.files[FILE_NAME].bytes
     click.echo(

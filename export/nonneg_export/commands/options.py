@@ -41,9 +41,9 @@ calibration_options = _together(
     click.option("--work", type=PATH, help="Where to keep what is measured, to resume; by default the user's cache."),
 )
 _triton = click.option("--triton", type=PATH, help="Write a Triton model repository of the model to this folder, too.")
-_replace = click.option("--replace", is_flag=True, help="Replace what is at --out.")
+replace_option = click.option("--replace", is_flag=True, help="Replace what is at --out.")
 output_options = _together(
-    _triton, click.option("--out", "-o", type=PATH, required=True, help="The bundle to write."), _replace
+    _triton, click.option("--out", "-o", type=PATH, required=True, help="The bundle to write."), replace_option
 )
 variant_options = _together(
     _triton,
@@ -54,7 +54,7 @@ variant_options = _together(
         help="The bundle to write; by default where `nonneg serve --precision` finds it: beside BUNDLE, or for the "
         "default model in the user's data folder.",
     ),
-    _replace,
+    replace_option,
 )
 ranking_options = _together(
     click.option("--dimensions", type=int, help="Keep only the best so many."),
@@ -82,7 +82,7 @@ def calibration(flags: dict[str, Any], *, quiet: bool = False) -> Photos:
     """The photos to calibrate on; a warning with their number when they are few."""
     photos = find_photos(flags["calibrate"]).every(flags["limit"])
     if len(photos) < FEW and not quiet:
-        warn(f"{len(photos)} calibration images are few: a ranking wants at least {FEW}, better 1,000")
+        warn(f"{len(photos)} calibration images are few: give at least {FEW}, better 1,000")
     return photos
 
 
