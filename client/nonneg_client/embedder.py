@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
@@ -91,9 +91,9 @@ def local(bundle: str | None = None) -> Embedder:
     from nonneg_client.errors import MissingExtra
 
     try:  # by name: the client knows nothing of the server, which stands above it
-        encoder: type[Embedder] = import_module("nonneg_server").Encoder
+        encoder: Callable[[str | None], Embedder] = import_module("nonneg_server").Encoder
     except ModuleNotFoundError as error:
         raise MissingExtra(
             f"embedding without a server needs {error.name}", fix='pip install "nonneg[server]"', value=error.name
         ) from None
-    return encoder(bundle)  # type: ignore[call-arg]
+    return encoder(bundle)

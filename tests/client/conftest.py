@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 import pytest
@@ -109,6 +110,8 @@ class _Handler(BaseHTTPRequestHandler):
         if len(images) > self.server.most_images:
             limit = {"type": "too_many_images", "message": "too many", "limit": self.server.most_images}
             return self.answer(413, {"error": limit, "request_id": "r"})
+        if int(parse_qs(urlsplit(self.path).query).get("dimensions", ["1"])[0]) > 1000:
+            return self.answer(422, {"error": {"type": "parameter_invalid", "message": "too long"}})
         rows = [self.row(i, image) for i, image in enumerate(images)]
         described = {"model": "fake", "fingerprint": "f" * 32, "dimensions": 1000, "top_k": None, "normalized": True}
         return self.answer(200, {**described, "data": rows, **changes})

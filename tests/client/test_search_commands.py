@@ -14,7 +14,7 @@ from PIL import Image
 
 from nonneg_client import Embeddings
 from nonneg_client.cli import nonneg
-from nonneg_client.errors import DataInvalid, FingerprintMismatch
+from nonneg_client.errors import DataInvalid, FingerprintMismatch, ModelNotFound
 from nonneg_client.search import Index
 from nonneg_client.search.duplicates import Pair, groups, pairs
 from nonneg_client.search.index import Hit
@@ -170,6 +170,27 @@ def test_a_folder_that_is_no_index_and_another_model_are_said(run, made, random_
     assert isinstance(run("search", tmp_path, photos / "cat" / "cat-0.jpg").exception, DataInvalid)
     random_embeddings().save(tmp_path / "other.npz")
     assert isinstance(run("index", tmp_path / "other.npz", "-o", made).exception, FingerprintMismatch)
+
+
+def test_the_model_is_asked_for_by_its_name(run, made, photos, start_server, tmp_path):
+    several = ["--url", start_server("--alias", "latest=nonneg-lite0")]
+    photo = photos / "cat" / "cat-0.jpg"
+    assert run("index", photo, "-o", tmp_path / "x.index", *several, "--model", "latest").exit_code == 0
+    assert "cat-0.jpg" in run("search", tmp_path / "x.index", photo, *several, "--model", "latest").stdout
+    assert isinstance(run("search", made, photo, *several, "--model", "old").exception, ModelNotFound)
+    refused = run("index", photo, "-o", tmp_path / "y.index", *several, "--model", "old").exception
+    assert isinstance(refused, ModelNotFound)
+
+
+def test_an_index_of_short_vectors_is_asked_at_its_length(run, photos, tmp_path):
+    assert run("index", photos / "cat", "-o", tmp_path / "x.index", "--dimensions", 64).exit_code == 0
+    hits = json.loads(run("search", tmp_path / "x.index", photos / "cat" / "cat-0.jpg", "--json").stdout)["hits"]
+    assert hits[0]["score"] == pytest.approx(1, abs=1e-4)
+
+
+def test_a_question_through_a_shorter_model_is_another_models_not_too_long(run, made, faulty, photos):
+    asked = run("search", made, photos / "cat" / "cat-0.jpg", "--url", faulty.url)
+    assert isinstance(asked.exception, FingerprintMismatch)
 
 
 def test_several_images_are_no_question(run, made, photos):

@@ -38,6 +38,9 @@ class Through:
         return Client(self.url, api_key=self.api_key, timeout=self.timeout, **tuning)
 
 
+served_model = click.option("--model", help="A served model's name; without it, the server's default.")
+
+
 def embeds(command: Command) -> Command:
     """Add --url, --api-key, --timeout and --bundle; the command gets what they say as `through`."""
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nonneg_client.commands.connection import embeds
+from nonneg_client.commands.connection import embeds, served_model
 
 if TYPE_CHECKING:
     from nonneg_client.commands.connection import Through
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @click.option("--top-k", type=click.IntRange(min=1), help="Of these keep each vector's N largest.")
 @click.option("--normalize/--raw", default=True, show_default=True, help="Divide by the length, or not.")
 @click.option("--downscale", type=click.IntRange(min=16), metavar="PIXELS", help="Shrink to this short side first.")
-@click.option("--model", help="A served model's name; without it, the server's default.")
+@served_model
 @click.option("--retry-failed", is_flag=True, help="Only what failed last time; add it to the file.")
 @click.option("--replace", is_flag=True, help="Begin anew, over an existing file or an unfinished run.")
 @click.option(

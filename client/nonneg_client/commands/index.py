@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nonneg_client.commands.connection import embeds
+from nonneg_client.commands.connection import embeds, served_model
 
 if TYPE_CHECKING:
     from nonneg_client.commands.connection import Through
@@ -24,6 +24,7 @@ AT_ONCE = 1000  # images added to the index
 @click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="Folder of the index.")
 @click.option("--dimensions", type=click.IntRange(min=1), help="Keep the first N dimensions.")
 @click.option("--top-k", type=click.IntRange(min=1), help="Of these keep each vector's N largest.")
+@served_model
 @click.option("--prune", is_flag=True, help="Forget what is indexed but no longer among SOURCES.")
 @click.option("--quiet", is_flag=True, help="No progress bar.")
 @embeds
@@ -32,6 +33,7 @@ def index(
     out: Path,
     dimensions: int | None,
     top_k: int | None,
+    model: str | None,
     prune: bool,
     quiet: bool,
     through: Through,
@@ -55,7 +57,7 @@ def index(
     if vectors:
         seen |= add_files(out, vectors, dimensions, top_k)
     if images:
-        found, failed = add_images(out, images, dimensions, top_k, quiet, through)
+        found, failed = add_images(out, images, dimensions, top_k, model, quiet, through)
         seen |= found
     if not (out / "index.json").exists():
         raise DataInvalid(f"nothing could be indexed, so there is no {out}", fix="see why each image failed")
@@ -85,6 +87,7 @@ def add_images(
     names: list[str],
     dimensions: int | None,
     top_k: int | None,
+    model: str | None,
     quiet: bool,
     through: Through,
 ) -> tuple[set[str], int]:
@@ -101,7 +104,7 @@ def add_images(
         through.opened() as client,
         Watch(len(left), False if quiet else None) as watch,
     ):
-        parts = client.stream(left, Options(held or dimensions, top_k))
+        parts = client.stream(left, Options(held or dimensions, top_k, model=model))
         failed = put(out, _gathered(parts, watch))
     return {item.id for item in everything}, failed
 

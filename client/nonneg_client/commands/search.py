@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nonneg_client.commands.connection import embeds
+from nonneg_client.commands.connection import embeds, served_model
 
 if TYPE_CHECKING:
     from nonneg_client.commands.connection import Through
@@ -56,6 +56,7 @@ def _value(text: str) -> str | int | float | bool:
 @click.command()
 @click.argument("index", type=click.Path(path_type=Path))
 @click.argument("query", required=False)
+@served_model
 @click.option("-k", type=click.IntRange(min=1), default=10, show_default=True, help="How many hits.")
 @click.option("--more", multiple=True, callback=_more, metavar="DIM[=W]", help="More of this dimension; repeatable.")
 @click.option("--without", multiple=True, type=int, metavar="DIM", help="None of this dimension; repeatable.")
@@ -70,6 +71,7 @@ def _value(text: str) -> str | int | float | bool:
 def search(
     index: Path,
     query: str | None,
+    model: str | None,
     k: int,
     more: dict[int, float],
     without: tuple[int, ...],
@@ -102,7 +104,7 @@ def search(
         if query is None:
             hits = opened.by_dimensions(more, k, without=without, where=where)
         else:
-            hits = by_image(opened, query, k, where, without, cut, through)
+            hits = by_image(opened, query, model, k, where, without, cut, through)
         title = f"{index}: like {query}" if query else f"{index}: more of {', '.join(map(str, more))}"
     if html is not None:
         from nonneg_client.search.sheet import write_sheet
@@ -114,20 +116,23 @@ def search(
 def by_image(
     opened: Index,
     query: str,
+    model: str | None,
     k: int,
     where: dict[str, Any],
     without: tuple[int, ...],
     cut: int | None,
     through: Through,
 ) -> list[Hit]:
-    """Embed the photo at the index's length and look for it."""
+    """Embed the photo and look for it at the index's length."""
     from nonneg_client.errors import DataInvalid
     from nonneg_client.sources.images import items
 
     if len(list(islice(items(query), 2))) > 1:
         raise DataInvalid(f"{query} stands for several images, a search takes one", fix="give one of them")
     with through.opened() as client:
-        vector = client.embed(query, dimensions=opened.description.dimensions)
+        vector = client.embed(query, model=model)
+    if vector.fingerprint == opened.description.fingerprint:  # else it is refused as another model's
+        vector = vector.shorten(opened.description.dimensions)
     return opened.search(vector, k, where=where, without=without, cut=cut)
 
 

@@ -154,7 +154,8 @@ class LocalEngine:
             return act()
         except Exception as error:  # the bindings raise their own class, which is not public
             fix = "close it elsewhere, or make it again"
-            if not os.access(self.path / "shard", os.W_OK):
+            shard = self.path / "shard"
+            if shard.exists() and not os.access(shard, os.W_OK):
                 fix = "copy it to where you may write: an index is written to even when it is only asked"
             raise StorageFailed(f"{self.path} cannot be opened ({error})", fix=fix) from error
 
