@@ -45,6 +45,8 @@ Send = Callable[[bytes, dict[str, str], str], Awaitable[bytes]]
 class Still(Engine):
     """An engine that has its answer ready."""
 
+    ready: Encoded
+
     async def encode_all(self, images: Sequence[Any], *, deadline: float | None = None) -> list[Any]:
         return [self.ready for _ in images]
 
@@ -137,7 +139,7 @@ async def main() -> None:
     rng = np.random.default_rng(0)
     vector = rng.random(bundle.manifest.dimensions, dtype=np.float32)
     vector[rng.random(vector.size) > 0.25] = 0  # about as many active dimensions as a photo has
-    engine.ready = Encoded(vector, 0.0, 0.0, 0.0)  # type: ignore[attr-defined]
+    engine.ready = Encoded(vector, 0.0, 0.0, 0.0)
     app = create_app(Registry(engine), Settings())
 
     image = {"content-type": "image/jpeg"}

@@ -42,6 +42,8 @@ def pictures(count: int) -> np.ndarray:
 def ours(batch: int, steps: int, backbone: str, precision: str, pipeline: str) -> dict[str, float]:
     from nonneg_training.ahead import Ahead
     from nonneg_training.data import Arrays
+    from nonneg_training.loop import Feed
+    from nonneg_training.methods import Batch
     from nonneg_training.run import prepare
     from nonneg_training.settings import read_settings
 
@@ -52,18 +54,20 @@ def ours(batch: int, steps: int, backbone: str, precision: str, pipeline: str) -
     changes |= {"views.pipeline": pipeline}
     with tempfile.TemporaryDirectory() as folder:
         loop = prepare(read_settings(None, changes), Path(folder), images)
-        whole, compute = [], []
+        whole: list[float] = []
+        compute: list[float] = []
         with Ahead(loop.fetch, loop.finish, 10_000) as ahead:
             again = loop.finish(loop.fetch(0))
 
             class Still:
-                def take(self, i: int) -> dict[str, torch.Tensor]:
+                def take(self, i: int, /) -> Batch:
                     return again
 
+            feeds: list[tuple[Feed, list[float]]] = [(ahead, whole), (Still(), compute)]
             for step in range(WARM + steps):  # with views to make and without, in turns: the machine's moods hit both
-                for feed, times in ((ahead, whole), (Still(), compute)):
+                for feed, times in feeds:
                     begin = time.perf_counter()
-                    float(loop.step(step, feed)["loss"])  # type: ignore[arg-type]
+                    float(loop.step(step, feed)["loss"])
                     times.append(time.perf_counter() - begin)
     whole, compute = whole[WARM:], compute[WARM:]
     outside = 1 - statistics.median(compute) / statistics.median(whole)

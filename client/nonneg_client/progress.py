@@ -66,7 +66,5 @@ class Watch:
 def _bar(begin: Mapping[str, Any]) -> Any:
     from tqdm import tqdm
 
-    class Drawn(tqdm):  # type: ignore[misc]
-        monitor_interval = 0  # no thread that watches the bar
-
-    return Drawn(**begin, file=sys.stderr, leave=False, dynamic_ncols=True, miniters=1, bar_format=FORM)
+    drawn = type("Drawn", (tqdm,), {"monitor_interval": 0})  # no thread that watches the bar
+    return drawn(**begin, file=sys.stderr, leave=False, dynamic_ncols=True, miniters=1, bar_format=FORM)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from nonneg_client.errors import BundleInvalid, ParameterInvalid
 from nonneg_export.bundle import Bundle
@@ -116,7 +117,7 @@ class Atlas:
         )
         return [Example(Image(path, label, jpeg), activation) for path, label, jpeg, activation in rows]
 
-    def _rows(self, query: str, *values: object) -> list[tuple]:  # type: ignore[type-arg]
+    def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         try:
             return self._db.execute(query, values).fetchall()
         except sqlite3.Error as error:

@@ -62,7 +62,8 @@ def openvino_package() -> Any:
     """The package, without the one that reports every import of it to its makers."""
     reporter = "openvino_telemetry"
     before = sys.modules.get(reporter)
-    sys.modules[reporter] = None  # type: ignore[assignment]  # to Python: not installed
+    absent: Any = None  # to Python: not installed
+    sys.modules[reporter] = absent
     try:
         import openvino
     except ImportError:

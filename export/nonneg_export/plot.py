@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from nonneg_client.errors import DataInvalid, MissingExtra
 from nonneg_export.bundle import storing
 from nonneg_export.manifest import Manifest, Quality
 from nonneg_export.report import SELECTIONS
 
-LOOKS = {
+LOOKS: dict[str, dict[str, Any]] = {
     "expected-activation": {"color": "#1b6e3c", "marker": "o", "linewidth": 2.6},
     "variance": {"color": "#c2691e", "marker": "s"},
     "random": {"color": "#8a8a8a", "marker": "v"},
@@ -49,7 +50,7 @@ def _panel(axes: object, quality: Quality, field: str, label: str) -> None:
     lengths = sorted({row.dimensions for row in quality.rows if row.top_k is None})
     for name, look in LOOKS.items():
         rows = sorted((r for r in quality.rows if r.selection == name and r.top_k is None), key=lambda r: r.dimensions)
-        axes.plot([r.dimensions for r in rows], [getattr(r, field) for r in rows], label=LABELS[name], **look)  # type: ignore[arg-type]
+        axes.plot([r.dimensions for r in rows], [getattr(r, field) for r in rows], label=LABELS[name], **look)
     axes.set_xscale("log", base=2)
     shown = [n for n in lengths if n == lengths[-1] or n * 1.5 < lengths[-1]]  # so that numbers do not overlap
     axes.set_xticks(shown, [str(n) for n in shown])

@@ -261,7 +261,15 @@ def test_landmarks_are_scored_in_three_protocols(server, landmarks):
 
 
 @pytest.mark.parametrize(
-    "content", ["[]", "{}", "no", '{"imlist": [], "qimlist": ["a"], "gnd": [{"easy": [3]}]}', '{"imlist": 3}']
+    "content",
+    [
+        "[]",
+        "{}",
+        "no",
+        '{"imlist": [], "qimlist": ["a"], "gnd": [{"easy": [3]}]}',
+        '{"imlist": 3}',
+        '{"imlist": ["a"], "qimlist": ["a"], "gnd": [{"easy": [0], "bbx": [1, 2, 3]}]}',
+    ],
 )
 def test_a_ground_truth_that_cannot_be_used_is_named(tmp_path, content):
     (tmp_path / "gnd.json").write_text(content)

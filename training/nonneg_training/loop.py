@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -30,7 +30,12 @@ from nonneg_training.settings import Settings
 from nonneg_training.steps import Steps
 
 Fetched = tuple[Any, torch.Generator]
-Feed = Ahead[Fetched, Batch]
+
+
+class Feed(Protocol):
+    """What batches come from, by their numbers."""
+
+    def take(self, i: int, /) -> Batch: ...
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,10 @@ class Query:
     def picture(self) -> Image.Image:
         """The part of the picture that is asked for."""
         image = decode(read(self.path))
-        return image if self.box is None else image.crop(tuple(round(side) for side in self.box))  # type: ignore[arg-type]
+        if self.box is None:
+            return image
+        left, top, right, bottom = self.box
+        return image.crop((round(left), round(top), round(right), round(bottom)))
 
 
 @dataclass(frozen=True)
@@ -104,7 +107,10 @@ def average_precision(hits: list[bool], relevant: int) -> float:
 def _query(path: Path, truth: dict[str, Any]) -> Query:
     box = truth.get("bbx")
     answers = {kind: frozenset(int(i) for i in truth.get(kind, ())) for kind in ("easy", "hard", "junk")}
-    return Query(path, None if box is None else tuple(float(side) for side in box), answers)  # type: ignore[arg-type]
+    if box is None:
+        return Query(path, None, answers)
+    left, top, right, bottom = (float(side) for side in box)
+    return Query(path, (left, top, right, bottom), answers)
 
 
 def _image(path: Path, name: str) -> Path:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, Union
+from typing import TYPE_CHECKING, TypeAlias, TypeGuard, Union
 
 from nonneg_client.errors import DataInvalid, NonnegError
 from nonneg_client.sources.finding import find
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from PIL.Image import Image
 
-Source: TypeAlias = Union[str, "os.PathLike[str]", bytes, "Image", "NDArray[np.uint8]"]
+Source: TypeAlias = Union[str, "os.PathLike[str]", bytes, bytearray, memoryview, "Image", "NDArray[np.uint8]"]
 Sources: TypeAlias = Source | Iterable[Source]
 
 
@@ -46,9 +46,9 @@ def items(sources: Sources) -> Iterator[Item]:
 
 def _flat(sources: Sources) -> Iterator[Source]:
     if isinstance(sources, (str, os.PathLike, bytes, bytearray, memoryview)) or _is_picture(sources):
-        yield sources  # type: ignore[misc]
+        yield sources
     elif _is_array(sources):
-        yield from sources if getattr(sources, "ndim", 3) == 4 else [sources]  # type: ignore[misc]
+        yield from sources if getattr(sources, "ndim", 3) == 4 else [sources]
     elif isinstance(sources, Iterable):
         for source in sources:
             if isinstance(source, (list, tuple)):
@@ -69,7 +69,7 @@ def _expand(source: Source, count: int) -> Iterator[Item]:
     elif isinstance(source, (bytes, bytearray, memoryview)):
         yield Item(str(count), lambda: bytes(source))
     elif _is_picture(source):
-        yield Item(getattr(source, "filename", "") or str(count), lambda: lossless(source), lambda: source)  # type: ignore[arg-type, return-value]
+        yield Item(getattr(source, "filename", "") or str(count), lambda: lossless(source), lambda: source)
     elif _is_array(source):
         yield Item(str(count), lambda: lossless(from_array(source)), lambda: from_array(source))
     else:
@@ -83,12 +83,12 @@ def _from_file(path: Path) -> Iterator[Item]:
         yield Item(str(path), partial(read, path))
 
 
-def _is_picture(source: object) -> bool:
+def _is_picture(source: object) -> TypeGuard[Image]:
     """A PIL image, told without importing Pillow."""
     return any(base.__module__ == "PIL.Image" and base.__name__ == "Image" for base in type(source).__mro__)
 
 
-def _is_array(source: object) -> bool:
+def _is_array(source: object) -> TypeGuard[NDArray[np.uint8]]:
     """A numpy array, told without importing numpy."""
     return hasattr(source, "dtype") and hasattr(source, "shape") and hasattr(source, "__array__")
 
