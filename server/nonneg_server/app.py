@@ -73,6 +73,8 @@ def create_app(
         app.state.renewals.append(partial(renew, keys, settings.api_key, settings.api_key_file))
     protect(app, settings, keys)
     told = observers(app, settings)
+    app.state.house.told = told
+    app.state.house.logs = [log_access] if settings.access_log else []
     app.add_middleware(Envelope, observers=told)
     shorten_ways(app.state.house, registry, settings, keys, told)
     return app

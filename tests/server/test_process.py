@@ -252,7 +252,9 @@ def test_connections_beyond_the_limit_are_refused_with_503(start: Callable, bund
         held = [open_socket(address) for _ in range(20)]
         time.sleep(0.2)
         with open_socket(address) as one_more:
-            assert b"503 not_ready" in rest_of(one_more)
+            answer = rest_of(one_more)
+            assert answer.startswith(b"HTTP/1.1 503 ")
+            assert b'"type":"not_ready"' in answer
         for connection in held:
             connection.close()
         time.sleep(0.2)

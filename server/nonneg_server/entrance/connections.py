@@ -6,18 +6,22 @@ Built on uvicorn's own protocol. No timers a request: one sweep a second looks a
 from __future__ import annotations
 
 import asyncio
-import math
+import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
-import orjson
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from nonneg_client.errors import HeadTooLarge, NonnegError, NotReady, Overloaded, RequestInvalid, RequestTimeout
+from nonneg_client.errors import NonnegError
+from nonneg_server.entrance.envelope import GONE, Observer, Seen, request_id_of
+from nonneg_server.entrance.refusals import crowded, late, no_http, refusal, too_long_a_head, too_many_bytes
 from nonneg_server.entrance.untaken import Untaken, untaken
 
 if TYPE_CHECKING:
+    from starlette.types import Scope
+
     from nonneg_server.entrance.express import Express
     from nonneg_server.entrance.gate import Gate
 
@@ -43,6 +47,12 @@ class House:
     handles: int = 0  # more of them may be opened, for answers that do not go through the loop
     gate: Gate | None = None
     express: Express | None = None
+    told: Sequence[Observer] = ()  # of every request that is refused here
+    logs: Sequence[Observer] = ()  # of what was refused before it was a request: no head was heard to its end
+
+    def tell(self, seen: Seen) -> None:
+        for observe in self.told if "path" in seen.scope else self.logs:
+            observe(seen)
 
 
 class Connection(HttpToolsProtocol):
@@ -65,7 +75,7 @@ class Connection(HttpToolsProtocol):
         self.house.open += 1
         self._untaken = Untaken()
         if len(self.connections) > self.house.most_connections:
-            self.refuse(_crowded(self.house.most_connections))
+            self.refuse(crowded(self.house.most_connections))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._give_up()
@@ -86,7 +96,7 @@ class Connection(HttpToolsProtocol):
         self._beside += len(data)
         super().data_received(data)
         if (self._beside > MOST_HEAD or len(self.headers or ()) > MOST_HEADERS) and not self._refused:
-            self.refuse(_too_long_a_head())
+            self.refuse(too_long_a_head(MOST_HEAD, MOST_HEADERS))
             self.headers.clear()  # as objects they take many times the bytes that came
 
     def on_message_begin(self) -> None:
@@ -145,20 +155,37 @@ class Connection(HttpToolsProtocol):
         if not self._arriving or self._refused:
             return
         if now - self._heard > self.house.silence:
-            self.refuse(_late(f"nothing arrived for {self.house.silence:g} s", self.house.silence))
+            self.refuse(late(f"nothing arrived for {self.house.silence:g} s", self.house.silence))
         elif now - self._began > self.house.arrival:
-            self.refuse(_late(f"the request took longer than {self.house.arrival:g} s to arrive", self.house.arrival))
+            self.refuse(late(f"the request took longer than {self.house.arrival:g} s to arrive", self.house.arrival))
 
     def refuse(self, error: NonnegError) -> None:
         """Answer in the application's stead, drop its work and close."""
         self._refused = True
         self.house.turned_away[error.type] += 1
-        self._give_up()
-        cycle = self.cycle
-        if not self._passing and (cycle is None or not cycle.response_started or cycle.response_complete):
-            self.transport.write(_response(error))
+        running, status = self._running, GONE
+        if not self._passing and (running is None or not running.response_started or running.response_complete):
+            scope, seconds = self._asked()
+            status = error.status
+            self.transport.write(refusal(error, scope, seconds))
+            if not self._in_work():  # else it is counted and logged by whom it was given to
+                self.house.tell(Seen(scope, status, time.time() - seconds, seconds))
+        self._give_up(status)
         self._release()
         self._hang_up()
+
+    def _in_work(self) -> bool:
+        return self._running is not None and not self._running.response_complete
+
+    def _asked(self) -> tuple[Scope, float]:
+        """What is asked, as far as it was heard, with its id; and since how many seconds."""
+        seconds = self.loop.time() - self._began if self._arriving or self._in_work() else 0.0
+        scope: Any = {"method": "-", "headers": self.headers or () if self._arriving else (), "client": self.client}
+        if self._in_work():
+            scope = self._running.scope  # type: ignore[union-attr]
+        state = scope.setdefault("state", {})
+        state.setdefault("request_id", request_id_of(scope))
+        return scope, seconds
 
     def cut_off(self, error: NonnegError) -> None:
         """End it whatever it is at; who waits for an answer hears why there is none."""
@@ -169,7 +196,7 @@ class Connection(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """What arrives is no HTTP; whatever was asked before on this connection is nobody's any more."""
-        self.refuse(RequestInvalid("this is no HTTP/1.1 request", fix="check what writes it", field="request"))
+        self.refuse(no_http())
 
     def _turned_away(self) -> bool:
         """True if the queue is full and that was said, before any of the body is read."""
@@ -206,69 +233,30 @@ class Connection(HttpToolsProtocol):
         self._running = cycle
         super()._start_asgi_task(cycle, app)
 
-    def _give_up(self) -> None:
+    def _give_up(self, status: int = GONE) -> None:
         """Drop the work for the request that is being answered, and for those sent right behind it; nobody hears."""
         for cycle in (self._running, self.cycle, *(queued for queued, _ in self.pipeline)):
             if cycle is not None and not cycle.response_complete:
                 cycle.disconnected = True
                 cycle.message_event.set()
-                abandon(cycle.scope)
+                abandon(cycle.scope, status)
 
     def _hold(self, size: int) -> None:
         self._held += size
         self.house.held += size
         if self.house.held > self.house.most_bytes:
-            self.refuse(_too_many_bytes(self.house))
+            self.refuse(too_many_bytes(self.house.held, self.house.most_bytes))
 
     def _release(self) -> None:
         self.house.held -= self._held
         self._held = 0
 
 
-def abandon(scope: Any) -> None:
-    """Cancel the task that works for a client who is gone; the application put it there."""
-    task = scope.get("state", {}).get("task")
-    if task is not None and not task.done():
-        scope["state"]["abandoned"] = True
+def abandon(scope: Any, status: int = GONE) -> None:
+    """Cancel the task that works for a client who is gone, or was answered here; one that has not begun never will."""
+    state = scope["state"]
+    task = state.get("task")
+    if task is None or not task.done():
+        state.setdefault("abandoned", status)
+    if task is not None:
         task.cancel()
-
-
-def _response(error: NonnegError) -> bytes:
-    body = orjson.dumps({"error": error.body(), "request_id": None})
-    retry = b"" if error.retry_after is None else b"retry-after: %d\r\n" % math.ceil(error.retry_after)
-    head = b"HTTP/1.1 %d %s\r\ncontent-type: application/json\r\ncontent-length: %d\r\n%sconnection: close\r\n\r\n"
-    return head % (error.status, error.type.encode(), len(body), retry) + body
-
-
-def _late(what: str, limit: float) -> RequestTimeout:
-    return RequestTimeout(what, fix="send the request at once and whole", field="body", limit=limit)
-
-
-def _too_long_a_head() -> HeadTooLarge:
-    return HeadTooLarge(
-        f"the address and the headers have more than {MOST_HEAD} bytes, or are more than {MOST_HEADERS}",
-        fix="put less into them",
-        field="head",
-        limit=MOST_HEAD,
-    )
-
-
-def _crowded(limit: int) -> NotReady:
-    return NotReady(
-        f"{limit} connections are open already",
-        fix="close idle connections, or raise --max-connections",
-        field="max_connections",
-        limit=limit,
-        retry_after=1,
-    )
-
-
-def _too_many_bytes(house: House) -> Overloaded:
-    return Overloaded(
-        f"{house.held} bytes of requests are arriving at once, the limit is {house.most_bytes}",
-        fix="send fewer requests at once, or raise --upload-bytes",
-        field="upload_bytes",
-        value=house.held,
-        limit=house.most_bytes,
-        retry_after=1,
-    )

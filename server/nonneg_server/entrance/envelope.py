@@ -53,8 +53,8 @@ class Envelope:
             await self._app(scope, receive, send)
             return
         started, began = time.perf_counter(), time.time()
-        request_id = request_id_of(scope)
         state = scope.setdefault("state", {})
+        request_id = state.get("request_id") or request_id_of(scope)
         state["request_id"], state["task"] = request_id, asyncio.current_task()
         status = 0
 
@@ -71,11 +71,14 @@ class Envelope:
             await send(message)
 
         try:
-            await self._app(scope, receive, wrapped)
+            if "abandoned" in state:
+                status = state["abandoned"]
+            else:
+                await self._app(scope, receive, wrapped)
         except asyncio.CancelledError:
-            if "abandoned" not in state:  # the client is gone: nobody is left to answer
+            if "abandoned" not in state:  # the client is gone, or was refused by the protocol: there is none to answer
                 raise
-            status = GONE
+            status = state["abandoned"]
         except Exception:
             logger.exception("request %s to %s failed", request_id, scope["path"])
             if not status:

@@ -118,11 +118,11 @@ class Express:
         self.settle()
         self._expire()
 
-    def abandon(self, errand: Errand) -> None:
-        """The client is gone: the work is dropped, if it has not begun."""
+    def abandon(self, errand: Errand, status: int = GONE) -> None:
+        """The client is gone, or was refused by the protocol: the work is dropped, if it has not begun."""
         if errand.claim():
             errand.engine.withdraw(errand)
-            errand.status, errand.seconds = GONE, time.perf_counter() - errand.started
+            errand.status, errand.seconds = status, time.perf_counter() - errand.started
             self._end(errand)
 
     def _expire(self) -> None:

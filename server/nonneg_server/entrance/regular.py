@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from typing import TYPE_CHECKING
 
 from nonneg_client.errors import NonnegError
 from nonneg_server.entrance.connections import Connection, House
+from nonneg_server.entrance.envelope import GONE, request_id_of
 from nonneg_server.entrance.errand import PATH, Errand, Plan
 from nonneg_server.entrance.express import Express
 from nonneg_server.entrance.heads import Head, head_of
 from nonneg_server.entrance.voice import Voice
+
+if TYPE_CHECKING:
+    from starlette.types import Scope
 
 MOST_LATER = 2**16  # bytes that are taken of what a client sends before it has its answer
 
@@ -25,6 +31,7 @@ class Regular(Connection):
     _last: Errand | None = None  # answered; perhaps its answer is still being sent
     _start = 0  # where a plain request's body begins
     _missing = 0  # bytes of a plain request's body that are still to come
+    _plain = False  # whether what is asked came by this lane
     _ends = False  # no request after the present one
     _resting: float | None = None  # since when nothing has been asked
 
@@ -59,6 +66,7 @@ class Regular(Connection):
         if found is None:
             self._take_long_way(data)
         else:
+            self._plain = True
             self._greet(data, *found)
 
     def on_message_begin(self) -> None:
@@ -190,7 +198,7 @@ class Regular(Connection):
         if self._last is not None and not self._last.said:
             self._wait(data)
             return
-        self._last, self._resting = None, None
+        self._last, self._resting, self._plain = None, None, False
         self._heads = head_of(data) if self._between else None
         super().data_received(data)
 
@@ -225,12 +233,25 @@ class Regular(Connection):
             self.lane.settle()
         super()._hold(size)
 
-    def _give_up(self) -> None:
-        super()._give_up()
+    def _in_work(self) -> bool:
+        return self._errand is not None or super()._in_work()
+
+    def _asked(self) -> tuple[Scope, float]:
+        if self._known is None or not self._plain:
+            return super()._asked()
+        scope, errand = self._known[1].scope, self._errand
+        if errand is None:
+            request_id, seconds = request_id_of(scope), self.loop.time() - self._began if self._arriving else 0.0
+        else:
+            request_id, seconds = errand.request_id, time.perf_counter() - errand.started
+        return {**scope, "state": {**scope["state"], "request_id": request_id}}, seconds
+
+    def _give_up(self, status: int = GONE) -> None:
+        super()._give_up(status)
         self._missing = 0
         errand, self._errand = self._errand, None
         if errand is not None:
-            self.lane.abandon(errand)
+            self.lane.abandon(errand, status)
 
     def _spoken(self, errand: Errand) -> None:
         """On the loop: an answer has gone that somebody waited for."""
