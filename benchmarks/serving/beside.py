@@ -3,7 +3,8 @@
     python benchmarks/serving/beside.py --photos FOLDER new=.venv/bin/nonneg old=/other/checkout/.venv/bin/nonneg
 
 All servers run all the time and are asked in turns. Printed: the medians of the shares of the limit by rate and by CPU
-time, and by thread (the event loop's; all others) the microseconds an image and how often it was scheduled.
+time, and by thread (the event loop's; all others) the microseconds an image and how often it was scheduled; the pages
+an image that the kernel had to find or clear, and the memory at the end that is the server's own.
 """
 
 from __future__ import annotations
@@ -37,12 +38,17 @@ def threads(pid: int) -> dict[str, tuple[float, int]]:
     return found
 
 
+def faults(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[7])
+
+
 def slice_of(server: Server, plan: Plan, clients: int, limit: dict[str, Any]) -> dict[str, float]:
     load.run(server.url, plan.bodies, clients=clients, seconds=0.2)
-    before = threads(server.process.pid)
+    before, pages = threads(server.process.pid), faults(server.process.pid)
     asked = load.run(server.url, plan.bodies, clients=clients, seconds=plan.seconds)
     after, images = threads(server.process.pid), max(1, asked["ok"])
-    row = {"share": asked["rate"] / limit["rate"]}
+    row = {"share": asked["rate"] / limit["rate"], "own MB": server.own_mb()}
+    row["faults"] = (faults(server.process.pid) - pages) / images
     for name in after:
         row[f"{name} us"] = (after[name][0] - before[name][0]) / images
         row[f"{name} slices"] = (after[name][1] - before[name][1]) / images
@@ -55,12 +61,15 @@ def main() -> None:
     parser.add_argument("versions", nargs="+", metavar="NAME=NONNEG", help="a name and the nonneg command of a version")
     parser.add_argument("--photos", type=Path, required=True)
     parser.add_argument("--bundle", type=Path)
+    parser.add_argument("--size", default="500x375", help="of the JPEGs")
     parser.add_argument("--clients", type=int, nargs="+", default=[8, 32])
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--seconds", type=float, default=1.5)
     given = parser.parse_args()
     bundle, photos = open_bundle(given.bundle), given.photos.resolve()
-    plan = Plan(bundle.path.resolve(), photos, make_photos(photos), "500x375", given.seconds, Path.cwd())
+    width, height = map(int, given.size.split("x"))
+    bodies = make_photos(photos, width=width, height=height)
+    plan = Plan(bundle.path.resolve(), photos, bodies, given.size, given.seconds, Path.cwd())
     rows: dict[tuple[str, int], list[dict[str, float]]] = {}
     with ExitStack() as stack:
         limit = Limit(plan)
@@ -77,7 +86,7 @@ def main() -> None:
                 beside = limit.slice(given.seconds)
                 for name, server in servers.items():
                     rows.setdefault((name, clients), []).append(slice_of(server, plan, clients, beside))
-    keys = ["share", "share by CPU", "loop us", "loop slices", "others us", "others slices"]
+    keys = ["share", "share by CPU", "loop us", "loop slices", "others us", "others slices", "faults", "own MB"]
     print(f"| version | clients | {' | '.join(keys)} |\n|{'---|' * (len(keys) + 2)}")
     medians = {at: {key: round(median(row[key] for row in found), 3) for key in keys} for at, found in rows.items()}
     for (name, clients), found in medians.items():

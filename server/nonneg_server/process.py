@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from nonneg_client.errors import NotReady
+from nonneg_server.engine.idle import Idle
 from nonneg_server.entrance.connections import LINGER, Connection, House
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class Process(uvicorn.Server):
         self.ailment: str | None = None
         self._reloading: asyncio.Future[object] | None = None
         self._again = False
+        self._idle = Idle()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """SIGTERM: refuse readiness, keep answering, then stop. SIGINT, or the signal again: stop at once."""
@@ -189,6 +191,7 @@ class Process(uvicorn.Server):
         now = asyncio.get_running_loop().time()
         for connection in self._connections():
             connection.sweep(now)
+        self._idle.look(now, [engine.admission for engine in self._repository.registry.all()])
 
     def _connections(self) -> list[Connection]:
         return [found for found in self.server_state.connections if isinstance(found, Connection)]

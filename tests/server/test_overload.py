@@ -187,3 +187,35 @@ def test_memory_is_flat_under_mixed_load(start: Callable, bundle: Bundle, png: P
         before = spell(minutes * 20)
         after = [spell(minutes * 20) for _ in range(2)]
         assert max(after) < before + 15, (before, after)
+
+
+def photo() -> bytes:
+    """A JPEG of 12 megapixels and some megabytes."""
+    noise = np.random.default_rng(0).integers(0, 256, (750, 1000, 3), dtype=np.uint8)
+    buffer = io.BytesIO()
+    Image.fromarray(noise).resize((4000, 3000), Image.Resampling.BICUBIC).save(buffer, "JPEG", quality=98)
+    return buffer.getvalue()
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads /proc")
+def test_what_a_burst_of_large_photos_took_is_given_back_once_nobody_asks(start: Callable, bundle: Bundle) -> None:
+    body = photo()
+
+    def ask(address: str) -> None:
+        with httpx.Client(timeout=60) as client:
+            for _ in range(3):
+                client.post(f"{address}/embed", content=body, headers={"content-type": "image/jpeg"})
+
+    with start("--model", str(bundle.path), "--drain", "0") as (address, process):
+        ask(address)
+        before = resident_mb(process.pid)
+        threads = [threading.Thread(target=ask, args=(address,)) for _ in range(24)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert peak_mb(process.pid) - before > 10 * len(body) / 2**20, "this is no burst"
+        until = time.monotonic() + 20
+        while (left := resident_mb(process.pid) - before) > 8 and time.monotonic() < until:
+            time.sleep(0.2)
+        assert left <= 8

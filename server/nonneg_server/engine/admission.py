@@ -6,8 +6,7 @@ All of it is called from the event loop, so that nothing here needs a lock.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from nonneg_client.errors import Overloaded
 
@@ -23,19 +22,11 @@ class Admission:
         self.max_bytes = max_bytes
         self.images = 0
         self.bytes = 0
+        self.entered = 0  # images that were let in so far
         self.refused = 0
         self.recount: Callable[[], None] | None = None  # lets those leave who are only still counted
         self._lanes = lanes
         self._seconds: float | None = None  # an image's mean service time in one lane
-
-    @contextmanager
-    def entered(self, images: int, size: int) -> Iterator[None]:
-        """`enter`, and `leave` at the end."""
-        self.enter(images, size)
-        try:
-            yield
-        finally:
-            self.leave(images, size)
 
     def enter(self, images: int, size: int) -> None:
         """Places for a whole request, or Overloaded: never for a part of it. An empty server takes any one request."""
@@ -45,6 +36,7 @@ class Admission:
             raise self._refused("bytes", size, self.bytes, self.max_bytes)
         self.images += images
         self.bytes += size
+        self.entered += images
 
     def room_for(self, images: int, size: int) -> bool:
         """Whether `enter` would let them in."""

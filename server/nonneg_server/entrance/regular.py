@@ -142,11 +142,11 @@ class Regular(Connection):
         if end == len(data):
             if not self._full():
                 self._hold(length)
-                self._begin(data, start)
+                self._begin([data], start)
         elif end < len(data):
             self._leave(data[end:])
             self._hold(length)
-            self._begin(data[:end], start)
+            self._begin([data[:end]], start)
         else:
             self._arriving, self._began = True, self.loop.time()
             self._heard = self._began
@@ -177,15 +177,17 @@ class Regular(Connection):
             return
         self._arriving = False
         parts, self._parts = self._parts, []
-        self._begin(b"".join(parts), self._start)
+        self._begin(parts, self._start)
 
-    def _begin(self, request: bytes, start: int) -> None:
+    def _begin(self, parts: list[bytes], start: int) -> None:
+        """The request is here, in pieces: its body, which may be megabytes, is copied but once."""
         if self._refused or self._known is None:
             return
-        errand = self.lane.begin(self._known[1], request[start:], self)
+        first, *rest = parts
+        errand = self.lane.begin(self._known[1], b"".join((memoryview(first)[start:], *rest)), self)
         if errand is None:  # the application says why
             self._release()
-            self._take_long_way(b"".join((request, *self._taken_up())))
+            self._take_long_way(b"".join((*parts, *self._taken_up())))
             return
         last, self._last = self._last, None
         errand.after = None if last is None or last.said else last
