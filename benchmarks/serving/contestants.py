@@ -24,11 +24,12 @@ class Contestant:
     command: tuple[str, ...]
     path: str = "/embed"
     environment: tuple[tuple[str, str], ...] = ()
+    program: str = "nonneg"  # of this environment, where nothing has to be installed
 
     def prepared(self, home: Path) -> list[str]:
         """The command, in an environment that exists and has what it needs."""
         if not self.requirements:
-            return [str(Path(sys.executable).with_name("nonneg")), *self.command]
+            return [str(Path(sys.executable).with_name(self.program)), *self.command]
         folder = home / self.name
         if not (folder / "complete").exists():
             print(f"installing {self.name} in {folder}", file=sys.stderr)
@@ -42,6 +43,7 @@ class Contestant:
 
 SOURCES = os.pathsep.join(str(ROOT / folder) for folder in ("client", "export"))  # the peers' decoder, view and session
 
+BARE = "bare"  # no server that anybody could use: how far one can get
 
 CONTESTANTS = {
     contestant.name: contestant
@@ -56,5 +58,6 @@ CONTESTANTS = {
             environment=(("BENTOML_DO_NOT_TRACK", "True"),),
         ),
         Contestant("ray", ("ray[serve]==2.60.0",), ("with_ray.py",), environment=(("RAY_USAGE_STATS_ENABLED", "0"),)),
+        Contestant(BARE, (), (str(HERE / "bare.py"),), program="python"),
     )
 }  # fmt: skip

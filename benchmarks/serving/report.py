@@ -14,6 +14,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from contestants import BARE
 from run import ENOUGH, QUIET
 
 HEAD = """# Serving, measured
@@ -27,6 +28,8 @@ whole vectors without parameters, limits, metrics or request ids. Cells: median 
 
 - «Share, asking paid» is the share of a second, lower limit: the same threads while, beside them, the load generator
   asks a server that does nothing (`null.py`) as often as they finish an image.
+- «bare» (`bare.py`) is no server but the least that one in Python does: sockets, decode, run, the vector's bytes back;
+  no HTTP but a length, no parameters, no queue, no JSON. It is ranked with nobody.
 - «Share by CPU» is the limit's CPU time an image over the server's, which a busy machine disturbs far less than rates.
 """
 
@@ -80,6 +83,7 @@ def listed(kind: object) -> bool:
 def verdict(summary: dict[str, dict[str, dict[str, float]]], busy: bool) -> str:
     """Where ours leads and where it loses, from the medians; on a busy machine only what that leaves comparable."""
     lines = []
+    summary = {name: row for name, row in summary.items() if name != BARE}
     if busy:
         lines.append("The machine was not quiet: rates, latencies and cold starts of this table **compare nothing**.\n")
     for column, larger_wins in COLUMNS.items():
