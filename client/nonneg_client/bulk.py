@@ -100,7 +100,7 @@ class Job:
         return f"{self.reasons[0]['id']}: {self.reasons[0]['message']}" if self.reasons else "there were no images"
 
     def _first_fix(self) -> str:
-        fix = (self.reasons and self.reasons[0]["fix"]) or "check the images"
+        fix = (self.reasons and self.reasons[0]["fix"]) or "name an image, or a folder that has some"
         others = len(self.reasons) - 1
         return f"{fix}; {others} more in {failures_of(self.out)}" if others > 0 else fix
 

@@ -7,6 +7,7 @@ session: the fastest way on CPUs. Rows are appended in the photos' order, so the
 from __future__ import annotations
 
 import hashlib
+import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -123,8 +124,11 @@ def _key(encoder: Path, photos: Photos, view: View, precision: str) -> str:
     """Names what the rows depend on; another key means to begin anew."""
     state = hashlib.sha256(encoder.read_bytes() + f"{view.model_dump_json()} {precision}".encode())
     for path in photos.paths:
-        found = path.stat()
-        state.update(f"{path}\0{found.st_size}\0{found.st_mtime_ns}\n".encode())
+        try:
+            found = path.stat()
+        except OSError:  # it will be left out and named when its turn comes
+            continue
+        state.update(os.fsencode(path) + f"\0{found.st_size}\0{found.st_mtime_ns}\n".encode())
     return state.hexdigest()
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from nonneg_client.pixels.decode import decode
 from nonneg_client.shortening import unit
+from nonneg_client.sources.finding import named
 from nonneg_export.activations import Activations
 from nonneg_export.atlas import Dimension, Entry, Image, write_atlas
 from nonneg_export.manifest import AtlasRecord
@@ -93,7 +94,7 @@ def _thumbnails(
             break
         budget -= len(jpeg)
         place_of[i] = len(images)
-        images.append(Image(paths[i].relative_to(folder).as_posix(), labels[i], jpeg))
+        images.append(Image(named(paths[i].relative_to(folder)), labels[i], jpeg))
     return images, place_of
 
 

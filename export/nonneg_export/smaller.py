@@ -86,7 +86,7 @@ def shrink(
 
 def judge(shrunk: Shrunk, photos: Photos, labelled: Photos, work: Path, *, data: str = "") -> Shrunk:
     """The same with its own quality report; `photos` are what it was quantised with."""
-    used = tuple(hashlib.sha256(path.read_bytes()).hexdigest() for path in photos.paths)
+    used = tuple(hashlib.sha256(path.read_bytes()).hexdigest() for path in photos.paths if path.is_file())
     quality = evaluate(shrunk.encoder, shrunk.manifest, shrunk.seen.values, used, labelled, work, data=data)
     manifest = shrunk.manifest.model_copy(update={"quality": quality})
     return Shrunk(shrunk.encoder, manifest, shrunk.seen, shrunk.likeness)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import os
 import threading
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -193,6 +194,17 @@ def test_an_image_is_only_downscaled_when_asked(client):
 def test_what_is_no_image_is_refused_before_anything_is_sent(client, nonsense):
     with pytest.raises(DataInvalid):
         client.embed(nonsense)
+
+
+def test_a_folder_may_hold_links_back_pipes_and_names_that_are_no_utf8(client, files, tmp_path):
+    photo = Path(files[0]).read_bytes()
+    (tmp_path / "a.jpg").write_bytes(photo)
+    (tmp_path / "back").symlink_to(tmp_path)
+    os.mkfifo(tmp_path / "pipe.jpg")
+    with open(os.fsencode(tmp_path) + b"/\xff.jpg", "wb") as file:  # noqa: PTH123  a path of bytes
+        file.write(photo)
+    found = client.embed(tmp_path)
+    assert found.ids == (f"{tmp_path}/a.jpg", rf"{tmp_path}/\xff.jpg")
 
 
 def test_no_images_at_all_is_said(client, tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import os
 import re
 import shutil
 
@@ -117,6 +118,13 @@ def test_an_image_that_fails_is_named_and_the_others_are_indexed(run, photos, tm
     assert result.exit_code == 1
     assert "broken.jpg" in result.stderr
     assert "5 images" in result.stdout
+
+
+def test_an_image_whose_name_is_no_utf8_is_indexed(run, photos, tmp_path):
+    shutil.copy(photos / "cat" / "cat-0.jpg", os.fsencode(tmp_path) + b"/\xff.jpg")
+    result = run("index", tmp_path, "-o", tmp_path / "x.index")
+    assert result.exit_code == 0, result.output
+    assert "1 images" in result.stdout
 
 
 def test_when_nothing_can_be_indexed_there_is_no_index(run, tmp_path):

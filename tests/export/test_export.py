@@ -161,8 +161,9 @@ def test_broken_images_are_left_out_and_named(tiny: ModelProto, labelled: Path, 
     data = (photos / "coffee" / "03.jpg").read_bytes()
     (photos / "coffee" / "03.jpg").write_bytes(data[: len(data) // 2])
     (photos / "coffee" / "empty.jpg").touch()
+    (photos / "coffee" / "gone.jpg").symlink_to("nowhere.jpg")
     seen = rank(draft_of(tiny), find_photos(photos), tmp_path / "work").seen
-    assert [path.name for path, _ in seen.broken] == ["00.jpg", "03.jpg", "empty.jpg"]
+    assert [path.name for path, _ in seen.broken] == ["00.jpg", "03.jpg", "empty.jpg", "gone.jpg"]
     assert len(seen.paths) == len(seen.values) == 58
 
 

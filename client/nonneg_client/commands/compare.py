@@ -98,9 +98,10 @@ def reports_of(data: Labelled, sides: list[tuple[Embeddings, Length | None]], k:
 
     from nonneg_client.evaluation.metrics import retrieval
     from nonneg_client.evaluation.retrieval import cut
+    from nonneg_client.sources.finding import named
 
     shared = set(sides[0][0].ids or ()) & set(sides[1][0].ids or ())
-    names = tuple(str(path) for path in data.paths if str(path) in shared)
+    names = tuple(name for name in map(named, data.paths) if name in shared)
     labels, asks = np.array(data.kept(names)), data.kept_asks(names)
     reports = []
     for embeddings, length in sides:

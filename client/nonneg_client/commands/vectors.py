@@ -17,10 +17,11 @@ def vectors_of(data: Labelled, source: Path | None, through: Through) -> Embeddi
     """The vectors of every image that can be had; the others are named on standard error."""
     from nonneg_client.embeddings import Embeddings
     from nonneg_client.errors import DataInvalid
+    from nonneg_client.sources.finding import named
 
     if source is not None:
         embeddings = Embeddings.load(source)
-        wanted = {str(path) for path in data.paths}
+        wanted = {named(path) for path in data.paths}
         rows = [i for i, name in enumerate(embeddings.ids or ()) if name in wanted]
         if not rows:
             raise DataInvalid(f"{source} holds none of these images", fix="embed them by the same paths")

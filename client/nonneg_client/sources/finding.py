@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -52,6 +53,17 @@ def _walk(folder: Path) -> Iterator[Path]:
         if entry.name.startswith("."):
             continue
         if entry.is_dir():
-            yield from _walk(entry)
-        elif entry.suffix.lower() in EXTENSIONS:
+            if not leads_back(entry):
+                yield from _walk(entry)
+        elif entry.suffix.lower() in EXTENSIONS and (entry.is_file() or entry.is_symlink()):  # a pipe never ends
             yield entry
+
+
+def leads_back(folder: Path) -> bool:
+    """Whether it is a link to a folder that it lies in: to follow it is to find everything forty times."""
+    return folder.is_symlink() and folder.parent.resolve().is_relative_to(folder.resolve())
+
+
+def named(path: Path) -> str:
+    """A path as text that every file and database takes: bytes that are no UTF-8 are written as their codes."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")

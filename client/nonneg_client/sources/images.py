@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypeGuard, Union
 
 from nonneg_client.errors import DataInvalid, NonnegError
-from nonneg_client.sources.finding import find
+from nonneg_client.sources.finding import find, named
 from nonneg_client.sources.loading import fetch, from_array, lossless, read
 from nonneg_client.sources.tars import is_tar, members
 
@@ -80,7 +80,7 @@ def _from_file(path: Path) -> Iterator[Item]:
     if is_tar(path):
         yield from (Item(member.id, member.read) for member in members(path))
     else:
-        yield Item(str(path), partial(read, path))
+        yield Item(named(path), partial(read, path))
 
 
 def _is_picture(source: object) -> TypeGuard[Image]:

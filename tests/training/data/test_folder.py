@@ -28,6 +28,11 @@ def test_a_folder_a_class(root: Path) -> None:
     assert images.image(4).getpixel((0, 0)) == (201, 201, 201)
 
 
+def test_a_link_back_is_not_followed(root: Path) -> None:
+    (root / "cat" / "back").symlink_to(root)
+    assert open_data(str(root)).labels.tolist() == [0, 0, 0, 1, 1, 1]
+
+
 def test_a_train_folder_inside_is_the_training_split(root: Path) -> None:
     inner = root / "train"
     inner.mkdir()

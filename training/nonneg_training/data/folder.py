@@ -11,6 +11,7 @@ from PIL import Image
 
 from nonneg_client.errors import DataInvalid
 from nonneg_client.pixels.decode import decode
+from nonneg_client.sources.finding import leads_back
 from nonneg_training.data.images import Images
 from nonneg_training.data.tolerance import Tolerance
 
@@ -55,8 +56,8 @@ def _list(root: Path) -> tuple[list[Path], list[str]]:
     paths: list[Path] = []
     owners: list[str] = []
     for folder, below, files in os.walk(root, onerror=_unreadable, followlinks=True):
-        below.sort()
         place = Path(folder)
+        below[:] = sorted(name for name in below if not leads_back(place / name))
         for name in sorted(files):
             if Path(name).suffix.lower() in SUFFIXES and not name.startswith("."):
                 paths.append(place / name)
