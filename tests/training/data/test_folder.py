@@ -62,3 +62,9 @@ def test_an_empty_or_absent_folder_is_refused(tmp_path: Path, made: bool) -> Non
         folder.mkdir()
     with pytest.raises(DataInvalid, match="holds no images" if made else "does not exist"):
         Folder(folder)
+
+
+def test_a_file_of_another_kind_is_no_folder_that_does_not_exist(tmp_path: Path) -> None:
+    (tmp_path / "train.tar.gz").write_bytes(b"")
+    with pytest.raises(DataInvalid, match=r"is a file of no kind .*or \.tar shards, not compressed"):
+        open_data(str(tmp_path / "train.tar.gz"))

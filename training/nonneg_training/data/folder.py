@@ -51,8 +51,14 @@ class Folder(Images):
 
 
 def _list(root: Path) -> tuple[list[Path], list[str]]:
+    if root.is_file():
+        raise DataInvalid(
+            f"{root} is a file of no kind that is known",
+            fix="give a folder of images, a .csv with captions, or .tar shards, not compressed",
+            value=str(root),
+        )
     if not root.is_dir():
-        raise DataInvalid(f"{root} does not exist or is no folder", fix="give a folder of images", value=str(root))
+        raise DataInvalid(f"{root} does not exist", fix="check the path; give a folder of images", value=str(root))
     paths: list[Path] = []
     owners: list[str] = []
     for folder, below, files in os.walk(root, onerror=_unreadable, followlinks=True):
