@@ -57,6 +57,7 @@ def test_the_variables_that_kubernetes_makes_of_services_are_no_settings(
 def test_the_pod_is_asked_where_the_server_answers_and_runs_as_its_user(container: dict[str, Any]) -> None:
     assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
     assert container["livenessProbe"]["httpGet"]["path"] == "/livez"
+    assert container["startupProbe"]["httpGet"]["path"] == "/readyz"  # of /livez, loading would look like being ready
     dockerfile = (DEPLOY.parent / "Dockerfile").read_text()
     assert f"USER {container['securityContext']['runAsUser']}" in dockerfile
     assert f"EXPOSE {container['ports'][0]['containerPort']}" in dockerfile

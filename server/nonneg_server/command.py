@@ -28,6 +28,7 @@ from nonneg_server.engine import memory
 from nonneg_server.engine.cache import Cache
 from nonneg_server.engine.engine import Engine
 from nonneg_server.engine.lanes import Lanes
+from nonneg_server.entrance.porter import at_the_door
 from nonneg_server.observation.logs import as_json, configure
 from nonneg_server.options import Grouped, with_settings
 from nonneg_server.registry import Registry
@@ -61,7 +62,8 @@ def run(settings: Settings) -> None:
         logger.warning(line)
     listener = bind(settings.host, settings.port)
     with listener:
-        repository = load(settings, meanwhile=threading.Thread(target=_import_the_application).start)
+        with at_the_door(listener, settings):
+            repository = load(settings, meanwhile=threading.Thread(target=_import_the_application).start)
         memory.settle()
         from nonneg_server.assembly import prepare
 

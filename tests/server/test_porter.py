@@ -1,0 +1,130 @@
+"""What a probe and an early client hear while models take long to load: really long, of many models."""
+
+import json
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from nonneg_export.bundle import Bundle
+
+Popen = subprocess.Popen[str]
+MANY = 60  # of the default model: some seconds, on any machine
+
+
+@contextmanager
+def loading(*flags: str) -> Iterator[tuple[str, Popen]]:
+    """A server that has many models to load before it serves, and its address."""
+    from nonneg_export.bundle import DEFAULT
+
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    models = [word for number in range(MANY) for word in ("--model", f"m{number}={DEFAULT}")]
+    line = [
+        sys.executable,
+        "-m",
+        "nonneg_client",
+        "serve",
+        "--port",
+        str(port),
+        "--drain",
+        "0",
+        *models,
+        *flags,
+        "--model-memory",
+        "50000000",
+    ]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield f"http://127.0.0.1:{port}", process
+        finally:
+            process.terminate()
+            process.communicate(timeout=20)
+
+
+def first_answer(address: str, path: str) -> httpx.Response:
+    """As soon as the server listens."""
+    until = time.monotonic() + 30
+    while True:
+        try:
+            return httpx.get(address + path, timeout=30, headers={"X-Request-ID": "early"}, verify=False)
+        except httpx.ConnectError:
+            assert time.monotonic() < until
+            time.sleep(0.02)
+
+
+def test_while_models_load_it_is_alive_and_not_ready_and_then_it_serves() -> None:
+    with loading() as (address, process), socket.socket() as silent:
+        found = first_answer(address, "/livez")
+        assert (found.status_code, found.json()) == (200, {"status": "alive"})
+        assert found.headers["x-request-id"] == "early"
+        host, _, port = address[7:].partition(":")
+        silent.connect((host, int(port)))  # holds up nobody
+        assert httpx.head(f"{address}/v2/health/live").status_code == 200
+        ready = httpx.get(f"{address}/readyz")
+        assert (ready.status_code, ready.headers["retry-after"]) == (503, "1")
+        assert ready.json()["error"]["message"] == "the models are loading", "it was asked too late: load more models"
+        assert ready.json()["request_id"] == ready.headers["x-request-id"]
+        refused = httpx.post(f"{address}/embed", content=bytes(3_000_000))
+        assert (refused.status_code, refused.json()["error"]["type"]) == (503, "not_ready")
+        statuses, until = [503], time.monotonic() + 60
+        while statuses[-1] != 200:  # nobody falls between the two: no connection is refused or reset
+            assert time.monotonic() < until
+            statuses.append(httpx.get(f"{address}/readyz").status_code)
+        assert set(statuses) == {200, 503}
+        assert "serves m0" in process.stdout.readline()
+        assert len(httpx.get(f"{address}/models").json()["models"]) == MANY
+        process.terminate()
+        assert process.communicate(timeout=20)[1] == ""
+
+
+def test_a_server_that_is_told_to_end_while_it_loads_ends_with_0_and_has_logged_who_came() -> None:
+    with loading("--access-log", "--log-format", "json") as (address, process):
+        assert first_answer(address, "/livez").status_code == 200
+        process.terminate()
+        said, log = process.communicate(timeout=20)
+        assert (said, process.returncode) == ("", 0)
+    (line,) = map(json.loads, log.splitlines())
+    assert (line["request_id"], line["route"], line["method"], line["status"]) == ("early", "/livez", "GET", 200)
+
+
+@pytest.mark.parametrize("spoilt", [False, True])
+def test_the_probe_may_come_by_https_and_a_certificate_that_is_no_good_is_told_at_the_end(
+    tmp_path: Path, spoilt: bool
+) -> None:
+    cert, secret = tmp_path / "cert.pem", tmp_path / "key.pem"
+    command = f"openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=t -keyout {secret} -out {cert}"
+    try:
+        subprocess.run(command.split(), check=True, capture_output=True)
+    except FileNotFoundError:
+        pytest.skip("no openssl here")
+    if spoilt:
+        secret.write_text("nonsense")
+    with loading("--tls-cert", str(cert), "--tls-key", str(secret)) as (address, process):
+        if spoilt:
+            assert process.wait(60) == 1
+            said = process.stderr.read()
+            assert "make no https" in said
+            assert "Traceback" not in said
+        else:
+            assert first_answer(address.replace("http:", "https:"), "/livez").json() == {"status": "alive"}
+
+
+def test_who_comes_early_to_a_small_model_is_served_and_not_sent_away(
+    bundle: Bundle, png: Callable[[int], bytes]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    line = [sys.executable, "-m", "nonneg_client", "serve", "--port", str(port), "--drain", "0"]
+    with subprocess.Popen([*line, "--model", str(bundle.path)], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert first_answer(f"http://127.0.0.1:{port}", "/readyz").status_code == 200
+        finally:
+            process.terminate()
+            process.communicate(timeout=20)
