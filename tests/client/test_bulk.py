@@ -116,7 +116,7 @@ def test_failures_are_listed_with_their_reasons_and_retried(run, folder, tmp_pat
     assert sorted(found.indices.tolist()) == list(range(100))
     assert found.ids[-2:] == tuple(map(str, bad))
     assert not (tmp_path / "x.parquet.failed.jsonl").exists()
-    assert "nothing is listed" in str(run(folder, "-o", out, "--retry-failed").exception)
+    assert "there is nothing to do" in str(run(folder, "-o", out, "--retry-failed").exception)
 
 
 def test_what_failed_but_is_not_named_again_stays_listed(run, folder, tmp_path):

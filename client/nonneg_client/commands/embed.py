@@ -139,7 +139,8 @@ def again(client: Embedder, stream: Stream, source: Iterable[Item], out: Path) -
 
     before = {r["id"]: r for r in read_failures(out)}
     if not before:
-        raise DataInvalid(f"nothing is listed as failed for {out}", fix="embed it first, without --retry-failed")
+        fix = "there is nothing to do" if out.exists() else "embed it first, without --retry-failed"
+        raise DataInvalid(f"nothing is listed as failed for {out}", fix=fix)
     found = [item for item in source if item.id in before]
     collected = Collected("return")
     for part in stream.of(client, found, len(found)):

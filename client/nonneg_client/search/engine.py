@@ -73,12 +73,14 @@ def check_where(where: Where | None) -> None:
     for name, condition in (where or {}).items():
         good = isinstance(condition, (str, int, float, bool))
         if isinstance(condition, Mapping):
-            good = bool(condition) and all(key in BOUNDS for key in condition)
+            good = bool(condition) and all(
+                key in BOUNDS and isinstance(bound, (int, float)) for key, bound in condition.items()
+            )
         elif isinstance(condition, Sequence) and not isinstance(condition, str):
             good = bool(condition) and all(isinstance(value, (str, int)) for value in condition)
         if not good:
             raise ConfigInvalid(
                 f"{name}={condition!r} is no condition",
-                fix='give a value, a list of values, or a range like {"gte": 2001, "lt": 2010}',
+                fix='give a value, a list of values, or a range of numbers like {"gte": 2001, "lt": 2010}',
                 field=name,
             )

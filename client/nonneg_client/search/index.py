@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -100,11 +100,7 @@ class Index:
         self, more: Mapping[int, float], k: int = 10, *, without: Sequence[int] = (), where: Where | None = None
     ) -> list[Hit]:
         """The images in which these dimensions are strongest: `more={17: 1.0}, without=[40]`."""
-        for dimension in [*more, *without]:
-            if not 0 <= dimension < self.description.dimensions:
-                raise ConfigInvalid(
-                    f"there is no dimension {dimension}", fix=f"ask for 0 to {self.description.dimensions - 1}"
-                )
+        self._are_there(more)
         if not more or any(weight <= 0 for weight in more.values()):
             raise ConfigInvalid("more of which dimension?", fix="give at least one, with a weight above 0")
         indices = np.array(sorted(more), dtype=np.int32)
@@ -123,6 +119,7 @@ class Index:
     ) -> list[Hit]:
         """The k largest inner products with a weighting of dimensions."""
         check_where(where)
+        self._are_there(without)
         if k < 1:
             raise ConfigInvalid(f"k={k} asks for nothing", fix="ask for 1 or more", field="k")
         if not len(query[0]):
@@ -163,6 +160,13 @@ class Index:
             if unwanted is None or not unwanted[row].any():
                 hits.append(Hit(f.id, f.score, f.payload, _reasons(stored.indices[row], parts[row])))
         return hits
+
+    def _are_there(self, dimensions: Iterable[int]) -> None:
+        for dimension in dimensions:
+            if not 0 <= dimension < self.description.dimensions:
+                raise ConfigInvalid(
+                    f"there is no dimension {dimension}", fix=f"ask for 0 to {self.description.dimensions - 1}"
+                )
 
     def _same(self, embeddings: Embeddings) -> None:
         held = self.description
