@@ -28,7 +28,7 @@ from nonneg_server.engine import memory
 from nonneg_server.engine.cache import Cache
 from nonneg_server.engine.engine import Engine
 from nonneg_server.engine.lanes import Lanes
-from nonneg_server.entrance.porter import at_the_door
+from nonneg_server.entrance.porter import BACKLOG, at_the_door
 from nonneg_server.observation.logs import as_json, configure
 from nonneg_server.options import Grouped, with_settings
 from nonneg_server.registry import Registry
@@ -166,7 +166,7 @@ def bind(host: str, port: int) -> socket.socket:
     """A listening socket; a port in use is one clear line."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((host, port), family=family, backlog=2048)
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except socket.gaierror as error:
         raise ConfigInvalid(f"--host {host}: {error.strerror}", fix="give an address of this machine") from None
     except OSError as error:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 PATIENCE = 1.0  # seconds that who has knocked is left waiting: then the server itself is usually there
 LONGEST = 2.0  # seconds for one client
 MOST = 64  # clients at once: the files that may be open are for the models
+BACKLOG = 2048
 ALIVE = frozenset({"/livez", "/v2/health/live"})
 
 
@@ -64,7 +65,9 @@ async def _receive(door: socket.socket, settings: Settings, over: threading.Even
             inside.discard(writer)
             writer.close()
 
-    server = await asyncio.start_server(answer, sock=door, ssl=tls, backlog=MOST)
+    handshake = None if tls is None else LONGEST
+    server = await asyncio.start_server(answer, sock=door, ssl=tls, ssl_handshake_timeout=handshake, backlog=MOST)
+    door.listen(BACKLOG)  # asyncio has cut the queue of those who knock to as many as it lets in at once
     while not over.is_set():
         await asyncio.sleep(0.01)
     with suppress(NotImplementedError):  # Windows; elsewhere, who was let in last is heard before the door is closed
