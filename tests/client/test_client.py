@@ -207,6 +207,18 @@ def test_a_folder_may_hold_links_back_pipes_and_names_that_are_no_utf8(client, f
     assert found.ids == (f"{tmp_path}/a.jpg", rf"{tmp_path}/\xff.jpg")
 
 
+def test_links_through_a_second_folder_are_followed_once_and_links_to_pipes_never(client, files, tmp_path, monkeypatch):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "photo.jpg").write_bytes(Path(files[0]).read_bytes())
+    (tmp_path / "a" / "z").symlink_to(tmp_path / "b")
+    (tmp_path / "b" / "z").symlink_to(tmp_path / "a")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link.jpg").symlink_to("pipe")
+    monkeypatch.chdir(tmp_path)
+    assert client.embed(".").ids == ("a/photo.jpg", "a/z/photo.jpg", "b/photo.jpg", "b/z/photo.jpg")
+
+
 def test_no_images_at_all_is_said(client, tmp_path):
     with pytest.raises(DataInvalid, match="no images to embed"):
         client.embed([])

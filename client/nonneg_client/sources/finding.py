@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -35,7 +36,7 @@ def find(name: str) -> Iterable[Path]:
 def find_images(folder: Path) -> list[Path]:
     """Every image file below a folder, sorted by path; hidden files and folders are passed over."""
     try:
-        found = list(_walk(folder))
+        found = list(_walk(folder, folder))
     except OSError as error:
         raise DataInvalid(
             f"{error.filename or folder} cannot be read ({error.strerror})", fix="check the path and its permissions"
@@ -48,20 +49,37 @@ def find_images(folder: Path) -> list[Path]:
     return found
 
 
-def _walk(folder: Path) -> Iterator[Path]:
+def _walk(folder: Path, root: Path) -> Iterator[Path]:
     for entry in sorted(folder.iterdir()):
         if entry.name.startswith("."):
             continue
         if entry.is_dir():
-            if not leads_back(entry):
-                yield from _walk(entry)
-        elif entry.suffix.lower() in EXTENSIONS and (entry.is_file() or entry.is_symlink()):  # a pipe never ends
+            if not leads_back(entry, root):
+                yield from _walk(entry, root)
+        elif entry.suffix.lower() in EXTENSIONS and ends(entry):
             yield entry
 
 
-def leads_back(folder: Path) -> bool:
-    """Whether it is a link to a folder that it lies in: to follow it is to find everything forty times."""
-    return folder.is_symlink() and folder.parent.resolve().is_relative_to(folder.resolve())
+def leads_back(folder: Path, root: Path) -> bool:
+    """Whether it is a link to a folder that it lies in, or that the way from the root went through.
+
+    To follow it is to find everything forty times. Two links to one folder that lies elsewhere are both followed: in
+    training each gives its own label.
+    """
+    if not folder.is_symlink():
+        return False
+    if folder.parent.resolve().is_relative_to(folder.resolve()):
+        return True
+    way = [above for above in folder.parents if above.is_relative_to(root)]
+    return any(above.samefile(folder) for above in way)  # by device and inode
+
+
+def ends(path: Path) -> bool:
+    """Whether to read it comes to an end, as with no pipe, socket or device; reading what cannot be asked says why."""
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except OSError:
+        return True
 
 
 def named(path: Path) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +33,22 @@ def test_a_folder_a_class(root: Path) -> None:
 def test_a_link_back_is_not_followed(root: Path) -> None:
     (root / "cat" / "back").symlink_to(root)
     assert open_data(str(root)).labels.tolist() == [0, 0, 0, 1, 1, 1]
+
+
+def test_two_folders_linked_into_each_other_are_each_followed_once(root: Path) -> None:
+    (root / "cat" / "dogs").symlink_to(root / "dog")
+    (root / "dog" / "cats").symlink_to(root / "cat")
+    assert open_data(str(root)).labels.tolist() == [0] * 6 + [1] * 6
+
+
+def test_a_pipe_a_socket_and_a_link_to_one_are_left_out(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.mkfifo(root / "cat" / "pipe.png")
+    (root / "dog" / "link.png").symlink_to(root / "cat" / "pipe.png")
+    monkeypatch.chdir(root)  # a socket's name has to be short
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind("dog/socket.png")
+    images = open_data(str(root))
+    assert images.labels.tolist() == [0, 0, 0, 1, 1, 1]
 
 
 def test_a_train_folder_inside_is_the_training_split(root: Path) -> None:

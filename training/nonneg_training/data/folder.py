@@ -11,7 +11,7 @@ from PIL import Image
 
 from nonneg_client.errors import DataInvalid
 from nonneg_client.pixels.decode import decode
-from nonneg_client.sources.finding import leads_back
+from nonneg_client.sources.finding import ends, leads_back
 from nonneg_training.data.images import Images
 from nonneg_training.data.tolerance import Tolerance
 
@@ -63,9 +63,9 @@ def _list(root: Path) -> tuple[list[Path], list[str]]:
     owners: list[str] = []
     for folder, below, files in os.walk(root, onerror=_unreadable, followlinks=True):
         place = Path(folder)
-        below[:] = sorted(name for name in below if not leads_back(place / name))
+        below[:] = sorted(name for name in below if not leads_back(place / name, root))
         for name in sorted(files):
-            if Path(name).suffix.lower() in SUFFIXES and not name.startswith("."):
+            if Path(name).suffix.lower() in SUFFIXES and not name.startswith(".") and ends(place / name):
                 paths.append(place / name)
                 owners.append(place.relative_to(root).parts[0] if place != root else root.name)
     if not paths:
