@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 Verdict = Literal["ok", "note", "bad"]
 
+CLIENT = ("httpx", "numpy", "pillow", "ormsgpack")
 EXTRAS = {
     "server": ("fastapi", "uvicorn", "orjson", "pydantic-settings", "python-multipart"),
     "training": ("torch", "torchvision", "safetensors", "scikit-learn"),
@@ -66,6 +67,7 @@ def doctor(model: Path | None, as_json: bool) -> None:
 def examine(model: Path | None = None) -> Iterator[Finding]:
     """Every check in turn; one that fails does not keep the others from running."""
     yield Finding("nonneg", "ok", f"{__version__} on Python {platform.python_version()}, {platform.platform()}")
+    yield Finding("client", "ok", ", ".join(f"{name} {installed(name)}" for name in CLIENT))
     yield from extras()
     yield from runtime()
     yield cores()
@@ -77,18 +79,24 @@ def extras() -> Iterator[Finding]:
     for extra, packages in EXTRAS.items():
         found = {name: installed(name) for name in packages}
         absent = [name for name, number in found.items() if number is None]
+        fix = f'pip install "nonneg[{extra}]"'
         if not absent:
             yield Finding(extra, "ok", ", ".join(f"{name} {number}" for name, number in found.items()))
+        elif extra == "server" and len(absent) < len(found) and any(map(installed, RUNTIMES)):
+            yield Finding(extra, "bad", f"without {', '.join(absent)}", fix)  # a runtime is there to serve with
         else:
-            verdict: Verdict = "bad" if extra == "server" else "note"
-            yield Finding(extra, verdict, f"without {', '.join(absent)}", f'pip install "nonneg[{extra}]"')
+            yield Finding(extra, "note", f"an extra that is not installed (without {', '.join(absent)})", fix)
 
 
 def runtime() -> Iterator[Finding]:
-    """ONNX Runtime: one build of it, and the providers it has."""
+    """ONNX Runtime: one build of it, and the providers it has; a client needs none."""
     builds = [name for name in RUNTIMES if installed(name)]
     if not builds:
-        yield Finding("onnxruntime", "bad", "not installed", 'pip install "nonneg[server]"')
+        fix = 'pip install "nonneg[server]"'
+        if all(map(installed, EXTRAS["server"])):
+            yield Finding("onnxruntime", "bad", "not installed, and the server cannot answer without it", fix)
+        else:
+            yield Finding("onnxruntime", "note", "not installed: it comes with the server", fix)
         return
     if len(builds) > 1:
         fix = f"pip uninstall {' '.join(builds)}, then install the one you want"

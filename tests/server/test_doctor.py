@@ -30,11 +30,36 @@ def test_a_bad_bundle_is_a_finding_with_a_fix_and_an_exit_code(tmp_path: Path) -
     assert "fix: point to a folder" in done.output
 
 
-def test_a_missing_server_extra_is_said_and_does_not_stop_it(bundle: Bundle) -> None:
+def test_a_light_install_is_whole_without_the_server_and_says_how_to_get_it(bundle: Bundle) -> None:
     """With every package of the extra hidden from the interpreter, the command still runs."""
+    done = without(
+        {"fastapi", "uvicorn", "orjson", "pydantic_settings", "python_multipart", "onnxruntime", "starlette"}, bundle
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "BAD" not in done.stdout
+    assert "note  server       an extra that is not installed (without fastapi, uvicorn" in done.stdout
+    assert 'fix: pip install "nonneg[server]"' in done.stdout
+    assert "note  onnxruntime  not installed: it comes with the server" in done.stdout
+    assert "ok    client       httpx " in done.stdout
+    assert "verified" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("gone", "said"),
+    [("orjson", "BAD   server       without orjson"), ("onnxruntime", "BAD   onnxruntime  not installed, and")],
+)
+def test_a_server_of_which_a_part_is_missing_is_broken(bundle: Bundle, gone: str, said: str) -> None:
+    done = without({gone}, bundle)
+    assert done.returncode == 1
+    assert said in done.stdout
+    assert "Traceback" not in done.stderr
+
+
+def without(gone: set[str], bundle: Bundle) -> subprocess.CompletedProcess[str]:
+    """`nonneg doctor` in an interpreter that has none of these packages."""
     hide = (
         "import sys, importlib.metadata as m; real = m.version\n"
-        "gone = {'fastapi','uvicorn','orjson','pydantic_settings','python_multipart','onnxruntime','starlette'}\n"
+        f"gone = {gone!r}\n"
         "for name in gone: sys.modules[name] = None\n"
         "def version(name):\n"
         "    if name.replace('-', '_').removesuffix('_gpu') in gone: raise m.PackageNotFoundError(name)\n"
@@ -44,12 +69,7 @@ def test_a_missing_server_extra_is_said_and_does_not_stop_it(bundle: Bundle) -> 
         f"sys.argv = ['nonneg', 'doctor', '--model', {str(bundle.path)!r}]\n"
         "main()\n"
     )
-    done = subprocess.run([sys.executable, "-c", hide], capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 1
-    assert 'fix: pip install "nonneg[server]"' in done.stdout
-    assert "onnxruntime  not installed" in done.stdout
-    assert "verified" in done.stdout
-    assert "Traceback" not in done.stderr
+    return subprocess.run([sys.executable, "-c", hide], capture_output=True, text=True, timeout=60, check=False)
 
 
 def test_it_looks_for_a_package_of_every_extra() -> None:
