@@ -15,7 +15,7 @@ from PIL import Image
 
 from nonneg_client import Embeddings
 from nonneg_client.cli import nonneg
-from nonneg_client.errors import DataInvalid, FingerprintMismatch, ModelNotFound
+from nonneg_client.errors import ConfigInvalid, DataInvalid, FingerprintMismatch, ModelNotFound
 from nonneg_client.search import Index
 from nonneg_client.search.duplicates import Pair, groups, pairs
 from nonneg_client.search.index import Hit
@@ -65,6 +65,15 @@ def test_conditions_and_unwanted_dimensions_narrow_the_search(run, made, photos)
     assert all(reason[0] != dimension for hit in without for reason in hit["reasons"])
     sized = json.loads(run("search", made, query, "--where", "bytes>=1", "--where", "bytes<2", "--json").stdout)
     assert sized["hits"] == []
+
+
+def test_a_condition_on_a_field_that_no_image_has_is_refused_with_those_that_there_are(run, made):
+    refused = run("search", made, "--more", "17", "--where", "foo=bar").exception
+    assert isinstance(refused, ConfigInvalid)
+    assert "no image of the index has a field foo" in str(refused)
+    assert "folder" in str(refused)
+    assert run("search", made, "--more", "17", "--where", "folder=nowhere").exit_code == 0
+    assert run("search", made, "--more", "17", "--where", "id=nowhere").exit_code == 0
 
 
 def test_dimensions_alone_are_a_question_too(run, made):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -105,6 +106,8 @@ def search(
             hits = opened.by_dimensions(more, k, without=without, where=where)
         else:
             hits = by_image(opened, query, model, k, where, without, cut, through)
+        if where and not hits:
+            check_fields(opened, where)
         title = f"{index}: like {query}" if query else f"{index}: more of {', '.join(map(str, more))}"
     if html is not None:
         from nonneg_client.search.sheet import write_sheet
@@ -134,6 +137,18 @@ def by_image(
     if vector.fingerprint == opened.description.fingerprint:  # else it is refused as another model's
         vector = vector.shorten(opened.description.dimensions)
     return opened.search(vector, k, where=where, without=without, cut=cut)
+
+
+def check_fields(opened: Index, where: dict[str, Any]) -> None:
+    """Raise if a condition is on a field that no image has; all payloads are read, so only when nothing was found."""
+    from nonneg_client.errors import ConfigInvalid
+
+    known = sorted({name for payload in opened.engine.payloads().values() for name in payload})
+    for name in where:
+        if known and re.split(r"[.\[]", name)[0] not in ("id", *known):  # a.b and a[].b are inside of a
+            raise ConfigInvalid(
+                f"no image of the index has a field {name}", fix=f"ask for {', '.join(known)}", field=name
+            )
 
 
 def show(hits: list[Hit], as_json: bool, title: str) -> None:
