@@ -43,7 +43,7 @@ class Contestant:
 
 SOURCES = os.pathsep.join(str(ROOT / folder) for folder in ("client", "export"))  # the peers' decoder, view and session
 
-BARE = "bare"  # no server that anybody could use: how far one can get
+BARE = "bare"  # no server that anybody could use, but what there is to gain
 
 CONTESTANTS = {
     contestant.name: contestant
@@ -58,6 +58,6 @@ CONTESTANTS = {
             environment=(("BENTOML_DO_NOT_TRACK", "True"),),
         ),
         Contestant("ray", ("ray[serve]==2.60.0",), ("with_ray.py",), environment=(("RAY_USAGE_STATS_ENABLED", "0"),)),
-        Contestant(BARE, (), (str(HERE / "bare.py"),), program="python"),
+        Contestant(BARE, (), ("bare.py",), program="python"),
     )
 }  # fmt: skip

@@ -34,8 +34,9 @@ class Plan:
 @contextmanager
 def started(contestant: Contestant, plan: Plan) -> Iterator[Server]:
     command = contestant.prepared(plan.home)
-    model = {"BUNDLE": str(plan.bundle), "PYTHONPATH": SOURCES} if contestant.requirements else {}
-    environment = {"NONNEG_MODEL": str(plan.bundle), **model, **dict(contestant.environment)}
+    sources = {"PYTHONPATH": SOURCES} if contestant.requirements else {}
+    model = {"NONNEG_MODEL": str(plan.bundle), "BUNDLE": str(plan.bundle)}
+    environment = {**model, **sources, **dict(contestant.environment)}
     log = plan.home / f"{contestant.name}.log"
     with running(command, contestant.path, plan.bodies[0], env=environment, cwd=HERE / "peers", log=log) as server:
         yield server

@@ -28,8 +28,8 @@ whole vectors without parameters, limits, metrics or request ids. Cells: median 
 
 - «Share, asking paid» is the share of a second, lower limit: the same threads while, beside them, the load generator
   asks a server that does nothing (`null.py`) as often as they finish an image.
-- «bare» (`bare.py`) is no server but the least that one in Python does: sockets, decode, run, the vector's bytes back;
-  no HTTP but a length, no parameters, no queue, no JSON. It is ranked with nobody.
+- «bare» (`peers/bare.py`) is no server but the least that one in Python does: the peers' model, and threads that read a
+  socket, embed, answer; no HTTP but a length, no parameters, no queue. It is ranked with nobody.
 - «Share by CPU» is the limit's CPU time an image over the server's, which a busy machine disturbs far less than rates.
 """
 

@@ -1,25 +1,18 @@
-"""The least that a server in Python can be: what it does not reach, no answer of ours is to blame for.
+"""The least that a server in Python can be: what it does not reach, a framework can hardly reach.
 
-As many threads as cores share one poll; whoever hears a request decodes, runs and answers the vector's bytes. No HTTP
-but a head's length, no parameters, no queue, no JSON, nothing counted, nobody refused.
-
-PORT=9000 NONNEG_MODEL=BUNDLE python bare.py
+As many threads as cores share one poll: whoever hears a request embeds its image and answers. No HTTP but a head's
+length, no parameters, no queue, nothing counted, nobody refused.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import select
 import socket
 import threading
-from pathlib import Path
 
 import numpy as np
-
-from nonneg_client.pixels.decode import decode
-from nonneg_export.bundle import open_bundle
-from nonneg_export.runtime import Session
+from model import CORES, PORT, Model
 
 LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 ONCE = select.EPOLLIN | select.EPOLLONESHOT  # one thread hears it, and nobody else until it is armed again
@@ -28,10 +21,10 @@ ONCE = select.EPOLLIN | select.EPOLLONESHOT  # one thread hears it, and nobody e
 class Bare:
     """A model, and the connections that ask it."""
 
-    def __init__(self, bundle: Path) -> None:
-        found = open_bundle(bundle)
-        self.view, self.session = found.manifest.view, Session(found.encoder, threads=1)
-        self.session.run(np.zeros((1, self.view.size, self.view.size, 3), np.uint8))
+    def __init__(self) -> None:
+        self.model = Model()
+        size = self.model.view.size
+        self.model.session.run(np.zeros((1, size, size, 3), np.uint8))
         self.epoll = select.epoll()
         self.open: dict[int, socket.socket] = {}
         self.heard: dict[int, bytes] = {}  # of requests that are not whole
@@ -56,13 +49,12 @@ class Bare:
         if length is None or len(request) < end + 4 + int(length[1]):
             self.heard[number] = request
             return
-        vector = self.session.run(self.view.apply(decode(request[end + 4 :], at_least=self.view.ample))[None])[0]
-        body = vector.tobytes()
+        body = self.model.embed(request[end + 4 :])
         connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
 
-    def serve(self, port: int) -> None:
-        listener = socket.create_server(("127.0.0.1", port), backlog=1024)
-        for _ in os.sched_getaffinity(0):
+    def serve(self) -> None:
+        listener = socket.create_server(("127.0.0.1", PORT), backlog=1024)
+        for _ in range(CORES):
             threading.Thread(target=self.work, daemon=True).start()
         while True:
             made = listener.accept()[0]
@@ -73,4 +65,4 @@ class Bare:
 
 
 if __name__ == "__main__":
-    Bare(Path(os.environ["NONNEG_MODEL"])).serve(int(os.environ["PORT"]))
+    Bare().serve()
