@@ -35,8 +35,9 @@ whole vectors without parameters, limits, metrics or request ids. Cells: median 
 
 TAIL = """## What is not shown
 
-- The aim with the small model was .97 of the limit. It takes 0.3 ms of CPU more than the limit's 5.6: the interpreter a
-  third, the kernel and inference amid other work most of the rest ([log](log.md)).
+- The aim with the small model was .97 of the limit. The bare loop, which leaves out all that makes a server, does not
+  reach it either: the load generator, the kernel and the caches that both take from the inference cost more
+  ([log](log.md)).
 - Requests of several images need less of it: `client_bulk.py` embeds a folder faster than these one-image requests.
 - The floods count from the larger of two short peaks: the goodput is stated low rather than high.
 - GPUs: nobody here has one.
