@@ -151,6 +151,21 @@ def test_near_duplicates_are_grouped(run, made):
         assert len({name.rpartition("/")[2].partition("-")[0] for name in group}) == 1
 
 
+@pytest.mark.parametrize(
+    ("asked", "needless"),
+    [
+        (["--duplicates", "0.8"], ["--where", "folder=cats"]),
+        (["--duplicates", "0.8"], ["-k", "3"]),
+        (["--duplicates", "0.8"], ["--html", "hits.html"]),
+        (["--more", "3"], ["--cut", "8"]),
+    ],
+)
+def test_an_option_that_would_be_ignored_is_refused(run, made, asked, needless):
+    found = run("search", made, *asked, *needless)
+    assert found.exit_code == 2
+    assert f"{needless[0]} has no meaning beside {asked[0]}" in found.stderr
+
+
 def test_pairs_are_all_those_above_the_threshold_each_once(random_embeddings, tmp_path):
     z = np_repeat(random_embeddings(40, 32))
     vectors = Embeddings.from_dense(z, fingerprint="f", ids=tuple(f"{i:03d}" for i in range(len(z)))).shorten()

@@ -98,6 +98,7 @@ def search(
 
     if sum([query is not None, bool(more), duplicates is not None]) != 1:
         raise click.UsageError("give one of QUERY, --more and --duplicates")
+    check_together("duplicates" if duplicates is not None else "more" if more else "query")
     with Index.open(index) as opened:
         if duplicates is not None:
             show_duplicates(opened, duplicates, as_json)
@@ -114,6 +115,18 @@ def search(
 
         write_sheet(html, title, hits, query=query)
     show(hits, as_json, title)
+
+
+NEEDLESS = {"duplicates": ("k", "model", "where", "without", "cut", "html"), "more": ("model", "cut"), "query": ()}
+
+
+def check_together(what: str) -> None:
+    """Raise if an option was given that says nothing about what is asked: none is ignored."""
+    context = click.get_current_context()
+    for name in NEEDLESS[what]:
+        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            flag = "-k" if name == "k" else f"--{name}"
+            raise click.UsageError(f"{flag} has no meaning beside --{what}: leave one of them out")
 
 
 def by_image(
