@@ -8,7 +8,7 @@ from nonneg_server.engine import memory
 from nonneg_server.engine.admission import Admission
 
 QUIET = 5.0  # seconds without an image
-MUCH = 32 * 2**20  # bytes; less is soon taken again
+MUCH = 16 * 2**20  # bytes; less is soon taken again
 
 
 class Idle:
