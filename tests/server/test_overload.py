@@ -216,6 +216,6 @@ def test_what_a_burst_of_large_photos_took_is_given_back_once_nobody_asks(start:
             thread.join(60)
         assert peak_mb(process.pid) - before > 10 * len(body) / 2**20, "this is no burst"
         until = time.monotonic() + 20
-        while (left := resident_mb(process.pid) - before) > 8 and time.monotonic() < until:
+        while (left := resident_mb(process.pid) - before) > 18 and time.monotonic() < until:
             time.sleep(0.2)
-        assert left <= 8
+        assert left <= 18, "a server that keeps what it had then holds 28 MB more"
