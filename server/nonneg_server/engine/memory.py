@@ -3,7 +3,7 @@
 glibc gives every thread a heap of its own, up to eight a core, and each keeps the largest bodies and pixels it ever
 had: with its defaults a server's memory climbs under large photos. Two heaps are enough, and their tops are given back.
 Above a megabyte blocks are mapped singly, though the kernel then clears them each time: kept in the heaps they were a
-twentieth faster for photos of 12 megapixels, but what lay between them grew without end.
+twentieth faster for photos of 12 megapixels, but under mixed images what lay between them went on growing.
 
 A model is copied three times while it is opened, and for blocks that are mapped singly the kernel clears new pages each
 time, which takes longer than all the rest: until models are open, freed blocks are kept and used again.
