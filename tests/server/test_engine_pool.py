@@ -1,3 +1,4 @@
+import sys
 import threading
 import time
 import weakref
@@ -187,3 +188,21 @@ def test_who_waits_when_the_threads_are_gone_is_told_and_hands_it_on() -> None:
         with pytest.raises(NotReady, match="shutting down"):
             promise.result(0)
     assert log == [f"handed out {n}" for n in range(3)]
+
+
+def test_threads_live_on_when_others_deliver_what_they_hold_at_any_instant() -> None:
+    pool, log = Pool(2), []
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # threads take turns after nearly every instruction
+    try:
+        for _ in range(150):
+            promises = [Noted(str(n), log) for n in range(60)]
+            for promise in promises:
+                pool.enqueue(promise, lambda: None)
+            while not all(promise.done() for promise in promises):
+                pool.hand_over()
+                assert pool.ailment() is None
+    finally:
+        sys.setswitchinterval(interval)
+        pool.close(5)
+    assert log.count("handed out 0") == 150

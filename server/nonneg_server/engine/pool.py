@@ -161,7 +161,11 @@ class Pool:
     def _enough(self, held: deque[Outcome]) -> bool:
         if self._closing or len(held) >= min(MOST_HELD, len(self._waiting) // self.size):
             return False
-        return time.monotonic() - held[0][0] < LONGEST_HELD / 2
+        try:
+            oldest, *_ = held[0]
+        except IndexError:  # `hand_over` took it this instant
+            return True
+        return time.monotonic() - oldest < LONGEST_HELD / 2
 
     def _give_up(self, reason: str) -> None:
         given_up: deque[Outcome] = deque()
