@@ -1,6 +1,8 @@
-"""The in-process limit: what these cores give when nothing but decode, view and run happens.
+"""The in-process limit: what these cores give when nobody asks and nobody has to be answered.
 
-One thread for each core on one shared session. `naive` decodes every JPEG whole, as a first version would.
+One thread for each core, one shared session, and the job that every server does for an image (`peers/model.py`):
+decode, view, run, the answer's bytes. `vectors` stops before the answer; `naive` decodes every JPEG whole, as a first
+version would, and stops there as well.
 """
 
 from __future__ import annotations
@@ -15,45 +17,44 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parent / "peers"))
+
+from model import Model
 from photos import make_photos
 from PIL import Image
 
-from nonneg_client.pixels.decode import decode
-from nonneg_export.bundle import open_bundle
-from nonneg_export.runtime import Session
+KINDS = ("job", "vectors", "naive")
 
 
-def main(bundle_path: str, photos: str, size: str, naive: bool) -> None:
-    """For every line `SECONDS` on stdin, one JSON line on stdout."""
-    bundle = open_bundle(bundle_path or None)
-    view = bundle.manifest.view
-    cores = len(os.sched_getaffinity(0))
+def main(bundle: str, photos: str, size: str) -> None:
+    """For every line `KIND SECONDS` on stdin, one JSON line on stdout."""
+    os.environ["BUNDLE"] = bundle
+    model, cores = Model(), len(os.sched_getaffinity(0))
     width, height = map(int, size.split("x"))
     bodies = make_photos(Path(photos), width=width, height=height)
-    session = Session(bundle.encoder, threads=1)
-
-    def embed(number: int) -> None:
-        data = bodies[number % len(bodies)]
-        image = Image.open(io.BytesIO(data)).convert("RGB") if naive else decode(data, at_least=view.ample)
-        session.run(view.apply(image)[None])
-
-    for warm in range(4):
-        embed(warm)
+    works: dict[str, Callable[[bytes], object]] = {
+        "job": model.embed,
+        "vectors": model.vector,
+        "naive": lambda jpeg: model.run(Image.open(io.BytesIO(jpeg)).convert("RGB")),
+    }
+    for jpeg in bodies[:4]:
+        model.embed(jpeg)
     print("ready", flush=True)
     for line in sys.stdin:
-        print(json.dumps(measured(embed, float(line), cores)), flush=True)
+        kind, seconds = line.split()
+        print(json.dumps(measured(works[kind], bodies, float(seconds), cores)), flush=True)
 
 
-def measured(embed: Callable[[int], None], seconds: float, threads: int) -> dict[str, Any]:
+def measured(work: Callable[[bytes], object], bodies: list[bytes], seconds: float, threads: int) -> dict[str, Any]:
     counts = [0] * threads
     stop = threading.Event()
 
-    def work(lane: int) -> None:
+    def go_on(lane: int) -> None:
         while not stop.is_set():
-            embed(lane + counts[lane])
+            work(bodies[(lane + counts[lane]) % len(bodies)])
             counts[lane] += 1
 
-    workers = [threading.Thread(target=work, args=(lane,)) for lane in range(threads)]
+    workers = [threading.Thread(target=go_on, args=(lane,)) for lane in range(threads)]
     start, cpu = time.perf_counter(), time.process_time()
     for worker in workers:
         worker.start()
@@ -66,4 +67,4 @@ def measured(embed: Callable[[int], None], seconds: float, threads: int) -> dict
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:4], naive="naive" in sys.argv)
+    main(*sys.argv[1:4])

@@ -64,14 +64,15 @@ def nothing(plan: Plan) -> Iterator[Server]:
 class Limit:
     """The in-process limit, in a process of its own."""
 
-    def __init__(self, plan: Plan, *, naive: bool = False) -> None:
-        command = [sys.executable, "limit.py", str(plan.bundle), str(plan.photos), plan.size, *(["naive"] * naive)]
+    def __init__(self, plan: Plan) -> None:
+        command = [sys.executable, "limit.py", str(plan.bundle), str(plan.photos), plan.size]
         self._process = subprocess.Popen(command, cwd=HERE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self._answer()
 
-    def slice(self, seconds: float) -> dict[str, Any]:
+    def slice(self, seconds: float, kind: str = "job") -> dict[str, Any]:
+        """How often that kind of work is done; those of `limit.py`."""
         watch = Watch(self._cpu_seconds)
-        self._say(f"{seconds}\n")
+        self._say(f"{kind} {seconds}\n")
         found: dict[str, Any] = json.loads(self._answer())
         found["others"] = round(watch.others(), 3)
         return found
@@ -80,7 +81,7 @@ class Limit:
         """The same while the load generator asks a server that does nothing, at this rate."""
         watch = Watch(lambda: self._cpu_seconds() + server.cpu_seconds())
         mine = time.process_time()
-        self._say(f"{seconds}\n")
+        self._say(f"job {seconds}\n")
         asked = load.run(server.url, bodies, rate=rate, seconds=seconds)
         found: dict[str, Any] = json.loads(self._answer())
         found["generator_ms_per_image"] = round(1000 * (time.process_time() - mine) / max(1, asked["ok"]), 3)

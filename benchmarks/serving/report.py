@@ -21,11 +21,13 @@ HEAD = """# Serving, measured
 
 Made by [benchmarks/serving](../benchmarks/serving/README.md): `run.py` measures, `report.py` writes this page. Every
 server runs the same ONNX file with the same decoder, view, session settings and sparse JSON answer; the peers have one
-process or replica a core, as they recommend. The load generator shares the machine's cores with the server, and the
-in-process limit does not pay for it: no server can reach 1. One server runs after the other, with slices of the limit
-between; slices in which other processes used the machine do not count, if there are enough others. The peers answer
-whole vectors without parameters, limits, metrics or request ids. Cells: median (least to most) of slices that count.
+process or replica a core, as they recommend. One server runs after the other, with slices of the limits between, and is
+compared with those; slices in which other processes used the machine do not count, if there are enough others. The peers
+answer whole vectors without parameters, limits, metrics or request ids. Cells: median (least to most) of slices that count.
 
+- «Share of limit»: of what the same cores do without a server (`limit.py`), a thread a core that does what every peer does
+  for an image, from its bytes to its answer's bytes (`peers/model.py`). The load generator shares the cores with the server, and
+  this limit does not pay for it: no server can reach 1. Below the table is also what they do without writing answers.
 - «Share, asking paid» is the share of a second, lower limit: the same threads while, beside them, the load generator
   asks a server that does nothing (`null.py`) as often as they finish an image.
 - «bare» (`peers/bare.py`) is no server but the least that one in Python does: the peers' model, and threads that read a
@@ -73,12 +75,8 @@ def section(table: list[str], line: dict[str, Any]) -> str:
 
 def disturbed(slices: dict[str, Any]) -> bool:
     """Whether any kind of slice has fewer undisturbed ones than count, so that rates cannot be compared."""
-    kinds = [slices["limit"], *(kind for run in slices["servers"].values() for kind in run.values() if listed(kind))]
+    kinds = [kind for run in slices.values() for kind in run.values() if isinstance(kind, list)]
     return any(sum(one["others"] <= QUIET for one in kind) < ENOUGH for kind in kinds)
-
-
-def listed(kind: object) -> bool:
-    return isinstance(kind, list)
 
 
 def verdict(summary: dict[str, dict[str, dict[str, float]]], busy: bool) -> str:
@@ -111,6 +109,7 @@ COLUMNS = {
     "c8 share of limit": True,
     "c32 share": True,
     "c8 share, asking paid": True,
+    "c32 share, asking paid": True,
     "c8 share by CPU": True,
     "c1 p50 ms": False,
     "c8 p99 ms": False,

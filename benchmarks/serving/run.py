@@ -37,6 +37,7 @@ COLUMNS = (
     "c8 share of limit",
     "c32 share",
     "c8 share, asking paid",
+    "c32 share, asking paid",
     "c8 share by CPU",
     "c1 p50 ms",
     "c8 p99 ms",
@@ -44,46 +45,51 @@ COLUMNS = (
     "PSS MB",
     "cold start s",
 )
+ASKING = "asking"  # the limit of who pays for being asked
 CLIENTS = (1, 8, 32)
 QUIET = 0.06  # of the machine's CPU time may have gone to others during a slice that counts
 ENOUGH = 5  # slices that count, of every kind
 
 
 def collect(plan: Plan, names: list[str], *, most_rounds: int, wait: float) -> dict[str, Any]:
-    """One server after the other, each with slices of the limit in between."""
-    found: dict[str, Any] = {"limit": [], "limit_asking": [], "naive": [], "servers": {}}
-    limit, naive = Limit(plan), Limit(plan, naive=True) if plan.naive else None
+    """One server after the other, each with slices of the limits in between: the machine is not the same for long."""
+    found: dict[str, Any] = {}
+    limit = Limit(plan)
     for name in names:
         print(f"starting {name}", file=sys.stderr)
         with started(CONTESTANTS[name], plan) as server:
             load.run(server.url, plan.bodies, clients=8, seconds=1.0)  # warm every worker
-            mine: dict[str, Any] = {f"c{count}": [] for count in CLIENTS}
+            mine: dict[str, Any] = {key: [] for key in (*limits(plan), *map(width, CLIENTS))}
             for number in range(most_rounds):
                 last = number + 1 == most_rounds  # never quiet: better a disturbed slice than none
-                take_turns(found, mine, limit, server, plan, wait=0 if last else wait)
-                if naive is not None and fell_quiet(wait):
-                    found["naive"].append(naive.slice(plan.seconds))
+                take_turns(mine, limit, server, plan, wait=0 if last else wait)
                 if all(map(enough, mine.values())):
                     break
-            found["servers"][name] = {**mine, "cold_start_s": server.cold_start, "pss_mb": server.pss_mb()}
+            found[name] = {**mine, "cold_start_s": server.cold_start, "pss_mb": server.pss_mb()}
     limit.close()
-    if naive is not None:
-        naive.close()
     return found
 
 
-def take_turns(
-    found: dict[str, Any], mine: dict[str, Any], limit: Limit, server: Server, plan: Plan, *, wait: float
-) -> None:
-    """A slice of both limits and of every width, each when the machine is quiet."""
-    if fell_quiet(wait):
-        found["limit"].append(limit.slice(plan.seconds))
-    if found["limit"] and fell_quiet(wait):
-        rate = found["limit"][-1]["rate"]
+def limits(plan: Plan) -> tuple[str, ...]:
+    """Kinds of work in `limit.py`, and the job while somebody asks."""
+    return ("job", "vectors", *(["naive"] if plan.naive else []), ASKING)
+
+
+def width(clients: int) -> str:
+    return f"c{clients}"
+
+
+def take_turns(mine: dict[str, Any], limit: Limit, server: Server, plan: Plan, *, wait: float) -> None:
+    """A slice of every limit and of every width, each when the machine is quiet."""
+    for kind in limits(plan):
+        if kind != ASKING and fell_quiet(wait):
+            mine[kind].append(limit.slice(plan.seconds, kind))
+    if mine["job"] and fell_quiet(wait):
+        rate = mine["job"][-1]["rate"]
         with nothing(plan) as idle:
-            found["limit_asking"].append(limit.slice_asking(plan.seconds, idle, plan.bodies, rate))
+            mine[ASKING].append(limit.slice_asking(plan.seconds, idle, plan.bodies, rate))
     for count in CLIENTS:
-        slices = mine[f"c{count}"]
+        slices = mine[width(count)]
         if not enough(slices) and fell_quiet(wait):
             slices.append(slice_of(server, plan, count))
 
@@ -108,50 +114,58 @@ def quietest(slices: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(slices, key=lambda one: float(one["others"]))[:ENOUGH]
 
 
-def summarised(found: dict[str, Any], name: str) -> dict[str, dict[str, float]]:
+def summarised(run: dict[str, Any]) -> dict[str, dict[str, float]]:
     """Median, least and most over the slices that count, a column each."""
-    run = {key: quietest(value) if isinstance(value, list) else value for key, value in found["servers"][name].items()}
-    limit = median(one["rate"] for one in quietest(found["limit"]))
-    limit_cpu = median(one["cpu_ms_per_image"] for one in quietest(found["limit"]))
-    asking = median(one["rate"] for one in quietest(found["limit_asking"]))
+    few, many = quietest(run["c8"]), quietest(run["c32"])
+    limit, limit_cpu, asking = (
+        typical(run[kind], key) for kind, key in (("job", "rate"), ("job", "cpu_ms_per_image"), (ASKING, "rate"))
+    )
     values = {
-        "c8 share of limit": [one["rate"] / limit for one in run["c8"]],
-        "c32 share": [one["rate"] / limit for one in run["c32"]],
-        "c8 share, asking paid": [one["rate"] / asking for one in run["c8"]],
-        "c8 share by CPU": [limit_cpu / one["cpu_ms_per_image"] for one in run["c8"]],
-        "c1 p50 ms": [one["p50_ms"] for one in run["c1"]],
-        "c8 p99 ms": [one["p99_ms"] for one in run["c8"]],
-        "CPU ms/image": [one["cpu_ms_per_image"] for one in run["c8"]],
+        "c8 share of limit": [one["rate"] / limit for one in few],
+        "c32 share": [one["rate"] / limit for one in many],
+        "c8 share, asking paid": [one["rate"] / asking for one in few],
+        "c32 share, asking paid": [one["rate"] / asking for one in many],
+        "c8 share by CPU": [limit_cpu / one["cpu_ms_per_image"] for one in few],
+        "c1 p50 ms": [one["p50_ms"] for one in quietest(run["c1"])],
+        "c8 p99 ms": [one["p99_ms"] for one in few],
+        "CPU ms/image": [one["cpu_ms_per_image"] for one in few],
         "PSS MB": [run["pss_mb"]],
         "cold start s": [run["cold_start_s"]],
     }
     return {key: {"median": median(v), "least": min(v), "most": max(v)} for key, v in values.items()}
 
 
+def typical(slices: list[dict[str, Any]], key: str) -> float:
+    return float(median(one[key] for one in quietest(slices)))
+
+
 def disturbance(found: dict[str, Any]) -> str:
-    """How quiet the machine was, in a sentence."""
-    kinds = [found["limit"], found["limit_asking"], *(r[f"c{c}"] for r in found["servers"].values() for c in CLIENTS)]
-    counted = [one["others"] for kind in kinds for one in quietest(kind)]
-    limit, asking = quietest(found["limit"]), quietest(found["limit_asking"])
-    asking_rate, asking_cost = (median(one[key] for one in asking) for key in ("rate", "generator_ms_per_image"))
+    """The limits, and how quiet the machine was, in sentences."""
+    kinds = [slices for run in found.values() for slices in run.values() if isinstance(slices, list)]
+    counted = [one["others"] for slices in kinds for one in quietest(slices)]
+    job, vectors, asking = (
+        [one for run in found.values() for one in quietest(run[kind])] for kind in ("job", "vectors", ASKING)
+    )
     return (
-        f"In-process limit: {median(one['rate'] for one in limit):.0f} images/s at "
-        f"{median(one['cpu_ms_per_image'] for one in limit):.2f} ms of CPU an image; {asking_rate:.0f} images/s while "
-        f"the load generator asks a server that does nothing, at {asking_cost:.3f} ms of its CPU an image. Others used "
-        f"{median(counted):.0%} of the machine (at most {max(counted):.0%}) during the slices that count; "
+        f"In-process limit: {amid(job, 'rate'):.0f} images/s at {amid(job, 'cpu_ms_per_image'):.2f} ms of CPU an "
+        f"image; {amid(vectors, 'rate'):.0f} without writing answers; {amid(asking, 'rate'):.0f} while the load generator "
+        f"asks a server that does nothing, at {amid(asking, 'generator_ms_per_image'):.3f} ms of its CPU an image. "
+        f"Others used {median(counted):.0%} of the machine (at most {max(counted):.0%}) during the slices that count; "
         f"{sum(map(len, kinds))} were taken." + beside_naive(found)
     )
 
 
+def amid(slices: list[dict[str, Any]], key: str) -> float:
+    return float(median(one[key] for one in slices))
+
+
 def beside_naive(found: dict[str, Any]) -> str:
     """How many times as fast as decoding every JPEG whole, where that was measured."""
-    if not found["naive"]:
+    runs = {name: run for name, run in found.items() if run.get("naive")}
+    if not runs:
         return ""
-    naive = median(one["rate"] for one in quietest(found["naive"]))
-    times = [
-        f"{name} {median(one['rate'] for one in quietest(run['c8'])) / naive:.2f}"
-        for name, run in found["servers"].items()
-    ]
+    naive = amid([one for run in runs.values() for one in quietest(run["naive"])], "rate")
+    times = [f"{name} {typical(run['c8'], 'rate') / typical(run['naive'], 'rate'):.2f}" for name, run in runs.items()]
     return (
         f"\n\nDecoding every JPEG whole, without a server: {naive:.1f} images/s. "
         f"Times that, with 8 clients: {', '.join(times)}."
@@ -217,7 +231,7 @@ def main() -> None:
         print(overload_table(line["overload"]))
     else:
         found = collect(plan, given.only, most_rounds=given.rounds, wait=given.wait)
-        line["summary"] = {name: summarised(found, name) for name in given.only}
+        line["summary"] = {name: summarised(run) for name, run in found.items()}
         line["slices"] = found
         print(table(line["summary"]), disturbance(found), sep="\n\n")
     print(json.dumps(line))

@@ -6,6 +6,8 @@ import os
 
 import numpy as np
 import orjson
+from numpy.typing import NDArray
+from PIL import Image
 
 from nonneg_client.pixels.decode import decode
 from nonneg_client.shortening import shorten
@@ -25,8 +27,16 @@ class Model:
         self.session = Session(bundle.encoder, threads=1)
 
     def embed(self, jpeg: bytes) -> bytes:
-        """A JPEG as the sparse JSON of its whole vector."""
-        vector = shorten(self.session.run(self.view.apply(decode(jpeg, at_least=self.view.ample))[None])[0])  # (D,)
+        """A JPEG as the sparse JSON of its whole vector: the job that every server does."""
+        vector = shorten(self.vector(jpeg))  # (D,)
         indices = np.flatnonzero(vector > 0)
         found = {"indices": indices, "values": vector[indices]}
         return orjson.dumps(found, option=orjson.OPT_SERIALIZE_NUMPY)
+
+    def vector(self, jpeg: bytes) -> NDArray[np.float32]:
+        """A JPEG as the encoder's own vector."""
+        return self.run(decode(jpeg, at_least=self.view.ample))
+
+    def run(self, image: Image.Image) -> NDArray[np.float32]:
+        vector: NDArray[np.float32] = self.session.run(self.view.apply(image)[None])[0]  # (D,)
+        return vector
