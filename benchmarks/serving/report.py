@@ -22,12 +22,14 @@ HEAD = """# Serving, measured
 Made by [benchmarks/serving](../benchmarks/serving/README.md): `run.py` measures, `report.py` writes this page. Every
 server runs the same ONNX file with the same decoder, view, session settings and sparse JSON answer; the peers have one
 process or replica a core, as they recommend. One server runs after the other, with slices of the limits between, and is
-compared with those; slices in which other processes used the machine do not count, if there are enough others. The peers
-answer whole vectors without parameters, limits, metrics or request ids. Cells: median (least to most) of slices that count.
+compared with those; slices in which other processes used the machine do not count, if there are enough others. The
+peers answer whole vectors without parameters, limits, metrics or request ids. Cells: median (least to most) of slices
+that count.
 
-- «Share of limit»: of what the same cores do without a server (`limit.py`), a thread a core that does what every peer does
-  for an image, from its bytes to its answer's bytes (`peers/model.py`). The load generator shares the cores with the server, and
-  this limit does not pay for it: no server can reach 1. Below the table is also what they do without writing answers.
+- «Share of limit»: of what the same cores do without a server (`limit.py`): a thread a core that does what every peer
+  does for an image, from its bytes to its answer's bytes (`peers/model.py`). The load generator shares the cores with
+  the server, and this limit does not pay for it: no server can reach 1. What they do without writing answers is told
+  below the table.
 - «Share, asking paid» is the share of a second, lower limit: the same threads while, beside them, the load generator
   asks a server that does nothing (`null.py`) as often as they finish an image.
 - «bare» (`peers/bare.py`) is no server but the least that one in Python does: the peers' model, and threads that read a

@@ -148,10 +148,10 @@ def disturbance(found: dict[str, Any]) -> str:
     )
     return (
         f"In-process limit: {amid(job, 'rate'):.0f} images/s at {amid(job, 'cpu_ms_per_image'):.2f} ms of CPU an "
-        f"image; {amid(vectors, 'rate'):.0f} without writing answers; {amid(asking, 'rate'):.0f} while the load generator "
-        f"asks a server that does nothing, at {amid(asking, 'generator_ms_per_image'):.3f} ms of its CPU an image. "
-        f"Others used {median(counted):.0%} of the machine (at most {max(counted):.0%}) during the slices that count; "
-        f"{sum(map(len, kinds))} were taken." + beside_naive(found)
+        f"image; {amid(vectors, 'rate'):.0f} without writing answers; {amid(asking, 'rate'):.0f} while the load "
+        f"generator asks a server that does nothing, at {amid(asking, 'generator_ms_per_image'):.3f} ms of its CPU an "
+        f"image. Others used {median(counted):.0%} of the machine (at most {max(counted):.0%}) during the slices that "
+        f"count; {sum(map(len, kinds))} were taken." + beside_naive(found)
     )
 
 
