@@ -14,7 +14,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from contestants import BARE
+from contestants import UNRANKED
 from run import ENOUGH, QUIET
 
 HEAD = """# Serving, measured
@@ -34,6 +34,8 @@ that count.
   asks a server that does nothing (`null.py`) as often as they finish an image.
 - «bare» (`peers/bare.py`) is no server but the least that one in Python does: the peers' model, and threads that read a
   socket, embed, answer; no HTTP but a length, no parameters, no queue. It is ranked with nobody.
+- «nonneg, fastest» is `nonneg serve --decode fastest`, whose pixels differ from the others' by a grey level here and
+  there ([what that costs](operating.md)); its shares are of the same limits. It is ranked with nobody, either.
 - «Share by CPU» is the limit's CPU time an image over the server's, which a busy machine disturbs far less than rates.
 """
 
@@ -84,7 +86,7 @@ def disturbed(slices: dict[str, Any]) -> bool:
 def verdict(summary: dict[str, dict[str, dict[str, float]]], busy: bool) -> str:
     """Where ours leads and where it loses, from the medians; on a busy machine only what that leaves comparable."""
     lines = []
-    summary = {name: row for name, row in summary.items() if name != BARE}
+    summary = {name: row for name, row in summary.items() if name not in UNRANKED}
     if busy:
         lines.append("The machine was not quiet: rates, latencies and cold starts of this table **compare nothing**.\n")
     for column, larger_wins in COLUMNS.items():

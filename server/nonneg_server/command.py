@@ -139,7 +139,7 @@ def _engine(settings: Settings, lanes: Lanes, cache: Cache | None, bundle: Bundl
         max_pixels=settings.max_pixels,
         wide=settings.wide,
         timeout=settings.timeout,
-        exact=settings.decode == "exact",
+        decode=settings.decode,
         providers=None if settings.provider is None else PROVIDERS[settings.provider],
         batch=settings.batch,
         cache=cache,

@@ -34,6 +34,7 @@ EXTRAS = {
     "search": ("qdrant-edge-py", "scipy"),
     "scale": ("pyarrow",),
     "heic": ("pi-heif",),
+    "simd": ("cykooz-resizer",),
     "hub": ("huggingface_hub",),
     "otel": ("opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http"),
     "openvino": ("openvino",),

@@ -2,7 +2,7 @@
 
 import io
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +11,7 @@ import skimage
 from PIL import Image
 
 from nonneg_client.pixels.decode import decode
+from nonneg_client.pixels.resizing import swiftly
 from nonneg_export.bundle import open_bundle
 from nonneg_server.engine.engine import Engine
 
@@ -54,7 +55,7 @@ def photos() -> list[Image.Image]:
 @pytest.fixture(scope="module")
 def engines() -> Iterator[tuple[Engine, Engine]]:
     bundle = open_bundle()
-    both = Engine(bundle, threads=1), Engine(bundle, threads=1, exact=True)
+    both = Engine(bundle, threads=1), Engine(bundle, threads=1, decode="exact")
     yield both
     for engine in both:
         engine.close()
@@ -68,6 +69,24 @@ def test_vectors_of_fast_decoding_stay_close_to_the_exact_ones(
     cosines = [cosine(*(engine.submit(file).result(60).vector for engine in engines)) for file in files]
     assert np.median(cosines) >= 0.998
     assert min(cosines) >= 0.99
+
+
+def test_vectors_of_the_fastest_decoding_stay_as_close(
+    engines: tuple[Engine, Engine], photos: list[Image.Image]
+) -> None:
+    pytest.importorskip("cykooz_resizer")
+    small = [photo.resize((500, 375), Image.Resampling.LANCZOS) for photo in photos]
+    large = [photo.resize(FULL, Image.Resampling.LANCZOS) for photo in photos[:3]]
+    files = [jpeg(image) for image in (*photos, *small, *large, mosaic(photos))]
+    fastest = Engine(open_bundle(), threads=1, decode="fastest")
+    try:
+        found = [[engine.submit(file).result(60).vector for engine in (fastest, engines[1])] for file in files]
+    finally:
+        fastest.close()
+    cosines = [cosine(*pair) for pair in found]
+    assert np.median(cosines) >= 0.998
+    assert min(cosines) >= 0.99
+    assert any((one != other).any() for one, other in found)  # it is another way
 
 
 def test_a_photo_below_twice_the_views_size_is_decoded_whole(
@@ -104,6 +123,21 @@ def test_twelve_megapixels_decode_several_times_faster(photos: list[Image.Image]
 
     whole, fast = min(seconds(None) for _ in range(3)), min(seconds(view.ample) for _ in range(3))
     assert whole > 2 * fast
+
+
+def test_the_fastest_way_resizes_several_times_faster(photos: list[Image.Image]) -> None:
+    pytest.importorskip("cykooz_resizer")
+    view, swift = open_bundle().manifest.view, swiftly()
+    image = photos[0].resize((500, 375))
+
+    def seconds(see: Callable[[], object]) -> float:
+        started = time.perf_counter()
+        for _ in range(20):
+            see()
+        return time.perf_counter() - started
+
+    usual = min(seconds(lambda: view.apply(image)) for _ in range(5))
+    assert usual > 1.5 * min(seconds(lambda: view.apply(image, swift)) for _ in range(5))
 
 
 def cosine(a: np.ndarray, b: np.ndarray) -> float:

@@ -215,7 +215,7 @@ async def test_memory_and_disk_together_and_ways_apart(bundle: Bundle, png: Png,
     assert (fresh.hits, fresh.misses, fresh.shelf.hits) == (2, 2, 1)
     engine.close()
 
-    exact = Engine(bundle, threads=1, cache=fresh, exact=True)  # decoded otherwise: another vector perhaps
+    exact = Engine(bundle, threads=1, cache=fresh, decode="exact")  # decoded otherwise: another vector perhaps
     await exact.encode(png(0))
     assert exact.ledger.settle().images == 1
     exact.close()

@@ -21,7 +21,7 @@ from nonneg_server.engine.lanes import Lanes
 from nonneg_server.engine.ledger import Ledger
 from nonneg_server.engine.pool import Promise
 from nonneg_server.engine.sessions import Sessions
-from nonneg_server.engine.viewer import Photo, Viewer, weight_of
+from nonneg_server.engine.viewer import Decoding, Photo, Viewer, weight_of
 
 
 class Engine:
@@ -42,7 +42,7 @@ class Engine:
         lanes: Lanes | None = None,
         wide: bool = True,
         timeout: float | None = None,
-        exact: bool = False,
+        decode: Decoding = "fast",
         providers: tuple[str, ...] | None = None,
         batch: int = 0,
         cache: Cache | None = None,
@@ -56,7 +56,7 @@ class Engine:
         self.ledger = Ledger(bundle.manifest.dimensions)
         self.used = time.monotonic()
         self.timeout = timeout
-        self._viewer = Viewer(bundle.manifest.view, max_pixels=max_pixels, exact=exact)
+        self._viewer = Viewer(bundle.manifest.view, max_pixels=max_pixels, decode=decode)
         self.sessions = Sessions(
             bundle,
             providers,
@@ -67,7 +67,7 @@ class Engine:
         )
         self._batcher = Batcher(self.sessions.run, largest=batch, observe=_noting(self)) if batch else None
         self.cache = cache
-        self._way = f"{'exact' if exact else 'fast'} {(providers or ('CPU',))[0]}"
+        self._way = f"{decode} {(providers or ('CPU',))[0]}"
         self._closed = False
 
     def warm_up(self) -> None:
