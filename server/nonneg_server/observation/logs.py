@@ -10,6 +10,7 @@ from typing import Any, Literal
 import orjson
 
 from nonneg_server.entrance.envelope import Seen
+from nonneg_server.observation.scribe import Scribe
 
 access = logging.getLogger("nonneg.access")
 FIELDS = ("request_id", "route", "method", "status", "milliseconds", "images", "model", "key", "client")
@@ -17,7 +18,7 @@ FIELDS = ("request_id", "route", "method", "status", "milliseconds", "images", "
 
 def configure(form: Literal["text", "json"], level: str) -> None:
     """Send everything to stderr in one form, the messages of uvicorn and other libraries included."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _to_stderr()
     handler.setFormatter(Json() if form == "json" else logging.Formatter("%(asctime)s %(levelname)-8s %(message)s"))
     for name in ("nonneg", "uvicorn", "uvicorn.error"):
         logger = logging.getLogger(name)
@@ -27,6 +28,18 @@ def configure(form: Literal["text", "json"], level: str) -> None:
     logging.getLogger("uvicorn.error").addFilter(_of_the_server)
     logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # it logs what clients send amiss, byte by byte
     access.setLevel(logging.INFO)  # who asks for the access log gets it at every level
+
+
+def lines_lost() -> int:
+    """How many lines of the log nobody took in time."""
+    return sum(handler.lost for handler in logging.getLogger("nonneg").handlers if isinstance(handler, Scribe))
+
+
+def _to_stderr() -> logging.Handler:
+    try:
+        return Scribe(sys.stderr.fileno())
+    except (AttributeError, OSError, ValueError):  # it is no file: a test's, or nothing at all
+        return logging.StreamHandler(sys.stderr)
 
 
 def _of_the_server(record: logging.LogRecord) -> bool:

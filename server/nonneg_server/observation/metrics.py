@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 from nonneg_client.version import __version__
 from nonneg_server.engine.ledger import SECONDS, Histogram
 from nonneg_server.observation.drift import drift
+from nonneg_server.observation.logs import lines_lost
 
 if TYPE_CHECKING:
     from nonneg_server.engine.engine import Engine
@@ -48,6 +49,7 @@ METRICS = {
     "nonneg_connections": "Open connections.",
     "nonneg_turned_away": "Clients answered or cut off before the application saw them, by error type.",
     "nonneg_upload_bytes": "Bytes of requests that are arriving or in work, and of answers that are not taken yet.",
+    "nonneg_log_lines_lost": "Lines of the log that nobody took in time.",
     "nonneg_draining": "1 while the server is shutting down.",
     "nonneg_model_info": "1 for every model served, with its version and fingerprint.",
     "nonneg_load_failures": "Times a model could not be loaded or reloaded; what was served went on.",
@@ -159,6 +161,7 @@ class Metrics(Collector):
         lane = self._house.express
         yield _value(_counter("nonneg_express_requests"), 0 if lane is None else lane.answered)
         yield _value(_gauge("nonneg_upload_bytes"), self._house.held)
+        yield _value(_counter("nonneg_log_lines_lost"), lines_lost())
         yield _value(_gauge("nonneg_draining"), self._house.draining)
         build = _gauge("nonneg_build_info", "version")
         build.add_metric([__version__], 1)

@@ -1,0 +1,133 @@
+"""A log that nobody has to wait for, read or not."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import httpx
+import pytest
+
+from nonneg_server.observation.scribe import MOST, Scribe
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, int]]:
+    ends = os.pipe()
+    yield ends
+    for end in ends:
+        with suppress(OSError):
+            os.close(end)
+
+
+def logger_to(scribe: Scribe) -> logging.Logger:
+    made = logging.Logger("scribe")
+    made.addHandler(scribe)
+    return made
+
+
+def read_until(number: int, ending: bytes, seconds: float = 10) -> bytes:
+    found, until = b"", time.monotonic() + seconds
+    while not found.endswith(ending) and time.monotonic() < until:
+        found += os.read(number, 1 << 16)
+    return found
+
+
+def test_lines_are_written_whole_and_in_order_from_many_threads(pipe: tuple[int, int]) -> None:
+    scribe = Scribe(pipe[1])
+    log = logger_to(scribe)
+    writers = [
+        threading.Thread(target=lambda name=name: [log.warning("%s %d", name, n) for n in range(200)])
+        for name in "abcd"
+    ]
+    for writer in writers:
+        writer.start()
+    found = b""
+    while found.count(b"\n") < 800:
+        found += os.read(pipe[0], 1 << 16)
+    for name in "abcd":
+        assert [line for line in found.decode().splitlines() if line[0] == name] == [f"{name} {n}" for n in range(200)]
+    assert scribe.lost == 0
+
+
+def test_who_logs_does_not_wait_and_what_is_lost_is_counted_and_told(pipe: tuple[int, int]) -> None:
+    scribe = Scribe(pipe[1])
+    log, line = logger_to(scribe), "x" * 999
+    started = time.monotonic()
+    for _ in range(2000):  # two megabytes, where the pipe takes 64 KiB
+        log.warning(line)
+    assert time.monotonic() - started < 5
+    kept = 2000 - scribe.lost
+    assert MOST // 1000 - 1 <= kept <= MOST // 1000 + 140
+    lost = scribe.lost
+    found = read_until(pipe[0], b"not read in time\n").decode().splitlines()
+    assert found[:kept] == [line] * kept
+    assert found[kept] == f"{lost} lines of the log before this one were lost: they were not read in time"
+    log.warning("and on")
+    assert read_until(pipe[0], b"and on\n") == b"and on\n"
+
+
+def test_flush_waits_for_the_reader_but_not_for_long(pipe: tuple[int, int]) -> None:
+    scribe = Scribe(pipe[1])
+    log = logger_to(scribe)
+    log.warning("last words")
+    scribe.flush()
+    assert os.read(pipe[0], 100) == b"last words\n"
+    for _ in range(200):
+        log.warning("x" * 999)
+    started = time.monotonic()
+    scribe.flush()
+    assert 0.5 < time.monotonic() - started < 5
+
+
+def test_a_reader_that_is_gone_costs_lines_and_nothing_else(pipe: tuple[int, int]) -> None:
+    scribe = Scribe(pipe[1])
+    log = logger_to(scribe)
+    os.close(pipe[0])
+    for n in range(3):
+        log.warning("to nobody %d", n)
+        scribe.flush()
+    assert scribe.lost == 3
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_costs_lines_and_nothing_else() -> None:
+    with Path("/dev/full").open("wb", buffering=0) as full:
+        scribe = Scribe(full.fileno())
+        log = logger_to(scribe)
+        log.warning("no room")
+        scribe.flush()
+        assert scribe.lost == 1
+
+
+def test_a_server_whose_log_nobody_reads_answers_and_leaves_in_time() -> None:
+    command = [str(Path(sys.executable).with_name("nonneg")), "serve", "--port", "0", "--access-log"]
+    command += ["--log-format", "json"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    try:
+        address = "http://" + process.stdout.readline().split(b"http://")[1].split()[0].decode()
+        with httpx.Client(base_url=address, timeout=10) as client:
+            for number in range(3000):  # some 200 bytes each, of which the pipe takes 64 KiB
+                assert client.get(f"/livez?{number}").status_code == 200
+            metrics = client.get("/metrics").text
+        lost = float(metrics.split("\nnonneg_log_lines_lost_total ")[1].split()[0])
+        assert lost > 100
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+        lines = process.stderr.read().splitlines()
+        assert lines
+        assert all(line.startswith(b"{") for line in lines[:200])
+    finally:
+        process.kill()
+        process.stdout.close()
+        process.stderr.close()
