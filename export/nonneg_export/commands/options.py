@@ -71,7 +71,7 @@ evaluation_options = _together(
     ),
 )
 about_options = _together(
-    click.option("--name", help="The model's name; by default the bundle folder's."),
+    click.option("--name", help="The model's name; by default the folder's, but for .bundle."),
     click.option("--model-version", default="1", show_default=True, help="The model's version."),
     click.option("--license", default=NOT_STATED, help="Licence of the weights, for the manifest."),
     click.option("--data-license", default=NOT_STATED, help="Licence of the training data, for the manifest."),
@@ -88,7 +88,8 @@ def calibration(flags: dict[str, Any], *, quiet: bool = False) -> Photos:
 
 def about(flags: dict[str, Any]) -> About:
     """What the user says about the model."""
-    name = flags["name"] or re.sub(r"[^A-Za-z0-9._-]+", "-", flags["out"].name).strip("-._") or "model"
+    folder = flags["out"].name.removesuffix(".bundle")
+    name = flags["name"] or re.sub(r"[^A-Za-z0-9._-]+", "-", folder).strip("-._") or "model"
     return About(name, flags["model_version"], flags["license"], flags["data_license"])
 
 
