@@ -42,10 +42,12 @@ def faults(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[7])
 
 
-def slice_of(server: Server, plan: Plan, clients: int, limit: dict[str, Any]) -> dict[str, float]:
-    load.run(server.url, plan.bodies, clients=clients, seconds=0.2)
+def slice_of(
+    server: Server, plan: Plan, clients: int, limit: dict[str, Any], *, proxied: bool = False
+) -> dict[str, float]:
+    load.run(server.url, plan.bodies, clients=clients, seconds=0.2, proxied=proxied)
     before, pages = threads(server.process.pid), faults(server.process.pid)
-    asked = load.run(server.url, plan.bodies, clients=clients, seconds=plan.seconds)
+    asked = load.run(server.url, plan.bodies, clients=clients, seconds=plan.seconds, proxied=proxied)
     after, images = threads(server.process.pid), max(1, asked["ok"])
     row = {"share": asked["rate"] / limit["rate"], "own MB": server.own_mb()}
     row["faults"] = (faults(server.process.pid) - pages) / images
@@ -64,6 +66,7 @@ def main() -> None:
     parser.add_argument("--size", default="500x375", help="of the JPEGs")
     parser.add_argument("--clients", type=int, nargs="+", default=[8, 32])
     parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--proxied", action="store_true", help="headers of each request's own, as proxies write them")
     parser.add_argument("--seconds", type=float, default=1.5)
     given = parser.parse_args()
     bundle, photos = open_bundle(given.bundle), given.photos.resolve()
@@ -85,7 +88,9 @@ def main() -> None:
             for clients in given.clients:
                 beside = limit.slice(given.seconds)
                 for name, server in servers.items():
-                    rows.setdefault((name, clients), []).append(slice_of(server, plan, clients, beside))
+                    rows.setdefault((name, clients), []).append(
+                        slice_of(server, plan, clients, beside, proxied=given.proxied)
+                    )
     keys = ["share", "share by CPU", "loop us", "loop slices", "others us", "others slices", "faults", "own MB"]
     print(f"| version | clients | {' | '.join(keys)} |\n|{'---|' * (len(keys) + 2)}")
     medians = {at: {key: round(median(row[key] for row in found), 3) for key in keys} for at, found in rows.items()}

@@ -27,6 +27,7 @@ from urllib.parse import urlsplit
 from photos import make_photos
 
 MOST_CONNECTIONS = 2000
+PROXIED = "X-Forwarded-For: 192.0.2.{0}\r\nX-Request-Id: {0:032x}\r\nTraceparent: 00-{0:032x}-{0:016x}-01\r\n"
 LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]+)\r\n", re.IGNORECASE)
 
 
@@ -109,15 +110,15 @@ class Connection:
 class Load:
     """Connections, the requests they carry, and the tally of the answers."""
 
-    def __init__(self, url: str, bodies: list[bytes], headers: dict[str, str]) -> None:
+    def __init__(self, url: str, bodies: list[bytes], headers: dict[str, str], *, proxied: bool = False) -> None:
         parts = urlsplit(url)
         self.address = (parts.hostname or "127.0.0.1", parts.port or 80)
         lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         path = parts.path + (f"?{parts.query}" if parts.query else "")
+        first = f"POST {path} HTTP/1.1\r\nHost: {parts.netloc}\r\n{lines}"
         self.requests = [
-            f"POST {path} HTTP/1.1\r\nHost: {parts.netloc}\r\n{lines}Content-Length: {len(body)}\r\n\r\n".encode()
-            + body
-            for body in bodies
+            f"{first}{PROXIED.format(i) if proxied else ''}Content-Length: {len(body)}\r\n\r\n".encode() + body
+            for i, body in enumerate(bodies)
         ]
         self.turn = 0
         self.epoll = select.epoll()
@@ -214,8 +215,9 @@ def run(
     clients: int = 8,
     rate: float | None = None,
     headers: dict[str, str] | None = None,
+    proxied: bool = False,
 ) -> dict[str, Any]:
-    load = Load(url, bodies, {"Content-Type": "image/jpeg", **(headers or {})})
+    load = Load(url, bodies, {"Content-Type": "image/jpeg", **(headers or {})}, proxied=proxied)
     tally = closed_loop(load, clients, seconds) if rate is None else open_loop(load, rate, seconds)
     for connection in load.open.values():
         connection.socket.close()
@@ -245,11 +247,20 @@ def main() -> None:
     parser.add_argument("--rate", type=float, help="requests a second: open loop instead of clients")
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--header", action="append", default=[], metavar="NAME:VALUE")
+    parser.add_argument("--proxied", action="store_true", help="headers of each request's own, as proxies write them")
     given = parser.parse_args()
     headers = {name: value.strip() for name, _, value in (line.partition(":") for line in given.header)}
     width, height = map(int, given.size.split("x"))
     bodies = make_photos(given.photos, width=width, height=height)
-    summary = run(given.url, bodies, seconds=given.seconds, clients=given.clients, rate=given.rate, headers=headers)
+    summary = run(
+        given.url,
+        bodies,
+        seconds=given.seconds,
+        clients=given.clients,
+        rate=given.rate,
+        headers=headers,
+        proxied=given.proxied,
+    )
     json.dump(summary, sys.stdout)
     print()
 

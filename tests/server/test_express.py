@@ -408,6 +408,80 @@ def test_plain_requests_over_tls_and_with_a_key(start: Callable, bundle: Bundle,
             assert client.post("/embed", content=png(1), headers={"x-api-key": "another"}).status_code == 401
 
 
+def test_what_proxies_and_tracers_write_anew_each_time_changes_nothing(house: str, png: Png) -> None:
+    before = metric(house, "nonneg_express_requests_total")
+    with Caller(house) as caller:
+        for number in range(6):
+            names = ("X-Request-Id", "x-forwarded-for", "TraceParent")[: 1 + number % 3]
+            caller.ask(png(number), "/embed?dimensions=8", *(f"{name}: {name}-{number}" for name in names))
+            status, headers, content = caller.hear()
+            assert (status, headers["x-request-id"]) == (200, f"X-Request-Id-{number}")
+            wanted = httpx.post(f"{house}/embed?dimensions=8", content=png(number)).json()["data"]
+            assert json.loads(content)["data"] == wanted
+        caller.ask(b"no image", "/embed?dimensions=8", "Via: 1.1 proxy", "X-Request-Id: bad")
+        status, headers, content = caller.hear()
+        assert (status, headers["x-request-id"], json.loads(content)["request_id"]) == (415, "bad", "bad")
+        caller.ask(png(1), "/embed?dimensions=8")
+        assert len(caller.hear()[1]["x-request-id"]) == 32
+    assert metric(house, "nonneg_express_requests_total") - before == 7
+
+
+def test_what_has_a_meaning_is_no_passing_remark(house: str, png: Png) -> None:
+    before = metric(house, "nonneg_express_requests_total")
+    meaning = ["Accept: application/x-npy", "X-Request-Timeout: 9", "Expect: 100-continue", "Authorization: Bearer x"]
+    for line in (*meaning, "Content-Encoding: gzip", "X-API-Key: x", "Connection: close", "Unheard-Of: 1"):
+        with Caller(house) as caller:
+            caller.ask(png(1))
+            caller.hear()
+            caller.ask(png(1), "/embed", "X-Request-Id: a", line)
+            if line.startswith("Expect"):
+                assert caller.socket.recv(25) == b"HTTP/1.1 100 Continue\r\n\r\n"
+            caller.hear()
+    assert metric(house, "nonneg_express_requests_total") == before
+
+
+def test_the_log_has_each_request_under_its_own_id(start: Callable, bundle: Bundle, png: Png) -> None:
+    flags = ("--drain", "0", "--access-log", "--log-format", "json")
+    with start("--model", str(bundle.path), *flags) as (address, process), Caller(address) as caller:
+        for number in range(5):
+            caller.ask(png(1), "/embed", f"X-Request-Id: id-{number}")
+            caller.hear()
+        process.terminate()
+        log = process.communicate(timeout=20)[1]
+    assert [json.loads(line)["request_id"] for line in log.splitlines() if '"/embed"' in line] == [
+        f"id-{number}" for number in range(5)
+    ]
+
+
+def test_heads_are_alike_but_for_what_only_tells_of_the_request() -> None:
+    def data(*lines: str) -> bytes:
+        return "\r\n".join(["POST /embed HTTP/1.1", "Host: t", *lines, "Content-Length: 4", "", "body"]).encode()
+
+    head = head_of(data("A: b", "User-Agent: one"))
+    assert head is not None
+    for lines in (
+        ["A: b"],
+        ["User-Agent: other", "A: b"],
+        ["A: b", "X-B3-SpanId: 7", "via:", "X-FORWARDED-PROTO:\thttps"],
+    ):
+        given = data(*lines)
+        start, length, headers = head.read_core(given) or (0, 0, [])
+        assert (given[start:], length) == (b"body", 4)
+        wanted = [(b"host", b"t")]
+        wanted += [(n.lower().encode(), v.strip().encode()) for n, _, v in (line.partition(":") for line in lines)]
+        assert headers == [*wanted, (b"content-length", b"4")]
+    apart = [[], ["A: c"], ["a: b"], ["A: b", "C: d"], ["A: b", "X-Request-Id: 1", "\tX: folded"], ["A: b", "Via : x"]]
+    for lines in (
+        *apart,
+        ["A: b", "Via: \x01"],
+        ["A: b", "Via: x\ny"],
+        ["A: b", "Content-Length: 4"],
+        ["A: b", "Viaa: x"],
+    ):
+        assert head.read_core(data(*lines)) is None, lines
+    assert head.read_core(data("A: b")[:40]) is None
+
+
 def test_a_head_is_known_by_all_but_its_length() -> None:
     data = b"POST /embed HTTP/1.1\r\nHost: t\r\ncontent-LENGTH:  12\r\nA: b\r\n\r\nbody"
     head = head_of(data)

@@ -61,12 +61,16 @@ class Errand(Patient):
 
     __slots__ = (
         "_claim", "after", "answer", "began", "closing", "content", "direct", "due", "engine", "finished", "handed_out",
-        "outcome", "plan", "request_id", "said", "seconds", "size", "speaker", "started", "status", "told", "zeros",
+        "outcome", "plan", "request_id", "said", "scope", "seconds", "size", "speaker", "started", "status", "told",
+        "zeros",
     )  # fmt: skip
 
-    def __init__(self, finished: deque[Errand], plan: Plan, engine: Engine, size: int, speaker: Speaker) -> None:
-        self.plan, self.engine, self.size, self.speaker, self.finished = plan, engine, size, speaker, finished
-        self.request_id = request_id_of(plan.scope)
+    def __init__(
+        self, finished: deque[Errand], plan: Plan, scope: Scope, engine: Engine, size: int, speaker: Speaker
+    ) -> None:
+        self.plan, self.scope, self.engine = plan, scope, engine
+        self.size, self.speaker, self.finished = size, speaker, finished
+        self.request_id = request_id_of(scope)
         self.began, self.started = time.time(), time.perf_counter()
         self.due = None if engine.timeout is None else time.monotonic() + engine.timeout
         self.status, self.seconds = 0, 0.0

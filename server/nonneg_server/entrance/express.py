@@ -81,14 +81,14 @@ class Express:
             known, parameters, form, form.MEDIA_TYPE.encode(), fails(parameters, 1), self._longest, self._edition()
         )
 
-    def begin(self, plan: Plan, body: bytes, speaker: Speaker) -> Errand | None:
-        """Queue it; None if the long way has something to say about it."""
+    def begin(self, plan: Plan, scope: Scope, body: bytes, speaker: Speaker) -> Errand | None:
+        """Queue it; None if the long way has something to say about it. The scope asks for what the plan's does."""
         if plan.edition != self._edition():  # the key that was known then may have been withdrawn
             return None
         try:
             engine = self._registry.get(plan.parameters.model)
             lengths_of(plan.parameters, engine.bundle.manifest.dimensions)
-            errand = Errand(self.finished, plan, engine, len(body), speaker)
+            errand = Errand(self.finished, plan, scope, engine, len(body), speaker)
             engine.admission.recount = self.settle
             if not engine.begin(body, errand):
                 return None
@@ -138,7 +138,7 @@ class Express:
         engine, answer = errand.engine, errand.answer
         engine.end(errand.size, errand.outcome)
         engine.ledger.zero_vectors += errand.zeros
-        state = {**errand.plan.scope["state"], "request_id": errand.request_id, "answer": answer}
-        seen = Seen({**errand.plan.scope, "state": state}, errand.status, errand.began, errand.seconds)
+        state = {**errand.scope["state"], "request_id": errand.request_id, "answer": answer}
+        seen = Seen({**errand.scope, "state": state}, errand.status, errand.began, errand.seconds)
         for observe in self._observers:
             observe(seen)

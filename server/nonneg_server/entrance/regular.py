@@ -37,6 +37,7 @@ class Regular(Connection):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._present: Scope = {}  # what is asked now, if it is known
         self._parts: list[bytes] = []  # of a plain request, from its first byte on
         self._later: list[bytes] = []  # what came before the answer had gone
         self._voice = Voice(self.loop, transport, self._spoken)
@@ -131,7 +132,10 @@ class Regular(Connection):
         if self._known is None or not at_rest or self.house.draining:
             return None
         head, plan = self._known
-        found = head.read(data)
+        found, self._present = head.read(data), plan.scope
+        if found is None and (alike := head.read_core(data)) is not None:
+            start, length, headers = alike
+            found, self._present = (start, length), {**plan.scope, "headers": headers}
         return found if found is not None and 0 < found[1] <= plan.longest else None
 
     def _greet(self, data: bytes, start: int, length: int) -> None:
@@ -158,7 +162,7 @@ class Regular(Connection):
         gate, said = self.house.gate, self._last is None or self._last.said
         if gate is None or self._known is None or not said or not gate.shut(b"POST", PATH):
             return False
-        scope = self._known[1].scope
+        scope = self._present
         answer = gate.refusal({**scope, "state": dict(scope["state"])}, keep_alive=True)
         if answer is None:
             return False
@@ -184,7 +188,7 @@ class Regular(Connection):
         if self._refused or self._known is None:
             return
         first, *rest = parts
-        errand = self.lane.begin(self._known[1], b"".join((memoryview(first)[start:], *rest)), self)
+        errand = self.lane.begin(self._known[1], self._present, b"".join((memoryview(first)[start:], *rest)), self)
         if errand is None:  # the application says why
             self._release()
             self._take_long_way(b"".join((*parts, *self._taken_up())))
@@ -241,7 +245,7 @@ class Regular(Connection):
     def _asked(self) -> tuple[Scope, float]:
         if self._known is None or not self._plain:
             return super()._asked()
-        scope, errand = self._known[1].scope, self._errand
+        scope, errand = self._present, self._errand
         if errand is None:
             request_id, seconds = request_id_of(scope), self.loop.time() - self._began if self._arriving else 0.0
         else:
