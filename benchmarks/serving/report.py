@@ -15,16 +15,16 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 
 from contestants import UNRANKED
-from run import ENOUGH, QUIET
+from run import ENOUGH, is_quiet
 
 HEAD = """# Serving, measured
 
 Made by [benchmarks/serving](../benchmarks/serving/README.md): `run.py` measures, `report.py` writes this page. Every
 server runs the same ONNX file with the same decoder, view, session settings and sparse JSON answer; the peers have one
-process or replica a core, as they recommend. One server runs after the other, with slices of the limits between, and is
-compared with those; slices in which other processes used the machine do not count, if there are enough others. The
-peers answer whole vectors without parameters, limits, metrics or request ids. Cells: median (least to most) of slices
-that count.
+process or replica a core, as they recommend. One server runs after the other; each of its slices is taken right behind
+one of the limit, and compared with that one, since the machine is not the same for long. Rounds in which other
+processes used it do not count, if there are enough others. The peers answer whole vectors without parameters, limits,
+metrics or request ids. Cells: median (least to most) of the rounds that count.
 
 - «Share of limit»: of what the same cores do without a server (`limit.py`): a thread a core that does what every peer
   does for an image, from its bytes to its answer's bytes (`peers/model.py`). The load generator shares the cores with
@@ -71,16 +71,15 @@ def section(table: list[str], line: dict[str, Any]) -> str:
     versions = f"Python {line['python']}, ONNX Runtime {line['onnxruntime']}, Pillow {line['pillow']}."
     body = [f"## {line['model']}: {kind}", "", where + versions, "", *table]
     if "summary" in line:
-        body += ["", verdict(line["summary"], disturbed(line["slices"]))]
+        body += ["", verdict(line["summary"], disturbed(line["runs"]))]
     elif "overload" in line:
         body += ["", f"Others used {line['overload']['flood']['others']:.0%} of the machine during the flood."]
     return "\n".join([*body, ""])
 
 
-def disturbed(slices: dict[str, Any]) -> bool:
-    """Whether any kind of slice has fewer undisturbed ones than count, so that rates cannot be compared."""
-    kinds = [kind for run in slices.values() for kind in run.values() if isinstance(kind, list)]
-    return any(sum(one["others"] <= QUIET for one in kind) < ENOUGH for kind in kinds)
+def disturbed(runs: dict[str, Any]) -> bool:
+    """Whether any server has fewer undisturbed rounds than count, so that rates cannot be compared."""
+    return any(sum(map(is_quiet, run["rounds"])) < ENOUGH for run in runs.values())
 
 
 def verdict(summary: dict[str, dict[str, dict[str, float]]], busy: bool) -> str:
@@ -108,13 +107,14 @@ def overlap(one: dict[str, float], other: dict[str, float]) -> bool:
     return one["least"] <= other["most"] and other["least"] <= one["most"]
 
 
-ROBUST = {"c8 share by CPU", "CPU ms/image", "PSS MB"}
+ROBUST = {"c8 share by CPU", "c32 share by CPU", "CPU ms/image", "PSS MB"}
 COLUMNS = {
     "c8 share of limit": True,
     "c32 share": True,
     "c8 share, asking paid": True,
     "c32 share, asking paid": True,
     "c8 share by CPU": True,
+    "c32 share by CPU": True,
     "c1 p50 ms": False,
     "c8 p99 ms": False,
     "CPU ms/image": False,

@@ -6,9 +6,9 @@
     python benchmarks/serving/run.py --photos FOLDER --bundle DIR        another model than the default one
     python benchmarks/serving/run.py --photos FOLDER --size 4000x3000 --seconds 4 --naive --only nonneg
 
-One server after the other, with slices of the in-process limit in between; slices during which others used the machine
-do not count, if there are enough others. Prints a table, then one JSON line. The peers are installed in environments of
-their own under --home.
+One server after the other, each width right behind a slice of the in-process limit; rounds during which others used the
+machine do not count, if there are enough others. Prints a table, then one JSON line. The peers are installed in
+environments of their own under --home.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -39,16 +40,16 @@ COLUMNS = (
     "c8 share, asking paid",
     "c32 share, asking paid",
     "c8 share by CPU",
+    "c32 share by CPU",
     "c1 p50 ms",
     "c8 p99 ms",
     "CPU ms/image",
     "PSS MB",
     "cold start s",
 )
-ASKING = "asking"  # the limit of who pays for being asked
-CLIENTS = (1, 8, 32)
 QUIET = 0.06  # of the machine's CPU time may have gone to others during a slice that counts
-ENOUGH = 5  # slices that count, of every kind
+ENOUGH = 7  # rounds that count
+Round = dict[str, dict[str, Any]]  # slices that were taken one right after the other, by kind
 
 
 def collect(plan: Plan, names: list[str], *, most_rounds: int, wait: float) -> dict[str, Any]:
@@ -59,113 +60,111 @@ def collect(plan: Plan, names: list[str], *, most_rounds: int, wait: float) -> d
         print(f"starting {name}", file=sys.stderr)
         with started(CONTESTANTS[name], plan) as server:
             load.run(server.url, plan.bodies, clients=8, seconds=1.0)  # warm every worker
-            mine: dict[str, Any] = {key: [] for key in (*limits(plan), *map(width, CLIENTS))}
-            for number in range(most_rounds):
-                last = number + 1 == most_rounds  # never quiet: better a disturbed slice than none
-                take_turns(mine, limit, server, plan, wait=0 if last else wait)
-                if all(map(enough, mine.values())):
-                    break
-            found[name] = {**mine, "cold_start_s": server.cold_start, "pss_mb": server.pss_mb()}
+            rounds: list[Round] = []
+            while len(rounds) < most_rounds and sum(map(is_quiet, rounds)) < ENOUGH:
+                rounds.append(taken(limit, server, plan, wait=wait))
+            found[name] = {"rounds": rounds, "cold_start_s": server.cold_start, "pss_mb": server.pss_mb()}
     limit.close()
     return found
 
 
-def limits(plan: Plan) -> tuple[str, ...]:
-    """Kinds of work in `limit.py`, and the job while somebody asks."""
-    return ("job", "vectors", *(["naive"] if plan.naive else []), ASKING)
+def taken(limit: Limit, server: Server, plan: Plan, *, wait: float) -> Round:
+    """Each width right behind its own slice of the limit; between the two, the limit of who pays for being asked."""
+    found: Round = {}
+
+    def take(kind: str, measure: Callable[[], dict[str, Any]]) -> None:
+        await_quiet(wait)
+        found[kind] = measure()
+
+    take("c8 limit", lambda: limit.slice(plan.seconds))
+    take("c8", lambda: slice_of(server, plan, 8))
+    with nothing(plan) as idle:
+        rate = found["c8 limit"]["rate"]
+        take("asking", lambda: limit.slice_asking(plan.seconds, idle, plan.bodies, rate))
+    take("c32 limit", lambda: limit.slice(plan.seconds))
+    take("c32", lambda: slice_of(server, plan, 32))
+    take("vectors", lambda: limit.slice(plan.seconds, "vectors"))
+    if plan.naive:
+        take("naive", lambda: limit.slice(plan.seconds, "naive"))
+    take("c1", lambda: slice_of(server, plan, 1))
+    return found
 
 
-def width(clients: int) -> str:
-    return f"c{clients}"
-
-
-def take_turns(mine: dict[str, Any], limit: Limit, server: Server, plan: Plan, *, wait: float) -> None:
-    """A slice of every limit and of every width, each when the machine is quiet."""
-    for kind in limits(plan):
-        if kind != ASKING and fell_quiet(wait):
-            mine[kind].append(limit.slice(plan.seconds, kind))
-    if mine["job"] and fell_quiet(wait):
-        rate = mine["job"][-1]["rate"]
-        with nothing(plan) as idle:
-            mine[ASKING].append(limit.slice_asking(plan.seconds, idle, plan.bodies, rate))
-    for count in CLIENTS:
-        slices = mine[width(count)]
-        if not enough(slices) and fell_quiet(wait):
-            slices.append(slice_of(server, plan, count))
-
-
-def fell_quiet(wait: float) -> bool:
-    """True as soon as others leave the machine alone, False when they do not for so many seconds; 0: do not look."""
-    until = time.monotonic() + wait
-    while wait and time.monotonic() < until:
+def await_quiet(seconds: float) -> None:
+    """Until others leave the machine alone, but not for longer."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
         watch = Watch(lambda: 0.0)
         time.sleep(0.25)
         if watch.others() <= QUIET:
-            return True
-    return not wait
+            return
 
 
-def enough(slices: list[dict[str, Any]]) -> bool:
-    return sum(one["others"] <= QUIET for one in slices) >= ENOUGH
+def disturbance(one: Round) -> float:
+    return max(float(kind["others"]) for kind in one.values())
 
 
-def quietest(slices: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The slices that count; where the machine was never quiet, the few that were disturbed least."""
-    return sorted(slices, key=lambda one: float(one["others"]))[:ENOUGH]
+def is_quiet(one: Round) -> bool:
+    return disturbance(one) <= QUIET
+
+
+def counting(run: dict[str, Any]) -> list[Round]:
+    """The rounds that count: those that were disturbed least."""
+    return sorted(run["rounds"], key=disturbance)[:ENOUGH]
+
+
+def column(rounds: list[Round], kind: str, key: str = "rate") -> list[float]:
+    return [float(one[kind][key]) for one in rounds]
+
+
+def ratios(rounds: list[Round], kind: str, other: str, key: str = "rate") -> list[float]:
+    """Of slices of the same round."""
+    return [a / b for a, b in zip(column(rounds, kind, key), column(rounds, other, key), strict=True)]
 
 
 def summarised(run: dict[str, Any]) -> dict[str, dict[str, float]]:
-    """Median, least and most over the slices that count, a column each."""
-    few, many = quietest(run["c8"]), quietest(run["c32"])
-    limit, limit_cpu, asking = (
-        typical(run[kind], key) for kind, key in (("job", "rate"), ("job", "cpu_ms_per_image"), (ASKING, "rate"))
-    )
+    """Median, least and most over the rounds that count, a column each."""
+    rounds = counting(run)
     values = {
-        "c8 share of limit": [one["rate"] / limit for one in few],
-        "c32 share": [one["rate"] / limit for one in many],
-        "c8 share, asking paid": [one["rate"] / asking for one in few],
-        "c32 share, asking paid": [one["rate"] / asking for one in many],
-        "c8 share by CPU": [limit_cpu / one["cpu_ms_per_image"] for one in few],
-        "c1 p50 ms": [one["p50_ms"] for one in quietest(run["c1"])],
-        "c8 p99 ms": [one["p99_ms"] for one in few],
-        "CPU ms/image": [one["cpu_ms_per_image"] for one in few],
+        "c8 share of limit": ratios(rounds, "c8", "c8 limit"),
+        "c32 share": ratios(rounds, "c32", "c32 limit"),
+        "c8 share, asking paid": ratios(rounds, "c8", "asking"),
+        "c32 share, asking paid": ratios(rounds, "c32", "asking"),
+        "c8 share by CPU": ratios(rounds, "c8 limit", "c8", "cpu_ms_per_image"),
+        "c32 share by CPU": ratios(rounds, "c32 limit", "c32", "cpu_ms_per_image"),
+        "c1 p50 ms": column(rounds, "c1", "p50_ms"),
+        "c8 p99 ms": column(rounds, "c8", "p99_ms"),
+        "CPU ms/image": column(rounds, "c8", "cpu_ms_per_image"),
         "PSS MB": [run["pss_mb"]],
         "cold start s": [run["cold_start_s"]],
     }
     return {key: {"median": median(v), "least": min(v), "most": max(v)} for key, v in values.items()}
 
 
-def typical(slices: list[dict[str, Any]], key: str) -> float:
-    return float(median(one[key] for one in quietest(slices)))
-
-
-def disturbance(found: dict[str, Any]) -> str:
+def limits(found: dict[str, Any]) -> str:
     """The limits, and how quiet the machine was, in sentences."""
-    kinds = [slices for run in found.values() for slices in run.values() if isinstance(slices, list)]
-    counted = [one["others"] for slices in kinds for one in quietest(slices)]
-    job, vectors, asking = (
-        [one for run in found.values() for one in quietest(run[kind])] for kind in ("job", "vectors", ASKING)
-    )
+    rounds = [one for run in found.values() for one in counting(run)]
+    others = [disturbance(one) for one in rounds]
+
+    def amid(kind: str, key: str = "rate") -> float:
+        return median(column(rounds, kind, key))
+
     return (
-        f"In-process limit: {amid(job, 'rate'):.0f} images/s at {amid(job, 'cpu_ms_per_image'):.2f} ms of CPU an "
-        f"image; {amid(vectors, 'rate'):.0f} without writing answers; {amid(asking, 'rate'):.0f} while the load "
-        f"generator asks a server that does nothing, at {amid(asking, 'generator_ms_per_image'):.3f} ms of its CPU an "
-        f"image. Others used {median(counted):.0%} of the machine (at most {max(counted):.0%}) during the slices that "
-        f"count; {sum(map(len, kinds))} were taken." + beside_naive(found)
+        f"In-process limit: {amid('c8 limit'):.0f} images/s at {amid('c8 limit', 'cpu_ms_per_image'):.2f} ms of CPU an "
+        f"image; {amid('vectors'):.0f} without writing answers; {amid('asking'):.0f} while the load generator asks a "
+        f"server that does nothing, at {amid('asking', 'generator_ms_per_image'):.3f} ms of its CPU an image. Others "
+        f"used {median(others):.0%} of the machine (at most {max(others):.0%}) during the rounds that count; "
+        f"{sum(len(run['rounds']) for run in found.values())} were taken." + beside_naive(found)
     )
-
-
-def amid(slices: list[dict[str, Any]], key: str) -> float:
-    return float(median(one[key] for one in slices))
 
 
 def beside_naive(found: dict[str, Any]) -> str:
     """How many times as fast as decoding every JPEG whole, where that was measured."""
-    runs = {name: run for name, run in found.items() if run.get("naive")}
+    runs = {name: counting(run) for name, run in found.items() if "naive" in run["rounds"][0]}
     if not runs:
         return ""
-    naive = amid([one for run in runs.values() for one in quietest(run["naive"])], "rate")
-    times = [f"{name} {typical(run['c8'], 'rate') / typical(run['naive'], 'rate'):.2f}" for name, run in runs.items()]
+    naive = median([rate for rounds in runs.values() for rate in column(rounds, "naive")])
+    times = [f"{name} {median(ratios(rounds, 'c8', 'naive')):.2f}" for name, rounds in runs.items()]
     return (
         f"\n\nDecoding every JPEG whole, without a server: {naive:.1f} images/s. "
         f"Times that, with 8 clients: {', '.join(times)}."
@@ -213,7 +212,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=list(CONTESTANTS), default=list(CONTESTANTS))
     parser.add_argument("--rounds", type=int, default=20, help="at most; fewer if the machine is quiet")
     parser.add_argument("--seconds", type=float, default=1.5, help="of every single measurement")
-    parser.add_argument("--wait", type=float, default=2, help="seconds a slice waits for quiet before its turn is over")
+    parser.add_argument("--wait", type=float, default=2, help="seconds a slice waits for quiet at most")
     parser.add_argument("--naive", action="store_true", help="also: every JPEG decoded whole, without a server")
     parser.add_argument("--overload", action="store_true")
     parser.add_argument("--overload-seconds", type=float, default=60)
@@ -232,8 +231,8 @@ def main() -> None:
     else:
         found = collect(plan, given.only, most_rounds=given.rounds, wait=given.wait)
         line["summary"] = {name: summarised(run) for name, run in found.items()}
-        line["slices"] = found
-        print(table(line["summary"]), disturbance(found), sep="\n\n")
+        line["runs"] = found
+        print(table(line["summary"]), limits(found), sep="\n\n")
     print(json.dumps(line))
 
 
