@@ -41,9 +41,9 @@ metrics or request ids. Cells: median (least to most) of the rounds that count.
 
 TAIL = """## What is not shown
 
-- The aim with the small model was .97 of the limit. The bare loop, which leaves out all that makes a server, does not
-  reach it either: the load generator, the kernel and the caches that both take from the inference cost more
-  ([log](log.md)).
+- The aim with the small model was .97 of the limit. Of the one that does not pay for being asked a server that cost
+  nothing would have about that, as the first two shares divided by the next two say; what is left, answers and
+  a queue, is taken apart in the [log](log.md).
 - Requests of several images need less of it: `client_bulk.py` embeds a folder faster than these one-image requests.
 - The floods count from the larger of two short peaks: the goodput is stated low rather than high.
 - GPUs: nobody here has one.
