@@ -125,7 +125,7 @@ def test_twelve_megapixels_decode_several_times_faster(photos: list[Image.Image]
     assert whole > 2 * fast
 
 
-def test_the_fastest_way_resizes_several_times_faster(photos: list[Image.Image]) -> None:
+def test_the_fastest_way_resizes_faster(photos: list[Image.Image]) -> None:
     pytest.importorskip("cykooz_resizer")
     view, swift = open_bundle().manifest.view, swiftly()
     image = photos[0].resize((500, 375))
