@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sys
 import threading
 
@@ -54,6 +55,15 @@ def test_nearest_and_very_large_images_are_pillows_in_every_pixel(swift):
     large = Image.new("RGB", (3000, 1500), (1, 2, 3))
     large.paste((200, 100, 0), (1000, 300, 1700, 900))
     np.testing.assert_array_equal(View(size=224).apply(large), View(size=224).apply(large, swift))
+
+
+def test_no_size_and_no_crop_is_refused(swift):
+    draw, image = random.Random(0), scene(700, 700)
+    for _ in range(2000):  # the crop's edges lie anywhere between pixels, and on the image's own
+        size = (draw.randint(16, 700), draw.randint(16, 700))
+        crop = draw.choice([1.0, 0.875, 0.97, 1 / 3, draw.uniform(0.05, 1)])
+        view = View(size=16, fit=draw.choice(["cover", "squash", "contain"]), crop=crop)
+        assert view.apply(image.crop((0, 0, *size)), swift).shape == (16, 16, 3), (size, view)
 
 
 def test_threads_do_not_disturb_each_other(swift):
