@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+from importlib.util import find_spec
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -71,10 +72,10 @@ def is_ready(stamp: Path, wanted: str) -> bool:
 
 
 def make(env: Path, extras: str, group: str) -> None:
-    """The environment from nothing. Without ensurepip, which some systems leave out: pip installs into it from here."""
+    """The environment from nothing; where the system leaves ensurepip out, it has no pip and is filled from here."""
     print(f"nonneg: making {env} (once; a few minutes at most)", file=sys.stderr)
     shutil.rmtree(env, ignore_errors=True)
-    run([sys.executable, "-m", "venv", "--without-pip", str(env)])
+    run([sys.executable, "-m", "venv", *([] if find_spec("ensurepip") else ["--without-pip"]), str(env)])
     pip = [sys.executable, "-m", "pip", "--python", str(env / "bin" / "python")]
     constraints = str(ROOT / "constraints.txt")
     packages = ["-e", f"{ROOT}[{extras}]" if extras else str(ROOT), *(requirements(group) if group else [])]

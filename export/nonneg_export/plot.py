@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from nonneg_client.errors import DataInvalid, MissingExtra
+from nonneg_client.installing import extra_hint
 from nonneg_export.bundle import storing
 from nonneg_export.manifest import Manifest, Quality
 from nonneg_export.report import SELECTIONS
@@ -30,7 +31,7 @@ def draw(manifest: Manifest, path: Path) -> None:
         import matplotlib as mpl
         from matplotlib.figure import Figure
     except ModuleNotFoundError:
-        raise MissingExtra("a plot needs matplotlib", fix='pip install "nonneg[export]"') from None
+        raise MissingExtra("a plot needs matplotlib", fix=extra_hint("export")) from None
     quality = manifest.quality
     with mpl.rc_context({"svg.hashsalt": "nonneg", "font.size": 10}):
         figure = Figure(figsize=(9, 4), layout="constrained")

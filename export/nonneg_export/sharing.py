@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nonneg_client.errors import ConfigInvalid, ConnectionFailed, MissingExtra, NonnegError, NotFound
+from nonneg_client.installing import extra_hint
 from nonneg_export.bundle import Bundle, check_free, open_bundle, staged
 from nonneg_export.card import card
 from nonneg_export.manifest import FILE_NAME, read_manifest
@@ -74,7 +75,7 @@ def _hub() -> Any:
     try:
         import huggingface_hub
     except ModuleNotFoundError:
-        raise MissingExtra("hf: needs huggingface_hub", fix='pip install "nonneg[hub]"') from None
+        raise MissingExtra("hf: needs huggingface_hub", fix=extra_hint("hub")) from None
     return huggingface_hub
 
 

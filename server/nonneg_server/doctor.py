@@ -19,6 +19,7 @@ import click
 
 from nonneg_client.cores import affinity, cgroup_quota, granted
 from nonneg_client.errors import NonnegError
+from nonneg_client.installing import extra_hint
 from nonneg_client.version import __version__
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def extras() -> Iterator[Finding]:
     for extra, packages in EXTRAS.items():
         found = {name: installed(name) for name in packages}
         absent = [name for name, number in found.items() if number is None]
-        fix = f'pip install "nonneg[{extra}]"'
+        fix = extra_hint(extra)
         if not absent:
             yield Finding(extra, "ok", ", ".join(f"{name} {number}" for name, number in found.items()))
         elif extra == "server" and len(absent) < len(found) and any(map(installed, RUNTIMES)):
@@ -93,7 +94,7 @@ def runtime() -> Iterator[Finding]:
     """ONNX Runtime: one build of it, and the providers it has; a client needs none."""
     builds = [name for name in RUNTIMES if installed(name)]
     if not builds:
-        fix = 'pip install "nonneg[server]"'
+        fix = extra_hint("server")
         if all(map(installed, EXTRAS["server"])):
             yield Finding("onnxruntime", "bad", "not installed, and the server cannot answer without it", fix)
         else:

@@ -113,7 +113,7 @@ class Settings(BaseSettings):
     decode: Literal["fast", "exact", "fastest"] = setting(
         "fast",
         "fast: large JPEGs are decoded at the least scale that keeps twice the pixels the model sees; exact: at full; "
-        'fastest: as fast, and resized with SIMD instructions, which `pip install "nonneg[simd]"` brings.',
+        "fastest: as fast, and resized with SIMD instructions, which the extra `simd` brings.",
         group="Engine",
     )
     precision: Literal["fp32", "int8", "bf16"] | None = setting(

@@ -16,6 +16,7 @@ from nonneg_client import Client, evaluate
 from nonneg_client.cli import nonneg
 from nonneg_client.embedder import local
 from nonneg_client.errors import DataInvalid, ImageUnreadable, ImageUnsupported, ModelNotFound, ParameterInvalid
+from nonneg_client.installing import extra_hint
 
 
 @pytest.fixture(scope="module")
@@ -168,4 +169,4 @@ def test_without_the_server_extra_the_error_says_what_to_install():
         "except MissingExtra as error: print(error.fix)\n"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert found.stdout.strip() == 'pip install "nonneg[server]"', found.stderr
+    assert found.stdout.strip() == extra_hint("server"), found.stderr

@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 from nonneg_client.errors import ConfigInvalid
+from nonneg_client.installing import extra_hint
 from nonneg_client.pixels.resizing import exactly, swiftly
 from nonneg_client.pixels.view import View
 
@@ -87,7 +88,7 @@ def test_without_its_package_it_is_refused_with_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "cykooz_resizer", None)
     with pytest.raises(ConfigInvalid, match="cykooz-resizer") as caught:
         swiftly()
-    assert "nonneg[simd]" in caught.value.fix
+    assert extra_hint("simd") in caught.value.fix
     assert caught.value.field == "decode"
 
 

@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from nonneg_client.errors import BundleInvalid, ConfigInvalid, DigestMismatch, StorageFailed
+from nonneg_client.installing import extra_hint
 from nonneg_export.bundle import DEFAULT, open_bundle
 from nonneg_export.card import card
 from nonneg_export.commands.sharing import pull, push
@@ -89,4 +90,4 @@ def test_without_the_hubs_library_the_pip_command_is_named(tmp_path: Path) -> No
         [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 1
-    assert 'pip install "nonneg[hub]"' in done.stderr
+    assert extra_hint("hub") in done.stderr

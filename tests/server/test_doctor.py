@@ -10,6 +10,7 @@ import onnxruntime as ort
 import pytest
 from click.testing import CliRunner
 
+from nonneg_client.installing import extra_hint
 from nonneg_export.bundle import Bundle
 from nonneg_server import doctor as checks
 from nonneg_server.doctor import doctor
@@ -38,7 +39,7 @@ def test_a_light_install_is_whole_without_the_server_and_says_how_to_get_it(bund
     assert (done.returncode, done.stderr) == (0, "")
     assert "BAD" not in done.stdout
     assert "note  server       an extra that is not installed (without fastapi, uvicorn" in done.stdout
-    assert 'fix: pip install "nonneg[server]"' in done.stdout
+    assert f"fix: {extra_hint('server')}" in done.stdout
     assert "note  onnxruntime  not installed: it comes with the server" in done.stdout
     assert "ok    client       httpx " in done.stdout
     assert "verified" in done.stdout

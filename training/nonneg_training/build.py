@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from nonneg_client.errors import MissingExtra
+from nonneg_client.installing import extra_hint
 from nonneg_training.activations import NON_NEGATIVE
 from nonneg_training.backbones import Backbone, backbone
 from nonneg_training.checks import (
@@ -80,9 +81,7 @@ def _onnx(module: str) -> Any:
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
-        raise MissingExtra(
-            f"an ONNX encoder as backbone needs {error.name}", fix='pip install "nonneg[export]"'
-        ) from error
+        raise MissingExtra(f"an ONNX encoder as backbone needs {error.name}", fix=extra_hint("export")) from error
 
 
 def pretrained_run(settings: Settings) -> Path | None:

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nonneg_client.errors import ConfigInvalid, MissingExtra
+from nonneg_client.installing import package_hint
 from nonneg_client.shortening import unit
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class MTEBEncoder:
         try:
             from mteb.models.model_meta import ModelMeta, ScoringFunction
         except ModuleNotFoundError:
-            raise MissingExtra("an MTEB model needs mteb", fix="pip install mteb") from None
+            raise MissingExtra("an MTEB model needs mteb", fix=package_hint("mteb")) from None
         unknown = ["release_date", "n_parameters", "memory_usage_mb", "max_tokens", "license", "public_training_code"]
         return ModelMeta(
             loader=None,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from nonneg_client.errors import ConfigInvalid, MissingExtra
 from nonneg_client.evaluation.retrieval import Row
+from nonneg_client.installing import package_hint
 from nonneg_client.writing import replacing
 
 FORMS = (".png", ".svg", ".pdf")
@@ -46,6 +47,6 @@ def _figure() -> type:
     try:
         from matplotlib.figure import Figure  # not pyplot: nothing is shown, no window system is asked for
     except ModuleNotFoundError:
-        raise MissingExtra("a plot needs matplotlib", fix="pip install matplotlib") from None
+        raise MissingExtra("a plot needs matplotlib", fix=package_hint("matplotlib")) from None
     found: type = Figure
     return found

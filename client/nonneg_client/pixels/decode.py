@@ -91,7 +91,7 @@ def identify(data: bytes, *, max_pixels: int = MAX_PIXELS) -> Image.Image:
     if known == "HEIF" and not can_heif():
         raise ImageUnsupported(
             "this is a HEIC and there is no decoder for it",
-            fix='pip install "nonneg[heic]" where the image is decoded, or send a JPEG',
+            fix="install the extra heic where the image is decoded (nonneg doctor says how), or send a JPEG",
             value=known,
         )
     if known == "TIFF":

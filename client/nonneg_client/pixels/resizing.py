@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from nonneg_client.errors import ConfigInvalid
+from nonneg_client.installing import extra_hint
 
 Pixels = NDArray[np.uint8]
 Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos"]
@@ -48,7 +49,7 @@ def swiftly() -> Resize:
     except ImportError as error:
         raise ConfigInvalid(
             "decode=fastest needs cykooz-resizer, which is not installed here",
-            fix='pip install "nonneg[simd]" (there are builds for x86-64, and for macOS), or choose decode=fast',
+            fix=f"{extra_hint('simd')} (there are builds for x86-64, and for macOS), or choose decode=fast",
             field="decode",
             value="fastest",
         ) from error

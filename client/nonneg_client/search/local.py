@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from nonneg_client.embeddings import Embeddings
 from nonneg_client.errors import DataInvalid, FingerprintMismatch, MissingExtra, StorageFailed
+from nonneg_client.installing import extra_hint
 from nonneg_client.search.engine import Description, Found, Payload, Where
 from nonneg_client.search.points import NAME, filter_of, parted, point_id, stored
 from nonneg_client.search.weights import Weights
@@ -190,5 +191,5 @@ def _import() -> Any:
     try:
         import qdrant_edge
     except ModuleNotFoundError:
-        raise MissingExtra("the local index needs qdrant-edge-py", fix='pip install "nonneg[search]"') from None
+        raise MissingExtra("the local index needs qdrant-edge-py", fix=extra_hint("search")) from None
     return qdrant_edge

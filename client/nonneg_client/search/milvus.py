@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from nonneg_client import converters
 from nonneg_client.embeddings import Embeddings
 from nonneg_client.errors import DataInvalid, FingerprintMismatch, MissingExtra
+from nonneg_client.installing import package_hint
 from nonneg_client.search.engine import Description, Found, Payload, Where
 from nonneg_client.search.rerank import reranked
 from nonneg_client.search.weights import Weights
@@ -116,7 +117,7 @@ class MilvusEngine:
         try:
             from pymilvus import DataType
         except ModuleNotFoundError:
-            raise MissingExtra("Milvus needs pymilvus", fix="pip install pymilvus") from None
+            raise MissingExtra("Milvus needs pymilvus", fix=package_hint("pymilvus")) from None
         schema = self._client.create_schema(auto_id=False)
         schema.add_field("id", DataType.VARCHAR, is_primary=True, max_length=LONGEST_ID)
         schema.add_field("vector", DataType.SPARSE_FLOAT_VECTOR)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from nonneg_client import converters
 from nonneg_client.embeddings import Embeddings
 from nonneg_client.errors import DataInvalid, FingerprintMismatch, MissingExtra
+from nonneg_client.installing import package_hint
 from nonneg_client.search.engine import Description, Found, Payload, Where
 from nonneg_client.search.points import NAME, point_id
 from nonneg_client.search.rerank import reranked
@@ -35,7 +36,7 @@ class QdrantEngine:
         try:
             from qdrant_client import models
         except ModuleNotFoundError:
-            raise MissingExtra("a Qdrant server needs qdrant-client", fix="pip install qdrant-client") from None
+            raise MissingExtra("a Qdrant server needs qdrant-client", fix=package_hint("qdrant-client")) from None
         self._models: Any = models
         self._client = client
         self._collection = collection

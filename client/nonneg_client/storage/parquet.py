@@ -15,6 +15,7 @@ import numpy as np
 
 from nonneg_client.embeddings import Embeddings
 from nonneg_client.errors import ConfigInvalid, DataInvalid, MissingExtra
+from nonneg_client.installing import extra_hint
 from nonneg_client.writing import replacing
 
 ROWS = 50_000  # in a row group
@@ -137,5 +138,5 @@ def _pyarrow() -> Any:
         import pyarrow
         import pyarrow.parquet
     except ModuleNotFoundError:
-        raise MissingExtra("Parquet needs pyarrow", fix='pip install "nonneg[scale]"') from None
+        raise MissingExtra("Parquet needs pyarrow", fix=extra_hint("scale")) from None
     return pyarrow

@@ -6,6 +6,7 @@ import threading
 from typing import Any
 
 from nonneg_client.errors import MissingExtra
+from nonneg_client.installing import extra_hint
 from nonneg_client.version import __version__
 from nonneg_server.entrance.envelope import Seen
 
@@ -16,7 +17,7 @@ try:
     from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 except ModuleNotFoundError as error:
-    raise MissingExtra(f"--otel needs {error.name}", fix='pip install "nonneg[otel]"') from None
+    raise MissingExtra(f"--otel needs {error.name}", fix=extra_hint("otel")) from None
 
 FAREWELL = 2.0  # seconds
 

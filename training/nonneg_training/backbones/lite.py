@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from nonneg_client.errors import ConfigInvalid, MissingExtra
+from nonneg_client.installing import package_hint
 from nonneg_training.backbones.backbone import Backbone
 
 SIZES = {"efficientnet-lite0": 224, "efficientnet-lite1": 240, "efficientnet-lite2": 260}
@@ -48,4 +49,4 @@ def _package(name: str, needed: list[str]) -> Any:
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
-        raise MissingExtra(f"this backbone needs the package {name}", fix=f"pip install {' '.join(needed)}") from error
+        raise MissingExtra(f"this backbone needs the package {name}", fix=package_hint(*needed)) from error

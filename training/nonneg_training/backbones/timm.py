@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import Any
 
 from nonneg_client.errors import ConfigInvalid, DataInvalid, MissingExtra
+from nonneg_client.installing import package_hint
 from nonneg_training.backbones.backbone import Backbone
 
 PREFIX = "timm:"
@@ -16,7 +17,7 @@ def timm(name: str, *, pretrained: str | None, size: int | None) -> Backbone:
     try:
         library: Any = import_module("timm")
     except ModuleNotFoundError:
-        raise MissingExtra(f"{PREFIX}{name} needs timm", fix="pip install timm") from None
+        raise MissingExtra(f"{PREFIX}{name} needs timm", fix=package_hint("timm")) from None
     try:
         network = library.create_model(name, pretrained=bool(pretrained), num_classes=0)
     except (OSError, ValueError) as error:  # the hub's errors are one or the other

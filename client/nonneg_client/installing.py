@@ -1,0 +1,105 @@
+"""How a missing part is installed: the pip command that works in this environment, for extras and for packages.
+
+No command names `nonneg` alone: an index need not hold it, and a name that is not held there is one that others can
+take. From a clone an extra is asked of the clone, with its constraints.txt; elsewhere its missing packages are named.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import sys
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+HEAVY = " (torch from an index may bring CUDA, gigabytes: its makers have an index of CPU builds)"
+
+
+def extra_hint(extra: str) -> str:
+    """The command that installs an extra into this environment."""
+    clone = _clone()
+    if clone is not None:
+        return _pip(["-c", str(clone / "constraints.txt"), "-e", f"{clone}[{extra}]"])
+    needed = requirements(extra)
+    if not needed:
+        return f"install nonneg's extra {extra}, from where nonneg itself came"
+    missing = [line for line in needed if not _installed(line)] or needed
+    return _pip(missing) + (HEAVY if any(line.startswith("torch") for line in missing) else "")
+
+
+def package_hint(*packages: str) -> str:
+    """The command that installs packages which are no part of an extra."""
+    clone = _clone()
+    return _pip([*(["-c", str(clone / "constraints.txt")] if clone else []), *packages])
+
+
+def requirements(extra: str) -> list[str]:
+    """The packages that an extra of the installed distribution stands for; the extras that it names are followed."""
+    try:
+        declared = distribution("nonneg").requires or []
+    except PackageNotFoundError:
+        return []
+    found: dict[str, None] = {}
+    waiting, followed = [extra], set()
+    while waiting:
+        current = waiting.pop()
+        followed.add(current)
+        for line in declared:
+            requirement, _, marker = (part.strip() for part in line.partition(";"))
+            if not re.search(rf"extra == ['\"]{re.escape(current)}['\"]", marker):
+                continue
+            if own := re.fullmatch(r"nonneg\[([^\]]+)\]", requirement):
+                waiting += [name for name in own[1].split(",") if name not in followed]
+            else:
+                found[requirement] = None
+    return list(found)
+
+
+def _clone() -> Path | None:
+    """The folder with the sources of an editable installation."""
+    try:
+        folder = _editable(distribution("nonneg"))
+    except PackageNotFoundError:  # run from a source tree that was never installed
+        folder = Path(__file__).resolve().parents[2]
+    return folder if folder is not None and (folder / "pyproject.toml").is_file() else None
+
+
+def _editable(installed: Distribution) -> Path | None:
+    described = json.loads(installed.read_text("direct_url.json") or "{}")
+    if not described.get("dir_info", {}).get("editable"):
+        return None
+    return Path(unquote(urlsplit(described["url"]).path))
+
+
+def _pip(arguments: list[str]) -> str:
+    """An install command for this interpreter, also where its environment has no pip of its own."""
+    python = _quoted(sys.executable)
+    asked = " ".join(map(_quoted, arguments))
+    if find_spec("pip") is not None:
+        here = shutil.which("python")
+        active = here is not None and os.path.abspath(here) == os.path.abspath(sys.executable)  # noqa: PTH100  no links
+        return f"{'python' if active else python} -m pip install {asked}"
+    if shutil.which("uv"):
+        return f"uv pip install --python {python} {asked}"
+    outside = getattr(sys, "_base_executable", None) or "python3"
+    return f"{_quoted(outside)} -m pip --python {python} install {asked}"
+
+
+def _quoted(text: str) -> str:
+    """As a shell takes it: in double quotes where these are enough, which Windows knows as well."""
+    if re.fullmatch(r"[\w@%+=:,./-]+", text):
+        return text
+    return f'"{text}"' if re.fullmatch(r"[\w@%+=:,./<>~!;\[\] -]+", text) else shlex.quote(text)
+
+
+def _installed(requirement: str) -> bool:
+    try:
+        distribution(re.split(r"[\[<>=!~ ]", requirement, maxsplit=1)[0])
+    except PackageNotFoundError:
+        return False
+    return True
