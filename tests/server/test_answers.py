@@ -7,6 +7,7 @@ import io
 import time
 from typing import Any
 
+import httpx
 import numpy as np
 import orjson
 import ormsgpack
@@ -206,6 +207,51 @@ def test_too_many_odd_numbers_are_written_one_by_one(bundle: Bundle) -> None:
     z = np.full((10, 1280), 20, np.float32)
     answer = shortened(bundle.manifest, Raw(z, list(range(10)), {}), Parameters(format="dense", normalize=False))
     assert orjson.loads(as_json.write(answer))["data"][9]["embedding"] == [20.0] * 1280
+
+
+def as_floats(row: dict[str, Any]) -> dict[str, Any]:
+    """The row with its numbers as the float32 they stand for, and without its place."""
+    numbers = {name: np.float32(row[name]).tolist() for name in ("values", "embedding") if name in row}
+    return {**row, **numbers, "index": 0}
+
+
+THRESHOLD = 8192  # numbers from which a batch is written in bulk
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    rows=st.sampled_from([1, 2, 6, 7, 8, 64, 128]),
+    size=st.sampled_from([0, 1, THRESHOLD - 1, THRESHOLD, THRESHOLD + 1, 2**15 + 1]),
+    share=st.sampled_from([0.0, 0.0005, 0.1, 1.0]),
+    empty=st.sampled_from(["none", "first", "last", "half", "all"]),
+    shape=st.sampled_from(["sparse", "dense", "both"]),
+)
+def test_a_batch_is_written_as_its_vectors_are_one_by_one(
+    bundle: Bundle, rows: int, size: int, share: float, empty: str, shape: Any
+) -> None:
+    z = mostly_zero(rows, max(1, -(-size // rows)), share)
+    gone = {"none": [], "first": [0], "last": [rows - 1], "half": list(range(rows // 2)), "all": list(range(rows))}
+    z[gone[empty]] = 0
+    wanted = Parameters(format=shape, normalize=False)
+    together = orjson.loads(as_json.write(shortened(bundle.manifest, Raw(z, list(range(rows)), {}), wanted)))["data"]
+    alone = [
+        orjson.loads(as_json.write(shortened(bundle.manifest, Raw(row[None], [0], {}), wanted)))["data"][0] for row in z
+    ]
+    assert list(map(as_floats, together)) == list(map(as_floats, alone))
+
+
+@pytest.mark.anyio
+async def test_images_of_which_no_dimension_is_left_are_answered_with_the_others(client: httpx.AsyncClient) -> None:
+    zero = {"indices": [], "values": []}
+    answer = await client.post("/shorten", json={"vectors": [zero] * 200 + [{"indices": [3], "values": [2.0]}]})
+    assert answer.status_code == 200
+    assert [row["nnz"] for row in answer.json()["data"]] == [0] * 200 + [1]
+
+
+def test_no_numbers_have_no_text() -> None:
+    written = numerals(np.zeros(0, np.float32))
+    assert written is not None
+    assert written.shape == (0, 16)
 
 
 @pytest.mark.parametrize("shape", ["sparse", "dense"])

@@ -21,6 +21,8 @@ _RARE = 64  # at most one number in so many may lie beyond the range
 
 def numerals(values: Vectors) -> NDArray[np.uint8] | None:
     """The numbers' texts, one a row, each with its comma; None where too many are beyond the range."""
+    if not values.size:
+        return np.zeros((0, WIDTH), np.uint8)
     beyond = np.flatnonzero((values < _LEAST) | ~(values < _MOST))
     if beyond.size * _RARE > values.size:
         return None
