@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import http.server
 import threading
 import time
@@ -151,8 +152,12 @@ async def test_one_private_address_among_several_is_enough_to_refuse(site: Any) 
         ("http://evil.example/a.png", {}, ParameterInvalid, "not among the hosts"),
         ("http://photos.example/a.png", {}, ParameterInvalid, "not among the hosts"),
         ("http://user:secret@photos.example/a.png", {}, ParameterInvalid, "user and password"),
-        ("http://[::1/a.png", {}, ParameterInvalid, "no URL"),
+        ("http://[::1/a.png", {}, ParameterInvalid, "not a URL"),
         ("http:///a.png", {}, ParameterInvalid, "no plain"),
+        ("http://xn--/a.png", {}, ParameterInvalid, "not a URL"),
+        ("http://xn--a/a.png", {}, ParameterInvalid, "not a URL"),
+        ("/to/http://xn--/a.png", {}, LinkFailed, "cannot be fetched (IDNAError)"),
+        ("/to/http://[::1/a.png", {}, LinkFailed, "cannot be fetched"),
     ],
 )
 async def test_a_failing_link_has_its_own_error(
@@ -162,6 +167,30 @@ async def test_a_failing_link_has_its_own_error(
     assert isinstance(found, kind)
     assert what in str(found)
     assert "secret" not in str(found.body())
+
+
+async def test_a_link_that_fails_as_nothing_foresaw_fails_alone_and_is_logged(
+    site: Any, png: Callable[[int], bytes], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def broken(host: str, port: int) -> list[str]:
+        if host == "photos.example":
+            return ["127.0.0.1"]
+        raise LookupError("no such codec")
+
+    links = [Link(f"http://{name}.example:{site.server_port}/a.png", name) for name in ("photos", "other")]
+    good, bad = await fetcher(site, resolve=broken).fetched(links, budget=10**7)
+    assert good == png(0)
+    assert isinstance(bad, LinkFailed)
+    assert "no such codec" in caplog.text
+
+
+async def test_a_name_that_cannot_be_decoded_fails_its_image_alone(
+    client: httpx.AsyncClient, png: Callable[[int], bytes]
+) -> None:
+    images = [base64.b64encode(png(0)).decode(), "http://xn--/a.png"]
+    answer = await client.post("/embed", json={"images": images})
+    assert answer.status_code == 200
+    assert [row.get("error", {}).get("type") for row in answer.json()["data"]] == [None, "parameter_invalid"]
 
 
 async def test_the_links_of_a_request_share_a_budget(site: Any, png: Callable[[int], bytes]) -> None:
@@ -198,8 +227,6 @@ async def test_every_spelling_of_localhost_is_refused(host: str) -> None:
 async def test_a_server_without_hosts_refuses_links_one_by_one(
     client: httpx.AsyncClient, png: Callable[[int], bytes]
 ) -> None:
-    import base64
-
     images = [base64.b64encode(png(0)).decode(), "https://photos.example/a.png"]
     answer = (await client.post("/embed", json={"images": images})).json()["data"]
     assert answer[0]["nnz"] > 0

@@ -7,6 +7,7 @@ process goes along: no cookies, no credentials, no proxies from the environment.
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from nonneg_server.requests.images import Incoming, Link, Source
 if TYPE_CHECKING:
     import httpx
 
+logger = logging.getLogger("nonneg")
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 
 REDIRECTS = 3
@@ -72,12 +74,15 @@ class Fetcher:
                 return await self._follow(image, left)
         except TimeoutError:
             return self._failed(image, f"did not arrive within {self._timeout:g} s")
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:  # the last: a redirect to no name
             certificate = "CERTIFICATE_VERIFY_FAILED" in str(error)
             why = "has a certificate that is not to be trusted" if certificate else "cannot be fetched"
             return self._failed(image, f"{why} ({type(error).__name__})")
         except NonnegError as error:
             return error
+        except Exception:  # one link must not fail the whole request, whatever a server answers to it
+            logger.exception("%s could not be fetched", image.field)
+            return self._failed(image, "cannot be fetched")
 
     async def _follow(self, link: Link, left: Budget) -> bytes:
         url = _parsed(link.url, link.field)
@@ -171,9 +176,12 @@ def _parsed(text: str, field: str) -> httpx.URL:
 
     try:
         url = httpx.URL(text)
+        host = url.host  # decoded here, and refused here if it cannot be: the name may be anything
     except (httpx.InvalidURL, TypeError, ValueError) as error:
-        raise ParameterInvalid(f"{field} is no URL ({error})", fix="check it", field=field, value=text[:200]) from None
-    if url.scheme not in PORTS or not url.host or url.userinfo:
+        raise ParameterInvalid(
+            f"{field} is not a URL ({error})", fix="check it", field=field, value=text[:200]
+        ) from None
+    if url.scheme not in PORTS or not host or url.userinfo:
         raise ParameterInvalid(
             f"{field} is no plain http(s) URL",
             fix="use http or https, name a host, leave out user and password",
