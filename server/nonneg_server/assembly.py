@@ -9,6 +9,7 @@ import uvicorn
 
 from nonneg_client.errors import ConfigInvalid
 from nonneg_server.app import create_app
+from nonneg_server.descriptors import enough, open_files
 from nonneg_server.entrance.connections import House
 from nonneg_server.entrance.direct import entrance
 from nonneg_server.entrance.regular import bound_to
@@ -22,7 +23,7 @@ HANDLES = 64  # connections that can be answered by the threads themselves, wher
 
 def prepare(repository: Repository, settings: Settings) -> Process:
     """The process around the application, with its rules for connections."""
-    files = _open_files() - FILES_OF_OUR_OWN
+    files = enough(open_files()) - FILES_OF_OUR_OWN
     most_connections = min(settings.max_connections, files - HANDLES)
     house = House(
         silence=settings.silence,
@@ -72,15 +73,3 @@ def _tls_explained(settings: Settings) -> Iterator[None]:
             fix="check both files: PEM, readable, and belonging together",
             field="tls_cert",
         ) from None
-
-
-def _open_files() -> int:
-    """How many files this process may open, after asking for all that it may ask for."""
-    try:
-        import resource
-    except ModuleNotFoundError:  # Windows
-        return 8192
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = 65536 if hard == resource.RLIM_INFINITY else min(hard, 65536)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-    return most

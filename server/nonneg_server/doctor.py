@@ -21,6 +21,7 @@ from nonneg_client.cores import affinity, cgroup_quota, granted
 from nonneg_client.errors import NonnegError
 from nonneg_client.installing import extra_hint
 from nonneg_client.version import __version__
+from nonneg_server.descriptors import enough, open_files
 
 if TYPE_CHECKING:
     from nonneg_export.bundle import Bundle
@@ -73,6 +74,7 @@ def examine(model: Path | None = None) -> Iterator[Finding]:
     yield from extras()
     yield from runtime()
     yield cores()
+    yield files()
     yield from self_test(model)
 
 
@@ -117,6 +119,15 @@ def cores() -> Finding:
     if quota is not None and quota < 1:
         return Finding("cores", "note", message, "grant at least one whole core: less makes every image wait")
     return Finding("cores", "ok", message)
+
+
+def files() -> Finding:
+    """Open files: each connection of a server is one."""
+    found = open_files()
+    try:
+        return Finding("files", "ok", f"{enough(found)} may be open at once")
+    except NonnegError as error:
+        return Finding("files", "bad", error.message, error.fix)
 
 
 def self_test(model: Path | None) -> Iterator[Finding]:

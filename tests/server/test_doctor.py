@@ -81,6 +81,19 @@ def test_it_looks_for_a_package_of_every_extra() -> None:
     assert set(checks.EXTRAS["search"]) == {requirement.split(">")[0] for requirement in extras["search"]}
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="no such limit")
+def test_too_few_open_files_are_a_bad_finding_and_no_start(bundle: Bundle) -> None:
+    command = "import resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100)); "
+    command += "from nonneg_client.cli import main; main()"
+    for arguments in (["doctor", "--model", str(bundle.path)], ["serve", "--port", "0", "--model", str(bundle.path)]):
+        done = subprocess.run(
+            [sys.executable, "-c", command, *arguments], capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 1
+        assert "this process may open 100 files, a server needs 160 or more" in done.stdout + done.stderr
+        assert "raise the limit: ulimit -n" in done.stdout + done.stderr
+
+
 def test_two_builds_of_the_runtime_are_a_bad_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "installed", lambda name: "1.0" if name.startswith("onnxruntime") else None)
     assert "overwrite each other" in next(iter(checks.runtime())).message
