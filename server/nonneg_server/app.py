@@ -8,6 +8,7 @@ from typing import Any
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
+from starlette.routing import BaseRoute
 
 from nonneg_client.errors import NonnegError
 from nonneg_client.version import __version__
@@ -76,16 +77,18 @@ def create_app(
     app.state.house.told = told
     app.state.house.logs = [log_access] if settings.access_log else []
     app.add_middleware(Envelope, observers=told)
-    shorten_ways(app.state.house, registry, settings, keys, told)
+    shorten_ways(app.state.house, registry, settings, keys, told, app.routes)
     return app
 
 
-def shorten_ways(house: House, registry: Registry, settings: Settings, keys: Keys, told: list[Observer]) -> None:
+def shorten_ways(
+    house: House, registry: Registry, settings: Settings, keys: Keys, told: list[Observer], routes: list[BaseRoute]
+) -> None:
     """Let the protocol refuse and answer what it can, unless something has a say before the queue has."""
     if settings.cache or settings.cache_dir or settings.rate or settings.cors_origin:
         return
     allowed = partial(may_ask, keys)
-    house.gate = Gate(partial(admission_of, registry), allowed, told)
+    house.gate = Gate(partial(admission_of, registry), allowed, told, routes)
     if not settings.batch:
         house.express = Express(
             registry,

@@ -108,6 +108,28 @@ def test_two_refusals_have_ids_of_their_own_in_the_dialect_of_their_path(narrow:
         assert 'nonneg_requests_total{method="POST",route="/v1/embeddings",status="429"} 2.0' in metrics
 
 
+def routes(address: str) -> list[str]:
+    """All paths that take POST, each with a model's name in its place."""
+    document = httpx.get(f"{address}/openapi.json", headers=AUTHORIZED).json()
+    paths = [path for path, operations in document["paths"].items() if "post" in operations]
+    return [path.replace("{model}", "tiny").replace("{version}", "1") for path in paths]
+
+
+def test_every_route_that_embeds_refuses_before_the_body(narrow: str) -> None:
+    taking_no_image = {"/shorten", "/v2/repository/index"} | {
+        f"/v2/repository/models/tiny/{verb}" for verb in ("load", "unload")
+    }
+    embedding = set(routes(narrow)) - taking_no_image
+    assert {"/embed", "/v1/embeddings", "/v2/embed", "/v2/models/tiny/infer"} <= embedding
+    with full(narrow):
+        for path in sorted(embedding):
+            with connected(narrow) as connection:
+                connection.sendall(head(path, 1000))
+                assert answer(connection)[0] == 429, path
+        metrics = httpx.get(f"{narrow}/metrics", headers=AUTHORIZED).text
+    assert 'route="/v2/models/{model}/infer",status="429"} 1.0' in metrics
+
+
 @pytest.mark.parametrize("more", [("Content-Length: 5000000",), ("Expect: 100-continue", "Content-Length: 9"), ()])
 def test_who_cannot_be_let_pass_is_refused_and_hung_up_on(narrow: str, more: tuple[str, ...]) -> None:
     request = head("/embed", 0, *(more or ("Transfer-Encoding: chunked",))).replace(b"Content-Length: 0\r\n", b"")

@@ -6,12 +6,14 @@ from fastapi import APIRouter, Request, Response
 
 from nonneg_server.dialects import cohere
 from nonneg_server.requests.native import read_object
+from nonneg_server.routes.embedding import embedding
 from nonneg_server.serving import reply, serve
 
 router = APIRouter(tags=["Cohere"])
 
 
 @router.post("/v2/embed", summary="Embed images, as Cohere's clients ask for it")
+@embedding
 async def post_embed(request: Request) -> Response:
     images, parameters, kinds = cohere.read(await read_object(request), request.app.state.settings.limits)
     answer = await serve(request, images, parameters)

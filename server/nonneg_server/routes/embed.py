@@ -7,12 +7,14 @@ from fastapi import APIRouter, Request, Response
 from nonneg_server.answers.negotiation import form_for
 from nonneg_server.requests.native import read_request
 from nonneg_server.requests.parameters import Parameters
+from nonneg_server.routes.embedding import embedding
 from nonneg_server.serving import reply, serve
 
 router = APIRouter(tags=["embed"])
 
 
 @router.post("/embed", summary="Embed one image or many")
+@embedding
 async def post_embed(request: Request) -> Response:
     form = form_for(request.headers.get("accept"))
     images, parameters = await read_request(request, Parameters)

@@ -11,12 +11,14 @@ from nonneg_client.errors import ParameterInvalid
 from nonneg_server.explanation import explain
 from nonneg_server.requests.native import read_request
 from nonneg_server.requests.parameters import Comparison, Parameters
+from nonneg_server.routes.embedding import embedding
 from nonneg_server.serving import reply, serve
 
 router = APIRouter(tags=["embed"])
 
 
 @router.post("/explain", summary="Split the cosine of two images into its dimensions")
+@embedding
 async def post_explain(request: Request) -> Response:
     images, asked = await read_request(request, Comparison)
     if len(images) != 2:

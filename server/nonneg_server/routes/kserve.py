@@ -12,6 +12,7 @@ from nonneg_server.dialects import kserve
 from nonneg_server.engine.engine import Engine
 from nonneg_server.requests.body import read_body
 from nonneg_server.requests.native import off_the_loop
+from nonneg_server.routes.embedding import embedding
 from nonneg_server.routes.health import livez, readyz
 from nonneg_server.serving import reply, serve
 
@@ -49,6 +50,7 @@ async def model_ready(request: Request, model: str, version: str | None = None) 
 
 @router.post("/models/{model}/infer", summary="Embed a tensor of images")
 @router.post("/models/{model}/versions/{version}/infer", summary="Embed a tensor of images")
+@embedding
 async def infer(request: Request, model: str, version: str | None = None) -> Response:
     _engine(request, model, version)
     body = await read_body(request, request.app.state.settings.max_body)

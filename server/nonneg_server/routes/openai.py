@@ -7,12 +7,14 @@ from fastapi import APIRouter, Request, Response
 
 from nonneg_server.dialects import openai
 from nonneg_server.requests.native import read_object
+from nonneg_server.routes.embedding import embedding
 from nonneg_server.serving import reply, serve
 
 router = APIRouter(tags=["OpenAI"])
 
 
 @router.post("/v1/embeddings", summary="Embed images, as OpenAI's clients ask for it")
+@embedding
 async def post_embeddings(request: Request) -> Response:
     images, parameters = openai.read(await read_object(request), request.app.state.settings.limits)
     answer = await serve(request, images, parameters, field="input")
