@@ -12,11 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from nonneg_client.errors import NonnegError
 from nonneg_server.entrance.envelope import GONE, Observer, Seen, request_id_of
-from nonneg_server.entrance.refusals import crowded, late, no_http, refusal, too_long_a_head, too_many_bytes
+from nonneg_server.entrance.refusals import crowded, late, no_http, no_proxy, refusal, too_long_a_head, too_many_bytes
 from nonneg_server.entrance.untaken import Untaken, untaken
 
 if TYPE_CHECKING:
@@ -94,10 +95,34 @@ class Connection(HttpToolsProtocol):
             return
         self._heard = self.loop.time()
         self._beside += len(data)
-        super().data_received(data)
+        self._unset_keepalive_if_required()
+        try:
+            self._parse(memoryview(data))
+        except HttpParserError:
+            self.refuse(no_http())
         if (self._beside > MOST_HEAD or len(self.headers or ()) > MOST_HEADERS) and not self._refused:
             self.refuse(too_long_a_head(MOST_HEAD, MOST_HEADERS))
             self.headers.clear()  # as objects they take many times the bytes that came
+
+    def _parse(self, data: memoryview) -> None:
+        """Feed the parser, which stops behind each head that asks for another protocol: none is spoken here.
+
+        What follows such a head is its body, as without that wish. Where a parser goes on by itself it takes the body
+        for a request.
+        """
+        while data and not self._refused:
+            try:
+                self.parser.feed_data(data)
+            except HttpParserUpgrade as stopped:
+                data = data[stopped.args[0] :]
+                if self.scope["method"] == "CONNECT":
+                    self.refuse(no_proxy())
+                else:
+                    head = without_upgrade(self.scope["method"], self.url, self.scope["http_version"], self.headers)
+                    self.parser = parser_for(self)
+                    self.parser.feed_data(head)
+            else:
+                return
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -105,6 +130,10 @@ class Connection(HttpToolsProtocol):
             self._arriving, self._began = True, self._heard
 
     def on_headers_complete(self) -> None:
+        if self.parser.should_upgrade():
+            self.scope["method"] = self.parser.get_method().decode("ascii")
+            self.scope["http_version"] = self.parser.get_http_version()
+            return
         self._beside = 0
         if self._turned_away():
             return
@@ -125,6 +154,8 @@ class Connection(HttpToolsProtocol):
         self._hold(len(body))
 
     def on_message_complete(self) -> None:
+        if self.parser.should_upgrade():
+            return
         self._arriving = False
         if self._refused:
             return
@@ -194,10 +225,6 @@ class Connection(HttpToolsProtocol):
         elif not self._refused:
             self.refuse(error)
 
-    def send_400_response(self, msg: str) -> None:
-        """What arrives is no HTTP; whatever was asked before on this connection is nobody's any more."""
-        self.refuse(no_http())
-
     def _turned_away(self) -> bool:
         """True if the queue is full and that was said, before any of the body is read."""
         gate, path, method = self.house.gate, self.url.partition(b"?")[0].decode("latin-1"), self.parser.get_method()
@@ -250,6 +277,24 @@ class Connection(HttpToolsProtocol):
     def _release(self) -> None:
         self.house.held -= self._held
         self._held = 0
+
+
+def parser_for(connection: Connection) -> HttpRequestParser:
+    """A parser at its beginning, as uvicorn sets it up."""
+    parser = HttpRequestParser(connection)
+    parser.set_dangerous_leniencies(lenient_data_after_close=True)
+    return parser
+
+
+def without_upgrade(method: str, url: bytes, version: str, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
+    """The head without its wish for another protocol, which a server may ignore (RFC 9110, 7.8)."""
+    lines = [b"%s %s HTTP/%s" % (method.encode(), url, version.encode())]
+    for name, value in headers:
+        if name == b"connection":
+            value = b", ".join(option for option in value.split(b",") if option.strip().lower() != b"upgrade")
+        if name != b"upgrade":
+            lines.append(name + b": " + value)
+    return b"\r\n".join([*lines, b"", b""])
 
 
 def abandon(scope: Any, status: int = GONE) -> None:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nonneg_client.errors import HeadTooLarge, NonnegError, NotReady, Overloaded, RequestInvalid, RequestTimeout
+from nonneg_client.errors import (
+    HeadTooLarge,
+    MethodNotAllowed,
+    NonnegError,
+    NotReady,
+    Overloaded,
+    RequestInvalid,
+    RequestTimeout,
+)
 from nonneg_server.entrance.failures import respond
 from nonneg_server.entrance.whole import whole, written
 
@@ -21,6 +29,15 @@ def refusal(error: NonnegError, scope: Scope, seconds: float) -> bytes:
 
 def no_http() -> RequestInvalid:
     return RequestInvalid("this is no HTTP/1.1 request", fix="check what writes it", field="request")
+
+
+def no_proxy() -> MethodNotAllowed:
+    return MethodNotAllowed(
+        "this server does not answer CONNECT: it is not a proxy",
+        fix="send requests to it directly",
+        field="method",
+        value="CONNECT",
+    )
 
 
 def late(what: str, limit: float) -> RequestTimeout:

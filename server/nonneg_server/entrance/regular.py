@@ -75,6 +75,8 @@ class Regular(Connection):
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
+        if self.parser.should_upgrade():
+            self._heads = None
         super().on_headers_complete()
         heads, self._heads = self._heads, None
         if heads is None or self._passing or self._refused or not self.parser.should_keep_alive():
