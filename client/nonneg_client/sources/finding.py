@@ -9,12 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from nonneg_client.errors import DataInvalid
-
-# What a folder is searched for; a file that is named by itself may be called anything.
-EXTENSIONS = frozenset(
-    f".{name}"
-    for name in "jpg jpeg jpe jfif png webp avif gif bmp tif tiff jp2 ppm pgm".split()  # noqa: SIM905
-)
+from nonneg_client.pixels.formats import OF_IMAGES
 
 
 def find(name: str) -> Iterable[Path]:
@@ -56,7 +51,7 @@ def _walk(folder: Path, root: Path) -> Iterator[Path]:
         if entry.is_dir():
             if not leads_back(entry, root):
                 yield from _walk(entry, root)
-        elif entry.suffix.lower() in EXTENSIONS and ends(entry):
+        elif entry.suffix.lower() in OF_IMAGES and ends(entry):
             yield entry
 
 

@@ -19,7 +19,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from nonneg_client.errors import DataInvalid
-from nonneg_client.sources.finding import EXTENSIONS
+from nonneg_client.pixels.formats import OF_IMAGES
 from nonneg_client.writing import unwritable
 
 SUFFIX = ".tar"
@@ -77,7 +77,7 @@ def members(path: Path) -> Iterator[Member]:
         plain, held = _plain(path)
         with tarfile.open(plain, mode="r:") as archive:
             for entry in archive:
-                if entry.isfile() and PurePosixPath(entry.name).suffix.lower() in EXTENSIONS:
+                if entry.isfile() and PurePosixPath(entry.name).suffix.lower() in OF_IMAGES:
                     yield Member(path, entry.name, entry.offset_data, entry.size, plain, held)
     except (tarfile.TarError, gzip.BadGzipFile, lzma.LZMAError, zlib.error, EOFError) as error:
         raise DataInvalid(f"{path} is no tar file, or a broken one ({error})", fix="write it again") from error

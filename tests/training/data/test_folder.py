@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 from nonneg_client.errors import DataInvalid
+from nonneg_client.pixels.formats import OF_IMAGES
 from nonneg_training.data import Folder, open_data
 
 
@@ -86,3 +87,11 @@ def test_a_file_of_another_kind_is_no_folder_that_does_not_exist(tmp_path: Path)
     (tmp_path / "train.tar.gz").write_bytes(b"")
     with pytest.raises(DataInvalid, match=r"is a file of no kind .*or \.tar shards, not compressed"):
         open_data(str(tmp_path / "train.tar.gz"))
+
+
+def test_a_folder_is_searched_for_what_the_decoder_reads(tmp_path: Path) -> None:
+    (tmp_path / "cat").mkdir()
+    wanted = {tmp_path / "cat" / f"a{suffix}" for suffix in OF_IMAGES}
+    for path in (*wanted, tmp_path / "cat" / "b.ppm", tmp_path / "cat" / "b.jp2"):
+        path.write_bytes(b"")
+    assert set(Folder(tmp_path).paths) == wanted

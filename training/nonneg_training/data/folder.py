@@ -11,11 +11,10 @@ from PIL import Image
 
 from nonneg_client.errors import DataInvalid
 from nonneg_client.pixels.decode import decode
+from nonneg_client.pixels.formats import OF_IMAGES
 from nonneg_client.sources.finding import ends, leads_back
 from nonneg_training.data.images import Images
 from nonneg_training.data.tolerance import Tolerance
-
-SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".avif", ".ppm", ".pgm", ".jp2"}
 
 
 class Folder(Images):
@@ -65,12 +64,12 @@ def _list(root: Path) -> tuple[list[Path], list[str]]:
         place = Path(folder)
         below[:] = sorted(name for name in below if not leads_back(place / name, root))
         for name in sorted(files):
-            if Path(name).suffix.lower() in SUFFIXES and not name.startswith(".") and ends(place / name):
+            if Path(name).suffix.lower() in OF_IMAGES and not name.startswith(".") and ends(place / name):
                 paths.append(place / name)
                 owners.append(place.relative_to(root).parts[0] if place != root else root.name)
     if not paths:
         raise DataInvalid(
-            f"{root} holds no images ({', '.join(sorted(SUFFIXES))})",
+            f"{root} holds no images ({', '.join(sorted(OF_IMAGES))})",
             fix="give a folder that has a folder of images for each class",
             value=str(root),
         )

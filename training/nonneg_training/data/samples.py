@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from nonneg_client.errors import DataInvalid
+from nonneg_client.pixels.formats import OF_IMAGES
 from nonneg_training.data.download import Download
-from nonneg_training.data.folder import SUFFIXES
 
 CHUNK = 2**18
 
@@ -37,7 +37,7 @@ def samples(file: Download) -> Iterator[Sample]:
                         yield Sample(f"{file.name}:{key.lstrip('/')}", image, label)
                     key, image, label = f"{folder}/{stem}", b"", 0
                 content = tar.extractfile(info) if info.isfile() else None
-                if content and f".{suffix.lower()}" in SUFFIXES:
+                if content and f".{suffix.lower()}" in OF_IMAGES:
                     image = content.read()
                 elif content and suffix == "cls":
                     label = int(content.read())

@@ -13,7 +13,7 @@ from PIL import Image
 
 from nonneg_client.errors import DataInvalid
 from nonneg_client.pixels.decode import decode
-from nonneg_training.data.folder import SUFFIXES
+from nonneg_client.pixels.formats import OF_IMAGES
 from nonneg_training.data.images import Images
 from nonneg_training.data.patterns import expand
 from nonneg_training.data.tolerance import Tolerance
@@ -91,7 +91,7 @@ def _scan(path: Path) -> Iterator[tuple[Member, int]]:
                 folder, _, name = info.name.rpartition("/")
                 key, _, suffix = name.partition(".")
                 key = f"{folder}/{key}" if folder else key
-                if f".{suffix.lower()}" in SUFFIXES:
+                if f".{suffix.lower()}" in OF_IMAGES:
                     images[key] = Member(path, f"{path.name}:{info.name}", info.offset_data, info.size)
                 elif suffix == "cls" and (file := tar.extractfile(info)):
                     labels[key] = int(file.read())
