@@ -22,6 +22,7 @@ from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 from nonneg_client.cores import granted
 from nonneg_client.errors import ImageTooLarge, ImageUnreadable, ImageUnsupported
 from nonneg_client.pixels.colour import WHITE, Colour, opaque_srgb
+from nonneg_client.pixels.jpeg import check_scans
 from nonneg_client.pixels.tiff import check_layout, has_header, unsupported
 
 Seen = TypeVar("Seen")
@@ -30,7 +31,6 @@ MOST_PIXELS = 178_956_970  # Pillow refuses more, whatever the limit
 LARGE = 2**24  # pixels from which images are decoded one at a time,
 FOR_ONE = 8  # or one for so many cores: each takes up to eight bytes a pixel, and every thread might have one
 _room = threading.Semaphore(max(1, granted() // FOR_ONE))
-FORMATS = ("JPEG", "PNG", "WEBP", "AVIF", "BMP", "DIB", "TIFF", "GIF")
 _HEIC_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
 _BROKEN = (
     OSError, ValueError, SyntaxError, EOFError, IndexError, KeyError, TypeError, OverflowError, MemoryError,
@@ -96,8 +96,10 @@ def identify(data: bytes, *, max_pixels: int = MAX_PIXELS) -> Image.Image:
         )
     if known == "TIFF":
         check_layout(data)
+    if known == "JPEG":
+        check_scans(data)
     try:
-        image = Image.open(io.BytesIO(data), formats=(*FORMATS, "HEIF") if known == "HEIF" else FORMATS)
+        image = Image.open(io.BytesIO(data), formats=(known,))
     except UnidentifiedImageError as error:
         if known == "TIFF" and has_header(data):
             raise unsupported("this layout of numbers") from error
