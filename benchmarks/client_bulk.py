@@ -40,7 +40,7 @@ def server(url: str | None) -> Iterator[str]:
     if url is not None:
         yield url
         return
-    command = [sys.executable, "-m", "nonneg_client", "serve", "--port", "0"]
+    command = [sys.executable, "-m", "nonneg_cli", "serve", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         yield re.findall(r"http://\S+", process.stdout.readline())[0]

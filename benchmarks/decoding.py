@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 from photos import make_photos
 from provenance import provenance
 
-from nonneg_client.shortening import unit
-from nonneg_export.bundle import open_bundle
-from nonneg_export.runtime import Session
-from nonneg_server.engine.viewer import Decoding, Viewer
+from nonneg_core.shortening import unit
+from nonneg_runtime.bundle import open_bundle
+from nonneg_runtime.preprocess import Decoding, Viewer
+from nonneg_runtime.session import Session
 
 ROUNDS = 5
 NEIGHBOURS = 10

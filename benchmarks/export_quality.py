@@ -24,9 +24,9 @@ sys.path.insert(0, str(Path(__file__).parent / "serving"))
 
 from provenance import provenance
 
-from nonneg_client.evaluation import structure
-from nonneg_client.evaluation.quality import LENGTHS, quality_by_length, split
-from nonneg_client.evaluation.selection import as_emitted, by_chance, falling, fit_pca
+from nonneg_core.evaluation import structure
+from nonneg_core.evaluation.quality import LENGTHS, quality_by_length, split
+from nonneg_core.evaluation.selection import as_emitted, by_chance, falling, fit_pca
 from nonneg_export.report import table
 from nonneg_export.statistics import measure, ranking
 

@@ -29,14 +29,14 @@ sys.path.insert(0, str(Path(__file__).parent / "serving"))
 
 from provenance import provenance
 
-from nonneg_client.cores import granted
-from nonneg_client.pixels.view import View
+from nonneg_core.cores import granted
+from nonneg_core.pixels.view import View
 from nonneg_export.assemble import Draft, rank, seal
 from nonneg_export.canonical import save
 from nonneg_export.convert import to_onnx
-from nonneg_export.manifest import Provenance
 from nonneg_export.photos import Photos, find_photos, see
-from nonneg_export.runtime import Session
+from nonneg_runtime.manifest import Provenance
+from nonneg_runtime.session import Session
 from nonneg_training.backbones import backbone
 from nonneg_training.encoder import Encoder
 

@@ -27,11 +27,11 @@ sys.path.insert(0, str(Path(__file__).parent / "serving"))
 
 from provenance import provenance
 
-from nonneg_export.bundle import open_bundle
+from nonneg_core import allocator as memory
+from nonneg_runtime.bundle import open_bundle
 from nonneg_server.answers import as_json
 from nonneg_server.app import create_app
 from nonneg_server.embedding import Raw, shortened
-from nonneg_server.engine import memory
 from nonneg_server.engine.encoded import Encoded
 from nonneg_server.engine.engine import Engine
 from nonneg_server.registry import Registry

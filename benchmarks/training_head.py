@@ -23,7 +23,7 @@ import torch
 from provenance import provenance
 from torch import nn
 
-from nonneg_client.pixels.view import View
+from nonneg_core.pixels.view import View
 from nonneg_training.ahead import Ahead
 from nonneg_training.allocator import keep_freed_memory
 from nonneg_training.backbones import Backbone

@@ -25,7 +25,7 @@ import numpy as np
 from PIL import Image
 from provenance import provenance
 
-START = "from nonneg_client.cli import main; main()"
+START = "from nonneg_cli.table import main; main()"
 WARM = 10
 
 

@@ -11,9 +11,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from queue import Empty, Queue
 from threading import Thread
+from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 from PIL import Image
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell's background job: tests' processes would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -98,3 +103,40 @@ def address_of(process: subprocess.Popen[str], seconds: float = 30) -> str:
 def server(start_server: StartServer) -> str:
     """The address of a server with the default model."""
     return start_server()
+
+
+@pytest.fixture(scope="session")
+def tiny() -> ModelProto:
+    """A convolution, a pool and a linear layer with a ReLU, random weights: uint8 NHWC of 16 px in, 24 columns out."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    from nonneg_runtime.graph import INPUT, OUTPUT
+
+    rng = np.random.default_rng(1)
+    weights = {
+        "mean": np.full(1, 127.0, np.float32),
+        "std": np.full(1, 64.0, np.float32),
+        "kernel": rng.normal(size=(8, 3, 3, 3)).astype(np.float32),
+        "w": rng.normal(size=(24, 8)).astype(np.float32),
+        "b": rng.normal(size=24, scale=0.3).astype(np.float32),
+    }
+    nodes = [
+        helper.make_node("Transpose", [INPUT], ["nchw"], perm=[0, 3, 1, 2]),
+        helper.make_node("Cast", ["nchw"], ["x"], to=TensorProto.FLOAT),
+        helper.make_node("Sub", ["x", "mean"], ["x0"]),
+        helper.make_node("Div", ["x0", "std"], ["x1"]),
+        helper.make_node("Conv", ["x1", "kernel"], ["c"]),
+        helper.make_node("Relu", ["c"], ["r"]),
+        helper.make_node("GlobalAveragePool", ["r"], ["p"]),
+        helper.make_node("Flatten", ["p"], ["f"]),
+        helper.make_node("Gemm", ["f", "w", "b"], ["z"], transB=1),
+        helper.make_node("Relu", ["z"], [OUTPUT]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "tiny",
+        [helper.make_tensor_value_info(INPUT, TensorProto.UINT8, ["batch", 16, 16, 3])],
+        [helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, ["batch", 24])],
+        [numpy_helper.from_array(value, name) for name, value in weights.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from nonneg_client.errors import ConfigInvalid
-from nonneg_client.version import __version__
+from nonneg_core.errors import ConfigInvalid
+from nonneg_core.version import __version__
 from nonneg_server.observation.metrics import METRICS
 from nonneg_server.process import LAST_RESORT
 from nonneg_server.settings import Settings, read_settings, variable

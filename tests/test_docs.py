@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from nonneg_client.errors import BY_TYPE
+from nonneg_core.errors import BY_TYPE
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]

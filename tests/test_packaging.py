@@ -15,8 +15,16 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parent.parent
-HOMES = {"nonneg_client": "client", "nonneg_training": "training", "nonneg_export": "export", "nonneg_server": "server"}
-DEFAULT_MODEL = "nonneg_export/default_model"
+HOMES = {
+    "nonneg_core": "client",
+    "nonneg_client": "client",
+    "nonneg_cli": "client",
+    "nonneg_runtime": "export",
+    "nonneg_export": "export",
+    "nonneg_training": "training",
+    "nonneg_server": "server",
+}
+DEFAULT_MODEL = "nonneg_runtime/default_model"
 
 
 @pytest.fixture(scope="module")

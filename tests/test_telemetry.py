@@ -13,8 +13,9 @@ import pytest
 LOAD = "from nonneg_server import Encoder; Encoder().close()"
 OPENVINO = """
 import sys
-from nonneg_export.bundle import open_bundle
-from nonneg_export.runtime import PROVIDERS, open_session
+from nonneg_runtime.bundle import open_bundle
+from nonneg_runtime.providers import PROVIDERS
+from nonneg_runtime.open import open_session
 open_session(open_bundle().encoder, providers=PROVIDERS["openvino"])
 assert not any(name.startswith("openvino_telemetry") for name in sys.modules), "it was loaded"
 """

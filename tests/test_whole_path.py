@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from nonneg_client import Client, shorten
-from nonneg_client.pixels.decode import decode
-from nonneg_export.bundle import open_bundle
+from nonneg_core.pixels.decode import decode
 from nonneg_export.canonical import save
 from nonneg_export.columns import select_columns
-from nonneg_export.runtime import Session
+from nonneg_runtime.bundle import open_bundle
+from nonneg_runtime.session import Session
 from nonneg_training.foreign.graph import load
 
 StartServer = Callable[..., str]

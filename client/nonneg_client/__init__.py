@@ -12,30 +12,30 @@ if TYPE_CHECKING:
     from nonneg_client.async_client import AsyncClient
     from nonneg_client.client import Client
     from nonneg_client.embeddings import Embeddings
-    from nonneg_client.errors import NonnegError
     from nonneg_client.evaluation.evaluate import evaluate
-    from nonneg_client.pixels.view import View
-    from nonneg_client.shortening import shorten
-    from nonneg_client.version import __version__
+    from nonneg_core.errors import NonnegError
+    from nonneg_core.pixels.view import View
+    from nonneg_core.shortening import shorten
+    from nonneg_core.version import __version__
 
 __all__ = ["AsyncClient", "Client", "Embeddings", "NonnegError", "View", "__version__", "evaluate", "shorten"]
 
 _HOME = {
-    "AsyncClient": "async_client",
-    "Client": "client",
-    "Embeddings": "embeddings",
-    "NonnegError": "errors",
-    "View": "pixels.view",
-    "__version__": "version",
-    "evaluate": "evaluation.evaluate",
-    "shorten": "shortening",
+    "AsyncClient": "nonneg_client.async_client",
+    "Client": "nonneg_client.client",
+    "Embeddings": "nonneg_client.embeddings",
+    "NonnegError": "nonneg_core.errors",
+    "View": "nonneg_core.pixels.view",
+    "__version__": "nonneg_core.version",
+    "evaluate": "nonneg_client.evaluation.evaluate",
+    "shorten": "nonneg_core.shortening",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    value = getattr(import_module(_HOME[name]), name)
     globals()[name] = value
     return value
 

@@ -8,15 +8,16 @@ from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from nonneg_client.errors import ConfigInvalid, NonnegError
-from nonneg_client.progress import Progress, Watch
 from nonneg_client.results import Part
 from nonneg_client.settings import Tuning, settings
 from nonneg_client.sources.images import Item, Sources, items
+from nonneg_client.watch import Watch
 from nonneg_client.wire.conversation import Reply, Send, advance, batched, converse, load
 from nonneg_client.wire.pace import Attempts, Pace
 from nonneg_client.wire.protocol import PATH, Options
 from nonneg_client.wire.transport import failure_of, json_of, options_of
+from nonneg_core.errors import ConfigInvalid, NonnegError
+from nonneg_core.progress import Progress
 
 if TYPE_CHECKING:
     from nonneg_client.collect import OnError

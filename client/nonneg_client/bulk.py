@@ -23,14 +23,14 @@ from typing import Any, Self
 
 from nonneg_client.collect import Collected
 from nonneg_client.embeddings import Embeddings
-from nonneg_client.errors import ConfigInvalid, DataInvalid, StorageFailed
 from nonneg_client.failures import Reason, failures_of, list_failures, reason
 from nonneg_client.results import Part
 from nonneg_client.sources.images import Item
 from nonneg_client.storage import load, module_for, save
 from nonneg_client.storage.merging import Summary, merge
 from nonneg_client.wire.protocol import Options
-from nonneg_client.writing import replacing, unwritable
+from nonneg_core.atomic import replacing, unwritable
+from nonneg_core.errors import ConfigInvalid, DataInvalid, StorageFailed
 
 
 class Job:

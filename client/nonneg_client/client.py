@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any, Unpack
 
 from nonneg_client.embedder import Embedder, Model
-from nonneg_client.errors import ConfigInvalid, ConnectionFailed, NonnegError
 from nonneg_client.results import Part
 from nonneg_client.settings import Tuning, settings
 from nonneg_client.sources.images import Item
@@ -19,6 +18,7 @@ from nonneg_client.wire.pace import Attempts, Pace
 from nonneg_client.wire.protocol import PATH, Options
 from nonneg_client.wire.threads import Threads
 from nonneg_client.wire.transport import failure_of, json_of, options_of
+from nonneg_core.errors import ConfigInvalid, ConnectionFailed, NonnegError
 
 MOMENT = 0.5  # seconds
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Literal
 
 from nonneg_client.embeddings import Embeddings
-from nonneg_client.errors import ConfigInvalid, DataInvalid, NonnegError
 from nonneg_client.results import Failure, Part, Vector, joined
+from nonneg_core.errors import ConfigInvalid, DataInvalid, NonnegError
 
 OnError = Literal["raise", "return"]
 

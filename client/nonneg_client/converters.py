@@ -9,7 +9,7 @@ import struct
 from typing import Any, TypedDict
 
 from nonneg_client.embeddings import Embeddings
-from nonneg_client.errors import ConfigInvalid
+from nonneg_core.errors import ConfigInvalid
 
 PINECONE_LIMIT = 1000  # non-zeros a sparse vector may have there
 PGVECTOR_LIMIT = 16_000  # non-zeros a sparsevec may have

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from nonneg_client.progress import Progress, Watch
 from nonneg_client.results import Part
 from nonneg_client.sources.images import Item, Sources, items
+from nonneg_client.watch import Watch
 from nonneg_client.wire.protocol import Options
+from nonneg_core.progress import Progress
 
 if TYPE_CHECKING:
     from nonneg_client.collect import OnError
@@ -85,16 +86,14 @@ class Embedder(ABC):
 
 
 def local(bundle: str | None = None) -> Embedder:
-    """A bundle in this process: the server's own path, if the server is installed; without a name the default model."""
-    from importlib import import_module
+    """A bundle in this process; without a name the default model. It needs what runs models, no server."""
+    from nonneg_core.errors import MissingExtra
+    from nonneg_core.installing import extra_hint
 
-    from nonneg_client.errors import MissingExtra
-    from nonneg_client.installing import extra_hint
-
-    try:  # by name: the client knows nothing of the server, which stands above it
-        encoder: Callable[[str | None], Embedder] = import_module("nonneg_server").Encoder
+    try:
+        from nonneg_client.local import Encoder
     except ModuleNotFoundError as error:
         raise MissingExtra(
             f"embedding without a server needs {error.name}", fix=extra_hint("server"), value=error.name
         ) from None
-    return encoder(bundle)
+    return Encoder(bundle)

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nonneg_client import rows as compressed
-from nonneg_client.errors import DataInvalid, FingerprintMismatch, MissingExtra
-from nonneg_client.installing import extra_hint
-from nonneg_client.shortening import Vectors, check_dimensions, check_top_k, shorten, unit
+from nonneg_core.errors import DataInvalid, FingerprintMismatch, MissingExtra
+from nonneg_core.installing import extra_hint
+from nonneg_core.shortening import Vectors, check_dimensions, check_top_k, shorten, unit
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

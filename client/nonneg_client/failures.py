@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from nonneg_client.errors import DataInvalid
 from nonneg_client.results import Failure
-from nonneg_client.writing import replacing
+from nonneg_core.atomic import replacing
+from nonneg_core.errors import DataInvalid
 
 Reason = dict[str, Any]  # {"id": ..., "type": ..., "message": ..., "fix": ...}
 

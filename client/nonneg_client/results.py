@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from nonneg_client.errors import FingerprintMismatch, NonnegError
+from nonneg_core.errors import FingerprintMismatch, NonnegError
 
 if TYPE_CHECKING:
     import numpy as np

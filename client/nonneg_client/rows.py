@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nonneg_client.errors import DataInvalid
+from nonneg_core.errors import DataInvalid
 
 
 class Rows(NamedTuple):

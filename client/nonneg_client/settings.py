@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import TypedDict, Unpack
 
-from nonneg_client.errors import ConfigInvalid
+from nonneg_core.errors import ConfigInvalid
 
 URL, API_KEY = "NONNEG_URL", "NONNEG_API_KEY"
 DEFAULT_URL = "http://127.0.0.1:8000"
@@ -35,7 +35,7 @@ class Settings:
     batch_size: int = 16  # few and larger requests: each costs the client half a millisecond
 
     def headers(self) -> dict[str, str]:
-        from nonneg_client.version import __version__
+        from nonneg_core.version import __version__
 
         found = {"User-Agent": f"nonneg-python/{__version__}", "Accept": "application/json"}
         return found | {"Authorization": f"Bearer {self.api_key}"} if self.api_key else found

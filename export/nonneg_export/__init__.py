@@ -1,5 +1,1 @@
 """From a checkpoint to a bundle: ONNX with the ranking built in, verified, with its evidence beside it."""
-
-from nonneg_client.telemetry import refuse
-
-refuse()

@@ -8,22 +8,23 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nonneg_client.cores import granted
-from nonneg_client.errors import CheckFailed, DataInvalid, NonnegError
-from nonneg_client.pixels.view import Pixels, View
-from nonneg_export.bundle import storing
+from nonneg_core.cores import granted
+from nonneg_core.errors import CheckFailed, DataInvalid, NonnegError
+from nonneg_core.lookahead import bounded_map
+from nonneg_core.pixels.view import Pixels, View
 from nonneg_export.photos import Photos, digest_of, see
 from nonneg_export.rows import Line, Row, Rows
-from nonneg_export.runtime import Runner, open_session
+from nonneg_runtime.bundle import storing
+from nonneg_runtime.open import open_session
+from nonneg_runtime.providers import Runner
 
 Tick = Callable[[int, int], None]  # done, of how many
 Answer = tuple[Line, Row | None]
@@ -71,7 +72,9 @@ def _run(rows: Rows, session: Runner, paths: Sequence[Path], view: View, workers
         return Line(digest=digest), _encode(session, pixels[None], path)
 
     with ThreadPoolExecutor(workers) as pool:
-        for line, row in _in_order(pool, job, paths[len(rows.lines) :], ahead=8 * workers):
+        left = paths[len(rows.lines) :]
+        for _, answer in bounded_map(lambda path: pool.submit(job, path), left, ahead=8 * workers):
+            line, row = answer.result()
             if row is not None and not np.isfinite(row).all():
                 raise _not_finite(paths[len(rows.lines)])
             rows.append(line, row)
@@ -88,23 +91,6 @@ def _encode(session: Runner, pixels: Pixels, path: Path) -> Row:
             fix="export the encoder with a dynamic batch",
         ) from error
     return row
-
-
-def _in_order(
-    pool: ThreadPoolExecutor, job: Callable[[Path], Answer], paths: Sequence[Path], *, ahead: int
-) -> Iterator[Answer]:
-    """`pool.map` with a bounded number of answers waiting."""
-    waiting: deque[Future[Answer]] = deque()
-    try:
-        for path in paths:
-            waiting.append(pool.submit(job, path))
-            if len(waiting) >= ahead:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-    finally:
-        for future in waiting:
-            future.cancel()
 
 
 def _result(rows: Rows, photos: Photos) -> Activations:

@@ -11,22 +11,22 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import ModelProto
 
-from nonneg_client.cores import granted
-from nonneg_client.pixels.view import Pixels, View
-from nonneg_client.shortening import check_dimensions
+from nonneg_core.cores import granted
+from nonneg_core.pixels.view import Pixels, View
+from nonneg_core.shortening import check_dimensions
 from nonneg_export import eyes, golden, verify
 from nonneg_export.activations import Activations, Tick, collect
-from nonneg_export.bundle import ENCODER, Bundle, write_bundle
 from nonneg_export.canonical import canonical, save
 from nonneg_export.columns import select_columns, width
 from nonneg_export.evaluation import evaluate
 from nonneg_export.half import halved
-from nonneg_export.manifest import Calibration, Check, Manifest, Precision, Provenance
 from nonneg_export.photos import Photos, see
 from nonneg_export.plot import draw
 from nonneg_export.report import quality as quality_text
-from nonneg_export.runtime import Session
 from nonneg_export.statistics import Rule, measure, ranking
+from nonneg_runtime.bundle import ENCODER, Bundle, write_bundle
+from nonneg_runtime.manifest import Calibration, Check, Manifest, Precision, Provenance
+from nonneg_runtime.session import Session
 
 MOST_FOR_PCA = 20_000  # calibration images: more would not turn the axes any further
 NOT_STATED = "not stated"

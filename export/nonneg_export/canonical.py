@@ -7,7 +7,7 @@ from pathlib import Path
 import onnx
 from onnx import GraphProto, ModelProto
 
-from nonneg_export.bundle import storing
+from nonneg_runtime.bundle import storing
 from nonneg_training.foreign.graph import stripped, subgraphs
 
 

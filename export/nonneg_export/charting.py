@@ -11,14 +11,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from nonneg_client.pixels.decode import decode
-from nonneg_client.shortening import unit
-from nonneg_client.sources.finding import named
+from nonneg_core.image_files import named
+from nonneg_core.pixels.decode import decode
+from nonneg_core.shortening import unit
 from nonneg_export.activations import Activations
-from nonneg_export.atlas import Dimension, Entry, Image, write_atlas
-from nonneg_export.manifest import AtlasRecord
 from nonneg_export.photos import Photos
 from nonneg_export.statistics import chunks
+from nonneg_runtime.atlas import Dimension, Entry, Image, write_atlas
+from nonneg_runtime.manifest import AtlasRecord
 
 CLEAR = 0.5  # share of the examples that a class needs to lend its name
 QUALITY = 75

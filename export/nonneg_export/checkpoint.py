@@ -12,13 +12,13 @@ import torch
 from numpy.typing import NDArray
 from onnx import ModelProto
 
-from nonneg_client.pixels.view import Pixels, View
+from nonneg_core.pixels.view import Pixels, View
 from nonneg_export.assemble import About, Draft
 from nonneg_export.canonical import canonical
 from nonneg_export.columns import activate
 from nonneg_export.convert import to_onnx
 from nonneg_export.head import with_projector
-from nonneg_export.manifest import Provenance
+from nonneg_runtime.manifest import Provenance
 from nonneg_training.checkpoint import load_encoder, run_settings
 from nonneg_training.data.folder import Folder
 from nonneg_training.encoder import Encoder

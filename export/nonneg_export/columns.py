@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-from nonneg_export.runtime import OUTPUT
+from nonneg_runtime.graph import OUTPUT
 
 ACTIVATIONS = ("Relu", "LeakyRelu", "Elu", "Selu", "Sigmoid", "Softplus", "Exp", "Gelu", "Tanh", "Identity", "Dropout")
 POOLS = (

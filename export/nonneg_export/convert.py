@@ -12,9 +12,9 @@ from collections.abc import Iterator
 import torch
 from onnx import ModelProto
 
-from nonneg_client.errors import CheckFailed
+from nonneg_core.errors import CheckFailed
 from nonneg_export.canonical import canonical
-from nonneg_export.runtime import INPUT, OUTPUT
+from nonneg_runtime.graph import INPUT, OUTPUT
 
 OPSET = 20
 

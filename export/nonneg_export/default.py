@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 from onnx import ModelProto
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from nonneg_client.errors import DataInvalid
+from nonneg_core.errors import DataInvalid
 from nonneg_export import eyes, golden, verify
 from nonneg_export.activations import Activations, Tick, collect
-from nonneg_export.bundle import ENCODER, Bundle, write_bundle
 from nonneg_export.canonical import save
 from nonneg_export.columns import centre, select_columns
 from nonneg_export.convert import to_onnx
@@ -28,10 +27,13 @@ from nonneg_export.evaluation import evaluate
 from nonneg_export.half import halved, widened
 from nonneg_export.likeness import judged, likeness
 from nonneg_export.lite0 import DIMENSIONS, VIEW, Lite0
-from nonneg_export.manifest import Calibration, Check, Manifest, Provenance
 from nonneg_export.photos import Photos
-from nonneg_export.runtime import Session
 from nonneg_export.statistics import measure, ranking
+from nonneg_runtime.bundle import ENCODER, Bundle, write_bundle
+from nonneg_runtime.golden import check
+from nonneg_runtime.manifest import Calibration, Check, Manifest, Provenance
+from nonneg_runtime.open import open_session
+from nonneg_runtime.session import Session
 
 RECIPE = Path(__file__).parent / "default_recipe.json"
 LEAST_KEPT = 0.98  # of the ten nearest neighbours, by float16 storage
@@ -76,7 +78,7 @@ def build(recipe: Recipe, out: Path, *, replace: bool = False) -> Bundle:
     with tempfile.TemporaryDirectory() as work:
         encoder = Path(work, ENCODER)
         save(model, encoder)
-        golden.check(encoder, recipe.manifest)
+        check(open_session(encoder, precision=recipe.manifest.precision), recipe.manifest)
         return write_bundle(out, recipe.manifest, {ENCODER: encoder}, replace=replace)
 
 

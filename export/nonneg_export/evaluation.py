@@ -9,15 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import ImageOps
 
-from nonneg_client.errors import DataInvalid
-from nonneg_client.evaluation import structure
-from nonneg_client.evaluation.quality import LENGTHS, TOP_KS, quality_by_length, split
-from nonneg_client.evaluation.selection import as_emitted, by_chance, falling, fit_pca
-from nonneg_client.pixels.decode import decode
+from nonneg_core.errors import DataInvalid
+from nonneg_core.evaluation import structure
+from nonneg_core.evaluation.quality import LENGTHS, TOP_KS, quality_by_length, split
+from nonneg_core.evaluation.selection import as_emitted, by_chance, falling, fit_pca
+from nonneg_core.pixels.decode import decode
 from nonneg_export.activations import Activations, Tick, collect
-from nonneg_export.manifest import Manifest, Quality, QualityRow, Structure
 from nonneg_export.photos import Photos, labels_of
-from nonneg_export.runtime import open_session
+from nonneg_runtime.manifest import Manifest, Quality, QualityRow, Structure
+from nonneg_runtime.open import open_session
 
 K, NEIGHBOURS, SEEDS = 100, 20, 3
 PAIRS = 512  # images in the estimate of SEPIN: each has so many - 1 negatives

@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from nonneg_client.pixels.decode import decode
-from nonneg_client.pixels.view import Pixels, View
-from nonneg_client.shortening import unit
-from nonneg_export.manifest import Check
+from nonneg_core.pixels.decode import decode
+from nonneg_core.pixels.view import Pixels, View
+from nonneg_core.shortening import unit
 from nonneg_export.photos import see, seen
-from nonneg_export.runtime import Runner
 from nonneg_export.verify import PHOTOS, held, spread
+from nonneg_runtime.manifest import Check
+from nonneg_runtime.providers import Runner
 
 LARGEST = 8  # of the photos: those that fast decoding makes smallest
 LEAST_MEDIAN = 0.99  # cosine to the vector of the photo decoded in full

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 from torch import nn
 
-from nonneg_client.errors import DataInvalid
+from nonneg_core.errors import DataInvalid
 from nonneg_export.columns import activate, width
-from nonneg_export.runtime import OUTPUT
+from nonneg_runtime.graph import OUTPUT
 from nonneg_training.encoder import Encoder
 
 Weight = NDArray[np.float32]

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nonneg_client.errors import CheckFailed
-from nonneg_client.evaluation.ranking import rank
-from nonneg_client.shortening import unit
-from nonneg_export.manifest import Check
+from nonneg_core.errors import CheckFailed
+from nonneg_core.evaluation.ranking import rank
+from nonneg_core.shortening import unit
+from nonneg_runtime.manifest import Check
 
 NEIGHBOURS = 10
 

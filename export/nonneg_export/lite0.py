@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from nonneg_client.pixels.view import View
+from nonneg_core.pixels.view import View
 
 # The whole height (or width) of the photo: better on every set tried than the 0.875 the backbone was evaluated with.
 VIEW = View(size=224, crop=1.0, interpolation="bicubic")

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nonneg_client.errors import DataInvalid
-from nonneg_client.pixels.decode import decode
-from nonneg_client.pixels.view import Pixels, View
-from nonneg_client.sources.finding import find_images
+from nonneg_core.errors import DataInvalid
+from nonneg_core.image_files import find_images
+from nonneg_core.pixels.decode import decode
+from nonneg_core.pixels.view import Pixels, View
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from nonneg_client.errors import DataInvalid, MissingExtra
-from nonneg_client.installing import extra_hint
-from nonneg_export.bundle import storing
-from nonneg_export.manifest import Manifest, Quality
+from nonneg_core.errors import DataInvalid, MissingExtra
+from nonneg_core.installing import extra_hint
 from nonneg_export.report import SELECTIONS
+from nonneg_runtime.bundle import storing
+from nonneg_runtime.manifest import Manifest, Quality
 
 LOOKS: dict[str, dict[str, Any]] = {
     "expected-activation": {"color": "#1b6e3c", "marker": "o", "linewidth": 2.6},

@@ -18,13 +18,13 @@ from typing import Any
 from numpy.typing import NDArray
 from onnx import ModelProto
 
-from nonneg_client.errors import CheckFailed, NonnegError
-from nonneg_client.pixels.view import Pixels, View
-from nonneg_export.bundle import storage
+from nonneg_core.errors import CheckFailed, NonnegError
+from nonneg_core.pixels.view import Pixels, View
 from nonneg_export.canonical import canonical, save
 from nonneg_export.half import widened
 from nonneg_export.photos import see
-from nonneg_export.runtime import INPUT, OUTPUT
+from nonneg_runtime.bundle import storage
+from nonneg_runtime.graph import INPUT, OUTPUT
 from nonneg_training.foreign.graph import load
 
 QUANTIZED = ("Conv", "Gemm", "MatMul", "Add", "Clip", "Relu", "MaxPool", "Concat")

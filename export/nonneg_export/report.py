@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from nonneg_export.manifest import Manifest, Quality, Structure
+from nonneg_runtime.manifest import Manifest, Quality, Structure
 
 SELECTIONS = {"expected-activation": "expected activation", "random": "random", "variance": "variance", "pca": "PCA"}
 

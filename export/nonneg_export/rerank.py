@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from nonneg_client.errors import ConfigInvalid
+from nonneg_core.errors import ConfigInvalid
 from nonneg_export.assemble import Draft, Ranked
-from nonneg_export.bundle import Bundle
 from nonneg_export.half import widened
+from nonneg_runtime.bundle import Bundle
 from nonneg_training.foreign.graph import load
 
 

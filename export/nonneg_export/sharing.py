@@ -7,11 +7,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from nonneg_client.errors import ConfigInvalid, ConnectionFailed, MissingExtra, NonnegError, NotFound
-from nonneg_client.installing import extra_hint
-from nonneg_export.bundle import Bundle, check_free, open_bundle, staged
+from nonneg_core.errors import ConfigInvalid, ConnectionFailed, MissingExtra, NonnegError, NotFound
+from nonneg_core.installing import extra_hint
 from nonneg_export.card import card
-from nonneg_export.manifest import FILE_NAME, read_manifest
+from nonneg_runtime.bundle import Bundle, check_free, open_bundle, staged
+from nonneg_runtime.manifest import FILE_NAME, read_manifest
 
 HUB = "hf:"
 CARD = "README.md"

@@ -8,19 +8,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from nonneg_client.errors import ConfigInvalid, DataInvalid
+from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_export import golden, verify
 from nonneg_export.activations import Activations, Tick, collect
 from nonneg_export.assemble import evidence
-from nonneg_export.bundle import ENCODER, Bundle, write_bundle
 from nonneg_export.canonical import save
 from nonneg_export.evaluation import evaluate
 from nonneg_export.half import halved
 from nonneg_export.likeness import Likeness, judged, likeness
-from nonneg_export.manifest import Manifest
 from nonneg_export.photos import Photos
 from nonneg_export.quantization import to_int8
-from nonneg_export.runtime import open_session
+from nonneg_runtime.bundle import ENCODER, Bundle, write_bundle
+from nonneg_runtime.manifest import Manifest
+from nonneg_runtime.open import open_session
 from nonneg_training.foreign.graph import load
 
 Small = Literal["int8", "bf16", "fp16"]

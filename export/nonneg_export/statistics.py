@@ -9,9 +9,9 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from nonneg_client.errors import CheckFailed
-from nonneg_client.shortening import unit
-from nonneg_export.manifest import Columns
+from nonneg_core.errors import CheckFailed
+from nonneg_core.shortening import unit
+from nonneg_runtime.manifest import Columns
 
 Rule = Literal["expected-activation", "frequency", "variance", "nested"]
 RULES: tuple[Rule, ...] = get_args(Rule)

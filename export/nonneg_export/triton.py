@@ -5,10 +5,10 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from nonneg_client.errors import ConfigInvalid
-from nonneg_export.bundle import Bundle, staged, storing
-from nonneg_export.manifest import Manifest
-from nonneg_export.runtime import INPUT, OUTPUT
+from nonneg_core.errors import ConfigInvalid
+from nonneg_runtime.bundle import Bundle, staged, storing
+from nonneg_runtime.graph import INPUT, OUTPUT
+from nonneg_runtime.manifest import Manifest
 
 MAX_BATCH = 32
 

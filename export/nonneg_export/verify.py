@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from nonneg_client.errors import CheckFailed
-from nonneg_client.pixels.view import Pixels, View
-from nonneg_client.shortening import unit
-from nonneg_export.manifest import Check
+from nonneg_core.errors import CheckFailed
+from nonneg_core.pixels.view import Pixels, View
+from nonneg_core.shortening import unit
 from nonneg_export.photos import see
-from nonneg_export.runtime import Runner, test_pattern
+from nonneg_runtime.graph import test_pattern
+from nonneg_runtime.manifest import Check
+from nonneg_runtime.providers import Runner
 
 TOLERANCE = 1e-5  # between two entries of vectors of length one
 PHOTOS = 16

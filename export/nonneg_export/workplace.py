@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from nonneg_client.errors import NonnegError, StorageFailed
+from nonneg_core.errors import NonnegError, StorageFailed
 
 KEPT_DAYS = 7
 _LOCK = "in-use"

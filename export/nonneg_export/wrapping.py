@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import ModelProto
 
-from nonneg_client.errors import ConfigInvalid, DataInvalid
-from nonneg_client.pixels.view import View
+from nonneg_core.errors import ConfigInvalid, DataInvalid
+from nonneg_core.pixels.view import View
 from nonneg_export.activations import collect
 from nonneg_export.canonical import canonical, save
 from nonneg_export.columns import activate, centre

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from nonneg_client.telemetry import refuse
-
 if TYPE_CHECKING:
-    from nonneg_server.encoder import Encoder
-
-refuse()
+    from nonneg_client.local import Encoder
 
 __all__ = ["Encoder"]
 
@@ -18,7 +14,7 @@ def __getattr__(name: str) -> Any:
     """`Encoder` is loaded when it is first used: the commands should not wait for the runtime."""
     if name != "Encoder":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from nonneg_server.encoder import Encoder
+    from nonneg_client.local import Encoder
 
     globals()[name] = Encoder
     return Encoder

@@ -10,8 +10,8 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import BaseRoute
 
-from nonneg_client.errors import NonnegError
-from nonneg_client.version import __version__
+from nonneg_core.errors import NonnegError
+from nonneg_core.version import __version__
 from nonneg_server.engine.admission import Admission
 from nonneg_server.entrance import failures
 from nonneg_server.entrance.connections import House

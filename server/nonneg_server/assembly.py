@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import uvicorn
 
-from nonneg_client.errors import ConfigInvalid
+from nonneg_core.errors import ConfigInvalid
 from nonneg_server.app import create_app
 from nonneg_server.descriptors import enough, open_files
 from nonneg_server.entrance.connections import House

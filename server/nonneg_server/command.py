@@ -21,10 +21,10 @@ import click
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy would start threads that a server never uses
 
-from nonneg_client.errors import CheckFailed, ConfigInvalid
-from nonneg_export.bundle import Bundle
-from nonneg_export.runtime import PROVIDERS
-from nonneg_server.engine import memory
+from nonneg_core import allocator as memory
+from nonneg_core.errors import CheckFailed, ConfigInvalid
+from nonneg_runtime.bundle import Bundle
+from nonneg_runtime.providers import PROVIDERS
 from nonneg_server.engine.cache import Cache
 from nonneg_server.engine.engine import Engine
 from nonneg_server.engine.lanes import Lanes

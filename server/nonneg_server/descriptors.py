@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nonneg_client.errors import ConfigInvalid
+from nonneg_core.errors import ConfigInvalid
 
 FEWEST = 160  # a server with fewer would have none left for connections
 

@@ -6,10 +6,10 @@ from contextlib import nullcontext
 from typing import Any
 from urllib.parse import quote
 
-from nonneg_client.errors import NotFound
-from nonneg_export.atlas import Atlas, open_atlas
-from nonneg_export.bundle import Bundle
-from nonneg_export.manifest import Manifest
+from nonneg_core.errors import NotFound
+from nonneg_runtime.atlas import Atlas, open_atlas
+from nonneg_runtime.bundle import Bundle
+from nonneg_runtime.manifest import Manifest
 
 
 def card(manifest: Manifest, atlas: Atlas | None, j: int) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nonneg_client.errors import (
+from nonneg_core.errors import (
     ImageTooLarge,
     ImageUnreadable,
     ImageUnsupported,
@@ -15,8 +15,8 @@ from nonneg_client.errors import (
     NonnegError,
     ParameterInvalid,
 )
-from nonneg_client.shortening import Vectors, check_dimensions, shorten
-from nonneg_export.manifest import Manifest
+from nonneg_core.shortening import Vectors, check_dimensions, shorten
+from nonneg_runtime.manifest import Manifest
 from nonneg_server.engine.encoded import Encoded
 from nonneg_server.engine.engine import Engine
 from nonneg_server.requests.images import Source

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from nonneg_client.shortening import Vectors
-from nonneg_export.atlas import open_atlas
-from nonneg_export.bundle import Bundle
+from nonneg_core.shortening import Vectors
+from nonneg_runtime.atlas import open_atlas
+from nonneg_runtime.bundle import Bundle
 from nonneg_server.dimensions import card
 
 

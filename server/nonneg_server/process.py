@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from nonneg_client.errors import NotReady
+from nonneg_core.errors import NotReady
 from nonneg_server.engine.idle import Idle
 from nonneg_server.entrance.connections import LINGER, Connection, House
 

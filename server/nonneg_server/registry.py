@@ -7,8 +7,8 @@ import weakref
 from collections.abc import Mapping
 from functools import partial
 
-from nonneg_client.errors import ModelNotFound
-from nonneg_server.engine import memory
+from nonneg_core import allocator as memory
+from nonneg_core.errors import ModelNotFound
 from nonneg_server.engine.cache import Cache
 from nonneg_server.engine.engine import Engine
 from nonneg_server.engine.lanes import Lanes

@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from nonneg_client.errors import ConfigInvalid, ModelNotFound, NonnegError
-from nonneg_export.bundle import DEFAULT, Bundle
-from nonneg_export.manifest import read_manifest
-from nonneg_export.variants import Asked, open_variant
-from nonneg_server.engine import memory
+from nonneg_core import allocator as memory
+from nonneg_core.errors import ConfigInvalid, ModelNotFound, NonnegError
+from nonneg_runtime.bundle import DEFAULT, Bundle
+from nonneg_runtime.manifest import read_manifest
+from nonneg_runtime.variants import Asked, open_variant
 from nonneg_server.engine.engine import Engine
 from nonneg_server.registry import Registry
 

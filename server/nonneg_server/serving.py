@@ -11,7 +11,7 @@ import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
 
-from nonneg_client.errors import ParameterInvalid
+from nonneg_core.errors import ParameterInvalid
 from nonneg_server.embedding import Answer, embed, lengths_of
 from nonneg_server.engine.encoded import too_late
 from nonneg_server.requests.images import Incoming, Source, check_count, sized

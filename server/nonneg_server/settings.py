@@ -13,8 +13,8 @@ from pydantic import Field, ValidationError, field_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from nonneg_client.errors import ConfigInvalid
-from nonneg_client.pixels.decode import MAX_PIXELS, MOST_PIXELS
+from nonneg_core.errors import ConfigInvalid
+from nonneg_core.pixels.decode import MAX_PIXELS, MOST_PIXELS
 from nonneg_server.engine.lanes import MAX_BYTES, MAX_IMAGES
 from nonneg_server.requests.images import Limits
 

@@ -19,9 +19,9 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from nonneg_cli.table import nonneg
 from nonneg_client import Embeddings
-from nonneg_client.cli import nonneg
-from nonneg_client.errors import ConfigInvalid, DataInvalid, FingerprintMismatch, ParameterInvalid, StorageFailed
+from nonneg_core.errors import ConfigInvalid, DataInvalid, FingerprintMismatch, ParameterInvalid, StorageFailed
 
 SUFFIXES = [".npz", ".parquet", ".safetensors", ".npy"]
 
@@ -66,7 +66,7 @@ def test_many_shards_become_one_file(run, folder, tmp_path, suffix):
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_a_run_that_is_killed_goes_on_without_losing_or_doubling_a_row(faulty, folder, tmp_path, suffix, how):
     out = tmp_path / f"x{suffix}"
-    command = [sys.executable, "-m", "nonneg_client", "embed", str(folder), "-o", str(out), "--url", faulty.url]
+    command = [sys.executable, "-m", "nonneg_cli", "embed", str(folder), "-o", str(out), "--url", faulty.url]
     command += ["--shard-size", "5", "--batch-size", "2", "--in-flight", "2"]
     faulty.seconds = 0.02
     kills = 0

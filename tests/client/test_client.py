@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from nonneg_client import AsyncClient, Client
-from nonneg_client.errors import (
+from nonneg_core.errors import (
     ConfigInvalid,
     ConnectionFailed,
     DataInvalid,

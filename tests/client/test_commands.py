@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from nonneg_cli.table import main, nonneg
 from nonneg_client import Embeddings
-from nonneg_client.cli import main, nonneg
-from nonneg_client.errors import ParameterInvalid, StorageFailed
+from nonneg_core.errors import ParameterInvalid, StorageFailed
 
 
 @pytest.fixture

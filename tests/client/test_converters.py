@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nonneg_client import Embeddings, converters
-from nonneg_client.errors import ConfigInvalid
+from nonneg_core.errors import ConfigInvalid
 
 Z = np.float32([[0, 0.5, 0, 0.25], [0, 0, 0, 0], [1, 0, 0, 0.1]])
 

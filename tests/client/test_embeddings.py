@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from nonneg_client import Embeddings, shorten
-from nonneg_client.errors import DataInvalid, FingerprintMismatch, ParameterInvalid
+from nonneg_core.errors import DataInvalid, FingerprintMismatch, ParameterInvalid
 
 BATCHES = st.tuples(st.integers(0, 5), st.integers(1, 12)).flatmap(
     lambda shape: arrays(np.float32, shape, elements=st.sampled_from([0.0, 0.0, 0.25, 1.0, 3.5]))

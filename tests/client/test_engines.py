@@ -14,9 +14,9 @@ import httpx
 import numpy as np
 import pytest
 
-from nonneg_client.errors import DataInvalid, FingerprintMismatch
 from nonneg_client.search.engine import Description, Engine
 from nonneg_client.search.index import Index, describe
+from nonneg_core.errors import DataInvalid, FingerprintMismatch
 
 N = 150
 Make = Callable[[str, Description | None], Engine]

@@ -13,15 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from nonneg_cli.table import nonneg
 from nonneg_client import Embeddings
-from nonneg_client.cli import nonneg
-from nonneg_client.errors import ConfigInvalid, DataInvalid, FingerprintMismatch, ParameterInvalid
 from nonneg_client.evaluation.datasets import csv_file, image_folder
-from nonneg_client.evaluation.metrics import retrieval
-from nonneg_client.evaluation.probe import halves, probe
-from nonneg_client.evaluation.retrieval import Length, apart, by_length, grid
+from nonneg_client.evaluation.retrieval import apart, by_length, grid
 from nonneg_client.evaluation.revisited import PROTOCOLS, average_precision, read_ground_truth
-from nonneg_client.evaluation.uncertainty import interval, paired, sign_flip
+from nonneg_core.errors import ConfigInvalid, DataInvalid, FingerprintMismatch, ParameterInvalid
+from nonneg_core.evaluation.lengths import Length
+from nonneg_core.evaluation.metrics import retrieval
+from nonneg_core.evaluation.probe import halves, probe
+from nonneg_core.evaluation.uncertainty import interval, paired, sign_flip
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +109,7 @@ def test_the_interval_is_scipys_percentile_bootstrap():
 def test_the_same_seed_gives_the_same_interval_whatever_the_block(monkeypatch):
     values = np.random.default_rng(2).random(50)
     wide = interval(values)
-    monkeypatch.setattr("nonneg_client.evaluation.uncertainty.BLOCK", 500)
+    monkeypatch.setattr("nonneg_core.evaluation.uncertainty.BLOCK", 500)
     assert interval(values) == wide
 
 

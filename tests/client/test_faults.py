@@ -12,7 +12,10 @@ import time
 import pytest
 
 from nonneg_client import AsyncClient, Client
-from nonneg_client.errors import (
+from nonneg_client.wire import pace as pacing
+from nonneg_client.wire.pace import Attempts, Pace
+from nonneg_client.wire.protocol import error_of, retry_after
+from nonneg_core.errors import (
     ConnectionFailed,
     DeadlineExceeded,
     FingerprintMismatch,
@@ -24,9 +27,6 @@ from nonneg_client.errors import (
     ResponseInvalid,
     Unauthorized,
 )
-from nonneg_client.wire import pace as pacing
-from nonneg_client.wire.pace import Attempts, Pace
-from nonneg_client.wire.protocol import error_of, retry_after
 
 PASSING_FAULTS = [
     "drop",

@@ -12,11 +12,11 @@ import pytest
 from click.testing import CliRunner
 from PIL import Image
 
+from nonneg_cli.table import nonneg
 from nonneg_client import Client, evaluate
-from nonneg_client.cli import nonneg
 from nonneg_client.embedder import local
-from nonneg_client.errors import DataInvalid, ImageUnreadable, ImageUnsupported, ModelNotFound, ParameterInvalid
-from nonneg_client.installing import extra_hint
+from nonneg_core.errors import DataInvalid, ImageUnreadable, ImageUnsupported, ModelNotFound, ParameterInvalid
+from nonneg_core.installing import extra_hint
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +164,7 @@ def test_without_the_server_extra_the_error_says_what_to_install():
     code = (
         "import sys; sys.modules['onnxruntime'] = None\n"
         "from nonneg_client.embedder import local\n"
-        "from nonneg_client.errors import MissingExtra\n"
+        "from nonneg_core.errors import MissingExtra\n"
         "try: local()\n"
         "except MissingExtra as error: print(error.fix)\n"
     )

@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 
 from nonneg_client.embedder import local
-from nonneg_client.errors import ConfigInvalid
 from nonneg_client.evaluation.mteb import MTEBEncoder
+from nonneg_core.errors import ConfigInvalid
 
 
 @pytest.fixture(scope="module")

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from nonneg_client import Embeddings
-from nonneg_client.errors import ConnectionFailed, DataInvalid, StorageFailed
 from nonneg_client.search import Index
 from nonneg_client.search.duplicates import groups, pairs
 from nonneg_client.search.index import describe
 from nonneg_client.search.opensearch import OpenSearchEngine
+from nonneg_core.errors import ConnectionFailed, DataInvalid, StorageFailed
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from nonneg_client import Embeddings
-from nonneg_client.errors import ConfigInvalid, DataInvalid, FingerprintMismatch, StorageFailed
 from nonneg_client.search import Index
+from nonneg_core.errors import ConfigInvalid, DataInvalid, FingerprintMismatch, StorageFailed
 
 N = 400
 
@@ -228,7 +228,7 @@ def test_an_index_that_may_not_be_written_says_that_it_must_be(vectors, tmp_path
         index.add(vectors)
     for path in [*tmp_path.rglob("*"), tmp_path / "index"]:
         path.chmod(0o555)
-    command = [sys.executable, "-m", "nonneg_client", "search", str(tmp_path / "index"), "--more", "3"]
+    command = [sys.executable, "-m", "nonneg_cli", "search", str(tmp_path / "index"), "--more", "3"]
     if os.geteuid() == 0:  # root may write everywhere, unless it gives that up
         if not shutil.which("setpriv"):
             pytest.skip("as root, without setpriv")

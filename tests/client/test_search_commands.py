@@ -13,13 +13,13 @@ import pytest
 from click.testing import CliRunner
 from PIL import Image
 
+from nonneg_cli.table import nonneg
 from nonneg_client import Embeddings
-from nonneg_client.cli import nonneg
-from nonneg_client.errors import ConfigInvalid, DataInvalid, FingerprintMismatch, ModelNotFound
 from nonneg_client.search import Index
 from nonneg_client.search.duplicates import Pair, groups, pairs
 from nonneg_client.search.index import Hit
 from nonneg_client.search.sheet import write_sheet
+from nonneg_core.errors import ConfigInvalid, DataInvalid, FingerprintMismatch, ModelNotFound
 
 
 @pytest.fixture(scope="module")

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from nonneg_client import Embeddings
-from nonneg_client.errors import ConfigInvalid, DataInvalid, StorageFailed
 from nonneg_client.storage import FORMATS, parquet, safetensors
+from nonneg_core.errors import ConfigInvalid, DataInvalid, StorageFailed
 
 EXACT = [".npz", ".safetensors", ".npy"]
 NAMES = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0"), max_size=12)
@@ -160,7 +160,7 @@ def test_no_space_left_leaves_the_old_file_and_nothing_half_written(suffix, rand
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "e = Embeddings.from_dense(np.random.default_rng(0).random((2000, 300)), fingerprint='f')\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))\n"
-        "from nonneg_client.errors import StorageFailed\n"
+        "from nonneg_core.errors import StorageFailed\n"
         "try: e.save(sys.argv[1])\n"
         "except StorageFailed as error: print(error)\n"
     )

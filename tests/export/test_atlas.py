@@ -13,17 +13,17 @@ from click.testing import CliRunner
 from onnx import ModelProto
 from PIL import Image as Picture
 
-from nonneg_client.errors import BundleInvalid, DigestMismatch, ParameterInvalid, StorageFailed
-from nonneg_client.pixels.view import View
-from nonneg_client.shortening import unit
+from nonneg_core.errors import BundleInvalid, DigestMismatch, ParameterInvalid, StorageFailed
+from nonneg_core.pixels.view import View
+from nonneg_core.shortening import unit
 from nonneg_export.assemble import Draft, rank, seal
-from nonneg_export.atlas import Atlas, open_atlas
-from nonneg_export.bundle import Bundle, open_bundle
 from nonneg_export.charting import strongest
 from nonneg_export.commands.atlas import atlas as command
-from nonneg_export.manifest import Provenance
 from nonneg_export.photos import find_photos, see
-from nonneg_export.runtime import Session
+from nonneg_runtime.atlas import Atlas, open_atlas
+from nonneg_runtime.bundle import Bundle, open_bundle
+from nonneg_runtime.manifest import Provenance
+from nonneg_runtime.session import Session
 
 SOURCE = Provenance(weights="random", weights_license="CC0", data="none", data_license="CC0")
 
@@ -168,7 +168,7 @@ def test_a_file_that_is_no_database_is_no_atlas(content: bytes, tmp_path: Path) 
 
 def test_reading_an_atlas_needs_neither_torch_nor_onnx(charted: Bundle) -> None:
     program = (
-        "import sys; from pathlib import Path; from nonneg_export.atlas import Atlas; "
+        "import sys; from pathlib import Path; from nonneg_runtime.atlas import Atlas; "
         f"assert Atlas(Path({str(charted.path / 'atlas.sqlite')!r})).examples(0); "
         "assert not {'torch', 'onnx', 'onnxruntime'} & set(sys.modules)"
     )

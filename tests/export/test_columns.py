@@ -9,7 +9,8 @@ from onnx import ModelProto, TensorProto, checker, helper, numpy_helper
 
 from nonneg_export.canonical import save
 from nonneg_export.columns import activate, centre, select_columns, width
-from nonneg_export.runtime import INPUT, OUTPUT, Session
+from nonneg_runtime.graph import INPUT, OUTPUT
+from nonneg_runtime.session import Session
 
 
 def answers(model: ModelProto, folder: Path, size: int = 16) -> NDArray[np.float32]:

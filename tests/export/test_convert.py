@@ -7,10 +7,10 @@ import pytest
 import torch
 from onnx import ModelProto
 
-from nonneg_client.errors import CheckFailed
+from nonneg_core.errors import CheckFailed
 from nonneg_export.canonical import save
 from nonneg_export.convert import to_onnx
-from nonneg_export.runtime import Session
+from nonneg_runtime.session import Session
 
 
 class Small(torch.nn.Module):

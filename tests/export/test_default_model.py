@@ -8,13 +8,14 @@ import pytest
 from click.testing import CliRunner
 from PIL import Image
 
-from nonneg_client.errors import CheckFailed, DataInvalid
-from nonneg_client.shortening import unit
-from nonneg_export import default, golden
-from nonneg_export.bundle import DEFAULT, Bundle, open_bundle
+from nonneg_core.errors import CheckFailed, DataInvalid
+from nonneg_core.shortening import unit
+from nonneg_export import default
 from nonneg_export.commands.build_default import build_default
 from nonneg_export.photos import see
-from nonneg_export.runtime import Session
+from nonneg_runtime.bundle import DEFAULT, Bundle, open_bundle
+from nonneg_runtime.golden import check
+from nonneg_runtime.session import Session
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +57,7 @@ def test_columns_stand_in_rank_order() -> None:
 
 def test_the_golden_vector_is_answered() -> None:
     bundle = open_bundle()
-    assert golden.check(bundle.encoder, bundle.manifest) > 0.9999
+    assert check(Session(bundle.encoder), bundle.manifest) > 0.9999
 
 
 def test_another_view_of_a_photo_is_nearer_than_another_photo(real_photos: list[Image.Image]) -> None:
@@ -75,7 +76,7 @@ def test_a_recipe_whose_golden_vector_is_another_models_builds_nothing(tmp_path:
     recipe = default.read_recipe()
     wrong = recipe.manifest.golden.model_copy(update={"indices": recipe.manifest.golden.indices[::-1]})
     broken = recipe.model_copy(update={"manifest": recipe.manifest.model_copy(update={"golden": wrong})})
-    with pytest.raises(CheckFailed, match="test pattern has cosine"):
+    with pytest.raises(CheckFailed, match="fails its self-test: cosine"):
         default.build(broken, tmp_path / "bundle")
     assert list(tmp_path.iterdir()) == []
 

@@ -8,16 +8,16 @@ import pytest
 from onnx import ModelProto
 from PIL import Image
 
-from nonneg_client.errors import DataInvalid
-from nonneg_client.evaluation.metrics import retrieval
-from nonneg_client.pixels.view import View
+from nonneg_core.errors import DataInvalid
+from nonneg_core.evaluation.metrics import retrieval
+from nonneg_core.pixels.view import View
 from nonneg_export.assemble import Draft, Ranked, rank, report, seal
-from nonneg_export.bundle import open_bundle
-from nonneg_export.manifest import Provenance
 from nonneg_export.photos import find_photos, see
 from nonneg_export.plot import draw
 from nonneg_export.report import summary
-from nonneg_export.runtime import Session
+from nonneg_runtime.bundle import open_bundle
+from nonneg_runtime.manifest import Provenance
+from nonneg_runtime.session import Session
 
 SOURCE = Provenance(weights="random", weights_license="CC0", data="none", data_license="CC0")
 

@@ -13,17 +13,18 @@ import pytest
 from click.testing import CliRunner, Result
 from onnx import ModelProto, helper, numpy_helper
 
-from nonneg_client.errors import CheckFailed, DataInvalid, ParameterInvalid, StorageFailed
-from nonneg_client.pixels.view import View
-from nonneg_client.shortening import unit
-from nonneg_export import golden
+from nonneg_core.errors import CheckFailed, DataInvalid, ParameterInvalid, StorageFailed
+from nonneg_core.pixels.view import View
+from nonneg_core.shortening import unit
 from nonneg_export.assemble import Draft, Ranked, rank, seal
-from nonneg_export.bundle import open_bundle
 from nonneg_export.columns import activate
 from nonneg_export.commands.export import export
-from nonneg_export.manifest import Provenance
 from nonneg_export.photos import find_photos, see
-from nonneg_export.runtime import INPUT, OUTPUT, Session
+from nonneg_runtime.bundle import open_bundle
+from nonneg_runtime.golden import check
+from nonneg_runtime.graph import INPUT, OUTPUT
+from nonneg_runtime.manifest import Provenance
+from nonneg_runtime.session import Session
 
 SOURCE = Provenance(weights="random", weights_license="CC0", data="none", data_license="CC0")
 VIEW = View(size=16)
@@ -109,7 +110,7 @@ def test_a_view_that_is_not_the_one_of_training_leaves_no_bundle(
 
 def test_a_sealed_export_answers_its_golden_vector(ranked: Ranked, tmp_path: Path) -> None:
     bundle = seal(ranked, tmp_path / "bundle")
-    assert golden.check(bundle.encoder, open_bundle(bundle.path).manifest) == pytest.approx(1)
+    assert check(Session(bundle.encoder), open_bundle(bundle.path).manifest) == pytest.approx(1)
 
 
 def with_tail(model: ModelProto, *tail: object, weights: dict[str, np.ndarray] | None = None) -> ModelProto:
@@ -245,7 +246,7 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_work(run: Path, la
 FULL_DISK = """
 import resource, signal, sys
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-from nonneg_client.cli import main
+from nonneg_cli.table import main
 from nonneg_export.commands import export
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 main()

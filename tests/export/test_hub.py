@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from nonneg_export.bundle import DEFAULT, open_bundle
+from nonneg_runtime.bundle import DEFAULT, open_bundle
 
 pytest.importorskip("huggingface_hub")
 NONNEG = str(Path(sys.executable).with_name("nonneg"))

@@ -6,8 +6,8 @@ import sys
 
 from click.testing import CliRunner
 
-from nonneg_export.bundle import open_bundle
 from nonneg_export.commands.info import info
+from nonneg_runtime.bundle import open_bundle
 
 
 def test_a_person_reads_what_the_default_model_is() -> None:

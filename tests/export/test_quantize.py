@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from nonneg_client.errors import CheckFailed, ConfigInvalid, DataInvalid
-from nonneg_client.shortening import unit
-from nonneg_export import golden
-from nonneg_export.bundle import ENCODER, Bundle, open_bundle, write_bundle
+from nonneg_core.errors import CheckFailed, ConfigInvalid, DataInvalid
+from nonneg_core.shortening import unit
 from nonneg_export.canonical import save
 from nonneg_export.commands.quantize import quantize
 from nonneg_export.half import halved, widened
 from nonneg_export.likeness import likeness
-from nonneg_export.runtime import Session
+from nonneg_runtime.bundle import ENCODER, Bundle, open_bundle, write_bundle
+from nonneg_runtime.golden import check
+from nonneg_runtime.session import Session
 from nonneg_training.foreign.graph import load
 
 
@@ -53,7 +53,7 @@ def test_the_smaller_encoder_is_smaller_and_alike(small: Bundle, wide: Bundle) -
 
 
 def test_its_golden_vector_is_its_own(small: Bundle) -> None:
-    assert golden.check(small.encoder, small.manifest) > 0.999
+    assert check(Session(small.encoder), small.manifest) > 0.999
 
 
 def test_its_vectors_are_non_negative_and_sparse(small: Bundle) -> None:

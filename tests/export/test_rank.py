@@ -9,14 +9,14 @@ import pytest
 from click.testing import CliRunner
 from onnx import ModelProto
 
-from nonneg_client.pixels.view import View
+from nonneg_core.pixels.view import View
 from nonneg_export.assemble import Draft, rank, seal
-from nonneg_export.bundle import Bundle, open_bundle
 from nonneg_export.commands.rank import rank as command
-from nonneg_export.manifest import Provenance
 from nonneg_export.photos import find_photos
 from nonneg_export.rerank import overlaps
-from nonneg_export.runtime import Session
+from nonneg_runtime.bundle import Bundle, open_bundle
+from nonneg_runtime.manifest import Provenance
+from nonneg_runtime.session import Session
 
 SOURCE = Provenance(weights="random", weights_license="CC0", data="none", data_license="CC0")
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from nonneg_client.errors import BundleInvalid, ConfigInvalid, DigestMismatch, StorageFailed
-from nonneg_client.installing import extra_hint
-from nonneg_export.bundle import DEFAULT, open_bundle
+from nonneg_core.errors import BundleInvalid, ConfigInvalid, DigestMismatch, StorageFailed
+from nonneg_core.installing import extra_hint
 from nonneg_export.card import card
 from nonneg_export.commands.sharing import pull, push
 from nonneg_export.sharing import pull as pull_from
+from nonneg_runtime.bundle import DEFAULT, open_bundle
 
 NONNEG = str(Path(sys.executable).with_name("nonneg"))
 
@@ -84,7 +84,7 @@ def test_a_hub_that_cannot_be_reached_is_one_line(arguments: list[str], tmp_path
 def test_without_the_hubs_library_the_pip_command_is_named(tmp_path: Path) -> None:
     program = (
         "import sys; sys.modules['huggingface_hub'] = None; sys.argv = ['nonneg', 'pull', 'hf:a/b', 'out']; "
-        "from nonneg_client.cli import main; main()"
+        "from nonneg_cli.table import main; main()"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False

@@ -11,13 +11,13 @@ import pytest
 from click.testing import CliRunner
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
-from nonneg_client.errors import CheckFailed, ConfigInvalid, DataInvalid
-from nonneg_client.pixels.view import View
-from nonneg_export.bundle import open_bundle
+from nonneg_core.errors import CheckFailed, ConfigInvalid, DataInvalid
+from nonneg_core.pixels.view import View
 from nonneg_export.commands.wrap import wrap
 from nonneg_export.photos import find_photos, see
-from nonneg_export.runtime import Session
 from nonneg_export.wrapping import Wrapping, read_head, wrapped
+from nonneg_runtime.bundle import open_bundle
+from nonneg_runtime.session import Session
 from nonneg_training.foreign.adapting import Scaling
 from nonneg_training.foreign.preprocessor import read_preprocessor
 

@@ -12,11 +12,11 @@ import torch
 from click.testing import CliRunner
 from torch import Tensor, nn
 
-from nonneg_client.errors import CheckFailed
-from nonneg_export.bundle import open_bundle
+from nonneg_core.errors import CheckFailed
 from nonneg_export.commands.wrap import wrap
 from nonneg_export.photos import find_photos, see
-from nonneg_export.runtime import Session
+from nonneg_runtime.bundle import open_bundle
+from nonneg_runtime.session import Session
 
 SIDE, PATCH, WIDTH, OUT = 32, 16, 32, 24
 MEAN, STD = (0.48, 0.46, 0.41), (0.27, 0.26, 0.28)

@@ -17,12 +17,13 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
-from nonneg_client.pixels.view import View
-from nonneg_export.atlas import FILE_NAME, Dimension, Entry, write_atlas
-from nonneg_export.atlas import Image as Shown
-from nonneg_export.bundle import Bundle, write_bundle
-from nonneg_export.manifest import Calibration, Columns, Golden, Manifest, Provenance
-from nonneg_export.runtime import INPUT, OUTPUT, Session, test_pattern
+from nonneg_core.pixels.view import View
+from nonneg_runtime.atlas import FILE_NAME, Dimension, Entry, write_atlas
+from nonneg_runtime.atlas import Image as Shown
+from nonneg_runtime.bundle import Bundle, write_bundle
+from nonneg_runtime.graph import INPUT, OUTPUT, test_pattern
+from nonneg_runtime.manifest import Calibration, Columns, Golden, Manifest, Provenance
+from nonneg_runtime.session import Session
 from nonneg_server.app import create_app
 from nonneg_server.engine.engine import Engine
 from nonneg_server.registry import Registry
@@ -160,7 +161,7 @@ async def client(client_for: ASGI) -> AsyncIterator[httpx.AsyncClient]:
 
 
 @contextmanager
-def started(*flags: str, command: Sequence[str] = ("-m", "nonneg_client")) -> Iterator[tuple[str, Popen]]:
+def started(*flags: str, command: Sequence[str] = ("-m", "nonneg_cli")) -> Iterator[tuple[str, Popen]]:
     """A real `nonneg serve` on a free port: its address and its process, whose output can be read when it ended."""
     line = [sys.executable, *command, "serve", "--port", "0", *flags]
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

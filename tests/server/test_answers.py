@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nonneg_client.errors import ImageUnreadable, NotAcceptable, ParameterInvalid
-from nonneg_client.shortening import shorten
-from nonneg_export.bundle import Bundle
+from nonneg_core.errors import ImageUnreadable, NotAcceptable, ParameterInvalid
+from nonneg_core.shortening import shorten
+from nonneg_runtime.bundle import Bundle
 from nonneg_server.answers import as_arrow, as_json, as_msgpack, as_npy
 from nonneg_server.answers.negotiation import form_for
 from nonneg_server.answers.numerals import numerals

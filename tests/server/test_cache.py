@@ -4,8 +4,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from nonneg_client.errors import ImageUnsupported
-from nonneg_export.bundle import Bundle
+from nonneg_core.errors import ImageUnsupported
+from nonneg_runtime.bundle import Bundle
 from nonneg_server.engine.cache import OVERHEAD, Cache, key_of
 from nonneg_server.engine.encoded import Encoded
 from nonneg_server.engine.engine import Engine

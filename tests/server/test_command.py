@@ -9,13 +9,13 @@ import httpx
 import numpy as np
 from PIL import Image
 
-from nonneg_export.bundle import Bundle
+from nonneg_runtime.bundle import Bundle
 from nonneg_server import Encoder
 
 
 def nonneg(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "nonneg_client", *words], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-m", "nonneg_cli", *words], capture_output=True, text=True, timeout=60, check=False
     )
 
 
@@ -73,7 +73,7 @@ def test_a_start_is_one_line_without_warnings_and_a_stop_is_clean(bundle: Bundle
         "-W",
         "error",
         "-m",
-        "nonneg_client",
+        "nonneg_cli",
         "serve",
         "--port",
         "0",

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from nonneg_export.bundle import Bundle
+from nonneg_runtime.bundle import Bundle
 
 GROUPS = (Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup"))  # v1, v2
 
@@ -45,7 +45,7 @@ def test_half_a_core_gets_one_thread_and_answers(
     script = tmp_path / "inside.py"
     script.write_text(
         f"import os, sys\nopen({str(half_a_core / 'cgroup.procs')!r}, 'w').write(str(os.getpid()))\n"
-        f"os.execv({sys.executable!r}, [{sys.executable!r}, '-m', 'nonneg_client', *sys.argv[1:]])\n"
+        f"os.execv({sys.executable!r}, [{sys.executable!r}, '-m', 'nonneg_cli', *sys.argv[1:]])\n"
     )
     with start("--model", str(bundle.path), "--drain", "0", command=(str(script),)) as (address, _):
         info = httpx.get(f"{address}/info").json()

@@ -10,9 +10,9 @@ import pytest
 import skimage
 from PIL import Image
 
-from nonneg_client.pixels.decode import decode
-from nonneg_client.pixels.resizing import swiftly
-from nonneg_export.bundle import open_bundle
+from nonneg_core.pixels.decode import decode
+from nonneg_core.pixels.resizing import swiftly
+from nonneg_runtime.bundle import open_bundle
 from nonneg_server.engine.engine import Engine
 
 PHOTOS = sorted((Path(skimage.__file__).parent / "data").glob("*.jpg")) + sorted(

@@ -15,7 +15,7 @@ import tritonclient.http as triton
 from tritonclient.utils import InferenceServerException
 
 from nonneg_client.embeddings import Embeddings
-from nonneg_export.bundle import Bundle
+from nonneg_runtime.bundle import Bundle
 from nonneg_server import Encoder
 
 Paint = Callable[[int], bytes]

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 import httpx
 import pytest
 
-from nonneg_export.bundle import Bundle
+from nonneg_runtime.bundle import Bundle
 from nonneg_server.documentation.operations import operations
 from nonneg_server.documentation.page import page
 

@@ -9,10 +9,10 @@ import httpx
 import numpy as np
 import pytest
 
-from nonneg_client.pixels.decode import decode
-from nonneg_client.shortening import shorten
-from nonneg_export.bundle import Bundle
-from nonneg_export.runtime import Session
+from nonneg_core.pixels.decode import decode
+from nonneg_core.shortening import shorten
+from nonneg_runtime.bundle import Bundle
+from nonneg_runtime.session import Session
 from nonneg_server.app import create_app
 from nonneg_server.engine.engine import Engine
 from nonneg_server.registry import Registry

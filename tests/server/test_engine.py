@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nonneg_client.errors import (
+from nonneg_core.errors import (
     CheckFailed,
     ConfigInvalid,
     DeadlineExceeded,
@@ -17,9 +17,9 @@ from nonneg_client.errors import (
     NotReady,
     Overloaded,
 )
-from nonneg_export.bundle import Bundle
-from nonneg_export.runtime import PROVIDERS
-from nonneg_server.engine import sessions
+from nonneg_runtime import sessions
+from nonneg_runtime.bundle import Bundle
+from nonneg_runtime.providers import PROVIDERS
 from nonneg_server.engine.encoded import Encoded
 from nonneg_server.engine.engine import Engine
 from nonneg_server.engine.lanes import Lanes

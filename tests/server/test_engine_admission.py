@@ -3,7 +3,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from nonneg_client.errors import Overloaded
+from nonneg_core.errors import Overloaded
 from nonneg_server.engine.admission import Admission
 
 

@@ -6,7 +6,7 @@ from concurrent.futures import CancelledError, Future
 
 import pytest
 
-from nonneg_client.errors import NotReady
+from nonneg_core.errors import NotReady
 from nonneg_server.engine.pool import Patient, Pool
 
 

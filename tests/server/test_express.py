@@ -25,7 +25,7 @@ import uvicorn
 from PIL import Image
 from uvicorn.server import ServerState
 
-from nonneg_export.bundle import Bundle
+from nonneg_runtime.bundle import Bundle
 from nonneg_server.app import create_app
 from nonneg_server.entrance.connections import House
 from nonneg_server.entrance.direct import entrance
@@ -372,7 +372,7 @@ def test_the_last_requests_are_logged_too(start: Callable, bundle: Bundle, png: 
 
 def test_more_clients_than_files_to_answer_them_directly(bundle: Bundle, png: Png) -> None:
     command = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (300, 300)); import runpy; "
-    command += "runpy.run_module('nonneg_client', run_name='__main__')"
+    command += "runpy.run_module('nonneg_cli', run_name='__main__')"
     line = [sys.executable, "-c", command, "serve", "--port", "0", "--model", str(bundle.path), "--drain", "0"]
     with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as process:
         try:

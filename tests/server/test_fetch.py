@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from nonneg_client.errors import ImageTooLarge, LinkFailed, NonnegError, ParameterInvalid
+from nonneg_core.errors import ImageTooLarge, LinkFailed, NonnegError, ParameterInvalid
 from nonneg_server.app import create_app
 from nonneg_server.registry import Registry
 from nonneg_server.requests.addresses import addresses, routable

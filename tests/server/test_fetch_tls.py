@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from nonneg_client.errors import LinkFailed, NonnegError
+from nonneg_core.errors import LinkFailed, NonnegError
 from nonneg_server.requests.fetch import Fetcher
 from nonneg_server.requests.images import Link
 

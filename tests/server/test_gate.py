@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from nonneg_export.bundle import Bundle
+from nonneg_runtime.bundle import Bundle
 
 Png = Callable[[int], bytes]
 SECRET = "a-secret-of-enough-length"

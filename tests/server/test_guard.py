@@ -11,11 +11,12 @@ import httpx
 import pytest
 from click.testing import CliRunner
 
-from nonneg_client.errors import ConfigInvalid, RateLimited
-from nonneg_export.bundle import Bundle
+from nonneg_cli.key import key
+from nonneg_core.errors import ConfigInvalid, RateLimited
+from nonneg_runtime.bundle import Bundle
 from nonneg_server.app import create_app
 from nonneg_server.entrance.guard import OPEN, Rate
-from nonneg_server.entrance.keys import key, read_keys
+from nonneg_server.entrance.keys import read_keys
 from nonneg_server.registry import Registry
 from nonneg_server.settings import Settings, read_settings
 

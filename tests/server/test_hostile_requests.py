@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nonneg_client.errors import RequestInvalid
+from nonneg_core.errors import RequestInvalid
 from nonneg_server.requests.multipart import parse_form
 
 pytestmark = pytest.mark.anyio

@@ -14,14 +14,14 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from nonneg_export.bundle import Bundle
+from nonneg_runtime.bundle import Bundle
 from nonneg_server.process import LAST_RESORT
 
 HEAD = b"POST /embed HTTP/1.1\r\nHost: test\r\nContent-Type: image/png\r\nContent-Length: 1000\r\n\r\n"
 
 SLOW = """
 import time
-from nonneg_client.cli import main
+from nonneg_cli.table import main
 from nonneg_server import command
 
 def load(*given, **named):
@@ -88,7 +88,7 @@ def test_who_takes_no_answers_holds_up_the_end_no_longer_than_the_grace_period(s
 
 HANGING = """
 import signal, time
-from nonneg_client.cli import main
+from nonneg_cli.table import main
 from nonneg_server import command
 
 original = command.load

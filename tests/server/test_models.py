@@ -16,15 +16,15 @@ import httpx
 import numpy as np
 import pytest
 
-from nonneg_client.cores import granted
-from nonneg_client.errors import ConfigInvalid, ModelNotFound, NotReady
-from nonneg_export.bundle import Bundle
+from nonneg_core.cores import granted
+from nonneg_core.errors import ConfigInvalid, ModelNotFound, NotReady
+from nonneg_runtime import sessions
+from nonneg_runtime.bundle import Bundle
+from nonneg_runtime.sessions import Sessions
 from nonneg_server.app import create_app
 from nonneg_server.command import load
-from nonneg_server.engine import sessions
 from nonneg_server.engine.engine import Engine
 from nonneg_server.engine.lanes import Lanes
-from nonneg_server.engine.sessions import Sessions
 from nonneg_server.registry import Registry
 from nonneg_server.repository import Repository
 from nonneg_server.settings import Settings
@@ -313,7 +313,7 @@ def test_a_hangup_during_a_reload_is_not_lost(start: Callable, tmp_path: Path, m
 
 SLOW = """
 import time
-from nonneg_client.cli import main
+from nonneg_cli.table import main
 from nonneg_server.repository import Repository
 
 def reload(self, original=Repository.reload):

@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client.parser import text_string_to_metric_families
 
-from nonneg_export.bundle import Bundle
+from nonneg_runtime.bundle import Bundle
 from nonneg_server.app import create_app
 from nonneg_server.engine.encoded import Encoded
 from nonneg_server.engine.engine import Engine

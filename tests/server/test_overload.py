@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from nonneg_export.bundle import Bundle
+from nonneg_runtime.bundle import Bundle
 
 Png = Callable[[int], bytes]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from nonneg_export.bundle import Bundle
+from nonneg_runtime.bundle import Bundle
 
 Popen = subprocess.Popen[str]
 MANY = 60  # of the default model: some seconds, on any machine
@@ -21,7 +21,7 @@ MANY = 60  # of the default model: some seconds, on any machine
 @contextmanager
 def loading(*flags: str) -> Iterator[tuple[str, Popen]]:
     """A server that has many models to load before it serves, and its address."""
-    from nonneg_export.bundle import DEFAULT
+    from nonneg_runtime.bundle import DEFAULT
 
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -29,7 +29,7 @@ def loading(*flags: str) -> Iterator[tuple[str, Popen]]:
     line = [
         sys.executable,
         "-m",
-        "nonneg_client",
+        "nonneg_cli",
         "serve",
         "--port",
         str(port),
@@ -121,7 +121,7 @@ def test_who_comes_early_to_a_small_model_is_served_and_not_sent_away(
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    line = [sys.executable, "-m", "nonneg_client", "serve", "--port", str(port), "--drain", "0"]
+    line = [sys.executable, "-m", "nonneg_cli", "serve", "--port", str(port), "--drain", "0"]
     with subprocess.Popen([*line, "--model", str(bundle.path)], stdout=subprocess.PIPE, text=True) as process:
         try:
             assert first_answer(f"http://127.0.0.1:{port}", "/readyz").status_code == 200

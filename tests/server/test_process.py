@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from nonneg_export.bundle import Bundle
+from nonneg_runtime.bundle import Bundle
 from nonneg_server.process import deafen
 
 Png = Callable[[int], bytes]
@@ -289,7 +289,7 @@ def test_a_stop_while_the_session_for_lone_images_opens_is_clean(start: Callable
 
 DYING = """
 import signal, sys
-from nonneg_client.cli import main
+from nonneg_cli.table import main
 from nonneg_server import command
 
 original = command.load
@@ -333,7 +333,7 @@ def last_words(address: str, ailment: str) -> set[tuple[int, str]]:
 
 FAILING = """
 import signal
-from nonneg_client.cli import main
+from nonneg_cli.table import main
 from nonneg_server import command
 
 original = command.load

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from nonneg_export.bundle import Bundle
+from nonneg_runtime.bundle import Bundle
 
 Png = Callable[[int], bytes]
 Popen = subprocess.Popen[str]

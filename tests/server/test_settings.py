@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 from pydantic.fields import FieldInfo
 
-from nonneg_client.errors import ConfigInvalid
+from nonneg_core.errors import ConfigInvalid
 from nonneg_server import command
 from nonneg_server.command import serve
 from nonneg_server.documentation.reference import page

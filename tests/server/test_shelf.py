@@ -19,7 +19,7 @@ import httpx
 import numpy as np
 import pytest
 
-from nonneg_export.bundle import Bundle
+from nonneg_runtime.bundle import Bundle
 from nonneg_server.engine.cache import Cache, key_of
 from nonneg_server.engine.encoded import Encoded
 from nonneg_server.engine.engine import Engine

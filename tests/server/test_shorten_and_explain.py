@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from nonneg_client.shortening import shorten
-from nonneg_export.bundle import Bundle
+from nonneg_core.shortening import shorten
+from nonneg_runtime.bundle import Bundle
 from nonneg_server.encoder import Encoder
 
 pytestmark = pytest.mark.anyio

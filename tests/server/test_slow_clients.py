@@ -13,7 +13,7 @@ import httpx
 import numpy as np
 import pytest
 
-from nonneg_export.bundle import Bundle
+from nonneg_runtime.bundle import Bundle
 from nonneg_server.entrance.untaken import untaken
 
 HEAD = b"POST /embed HTTP/1.1\r\nHost: test\r\n"

@@ -15,10 +15,10 @@ import pytest
 
 from nonneg_client import Client
 from nonneg_client.embeddings import Embeddings
-from nonneg_client.errors import FingerprintMismatch
-from nonneg_client.installing import extra_hint
-from nonneg_export.bundle import Bundle, open_bundle
-from nonneg_export.openvino_runtime import openvino_package
+from nonneg_core.errors import FingerprintMismatch
+from nonneg_core.installing import extra_hint
+from nonneg_runtime.bundle import Bundle, open_bundle
+from nonneg_runtime.openvino_session import openvino_package
 
 StartServer = Callable[..., str]
 
@@ -33,7 +33,7 @@ needs_bf16 = pytest.mark.skipif(not has_bf16(), reason="needs OpenVINO and a pro
 
 
 def nonneg(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "nonneg_client", *map(str, words)]
+    command = [sys.executable, "-m", "nonneg_cli", *map(str, words)]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 

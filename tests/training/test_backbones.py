@@ -7,7 +7,7 @@ import sys
 import pytest
 import torch
 
-from nonneg_client.errors import ConfigInvalid, MissingExtra
+from nonneg_core.errors import ConfigInvalid, MissingExtra
 from nonneg_training.backbones import backbone
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from nonneg_client.pixels.view import View
+from nonneg_core.pixels.view import View
 from nonneg_training.backbones import backbone
 from nonneg_training.cache import Wanted, features
 from nonneg_training.data import open_data

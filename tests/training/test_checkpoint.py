@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from nonneg_client.errors import CheckpointInvalid, StorageFailed
-from nonneg_client.writing import replacing
+from nonneg_core.atomic import replacing
+from nonneg_core.errors import CheckpointInvalid, StorageFailed
 from nonneg_training.checkpoint import FILE_NAME, load_encoder, read_checkpoint, write_checkpoint
 from nonneg_training.optimisers import SGD
 from nonneg_training.precision import Precision

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 from PIL import Image
 
-from nonneg_client.errors import ConfigInvalid, DataInvalid, StorageFailed, TrainingStopped
+from nonneg_core.errors import ConfigInvalid, DataInvalid, StorageFailed, TrainingStopped
 from nonneg_training.command import train
 
 

@@ -20,7 +20,7 @@ import sys, torch
 from pathlib import Path
 from safetensors.torch import save_file
 from torch.nn.parallel import DistributedDataParallel
-from nonneg_client.pixels.view import View
+from nonneg_core.pixels.view import View
 from nonneg_training.backbones import backbone
 from nonneg_training.distributed import join, leave
 from nonneg_training.encoder import Encoder
@@ -79,7 +79,7 @@ def test_loss_and_gradients_are_those_of_one_process_on_the_joint_batch(tmp_path
 
 def test_a_run_of_two_processes_leaves_one_checkpoint_and_one_row_a_step(tmp_path: Path) -> None:
     arguments = ["--data", "digits", "--epochs", "1", "--batch", "256", "--out", str(tmp_path / "run")]
-    code = "from nonneg_client.cli import main; main()"
+    code = "from nonneg_cli.table import main; main()"
     together(2, "-c", code, "train", *arguments)
     assert read_checkpoint(tmp_path / "run").step == 5
     assert len(read_metrics(tmp_path / "run")) == 5
@@ -87,7 +87,7 @@ def test_a_run_of_two_processes_leaves_one_checkpoint_and_one_row_a_step(tmp_pat
 
 @pytest.mark.parametrize("batch", ["33", "2"])
 def test_a_batch_that_cannot_be_shared_is_refused(tmp_path: Path, batch: str) -> None:
-    from nonneg_client.errors import ConfigInvalid
+    from nonneg_core.errors import ConfigInvalid
     from nonneg_training.build import resolve
     from nonneg_training.data import open_data
     from nonneg_training.distributed import World

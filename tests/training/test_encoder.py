@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from nonneg_client.pixels.view import View
+from nonneg_core.pixels.view import View
 from nonneg_training.activations import ACTIVATIONS, rep_relu
 from nonneg_training.backbones import backbone
 from nonneg_training.checkpoint import load_encoder

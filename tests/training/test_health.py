@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from nonneg_client.errors import TrainingStopped
+from nonneg_core.errors import TrainingStopped
 from nonneg_training.health import Gates
 from nonneg_training.losses.infonce import collapsed
 from nonneg_training.monitor import Reading, nearest, read

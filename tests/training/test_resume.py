@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from nonneg_client.errors import ConfigInvalid
+from nonneg_core.errors import ConfigInvalid
 from nonneg_training.checkpoint import read_checkpoint
 from nonneg_training.metrics import read_metrics
 from nonneg_training.run import resume, train

@@ -1,5 +1,1 @@
 """Training of non-negative encoders: images -> views -> encoder -> loss -> checkpoint."""
-
-from nonneg_client.telemetry import refuse
-
-refuse()

@@ -6,8 +6,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from nonneg_client.errors import MissingExtra
-from nonneg_client.installing import extra_hint
+from nonneg_core.errors import MissingExtra
+from nonneg_core.installing import extra_hint
 from nonneg_training.activations import NON_NEGATIVE
 from nonneg_training.backbones import Backbone, backbone
 from nonneg_training.checks import (

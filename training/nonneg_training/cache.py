@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from nonneg_client.writing import replacing, unwritable
+from nonneg_core.atomic import replacing, unwritable
 from nonneg_training.ahead import Ahead
 from nonneg_training.data import Images
 from nonneg_training.encoder import Encoder

@@ -11,8 +11,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from nonneg_client.errors import CheckpointInvalid
-from nonneg_client.writing import replacing
+from nonneg_core.atomic import replacing
+from nonneg_core.errors import CheckpointInvalid
 from nonneg_training.build import build_encoder
 from nonneg_training.encoder import Encoder
 from nonneg_training.optimisers import Descent

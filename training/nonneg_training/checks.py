@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nonneg_client.errors import ConfigInvalid, DataInvalid
+from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_training.activations import CONTROLS, NON_NEGATIVE
 from nonneg_training.data import Captions, Images, Stream
 from nonneg_training.distributed import World

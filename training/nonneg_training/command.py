@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from nonneg_client.errors import ConfigInvalid
+from nonneg_core.errors import ConfigInvalid
 from nonneg_training.settings import read_settings
 
 _FLAGS = {  # the flags that stand for one setting each

@@ -8,7 +8,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from nonneg_client.pixels.view import View
+from nonneg_core.pixels.view import View
 from nonneg_training.activations import activation
 from nonneg_training.backbones import Backbone
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from nonneg_client.errors import TrainingStopped
+from nonneg_core.errors import TrainingStopped
 from nonneg_training.monitor import Reading
 from nonneg_training.settings import Health, Model
 

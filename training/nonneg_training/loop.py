@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
-from nonneg_client.progress import Bar
+from nonneg_core.progress import Bar
 from nonneg_training import monitor
 from nonneg_training.ahead import Ahead
 from nonneg_training.batches import Batches

@@ -6,7 +6,7 @@ import csv
 from collections.abc import Sequence
 from pathlib import Path
 
-from nonneg_client.writing import replacing, unwritable
+from nonneg_core.atomic import replacing, unwritable
 from nonneg_training.events import Events
 
 FILE_NAME = "metrics.csv"

@@ -10,8 +10,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from nonneg_client.errors import ConfigInvalid, StorageFailed
-from nonneg_client.progress import Bar
+from nonneg_core.errors import ConfigInvalid, StorageFailed
+from nonneg_core.progress import Bar
 from nonneg_training import monitor
 from nonneg_training.allocator import keep_freed_memory
 from nonneg_training.batches import Batches, CaptionBatches, FeatureBatches, StreamBatches, ViewBatches

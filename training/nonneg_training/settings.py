@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from nonneg_client.errors import ConfigInvalid
-from nonneg_client.writing import replacing
+from nonneg_core.atomic import replacing
+from nonneg_core.errors import ConfigInvalid
 
 FILE_NAME = "config.toml"
 CHANGE = "change it; `nonneg train --help` lists the options"

@@ -9,10 +9,10 @@ import orjson
 from numpy.typing import NDArray
 from PIL import Image
 
-from nonneg_client.pixels.decode import decode
-from nonneg_client.shortening import shorten
-from nonneg_export.bundle import open_bundle
-from nonneg_export.runtime import Session
+from nonneg_core.pixels.decode import decode
+from nonneg_core.shortening import shorten
+from nonneg_runtime.bundle import open_bundle
+from nonneg_runtime.session import Session
 
 CORES = len(os.sched_getaffinity(0))
 PORT = int(os.environ.get("PORT", "0"))

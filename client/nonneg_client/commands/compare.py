@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from nonneg_client.commands.connection import Through
     from nonneg_client.embeddings import Embeddings
     from nonneg_client.evaluation.datasets import Labelled
-    from nonneg_client.evaluation.metrics import Report
-    from nonneg_client.evaluation.retrieval import Length
+    from nonneg_core.evaluation.lengths import Length
+    from nonneg_core.evaluation.metrics import Report
 
 
 @click.command()
@@ -40,7 +40,7 @@ def compare(data: Path, a: str, b: str, k: int, as_json: bool, through: Through)
       nonneg compare photos/ http://127.0.0.1:8000 http://127.0.0.1:8001
     """
     from nonneg_client.evaluation.datasets import read_dataset
-    from nonneg_client.evaluation.uncertainty import paired
+    from nonneg_core.evaluation.uncertainty import paired
 
     sides = [parse(side, through) for side in (a, b)]
     labelled = read_dataset(data)
@@ -96,9 +96,9 @@ def reports_of(data: Labelled, sides: list[tuple[Embeddings, Length | None]], k:
     """The scores of both sides on the images that both have."""
     import numpy as np
 
-    from nonneg_client.evaluation.metrics import retrieval
-    from nonneg_client.evaluation.retrieval import cut
-    from nonneg_client.sources.finding import named
+    from nonneg_core.evaluation.lengths import cut
+    from nonneg_core.evaluation.metrics import retrieval
+    from nonneg_core.image_files import named
 
     shared = set(sides[0][0].ids or ()) & set(sides[1][0].ids or ())
     names = tuple(name for name in map(named, data.paths) if name in shared)

@@ -99,7 +99,7 @@ class Stream:
         """The answers in order, watched."""
         from contextlib import closing
 
-        from nonneg_client.progress import Watch
+        from nonneg_client.watch import Watch
 
         parts = client.stream(source, self.options, downscale=self._downscale)
         with closing(parts), Watch(total, False if self._quiet else None) as watch:
@@ -113,7 +113,7 @@ def into_file(
 ) -> int:
     """Embed everything that an earlier, interrupted run did not; how many images failed."""
     from nonneg_client.bulk import Job, begin_anew
-    from nonneg_client.errors import StorageFailed
+    from nonneg_core.errors import StorageFailed
 
     if replace:
         begin_anew(out)
@@ -133,9 +133,9 @@ def again(client: Embedder, stream: Stream, source: Iterable[Item], out: Path) -
     """Embed what failed last time and add it to the file; how many images failed again."""
     from nonneg_client.collect import Collected
     from nonneg_client.embeddings import Embeddings
-    from nonneg_client.errors import DataInvalid
     from nonneg_client.failures import list_failures, read_failures, reason
     from nonneg_client.storage.merging import Summary
+    from nonneg_core.errors import DataInvalid
 
     before = {r["id"]: r for r in read_failures(out)}
     if not before:

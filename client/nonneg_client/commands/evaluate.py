@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from nonneg_client.commands.connection import Through
     from nonneg_client.embeddings import Embeddings
     from nonneg_client.evaluation.datasets import Labelled
-    from nonneg_client.evaluation.retrieval import Length, Row
+    from nonneg_client.evaluation.retrieval import Row
+    from nonneg_core.evaluation.lengths import Length
 
 _HIDDEN = {"selection", "dimensions", "top_k", "sparse_bytes", "dense_bytes", "intervals"}
 
@@ -108,8 +109,8 @@ def add_probe(records: list[dict[str, Any]], rows: list[Row], embeddings: Embedd
     """The accuracy of a linear probe at each length, for the bundle's own order."""
     import numpy as np
 
-    from nonneg_client.evaluation.probe import halves, probe
-    from nonneg_client.evaluation.retrieval import cut
+    from nonneg_core.evaluation.lengths import cut
+    from nonneg_core.evaluation.probe import halves, probe
 
     z, named = embeddings.numpy(), np.array(labels)
     teach, ask = halves(labels)
@@ -160,10 +161,11 @@ def show(
 
 def landmarks(path: Path, lengths: list[Length] | None, through: Through, as_json: bool) -> None:
     """The protocols of the revisited Oxford and Paris sets."""
-    from nonneg_client.evaluation.retrieval import cut, grid
+    from nonneg_client.evaluation.retrieval import grid
     from nonneg_client.evaluation.revisited import read_ground_truth
     from nonneg_client.evaluation.revisited import score as by_protocol
     from nonneg_client.tables import show as table
+    from nonneg_core.evaluation.lengths import cut
 
     truth = read_ground_truth(path)
     with through.opened() as client:

@@ -48,7 +48,7 @@ def index(
       nonneg index photos.parquet -o photos.index
       nonneg search photos.index photo.jpg
     """
-    from nonneg_client.errors import DataInvalid
+    from nonneg_core.errors import DataInvalid
 
     vectors = [name for name in sources if _is_vectors(name)]
     images = [name for name in sources if not _is_vectors(name)]
@@ -92,8 +92,8 @@ def add_images(
     through: Through,
 ) -> tuple[set[str], int]:
     """Embed what is new or changed and put it into the index; all ids, and how many failed."""
-    from nonneg_client.progress import Watch
     from nonneg_client.sources.images import items
+    from nonneg_client.watch import Watch
     from nonneg_client.wire.protocol import Options
 
     everything = list(items(names))
@@ -111,7 +111,7 @@ def add_images(
 
 def _at_its_length(out: Path, held: int | None, dimensions: int | None) -> None:
     """All vectors of an index are as long as its first: asking for others is no request to be passed over."""
-    from nonneg_client.errors import ConfigInvalid
+    from nonneg_core.errors import ConfigInvalid
 
     if held is not None and dimensions not in (None, held):
         raise ConfigInvalid(

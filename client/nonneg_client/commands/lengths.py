@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from nonneg_client.evaluation.retrieval import Length
+    from nonneg_core.evaluation.lengths import Length
 
 
 def read_lengths(_ctx: click.Context, _param: click.Parameter, text: str | None) -> list[Length] | None:
@@ -22,7 +22,7 @@ def read_lengths(_ctx: click.Context, _param: click.Parameter, text: str | None)
 
 def read_length(text: str) -> Length:
     """512, or 512:64 for the 64 largest of 512; ValueError if it is neither."""
-    from nonneg_client.evaluation.retrieval import Length
+    from nonneg_core.evaluation.lengths import Length
 
     dimensions, colon, top_k = text.partition(":")
     return Length(int(dimensions), int(top_k) if colon else None)

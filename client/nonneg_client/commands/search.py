@@ -140,8 +140,8 @@ def by_image(
     through: Through,
 ) -> list[Hit]:
     """Embed the photo and look for it at the index's length."""
-    from nonneg_client.errors import DataInvalid
     from nonneg_client.sources.images import items
+    from nonneg_core.errors import DataInvalid
 
     if len(list(islice(items(query), 2))) > 1:
         raise DataInvalid(f"{query} stands for several images, a search takes one", fix="give one of them")
@@ -154,7 +154,7 @@ def by_image(
 
 def check_fields(opened: Index, where: dict[str, Any]) -> None:
     """Raise if a condition is on a field that no image has; all payloads are read, so only when nothing was found."""
-    from nonneg_client.errors import ConfigInvalid
+    from nonneg_core.errors import ConfigInvalid
 
     known = sorted({name for payload in opened.engine.payloads().values() for name in payload})
     for name in where:

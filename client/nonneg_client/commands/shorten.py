@@ -26,9 +26,9 @@ def shorten(
       nonneg shorten photos.parquet -o photos.npz
     """
     from nonneg_client.embeddings import Embeddings
-    from nonneg_client.errors import StorageFailed
     from nonneg_client.storage import module_for
     from nonneg_client.storage.merging import Summary
+    from nonneg_core.errors import StorageFailed
 
     module_for(out)
     if out.exists() and not replace:

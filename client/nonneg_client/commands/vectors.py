@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 def vectors_of(data: Labelled, source: Path | None, through: Through) -> Embeddings:
     """The vectors of every image that can be had; the others are named on standard error."""
     from nonneg_client.embeddings import Embeddings
-    from nonneg_client.errors import DataInvalid
-    from nonneg_client.sources.finding import named
+    from nonneg_core.errors import DataInvalid
+    from nonneg_core.image_files import named
 
     if source is not None:
         embeddings = Embeddings.load(source)

@@ -6,8 +6,8 @@ import csv
 from dataclasses import dataclass
 from pathlib import Path
 
-from nonneg_client.errors import DataInvalid
-from nonneg_client.sources.finding import find_images, named
+from nonneg_core.errors import DataInvalid
+from nonneg_core.image_files import find_images, named
 
 QUERIES, GALLERY = ("query", "queries", "test", "val"), ("gallery", "database", "train", "index")
 

@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nonneg_client.embeddings import Embeddings
-from nonneg_client.errors import ConfigInvalid, DataInvalid
 from nonneg_client.evaluation.datasets import read_dataset
-from nonneg_client.evaluation.retrieval import Length, Row, by_length
+from nonneg_client.evaluation.retrieval import Row, by_length
+from nonneg_core.errors import ConfigInvalid, DataInvalid
+from nonneg_core.evaluation.lengths import Length
 
 if TYPE_CHECKING:
     from nonneg_client.embedder import Embedder

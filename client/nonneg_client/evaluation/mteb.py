@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nonneg_client.errors import ConfigInvalid, MissingExtra
-from nonneg_client.installing import package_hint
-from nonneg_client.shortening import unit
+from nonneg_core.errors import ConfigInvalid, MissingExtra
+from nonneg_core.installing import package_hint
+from nonneg_core.shortening import unit
 
 if TYPE_CHECKING:
     from nonneg_client.embedder import Embedder

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from nonneg_client.errors import ConfigInvalid, MissingExtra
 from nonneg_client.evaluation.retrieval import Row
-from nonneg_client.installing import package_hint
-from nonneg_client.writing import replacing
+from nonneg_core.atomic import replacing
+from nonneg_core.errors import ConfigInvalid, MissingExtra
+from nonneg_core.installing import package_hint
 
 FORMS = (".png", ".svg", ".pdf")
 

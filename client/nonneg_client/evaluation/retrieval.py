@@ -10,27 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nonneg_client.embeddings import Embeddings
-from nonneg_client.errors import ConfigInvalid, DataInvalid
-from nonneg_client.evaluation.metrics import Report, retrieval
-from nonneg_client.evaluation.selection import by_chance, choose, falling, fit_pca
-from nonneg_client.evaluation.uncertainty import interval
-from nonneg_client.shortening import Vectors, check_dimensions, check_top_k, keep_largest, unit
+from nonneg_core.errors import ConfigInvalid, DataInvalid
+from nonneg_core.evaluation.lengths import DENSE_BYTES, SPARSE_BYTES, Length, cut
+from nonneg_core.evaluation.metrics import Report, retrieval
+from nonneg_core.evaluation.selection import by_chance, choose, falling, fit_pca
+from nonneg_core.evaluation.uncertainty import interval
+from nonneg_core.shortening import Vectors, check_dimensions, check_top_k, unit
 
-SPARSE_BYTES = 4  # an entry in a file: u16 index, f16 value
-DENSE_BYTES = 4
 SELECTIONS = ("prefix", "activation", "random", "variance", "pca")
 ON_OTHERS = ("activation", "variance", "pca")  # measured on other images than those that are evaluated
-
-
-@dataclass(frozen=True)
-class Length:
-    """What to keep of each vector."""
-
-    dimensions: int
-    top_k: int | None = None
-
-    def __str__(self) -> str:
-        return str(self.dimensions) if self.top_k is None else f"{self.dimensions}:{self.top_k}"
 
 
 @dataclass(frozen=True)
@@ -118,12 +106,6 @@ def _row(length: Length, selection: str, faces: list[Vectors], labels: Any, quer
         live=int(active.any(axis=0).sum()),
         selection=selection,
     )
-
-
-def cut(z: Vectors, length: Length) -> Vectors:
-    """The prefix, and of it the largest; not divided by the length, which cosines do by themselves."""
-    z = z[:, : length.dimensions]  # a view: at full size a copy is what memory cannot hold
-    return keep_largest(z, length.top_k) if length.top_k and length.top_k < length.dimensions else np.asarray(z)
 
 
 def apart(n: int, share: float = 0.2, *, seed: int = 0) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from nonneg_client.errors import DataInvalid
-from nonneg_client.evaluation.ranking import rank
-from nonneg_client.pixels.decode import decode
 from nonneg_client.sources.loading import read
+from nonneg_core.errors import DataInvalid
+from nonneg_core.evaluation.ranking import rank
+from nonneg_core.pixels.decode import decode
 
 # What counts as found, and what is left out, in each protocol.
 PROTOCOLS = {

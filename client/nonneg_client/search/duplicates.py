@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nonneg_client.errors import ConfigInvalid
 from nonneg_client.search.index import Index
+from nonneg_core.errors import ConfigInvalid
 
 AT_ONCE = 500  # vectors fetched
 FIRST_LOOK = 10  # neighbours asked for; more where all of them are near

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nonneg_client.embeddings import Embeddings
-from nonneg_client.errors import ConfigInvalid
 from nonneg_client.search.weights import Weights
+from nonneg_core.errors import ConfigInvalid
 
 Payload: TypeAlias = Mapping[str, Any]
 # A field must equal a value, be one of a list, or lie in a range {"gte": .., "gt": .., "lte": .., "lt": ..}.

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nonneg_client.embeddings import Embeddings
-from nonneg_client.errors import ConfigInvalid, DataInvalid
 from nonneg_client.search.engine import Description, Engine, Found, Payload, Where, check_where
 from nonneg_client.search.weights import Weights, largest
+from nonneg_core.errors import ConfigInvalid, DataInvalid
 
 REASONS = 5
 

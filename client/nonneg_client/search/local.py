@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nonneg_client.embeddings import Embeddings
-from nonneg_client.errors import DataInvalid, FingerprintMismatch, MissingExtra, StorageFailed
-from nonneg_client.installing import extra_hint
 from nonneg_client.search.engine import Description, Found, Payload, Where
 from nonneg_client.search.points import NAME, filter_of, parted, point_id, stored
 from nonneg_client.search.weights import Weights
-from nonneg_client.writing import replacing, unwritable
+from nonneg_core.atomic import replacing, unwritable
+from nonneg_core.errors import DataInvalid, FingerprintMismatch, MissingExtra, StorageFailed
+from nonneg_core.installing import extra_hint
 
 BATCH = 2000  # points in one update
 PAGE = 1000  # points in one read

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from nonneg_client import converters
 from nonneg_client.embeddings import Embeddings
-from nonneg_client.errors import DataInvalid, FingerprintMismatch, MissingExtra
-from nonneg_client.installing import package_hint
 from nonneg_client.search.engine import Description, Found, Payload, Where
 from nonneg_client.search.rerank import reranked
 from nonneg_client.search.weights import Weights
+from nonneg_core.errors import DataInvalid, FingerprintMismatch, MissingExtra
+from nonneg_core.installing import package_hint
 
 BATCH = 1000
 LONGEST_ID = 4096

@@ -24,11 +24,11 @@ from numpy.typing import NDArray
 
 from nonneg_client import converters
 from nonneg_client.embeddings import Embeddings
-from nonneg_client.errors import ConnectionFailed, DataInvalid, FingerprintMismatch, StorageFailed
 from nonneg_client.search.engine import Description, Found, Payload, Where
 from nonneg_client.search.points import point_id
 from nonneg_client.search.rerank import reranked
 from nonneg_client.search.weights import Weights, largest, score
+from nonneg_core.errors import ConnectionFailed, DataInvalid, FingerprintMismatch, StorageFailed
 
 if TYPE_CHECKING:
     import httpx

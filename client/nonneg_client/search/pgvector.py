@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 
 from nonneg_client import converters
 from nonneg_client.embeddings import Embeddings
-from nonneg_client.errors import ConfigInvalid, DataInvalid, FingerprintMismatch
 from nonneg_client.search.engine import Description, Found, Payload, Where
 from nonneg_client.search.rerank import reranked
 from nonneg_client.search.weights import Weights
+from nonneg_core.errors import ConfigInvalid, DataInvalid, FingerprintMismatch
 
 _SIGNS = {"gte": ">=", "gt": ">", "lte": "<=", "lt": "<"}
 

@@ -8,10 +8,10 @@ import io
 from collections.abc import Sequence
 from pathlib import Path
 
-from nonneg_client.errors import NonnegError
 from nonneg_client.search.index import Hit
 from nonneg_client.sources.images import items
-from nonneg_client.writing import replacing
+from nonneg_core.atomic import replacing
+from nonneg_core.errors import NonnegError
 
 THUMBNAIL = 320  # pixels of the longer side
 
@@ -69,7 +69,7 @@ def _card(hit: Hit) -> str:
 
 
 def _thumbnail(source: str) -> str | None:
-    from nonneg_client.pixels.decode import decode
+    from nonneg_core.pixels.decode import decode
 
     try:
         (item,) = items(source)

@@ -12,10 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypeGuard, Union
 
-from nonneg_client.errors import DataInvalid, NonnegError
-from nonneg_client.sources.finding import find, named
 from nonneg_client.sources.loading import fetch, from_array, lossless, read
 from nonneg_client.sources.tars import is_tar, members
+from nonneg_core.errors import DataInvalid, NonnegError
+from nonneg_core.image_files import find, named
 
 if TYPE_CHECKING:
     import numpy as np

@@ -6,7 +6,7 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nonneg_client.errors import DataInvalid
+from nonneg_core.errors import DataInvalid
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -45,7 +45,7 @@ def fetch(url: str) -> bytes:
 
 def lossless(image: Any) -> bytes:
     """A PIL image as an upright PNG, so that the server sees the same pixels; the fastest compression."""
-    from nonneg_client.pixels.decode import upright, upright_rgb
+    from nonneg_core.pixels.decode import upright, upright_rgb
 
     # A PNG would lose the orientation that a camera wrote down, and has no CMYK, floats or other spaces of colour.
     image = upright(image) if image.mode in ("L", "LA", "RGB", "RGBA", "I;16", "P", "1") else upright_rgb(image)
@@ -73,7 +73,7 @@ def from_array(array: Any) -> Image:
 
 def downscaled(data: bytes, side: int) -> bytes:
     """The image shrunk so that its short side is `side`, as JPEG: less to send, nearly the same vector."""
-    from nonneg_client.pixels.decode import decode
+    from nonneg_core.pixels.decode import decode
 
     image = decode(data)
     if min(image.size) <= side:

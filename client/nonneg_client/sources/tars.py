@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from nonneg_client.errors import DataInvalid
-from nonneg_client.pixels.formats import OF_IMAGES
-from nonneg_client.writing import unwritable
+from nonneg_core.atomic import unwritable
+from nonneg_core.errors import DataInvalid
+from nonneg_core.pixels.formats import OF_IMAGES
 
 SUFFIX = ".tar"
 PACKED: dict[str, Callable[[Path], Any]] = {

@@ -13,8 +13,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nonneg_client.errors import ConfigInvalid, DataInvalid
 from nonneg_client.rows import check
+from nonneg_core.errors import ConfigInvalid, DataInvalid
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from nonneg_client.embeddings import Embeddings
 from nonneg_client.storage import parquet, save
-from nonneg_client.writing import replacing
+from nonneg_core.atomic import replacing
 
 
 @dataclass(frozen=True)

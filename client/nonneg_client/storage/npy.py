@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from nonneg_client.embeddings import Embeddings
-from nonneg_client.writing import replacing
+from nonneg_core.atomic import replacing
 
 ROWS = 4096  # at a time: a dense array may be larger than memory
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from nonneg_client.embeddings import Embeddings
-from nonneg_client.errors import DataInvalid
-from nonneg_client.writing import replacing
+from nonneg_core.atomic import replacing
+from nonneg_core.errors import DataInvalid
 
 
 def save(embeddings: Embeddings, path: Path) -> None:

@@ -14,9 +14,9 @@ from typing import Any, Self
 import numpy as np
 
 from nonneg_client.embeddings import Embeddings
-from nonneg_client.errors import ConfigInvalid, DataInvalid, MissingExtra
-from nonneg_client.installing import extra_hint
-from nonneg_client.writing import replacing
+from nonneg_core.atomic import replacing
+from nonneg_core.errors import ConfigInvalid, DataInvalid, MissingExtra
+from nonneg_core.installing import extra_hint
 
 ROWS = 50_000  # in a row group
 LARGEST = float(np.finfo(np.float16).max)

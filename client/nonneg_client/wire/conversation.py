@@ -11,7 +11,12 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TypeAlias
 
-from nonneg_client.errors import (
+from nonneg_client.results import Failure, Part, Vector, joined
+from nonneg_client.sources.images import Item
+from nonneg_client.sources.loading import downscaled
+from nonneg_client.wire.pace import Attempts, Pace
+from nonneg_client.wire.protocol import Answer, Options, Request, Row, build, parse
+from nonneg_core.errors import (
     BodyTooLarge,
     ImageTooLarge,
     ImageUnreadable,
@@ -21,11 +26,6 @@ from nonneg_client.errors import (
     TooLarge,
     TooManyImages,
 )
-from nonneg_client.results import Failure, Part, Vector, joined
-from nonneg_client.sources.images import Item
-from nonneg_client.sources.loading import downscaled
-from nonneg_client.wire.pace import Attempts, Pace
-from nonneg_client.wire.protocol import Answer, Options, Request, Row, build, parse
 
 MAX_BODY = 16 * 2**20  # bytes of images in one request; a single larger image still goes, alone
 _OF_THE_IMAGE = (BodyTooLarge, ImageTooLarge, ImageUnreadable, ImageUnsupported)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
-from nonneg_client.errors import (
+from nonneg_core.errors import (
     ConnectionFailed,
     DeadlineExceeded,
     NonnegError,

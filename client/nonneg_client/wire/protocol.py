@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from nonneg_client.errors import BY_TYPE, NonnegError, ResponseInvalid
+from nonneg_core.errors import BY_TYPE, NonnegError, ResponseInvalid
 
 if TYPE_CHECKING:
     import numpy as np

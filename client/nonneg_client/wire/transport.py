@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from nonneg_client.errors import ConnectionFailed, DeadlineExceeded, NonnegError, ResponseInvalid
 from nonneg_client.wire.protocol import error_of
+from nonneg_core.errors import ConnectionFailed, DeadlineExceeded, NonnegError, ResponseInvalid
 
 if TYPE_CHECKING:
     import httpx

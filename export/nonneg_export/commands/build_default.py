@@ -8,12 +8,12 @@ from typing import Any
 
 import click
 
-from nonneg_client.errors import CheckFailed, ConfigInvalid
-from nonneg_client.progress import Bar
-from nonneg_export.bundle import DEFAULT, Bundle, storing
+from nonneg_core.errors import CheckFailed, ConfigInvalid
+from nonneg_core.progress import Bar
 from nonneg_export.commands.options import evaluation_options
 from nonneg_export.default import RECIPE, build, calibrate, read_recipe
 from nonneg_export.photos import find_photos
+from nonneg_runtime.bundle import DEFAULT, Bundle, storing
 
 
 @click.command("build-default")

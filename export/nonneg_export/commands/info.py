@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from nonneg_export.bundle import open_bundle
 from nonneg_export.report import summary
+from nonneg_runtime.bundle import open_bundle
 
 
 @click.command()

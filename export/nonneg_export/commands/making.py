@@ -8,15 +8,15 @@ from typing import Any
 
 import click
 
-from nonneg_client.progress import Bar
+from nonneg_core.progress import Bar
 from nonneg_export.assemble import Draft, Ranked, rank, report, seal
-from nonneg_export.bundle import Bundle, check_free
 from nonneg_export.commands.options import calibration, tell_broken, warn
 from nonneg_export.photos import find_photos
 from nonneg_export.report import summary
 from nonneg_export.statistics import Rule
 from nonneg_export.triton import write_repository
 from nonneg_export.workplace import workplace
+from nonneg_runtime.bundle import Bundle, check_free
 
 
 def make(

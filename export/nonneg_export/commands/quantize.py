@@ -8,15 +8,15 @@ from typing import Any
 
 import click
 
-from nonneg_client.errors import ConfigInvalid
-from nonneg_client.progress import Bar
-from nonneg_export.bundle import check_free, open_bundle
+from nonneg_core.errors import ConfigInvalid
+from nonneg_core.progress import Bar
 from nonneg_export.commands.options import PATH, calibration, calibration_options, evaluation_options, variant_options
 from nonneg_export.photos import find_photos
 from nonneg_export.report import size, summary
 from nonneg_export.smaller import Small, judge, seal, shrink
 from nonneg_export.triton import write_repository
-from nonneg_export.variants import place_of
+from nonneg_runtime.bundle import check_free, open_bundle
+from nonneg_runtime.variants import place_of
 
 
 @click.command()

@@ -8,7 +8,6 @@ from typing import Any
 import click
 
 from nonneg_export.assemble import Ranked
-from nonneg_export.bundle import open_bundle
 from nonneg_export.commands.making import make
 from nonneg_export.commands.options import (
     PATH,
@@ -19,6 +18,7 @@ from nonneg_export.commands.options import (
 )
 from nonneg_export.report import table
 from nonneg_export.rerank import draft_of, overlaps, traced
+from nonneg_runtime.bundle import open_bundle
 
 
 @click.command()

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from nonneg_export import sharing
-from nonneg_export.bundle import open_bundle
+from nonneg_runtime.bundle import open_bundle
 
 PATH = click.Path(path_type=Path)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from nonneg_client.pixels.view import View
+from nonneg_core.pixels.view import View
 from nonneg_export.assemble import About, Draft
 from nonneg_export.commands.making import make
 from nonneg_export.commands.options import (
@@ -21,8 +21,8 @@ from nonneg_export.commands.options import (
     ranking_options,
 )
 from nonneg_export.half import is_lossless
-from nonneg_export.manifest import Provenance
 from nonneg_export.wrapping import Wrapping, wrapped
+from nonneg_runtime.manifest import Provenance
 from nonneg_training.foreign.adapting import Scaling
 from nonneg_training.foreign.preprocessor import read_preprocessor
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nonneg_client.errors import NotAcceptable
+from nonneg_core.errors import NotAcceptable
 from nonneg_server.answers.packing import pack
 from nonneg_server.answers.rows import head
 from nonneg_server.embedding import Answer

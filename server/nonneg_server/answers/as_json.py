@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 from numpy.typing import NDArray
 
-from nonneg_client.shortening import Vectors
+from nonneg_core.shortening import Vectors
 from nonneg_server.answers.in_bulk import in_bulk
 from nonneg_server.answers.rows import one_by_one, record
 from nonneg_server.embedding import Answer

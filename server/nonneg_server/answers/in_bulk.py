@@ -10,7 +10,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from nonneg_client.shortening import Vectors
+from nonneg_core.shortening import Vectors
 from nonneg_server.answers.numerals import WIDTH, numerals
 
 MANY = 8192  # numbers from which it is worth while

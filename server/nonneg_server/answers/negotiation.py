@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from nonneg_client.errors import NotAcceptable
+from nonneg_core.errors import NotAcceptable
 from nonneg_server.answers import as_arrow, as_json, as_msgpack, as_npy
 
 FORMS: dict[str, ModuleType] = {form.MEDIA_TYPE: form for form in (as_json, as_msgpack, as_npy, as_arrow)}

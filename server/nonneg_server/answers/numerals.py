@@ -11,7 +11,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from nonneg_client.shortening import Vectors
+from nonneg_core.shortening import Vectors
 
 WIDTH = 16  # characters a number, its comma among them
 _DECIMALS = 1e13

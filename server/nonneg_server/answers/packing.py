@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nonneg_client.shortening import Vectors
+from nonneg_core.shortening import Vectors
 
 Encoding = Literal["float", "base64", "float16", "int8", "binary"]
 

@@ -8,8 +8,8 @@ import numpy as np
 import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
-from nonneg_client.errors import NonnegError, ParameterInvalid
-from nonneg_client.shortening import Vectors
+from nonneg_core.errors import NonnegError, ParameterInvalid
+from nonneg_core.shortening import Vectors
 from nonneg_server.answers.as_json import text
 from nonneg_server.answers.in_bulk import dense_lists
 from nonneg_server.answers.packing import bits

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from nonneg_client.errors import NonnegError
+from nonneg_core.errors import NonnegError
 from nonneg_server.dialects import cohere, kserve, openai
 
 ErrorBody = Callable[[NonnegError, str], dict[str, Any]]

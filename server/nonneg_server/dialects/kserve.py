@@ -9,9 +9,9 @@ import orjson
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
-from nonneg_client.errors import NonnegError, ParameterInvalid, RequestInvalid
-from nonneg_client.version import __version__
-from nonneg_export.manifest import Manifest
+from nonneg_core.errors import NonnegError, ParameterInvalid, RequestInvalid
+from nonneg_core.version import __version__
+from nonneg_runtime.manifest import Manifest
 from nonneg_server.dialects.tensors import IMAGE, PIXELS, Tensor, photos
 from nonneg_server.embedding import Answer
 from nonneg_server.requests.images import Limits, Source

@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
-from nonneg_client.errors import NonnegError, NotReady, Overloaded, ParameterInvalid, Unauthorized
-from nonneg_export.bundle import Bundle
-from nonneg_export.manifest import FILE_NAME
+from nonneg_core.errors import NonnegError, NotReady, Overloaded, ParameterInvalid, Unauthorized
+from nonneg_runtime.bundle import Bundle
+from nonneg_runtime.manifest import FILE_NAME
 from nonneg_server.answers.as_json import text
 from nonneg_server.answers.in_bulk import dense_lists
 from nonneg_server.embedding import Answer

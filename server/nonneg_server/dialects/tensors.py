@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image
 from pydantic import BaseModel, ConfigDict, Field
 
-from nonneg_client.errors import ImageTooLarge, NonnegError, ParameterInvalid, RequestInvalid
+from nonneg_core.errors import ImageTooLarge, NonnegError, ParameterInvalid, RequestInvalid
 from nonneg_server.requests.images import Limits, Source, check_count, within
 
 IMAGE, PIXELS = "image", "pixels"

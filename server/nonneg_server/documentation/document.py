@@ -9,8 +9,8 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
 
-from nonneg_client import errors
-from nonneg_client.errors import NonnegError
+from nonneg_core import errors
+from nonneg_core.errors import NonnegError
 from nonneg_server.dialects.failing import WRITERS
 from nonneg_server.documentation.examples import EXAMPLES
 from nonneg_server.documentation.operations import Operation, operations

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from nonneg_client.pixels.view import View
-from nonneg_export.manifest import Precision
+from nonneg_core.pixels.view import View
+from nonneg_runtime.manifest import Precision
 
 
 class Shape(BaseModel):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from nonneg_client.errors import Overloaded
+from nonneg_core.errors import Overloaded
 
 SMOOTHING = 0.1  # weight of the newest service time in the moving average
 FIRST_GUESS = 0.02  # seconds an image takes, before any was measured

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nonneg_client.pixels.view import Pixels
+from nonneg_core.pixels.view import Pixels
 from nonneg_server.engine.pool import Pool, gone
 
 Vector = NDArray[np.float32]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nonneg_client.errors import DeadlineExceeded
+from nonneg_core.errors import DeadlineExceeded
 
 
 class Encoded(NamedTuple):

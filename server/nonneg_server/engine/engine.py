@@ -9,10 +9,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
 
-from nonneg_client.errors import DeadlineExceeded, NonnegError, NotReady
-from nonneg_client.pixels.decode import MAX_PIXELS
-from nonneg_export.bundle import Bundle
-from nonneg_export.runtime import on_cores
+from nonneg_core.errors import DeadlineExceeded, NonnegError, NotReady
+from nonneg_core.pixels.decode import MAX_PIXELS
+from nonneg_runtime.bundle import Bundle
+from nonneg_runtime.preprocess import Decoding, Photo, Viewer, weight_of
+from nonneg_runtime.providers import on_cores
+from nonneg_runtime.sessions import Sessions
 from nonneg_server.engine.batcher import Batcher
 from nonneg_server.engine.cache import Cache, key_of
 from nonneg_server.engine.encoded import Encoded, too_late
@@ -20,8 +22,6 @@ from nonneg_server.engine.landings import Landing
 from nonneg_server.engine.lanes import Lanes
 from nonneg_server.engine.ledger import Ledger
 from nonneg_server.engine.pool import Promise
-from nonneg_server.engine.sessions import Sessions
-from nonneg_server.engine.viewer import Decoding, Photo, Viewer, weight_of
 
 
 class Engine:

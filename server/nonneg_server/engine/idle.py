@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from nonneg_server.engine import memory
+from nonneg_core import allocator as memory
 from nonneg_server.engine.admission import Admission
 
 QUIET = 5.0  # seconds without an image

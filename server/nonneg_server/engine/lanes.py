@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from nonneg_client.cores import granted
+from nonneg_core.cores import granted
 from nonneg_server.engine.admission import Admission
 from nonneg_server.engine.landings import Strip
 from nonneg_server.engine.pool import Pool

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
 
-from nonneg_client.errors import NotReady
+from nonneg_core.errors import NotReady
 
 T = TypeVar("T")
 MOST_HELD = 4  # outcomes that one thread holds

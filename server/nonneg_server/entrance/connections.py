@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from nonneg_client.errors import NonnegError
+from nonneg_core.errors import NonnegError
 from nonneg_server.entrance.envelope import GONE, Observer, Seen, request_id_of
 from nonneg_server.entrance.refusals import crowded, late, no_http, no_proxy, refusal, too_long_a_head, too_many_bytes
 from nonneg_server.entrance.untaken import Untaken, untaken

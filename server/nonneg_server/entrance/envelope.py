@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nonneg_client.errors import NonnegError
+from nonneg_core.errors import NonnegError
 from nonneg_server.entrance.failures import respond
 
 logger = logging.getLogger("nonneg")

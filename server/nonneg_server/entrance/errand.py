@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Protocol
 
-from nonneg_client.errors import NonnegError
+from nonneg_core.errors import NonnegError
 from nonneg_server.embedding import Answer, gathered, shortened
 from nonneg_server.engine.encoded import Encoded, too_late
 from nonneg_server.engine.engine import Engine

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from nonneg_client.errors import NonnegError
+from nonneg_core.errors import NonnegError
 from nonneg_server.answers.negotiation import form_for
 from nonneg_server.embedding import fails, lengths_of
 from nonneg_server.engine.encoded import too_late

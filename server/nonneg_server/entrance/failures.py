@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from nonneg_client.errors import MethodNotAllowed, NonnegError, NotFound, RequestInvalid
+from nonneg_core.errors import MethodNotAllowed, NonnegError, NotFound, RequestInvalid
 from nonneg_server.dialects.failing import WRITERS, dialect_of
 
 logger = logging.getLogger("nonneg")

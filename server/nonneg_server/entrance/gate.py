@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from fastapi.routing import APIRoute
 from starlette.routing import BaseRoute
 
-from nonneg_client.errors import Overloaded
+from nonneg_core.errors import Overloaded
 from nonneg_server.dialects.failing import dialect_of
 from nonneg_server.entrance.envelope import Observer, Seen, request_id_of
 from nonneg_server.entrance.failures import respond

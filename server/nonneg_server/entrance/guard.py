@@ -10,7 +10,7 @@ from collections.abc import Collection
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from nonneg_client.errors import NonnegError, RateLimited, Unauthorized
+from nonneg_core.errors import NonnegError, RateLimited, Unauthorized
 from nonneg_server.entrance import failures
 from nonneg_server.entrance.keys import Keys, digest_of
 

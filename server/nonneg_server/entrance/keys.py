@@ -8,16 +8,12 @@ from __future__ import annotations
 import hashlib
 import hmac
 import logging
-import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import click
-
-from nonneg_client.errors import ConfigInvalid
+from nonneg_core.errors import ConfigInvalid
 
 logger = logging.getLogger("nonneg")
-PREFIX = "nn_"
 MARK = "sha256:"
 
 
@@ -80,15 +76,6 @@ def read_keys(given: Sequence[str], file: Path | None) -> Keys:
 
 def digest_of(key: str) -> bytes:
     return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
-
-
-@click.command()
-@click.argument("name", default="client")
-def key(name: str) -> None:
-    """Make an API key, and the line by which a server knows it (nonneg serve --api-key-file)."""
-    made = PREFIX + secrets.token_urlsafe(32)
-    click.echo(f"{name} {MARK}{digest_of(made).hex()}")
-    click.secho(f"the key itself, shown only now: {made}", err=True)
 
 
 def _lacking(these: Mapping[str, bytes], those: Mapping[str, bytes]) -> list[str]:

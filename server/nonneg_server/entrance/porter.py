@@ -82,7 +82,7 @@ async def _receive(door: socket.socket, settings: Settings, over: threading.Even
 def _answer(head: bytes, client: Any, *, log: bool) -> bytes:
     """200 for who asks whether it lives, 503 for everybody else."""
     # imported when somebody is at the door: it takes longer than to open a small model
-    from nonneg_client.errors import NotReady
+    from nonneg_core.errors import NotReady
     from nonneg_server.entrance.envelope import Seen, request_id_of
     from nonneg_server.entrance.refusals import refusal
     from nonneg_server.entrance.whole import Written, whole

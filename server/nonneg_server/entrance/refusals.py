@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nonneg_client.errors import (
+from nonneg_core.errors import (
     HeadTooLarge,
     MethodNotAllowed,
     NonnegError,

@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING
 
-from nonneg_client.errors import NonnegError
+from nonneg_core.errors import NonnegError
 from nonneg_server.entrance.connections import Connection, House
 from nonneg_server.entrance.envelope import GONE, request_id_of
 from nonneg_server.entrance.errand import PATH, Errand, Plan

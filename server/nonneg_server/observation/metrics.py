@@ -12,7 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from nonneg_client.version import __version__
+from nonneg_core.version import __version__
 from nonneg_server.engine.ledger import SECONDS, Histogram
 from nonneg_server.observation.drift import drift
 from nonneg_server.observation.logs import lines_lost

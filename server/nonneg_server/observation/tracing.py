@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from nonneg_client.errors import MissingExtra
-from nonneg_client.installing import extra_hint
-from nonneg_client.version import __version__
+from nonneg_core.errors import MissingExtra
+from nonneg_core.installing import extra_hint
+from nonneg_core.version import __version__
 from nonneg_server.entrance.envelope import Seen
 
 try:

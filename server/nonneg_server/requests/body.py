@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.requests import ClientDisconnect, Request
 
-from nonneg_client.errors import BodyTooLarge, MediaUnsupported, RequestInvalid
+from nonneg_core.errors import BodyTooLarge, MediaUnsupported, RequestInvalid
 
 
 async def read_body(request: Request, limit: int) -> bytes:

@@ -12,8 +12,8 @@ import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
-from nonneg_client.errors import ImageTooLarge, LinkFailed, NonnegError, ParameterInvalid
-from nonneg_client.version import __version__
+from nonneg_core.errors import ImageTooLarge, LinkFailed, NonnegError, ParameterInvalid
+from nonneg_core.version import __version__
 from nonneg_server.requests.addresses import PORTS, addresses, matches, routable
 from nonneg_server.requests.images import Incoming, Link, Source
 

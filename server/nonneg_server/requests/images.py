@@ -10,7 +10,7 @@ from typing import Any
 
 from PIL import Image
 
-from nonneg_client.errors import ImageTooLarge, ImageUnreadable, NonnegError, ParameterInvalid, TooManyImages
+from nonneg_core.errors import ImageTooLarge, ImageUnreadable, NonnegError, ParameterInvalid, TooManyImages
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 if TYPE_CHECKING:
     from python_multipart.multipart import MultipartCallbacks
 
-from nonneg_client.errors import RequestInvalid
+from nonneg_core.errors import RequestInvalid
 from nonneg_server.requests.images import check_count
 
 MAX_FIELD = 4096  # bytes a parameter may have

@@ -12,7 +12,7 @@ import orjson
 from pydantic import BaseModel
 from starlette.requests import Request
 
-from nonneg_client.errors import MediaUnsupported, ParameterInvalid, RequestInvalid, TooLarge
+from nonneg_core.errors import MediaUnsupported, ParameterInvalid, RequestInvalid, TooLarge
 from nonneg_server.requests.body import read_body
 from nonneg_server.requests.images import Incoming, Limits, images_from
 from nonneg_server.requests.multipart import parse_form

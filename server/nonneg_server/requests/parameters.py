@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from nonneg_client.errors import JsonScalar, ParameterInvalid
+from nonneg_core.errors import JsonScalar, ParameterInvalid
 
 Body = TypeVar("Body", bound=BaseModel)
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nonneg_client.errors import MediaUnsupported, ParameterInvalid, RequestInvalid, TooLarge
-from nonneg_client.shortening import Vectors
-from nonneg_export.manifest import Manifest
+from nonneg_core.errors import MediaUnsupported, ParameterInvalid, RequestInvalid, TooLarge
+from nonneg_core.shortening import Vectors
+from nonneg_runtime.manifest import Manifest
 from nonneg_server.requests.native import json_object
 from nonneg_server.requests.parameters import Parameters, from_json, merged
 

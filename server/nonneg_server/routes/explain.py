@@ -7,7 +7,7 @@ import asyncio
 import orjson
 from fastapi import APIRouter, Request, Response
 
-from nonneg_client.errors import ParameterInvalid
+from nonneg_core.errors import ParameterInvalid
 from nonneg_server.explanation import explain
 from nonneg_server.requests.native import read_request
 from nonneg_server.requests.parameters import Comparison, Parameters

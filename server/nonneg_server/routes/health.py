@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
-from nonneg_client.errors import NotReady
+from nonneg_core.errors import NotReady
 
 router = APIRouter(tags=["health"])
 

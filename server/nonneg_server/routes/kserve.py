@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 from fastapi import APIRouter, Request, Response
 
-from nonneg_client.errors import ModelNotFound
+from nonneg_core.errors import ModelNotFound
 from nonneg_server.dialects import kserve
 from nonneg_server.engine.engine import Engine
 from nonneg_server.requests.body import read_body

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 from fastapi import APIRouter, Request, Response
 
-from nonneg_client.errors import BundleInvalid, CheckFailed, DataInvalid, NotFound, ParameterInvalid, StorageFailed
+from nonneg_core.errors import BundleInvalid, CheckFailed, DataInvalid, NotFound, ParameterInvalid, StorageFailed
 from nonneg_server.repository import Repository
 
 logger = logging.getLogger("nonneg")

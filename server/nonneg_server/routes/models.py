@@ -8,8 +8,8 @@ from typing import Any
 import orjson
 from fastapi import APIRouter, Request, Response
 
-from nonneg_client.errors import NotFound
-from nonneg_export.manifest import Manifest
+from nonneg_core.errors import NotFound
+from nonneg_runtime.manifest import Manifest
 from nonneg_server.dimensions import details, thumbnail
 
 router = APIRouter(tags=["models"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 from fastapi import APIRouter, Request, Response
 
-from nonneg_client.version import __version__
+from nonneg_core.version import __version__
 
 router = APIRouter(tags=["TEI"])
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from nonneg_client.errors import DataInvalid
-from nonneg_client.pixels.formats import OF_IMAGES
+from nonneg_core.errors import DataInvalid
+from nonneg_core.pixels.formats import OF_IMAGES
 from nonneg_training.data import Folder, open_data
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nonneg_client.errors import DataInvalid
+from nonneg_core.errors import DataInvalid
 from nonneg_training.data import open_data
 
 

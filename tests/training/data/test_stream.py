@@ -13,7 +13,7 @@ import httpx
 import pytest
 import torch
 
-from nonneg_client.errors import ConfigInvalid, ConnectionFailed, DataInvalid
+from nonneg_core.errors import ConfigInvalid, ConnectionFailed, DataInvalid
 from nonneg_training.batches import StreamBatches
 from nonneg_training.build import resolve
 from nonneg_training.data import Sample, Stream, open_source

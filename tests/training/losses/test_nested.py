@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from nonneg_client.errors import ConfigInvalid
+from nonneg_core.errors import ConfigInvalid
 from nonneg_training.losses.infonce import infonce
 from nonneg_training.losses.nested import check_lengths, nested, prefix_similarities
 

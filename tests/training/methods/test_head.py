@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from nonneg_client.errors import ConfigInvalid
+from nonneg_core.errors import ConfigInvalid
 from nonneg_training.checkpoint import load_encoder, read_checkpoint
 from nonneg_training.data import open_data
 from nonneg_training.loop import Outcome

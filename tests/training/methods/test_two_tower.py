@@ -11,7 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
-from nonneg_client.errors import ConfigInvalid, DataInvalid
+from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_training.checkpoint import load_encoder
 from nonneg_training.data import open_data
 from nonneg_training.losses.pairs import pairs

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nonneg_client.errors import ConfigInvalid
+from nonneg_core.errors import ConfigInvalid
 from nonneg_training.backbones.backbone import Backbone
 from nonneg_training.backbones.lite import SIZES, lite
 from nonneg_training.backbones.resnet import resnet

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-import onnxruntime as ort
 import torch
 from torch import Tensor, nn
 
-from nonneg_client.pixels.graph import INPUT, OUTPUT
+from nonneg_runtime.session import Session
 from nonneg_training.backbones.backbone import Backbone
 from nonneg_training.foreign.recipe import features_graph
 from nonneg_training.settings import Onnx
@@ -23,18 +21,12 @@ class Foreign(Backbone):
         width = model.graph.output[0].type.tensor_type.shape.dim[1].dim_value
         super().__init__(nn.Identity(), width, size=size, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
         self._digest = f"{how.digest} {how.model_dump_json(exclude={'preprocessor'})}"
-        options = ort.SessionOptions()
-        options.intra_op_num_threads = torch.get_num_threads()
-        options.log_severity_level = 3
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        self._session: Any = ort.InferenceSession(
-            model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-        )
+        self._session = Session(model.SerializeToString(), threads=torch.get_num_threads())
 
     @torch.no_grad()
     def forward(self, x: Tensor) -> Tensor:
         pixels = x.round().clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1).contiguous()
-        rows = self._session.run([OUTPUT], {INPUT: pixels.cpu().numpy()})[0]
+        rows = self._session.run(pixels.cpu().numpy())
         return torch.from_numpy(rows).to(x.device)
 
     def identity(self) -> bytes:

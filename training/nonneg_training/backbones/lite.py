@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nonneg_client.errors import ConfigInvalid, MissingExtra
-from nonneg_client.installing import package_hint
+from nonneg_core.errors import ConfigInvalid, MissingExtra
+from nonneg_core.installing import package_hint
 from nonneg_training.backbones.backbone import Backbone
 
 SIZES = {"efficientnet-lite0": 224, "efficientnet-lite1": 240, "efficientnet-lite2": 260}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from nonneg_client.errors import ConfigInvalid, DataInvalid, MissingExtra
-from nonneg_client.installing import package_hint
+from nonneg_core.errors import ConfigInvalid, DataInvalid, MissingExtra
+from nonneg_core.installing import package_hint
 from nonneg_training.backbones.backbone import Backbone
 
 PREFIX = "timm:"

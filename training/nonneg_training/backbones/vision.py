@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn
 
 import nonneg_training.torchvision_schemas  # noqa: F401 - before torchvision
-from nonneg_client.errors import ConfigInvalid, DataInvalid
+from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_training.backbones.backbone import Backbone
 
 MOBILENETS = {"mobilenet-v3-small": "mobilenet_v3_small", "mobilenet-v3-large": "mobilenet_v3_large"}

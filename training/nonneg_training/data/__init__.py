@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nonneg_client.errors import ConfigInvalid
+from nonneg_core.errors import ConfigInvalid
 from nonneg_training.data.binary import fashion_mnist, stl10
 from nonneg_training.data.captions import Captions
 from nonneg_training.data.cifar import cifar

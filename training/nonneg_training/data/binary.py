@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from nonneg_client.errors import DataInvalid
+from nonneg_core.errors import DataInvalid
 from nonneg_training.data.images import Arrays
 
 STL10 = ("airplane", "bird", "car", "cat", "deer", "dog", "horse", "monkey", "ship", "truck")

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from nonneg_client.errors import DataInvalid
-from nonneg_client.pixels.decode import decode
+from nonneg_core.errors import DataInvalid
+from nonneg_core.pixels.decode import decode
 from nonneg_training.data.images import Images
 from nonneg_training.data.tolerance import Tolerance
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from nonneg_client.errors import DataInvalid
+from nonneg_core.errors import DataInvalid
 from nonneg_training.data.images import Arrays
 
 _SAFE = {

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from nonneg_client.errors import ConnectionFailed, DataInvalid
+from nonneg_core.errors import ConnectionFailed, DataInvalid
 
 ATTEMPTS = 6  # in a row without a single byte
 PAUSE = 0.5  # seconds before the second attempt, twice as long before each further one

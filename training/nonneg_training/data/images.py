@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from nonneg_client.errors import DataInvalid
-from nonneg_client.pixels.view import Pixels, View
+from nonneg_core.errors import DataInvalid
+from nonneg_core.pixels.view import Pixels, View
 
 
 class Images(ABC):

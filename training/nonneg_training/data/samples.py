@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nonneg_client.errors import DataInvalid
-from nonneg_client.pixels.formats import OF_IMAGES
+from nonneg_core.errors import DataInvalid
+from nonneg_core.pixels.formats import OF_IMAGES
 from nonneg_training.data.download import Download
 
 CHUNK = 2**18

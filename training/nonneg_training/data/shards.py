@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from nonneg_client.errors import DataInvalid
-from nonneg_client.pixels.decode import decode
-from nonneg_client.pixels.formats import OF_IMAGES
+from nonneg_core.errors import DataInvalid
+from nonneg_core.pixels.decode import decode
+from nonneg_core.pixels.formats import OF_IMAGES
 from nonneg_training.data.images import Images
 from nonneg_training.data.patterns import expand
 from nonneg_training.data.tolerance import Tolerance

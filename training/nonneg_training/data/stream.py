@@ -14,8 +14,8 @@ import httpx
 import numpy as np
 from PIL import Image
 
-from nonneg_client.errors import ConfigInvalid, DataInvalid, NonnegError
-from nonneg_client.pixels.decode import decode
+from nonneg_core.errors import ConfigInvalid, DataInvalid, NonnegError
+from nonneg_core.pixels.decode import decode
 from nonneg_training.data.download import PAUSE, TIMEOUT, Download, shown
 from nonneg_training.data.images import Images
 from nonneg_training.data.patterns import expand

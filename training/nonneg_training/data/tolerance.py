@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from PIL import Image
 
-from nonneg_client.errors import DataInvalid, NonnegError
+from nonneg_core.errors import DataInvalid, NonnegError
 
 
 class Tolerance:

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import onnxruntime as ort
 from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, compose, helper, numpy_helper
 
-from nonneg_client.errors import ConfigInvalid, DataInvalid
-from nonneg_client.pixels.graph import INPUT, OUTPUT, test_pattern
+from nonneg_core.errors import ConfigInvalid, DataInvalid
+from nonneg_runtime.graph import INPUT, OUTPUT, test_pattern
+from nonneg_runtime.session import Session
 from nonneg_training.foreign.graph import stripped
 from nonneg_training.foreign.single import single
 
@@ -158,14 +158,11 @@ def _try(model: ModelProto, name: str, size: int) -> tuple[int, ...]:
     """The shape of what the model answers to two images; a model that cannot do two is told so."""
     if model.ByteSize() > LARGEST:
         raise DataInvalid("this model is larger than 2 GB", fix="store it as float16 first")
-    options = ort.SessionOptions()
-    options.log_severity_level = 4
     pixels = np.concatenate([test_pattern(size)] * 2)
     try:
-        session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-        found: NDArray[Any] = session.run([name], {INPUT: pixels})[0]
+        found: NDArray[Any] = Session(model.SerializeToString(), output=name).run(pixels)
     except Exception as error:  # onnxruntime's own classes, none of them public
-        reason = str(error).strip().splitlines()[0]
+        reason = str(error.__cause__ or error).strip().splitlines()[0]
         raise DataInvalid(
             f"ONNX Runtime cannot run this model on two images ({reason})",
             fix="export it with a dynamic batch and operators that ONNX Runtime has (opset 17 is safe)",

@@ -8,7 +8,7 @@ from pathlib import Path
 import onnx
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto
 
-from nonneg_client.errors import DataInvalid
+from nonneg_core.errors import DataInvalid
 
 IR_VERSION = 10  # what ONNX Runtime 1.20 and later read
 PRODUCER = "nonneg"

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any, Literal
 
-from nonneg_client.errors import ConfigInvalid, DataInvalid
-from nonneg_client.pixels.view import View
+from nonneg_core.errors import ConfigInvalid, DataInvalid
+from nonneg_core.pixels.view import View
 from nonneg_training.foreign.adapting import Scaling
 
 Interpolation = Literal["nearest", "lanczos", "bilinear", "bicubic"]

@@ -9,8 +9,8 @@ import onnx
 from onnx import ModelProto
 from onnx.external_data_helper import ExternalDataInfo, uses_external_data
 
-from nonneg_client.errors import CheckpointInvalid, ConfigInvalid, DataInvalid
-from nonneg_client.pixels.view import View
+from nonneg_core.errors import CheckpointInvalid, ConfigInvalid, DataInvalid
+from nonneg_core.pixels.view import View
 from nonneg_training.foreign.adapting import Scaling, adapt, side
 from nonneg_training.foreign.graph import load
 from nonneg_training.foreign.preprocessor import read_preprocessor

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from nonneg_client.errors import ConfigInvalid
+from nonneg_core.errors import ConfigInvalid
 
 
 def nested(loss: Callable[..., Tensor], lengths: Sequence[int], *z: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from nonneg_client.pixels.view import View
+from nonneg_core.pixels.view import View
 from nonneg_training.data import Arrays, Images
 from nonneg_training.settings import Views
 from nonneg_training.views import resample

@@ -1,0 +1,1 @@
+"""The `nonneg` command: a table of subcommands, each loaded when it is used."""

@@ -1,0 +1,182 @@
+"""`nonneg doctor`: what is installed, what the machine grants, whether the model answers; each finding with its fix.
+
+It imports the server's parts only inside the checks, so that it runs, and says so, where they are missing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from nonneg_core.cores import affinity, cgroup_quota, granted
+from nonneg_core.errors import NonnegError
+from nonneg_core.installing import extra_hint
+from nonneg_core.version import __version__
+from nonneg_server.descriptors import enough, open_files
+
+if TYPE_CHECKING:
+    from nonneg_runtime.bundle import Bundle
+
+Verdict = Literal["ok", "note", "bad"]
+
+CLIENT = ("httpx", "numpy", "pillow", "ormsgpack")
+EXTRAS = {
+    "server": ("fastapi", "uvicorn", "orjson", "pydantic-settings", "python-multipart"),
+    "training": ("torch", "torchvision", "safetensors", "scikit-learn"),
+    "export": ("onnx", "onnxscript", "matplotlib"),
+    "search": ("qdrant-edge-py", "scipy"),
+    "scale": ("pyarrow",),
+    "heic": ("pi-heif",),
+    "simd": ("cykooz-resizer",),
+    "hub": ("huggingface_hub",),
+    "otel": ("opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http"),
+    "openvino": ("openvino",),
+}
+RUNTIMES = ("onnxruntime", "onnxruntime-gpu", "onnxruntime-openvino")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at."""
+
+    subject: str
+    verdict: Verdict
+    message: str
+    fix: str | None = None
+
+
+@click.command()
+@click.option("--model", type=click.Path(path_type=Path), metavar="DIR", help="Test this bundle, not the default one.")
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as one JSON document.")
+def doctor(model: Path | None, as_json: bool) -> None:
+    """Check this installation and say how to mend it; the exit code is 1 if something is broken."""
+    findings = list(examine(model))
+    if as_json:
+        click.echo(json.dumps([asdict(finding) for finding in findings], indent=1))
+    else:
+        show(findings)
+    sys.exit(any(finding.verdict == "bad" for finding in findings))
+
+
+def examine(model: Path | None = None) -> Iterator[Finding]:
+    """Every check in turn; one that fails does not keep the others from running."""
+    yield Finding("nonneg", "ok", f"{__version__} on Python {platform.python_version()}, {platform.platform()}")
+    yield Finding("client", "ok", ", ".join(f"{name} {installed(name)}" for name in CLIENT))
+    yield from extras()
+    yield from runtime()
+    yield cores()
+    yield files()
+    yield from self_test(model)
+
+
+def extras() -> Iterator[Finding]:
+    """Which parts are installed, and which pip command brings the others."""
+    for extra, packages in EXTRAS.items():
+        found = {name: installed(name) for name in packages}
+        absent = [name for name, number in found.items() if number is None]
+        fix = extra_hint(extra)
+        if not absent:
+            yield Finding(extra, "ok", ", ".join(f"{name} {number}" for name, number in found.items()))
+        elif extra == "server" and len(absent) < len(found) and any(map(installed, RUNTIMES)):
+            yield Finding(extra, "bad", f"without {', '.join(absent)}", fix)  # a runtime is there to serve with
+        else:
+            yield Finding(extra, "note", f"an extra that is not installed (without {', '.join(absent)})", fix)
+
+
+def runtime() -> Iterator[Finding]:
+    """ONNX Runtime: one build of it, and the providers it has; a client needs none."""
+    builds = [name for name in RUNTIMES if installed(name)]
+    if not builds:
+        fix = extra_hint("server")
+        if all(map(installed, EXTRAS["server"])):
+            yield Finding("onnxruntime", "bad", "not installed, and the server cannot answer without it", fix)
+        else:
+            yield Finding("onnxruntime", "note", "not installed: it comes with the server", fix)
+        return
+    if len(builds) > 1:
+        fix = f"pip uninstall {' '.join(builds)}, then install the one you want"
+        yield Finding("onnxruntime", "bad", f"{' and '.join(builds)} overwrite each other", fix)
+    import onnxruntime as ort
+
+    providers = [name.removesuffix("ExecutionProvider") for name in ort.get_available_providers()]
+    yield Finding("onnxruntime", "ok", f"{ort.__version__} with {', '.join(providers)}")
+
+
+def cores() -> Finding:
+    """What the container grants, beside what the host shows."""
+    quota = cgroup_quota()
+    limit = "no CPU limit" if quota is None else f"a CPU limit of {quota:g}"
+    message = f"{granted()} of {os.cpu_count()} cores ({affinity()} by affinity, {limit})"
+    if quota is not None and quota < 1:
+        return Finding("cores", "note", message, "grant at least one whole core: less makes every image wait")
+    return Finding("cores", "ok", message)
+
+
+def files() -> Finding:
+    """Open files: each connection of a server is one."""
+    found = open_files()
+    try:
+        return Finding("files", "ok", f"{enough(found)} may be open at once")
+    except NonnegError as error:
+        return Finding("files", "bad", error.message, error.fix)
+
+
+def self_test(model: Path | None) -> Iterator[Finding]:
+    """The bundle opens, and its encoder answers the golden vector that the exporter wrote down."""
+    from nonneg_runtime.bundle import open_bundle
+
+    try:
+        bundle = open_bundle(model)
+        manifest = bundle.manifest
+        yield Finding("model", "ok", f"{manifest.name} {manifest.version}, {manifest.dimensions} dimensions, verified")
+    except NonnegError as error:
+        yield Finding("model", "bad", error.message, error.fix)
+        return
+    if any(installed(name) for name in RUNTIMES):
+        yield answered("self-test", bundle)
+        if installed("onnxruntime-gpu"):  # it names CUDA wherever it is; whether it runs there, only a session shows
+            yield answered("gpu", bundle, "cuda")
+
+
+def answered(subject: str, bundle: Bundle, provider: str | None = None) -> Finding:
+    """Whether the encoder, computed there, gives the vector that the exporter wrote down."""
+    from nonneg_runtime.golden import golden_cosine
+    from nonneg_runtime.open import open_session
+    from nonneg_runtime.providers import PROVIDERS
+
+    manifest = bundle.manifest
+    try:
+        where = None if provider is None else PROVIDERS[provider]
+        cosine = golden_cosine(open_session(bundle.encoder, providers=where, precision=manifest.precision), manifest)
+    except NonnegError as error:
+        return Finding(subject, "bad", error.message, error.fix)
+    good = cosine >= manifest.golden.tolerance
+    message = f"cosine {cosine:.6f} to the exporter's vector (at least {manifest.golden.tolerance})"
+    fix = None if good else "reinstall onnxruntime, or export the bundle again on this machine"
+    return Finding(subject, "ok" if good else "bad", message, fix)
+
+
+def show(findings: list[Finding], echo: Callable[[str], None] = click.echo) -> None:
+    """One line a finding, its fix below."""
+    marks = {"ok": click.style("ok  ", fg="green"), "note": click.style("note", fg="yellow")}
+    for finding in findings:
+        mark = marks.get(finding.verdict, click.style("BAD ", fg="red"))
+        echo(f"{mark}  {finding.subject:<12} {finding.message}")
+        if finding.fix:
+            echo(f"      {'':<12} fix: {finding.fix}")
+
+
+def installed(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

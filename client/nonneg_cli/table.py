@@ -1,0 +1,130 @@
+"""The `nonneg` command: subcommands are found in one table and loaded when they are used."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Where a subcommand lives, what it says of itself in the list, and the extra that brings what it needs."""
+
+    home: str  # module:attribute
+    summary: str
+    extra: str | None = None
+
+
+COMMANDS: dict[str, Entry] = {
+    "train": Entry("nonneg_training.command:train", "Train a non-negative encoder on a folder of images.", "training"),
+    "export": Entry("nonneg_export.commands.export:export", "Turn a checkpoint into a bundle.", "export"),
+    "build-default": Entry(
+        "nonneg_export.commands.build_default:build_default", "Rebuild the default model.", "default-model"
+    ),
+    "rank": Entry("nonneg_export.commands.rank:rank", "Rank a bundle anew for your own photos.", "export"),
+    "wrap": Entry("nonneg_export.commands.wrap:wrap", "Turn any ONNX image encoder into a bundle.", "export"),
+    "quantize": Entry("nonneg_export.commands.quantize:quantize", "Make a bundle smaller and faster.", "export"),
+    "atlas": Entry("nonneg_export.commands.atlas:atlas", "Show what each dimension stands for.", "export"),
+    "push": Entry("nonneg_export.commands.sharing:push", "Share a bundle: a folder or a model hub."),
+    "pull": Entry("nonneg_export.commands.sharing:pull", "Get a bundle from a folder or a model hub."),
+    "info": Entry("nonneg_export.commands.info:info", "Show what a bundle says about itself."),
+    "serve": Entry("nonneg_server.command:serve", "Answer POST /embed on a port.", "server"),
+    "embed": Entry("nonneg_client.commands.embed:embed", "Embed images into a file of vectors."),
+    "shorten": Entry("nonneg_client.commands.shorten:shorten", "Shorten the vectors of a file."),
+    "index": Entry("nonneg_client.commands.index:index", "Make a folder of images searchable."),
+    "search": Entry("nonneg_client.commands.search:search", "Find images like a photo, or by dimensions."),
+    "evaluate": Entry("nonneg_client.commands.evaluate:evaluate", "Measure retrieval at several lengths."),
+    "key": Entry("nonneg_cli.key:key", "Make an API key for a server.", "server"),
+    "compare": Entry("nonneg_client.commands.compare:compare", "Compare two lengths or two models, with a test."),
+    "doctor": Entry("nonneg_cli.doctor:doctor", "Check this installation and say how to mend it."),
+}
+
+
+class Lazy(click.Group):
+    """A group that imports a subcommand only when it is run or asked for its own help."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        module, _, attribute = entry.home.partition(":")
+        gc.disable()  # imports leave no garbage, and to look for it takes a tenth of their time
+        try:
+            command: click.Command = getattr(import_module(module), attribute)
+        except ModuleNotFoundError as error:
+            raise missing(cmd_name, error) from None
+        finally:
+            gc.enable()
+        return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the subcommand; what it imports only now may be missing as well."""
+        try:
+            return super().invoke(ctx)
+        except ModuleNotFoundError as error:
+            raise missing(str(ctx.invoked_subcommand), error) from None
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """From the table: completing a name must neither load its command nor stumble over a missing extra."""
+        names = [CompletionItem(name, help=e.summary) for name, e in COMMANDS.items() if name.startswith(incomplete)]
+        return names + click.Command.shell_complete(self, ctx, incomplete)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.summary) for name, entry in COMMANDS.items()])
+
+
+def missing(command: str, error: ModuleNotFoundError) -> Exception:
+    """What is missing and the command that installs it; the error itself where no extra would help."""
+    from nonneg_core.errors import MissingExtra
+    from nonneg_core.installing import extra_hint
+
+    entry = COMMANDS.get(command)
+    package = (error.name or "").partition(".")[0]
+    if entry is None or entry.extra is None or package.startswith("nonneg_") or package in sys.stdlib_module_names:
+        return error
+    return MissingExtra(f"nonneg {command} needs {error.name}", fix=extra_hint(entry.extra), value=error.name)
+
+
+def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        from nonneg_core.version import __version__
+
+        click.echo(f"nonneg {__version__}")
+        ctx.exit()
+
+
+@click.command(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show it.")
+def nonneg() -> None:
+    """Non-negative, sparse image embeddings that can be shortened.
+
+    \b
+      nonneg serve                          serve the default model on 127.0.0.1:8000
+      nonneg embed photos/ -o photos.npz    embed a folder through it
+      nonneg evaluate photos/ --lengths 1280,512,128
+    """
+
+
+def main() -> None:
+    """Run the command; an error of ours is one line for people and an exit code for programs."""
+    try:
+        nonneg(prog_name="nonneg")
+    except Exception as error:
+        from nonneg_core.errors import NonnegError
+
+        if not isinstance(error, NonnegError):
+            raise
+        click.secho(f"Error: {error.message}", fg="red", err=True)
+        if error.fix:
+            click.echo(f"Fix:   {error.fix}", err=True)
+        sys.exit(1)

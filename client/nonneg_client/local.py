@@ -1,0 +1,96 @@
+"""Local mode: a bundle embeds images in this process, without a server."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterable
+from concurrent.futures import Future
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nonneg_client.embedder import Embedder, Model
+from nonneg_client.results import Failure, Part, Vector
+from nonneg_client.sources.images import Item
+from nonneg_client.sources.loading import downscaled
+from nonneg_client.wire.protocol import Options
+from nonneg_core.errors import ModelNotFound, NonnegError
+from nonneg_core.lookahead import bounded_map
+from nonneg_core.shortening import check_dimensions, check_top_k, shorten
+from nonneg_runtime.bundle import Bundle, open_bundle
+from nonneg_runtime.encoder import BundleEncoder
+from nonneg_runtime.preprocess import Decoding, Photo
+
+AHEAD = 4  # images that wait for each thread
+
+
+class Encoder(Embedder):
+    """A bundle that embeds images here: the same decoder, view, runtime and shortening as the server's.
+
+    >>> with Encoder() as encoder:                       # the default model
+    ...     encoder.embed(["a.jpg"], dimensions=256)     # as `Client.embed` -> Embeddings
+    """
+
+    def __init__(
+        self,
+        bundle: Bundle | str | os.PathLike[str] | None = None,
+        *,
+        threads: int | None = None,
+        decode: Decoding = "fast",
+    ) -> None:
+        self.bundle = bundle if isinstance(bundle, Bundle) else open_bundle(bundle)
+        self._encoder = BundleEncoder(self.bundle, threads=threads, decode=decode)
+
+    def stream(
+        self, images: Iterable[Item], options: Options, *, downscale: int | None = None
+    ) -> Generator[Part, None, None]:
+        """The outcomes in order, one image each, with a bounded number under way."""
+        self._check(options)
+
+        def submit(item: Item) -> Future[NDArray[np.float32]]:
+            try:
+                return self._encoder.submit(_photo(item, downscale))
+            except NonnegError as error:
+                failed: Future[NDArray[np.float32]] = Future()
+                failed.set_exception(error)
+                return failed
+
+        for item, job in bounded_map(submit, images, ahead=AHEAD * self._encoder.threads):
+            yield self._part(item, job, options)
+
+    def model(self) -> Model:
+        """The bundle's own."""
+        held = self.bundle.manifest
+        return Model(held.name, held.fingerprint, held.dimensions)
+
+    def close(self) -> None:
+        """End the threads."""
+        self._encoder.close()
+
+    def _check(self, options: Options) -> None:
+        manifest = self.bundle.manifest
+        if options.model not in (None, manifest.name):
+            raise ModelNotFound(
+                f"this bundle is {manifest.name}, not {options.model}", fix="omit model=", value=options.model
+            )
+        check_dimensions(options.dimensions, manifest.dimensions)
+        check_top_k(options.top_k)
+
+    def _part(self, item: Item, job: Future[NDArray[np.float32]], options: Options) -> Part:
+        """The outcome of one image, waited for."""
+        try:
+            raw = job.result()  # (D,)
+        except NonnegError as error:
+            return Part((Failure(item.id, error),))
+        (z,) = shorten(raw[None], options.dimensions, options.top_k, normalize=options.normalize)  # (k,)
+        (indices,) = np.nonzero(z)
+        vector = Vector(item.id, indices.astype(np.int32), z[indices])
+        held = self.bundle.manifest
+        return Part((vector,), held.name, held.fingerprint, len(z), options.normalize)
+
+
+def _photo(item: Item, downscale: int | None) -> Photo:
+    """What the encoder takes: a file's bytes, or pixels that are there already."""
+    if downscale is not None:
+        return downscaled(item.load(), downscale)
+    return item.load() if item.picture is None else item.picture()

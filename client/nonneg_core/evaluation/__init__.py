@@ -1,0 +1,1 @@
+"""The maths of evaluation, in numpy: rankings, metrics, selections of dimensions, structure, and uncertainty."""

@@ -1,0 +1,29 @@
+"""A length at which vectors are evaluated: how many dimensions, and how many values of each vector."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from nonneg_core.shortening import Vectors, keep_largest
+
+SPARSE_BYTES = 4  # an entry in a file: u16 index, f16 value
+DENSE_BYTES = 4
+
+
+@dataclass(frozen=True)
+class Length:
+    """What to keep of each vector."""
+
+    dimensions: int
+    top_k: int | None = None
+
+    def __str__(self) -> str:
+        return str(self.dimensions) if self.top_k is None else f"{self.dimensions}:{self.top_k}"
+
+
+def cut(z: Vectors, length: Length) -> Vectors:
+    """The prefix, and of it the largest; not divided by the length, which cosines do by themselves."""
+    z = z[:, : length.dimensions]  # a view: at full size a copy is what memory cannot hold
+    return keep_largest(z, length.top_k) if length.top_k and length.top_k < length.dimensions else np.asarray(z)

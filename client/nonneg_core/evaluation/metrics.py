@@ -1,0 +1,149 @@
+"""How good a ranking is: P@k, R-precision, AP@k, recall@k, nDCG@k, kNN accuracy; per query, averaged by the caller.
+
+R is the number of relevant items in the gallery. The denominators, which differ between libraries, are these:
+
+    P@k    hits in the first k / k
+    R-prec hits in the first R / R
+    AP@k   sum of the precisions at the hits in the first k / min(R, k)
+    recall hits in the first k / R
+    nDCG@k sum of 1/log2(1 + place) over the hits in the first k / the same for min(R, k) hits at the top
+
+A query without any relevant item (R = 0) has no score and is left out of every mean; `Report.queries` says how many
+remained. The "mAP@10" of the NCL authors' evaluation is P@10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nonneg_core.errors import DataInvalid
+from nonneg_core.evaluation.ranking import rank
+
+Hits = NDArray[np.bool_]  # (queries, depth): is the item at this place relevant?
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Report:
+    """Scores of every query that has something to find; the rows of each array are the same queries."""
+
+    k: int  # of average_precision, recall and ndcg
+    precision: dict[int, Floats]  # P@k for several k
+    r_precision: Floats
+    average_precision: Floats
+    recall: Floats
+    ndcg: Floats
+    knn: Floats  # 1 where the neighbours' vote is the query's label
+    queries: NDArray[np.int64] = field(repr=False)  # (n,) which queries these are
+
+    def scores(self) -> dict[str, Floats]:
+        """Every metric by its name, one number a query."""
+        return {
+            **{f"P@{k}": values for k, values in self.precision.items()},
+            "R-precision": self.r_precision,
+            f"mAP@{self.k}": self.average_precision,
+            f"recall@{self.k}": self.recall,
+            f"nDCG@{self.k}": self.ndcg,
+            "kNN": self.knn,
+        }
+
+    def means(self) -> dict[str, float]:
+        """Every metric by its name, averaged over the queries."""
+        return {name: float(values.mean()) for name, values in self.scores().items()}
+
+
+def retrieval(
+    gallery: NDArray[Any],
+    labels: Sequence[Any] | NDArray[Any],
+    queries: NDArray[Any] | None = None,
+    query_labels: Sequence[Any] | NDArray[Any] | None = None,
+    *,
+    k: int = 100,
+    precision_at: Sequence[int] = (1, 10),
+    neighbours: int = 20,
+) -> Report:
+    """Score the retrieval of equally labelled images; without `queries` every image asks for all the others."""
+    alone = queries is None
+    queries = gallery if queries is None else queries
+    names, codes = np.unique(np.concatenate([labels, labels if alone else _given(query_labels)]), return_inverse=True)
+    of_gallery, of_queries = codes[: len(labels)], codes[len(labels) :]
+    _check(gallery, of_gallery, "labels")
+    _check(queries, of_queries, "query_labels")
+
+    relevant = np.bincount(of_gallery, minlength=len(names))[of_queries] - int(alone)  # (q,): R
+    asked = np.flatnonzero(relevant > 0)
+    if not len(asked):
+        raise DataInvalid("no query has anything to find", fix="give at least two images of one label")
+    relevant = relevant[asked]
+    deepest = max(k, neighbours, *precision_at)
+    hits = np.zeros((len(asked), max(deepest, 1)), dtype=bool)
+    r_precision, knn = np.zeros(len(asked)), np.zeros(len(asked))
+    depths = np.zeros(len(queries), dtype=np.int64)
+    depths[asked] = np.maximum(relevant, deepest)
+    place = {query: i for i, query in enumerate(asked.tolist())}
+
+    for ranked in rank(queries, gallery, depths, leave_one_out=alone):
+        i = place.get(ranked.query)
+        if i is None:
+            continue
+        found = (of_gallery[ranked.order] == of_queries[ranked.query]) & (ranked.scores != 0)
+        r_precision[i] = found[: relevant[i]].sum() / relevant[i]
+        knn[i] = vote(of_gallery[ranked.order[:neighbours]], ranked.scores[:neighbours]) == of_queries[ranked.query]
+        hits[i, : min(deepest, len(found))] = found[:deepest]
+
+    return Report(
+        k=k,
+        precision={n: precision(hits, n) for n in precision_at},
+        r_precision=r_precision,
+        average_precision=average_precision(hits, relevant, k),
+        recall=recall(hits, relevant, k),
+        ndcg=ndcg(hits, relevant, k),
+        knn=knn,
+        queries=asked,
+    )
+
+
+def precision(hits: Hits, k: int) -> Floats:
+    """P@k."""
+    return np.asarray(hits[:, :k].sum(axis=1) / k, dtype=np.float64)
+
+
+def recall(hits: Hits, relevant: NDArray[Any], k: int) -> Floats:
+    """Recall@k."""
+    return np.asarray(hits[:, :k].sum(axis=1) / relevant, dtype=np.float64)
+
+
+def average_precision(hits: Hits, relevant: NDArray[Any], k: int) -> Floats:
+    """AP@k, divided by min(R, k): 1 exactly when the list begins with as many hits as it can."""
+    head = hits[:, :k]
+    at_hits = np.cumsum(head, axis=1) / np.arange(1, head.shape[1] + 1) * head  # (queries, k)
+    return np.asarray(at_hits.sum(axis=1) / np.minimum(relevant, k), dtype=np.float64)
+
+
+def ndcg(hits: Hits, relevant: NDArray[Any], k: int) -> Floats:
+    """nDCG@k with gains 0 and 1."""
+    gains = 1 / np.log2(np.arange(2, k + 2))  # (k,)
+    ideal = np.cumsum(gains)[np.minimum(relevant, k) - 1]
+    return np.asarray((hits[:, :k] * gains[: hits.shape[1]]).sum(axis=1) / ideal, dtype=np.float64)
+
+
+def vote(labels: NDArray[Any], scores: NDArray[Any]) -> int:
+    """The label with the largest sum of cosines among the neighbours; the lower of equals, -1 without any."""
+    labels, scores = labels[scores > 0], scores[scores > 0]
+    return int(np.bincount(labels, weights=scores).argmax()) if len(labels) else -1
+
+
+def _given(labels: Sequence[Any] | NDArray[Any] | None) -> Sequence[Any] | NDArray[Any]:
+    if labels is None:
+        raise DataInvalid("queries without query_labels", fix="give one label a query")
+    return labels
+
+
+def _check(z: NDArray[Any], labels: NDArray[Any], name: str) -> None:
+    if len(z) != len(labels):
+        raise DataInvalid(f"{len(labels)} {name} for {len(z)} vectors", fix="give one label a vector", field=name)

@@ -1,0 +1,143 @@
+"""Quality by length: what retrieval costs when vectors are shortened, for several ways to choose the dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nonneg_core.evaluation.lengths import DENSE_BYTES, SPARSE_BYTES, Length, cut
+from nonneg_core.evaluation.metrics import Report, retrieval
+from nonneg_core.evaluation.selection import PCA, Order, choose
+from nonneg_core.shortening import Vectors
+
+LENGTHS = (2048, 1024, 512, 256, 128, 64, 32)
+TOP_KS = (128, 64, 32, 16)
+EVERY_QUERY = 5000  # up to so many images each is a query against all others; above, a sample against the rest
+SAMPLE = 2000
+Tick = Callable[[int, int], None]  # done, of how many
+
+
+@dataclass(frozen=True)
+class Row:
+    """Retrieval at one length, for one way to choose the dimensions."""
+
+    selection: str
+    dimensions: int
+    top_k: int | None
+    p_at_1: float
+    p_at_10: float
+    map_at_k: float
+    knn: float
+    zero_share: float
+    mean_nnz: float
+    bytes: float
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Who asks and who answers: leave-one-out when `queries` is None."""
+
+    gallery: NDArray[np.int64]
+    queries: NDArray[np.int64] | None
+
+    @property
+    def asked(self) -> int:
+        """How many queries there are."""
+        return len(self.gallery if self.queries is None else self.queries)
+
+    def score(self, z: Vectors, labels: NDArray[Any], k: int, neighbours: int) -> Report:
+        """Retrieval of equally labelled images."""
+        if self.queries is None:
+            return retrieval(z, labels, k=k, neighbours=neighbours)
+        return retrieval(
+            z[self.gallery], labels[self.gallery], z[self.queries], labels[self.queries], k=k, neighbours=neighbours
+        )
+
+
+def split(images: int, *, seed: int = 0) -> Split:
+    """Every image asks all others; of many images a sample asks the rest."""
+    if images <= EVERY_QUERY:
+        return Split(np.arange(images), None)
+    order = np.random.default_rng(seed).permutation(images)
+    return Split(np.sort(order[SAMPLE:]), np.sort(order[:SAMPLE]))
+
+
+def quality_by_length(
+    z: NDArray[Any],
+    labels: Sequence[Any] | NDArray[Any],
+    orders: Mapping[str, Sequence[Order]],
+    *,
+    pca: PCA | None = None,
+    lengths: Sequence[int] = LENGTHS,
+    top_ks: Sequence[int] = TOP_KS,
+    k: int = 100,
+    neighbours: int = 20,
+    tick: Tick | None = None,
+) -> list[Row]:
+    """One row a selection and length; a selection with several orders (random draws) gets their mean.
+
+    `top_ks` are measured on the first selection at full width: what each vector's m largest entries keep.
+    """
+    z = np.asarray(z, dtype=np.float32)
+    labels = np.asarray(labels)
+    who = split(len(z))
+    full = z.shape[1]
+    grid = [full, *(n for n in lengths if n < full)]
+    turned = pca.apply(z, full) if pca is not None else None
+    cases = [(name, n) for name in (*orders, *(["pca"] if pca else [])) for n in grid]
+    kept = [m for m in top_ks if m < full]
+
+    def measure(name: str, n: int, top_k: int | None, variants: Iterable[Vectors]) -> Row:
+        return _mean([_row(name, n, top_k, short, labels, who, k, neighbours) for short in variants])
+
+    rows: list[Row] = []
+    for name, n in cases:
+        if turned is not None and name == "pca":
+            rows.append(measure(name, n, None, [turned[:, :n]]))
+        elif n == full and rows:
+            rows.append(_renamed(rows[0], name))  # all of the columns in another order are the same vectors
+        else:
+            rows.append(measure(name, n, None, (choose(z, order, n) for order in orders[name])))
+        if tick:
+            tick(len(rows), len(cases) + len(kept))
+    for m in kept:
+        rows.append(measure(rows[0].selection, full, m, [cut(z, Length(full, m))]))
+        if tick:
+            tick(len(rows), len(cases) + len(kept))
+    return rows
+
+
+def _row(
+    name: str, n: int, top_k: int | None, z: Vectors, labels: NDArray[Any], who: Split, k: int, neighbours: int
+) -> Row:
+    report = who.score(z, labels, k, neighbours)
+    nnz = np.count_nonzero(z, axis=1)
+    return Row(
+        selection=name,
+        dimensions=n,
+        top_k=top_k,
+        p_at_1=float(report.precision[1].mean()),
+        p_at_10=float(report.precision[10].mean()),
+        map_at_k=float(report.average_precision.mean()),
+        knn=float(report.knn.mean()),
+        zero_share=float((nnz == 0).mean()),
+        mean_nnz=float(nnz.mean()),
+        bytes=min(DENSE_BYTES * n, SPARSE_BYTES * float(nnz.mean())) if name != "pca" else DENSE_BYTES * n,
+    )
+
+
+def _renamed(row: Row, name: str) -> Row:
+    return Row(**{**_values(row), "selection": name})
+
+
+def _mean(rows: Sequence[Row]) -> Row:
+    numbers = ("p_at_1", "p_at_10", "map_at_k", "knn", "zero_share", "mean_nnz", "bytes")
+    return Row(**{**_values(rows[0]), **{name: float(np.mean([getattr(r, name) for r in rows])) for name in numbers}})
+
+
+def _values(row: Row) -> dict[str, Any]:
+    return {field.name: getattr(row, field.name) for field in fields(row)}

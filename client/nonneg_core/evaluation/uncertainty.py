@@ -1,0 +1,77 @@
+"""How sure a mean over queries is: bootstrap intervals, and paired tests between two systems on the same queries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nonneg_core.errors import DataInvalid
+
+DRAWS = 2000
+FLIPS = 10_000
+BLOCK = 2**22  # numbers drawn at a time
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean and where it would lie with other queries of the same kind."""
+
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What B has more than A, query by query."""
+
+    mean: float
+    low: float
+    high: float
+    p: float  # how often signs drawn by chance give a mean at least as far from zero
+
+
+def interval(values: NDArray[Any], *, level: float = 0.95, draws: int = DRAWS, seed: int = 0) -> Interval:
+    """The percentile bootstrap of a mean, over queries."""
+    values = np.asarray(values, dtype=np.float64)  # (n,)
+    means = _resampled(values, draws, seed)
+    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    return Interval(float(values.mean()), float(low), float(high))
+
+
+def paired(a: NDArray[Any], b: NDArray[Any], *, level: float = 0.95, seed: int = 0) -> Difference:
+    """B against A on the same queries: the mean difference, its bootstrap interval, and a sign-flip test."""
+    a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    if a.shape != b.shape:
+        raise DataInvalid(f"{len(a)} and {len(b)} queries are not the same ones", fix="compare on the same queries")
+    found = interval(b - a, level=level, seed=seed)
+    return Difference(found.mean, found.low, found.high, sign_flip(b - a, seed=seed))
+
+
+def sign_flip(differences: NDArray[Any], *, flips: int = FLIPS, seed: int = 0) -> float:
+    """The two-sided p-value of a mean of zero: under it each difference could as well have the other sign."""
+    d = np.asarray(differences, dtype=np.float64)
+    d = d[d != 0]  # the others stay what they are, whatever the sign
+    if not len(d):
+        return 1.0
+    observed = abs(d.sum())
+    rng = np.random.default_rng(seed)
+    rows = max(1, BLOCK // len(d))
+    extreme = 0
+    for start in range(0, flips, rows):
+        signs = rng.integers(0, 2, (min(rows, flips - start), len(d)), dtype=np.int8)
+        sums = 2 * (signs @ d) - d.sum()
+        extreme += int((np.abs(sums) >= observed * (1 - 1e-12)).sum())
+    return (extreme + 1) / (flips + 1)  # the observed signs are one of the draws: never exactly zero
+
+
+def _resampled(values: NDArray[np.float64], draws: int, seed: int) -> NDArray[np.float64]:
+    """Means of so many samples of the queries, with replacement."""
+    rng = np.random.default_rng(seed)
+    n = len(values)
+    rows = max(1, BLOCK // n)
+    parts = [values[rng.integers(0, n, (min(rows, draws - start), n))].mean(axis=1) for start in range(0, draws, rows)]
+    return np.concatenate(parts)

@@ -1,0 +1,82 @@
+"""Where the images are: folders, globs and names become files."""
+
+from __future__ import annotations
+
+import glob
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from nonneg_core.errors import DataInvalid
+from nonneg_core.pixels.formats import OF_IMAGES
+
+
+def find(name: str) -> Iterable[Path]:
+    """The files that a path, a glob or a folder stands for."""
+    if not name:
+        raise DataInvalid("an empty path names nothing", fix='give a path; "." is this folder')
+    path = Path(name).expanduser()
+    if path.is_dir():
+        return find_images(path)
+    if not glob.has_magic(name) or path.exists():
+        return [path]
+    found = sorted(Path(p) for p in glob.glob(str(path), recursive=True))  # noqa: PTH207  absolute patterns too
+    files = [p for p in found if p.is_file()]
+    if not files:
+        raise DataInvalid(f"no file matches {name}", fix="check the pattern, and quote it against the shell")
+    return files
+
+
+def find_images(folder: Path) -> list[Path]:
+    """Every image file below a folder, sorted by path; hidden files and folders are passed over."""
+    try:
+        found = list(_walk(folder, folder))
+    except OSError as error:
+        raise DataInvalid(
+            f"{error.filename or folder} cannot be read ({error.strerror})", fix="check the path and its permissions"
+        ) from error
+    if not found:
+        raise DataInvalid(
+            f"{folder} holds no images",
+            fix="give a folder with .jpg, .png, .webp or other image files in it; their names must end so",
+        )
+    return found
+
+
+def _walk(folder: Path, root: Path) -> Iterator[Path]:
+    for entry in sorted(folder.iterdir()):
+        if entry.name.startswith("."):
+            continue
+        if entry.is_dir():
+            if not leads_back(entry, root):
+                yield from _walk(entry, root)
+        elif entry.suffix.lower() in OF_IMAGES and ends(entry):
+            yield entry
+
+
+def leads_back(folder: Path, root: Path) -> bool:
+    """Whether it is a link to a folder that it lies in, or that the way from the root went through.
+
+    To follow it is to find everything forty times. Two links to one folder that lies elsewhere are both followed: in
+    training each gives its own label.
+    """
+    if not folder.is_symlink():
+        return False
+    if folder.parent.resolve().is_relative_to(folder.resolve()):
+        return True
+    way = [above for above in folder.parents if above.is_relative_to(root)]
+    return any(above.samefile(folder) for above in way)  # by device and inode
+
+
+def ends(path: Path) -> bool:
+    """Whether to read it comes to an end, as with no pipe, socket or device; reading what cannot be asked says why."""
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except OSError:
+        return True
+
+
+def named(path: Path) -> str:
+    """A path as text that every file and database takes: bytes that are no UTF-8 are written as their codes."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")

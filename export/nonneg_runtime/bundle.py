@@ -1,0 +1,159 @@
+"""A bundle: the folder that is a model. This file writes it, whole or not at all, and opens it, verified."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from nonneg_core.errors import BundleInvalid, DigestMismatch, StorageFailed
+from nonneg_runtime.external_data import external_files
+from nonneg_runtime.manifest import FILE_NAME, FileRecord, Manifest, read_manifest
+
+ENCODER = "encoder.onnx"
+DEFAULT = Path(__file__).parent / "default_model"
+MAX_ENCODER = 2**31  # protobuf's own limit
+MAX_FILE = 2**34
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A verified model folder."""
+
+    path: Path
+    manifest: Manifest
+
+    @property
+    def encoder(self) -> Path:
+        return self.path / ENCODER
+
+
+def open_bundle(path: str | os.PathLike[str] | None = None) -> Bundle:
+    """Verify and open a bundle; without a path, the default model that comes with nonneg."""
+    folder = DEFAULT if path is None else Path(path)
+    manifest = read_manifest(folder)
+    if ENCODER not in manifest.files:
+        raise BundleInvalid(f"{folder}: the manifest lists no {ENCODER}", fix="export the bundle again")
+    for name, record in manifest.files.items():
+        _verify(folder, name, record)
+    _confined(folder, manifest)
+    return Bundle(folder, manifest)
+
+
+def write_bundle(out: Path, manifest: Manifest, files: Mapping[str, Path], *, replace: bool = False) -> Bundle:
+    """Seal `manifest` over `files` and put both at `out`; nothing is left there if anything fails."""
+    with staged(out, replace=replace) as folder:
+        for name, source in files.items():
+            shutil.copyfile(source, folder / name)
+        records = {name: record_of(folder / name) for name in sorted(files)}
+        sealed = manifest.model_copy(update={"files": records}).sealed()
+        (folder / FILE_NAME).write_text(sealed.to_json(), encoding="utf-8")
+        open_bundle(folder)  # what was written is what can be read
+    return Bundle(out, sealed)
+
+
+@contextmanager
+def staged(out: Path, *, replace: bool = False) -> Iterator[Path]:
+    """A temporary folder beside `out` that takes its name when all went well, and vanishes when not."""
+    check_free(out, replace=replace)
+    with storing(out):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    try:
+        with storing(out):
+            yield folder
+            folder.chmod(0o755)
+            _swap(folder, out)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def check_free(out: Path, *, replace: bool = False) -> None:
+    """Refuse early what could not be written after hours of work."""
+    if out.exists() and not replace:
+        raise StorageFailed(f"{out} exists", fix="choose another name or pass --replace", value=str(out))
+    parent = next(place for place in out.absolute().parents if place.exists())
+    if not (parent.is_dir() and os.access(parent, os.W_OK)):
+        raise StorageFailed(f"{out} cannot be written ({parent} is not writable)", fix="choose another place")
+
+
+def record_of(path: Path) -> FileRecord:
+    """A file's size and sha256."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return FileRecord(sha256=digest, bytes=path.stat().st_size)
+
+
+def _swap(folder: Path, out: Path) -> None:
+    if not out.exists():
+        folder.rename(out)
+        return
+    old = Path(tempfile.mkdtemp(prefix=f".{out.name}.old.", dir=out.parent))
+    out.rename(old / "bundle")
+    try:
+        folder.rename(out)
+    except OSError:
+        (old / "bundle").rename(out)
+        raise
+    finally:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _verify(folder: Path, name: str, record: FileRecord) -> None:
+    if PurePosixPath(name).name != name or name in ("", ".", "..") or "\\" in name:
+        raise BundleInvalid(f"{folder}: {name!r} leaves the bundle's folder", fix="do not use this bundle", field=name)
+    path = folder / name
+    if record.bytes > (limit := MAX_ENCODER if name == ENCODER else MAX_FILE):
+        raise BundleInvalid(f"{path} has {record.bytes} bytes, more than {limit}", fix="do not use this bundle")
+    try:
+        found_stat = path.stat()
+        size = found_stat.st_size if stat.S_ISREG(found_stat.st_mode) else -1
+        found = record_of(path) if size == record.bytes else None
+    except FileNotFoundError:
+        raise BundleInvalid(f"{folder} lacks {name}", fix="copy the whole folder again", field=name) from None
+    except OSError as error:
+        raise BundleInvalid(f"{path} cannot be read ({error.strerror})", fix="check the permissions") from error
+    if found is None or found.sha256 != record.sha256:
+        raise DigestMismatch(
+            f"{path} is not the file that was exported "
+            + (f"({size} bytes for {record.bytes})" if found is None else "(its sha256 differs)"),
+            fix="copy or export the bundle again",
+            field=name,
+        )
+
+
+def _confined(folder: Path, manifest: Manifest) -> None:
+    """The model reads only files that the manifest lists: no path that leaves the folder, nothing unverified."""
+    for location in external_files(folder / ENCODER):
+        if location not in manifest.files:
+            raise BundleInvalid(
+                f"{folder / ENCODER} reads external data from {location!r}, which is no listed file of the bundle",
+                fix="do not use this bundle",
+                field=ENCODER,
+                value=location,
+            )
+
+
+@contextmanager
+def storing(out: Path) -> Iterator[None]:
+    """Say what the disk said, as ours."""
+    try:
+        yield
+    except OSError as error:
+        raise storage(error, out) from error
+
+
+def storage(error: OSError, out: Path) -> StorageFailed:
+    """What the disk said, with what to do about it."""
+    if error.errno == errno.ENOSPC:
+        return StorageFailed(f"no space left for {out}", fix="free some space and run again", value=str(out))
+    return StorageFailed(
+        f"{out} cannot be written ({error.strerror or error})", fix="choose another place", value=str(out)
+    )

@@ -1,0 +1,51 @@
+"""A bundle in this process: images in, raw vectors out, on threads that share one session."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nonneg_core.cores import granted
+from nonneg_core.errors import NonnegError
+from nonneg_core.pixels.decode import MAX_PIXELS
+from nonneg_runtime.bundle import Bundle
+from nonneg_runtime.open import open_session
+from nonneg_runtime.preprocess import Decoding, Photo, Viewer
+
+
+class BundleEncoder:
+    """Encodes images with one bundle: each is one job (decode, view, run) that one thread does from end to end."""
+
+    def __init__(
+        self,
+        bundle: Bundle,
+        *,
+        threads: int | None = None,
+        max_pixels: int = MAX_PIXELS,
+        decode: Decoding = "fast",
+    ) -> None:
+        self.bundle = bundle
+        self.threads = threads or granted()
+        self._viewer = Viewer(bundle.manifest.view, max_pixels=max_pixels, decode=decode)
+        self._session = open_session(bundle.encoder, callers=self.threads, precision=bundle.manifest.precision)
+        self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="encode")
+
+    def submit(self, image: Photo) -> Future[NDArray[np.float32]]:
+        """Begin to encode a file's bytes or a PIL image; the future holds the raw vector (D,) or one of our errors."""
+        return self._pool.submit(self._encode, image)
+
+    def close(self) -> None:
+        """Drop what has not begun, and wait for what has."""
+        self._pool.shutdown(cancel_futures=True)
+
+    def _encode(self, image: Photo) -> NDArray[np.float32]:
+        pixels = self._viewer.pixels(image)
+        try:
+            vector: NDArray[np.float32] = self._session.run(pixels[None])[0]
+        except Exception as error:  # the runtimes raise classes of their own, none of them public
+            raise NonnegError(
+                f"the encoder failed on an image ({type(error).__name__})", fix="run `nonneg doctor`"
+            ) from error
+        return vector

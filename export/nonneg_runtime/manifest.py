@@ -1,0 +1,242 @@
+"""manifest.json: what a bundle says about itself. This file writes it and reads it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from nonneg_core.errors import BundleInvalid, DigestMismatch, SchemaUnknown
+from nonneg_core.pixels.view import View
+
+SCHEMA_VERSION = 1
+FILE_NAME = "manifest.json"
+MAX_BYTES = 64 * 2**20
+
+
+Precision = Literal["fp32", "fp16", "int8", "bf16"]  # fp16: of the stored weights; the others: of what computes
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class FileRecord(_Record):
+    """One file of the bundle."""
+
+    sha256: str = Field(pattern="^[0-9a-f]{64}$")
+    bytes: int = Field(ge=0)
+
+
+class Provenance(_Record):
+    """Where weights and data come from, and what may be done with them."""
+
+    weights: str
+    weights_license: str
+    data: str
+    data_license: str
+    note: str = ""
+
+
+class Columns(_Record):
+    """Per column, in the order the encoder emits them: the evidence for that order."""
+
+    original: tuple[int, ...] = Field(description="the column's index before the ranking permuted it")
+    expected_activation: tuple[float, ...] = Field(description="mean of the row-normalised feature")
+    frequency: tuple[float, ...] = Field(description="share of calibration images on which it is > 0")
+    variance: tuple[float, ...] = Field(description="variance of the row-normalised feature")
+
+
+class Calibration(_Record):
+    """The images that the ranking was measured on."""
+
+    images: int = Field(ge=1)
+    data: str
+    split: str = ""
+    digest: str = Field(description="sha256 over the images' own digests, in order")
+    ranked_by: Literal["expected-activation", "frequency", "variance", "nested", "none"] = "expected-activation"
+
+
+class Golden(_Record):
+    """What the encoder answers to the test pattern: the self-test of whoever loads it."""
+
+    indices: tuple[int, ...]
+    values: tuple[float, ...]
+    tolerance: float = Field(default=0.999, description="least cosine between this vector and the live one")
+
+
+class Check(_Record):
+    """One verification that held when the bundle was made."""
+
+    name: str
+    what: str
+    value: float
+    limit: float
+
+
+class QualityRow(_Record):
+    """Retrieval at one length, for one way to choose the dimensions."""
+
+    selection: Literal["expected-activation", "random", "variance", "pca"]
+    dimensions: int
+    top_k: int | None = None
+    p_at_1: float
+    p_at_10: float = Field(description='what the NCL authors call "mAP@10"')
+    map_at_k: float
+    knn: float
+    zero_share: float = Field(description="share of the vectors of which nothing is left")
+    mean_nnz: float
+    bytes: float = Field(description="a vector: float32 dense, or 2-byte index and float16 value, whichever is smaller")
+
+
+class Structure(_Record):
+    """What the dimensions are like, each measured on the full, row-normalised vectors."""
+
+    sparsity: float = Field(description="share of entries below 1e-5")
+    correlation: float = Field(description="mean absolute cosine between two different live columns")
+    consistency: float = Field(description="share of the most frequent class among a dimension's images, weighted")
+    consistency_floor: float = Field(description="the same for shuffled labels")
+    consistency_unweighted: float
+    consistency_unweighted_floor: float
+    sepin: dict[str, float] = Field(description="mean over the first k dimensions of what only they know")
+    sepin_estimator: str = ""
+
+
+class Quality(_Record):
+    """The measured cost of shortening, on images that neither trained nor ranked the model."""
+
+    data: str
+    images: int
+    classes: int
+    lonely_classes: int = Field(default=0, description="with one image: it can be found, but has nothing to find")
+    queries: int = Field(description="all images, each against all others; or a sample of them against the rest")
+    k: int = Field(description="the k of map_at_k, and AP's denominator is min(R, k)")
+    neighbours: int = Field(description="how many vote in kNN")
+    seeds: int = Field(description="random selections averaged in a row")
+    live_dimensions: int
+    structure: Structure
+    rows: tuple[QualityRow, ...]
+    method: str = Field(default="", description="how it was measured")
+
+
+class AtlasRecord(_Record):
+    """What atlas.sqlite was made from and how much it holds."""
+
+    data: str
+    digest: str = Field(description="sha256 over the images' own digests, in order")
+    searched: int = Field(description="images that were looked at")
+    images: int = Field(description="of which so many are kept as thumbnails")
+    examples: int = Field(description="images a dimension, at most")
+    thumbnail: int = Field(description="longer side in pixels, at most")
+    named: int = Field(description="dimensions with a suggested name")
+
+
+class Manifest(_Record):
+    """A bundle's description; `fingerprint` names the vectors, `digest` seals the whole."""
+
+    schema_version: Literal[1] = 1
+    name: str = Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    version: str
+    description: str = ""
+    dimensions: int = Field(ge=1, le=1_000_000)
+    activation: str
+    precision: Precision = "fp32"
+    derived_from: str = Field(default="", description="fingerprint of the bundle that this one was made from")
+    view: View
+    provenance: Provenance
+    columns: Columns
+    calibration: Calibration
+    golden: Golden
+    checks: tuple[Check, ...] = ()
+    quality: Quality | None = None
+    atlas: AtlasRecord | None = None
+    files: dict[str, FileRecord]
+    fingerprint: str = ""
+    digest: str = ""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Manifest:
+        for name, column in self.columns:
+            if len(column) != self.dimensions:
+                raise ValueError(f"columns.{name} has {len(column)} entries for {self.dimensions} dimensions")
+        if len(self.golden.indices) != len(self.golden.values):
+            raise ValueError("golden.indices and golden.values differ in length")
+        return self
+
+    def sealed(self) -> Manifest:
+        """This manifest with its fingerprint and digest computed."""
+        named = self.model_copy(update={"fingerprint": _fingerprint(self), "digest": ""})
+        return named.model_copy(update={"digest": _sha256(_canonical(named.model_dump(mode="json")))})
+
+    def to_json(self) -> str:
+        return json.dumps(self.model_dump(mode="json"), indent=1, ensure_ascii=False) + "\n"
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The verified manifest of a bundle folder."""
+    path = folder / FILE_NAME
+    raw = _read(path, folder)
+    found = raw.get("schema_version")
+    if found != SCHEMA_VERSION:
+        raise SchemaUnknown(
+            f"{path} has schema version {found!r}; this nonneg reads {SCHEMA_VERSION}",
+            fix="upgrade nonneg, or export the bundle again",
+            field="schema_version",
+            value=found if isinstance(found, (int, str)) else None,
+            limit=SCHEMA_VERSION,
+        )
+    try:
+        manifest = Manifest.model_validate(raw)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "manifest"
+        raise BundleInvalid(f"{path}: {where}: {first['msg']}", fix="export the bundle again", field=where) from error
+    sealed = manifest.sealed()
+    if (sealed.fingerprint, sealed.digest) != (manifest.fingerprint, manifest.digest):
+        raise DigestMismatch(
+            f"{path} was changed after it was written (its digest does not match)",
+            fix="export or download the bundle again",
+            field="digest",
+            value=manifest.digest,
+        )
+    return manifest
+
+
+def _read(path: Path, folder: Path) -> dict[str, Any]:
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise BundleInvalid(f"{path} is larger than {MAX_BYTES} bytes", fix="export the bundle again")
+        raw = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        there = "has no manifest.json" if folder.is_dir() else "does not exist or is no folder"
+        raise BundleInvalid(
+            f"{folder} is not a bundle: it {there}", fix="point to a folder that `nonneg export` wrote"
+        ) from None
+    except OSError as error:
+        raise BundleInvalid(f"{path} cannot be read ({error.strerror})", fix="check the permissions") from error
+    except (ValueError, RecursionError) as error:
+        raise BundleInvalid(f"{path} is not JSON ({error})", fix="export or download the bundle again") from error
+    if not isinstance(raw, dict):
+        raise BundleInvalid(f"{path} holds no JSON object", fix="export the bundle again")
+    return raw
+
+
+def _fingerprint(manifest: Manifest) -> str:
+    """Names what the vectors depend on: encoder, view and width. Evidence beside them does not change it."""
+    encoder = {name: record.sha256 for name, record in sorted(manifest.files.items()) if name.startswith("encoder")}
+    view = manifest.view.model_dump(mode="json")
+    named = {"encoder": encoder, "view": view, "dimensions": manifest.dimensions}
+    if manifest.precision == "bf16":  # the same file, computed otherwise
+        named["precision"] = "bf16"
+    return _sha256(_canonical(named))[:32]
+
+
+def _canonical(value: Any) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

@@ -1,0 +1,83 @@
+"""An encoder in ONNX Runtime: the one place that opens its sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+from numpy.typing import NDArray
+
+from nonneg_core.errors import BundleInvalid
+from nonneg_core.pixels.view import Pixels
+from nonneg_runtime.graph import INPUT, OUTPUT
+from nonneg_runtime.providers import CPU, check_taken, refused, taken
+
+BESIDE = "session.optimized_model_external_initializers_file_name"
+BESIDE_FROM = "session.optimized_model_external_initializers_min_size_in_bytes"
+RECORD = "session.record_ep_graph_assignment_info"  # which provider took which node; older runtimes do not know it
+
+
+class Session:
+    """An encoder in ONNX Runtime."""
+
+    def __init__(
+        self,
+        model: Path | bytes,
+        *,
+        threads: int = 1,
+        providers: tuple[str, ...] = (CPU,),
+        output: str = OUTPUT,
+        written_to: Path | None = None,
+        optimised: bool = False,
+    ) -> None:
+        """`model`: a file, or an ONNX model in memory. `written_to`: where to put the optimised graph, its weights
+        beside it. `optimised`: the file is such a graph.
+        """
+        name = str(model) if isinstance(model, Path) else "the model"
+        self._output = output
+        if providers[0] != CPU:
+            from nonneg_runtime import gpu_options as gpu
+
+            gpu.load_libraries()
+        if providers[0] not in ort.get_available_providers():
+            raise refused(providers[0], f"this ONNX Runtime has only {', '.join(ort.get_available_providers())}")
+        options = ort.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+        level = ort.GraphOptimizationLevel
+        options.graph_optimization_level = level.ORT_DISABLE_ALL if optimised else level.ORT_ENABLE_ALL
+        if written_to is not None:
+            options.optimized_model_filepath = str(written_to)
+            options.add_session_config_entry(BESIDE, "weights")
+            options.add_session_config_entry(BESIDE_FROM, "1024")
+        # Spinning workers halve everybody's throughput as soon as anything else runs on the machine.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        options.log_severity_level = 3
+        settings: Mapping[str, Mapping[str, str]] = {}
+        if providers[0] != CPU:
+            options.add_session_config_entry(RECORD, "1")
+            settings = gpu.options(Path(name), providers)
+        try:
+            self._session: Any = ort.InferenceSession(
+                str(model) if isinstance(model, Path) else model,
+                options,
+                providers=[(name, dict(settings.get(name, {}))) for name in providers],
+                enable_fallback=0,  # it would go on with another provider, now or at any later run
+            )
+        except Exception as error:  # onnxruntime raises its own classes, none of them public
+            if providers[0] != CPU:
+                raise refused(providers[0], f"ONNX Runtime cannot open {name} with it ({error})") from error
+            raise BundleInvalid(f"ONNX Runtime refuses {name} ({error})", fix="export the bundle again") from error
+        self.providers: tuple[str, ...] = tuple(self._session.get_providers())
+        if self.providers[0] != providers[0]:
+            raise refused(providers[0], f"ONNX Runtime runs {self.providers[0]}")
+        if providers[0] != CPU:
+            check_taken(providers[0], taken(self._session))
+
+    def run(self, pixels: Pixels) -> NDArray[np.float32]:
+        """The raw embeddings of a batch: uint8 (batch, size, size, 3) -> float32 (batch, D)."""
+        result: NDArray[np.float32] = self._session.run([self._output], {INPUT: pixels})[0]
+        return result

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import onnxruntime as ort
+import pytest
+from click.testing import CliRunner
+
+from nonneg_cli import doctor as checks
+from nonneg_cli.doctor import doctor
+from nonneg_core.installing import extra_hint
+from nonneg_runtime.bundle import Bundle, open_bundle
+
+
+@pytest.fixture(scope="module")
+def bundle() -> Bundle:
+    return open_bundle()
+
+
+def test_a_healthy_installation_has_no_bad_finding(bundle: Bundle) -> None:
+    done = CliRunner().invoke(doctor, ["--model", str(bundle.path), "--json"])
+    found = {finding["subject"]: finding for finding in json.loads(done.output)}
+    assert done.exit_code == 0
+    assert found["self-test"]["message"].startswith("cosine 1.0000")
+    assert {"nonneg", "server", "onnxruntime", "cores", "model"} <= set(found)
+
+
+def test_a_bad_bundle_is_a_finding_with_a_fix_and_an_exit_code(tmp_path: Path) -> None:
+    done = CliRunner().invoke(doctor, ["--model", str(tmp_path)])
+    assert done.exit_code == 1
+    assert "is not a bundle" in done.output
+    assert "fix: point to a folder" in done.output
+
+
+def test_a_light_install_is_whole_without_the_server_and_says_how_to_get_it(bundle: Bundle) -> None:
+    """With every package of the extra hidden from the interpreter, the command still runs."""
+    done = without(
+        {"fastapi", "uvicorn", "orjson", "pydantic_settings", "python_multipart", "onnxruntime", "starlette"}, bundle
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "BAD" not in done.stdout
+    assert "note  server       an extra that is not installed (without fastapi, uvicorn" in done.stdout
+    assert f"fix: {extra_hint('server')}" in done.stdout
+    assert "note  onnxruntime  not installed: it comes with the server" in done.stdout
+    assert "ok    client       httpx " in done.stdout
+    assert "verified" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("gone", "said"),
+    [("orjson", "BAD   server       without orjson"), ("onnxruntime", "BAD   onnxruntime  not installed, and")],
+)
+def test_a_server_of_which_a_part_is_missing_is_broken(bundle: Bundle, gone: str, said: str) -> None:
+    done = without({gone}, bundle)
+    assert done.returncode == 1
+    assert said in done.stdout
+    assert "Traceback" not in done.stderr
+
+
+def without(gone: set[str], bundle: Bundle) -> subprocess.CompletedProcess[str]:
+    """`nonneg doctor` in an interpreter that has none of these packages."""
+    hide = (
+        "import sys, importlib.metadata as m; real = m.version\n"
+        f"gone = {gone!r}\n"
+        "for name in gone: sys.modules[name] = None\n"
+        "def version(name):\n"
+        "    if name.replace('-', '_').removesuffix('_gpu') in gone: raise m.PackageNotFoundError(name)\n"
+        "    return real(name)\n"
+        "m.version = version\n"
+        "from nonneg_cli.table import main\n"
+        f"sys.argv = ['nonneg', 'doctor', '--model', {str(bundle.path)!r}]\n"
+        "main()\n"
+    )
+    return subprocess.run([sys.executable, "-c", hide], capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_it_looks_for_a_package_of_every_extra() -> None:
+    """But for those that are made of others; one whose own package is absent is not called whole."""
+    whole = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+    extras = whole["project"]["optional-dependencies"]
+    assert set(extras) - set(checks.EXTRAS) == {"gpu", "serving", "default-model", "all"}
+    assert set(checks.EXTRAS["search"]) == {requirement.split(">")[0] for requirement in extras["search"]}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such limit")
+def test_too_few_open_files_are_a_bad_finding_and_no_start(bundle: Bundle) -> None:
+    command = "import resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100)); "
+    command += "from nonneg_cli.table import main; main()"
+    for arguments in (["doctor", "--model", str(bundle.path)], ["serve", "--port", "0", "--model", str(bundle.path)]):
+        done = subprocess.run(
+            [sys.executable, "-c", command, *arguments], capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 1
+        assert "this process may open 100 files, a server needs 160 or more" in done.stdout + done.stderr
+        assert "raise the limit: ulimit -n" in done.stdout + done.stderr
+
+
+def test_two_builds_of_the_runtime_are_a_bad_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "installed", lambda name: "1.0" if name.startswith("onnxruntime") else None)
+    assert "overwrite each other" in next(iter(checks.runtime())).message
+
+
+@pytest.mark.skipif("CUDAExecutionProvider" in ort.get_available_providers(), reason="there is CUDA here")
+def test_a_gpu_that_cannot_be_used_is_a_bad_finding_with_a_fix(bundle: Bundle) -> None:
+    found = checks.answered("gpu", bundle, "cuda")
+    assert (found.subject, found.verdict) == ("gpu", "bad")
+    assert "CUDAExecutionProvider was asked for" in found.message
+    assert found.fix

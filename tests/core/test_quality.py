@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from nonneg_core.evaluation import quality
+from nonneg_core.evaluation.metrics import retrieval
+from nonneg_core.evaluation.quality import quality_by_length, split
+from nonneg_core.evaluation.selection import as_emitted, by_chance, falling, fit_pca
+
+
+def clustered(n: int = 60, d: int = 32, classes: int = 4) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    y = np.arange(n) % classes
+    centres = np.maximum(rng.normal(size=(classes, d)), 0)
+    return np.maximum(centres[y] + rng.normal(size=(n, d), scale=0.6), 0).astype(np.float32), y
+
+
+def table(**rest: object) -> dict[tuple[str, int, int | None], quality.Row]:
+    z, y = clustered()
+    orders = {
+        "expected-activation": [as_emitted(32)],
+        "random": [by_chance(32, seed) for seed in range(3)],
+        "variance": [falling(tuple(z.var(axis=0)))],
+    }
+    rows = quality_by_length(z, y, orders, pca=fit_pca(z), lengths=(64, 16, 4), top_ks=(64, 4), k=10, **rest)
+    return {(row.selection, row.dimensions, row.top_k): row for row in rows}
+
+
+def test_every_selection_is_measured_at_every_length_there_is() -> None:
+    expected = {(s, n, None) for s in ("expected-activation", "random", "variance", "pca") for n in (32, 16, 4)}
+    assert set(table()) == expected | {("expected-activation", 32, 4)}
+
+
+@pytest.mark.parametrize("length", [32, 16, 4])
+def test_a_row_is_the_retrieval_of_the_shortened_vectors(length: int) -> None:
+    z, y = clustered()
+    row = table()["expected-activation", length, None]
+    short = z[:, :length]
+    means = retrieval(short, y, k=10).means()
+    assert (row.p_at_1, row.p_at_10, row.map_at_k, row.knn) == pytest.approx(
+        (means["P@1"], means["P@10"], means["mAP@10"], means["kNN"])
+    )
+    assert row.mean_nnz == pytest.approx((short > 0).sum(axis=1).mean())
+    assert row.zero_share == pytest.approx((~short.any(axis=1)).mean())
+    assert row.bytes == pytest.approx(min(4 * length, 4 * row.mean_nnz))
+
+
+def test_all_columns_are_equally_good_in_every_order() -> None:
+    rows = table()
+    assert rows["random", 32, None].map_at_k == rows["expected-activation", 32, None].map_at_k
+
+
+def test_random_is_the_mean_of_its_draws() -> None:
+    z, y = clustered()
+    each = [retrieval(z[:, by_chance(32, s)[:4]], y, k=10).precision[1].mean() for s in range(3)]
+    assert table()["random", 4, None].p_at_1 == pytest.approx(np.mean(each))
+
+
+def test_top_k_keeps_so_many_of_each_vector() -> None:
+    assert table()["expected-activation", 32, 4].mean_nnz <= 4
+
+
+def test_pca_vectors_are_dense_and_cost_as_much() -> None:
+    row = table()["pca", 16, None]
+    assert (row.mean_nnz, row.bytes) == (16, 64)
+
+
+def test_progress_is_told_to_the_end() -> None:
+    ticks: list[tuple[int, int]] = []
+    rows = table(tick=lambda done, total: ticks.append((done, total)))
+    assert ticks[-1] == (len(rows), len(rows))
+
+
+def test_of_many_images_a_sample_asks_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quality, "EVERY_QUERY", 50)
+    monkeypatch.setattr(quality, "SAMPLE", 20)
+    who = split(60)
+    assert who.queries is not None
+    assert who.asked == 20
+    assert sorted([*who.queries, *who.gallery]) == list(range(60))
+    assert table()["expected-activation", 32, None].p_at_1 > 0.5
+
+
+def test_of_few_images_each_asks_all_others() -> None:
+    assert split(60).queries is None
+    assert split(60).asked == 60

@@ -1,0 +1,127 @@
+"""Each measure against a slow, obvious second version, and on cases whose answer is known."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from nonneg_core.errors import DataInvalid
+from nonneg_core.evaluation.structure import (
+    consistency,
+    correlation,
+    live_dimensions,
+    separate_information,
+    sepin,
+    sparsity,
+)
+
+
+def vectors(n: int = 40, d: int = 9, seed: int = 0) -> np.ndarray:
+    z = np.maximum(np.random.default_rng(seed).normal(size=(n, d)) - 0.3, 0).astype(np.float32)
+    z[:, 4] = 0  # a dead dimension
+    z[3] = 0  # a vector of nothing
+    return z
+
+
+def labels(n: int = 40) -> list[str]:
+    return ["abc"[i % 3] for i in range(n)]
+
+
+def test_sparsity_is_the_share_of_almost_nothing() -> None:
+    z = vectors()
+    count = 0
+    for row in z.astype(np.float64):
+        length = math.sqrt(sum(x * x for x in row))
+        count += sum(abs(x / length if length else 0) < 1e-5 for x in row)
+    assert sparsity(z) == pytest.approx(count / z.size)
+    assert sparsity(np.array([[1.0, 5e-6]], np.float32)) == 0.5
+
+
+def test_correlation_is_the_mean_cosine_of_pairs_of_live_columns() -> None:
+    z = vectors().astype(np.float64)
+    rows = [row / np.linalg.norm(row) for row in z if row.any()]
+    columns = [column for column in np.array(rows).T if column.any()]
+    pairs = [
+        abs(float(a @ b) / (np.linalg.norm(a) * np.linalg.norm(b)))
+        for i, a in enumerate(columns)
+        for j, b in enumerate(columns)
+        if i != j
+    ]
+    assert correlation(z) == pytest.approx(sum(pairs) / len(pairs), rel=1e-5)
+    assert correlation(np.eye(5, dtype=np.float32)) == pytest.approx(0)
+    assert correlation(np.zeros((5, 3), np.float32)) == 0
+
+
+def test_consistency_is_the_share_of_the_most_frequent_class() -> None:
+    z, y = vectors(), labels()
+    shares, weights = [], []
+    for column in z.T:
+        classes = [label for label, value in zip(y, column, strict=True) if value > 0]
+        if classes:
+            shares.append(max(Counter(classes).values()) / len(classes))
+            weights.append(len(classes))
+    found = consistency(z, y)
+    assert found.unweighted == pytest.approx(sum(shares) / len(shares))
+    assert found.weighted == pytest.approx(sum(s * w for s, w in zip(shares, weights, strict=True)) / sum(weights))
+
+
+def test_one_class_a_dimension_is_perfectly_consistent_and_far_above_its_floor() -> None:
+    y = np.repeat(np.arange(5), 20)
+    found = consistency(np.eye(5, dtype=np.float32)[y], y)
+    assert (found.weighted, found.unweighted) == (1, 1)
+    assert found.weighted_floor < 0.5
+
+
+def test_a_rare_dimension_flatters_the_unweighted_mean_and_its_floor() -> None:
+    y = np.arange(100) % 10
+    z = np.ones((100, 2), np.float32)
+    z[1:, 1] = 0  # active on one image
+    found = consistency(z, y)
+    assert found.unweighted == pytest.approx((0.1 + 1) / 2)
+    assert found.unweighted_floor == pytest.approx((0.1 + 1) / 2)
+    assert found.weighted == pytest.approx(11 / 101)
+
+
+def test_nothing_active_is_no_consistency() -> None:
+    assert consistency(np.zeros((4, 2), np.float32), [0, 1, 0, 1]).weighted == 0
+
+
+def test_labels_of_another_length_are_refused() -> None:
+    with pytest.raises(DataInvalid, match="3 labels for 4 vectors"):
+        consistency(np.zeros((4, 2), np.float32), [0, 1, 0])
+
+
+def test_live_dimensions_are_counted() -> None:
+    assert live_dimensions(vectors()) == 8
+
+
+def info_nce(first: np.ndarray, second: np.ndarray, temperature: float) -> float:
+    total = 0.0
+    for j, u in enumerate(first):
+        scores = []
+        for v in second:
+            lengths = np.linalg.norm(u) * np.linalg.norm(v)
+            scores.append(float(u @ v) / lengths / temperature if lengths else 0.0)
+        total += math.log(sum(math.exp(s) for s in scores)) - scores[j]
+    return total / len(first)
+
+
+def test_separate_information_is_the_loss_that_a_missing_dimension_costs() -> None:
+    first = vectors(20, 6).astype(np.float64)
+    second = np.maximum(first + np.random.default_rng(1).normal(size=first.shape, scale=0.1), 0)
+    whole = info_nce(first, second, 0.2)
+    expected = [info_nce(np.delete(first, i, 1), np.delete(second, i, 1), 0.2) - whole for i in range(6)]
+    np.testing.assert_allclose(separate_information(first, second), expected, atol=1e-9)
+
+
+def test_a_dead_dimension_knows_nothing() -> None:
+    z = vectors()
+    assert separate_information(z, z)[4] == 0
+
+
+def test_sepin_is_the_mean_over_the_first_k() -> None:
+    found = sepin(np.array([4.0, 2.0, 0.0]), ks=(1, 2, 10))
+    assert found == {"1": 4.0, "2": 3.0, "all": 2.0}
