@@ -20,8 +20,8 @@ import ormsgpack
 import pytest
 from PIL import Image
 
-from nonneg_client.version import __version__
-from nonneg_export.bundle import Bundle
+from nonneg_core.version import __version__
+from nonneg_runtime.bundle import Bundle
 
 RECORDED = Path(__file__).with_name("recorded")
 RECORD = bool(os.environ.get("NONNEG_RECORD"))
