@@ -17,7 +17,6 @@ from nonneg_server.entrance import failures
 from nonneg_server.entrance.connections import House
 from nonneg_server.entrance.direct import Direct
 from nonneg_server.entrance.envelope import Envelope, Observer
-from nonneg_server.entrance.express import Express
 from nonneg_server.entrance.gate import Gate
 from nonneg_server.entrance.guard import Guard, Rate, may_ask
 from nonneg_server.entrance.keys import Keys, read_keys, renew
@@ -89,15 +88,6 @@ def shorten_ways(
         return
     allowed = partial(may_ask, keys)
     house.gate = Gate(partial(admission_of, registry), allowed, told, routes)
-    if not settings.batch:
-        house.express = Express(
-            registry,
-            allowed,
-            told,
-            edition=lambda: keys.edition,
-            limits=settings.limits,
-            max_body=settings.max_body,
-        )
 
 
 def admission_of(registry: Registry) -> Admission | None:

@@ -10,32 +10,28 @@ import uvicorn
 from nonneg_core.errors import ConfigInvalid
 from nonneg_server.app import create_app
 from nonneg_server.descriptors import enough, open_files
-from nonneg_server.entrance.connections import House
+from nonneg_server.entrance.connections import Connection, House
 from nonneg_server.entrance.direct import entrance
-from nonneg_server.entrance.regular import bound_to
 from nonneg_server.process import Process
 from nonneg_server.repository import Repository
 from nonneg_server.settings import Settings
 
 FILES_OF_OUR_OWN = 64  # models, libraries, the log: what is left is for connections
-HANDLES = 64  # connections that can be answered by the threads themselves, where few files may be open
 
 
 def prepare(repository: Repository, settings: Settings) -> Process:
     """The process around the application, with its rules for connections."""
     files = enough(open_files()) - FILES_OF_OUR_OWN
-    most_connections = min(settings.max_connections, files - HANDLES)
     house = House(
         silence=settings.silence,
         arrival=settings.arrival,
-        most_connections=most_connections,
-        handles=files - most_connections,
+        most_connections=min(settings.max_connections, files),
         most_bytes=settings.upload_bytes,
     )
     app = create_app(repository.registry, settings, house, repository)
     config = uvicorn.Config(
         entrance(app),
-        http=bound_to(house),
+        http=type("BoundConnection", (Connection,), {"house": house}),
         ws="none",
         log_config=None,
         access_log=False,

@@ -145,8 +145,6 @@ class Process(uvicorn.Server):
             logger.info("shutting down: not ready from now on, %d connections are open", self._house.open)
         if self._stop_at is not None and time.monotonic() >= self._stop_at:
             self.should_exit = True
-        if self._house.express is not None:
-            self._house.express.tick()
         if counter % 10 == 0:
             self._sweep()
         if self.ailment is None and (found := self._repository.registry.ailment()) is not None:
@@ -172,8 +170,6 @@ class Process(uvicorn.Server):
         while time.monotonic() < until and any(connection.unheard for connection in self._connections()):
             await asyncio.sleep(SETTLE / 5)
         await super().shutdown(sockets)
-        if self._house.express is not None:
-            self._house.express.settle()
         for say_farewell in self._farewells:
             say_farewell()
 

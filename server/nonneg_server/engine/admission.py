@@ -6,7 +6,6 @@ All of it is called from the event loop, so that nothing here needs a lock.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 from nonneg_core.errors import Overloaded
 
@@ -24,25 +23,18 @@ class Admission:
         self.bytes = 0
         self.entered = 0  # images that were let in so far
         self.refused = 0
-        self.recount: Callable[[], None] | None = None  # lets those leave who are only still counted
         self._lanes = lanes
         self._seconds: float | None = None  # an image's mean service time in one lane
 
     def enter(self, images: int, size: int) -> None:
         """Places for a whole request, or Overloaded: never for a part of it. An empty server takes any one request."""
-        if not self.room_for(images, size):
+        if not self._fits(images, size):
             if self.images + images > self.max_images:
                 raise self._refused("images", images, self.images, self.max_images)
             raise self._refused("bytes", size, self.bytes, self.max_bytes)
         self.images += images
         self.bytes += size
         self.entered += images
-
-    def room_for(self, images: int, size: int) -> bool:
-        """Whether `enter` would let them in."""
-        if not self._fits(images, size) and self.recount is not None:
-            self.recount()
-        return self._fits(images, size)
 
     def leave(self, images: int, size: int) -> None:
         """Give the places back."""
@@ -67,7 +59,7 @@ class Admission:
     @property
     def full(self) -> bool:
         """Whether not even one image more is let in."""
-        return not self.room_for(1, 1)
+        return not self._fits(1, 1)
 
     def refusal(self) -> Overloaded:
         """What somebody hears who comes while it is full."""

@@ -21,7 +21,6 @@ from nonneg_server.engine.encoded import Encoded, too_late
 from nonneg_server.engine.landings import Landing
 from nonneg_server.engine.lanes import Lanes
 from nonneg_server.engine.ledger import Ledger
-from nonneg_server.engine.pool import Promise
 
 
 class Engine:
@@ -106,26 +105,6 @@ class Engine:
             found.append(encoded)
         return found
 
-    def begin(self, image: bytes, promise: Promise) -> bool:
-        """Queue one image for a caller who keeps its own deadline and calls `end`; False if there is no room for it."""
-        if not self.admission.room_for(1, len(image)):
-            return False
-        job = self._job(image)
-        self.admission.enter(1, len(image))
-        try:
-            self._lanes.pool.enqueue(promise, job)
-        except NonnegError:
-            self.admission.leave(1, len(image))
-            raise
-        self.ledger.request_images.observe(1)
-        return True
-
-    def end(self, size: int, outcome: Encoded | NonnegError | None) -> None:
-        """An image of so many bytes that was begun is over; None if nobody waited for its outcome."""
-        self.admission.leave(1, size)
-        if outcome is not None and not isinstance(outcome, DeadlineExceeded):
-            self._noted(outcome)
-
     async def _admitted(self, images: Sequence[Photo], deadline: float | None) -> list[Encoded | NonnegError]:
         weight = sum(map(weight_of, images))
         self.admission.enter(len(images), weight)
@@ -163,14 +142,6 @@ class Engine:
         if late is not None:
             late.future.set_exception(too_late())
             self._lanes.pool.withdraw(late)
-
-    def withdraw(self, promise: Promise) -> None:
-        """Nobody waits for it any more: it never runs, if it has not begun."""
-        self._lanes.pool.withdraw(promise)
-
-    def hand_over(self) -> None:
-        """Deliver what the threads hold back."""
-        self._lanes.pool.hand_over()
 
     def submit(self, image: Photo) -> Future[Encoded]:
         """Queue one image, unbounded and from any thread; the future holds its vector or the typed error."""

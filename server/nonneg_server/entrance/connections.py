@@ -23,7 +23,6 @@ from nonneg_server.entrance.untaken import Untaken, untaken
 if TYPE_CHECKING:
     from starlette.types import Scope
 
-    from nonneg_server.entrance.express import Express
     from nonneg_server.entrance.gate import Gate
 
 SMALL = 2**20  # bytes of a refused body that are let pass by, so that the connection can be used again
@@ -45,9 +44,7 @@ class House:
     open: int = 0
     turned_away: Counter[str] = field(default_factory=Counter)  # what the application never saw, by error
     draining: bool = False
-    handles: int = 0  # more of them may be opened, for answers that do not go through the loop
     gate: Gate | None = None
-    express: Express | None = None
     told: Sequence[Observer] = ()  # of every request that is refused here
     logs: Sequence[Observer] = ()  # of what was refused before it was a request: no head was heard to its end
 

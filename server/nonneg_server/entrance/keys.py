@@ -21,7 +21,6 @@ class Keys:
     """The known keys, by name; others may take their place while it serves."""
 
     def __init__(self, digests: Mapping[str, bytes]) -> None:
-        self.edition = 0  # what was found out about a client holds while this does
         self._digests = dict(digests)
 
     def __len__(self) -> int:
@@ -38,7 +37,6 @@ class Keys:
     def become(self, others: Keys) -> tuple[list[str], list[str]]:
         """Know those from now on, and no others; the names of keys that are new, and of those that were withdrawn."""
         before, self._digests = self._digests, others._digests
-        self.edition += 1
         return _lacking(self._digests, before), _lacking(before, self._digests)
 
 

@@ -45,7 +45,6 @@ METRICS = {
     "nonneg_cache_dir_bytes": "Bytes it uses there, all servers together.",
     "nonneg_cache_dir_failures": "Times it could not be read or written.",
     "nonneg_refused": "Requests refused because the queue was full.",
-    "nonneg_express_requests": "Requests answered without the application: one image each, with a head known already.",
     "nonneg_connections": "Open connections.",
     "nonneg_turned_away": "Clients answered or cut off before the application saw them, by error type.",
     "nonneg_upload_bytes": "Bytes of requests that are arriving or in work, and of answers that are not taken yet.",
@@ -92,8 +91,6 @@ class Metrics(Collector):
         return generate_latest(self._registry)
 
     def collect(self) -> Iterator[Metric]:
-        if self._house.express is not None:
-            self._house.express.settle()
         yield from self._of_requests()
         yield from self._of_models(self._models.all())
         yield _value(_counter("nonneg_load_failures"), self._models.load_failures)
@@ -158,8 +155,6 @@ class Metrics(Collector):
         for kind, count in self._house.turned_away.items():
             turned_away.add_metric([kind], count)
         yield turned_away
-        lane = self._house.express
-        yield _value(_counter("nonneg_express_requests"), 0 if lane is None else lane.answered)
         yield _value(_gauge("nonneg_upload_bytes"), self._house.held)
         yield _value(_counter("nonneg_log_lines_lost"), lines_lost())
         yield _value(_gauge("nonneg_draining"), self._house.draining)
