@@ -6,7 +6,7 @@ import secrets
 
 import click
 
-from nonneg_server.entrance.keys import MARK, digest_of
+from nonneg_server.http.keys import MARK, digest_of
 
 PREFIX = "nn_"
 

@@ -13,13 +13,13 @@ from starlette.routing import BaseRoute
 from nonneg_core.errors import NonnegError
 from nonneg_core.version import __version__
 from nonneg_server.engine.admission import Admission
-from nonneg_server.entrance import failures
-from nonneg_server.entrance.connections import House
-from nonneg_server.entrance.direct import Direct
-from nonneg_server.entrance.envelope import Envelope, Observer
-from nonneg_server.entrance.gate import Gate
-from nonneg_server.entrance.guard import Guard, Rate, may_ask
-from nonneg_server.entrance.keys import Keys, read_keys, renew
+from nonneg_server.http import error_responses as failures
+from nonneg_server.http.auth import Guard, Rate, may_ask
+from nonneg_server.http.connection import House
+from nonneg_server.http.context import Envelope, Observer
+from nonneg_server.http.direct import Direct
+from nonneg_server.http.early_rejection import Gate
+from nonneg_server.http.keys import Keys, read_keys, renew
 from nonneg_server.observation.logs import log_access
 from nonneg_server.observation.metrics import Metrics, Traffic
 from nonneg_server.registry import Registry

@@ -10,8 +10,8 @@ import uvicorn
 from nonneg_core.errors import ConfigInvalid
 from nonneg_server.app import create_app
 from nonneg_server.descriptors import enough, open_files
-from nonneg_server.entrance.connections import Connection, House
-from nonneg_server.entrance.direct import entrance
+from nonneg_server.http.connection import Connection, House
+from nonneg_server.http.direct import entrance
 from nonneg_server.process import Process
 from nonneg_server.repository import Repository
 from nonneg_server.settings import Settings

@@ -27,8 +27,8 @@ from nonneg_runtime.bundle import Bundle
 from nonneg_runtime.providers import PROVIDERS
 from nonneg_server.engine.cache import Cache
 from nonneg_server.engine.engine import Engine
-from nonneg_server.engine.lanes import Lanes
-from nonneg_server.entrance.porter import BACKLOG, at_the_door
+from nonneg_server.engine.workers import Lanes
+from nonneg_server.http.porter import BACKLOG, at_the_door
 from nonneg_server.observation.logs import as_json, configure
 from nonneg_server.options import Grouped, with_settings
 from nonneg_server.registry import Registry
@@ -127,7 +127,7 @@ def _cache(settings: Settings) -> Cache | None:
     """What is remembered, in memory and on the disk, as far as it was asked for."""
     if settings.cache_dir is None:
         return Cache(settings.cache) if settings.cache else None
-    from nonneg_server.engine.shelf import Shelf
+    from nonneg_server.engine.disk_cache import Shelf
 
     return Cache(settings.cache, Shelf(settings.cache_dir, settings.cache_dir_bytes))
 

@@ -23,7 +23,7 @@ import uvicorn
 
 from nonneg_core.errors import NotReady
 from nonneg_server.engine.idle import Idle
-from nonneg_server.entrance.connections import LINGER, Connection, House
+from nonneg_server.http.connection import LINGER, Connection, House
 
 if TYPE_CHECKING:
     from nonneg_server.repository import Repository

@@ -11,7 +11,7 @@ from nonneg_core import allocator as memory
 from nonneg_core.errors import ModelNotFound
 from nonneg_server.engine.cache import Cache
 from nonneg_server.engine.engine import Engine
-from nonneg_server.engine.lanes import Lanes
+from nonneg_server.engine.workers import Lanes
 
 
 class Registry:

@@ -15,7 +15,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from nonneg_core.errors import ConfigInvalid
 from nonneg_core.pixels.decode import MAX_PIXELS, MOST_PIXELS
-from nonneg_server.engine.lanes import MAX_BYTES, MAX_IMAGES
+from nonneg_server.engine.workers import MAX_BYTES, MAX_IMAGES
 from nonneg_server.requests.images import Limits
 
 PREFIX = "NONNEG_"

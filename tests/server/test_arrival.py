@@ -25,8 +25,8 @@ from uvicorn.server import ServerState
 
 from nonneg_runtime.bundle import Bundle
 from nonneg_server.app import create_app
-from nonneg_server.entrance.connections import Connection, House
-from nonneg_server.entrance.direct import entrance
+from nonneg_server.http.connection import Connection, House
+from nonneg_server.http.direct import entrance
 from nonneg_server.registry import Registry
 from nonneg_server.settings import Settings
 

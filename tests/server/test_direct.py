@@ -5,7 +5,7 @@ import pytest
 from fastapi.routing import APIRoute
 
 from nonneg_server.app import create_app
-from nonneg_server.entrance.direct import takes_only_the_request
+from nonneg_server.http.direct import takes_only_the_request
 from nonneg_server.registry import Registry
 from nonneg_server.settings import Settings
 
@@ -26,7 +26,7 @@ async def test_direct_and_routed_answers_are_the_same(
     answers = []
     for direct in (True, False):
         if not direct:
-            monkeypatch.setattr("nonneg_server.entrance.direct.takes_only_the_request", lambda route: False)
+            monkeypatch.setattr("nonneg_server.http.direct.takes_only_the_request", lambda route: False)
         app = create_app(registry, Settings())
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
             found = await client.post(path, content=png(3), headers={"x-request-id": "same"})

@@ -22,7 +22,7 @@ from nonneg_runtime.bundle import Bundle
 from nonneg_runtime.providers import PROVIDERS
 from nonneg_server.engine.encoded import Encoded
 from nonneg_server.engine.engine import Engine
-from nonneg_server.engine.lanes import Lanes
+from nonneg_server.engine.workers import Lanes
 
 pytestmark = pytest.mark.anyio
 Png = Callable[[int], bytes]

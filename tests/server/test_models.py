@@ -24,7 +24,7 @@ from nonneg_runtime.sessions import Sessions
 from nonneg_server.app import create_app
 from nonneg_server.command import load
 from nonneg_server.engine.engine import Engine
-from nonneg_server.engine.lanes import Lanes
+from nonneg_server.engine.workers import Lanes
 from nonneg_server.registry import Registry
 from nonneg_server.repository import Repository
 from nonneg_server.settings import Settings

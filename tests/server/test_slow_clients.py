@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from nonneg_runtime.bundle import Bundle
-from nonneg_server.entrance.untaken import untaken
+from nonneg_server.http.unread_output import untaken
 
 HEAD = b"POST /embed HTTP/1.1\r\nHost: test\r\n"
 PIECE = 20_000

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from nonneg_server.engine.shelf import Shelf
+    from nonneg_server.engine.disk_cache import Shelf
 
 OVERHEAD = 400  # bytes that an entry costs beside its numbers
 

@@ -17,10 +17,10 @@ from nonneg_runtime.providers import on_cores
 from nonneg_runtime.sessions import Sessions
 from nonneg_server.engine.batcher import Batcher
 from nonneg_server.engine.cache import Cache, key_of
+from nonneg_server.engine.completions import Landing
 from nonneg_server.engine.encoded import Encoded, too_late
-from nonneg_server.engine.landings import Landing
-from nonneg_server.engine.lanes import Lanes
 from nonneg_server.engine.ledger import Ledger
+from nonneg_server.engine.workers import Lanes
 
 
 class Engine:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import orjson
 
-from nonneg_server.entrance.envelope import Seen
+from nonneg_server.http.context import Seen
 from nonneg_server.observation.scribe import Scribe
 
 access = logging.getLogger("nonneg.access")

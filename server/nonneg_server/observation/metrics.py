@@ -19,8 +19,8 @@ from nonneg_server.observation.logs import lines_lost
 
 if TYPE_CHECKING:
     from nonneg_server.engine.engine import Engine
-    from nonneg_server.entrance.connections import House
-    from nonneg_server.entrance.envelope import Seen
+    from nonneg_server.http.connection import House
+    from nonneg_server.http.context import Seen
     from nonneg_server.registry import Registry
 
 METRICS = {

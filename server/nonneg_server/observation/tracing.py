@@ -8,7 +8,7 @@ from typing import Any
 from nonneg_core.errors import MissingExtra
 from nonneg_core.installing import extra_hint
 from nonneg_core.version import __version__
-from nonneg_server.entrance.envelope import Seen
+from nonneg_server.http.context import Seen
 
 try:
     from opentelemetry import propagate, trace

@@ -162,4 +162,4 @@ def test_uvicorn_still_has_what_our_connections_stand_on() -> None:
     for method, parts in used.items():
         source = inspect.getsource(method)
         for part in parts:
-            assert part in source, f"uvicorn changed: {method.__qualname__} has no {part}; see entrance/connections.py"
+            assert part in source, f"uvicorn changed: {method.__qualname__} has no {part}; see http/connection.py"

@@ -6,7 +6,7 @@ import asyncio
 
 from nonneg_core.cores import granted
 from nonneg_server.engine.admission import Admission
-from nonneg_server.engine.landings import Strip
+from nonneg_server.engine.completions import Strip
 from nonneg_server.engine.pool import Pool
 
 MAX_IMAGES = 512

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nonneg_core.errors import NonnegError
-from nonneg_server.entrance.failures import respond
+from nonneg_server.http.error_responses import respond
 
 logger = logging.getLogger("nonneg")
 _draw = random.Random().getrandbits  # seeded by the system

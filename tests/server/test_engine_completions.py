@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from nonneg_server.engine.landings import Strip
+from nonneg_server.engine.completions import Strip
 from nonneg_server.engine.pool import LONGEST_HELD, MOST_HELD, Pool
 
 pytestmark = pytest.mark.anyio

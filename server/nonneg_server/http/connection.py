@@ -16,14 +16,14 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from nonneg_core.errors import NonnegError
-from nonneg_server.entrance.envelope import GONE, Observer, Seen, request_id_of
-from nonneg_server.entrance.refusals import crowded, late, no_http, no_proxy, refusal, too_long_a_head, too_many_bytes
-from nonneg_server.entrance.untaken import Untaken, untaken
+from nonneg_server.http.context import GONE, Observer, Seen, request_id_of
+from nonneg_server.http.refusals import crowded, late, no_http, no_proxy, refusal, too_long_a_head, too_many_bytes
+from nonneg_server.http.unread_output import Untaken, untaken
 
 if TYPE_CHECKING:
     from starlette.types import Scope
 
-    from nonneg_server.entrance.gate import Gate
+    from nonneg_server.http.early_rejection import Gate
 
 SMALL = 2**20  # bytes of a refused body that are let pass by, so that the connection can be used again
 MOST_HEAD = 2**16  # bytes of a head that is not whole yet, or of what comes behind a body

@@ -21,9 +21,9 @@ import pytest
 
 from nonneg_runtime.bundle import Bundle
 from nonneg_server.engine.cache import Cache, key_of
+from nonneg_server.engine.disk_cache import FILE, Shelf
 from nonneg_server.engine.encoded import Encoded
 from nonneg_server.engine.engine import Engine
-from nonneg_server.engine.shelf import FILE, Shelf
 
 Png = Callable[[int], bytes]
 MIB = 2**20
@@ -71,10 +71,10 @@ async def test_vectors_outlive_the_shelf_to_the_last_bit(tmp_path: Path) -> None
 async def test_the_file_stays_within_its_bytes_and_the_used_stay_longest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nonneg_server.engine.shelf.STALE", -1)  # every use is written down
+    monkeypatch.setattr("nonneg_server.engine.disk_cache.STALE", -1)  # every use is written down
     shelf = Shelf(tmp_path, MIB)
     now = [1_000_000]
-    monkeypatch.setattr("nonneg_server.engine.shelf.time.time", lambda: now[0])
+    monkeypatch.setattr("nonneg_server.engine.disk_cache.time.time", lambda: now[0])
     for number in range(1500):
         now[0] += 1
         if number % 10 == 0:
@@ -95,7 +95,7 @@ WRITER = """
 import sys, time
 from pathlib import Path
 import numpy as np
-from nonneg_server.engine.shelf import Shelf
+from nonneg_server.engine.disk_cache import Shelf
 shelf, start = Shelf(Path(sys.argv[1]), 8 << 20), int(sys.argv[2])
 for number in range(start, start + 150):
     shelf.put(number.to_bytes(4, "big"), np.full(64, number + 1, np.float32))
@@ -160,7 +160,7 @@ async def test_a_folder_that_cannot_be_used_is_said_once_and_costs_nothing_but_t
 ) -> None:
     (tmp_path / "file").write_text("in the way")
     shelf = Shelf(tmp_path / "file" / "cache", 8 * MIB)
-    monkeypatch.setattr("nonneg_server.engine.shelf.REST", 0.0)
+    monkeypatch.setattr("nonneg_server.engine.disk_cache.REST", 0.0)
     shelf._resting_until = 0.0
     for number in range(5):
         shelf.put(key(number), vector(number))

@@ -83,9 +83,9 @@ def _answer(head: bytes, client: Any, *, log: bool) -> bytes:
     """200 for who asks whether it lives, 503 for everybody else."""
     # imported when somebody is at the door: it takes longer than to open a small model
     from nonneg_core.errors import NotReady
-    from nonneg_server.entrance.envelope import Seen, request_id_of
-    from nonneg_server.entrance.refusals import refusal
-    from nonneg_server.entrance.whole import Written, whole
+    from nonneg_server.http.context import Seen, request_id_of
+    from nonneg_server.http.refusals import refusal
+    from nonneg_server.http.serialize import Written, whole
     from nonneg_server.observation.logs import log_access
 
     first, *lines = head[:-4].split(b"\r\n")

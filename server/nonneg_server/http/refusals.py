@@ -13,8 +13,8 @@ from nonneg_core.errors import (
     RequestInvalid,
     RequestTimeout,
 )
-from nonneg_server.entrance.failures import respond
-from nonneg_server.entrance.whole import whole, written
+from nonneg_server.http.error_responses import respond
+from nonneg_server.http.serialize import whole, written
 
 if TYPE_CHECKING:
     from starlette.types import Scope

@@ -15,9 +15,9 @@ from starlette.routing import BaseRoute
 
 from nonneg_core.errors import Overloaded
 from nonneg_server.dialects.failing import dialect_of
-from nonneg_server.entrance.envelope import Observer, Seen, request_id_of
-from nonneg_server.entrance.failures import respond
-from nonneg_server.entrance.whole import ending, head_of, written
+from nonneg_server.http.context import Observer, Seen, request_id_of
+from nonneg_server.http.error_responses import respond
+from nonneg_server.http.serialize import ending, head_of, written
 from nonneg_server.routes.embedding import embeds
 
 if TYPE_CHECKING:

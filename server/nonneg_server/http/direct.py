@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nonneg_core.errors import NonnegError
-from nonneg_server.entrance.envelope import Envelope
+from nonneg_server.http.context import Envelope
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 

@@ -15,8 +15,8 @@ from nonneg_cli.key import key
 from nonneg_core.errors import ConfigInvalid, RateLimited
 from nonneg_runtime.bundle import Bundle
 from nonneg_server.app import create_app
-from nonneg_server.entrance.guard import OPEN, Rate
-from nonneg_server.entrance.keys import read_keys
+from nonneg_server.http.auth import OPEN, Rate
+from nonneg_server.http.keys import read_keys
 from nonneg_server.registry import Registry
 from nonneg_server.settings import Settings, read_settings
 
@@ -136,7 +136,7 @@ def test_every_key_is_compared_whole_whichever_matches(monkeypatch: pytest.Monke
         compared.append((len(a), len(b)))
         return real(a, b)
 
-    monkeypatch.setattr("nonneg_server.entrance.keys.hmac.compare_digest", watched)
+    monkeypatch.setattr("nonneg_server.http.keys.hmac.compare_digest", watched)
     for guess in ("", "x", "secret-number-0-of-enough-length", "secret-number-4-of-enough-length", "s" * 10_000):
         compared.clear()
         keys.name_of(guess)

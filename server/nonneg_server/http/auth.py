@@ -11,8 +11,8 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nonneg_core.errors import NonnegError, RateLimited, Unauthorized
-from nonneg_server.entrance import failures
-from nonneg_server.entrance.keys import Keys, digest_of
+from nonneg_server.http import error_responses as failures
+from nonneg_server.http.keys import Keys, digest_of
 
 OPEN = frozenset({"/livez", "/readyz", "/v2/health/live", "/v2/health/ready"})
 MOST_CLIENTS = 10_000
