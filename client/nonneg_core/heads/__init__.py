@@ -1,0 +1,1 @@
+"""Heads: from the roots of pooled features to the embedding."""
