@@ -42,8 +42,15 @@ class Embeddings:
 
     @classmethod
     def from_dense(cls, z: NDArray[Any], *, fingerprint: str, **rest: Any) -> Embeddings:
-        """The sparse form of dense rows; what is not above zero is left out."""
+        """The sparse form of dense, non-negative rows."""
         z = np.atleast_2d(np.asarray(z, dtype=np.float32))  # (batch, k)
+        if z.size and z.min() < 0:
+            raise DataInvalid(
+                f"these vectors go below zero (to {z.min():.3g}), and embeddings hold no such entries",
+                fix="cut them yourself if that is meant, np.maximum(z, 0); measure signed vectors as a plain array, "
+                "nonneg_training.structure(z, labels) or `nonneg evaluate z.npy --structure`",
+                value=float(z.min()),
+            )
         return cls(*compressed.from_dense(z), z.shape[1], fingerprint, **rest)
 
     @classmethod

@@ -13,8 +13,10 @@ from nonneg_core.evaluation.structure import (
     consistency,
     correlation,
     live_dimensions,
+    purity,
     separate_information,
     sepin,
+    sepin_ranked,
     sparsity,
 )
 
@@ -125,3 +127,37 @@ def test_a_dead_dimension_knows_nothing() -> None:
 def test_sepin_is_the_mean_over_the_first_k() -> None:
     found = sepin(np.array([4.0, 2.0, 0.0]), ks=(1, 2, 10))
     assert found == {"1": 4.0, "2": 3.0, "all": 2.0}
+
+
+def test_every_dimension_of_signed_vectors_is_active_on_every_image() -> None:
+    z, y = np.random.default_rng(0).normal(size=(50, 4)), np.arange(50) % 5
+    assert live_dimensions(-np.abs(z)) == 4
+    assert consistency(z, y).weighted == pytest.approx(0.2), "the share of the largest class, whatever the dimension"
+
+
+def test_purity_is_the_share_of_the_most_frequent_class_among_the_largest() -> None:
+    z, y = np.random.default_rng(1).normal(size=(200, 7)), np.arange(200) % 3
+    expected = []
+    for column in z.T:
+        largest = sorted(range(200), key=lambda i: -column[i])[:10]
+        expected.append(Counter(y[largest].tolist()).most_common(1)[0][1] / 10)
+    assert purity(z, y, share=0.05) == pytest.approx(np.mean(expected))
+
+
+def test_purity_does_not_count_a_dimension_that_fires_too_rarely() -> None:
+    y = np.arange(100) % 10
+    z = np.zeros((100, 2))
+    z[0, 0] = 1.0  # one image is always of one class
+    z[:, 1] = y == 3
+    assert purity(z, y, share=0.05) == 1.0
+    assert purity(z[:, :1], y, share=0.05) == 0.0
+
+
+def test_ranked_sepin_is_chosen_and_measured_on_different_pairs() -> None:
+    rng = np.random.default_rng(0)
+    first = np.maximum(rng.normal(size=(60, 12)), 0)
+    noise = np.maximum(rng.normal(size=(60, 12)), 0)
+    found = sepin_ranked(first, noise)
+    assert abs(found["1"]) < 0.1, "pairs that have nothing in common: the largest of many estimates is not reported"
+    noise[:, 7] = first[:, 7]  # one dimension that both views share
+    assert sepin_ranked(first, noise)["1"] > sepin_ranked(first, noise)["all"] > 0

@@ -1,6 +1,7 @@
-"""What the dimensions of non-negative vectors are like: sparse, uncorrelated, consistent, informative each by itself.
+"""What the dimensions of vectors are like: sparse, uncorrelated, consistent, informative each by itself.
 
-All take raw or normalised vectors (images, D) and normalise the rows themselves.
+All take raw or normalised vectors (images, D), signed ones too, and normalise the rows themselves. A dimension is
+active on an image where its entry is not zero: of signed, dense vectors every dimension is, on every image.
 """
 
 from __future__ import annotations
@@ -15,13 +16,19 @@ from numpy.typing import NDArray
 from nonneg_core.errors import DataInvalid
 from nonneg_core.shortening import unit
 
-ZERO = 1e-5  # entries of row-normalised vectors below it count as zero
+ZERO = 1e-5  # entries of row-normalised vectors below it, by absolute value, count as zero
+TOP = 0.01  # share of the images that count as a dimension's own, in `purity`
 Floats = NDArray[np.float64]
 
 
 def live_dimensions(z: NDArray[Any]) -> int:
-    """How many columns are above zero for any image."""
-    return int((z > 0).any(axis=0).sum())
+    """How many columns are not zero for every image."""
+    return int(np.any(z, axis=0).sum())
+
+
+def zero_share(z: NDArray[Any]) -> float:
+    """The share of vectors without any entry."""
+    return float(1 - np.any(z, axis=1).mean())
 
 
 def sparsity(z: NDArray[Any]) -> float:
@@ -55,17 +62,42 @@ def consistency(
     z: NDArray[Any], labels: Sequence[Any] | NDArray[Any], *, shuffles: int = 3, seed: int = 0
 ) -> Consistency:
     """How much each dimension belongs to one class, beside the floor that chance gives."""
-    active = (np.asarray(z) > 0).astype(np.float32)  # (images, D)
-    _, classes = np.unique(np.asarray(labels), return_inverse=True)
-    if len(classes) != len(active):
-        raise DataInvalid(f"{len(classes)} labels for {len(active)} vectors", fix="give one label a vector")
+    active = (np.asarray(z) != 0).astype(np.float32)  # (images, D)
+    classes = codes(labels, len(active))
     rng = np.random.default_rng(seed)
-    weighted, unweighted = _shares(active, classes)
-    floors = np.array([_shares(active, rng.permutation(classes)) for _ in range(shuffles)])
+    weighted, unweighted = shares(active, classes)
+    floors = np.array([shares(active, rng.permutation(classes)) for _ in range(shuffles)])
     return Consistency(weighted, unweighted, float(floors[:, 0].mean()), float(floors[:, 1].mean()))
 
 
-def _shares(active: NDArray[np.float32], classes: NDArray[np.int64]) -> tuple[float, float]:
+def purity(z: NDArray[Any], labels: Sequence[Any] | NDArray[Any], *, share: float = TOP) -> float:
+    """The share of the most frequent class among the images with a dimension's largest entries, mean over live ones.
+
+    The same number of images for every dimension (`share` of all), so that it needs no threshold: dense, signed vectors
+    and sparse ones can be compared by it. Images on which the dimension is not above zero do not count.
+    """
+    z = np.asarray(z)
+    classes = codes(labels, len(z))
+    count = max(2, round(len(z) * share))
+    order = np.argsort(-z, axis=0, kind="stable")[:count]  # (count, D)
+    above = np.take_along_axis(z, order, axis=0) > 0
+    counts = np.zeros((classes.max() + 1, z.shape[1]))
+    np.add.at(counts, (classes[order], np.broadcast_to(np.arange(z.shape[1]), order.shape)), above)
+    total = counts.sum(axis=0)
+    own = total == count  # a dimension that fires on fewer would be flattered
+    return float((counts.max(axis=0)[own] / count).mean()) if own.any() else 0.0
+
+
+def codes(labels: Sequence[Any] | NDArray[Any], images: int) -> NDArray[np.int64]:
+    """Labels as numbers from 0, one a vector."""
+    _, found = np.unique(np.asarray(labels), return_inverse=True)
+    if len(found) != images:
+        raise DataInvalid(f"{len(found)} labels for {images} vectors", fix="give one label a vector")
+    return np.asarray(found, dtype=np.int64)
+
+
+def shares(active: NDArray[np.float32], classes: NDArray[np.int64]) -> tuple[float, float]:
+    """Weighted and unweighted consistency of what is active where, (images, D)."""
     one_hot = np.eye(classes.max() + 1, dtype=np.float32)[classes]  # (images, classes)
     counts = one_hot.T @ active  # (classes, D)
     most, total = counts.max(axis=0), counts.sum(axis=0)
@@ -97,6 +129,16 @@ def sepin(information: Floats, ks: Sequence[int] = (1, 10, 100)) -> dict[str, fl
     """SEPIN@k for several k, and for all dimensions: means over the first k in the order of the columns."""
     found = {str(k): float(information[:k].mean()) for k in ks if k <= len(information)}
     return {**found, "all": float(information.mean())}
+
+
+def sepin_ranked(first: NDArray[Any], second: NDArray[Any], *, temperature: float = 0.2) -> dict[str, float]:
+    """SEPIN@k over the k most informative dimensions: chosen on one half of the pairs, measured on the other.
+
+    Chosen and measured on the same pairs the largest of many noisy estimates would be too large.
+    """
+    halves = [separate_information(first[i::2], second[i::2], temperature=temperature) for i in (0, 1)]
+    both = [sepin(halves[1 - i][np.argsort(-halves[i], kind="stable")]) for i in (0, 1)]
+    return {k: (both[0][k] + both[1][k]) / 2 for k in both[0]}
 
 
 def _info_nce(products: Floats, first: Floats, second: Floats, temperature: float) -> float:

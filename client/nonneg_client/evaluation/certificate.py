@@ -1,0 +1,135 @@
+"""The figures of structure of any encoder's vectors, each beside its floors: a figure without floors says nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nonneg_client.errors import DataInvalid
+from nonneg_client.evaluation import structure as measures
+from nonneg_client.evaluation.floors import Codes, as_sparse, rotated
+from nonneg_client.evaluation.monosemanticity import mean_score
+
+TEMPERATURE = 0.2
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What the dimensions of one encoder are like."""
+
+    dimensions: int
+    live: int  # dimensions that are not zero on every image
+    zero_share: float  # vectors without any entry
+    nnz: float  # entries a vector that are not zero
+    sparsity: float
+    correlation: float
+    consistency: float  # weighted by how many images a dimension is active on
+    consistency_unweighted: float
+    purity: float
+    monosemanticity: float
+    sepin: dict[str, float] | None  # @1, @10, @100, @all, in nats
+
+
+@dataclass(frozen=True)
+class Structure:
+    """The figures, and the same of three things that mean nothing."""
+
+    measured: Figures
+    shuffled: Figures  # the same codes, the labels in another order
+    rotated: Figures  # the same codes, randomly rotated and cut to the same sparsity
+    untrained: Figures | None  # an untrained head on the same features, cut to the same sparsity
+    images: int
+    classes: int
+    estimator: str  # of SEPIN
+    judge: str  # of monosemanticity
+
+    def record(self) -> dict[str, Any]:
+        """As JSON shows it."""
+        return asdict(self)
+
+
+def structure(
+    z: NDArray[Any],
+    labels: Sequence[Any] | NDArray[Any],
+    *,
+    second: NDArray[Any] | None = None,
+    untrained: tuple[NDArray[Any], NDArray[Any] | None] | None = None,
+    judge: NDArray[Any] | None = None,
+    seed: int = 0,
+) -> Structure:
+    """Measure vectors (images, D), signed ones too, and their floors.
+
+    second: the vectors of another view of the first images, for SEPIN; without them it is left out.
+    untrained: what an untrained head makes of the same images and second views.
+    judge: another encoder's vectors of the same images, which say what is alike; without it labels do.
+    """
+    z = np.asarray(z, dtype=np.float32)
+    _check(z, second)
+    classes = measures.codes(labels, len(z))
+    eyes = np.eye(classes.max() + 1, dtype=np.float32)[classes] if judge is None else np.asarray(judge)
+    if len(eyes) != len(z):
+        raise DataInvalid(f"{len(eyes)} vectors of the judge for {len(z)} images", fix="give one an image")
+    order = np.random.default_rng(seed).permutation(len(z))
+    turned = rotated(z, second, seed=seed)
+    share = measures.sparsity(z)
+    return Structure(
+        measured=_figures(z, second, classes, eyes),
+        shuffled=_figures(z, None, classes[order], eyes[order]),
+        rotated=_figures(*turned, classes, eyes),
+        untrained=None if untrained is None else _figures(*_cut(untrained, share), classes, eyes),
+        images=len(z),
+        classes=int(classes.max()) + 1,
+        estimator=_estimator(second),
+        judge="labels" if judge is None else "another encoder",
+    )
+
+
+def _figures(z: Codes, second: Codes | None, classes: NDArray[np.int64], eyes: NDArray[Any]) -> Figures:
+    weighted, unweighted = measures.shares((z != 0).astype(np.float32), classes)
+    return Figures(
+        dimensions=z.shape[1],
+        live=measures.live_dimensions(z),
+        zero_share=measures.zero_share(z),
+        nnz=float((z != 0).sum(axis=1).mean()),
+        sparsity=measures.sparsity(z),
+        correlation=measures.correlation(z),
+        consistency=weighted,
+        consistency_unweighted=unweighted,
+        purity=measures.purity(z, classes),
+        monosemanticity=mean_score(z, eyes),
+        sepin=None if second is None else measures.sepin_ranked(z[: len(second)], second, temperature=TEMPERATURE),
+    )
+
+
+def _cut(pair: tuple[NDArray[Any], NDArray[Any] | None], share: float) -> tuple[Codes, Codes | None]:
+    z, second = pair
+    if second is None:
+        return as_sparse(z, share), None
+    both = as_sparse(np.concatenate([z, second]), share)
+    return both[: len(z)], both[len(z) :]
+
+
+def _estimator(second: NDArray[Any] | None) -> str:
+    if second is None:
+        return "not measured: it needs second views"
+    half = len(second) // 2
+    return (
+        f"nats, by the InfoNCE bound: temperature {TEMPERATURE}, {half - 1} negatives, dimensions chosen on {half} "
+        f"pairs and measured on {len(second) - half} others, both ways; values near zero are zero"
+    )
+
+
+def _check(z: Codes, second: NDArray[Any] | None) -> None:
+    if z.ndim != 2 or not len(z):
+        raise DataInvalid(f"vectors of shape {z.shape}", fix="give one row an image, (images, D)")
+    if not np.isfinite(z).all():
+        raise DataInvalid("the vectors hold values that are no numbers", fix="see which images gave them")
+    if second is not None and (second.shape[1:] != z.shape[1:] or not 4 <= len(second) <= len(z)):
+        raise DataInvalid(
+            f"second views of shape {second.shape} for vectors of shape {z.shape}",
+            fix="give the vectors of another view of the first images, at least four",
+        )

@@ -1,0 +1,41 @@
+"""What the figures of structure are held against: codes that mean nothing, as sparse as those that are measured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nonneg_client.evaluation.structure import sparsity
+
+Codes = NDArray[np.float32]
+
+
+def rotation(dimensions: int, seed: int = 0) -> Codes:
+    """A random rotation, uniformly distributed: (dimensions, dimensions)."""
+    normal = np.random.default_rng(seed).normal(size=(dimensions, dimensions))
+    q, r = np.linalg.qr(normal)
+    return np.asarray(q * np.sign(np.diag(r)), dtype=np.float32)
+
+
+def as_sparse(z: NDArray[Any], share: float) -> Codes:
+    """What lies above a threshold, less the threshold: as sparse as `share` says; signed as it is where that is 0."""
+    z = np.asarray(z, dtype=np.float32)
+    if share <= 0:
+        return z
+    return np.maximum(z - np.quantile(z, min(share, 1.0)), 0)
+
+
+def rotated(z: NDArray[Any], other: NDArray[Any] | None = None, *, seed: int = 0) -> tuple[Codes, Codes | None]:
+    """The same codes turned by one random rotation and cut to the sparsity they had: all that is lost is the axes.
+
+    other: a second view of some of the images, turned and cut in the same way.
+    """
+    z = np.asarray(z, dtype=np.float32)
+    q, share = rotation(z.shape[1], seed), sparsity(z)
+    turned = z @ q
+    if other is None:
+        return as_sparse(turned, share), None
+    both = as_sparse(np.concatenate([turned, np.asarray(other, dtype=np.float32) @ q]), share)
+    return both[: len(z)], both[len(z) :]
