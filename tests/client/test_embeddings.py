@@ -148,3 +148,8 @@ def test_rows_with_zeros_from_a_server_are_kept_without_them():
     pair = (np.array([0, 2], np.int32), np.array([0.0, 1.0], np.float32))
     embeddings = Embeddings.from_rows([pair], dimensions=3, fingerprint="f")
     assert embeddings.row(0)[0].tolist() == [2]
+
+
+def test_signed_vectors_make_no_embeddings() -> None:
+    with pytest.raises(DataInvalid, match="go below zero"):
+        Embeddings.from_dense([[0.5, -0.25]], fingerprint="f")

@@ -56,7 +56,8 @@ def test_nearest_neighbours_leave_out_the_image_itself_and_lonely_classes() -> N
     z = torch.eye(3)[[0, 0, 1, 1, 2]] + 0.01
     assert nearest(z, torch.tensor([0, 0, 1, 1, 7])) == 1.0
     assert nearest(z, torch.tensor([0, 1, 0, 1, 7])) == 0.0
-    assert nearest(z, torch.tensor([0, 1, 2, 3, 4])) == 0.0
+    assert nearest(z, torch.tensor([0, 1, 2, 3, 4])) is None, "no image has another of its class"
+    assert nearest(z, torch.tensor([0, 0, 0, 0, 0])) is None, "without classes every neighbour would be right"
 
 
 def test_it_proposes_only_what_the_run_has_not_tried() -> None:

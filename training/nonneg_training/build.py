@@ -8,7 +8,6 @@ from typing import Any
 
 from nonneg_core.errors import MissingExtra
 from nonneg_core.installing import extra_hint
-from nonneg_training.activations import NON_NEGATIVE
 from nonneg_training.backbones import Backbone, backbone
 from nonneg_training.checks import (
     CONTROL_METHODS,
@@ -46,7 +45,7 @@ def resolve(settings: Settings, images: Images | Stream, world: World) -> Settin
         "activation": name,
         "stem": ("small" if size <= SMALL else "imagenet") if model.stem == "auto" else model.stem,
         "hidden": (() if method == "head" else (256,)) if model.hidden is None else model.hidden,
-        "batch_norm": name in NON_NEGATIVE and method != "head" if model.batch_norm is None else model.batch_norm,
+        "batch_norm": method != "head" if model.batch_norm is None else model.batch_norm,
     }
     views = settings.views.model_copy(update={"size": size})
     return settings.model_copy(update={"views": views, "model": model.model_copy(update=chosen)})

@@ -37,8 +37,9 @@ class Checkpoint:
         return {name.removeprefix(prefix): t for name, t in self.tensors.items() if name.startswith(prefix)}
 
 
-def load_encoder(run: Path) -> Encoder:
+def load_encoder(run: str | os.PathLike[str]) -> Encoder:
     """The trained encoder of a run folder, in evaluation mode."""
+    run = Path(run)
     settings = run_settings(run)
     encoder = build_encoder(settings, pretrained=False)
     restore(encoder, read_checkpoint(run).part(ENCODER), run / FILE_NAME)

@@ -93,12 +93,16 @@ def check_labels(settings: Settings, images: Images) -> None:
         )
 
 
+def allowed(method: str) -> tuple[str, ...]:
+    """The activations that go with a method: the controls are signed, the others non-negative."""
+    return tuple(CONTROLS if method in CONTROL_METHODS else NON_NEGATIVE)
+
+
 def check_activation(method: str, name: str) -> None:
-    allowed = CONTROLS if method in CONTROL_METHODS else NON_NEGATIVE
-    if name not in allowed:
+    if name not in allowed(method):
         raise ConfigInvalid(
             f"method={method} does not go with activation={name}",
-            fix=f"choose one of {', '.join(allowed)}",
+            fix=f"choose one of {', '.join(allowed(method))}",
             field="model.activation",
             value=name,
         )

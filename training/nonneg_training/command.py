@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from nonneg_core.errors import ConfigInvalid
-from nonneg_training.settings import read_settings
+from nonneg_training.settings import Settings, read_settings
 
 _FLAGS = {  # the flags that stand for one setting each
     "method": "method",
@@ -68,7 +68,7 @@ def train(out: Path, config: str | None, others: tuple[str, ...], resume: bool, 
     changes |= dict(_assignment(text) for text in others)
     if resume and (config or changes):
         raise ConfigInvalid("--resume goes on with the run's own settings", fix="leave the other options out")
-    outcome = run.resume(out) if resume else run.train(read_settings(_recipe(config), changes), out)
+    outcome = run.resume(out) if resume else run.train(_settings(config, changes), out)
     for name, why in outcome.broken.items():
         click.echo(f"skipped {name}: {why}", err=True)
     if not outcome.taken:
@@ -76,10 +76,21 @@ def train(out: Path, config: str | None, others: tuple[str, ...], resume: bool, 
     if outcome.reading is None:  # another rank's
         return
     seen = outcome.reading
-    click.echo(
-        f"{out}: {outcome.steps} steps, loss {outcome.loss:.4f}, 1-NN {seen.knn:.1%}, "
-        f"{seen.live} of {seen.dimensions} dimensions live, {seen.nnz:.0f} active a vector"
-    )
+    click.echo(f"{out}: {outcome.steps} steps, loss {outcome.loss:.4f}, {seen}")
+
+
+def _settings(config: str | None, changes: dict[str, Any]) -> Settings:
+    """The recipe's settings with the flags on top.
+
+    A method given by a flag brings its own activation where the recipe's belongs to another kind of method.
+    """
+    from nonneg_training.checks import allowed
+
+    settings = read_settings(_recipe(config), changes)
+    named = settings.model.activation
+    if "method" in changes and "model.activation" not in changes and named not in (None, *allowed(settings.method)):
+        return settings.model_copy(update={"model": settings.model.model_copy(update={"activation": None})})
+    return settings
 
 
 def _recipe(name: str | None) -> Path | None:

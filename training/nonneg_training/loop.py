@@ -64,10 +64,12 @@ class Loop:
         *,
         world: World,
         checkpoint: Checkpoint | None = None,
+        tested: bool = False,
     ) -> None:
+        """`tested`: what `look` sees are test images, not those that are learnt from."""
         loop = settings.loop
         self.settings, self.folder, self.method, self.batches, self.look = settings, run, method, batches, look
-        self.world = world
+        self.world, self.tested = world, tested
         self.plan = Steps(len(batches), loop.batch, loop.accumulate, loop.epochs, settings.seed, world)
         self.optimiser = optimiser(method, settings.optimiser)
         self.precision = Precision(loop.precision, next(method.parameters()).device)
@@ -147,7 +149,7 @@ class Loop:
 
     def _report(self, result: dict[str, Tensor], speed: float, metrics: Metrics | None) -> float:
         loss = float(result["loss"])
-        row: dict[str, float] = {name: float(value) for name, value in result.items()}
+        row: dict[str, float | None] = {name: float(value) for name, value in result.items()}
         row |= {"step": self.done, "epoch": (self.done - 1) // self.plan.per_epoch}
         row |= {"lr": self.optimiser.param_groups[0]["lr"], "images_per_second": round(speed, 1)}
         self.gates.check_loss(self.done, loss)
@@ -161,8 +163,9 @@ class Loop:
             self.gates.check_reading(self.done, self.reading)
         return loss
 
-    def _look(self) -> dict[str, float]:
-        self.reading = monitor.read(*self.look())
+    def _look(self) -> dict[str, float | None]:
+        z, labels = self.look()
+        self.reading = monitor.read(z, labels, self.method.classify(z) if self.tested else None)
         return {name: value for name, value in asdict(self.reading).items() if name != "dimensions"}
 
     def _due(self) -> bool:

@@ -10,7 +10,7 @@ from nonneg_core.atomic import replacing, unwritable
 from nonneg_training.events import Events
 
 FILE_NAME = "metrics.csv"
-COLUMNS = ("step", "epoch", "loss", "lr", "images_per_second", "knn", "live", "nnz", "zero_share")
+COLUMNS = ("step", "epoch", "loss", "lr", "images_per_second", "knn", "live", "nnz", "zero_share", "test_accuracy")
 
 
 class Metrics:
@@ -24,14 +24,16 @@ class Metrics:
             self._begin(path, kept)
         self._events = Events(run / "tensorboard") if tensorboard else None
 
-    def add(self, row: dict[str, float]) -> None:
+    def add(self, row: dict[str, float | None]) -> None:
         """One report; what it does not say stays empty."""
         try:
             with self.path.open("a", newline="", encoding="utf-8") as file:
                 csv.DictWriter(file, self.columns).writerow(row)
             if self._events:
-                values = {name: value for name, value in row.items() if name not in ("step", "epoch")}
-                self._events.add(int(row["step"]), values)
+                values = {
+                    name: value for name, value in row.items() if name not in ("step", "epoch") and value is not None
+                }
+                self._events.add(int(row["step"] or 0), values)
         except OSError as error:
             raise unwritable(self.path, error) from error
 

@@ -17,31 +17,41 @@ from nonneg_training.encoder import Encoder
 class Reading:
     """One look at the encoder through the evaluation view."""
 
-    knn: float  # share of images whose nearest other image is of their class
+    knn: float | None  # share of images whose nearest other image is of their class; None without classes
     dimensions: int
-    live: int  # dimensions above zero on at least one image
-    nnz: float  # active dimensions a vector
+    live: int  # dimensions that are not zero on at least one image
+    nnz: float | None  # active dimensions a vector; None of signed vectors, of which all are
     zero_share: float  # vectors without any
+    test_accuracy: float | None = None  # of a classifier, on test images
+
+    def __str__(self) -> str:
+        """The reading in a few words."""
+        words = [] if self.test_accuracy is None else [f"test accuracy {self.test_accuracy:.1%}"]
+        words += [] if self.knn is None else [f"1-NN {self.knn:.1%}"]
+        if self.nnz is None:
+            return ", ".join([*words, f"{self.dimensions} dimensions, signed"])
+        return ", ".join([*words, f"{self.live} of {self.dimensions} dimensions live, {self.nnz:.0f} active a vector"])
 
 
-def read(z: Tensor, labels: Tensor) -> Reading:
-    """The reading of embeddings (n, D) with labels (n,)."""
-    active = z > 0
+def read(z: Tensor, labels: Tensor, guessed: Tensor | None = None) -> Reading:
+    """The reading of embeddings (n, D) with labels (n,); `guessed`: a classifier's answers, (n,)."""
+    active = z != 0
     return Reading(
         knn=nearest(z, labels),
         dimensions=z.shape[1],
         live=int(active.any(dim=0).sum()),
-        nnz=float(active.sum(dim=1).float().mean()),
-        zero_share=float((z == 0).all(dim=1).float().mean()),
+        nnz=None if (z < 0).any() else float(active.sum(dim=1).float().mean()),
+        zero_share=float((~active).all(dim=1).float().mean()),
+        test_accuracy=None if guessed is None else float((guessed == labels).float().mean()),
     )
 
 
-def nearest(z: Tensor, labels: Tensor) -> float:
-    """Leave-one-out 1-NN accuracy by cosine; images that are alone in their class are not asked."""
+def nearest(z: Tensor, labels: Tensor) -> float | None:
+    """Leave-one-out 1-NN accuracy by cosine, of images that share their class with some and not with all others."""
     z = F.normalize(z.float(), dim=1)
     asked = labels.bincount()[labels] > 1  # (n,)
-    if not asked.any():
-        return 0.0
+    if not asked.any() or (labels == labels[0]).all():
+        return None
     similarity = (z @ z.T).fill_diagonal_(-2)
     return float((labels[similarity.argmax(dim=1)] == labels)[asked].float().mean())
 

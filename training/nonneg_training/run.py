@@ -18,7 +18,7 @@ from nonneg_training.batches import Batches, CaptionBatches, FeatureBatches, Str
 from nonneg_training.build import build_encoder, pretrained_run, resolve
 from nonneg_training.cache import Wanted, features
 from nonneg_training.checkpoint import FILE_NAME, Checkpoint, load_backbone, read_checkpoint, run_settings
-from nonneg_training.data import Captions, Images, Kept, Stream, held_out, open_source
+from nonneg_training.data import Captions, Images, Kept, Stream, open_source, unseen
 from nonneg_training.distributed import World, barrier, join, leave
 from nonneg_training.encoder import Encoder
 from nonneg_training.loop import Loop, Outcome
@@ -81,21 +81,28 @@ def prepare(
     if earlier := pretrained_run(settings):
         load_backbone(encoder, earlier)
     encoder.to(device)
-    method, batches, look = _learner(settings, encoder, images, world, device)
+    watched = None if isinstance(images, Stream) else unseen(settings.data)
+    method, batches, look = _learner(settings, encoder, images, watched, world, device)
     torch.nn.Module.to(method, device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
     if world.size > 1 and device.type == "cuda":
         method = torch.nn.SyncBatchNorm.convert_sync_batchnorm(method)  # type: ignore[no-untyped-call]
     if world.first and not (run / CONFIG).exists():
         write_settings(run / CONFIG, settings)
     barrier()
-    return Loop(settings, run, method, batches, look, world=world, checkpoint=checkpoint)
+    tested = watched is not None and watched.classes == images.classes
+    return Loop(settings, run, method, batches, look, world=world, checkpoint=checkpoint, tested=tested)
 
 
 Look = Callable[[], tuple[Tensor, Tensor]]
 
 
 def _learner(
-    settings: Settings, encoder: Encoder, images: Images | Stream, world: World, device: torch.device
+    settings: Settings,
+    encoder: Encoder,
+    images: Images | Stream,
+    watched: Images | None,
+    world: World,
+    device: torch.device,
 ) -> tuple[Method, Batches, Look]:
     """The method, what feeds it, and what a reading looks at."""
     method = None if settings.method == "head" else build_method(settings, encoder, images)
@@ -107,8 +114,7 @@ def _learner(
     if method is None:
         return _head(settings, encoder, images, world, device)
     pipeline = pipeline_for(images, settings.views, encoder.view.size, device)
-    watched = held_out(settings.data.source, settings.data.root) or images
-    look = partial(monitor.embed, encoder, watched, settings.loop.monitor_images)
+    look = partial(monitor.embed, encoder, watched or images, settings.loop.monitor_images)
     if isinstance(images, Captions) and settings.method == "two-tower":
         return method, CaptionBatches(images, pipeline, settings.text.length), look
     return method, ViewBatches(images, pipeline, method.views), look

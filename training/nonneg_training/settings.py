@@ -29,9 +29,12 @@ class Data(Section):
     source: str = Field(
         default="digits",
         description="digits, cifar10, cifar100, stl10, fashion-mnist, dsprites; or the path of a folder with a "
-        "folder of images a class, of a CSV with captions, or of tar shards: train-{000..009}.tar, also at http(s)://",
+        "folder of images a class, of a CSV with captions, or of tar shards: train-{000..009}.tar, also at http(s)://; "
+        "NAME:test is a named data set's other images",
     )
-    root: Path | None = Field(default=None, description="where a named data set lies")
+    root: Path | None = Field(default=None, description="where a named data set lies; default: $NONNEG_DATA")
+    limit: int | None = Field(default=None, ge=2, description="so many images, drawn by chance and always the same")
+    only: tuple[str, ...] = Field(default=(), description="images of these classes only")
     images: int | None = Field(default=None, ge=1, description="shards at http(s): images an epoch")
     classes: int | None = Field(default=None, ge=1, description="shards at http(s): how many labels, for ce and nce")
     shuffle: int = Field(default=1000, ge=1, description="shards at http(s): images that wait in memory to be drawn")
@@ -85,8 +88,7 @@ class Model(Section):
     activation: str | None = Field(default=None, description="default: the method's own")
     batch_norm: bool | None = Field(
         default=None,
-        description="batch norm before the activation keeps dimensions alive; default: where it is non-negative, "
-        "but not in a head",
+        description="batch norm before the activation keeps dimensions alive; default: yes, but not in a head",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from nonneg_core.errors import ConfigInvalid
@@ -15,6 +16,7 @@ from nonneg_training.data.samples import Sample
 from nonneg_training.data.shards import Shards
 from nonneg_training.data.sprites import Sprites
 from nonneg_training.data.stream import SCHEMES, Kept, Stream
+from nonneg_training.data.subset import Subset, subset
 from nonneg_training.settings import Data
 
 __all__ = [
@@ -28,18 +30,28 @@ __all__ = [
     "Shards",
     "Sprites",
     "Stream",
+    "Subset",
     "held_out",
     "open_data",
     "open_source",
+    "subset",
+    "unseen",
 ]
 
 SPLIT = ("digits", "cifar10", "cifar100", "stl10", "fashion-mnist")  # those with test images of their own
+HOME = "NONNEG_DATA"  # the variable with the folder of named data sets
 NAMES = (*SPLIT, "dsprites", "a folder", "a captions.csv", "shards-{000..009}.tar")
 
 
 def open_source(data: Data) -> Images | Stream:
     """What the settings name: images one can choose among, or a stream of them."""
     if data.source.startswith(SCHEMES):
+        if data.limit or data.only:
+            raise ConfigInvalid(
+                "data.limit and data.only choose among images, which a stream cannot",
+                fix="set data.images, the images of an epoch",
+                field="data.limit" if data.limit else "data.only",
+            )
         return Stream(data.source, data.images, classes=data.classes, shuffle=data.shuffle, max_broken=data.max_broken)
     if "://" in data.source or data.source.startswith("pipe:"):
         raise ConfigInvalid(
@@ -47,11 +59,28 @@ def open_source(data: Data) -> Images | Stream:
             fix="give an https address (many stores sign one), or mount the store",
             field="data.source",
         )
-    return open_data(data.source, data.root, max_broken=data.max_broken)
+    whole = open_data(data.source, data.root, max_broken=data.max_broken)
+    return subset(whole, limit=data.limit, only=data.only)
+
+
+def unseen(data: Data) -> Images | None:
+    """The test images of what the settings name, of the same classes; None if there are none."""
+    whole = held_out(data.source, data.root)
+    return None if whole is None else subset(whole, only=data.only)
 
 
 def open_data(source: str, root: Path | None = None, *, split: str = "train", max_broken: int = 100) -> Images:
-    """A named data set; a CSV of captions; tar shards; or a folder (its `train` or `test` folder if it has both)."""
+    """A named data set; a CSV of captions; tar shards; or a folder (its `train` or `test` folder if it has both).
+
+    NAME:SPLIT names a split, whatever `split` says: cifar10:test.
+    """
+    name, _, named = source.partition(":")
+    if name in SPLIT and named:
+        if named not in ("train", "test", *(["unlabeled"] if name == "stl10" else [])):
+            raise ConfigInvalid(
+                f"{name} has no images called {named}", fix=f"{name}:train or {name}:test", field="data.source"
+            )
+        source, split = name, named
     if source == "digits":
         return digits(split)
     if source == "dsprites":
@@ -71,7 +100,10 @@ def open_data(source: str, root: Path | None = None, *, split: str = "train", ma
 
 
 def held_out(source: str, root: Path | None = None) -> Images | None:
-    """The data set's test images, if it has any."""
+    """The data set's test images, if it has any that `source` does not name itself."""
+    name, _, named = source.partition(":")
+    if name in SPLIT and named:
+        return None if named == "test" else open_data(name, root, split="test")
     if source in SPLIT:
         return open_data(source, root, split="test")
     for split in ("test", "val"):
@@ -81,8 +113,11 @@ def held_out(source: str, root: Path | None = None) -> Images | None:
 
 
 def _needed(source: str, root: Path | None) -> Path:
+    root = root or (Path(os.environ[HOME]) if os.environ.get(HOME) else None)
     if root is None:
         raise ConfigInvalid(
-            f"{source} needs to know where it lies", fix="give its folder: --root DIR (data.root)", field="data.root"
+            f"{source} needs to know where it lies",
+            fix=f"give its folder: --root DIR (data.root), or set {HOME}",
+            field="data.root",
         )
     return root

@@ -29,5 +29,9 @@ class Method(nn.Module, ABC):
         """The loss of an encoder that gives every image the same vector; None if the loss does not tell."""
         return None
 
+    def classify(self, z: Tensor) -> Tensor | None:
+        """The classes of embeddings (n, D), by what learns beside the encoder; None without a classifier."""
+        return None
+
     def advance(self, progress: float) -> None:
         """The run is this far, 0..1: for what changes on the way."""

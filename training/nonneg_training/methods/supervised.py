@@ -37,7 +37,11 @@ class Supervised(Method):
         return cross_entropy(z, weight, labels, self.classifier.bias)
 
     @torch.no_grad()
-    def _accuracy(self, z: Tensor, labels: Tensor) -> Tensor:
+    def classify(self, z: Tensor) -> Tensor:
         weight = self.classifier.weight.relu() if self.non_negative else self.classifier.weight
-        scores = nn.functional.linear(z.float(), weight, self.classifier.bias)
-        return (scores.argmax(dim=1) == labels).float().mean()
+        bias = self.classifier.bias
+        scores = nn.functional.linear(z.float(), weight.to(z.device), None if bias is None else bias.to(z.device))
+        return scores.argmax(dim=1)
+
+    def _accuracy(self, z: Tensor, labels: Tensor) -> Tensor:
+        return (self.classify(z) == labels).float().mean()

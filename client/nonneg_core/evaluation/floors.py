@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nonneg_client.evaluation.structure import sparsity
+from nonneg_core.evaluation.structure import sparsity
 
 Codes = NDArray[np.float32]
 
@@ -24,7 +24,8 @@ def as_sparse(z: NDArray[Any], share: float) -> Codes:
     z = np.asarray(z, dtype=np.float32)
     if share <= 0:
         return z
-    return np.maximum(z - np.quantile(z, min(share, 1.0)), 0)
+    cut: Codes = np.maximum(z - np.float32(np.quantile(z, min(share, 1.0))), 0)
+    return cut
 
 
 def rotated(z: NDArray[Any], other: NDArray[Any] | None = None, *, seed: int = 0) -> tuple[Codes, Codes | None]:

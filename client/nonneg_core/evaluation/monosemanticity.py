@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nonneg_client.shortening import unit
+from nonneg_core.shortening import unit
 
 Floats = NDArray[np.float64]
 
@@ -27,7 +27,8 @@ def monosemanticity(z: NDArray[Any], judge: NDArray[Any]) -> Floats:
     together = ((e.T @ a) ** 2).sum(axis=0) - (e**2).sum(axis=1) @ squares  # (D,)
     weights = a.sum(axis=0) ** 2 - squares.sum(axis=0)
     several = (a > 0).sum(axis=0) > 1
-    return np.divide(together, weights, out=np.full(a.shape[1], np.nan), where=several)
+    scores: Floats = np.divide(together, weights, out=np.full(a.shape[1], np.nan), where=several)
+    return scores
 
 
 def mean_score(z: NDArray[Any], judge: NDArray[Any]) -> float:

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nonneg_client.errors import DataInvalid
-from nonneg_client.evaluation import structure as measures
-from nonneg_client.evaluation.floors import Codes, as_sparse, rotated
-from nonneg_client.evaluation.monosemanticity import mean_score
+from nonneg_core.errors import DataInvalid
+from nonneg_core.evaluation import structure as measures
+from nonneg_core.evaluation.floors import Codes, as_sparse, rotated
+from nonneg_core.evaluation.monosemanticity import mean_score
 
 TEMPERATURE = 0.2
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nonneg_client.embeddings import Embeddings
-from nonneg_client.errors import DataInvalid
-from nonneg_client.evaluation.certificate import structure
-from nonneg_client.evaluation.floors import rotated, rotation
-from nonneg_client.evaluation.monosemanticity import mean_score, monosemanticity
-from nonneg_client.evaluation.structure import sparsity
+from nonneg_core.errors import DataInvalid
+from nonneg_core.evaluation.certificate import structure
+from nonneg_core.evaluation.floors import rotated, rotation
+from nonneg_core.evaluation.monosemanticity import mean_score, monosemanticity
+from nonneg_core.evaluation.structure import sparsity
 
 
 def of_classes(images: int = 300, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -106,8 +105,3 @@ def test_what_cannot_be_measured_is_refused(arguments: dict[str, np.ndarray], me
     z, labels = given.pop("z"), given.pop("labels")
     with pytest.raises(DataInvalid, match=message):
         structure(z, labels, **given)
-
-
-def test_signed_vectors_make_no_embeddings() -> None:
-    with pytest.raises(DataInvalid, match="go below zero"):
-        Embeddings.from_dense([[0.5, -0.25]], fingerprint="f")

@@ -1,0 +1,1 @@
+"""What a trained encoder is worth: structure with floors, probes and neighbours, of any encoder, signed ones too."""
