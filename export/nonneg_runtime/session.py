@@ -77,6 +77,15 @@ class Session:
         if providers[0] != CPU:
             check_taken(providers[0], taken(self._session))
 
+    @property
+    def side(self) -> int | None:
+        """Height and width of the pixels it takes, if it takes uint8 squares of a fixed side."""
+        taken = next((found for found in self._session.get_inputs() if found.name == INPUT), None)
+        if taken is None or taken.type != "tensor(uint8)" or len(taken.shape) != 4:
+            return None
+        _, height, width, channels = taken.shape
+        return height if isinstance(height, int) and height == width and channels == 3 else None
+
     def run(self, pixels: Pixels) -> NDArray[np.float32]:
         """The raw embeddings of a batch: uint8 (batch, size, size, 3) -> float32 (batch, D)."""
         result: NDArray[np.float32] = self._session.run([self._output], {INPUT: pixels})[0]

@@ -10,6 +10,7 @@ from PIL import Image
 
 from nonneg_core.errors import ConfigInvalid, DataInvalid, StorageFailed, TrainingStopped
 from nonneg_training.command import train
+from nonneg_training.metrics import read_metrics
 
 
 def run(*arguments: str) -> str:
@@ -86,3 +87,47 @@ def test_labels_that_tell_nothing_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataInvalid, match="has one class, 0"):
         run("--method", "nce", *["--data", str(photos / "0"), "--batch", "2", "--out", str(tmp_path / "run")])
     run(*given)  # without labels they are images like any others
+
+
+def test_cl_and_ncl_by_flags_differ_in_the_activation_alone(tmp_path: Path) -> None:
+    texts = []
+    for method in ("cl", "ncl"):
+        run("--method", method, "--data", "digits", "--epochs", "1", "--out", str(tmp_path / method))
+        texts.append((tmp_path / method / "config.toml").read_text().splitlines())
+    differing = [pair for pair in zip(*texts, strict=True) if pair[0] != pair[1]]
+    assert differing == [
+        ('method = "cl"', 'method = "ncl"'),
+        ('activation = "identity"', 'activation = "relu"'),
+    ]
+
+
+def test_a_method_by_flag_brings_its_activation_into_a_recipe(tmp_path: Path) -> None:
+    small = ["--data", "digits", "--backbone", "tiny-cnn", "--batch", "64", "--epochs", "1"]
+    run("--config", "cpu", "--method", "cl", *small, "--out", str(tmp_path / "cl"))
+    assert 'activation = "identity"' in (tmp_path / "cl" / "config.toml").read_text()
+    run("--config", "cifar10", "--method", "ncl", *small, "--lr", "0.1", "--out", str(tmp_path / "ncl"))
+    assert 'activation = "rep_relu"' in (tmp_path / "ncl" / "config.toml").read_text(), "which goes with it, and stays"
+
+
+def test_signed_vectors_are_not_said_to_be_live_or_active(tmp_path: Path) -> None:
+    said = run("--method", "cl", "--epochs", "1", "--dimensions", "16", "--out", str(tmp_path / "cl"))
+    assert "16 dimensions, signed" in said
+    assert "live" not in said
+    assert "active" not in said
+
+
+def test_a_classifier_reports_its_test_accuracy_by_epoch(tmp_path: Path) -> None:
+    for method in ("ce", "nce"):
+        said = run("--method", method, "--epochs", "3", "--out", str(tmp_path / method))
+        accuracy = [row["test_accuracy"] for row in read_metrics(tmp_path / method) if row["test_accuracy"]]
+        assert len(accuracy) == 3
+        assert f"test accuracy {float(accuracy[-1]):.1%}" in said
+        assert float(accuracy[-1]) > 0.3, method
+
+
+def test_neighbours_are_not_counted_where_all_images_are_of_one_class(tmp_path: Path) -> None:
+    for i in range(8):
+        Image.new("RGB", (20, 20), (i * 30, 90, 200)).save(tmp_path / f"{i}.png")
+    said = run("--data", str(tmp_path), "--epochs", "1", "--batch", "4", "--out", str(tmp_path / "run"))
+    assert "1-NN" not in said
+    assert [row["knn"] for row in read_metrics(tmp_path / "run")] == ["", ""]

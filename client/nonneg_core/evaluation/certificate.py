@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from nonneg_core.errors import DataInvalid
 from nonneg_core.evaluation import structure as measures
-from nonneg_core.evaluation.floors import Codes, as_sparse, rotated
+from nonneg_core.evaluation.floors import Codes, as_sparse, rotated, sparsity_to_keep
 from nonneg_core.evaluation.monosemanticity import mean_score
 
 TEMPERATURE = 0.2
@@ -75,7 +75,7 @@ def structure(
         raise DataInvalid(f"{len(eyes)} vectors of the judge for {len(z)} images", fix="give one an image")
     order = np.random.default_rng(seed).permutation(len(z))
     turned = rotated(z, second, seed=seed)
-    share = measures.sparsity(z)
+    share = sparsity_to_keep(z)
     return Structure(
         measured=_figures(z, second, classes, eyes),
         shuffled=_figures(z, None, classes[order], eyes[order]),
@@ -105,7 +105,7 @@ def _figures(z: Codes, second: Codes | None, classes: NDArray[np.int64], eyes: N
     )
 
 
-def _cut(pair: tuple[NDArray[Any], NDArray[Any] | None], share: float) -> tuple[Codes, Codes | None]:
+def _cut(pair: tuple[NDArray[Any], NDArray[Any] | None], share: float | None) -> tuple[Codes, Codes | None]:
     z, second = pair
     if second is None:
         return as_sparse(z, share), None

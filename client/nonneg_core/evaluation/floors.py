@@ -19,10 +19,15 @@ def rotation(dimensions: int, seed: int = 0) -> Codes:
     return np.asarray(q * np.sign(np.diag(r)), dtype=np.float32)
 
 
-def as_sparse(z: NDArray[Any], share: float) -> Codes:
-    """What lies above a threshold, less the threshold: as sparse as `share` says; signed as it is where that is 0."""
+def sparsity_to_keep(z: NDArray[Any]) -> float | None:
+    """How sparse the floors of these codes have to be; None of signed codes, whose floors are signed as well."""
+    return None if (np.asarray(z) < 0).any() else sparsity(z)
+
+
+def as_sparse(z: NDArray[Any], share: float | None) -> Codes:
+    """What lies above a threshold, less the threshold, so that `share` of it is zero; None: as it is."""
     z = np.asarray(z, dtype=np.float32)
-    if share <= 0:
+    if share is None:
         return z
     cut: Codes = np.maximum(z - np.float32(np.quantile(z, min(share, 1.0))), 0)
     return cut
@@ -34,7 +39,7 @@ def rotated(z: NDArray[Any], other: NDArray[Any] | None = None, *, seed: int = 0
     other: a second view of some of the images, turned and cut in the same way.
     """
     z = np.asarray(z, dtype=np.float32)
-    q, share = rotation(z.shape[1], seed), sparsity(z)
+    q, share = rotation(z.shape[1], seed), sparsity_to_keep(z)
     turned = z @ q
     if other is None:
         return as_sparse(turned, share), None

@@ -1,0 +1,114 @@
+"""nonneg evaluate --structure, as it is typed: a run, signed or not, an ONNX file, an array of vectors."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import nonneg_training
+from nonneg_cli.table import nonneg
+from nonneg_core.errors import ConfigInvalid, DataInvalid
+from nonneg_training.data import open_data
+from nonneg_training.run import train
+from nonneg_training.settings import read_settings
+
+
+def measured(*arguments: str | Path) -> dict[str, Any]:
+    given = ["evaluate", "--structure", *map(str, arguments), "--json"]
+    answer = CliRunner().invoke(nonneg, given, catch_exceptions=False)
+    return json.loads(answer.stdout)
+
+
+@pytest.fixture(scope="module")
+def signed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("runs") / "cl"
+    train(read_settings(None, {"method": "cl", "loop.epochs": 2, "model.dimensions": 32}), run)
+    return run
+
+
+def test_a_run_of_signed_vectors_is_measured_as_it_is(signed: Path) -> None:
+    found = measured(signed, "--lengths", "8", "--selections", "activation,random,pca")
+    figures = found["structure"]["measured"]
+    assert (figures["dimensions"], figures["nnz"], found["structure"]["images"]) == (32, 32.0, 359)
+    largest = np.bincount(open_data("digits", split="test").labels).max() / 359
+    assert figures["consistency"] == pytest.approx(largest), "dense vectors say nothing by being active"
+    assert found["structure"]["rotated"]["nnz"] == 32.0
+    assert [(row["selection"], row["dimensions"]) for row in found["embedding"]] == [
+        ("all", 32), ("activation", 8), ("random", 8), ("pca", 8),
+    ]  # fmt: skip
+    assert found["backbone"][0]["dimensions"] == 64
+    assert found["backbone"][0]["probe"] > 0.5
+
+
+def test_a_non_negative_run_stands_above_the_floor_of_shuffled_labels(trained: Path) -> None:
+    found = measured(trained)["structure"]
+    assert found["measured"]["consistency"] > found["shuffled"]["consistency"]
+    assert found["measured"]["sparsity"] == pytest.approx(found["rotated"]["sparsity"], abs=0.02)
+    assert found["measured"]["sparsity"] == pytest.approx(found["untrained"]["sparsity"], abs=0.02)
+    assert set(found["measured"]["sepin"]) == {"1", "10", "all"}
+    assert "negatives" in found["estimator"]
+
+
+def test_named_data_say_which_images_are_asked_and_which_teach(trained: Path) -> None:
+    found = measured(trained, "--data", "digits:test", "--teach", "digits:train", "--limit", "200")
+    assert found["structure"]["images"] == 200
+    assert found["embedding"][0]["probe"] > 0.5
+
+
+def test_an_array_is_measured_by_its_labels_and_in_python_to_the_same_numbers(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    z, y = rng.normal(size=(80, 12)).astype(np.float32), np.arange(80) % 4
+    z[:, 0] += 3 * (y == 1)
+    np.savez(tmp_path / "z.npz", z=z, labels=y)
+    np.save(tmp_path / "z.npy", z)
+    (tmp_path / "labels.txt").write_text("\n".join(map(str, y)))
+    found = measured(tmp_path / "z.npz")
+    assert found["structure"] == measured(tmp_path / "z.npy", "--labels", tmp_path / "labels.txt")["structure"]
+    assert found["structure"]["measured"]["sepin"] is None
+    assert nonneg_training.structure(z, y).record() == found["structure"]
+
+
+def test_people_get_a_table(trained: Path) -> None:
+    said = CliRunner().invoke(nonneg, ["evaluate", "--structure", str(trained)], catch_exceptions=False).output
+    for words in (
+        "a run of ncl, relu; 359 images of 10 classes",
+        "SEPIN@10",
+        "rotated",
+        "untrained",
+        "judged by labels",
+    ):
+        assert words in said
+    assert "--structure" in CliRunner().invoke(nonneg, ["evaluate", "--help"]).output
+    assert "signed or not" in CliRunner().invoke(nonneg, ["evaluate", "--structure", "--help"]).output
+
+
+def test_load_encoder_takes_a_path_or_a_string(trained: Path) -> None:
+    encoder = nonneg_training.load_encoder(str(trained))
+    assert encoder.dimensions == nonneg_training.load_encoder(trained).dimensions == 32
+    with pytest.raises(AttributeError, match="has no attribute 'load_decoder'"):
+        _ = nonneg_training.load_decoder
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        (["nothing"], DataInvalid, "nothing does not exist"),
+        (["{run}", "--selections", "best"], ConfigInvalid, "there is no selection best"),
+        (["{run}", "--labels", "x.txt"], ConfigInvalid, "belongs to an array"),
+        (["{run}", "--data", "digits:val"], ConfigInvalid, "digits has no images called val"),
+        (["{run}", "--data", "cifar10:test"], ConfigInvalid, "set NONNEG_DATA"),
+        (["z.npy", "--data", "digits"], ConfigInvalid, "brings its own labels"),
+        (["z.npy"], DataInvalid, "cannot be read"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(
+    trained: Path, arguments: list[str], error: type[Exception], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NONNEG_DATA", raising=False)
+    with pytest.raises(error, match=message):
+        measured(*(argument.format(run=trained) for argument in arguments))

@@ -1,0 +1,118 @@
+"""What is measured: the folder of a run, a bundle, an ONNX file, or an array of vectors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from nonneg_core.errors import DataInvalid, MissingExtra
+from nonneg_core.installing import extra_hint
+from nonneg_core.pixels.view import Pixels, View
+from nonneg_training.data import Images
+from nonneg_training.measure.seen import Floats, Run, Seen, Tick, see
+from nonneg_training.settings import FILE_NAME as CONFIG
+from nonneg_training.settings import Data, read_settings
+
+
+@dataclass(frozen=True)
+class Subject:
+    """An encoder that can be shown images."""
+
+    what: str
+    run: Run
+    view: View
+    data: Data | None = None  # what it was trained on
+
+    def see(self, images: Images, *, seconds: bool = True, tick: Tick | None = None) -> Seen:
+        """Its rows of these images."""
+        return see(self.run, images, self.view, seconds=seconds, tick=tick)
+
+
+def is_array(path: Path) -> bool:
+    """Whether the path is read as vectors."""
+    return path.suffix.lower() in (".npy", ".npz")
+
+
+def open_subject(path: Path) -> Subject:
+    """The encoder at a path."""
+    if (path / CONFIG).is_file():
+        return _run(path)
+    if (path / "manifest.json").is_file():
+        return _bundle(path)
+    if path.suffix.lower() == ".onnx" and path.is_file():
+        return _onnx(path)
+    raise DataInvalid(
+        f"{path} is no encoder" if path.exists() else f"{path} does not exist",
+        fix="give the folder of a run or a bundle, an .onnx file, or vectors as .npy or .npz",
+        value=str(path),
+    )
+
+
+def read_array(path: Path, labels: Path | None) -> Seen:
+    """Vectors and labels: .npz with z, labels and perhaps second; or .npy with a file of labels beside it."""
+    try:
+        loaded = np.load(path, allow_pickle=False)
+        held = {"z": loaded} if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded.files}
+    except (OSError, ValueError) as error:
+        raise DataInvalid(f"{path} cannot be read ({error})", fix="save it with numpy.save or numpy.savez") from error
+    if labels is not None:
+        held["labels"] = _labels(labels)
+    for name, fix in (("z", "save it as numpy.savez(path, z=z, labels=labels)"), ("labels", "give --labels FILE")):
+        if name not in held:
+            raise DataInvalid(f"{path} holds no {name}", fix=fix, value=str(path))
+    return Seen(np.asarray(held["z"], np.float32), held["labels"], second=held.get("second"))
+
+
+def _labels(path: Path) -> np.ndarray[tuple[int, ...], np.dtype[np.generic]]:
+    try:
+        if path.suffix.lower() == ".npy":
+            found: np.ndarray[tuple[int, ...], np.dtype[np.generic]] = np.load(path, allow_pickle=False)
+            return found
+        return np.array(path.read_text(encoding="utf-8").splitlines())
+    except (OSError, ValueError) as error:
+        raise DataInvalid(f"{path} cannot be read ({error})", fix="give .npy, or text with a label a line") from error
+
+
+def _run(path: Path) -> Subject:
+    from nonneg_training.checkpoint import load_encoder
+    from nonneg_training.measure.trained import runner
+
+    encoder, settings = load_encoder(path), read_settings(path / CONFIG, {})
+    what = f"{path}: a run of {settings.method}, {settings.model.activation}"
+    return Subject(what, runner(encoder), encoder.view, settings.data)
+
+
+def _bundle(path: Path) -> Subject:
+    from nonneg_runtime.bundle import open_bundle
+
+    bundle = open_bundle(path)
+    manifest = bundle.manifest
+    return Subject(
+        f"{path}: {manifest.name} {manifest.version}", _session(bundle.encoder, manifest.precision)[0], manifest.view
+    )
+
+
+def _onnx(path: Path) -> Subject:
+    run, side = _session(path, "fp32")
+    if side is None:
+        raise DataInvalid(
+            f"{path} does not take uint8 pixels (batch, side, side, 3) of a fixed side",
+            fix="make a bundle of it with `nonneg wrap`, and measure that",
+            value=str(path),
+        )
+    return Subject(str(path), run, View(size=side))
+
+
+def _session(path: Path, precision: str) -> tuple[Run, int | None]:
+    try:
+        from nonneg_runtime.open import open_session
+    except ModuleNotFoundError as error:
+        raise MissingExtra(f"running {path} needs {error.name}", fix=extra_hint("export")) from None
+    session = open_session(path, precision=precision)
+
+    def run(pixels: Pixels) -> dict[str, Floats]:
+        return {"z": session.run(np.ascontiguousarray(pixels))}
+
+    return run, getattr(session, "side", None)
