@@ -2,11 +2,13 @@
 
 Beside `photos.parquet` lies, while it is being made, the folder `photos.parquet.parts`:
 
-    job.json      what was asked for; a second run must ask for the same
+    job.json      what was asked for; a second run must ask for the same. Written first: shards without it are remains
     00000.npz     the vectors of a shard, exact (absent if every image of it failed)
     00000.json    its failures; written last: a shard without it is done again
 
-At the end the shards are written to the one file and the folder goes. What failed is listed in
+A shard is put away when it is full, after some seconds, and when the run is interrupted. At the end `job.json` says
+that all is done, the shards become the one file, and the folder is renamed to `photos.parquet.parts.done` and removed:
+a run that is killed anywhere in this sequence is finished by the next. What failed is listed in
 `photos.parquet.failed.jsonl`.
 """
 
@@ -15,18 +17,19 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from nonneg_client.collect import Collected
+from nonneg_client.collect import Collected, gathered
 from nonneg_client.embeddings import Embeddings
 from nonneg_client.failures import Reason, failures_of, list_failures, reason
 from nonneg_client.results import Part
 from nonneg_client.sources.images import Item
-from nonneg_client.storage import load, module_for, save
+from nonneg_client.storage import files_of, load, module_for, save
 from nonneg_client.storage.merging import Summary, merge
 from nonneg_client.wire.protocol import Options
 from nonneg_core.atomic import replacing, unwritable
@@ -36,10 +39,11 @@ from nonneg_core.errors import ConfigInvalid, DataInvalid, StorageFailed
 class Job:
     """The folder of shards, held by one process at a time."""
 
-    def __init__(self, out: Path, options: Options) -> None:
+    def __init__(self, out: Path, options: Options, *, replaces: bool = False) -> None:
         module_for(out)  # a name that cannot be written is told before the work, not after it
         self.out = out
-        self.folder = out.with_name(out.name + ".parts")
+        self.folder = parts_of(out)
+        self._replaces = replaces  # a file of this name may be there, and is kept until the new one is whole
         self._asked = json.loads(json.dumps(asdict(options)))
         self.done: set[str] = set()
         self.reasons: list[Reason] = []
@@ -47,6 +51,8 @@ class Job:
         self._next = 0
 
     def __enter__(self) -> Self:
+        if not self.folder.exists():
+            self._check_free()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._lock = (self.folder / "lock").open("w")
@@ -55,6 +61,7 @@ class Job:
         try:
             self._hold()
             self._resume()
+            self._check_free()
         except BaseException:
             self._lock.close()
             raise
@@ -65,6 +72,12 @@ class Job:
             shutil.rmtree(self.folder, ignore_errors=True)
         self._lock.close()
 
+    def _check_free(self) -> None:
+        """Raise if a file of this name is there that this run was not asked to replace."""
+        if self.out.exists() and not self._replaces:
+            fix = "choose another name, or pass --replace or --retry-failed"
+            raise StorageFailed(f"{self.out} exists", fix=fix)
+
     def left(self, items: Iterable[Item]) -> Iterator[Item]:
         """What is still to do; an image that is named twice is done once."""
         seen = set(self.done)
@@ -73,27 +86,41 @@ class Job:
                 seen.add(item.id)
                 yield item
 
-    def write(self, parts: Iterable[Part], *, shard_size: int) -> None:
-        """Take results as they come and put them away shard by shard."""
-        waiting: list[Part] = []
-        for part in parts:
-            waiting.append(part)
-            if sum(len(p.results) for p in waiting) >= shard_size:
-                self._put_away(waiting)
-                waiting = []
-        if waiting:
-            self._put_away(waiting)
+    def write(
+        self,
+        parts: Iterable[Part],
+        *,
+        shard_size: int,
+        held: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        """Take results as they come and put them away shard by shard, also when they end with an error.
+
+        held: a context in which nothing interrupts; a shard is put away in one.
+        """
+        for shard in gathered(parts, shard_size):
+            with held():
+                self._put_away(shard)
 
     def finish(self) -> Summary:
-        """Make the one file of all shards, and the list of what failed."""
-        list_failures(self.out, self.reasons)
+        """Make the one file of all shards, and the list of what failed; killed anywhere, the next run finishes it."""
+        list_failures(self.out, self.reasons, self.folder)
         if self._example is None:
             shutil.rmtree(self.folder, ignore_errors=True)
             raise DataInvalid(
                 f"nothing was embedded, so there is no {self.out}; {self._first_reason()}", fix=self._first_fix()
             )
-        summary = merge(self._shards(), self.out)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self._describe(complete=True)
+        merged = self.folder / f"merged{self.out.suffix}"
+        summary = merge(self._shards(), merged)
+        done = done_of(self.out)
+        shutil.rmtree(done, ignore_errors=True)
+        try:
+            for path in files_of(merged):  # the file itself last
+                path.replace(self.out.with_name(self.out.name + path.name.removeprefix(merged.name)))
+            self.folder.rename(done)
+        except OSError as error:
+            raise unwritable(self.out, error) from error
+        shutil.rmtree(done, ignore_errors=True)
         return summary
 
     def _first_reason(self) -> str:
@@ -135,13 +162,16 @@ class Job:
     def _resume(self) -> None:
         described = self.folder / "job.json"
         if not described.exists():
-            _write_json(described, {"asked": self._asked})
+            self._remove_remains()
+            self._describe()
             return
-        if (asked := _read_json(described)["asked"]) != self._asked:
+        job = _read_json(described)
+        if (asked := job["asked"]) != self._asked:
             raise ConfigInvalid(
                 f"{self.folder} was begun with other options ({asked})",
                 fix="run the same command again, or pass --replace to begin anew",
             )
+        self._replaces = self._replaces or job["replaces"] or job["complete"]
         for path in self._finished():
             self.reasons += _read_json(path)["failed"]
             self._next = int(path.stem) + 1
@@ -149,6 +179,16 @@ class Job:
         for shard in self._shards():
             self.done |= set(shard.ids or ())
             self._example = shard[:0]
+
+    def _describe(self, *, complete: bool = False) -> None:
+        job = {"asked": self._asked, "replaces": self._replaces, "complete": complete}
+        _write_json(self.folder / "job.json", job)
+
+    def _remove_remains(self) -> None:
+        """Remove what a run left that was killed while it removed its folder."""
+        for path in self.folder.iterdir():
+            if path.name != "lock":
+                path.unlink()
 
     def _finished(self) -> list[Path]:
         return sorted(path for path in self.folder.glob("*.json") if path.stem.isdigit())
@@ -159,9 +199,28 @@ class Job:
                 yield load(vectors)
 
 
+def parts_of(out: Path) -> Path:
+    """The folder of a file's shards while it is being made."""
+    return out.with_name(out.name + ".parts")
+
+
+def done_of(out: Path) -> Path:
+    """What that folder is called once the file is whole."""
+    return out.with_name(out.name + ".parts.done")
+
+
 def begin_anew(out: Path) -> None:
     """Forget an unfinished run."""
-    shutil.rmtree(out.with_name(out.name + ".parts"), ignore_errors=True)
+    shutil.rmtree(done_of(out), ignore_errors=True)
+    shutil.rmtree(parts_of(out), ignore_errors=True)
+
+
+def finished_before(out: Path) -> bool:
+    """Whether a run wrote the whole file and was killed before it had removed its shards; they are removed now."""
+    if not done_of(out).exists() or parts_of(out).exists():
+        return False
+    shutil.rmtree(done_of(out), ignore_errors=True)
+    return out.exists()
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:

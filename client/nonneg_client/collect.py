@@ -1,7 +1,9 @@
-"""From the parts of a stream to one `Embeddings`."""
+"""From the parts of a stream to one `Embeddings`, or to several that are put away one after the other."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
 from nonneg_client.embeddings import Embeddings
@@ -9,6 +11,8 @@ from nonneg_client.results import Failure, Part, Vector, joined
 from nonneg_core.errors import ConfigInvalid, DataInvalid, NonnegError
 
 OnError = Literal["raise", "return"]
+
+SECONDS = 10.0  # after which what is done is put away
 
 
 class Collected:
@@ -52,6 +56,31 @@ class Collected:
             normalized=self._meta.normalized,
             failures=tuple(self.failures),
         )
+
+
+def gathered(
+    parts: Iterable[Part], most: int, *, seconds: float = SECONDS, clock: Callable[[], float] = time.monotonic
+) -> Iterator[list[Part]]:
+    """Parts with `most` images together, or those of some seconds; an error is raised after what came before it."""
+    coming = iter(parts)
+    waiting: list[Part] = []
+    begun = clock()
+    while True:
+        part = failed = None
+        try:
+            part = next(coming, None)
+        except BaseException as error:
+            failed = error
+        if part is not None:
+            waiting.append(part)
+        full = sum(len(p.results) for p in waiting) >= most or clock() - begun >= seconds
+        if waiting and (full or part is None):
+            yield waiting
+            waiting, begun = [], clock()
+        if failed is not None:
+            raise failed
+        if part is None:
+            return
 
 
 def named(failure: Failure) -> NonnegError:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from nonneg_client.results import Failure
-from nonneg_core.atomic import replacing
+from nonneg_core.atomic import replacing, unwritable
 from nonneg_core.errors import DataInvalid
 
 Reason = dict[str, Any]  # {"id": ..., "type": ..., "message": ..., "fix": ...}
@@ -28,14 +28,19 @@ def failures_of(out: Path) -> Path:
     return out.with_name(out.name + ".failed.jsonl")
 
 
-def list_failures(out: Path, reasons: list[Reason]) -> None:
-    """Write the list, or remove it when nothing failed."""
+def list_failures(out: Path, reasons: list[Reason], folder: Path) -> None:
+    """Write the list, by way of a folder on the same disk, or remove it when nothing failed."""
     path = failures_of(out)
     if not reasons:
         path.unlink(missing_ok=True)
         return
-    with replacing(path) as temporary:
+    written = folder / path.name
+    with replacing(written) as temporary:
         temporary.write_text("".join(json.dumps(r, ensure_ascii=False) + "\n" for r in reasons), encoding="utf-8")
+    try:
+        written.replace(path)
+    except OSError as error:
+        raise unwritable(path, error) from error
 
 
 def read_failures(out: Path) -> list[Reason]:

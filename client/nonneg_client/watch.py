@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Self
 
 from nonneg_client.results import Part
@@ -25,6 +26,12 @@ class Watch:
         if self._tell:
             self._tell(self._done, self._total)
         self._bar.move(self._done)
+
+    def over(self, parts: Iterable[Part]) -> Iterator[Part]:
+        """The parts, watched as they pass."""
+        for part in parts:
+            self(part)
+            yield part
 
     def __exit__(self, *_: object) -> None:
         self._bar.__exit__()

@@ -8,12 +8,14 @@ import gzip
 import io
 import json
 import lzma
+import re
 import signal
 import subprocess
 import sys
 import tarfile
 import tempfile
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -82,6 +84,122 @@ def test_a_run_that_is_killed_goes_on_without_losing_or_doubling_a_row(faulty, f
     assert kills >= 2
     assert complete(out, folder)
     assert sum(faulty.seen) < 100 + kills * 40  # what was put away was not embedded again
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_what_is_done_is_kept_when_a_run_is_interrupted_before_its_first_shard_is_full(faulty, folder, tmp_path, how):
+    out = tmp_path / "x.npz"
+    command = [sys.executable, "-m", "nonneg_cli", "embed", str(folder), "-o", str(out), "--url", faulty.url]
+    command += ["--batch-size", "2", "--in-flight", "2"]
+    faulty.plan = ["none"] * 10 + [("slow", 20.0)] * 99
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while faulty.seen.count(2) < 12 and process.poll() is None:  # the two after the tenth do not end
+        time.sleep(0.005)
+    time.sleep(0.2)  # what was answered has been taken
+    process.send_signal(how)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 128 + how
+    told = re.fullmatch(rf"{how.name}: (\d+) kept; the same command goes on\n", said)
+    assert told is not None, said
+    kept = int(told[1])
+    assert 14 <= kept <= 20  # in order: one that did not end may be before some that did
+
+    faulty.plan = []
+    before = sum(faulty.seen)
+    again = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert again.returncode == 0
+    assert f"going on after {kept} images" in again.stderr
+    assert sum(faulty.seen) == before + 100 - kept
+    assert complete(out, folder)
+
+
+def test_parts_are_put_away_after_some_seconds_and_before_an_error():
+    from nonneg_client.collect import gathered
+    from nonneg_client.results import Failure, Part
+
+    one = Part((Failure("a", DataInvalid("a")),))
+    now = iter([0.0, 1.0, 4.0, 4.0, 11.0, 15.0, 16.0, 17.0, 18.0, 19.0])
+
+    def coming():
+        yield from [one] * 6
+        raise ParameterInvalid("over")
+
+    def taken():
+        for some in gathered(coming(), 3, seconds=10.0, clock=lambda: next(now)):
+            found.append(len(some))  # noqa: PERF401  what came before the error
+
+    found = []
+    with pytest.raises(ParameterInvalid):
+        taken()
+    assert found == [3, 2, 1]  # three are full; two of more than ten seconds; what was left at the error
+
+
+def killed_at_each_step(folder, *arguments):
+    script = str(Path(__file__).with_name("kill_at_each_step.py"))
+    command = [sys.executable, script, str(folder), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize(("suffix", "replace"), [(".npz", False), (".npy", True)])
+def test_a_run_killed_before_any_of_its_writes_is_complete_when_it_is_run_again(faulty, tmp_path, suffix, replace):
+    photos, work = tmp_path / "photos", tmp_path / "work"
+    photos.mkdir()
+    work.mkdir()
+    for i, content in enumerate(["0", "1", "bad"]):
+        (photos / f"{i:03d}.jpg").write_text(content)
+    out = work / f"x{suffix}"
+    if replace:
+        Embeddings.from_dense(np.eye(2), fingerprint="f" * 32, ids=("old", "older")).save(out)
+    arguments = ["embed", str(photos), "-o", str(out), "--url", faulty.url, "--shard-size", "1", "--batch-size", "1"]
+    steps = killed_at_each_step(work, *arguments, *["--replace"] * replace)
+    assert len(steps) > 20
+    beside = [f"x{suffix}.json"] if suffix == ".npy" else []
+    for step in steps:
+        assert step["code"] == 1, step  # one image is bad
+        assert "1 failed" in step["said"], step
+        assert f"2 vectors of {2 if step['said'].startswith('old') else 1000} dimensions" in step["said"], step
+        assert step["there"] == sorted([f"x{suffix}", *beside, f"x{suffix}.failed.jsonl"]), step
+    assert Embeddings.load(out).indices.tolist() == [0, 1]
+
+
+def test_an_index_killed_before_any_of_its_writes_is_complete_when_it_is_made_again(faulty, tmp_path):
+    photos, work = tmp_path / "photos", tmp_path / "work"
+    photos.mkdir()
+    work.mkdir()
+    for i in range(3):
+        (photos / f"{i}.jpg").write_text(str(i))
+    steps = killed_at_each_step(work, "index", str(photos), "-o", str(work / "x.index"), "--url", faulty.url)
+    assert len(steps) > 5
+    for step in steps:
+        assert (step["code"], "3 images" in step["said"]) == (0, True), step
+        ours = [name for name in step["there"] if not name.startswith("x.index/shard")]
+        assert ours == ["x.index", "x.index/index.json"], step
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_an_index_keeps_what_is_done_when_it_is_interrupted(faulty, folder, tmp_path, how):
+    command = [sys.executable, "-m", "nonneg_cli", "index", str(folder), "-o", str(tmp_path / "x.index")]
+    command += ["--url", faulty.url]
+    faulty.plan = ["none"] * 4 + [("slow", 20.0)] * 99  # of sixteen; four at once: the first is one of these
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while len(faulty.seen) < 5 and process.poll() is None:
+        time.sleep(0.005)
+    time.sleep(0.2)  # what was answered has been taken
+    process.send_signal(how)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 128 + how
+    told = re.fullmatch(rf"{how.name}: (\d+) images added to {tmp_path / 'x.index'}; the same command goes on\n", said)
+    assert told is not None, said
+    kept = int(told[1])
+    assert kept > 0
+
+    faulty.plan = []
+    before = sum(faulty.seen)
+    again = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (again.returncode, sum(faulty.seen)) == (0, before + 100 - kept)
+    assert "100 images" in again.stdout
 
 
 def test_the_second_run_says_where_it_goes_on(run, faulty, folder, tmp_path):

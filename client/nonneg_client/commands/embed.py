@@ -15,6 +15,7 @@ from nonneg_client.commands.connection import embeds, served_model
 if TYPE_CHECKING:
     from nonneg_client.commands.connection import Through
     from nonneg_client.embedder import Embedder
+    from nonneg_client.failures import Reason
     from nonneg_client.results import Part
     from nonneg_client.sources.images import Item
     from nonneg_client.storage.merging import Summary
@@ -61,8 +62,9 @@ def embed(
     IMAGES are files, folders, globs, .tar files or URLs; `-` reads them from standard input, one a line. Without
     --out, one line of JSON is printed for each image.
 
-    A run that was interrupted goes on where it stopped when the same command is given again. An image that fails is
-    named with its reason in FILE.failed.jsonl, the others go on, and the exit code is 1.
+    A run that was interrupted, or killed, goes on where it stopped when the same command is given again: what is done
+    is put away every ten seconds, and on Ctrl-C and SIGTERM. An image that fails is named with its reason in
+    FILE.failed.jsonl, the others go on, and the exit code is 1.
 
     \b
       nonneg embed photos/ -o photos.npz
@@ -103,30 +105,41 @@ class Stream:
 
         parts = client.stream(source, self.options, downscale=self._downscale)
         with closing(parts), Watch(total, False if self._quiet else None) as watch:
-            for part in parts:
-                watch(part)
-                yield part
+            yield from watch.over(parts)
 
 
 def into_file(
     client: Embedder, stream: Stream, source: Iterable[Item], out: Path, *, replace: bool, shard_size: int
 ) -> int:
     """Embed everything that an earlier, interrupted run did not; how many images failed."""
-    from nonneg_client.bulk import Job, begin_anew
-    from nonneg_core.errors import StorageFailed
+    from nonneg_client.bulk import Job, begin_anew, finished_before
+    from nonneg_client.failures import read_failures
+    from nonneg_client.storage import load
+    from nonneg_client.storage.merging import Summary
+    from nonneg_core.interrupting import Interrupted, Interrupts
 
     if replace:
         begin_anew(out)
-    elif out.exists():
-        raise StorageFailed(f"{out} exists", fix="choose another name, or pass --replace or --retry-failed")
-    with Job(out, stream.options) as job:
+    elif finished_before(out):
+        return told(out, Summary.of(load(out)), read_failures(out))
+    with Interrupts() as interrupts, Job(out, stream.options, replaces=replace) as job:
         if job.done:
             click.echo(f"{out}: going on after {len(job.done)} images", err=True)
-        left = list(job.left(source))
-        job.write(stream.of(client, left, len(left)), shard_size=shard_size)
-        summary = job.finish()
-        failed = [f"{r['id']}: {r['message']}" for r in job.reasons]
-    return told(out, summary, failed)
+        try:
+            left = list(job.left(source))
+            job.write(stream.of(client, left, len(left)), shard_size=shard_size, held=interrupts.held)
+            summary = job.finish()
+        except Interrupted as interrupted:
+            click.echo(f"{interrupted}: {kept(len(job.done), replace)}", err=True)
+            raise SystemExit(interrupted.exit_code) from None
+    return told(out, summary, job.reasons)
+
+
+def kept(images: int, replace: bool) -> str:
+    """What an interrupted run leaves, and how it goes on."""
+    if not images:
+        return "nothing was embedded yet"
+    return f"{images} kept; the same command {'without --replace ' if replace else ''}goes on"
 
 
 def again(client: Embedder, stream: Stream, source: Iterable[Item], out: Path) -> int:
@@ -152,17 +165,17 @@ def again(client: Embedder, stream: Stream, source: Iterable[Item], out: Path) -
     still = {failure.id: reason(failure) for failure in collected.failures}
     absent = {name: r for name, r in before.items() if name not in {item.id for item in found}}
     reasons = [*absent.values(), *still.values()]
-    list_failures(out, reasons)
-    return told(out, Summary.of(whole), [f"{r['id']}: {r['message']}" for r in reasons])
+    list_failures(out, reasons, out.parent)
+    return told(out, Summary.of(whole), reasons)
 
 
-def told(out: Path, summary: Summary, failed: list[str]) -> int:
+def told(out: Path, summary: Summary, failed: list[Reason]) -> int:
     """Say what was written and what was not."""
     from nonneg_client.failures import failures_of
 
     click.echo(f"{out}: {summary}")
-    for line in failed[:20]:
-        click.echo(f"failed {line}", err=True)
+    for reason in failed[:20]:
+        click.echo(f"failed {reason['id']}: {reason['message']}", err=True)
     if failed:
         click.echo(f"{len(failed)} failed, listed in {failures_of(out)}; --retry-failed tries them again", err=True)
     return len(failed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -105,7 +105,7 @@ def add_images(
         Watch(len(left), False if quiet else None) as watch,
     ):
         parts = client.stream(left, Options(held or dimensions, top_k, model=model))
-        failed = put(out, _gathered(parts, watch))
+        failed = put(out, watch.over(parts))
     return {item.id for item in everything}, failed
 
 
@@ -122,25 +122,32 @@ def _at_its_length(out: Path, held: int | None, dimensions: int | None) -> None:
         )
 
 
-def put(out: Path, gathered: Iterable[list[Part]]) -> int:
-    """Put vectors into the index as they come; how many images failed."""
-    from nonneg_client.collect import Collected
+def put(out: Path, parts: Iterable[Part]) -> int:
+    """Put vectors into the index as they come, also when they end with an error; how many images failed."""
+    from nonneg_client.collect import Collected, gathered
     from nonneg_client.search.index import Index
+    from nonneg_core.interrupting import Interrupted, Interrupts
 
-    failed = 0
-    with ExitStack() as stack:
+    failed = done = 0
+    with Interrupts() as interrupts, ExitStack() as stack:
         index: Index | None = None
-        for parts in gathered:
-            collected = Collected("return")
-            for part in parts:
-                collected.add(part)
-            for failure in collected.failures:
-                click.echo(f"failed {failure.id}: {failure.error}", err=True)
-            failed += len(collected.failures)
-            if collected.vectors:
-                embeddings = collected.embeddings()
-                index = index or stack.enter_context(Index.open(out, like=embeddings))
-                index.add(embeddings, [payload_of(name) for name in embeddings.ids or ()])
+        try:
+            for some in gathered(parts, AT_ONCE):
+                with interrupts.held():
+                    collected = Collected("return")
+                    for part in some:
+                        collected.add(part)
+                    for failure in collected.failures:
+                        click.echo(f"failed {failure.id}: {failure.error}", err=True)
+                    failed += len(collected.failures)
+                    if collected.vectors:
+                        embeddings = collected.embeddings()
+                        index = index or stack.enter_context(Index.open(out, like=embeddings))
+                        index.add(embeddings, [payload_of(name) for name in embeddings.ids or ()])
+                        done += len(embeddings)
+        except Interrupted as interrupted:
+            click.echo(f"{interrupted}: {done} images added to {out}; the same command goes on", err=True)
+            raise SystemExit(interrupted.exit_code) from None
     return failed
 
 
@@ -175,18 +182,6 @@ def _known(out: Path) -> tuple[Mapping[str, Payload], int | None]:
         return {}, None
     with Index.open(out) as index:
         return index.engine.payloads(), index.description.dimensions
-
-
-def _gathered(parts: Iterable[Part], watch: Any) -> Iterator[list[Part]]:
-    waiting: list[Part] = []
-    for part in parts:
-        watch(part)
-        waiting.append(part)
-        if sum(len(p.results) for p in waiting) >= AT_ONCE:
-            yield waiting
-            waiting = []
-    if waiting:
-        yield waiting
 
 
 def _folder(name: str) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """The default engine: Qdrant in this process, a folder on disk, exact.
 
-photos.index/index.json    whose vectors these are
-photos.index/shard/        Qdrant's own files
+photos.index/index.json           whose vectors these are
+photos.index/shard/               Qdrant's own files
+photos.index/index.json.making    while it is made: without index.json, the shard is what a killed run left
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from nonneg_core.installing import extra_hint
 
 BATCH = 2000  # points in one update
 PAGE = 1000  # points in one read
+MAKING = "index.json.making"
 ROOM = 2**26  # bytes: Qdrant maps its files, and writing to one without a disk behind it would end this process
 
 
@@ -117,6 +119,8 @@ class LocalEngine:
         if not described.exists():
             if made_for is None:
                 raise DataInvalid(f"{self.path} is no index", fix="make one with `nonneg index`", value=str(self.path))
+            if (self.path / MAKING).exists():
+                shutil.rmtree(self.path)
             if self.path.is_dir() and any(self.path.iterdir()):
                 raise DataInvalid(f"{self.path} is no index, and not empty", fix="choose another folder")
             self._create(described, made_for)
@@ -131,6 +135,7 @@ class LocalEngine:
                 fix="use the model it was made with, or make another index",
                 value=made_for.fingerprint,
             )
+        (self.path / MAKING).unlink(missing_ok=True)
         self._shard = self._open(lambda: self._qdrant.EdgeShard.load(str(self.path / "shard")))
         return held
 
@@ -143,12 +148,15 @@ class LocalEngine:
         shard = self.path / "shard"
         self._ask_for_room()
         try:
-            shard.mkdir(parents=True, exist_ok=True)
+            self.path.mkdir(parents=True, exist_ok=True)
+            (self.path / MAKING).touch()
+            shard.mkdir()
         except OSError as error:
             raise unwritable(self.path, error) from error
         self._shard = self._open(lambda: q.EdgeShard.create(str(shard), config))
         with replacing(described) as temporary:
             temporary.write_text(json.dumps(asdict(made_for)), encoding="utf-8")
+        (self.path / MAKING).unlink()
 
     def _open(self, act: Any) -> Any:
         try:

@@ -1,0 +1,81 @@
+"""Run a command of nonneg, killed before each write it makes, and then again: `kill_at_each_step.py FOLDER ARGUMENTS`.
+
+One line of JSON a step: which write it was, how the second run ended, what it said, and what lay in FOLDER after it.
+The steps are the interpreter's own audit events, so that a write that is added later is one of them, too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+from importlib import import_module
+from itertools import count
+from pathlib import Path
+
+WRITES = {"os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.truncate", "os.chmod", "shutil.rmtree"}
+
+
+def main() -> None:
+    folder, arguments = Path(sys.argv[1]), sys.argv[2:]
+    for module in ("commands.embed", "commands.index", "client", "search.local", "storage.npz", "storage.npy", "bulk"):
+        import_module(f"nonneg_client.{module}")  # once, and not in every child
+    import_module("httpx")
+
+    start = folder.with_name("start")
+    shutil.copytree(folder, start)
+    for step in count(1):
+        shutil.rmtree(folder)
+        shutil.copytree(start, folder)
+        said = folder.with_name("said")
+        if killed(arguments, folder, step, said) is None:
+            return
+        step_name = said.with_suffix(".step").read_text()
+        code = child(arguments, said)
+        there = sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+        print(json.dumps({"step": step_name, "code": code, "said": said.read_text(), "there": there}), flush=True)
+
+
+def killed(arguments: list[str], folder: Path, step: int, said: Path) -> int | None:
+    """The signal that ended the command before its write number `step`; None where it made fewer."""
+    left = [step]
+
+    def on_event(event: str, details: tuple[object, ...]) -> None:
+        writes = event == "open" and isinstance(details[2], int) and details[2] & (os.O_WRONLY | os.O_RDWR)
+        if (writes or event in WRITES) and details and str(details[0]).startswith(str(folder)):
+            left[0] -= 1
+            if not left[0]:
+                said.with_suffix(".step").write_text(f"{step} {event} {details[0]}")
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    code = child(arguments, said, on_event)
+    return -code if code < 0 else None
+
+
+def child(arguments: list[str], said: Path, on_event: object = None) -> int:
+    """How the command ends in a process of its own; negative by a signal."""
+    pid = os.fork()
+    if pid:
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    code = 99
+    try:
+        with said.open("w") as file:
+            os.dup2(file.fileno(), 1)
+            os.dup2(file.fileno(), 2)
+        from nonneg_cli.table import main as command
+
+        sys.argv = ["nonneg", *arguments]
+        if on_event is not None:
+            sys.addaudithook(on_event)
+        command()
+        code = 0
+    except SystemExit as error:
+        code = int(error.code or 0)
+    finally:
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    main()
