@@ -28,14 +28,15 @@ from provenance import provenance
 
 from nonneg_client import evaluate
 from nonneg_client.evaluation.datasets import image_folder
+from nonneg_client.local import Encoder
 from nonneg_core.cores import granted
 from nonneg_core.errors import ConfigInvalid, MissingExtra
+from nonneg_export.assemble import seal
 from nonneg_export.photos import find_photos, see
-from nonneg_export.smaller import seal, shrink
+from nonneg_export.smaller import shrink
 from nonneg_runtime.bundle import Bundle, open_bundle
 from nonneg_runtime.open import open_session
 from nonneg_runtime.providers import Runner
-from nonneg_server.encoder import Encoder
 
 
 def main() -> None:

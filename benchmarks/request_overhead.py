@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parent / "serving"))
 
 from provenance import provenance
 
-from nonneg_core import allocator as memory
+from nonneg_core import allocator
 from nonneg_runtime.bundle import open_bundle
 from nonneg_server.answers import as_json
 from nonneg_server.app import create_app
@@ -133,7 +133,7 @@ async def main() -> None:
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--each", type=int, default=50)
     options = parser.parse_args()
-    memory.settle()  # as the server does
+    allocator.tune_for_serving()  # as the server does
     bundle = open_bundle()
     engine = Still(bundle, threads=1, wide=False)
     rng = np.random.default_rng(0)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from nonneg_client import evaluate
 from nonneg_client.evaluation.datasets import image_folder
-from nonneg_server.encoder import Encoder
+from nonneg_client.local import Encoder
 
 COLUMNS = ("P@1", "P@10", "mAP@100", "kNN", "zero", "nnz", "sparse_bytes", "dense_bytes")
 

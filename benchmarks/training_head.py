@@ -23,9 +23,9 @@ import torch
 from provenance import provenance
 from torch import nn
 
+from nonneg_core.allocator import tune_for_training
 from nonneg_core.pixels.view import View
 from nonneg_training.ahead import Ahead
-from nonneg_training.allocator import keep_freed_memory
 from nonneg_training.backbones import Backbone
 from nonneg_training.batches import FeatureBatches
 from nonneg_training.data import Arrays
@@ -45,7 +45,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=512)
     parser.add_argument("--features", type=int, default=1280, help="how wide the cached features are")
     options = parser.parse_args()
-    keep_freed_memory()  # as a run does
+    tune_for_training()  # as a run does
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "features.npy"
         np.save(path, np.random.default_rng(0).random((1, COUNT, options.features), dtype=np.float32))

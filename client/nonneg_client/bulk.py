@@ -32,7 +32,7 @@ from nonneg_client.sources.images import Item
 from nonneg_client.storage import files_of, load, module_for, save
 from nonneg_client.storage.merging import Summary, merge
 from nonneg_client.wire.protocol import Options
-from nonneg_core.atomic import replacing, unwritable
+from nonneg_core.atomic import atomic_write, storage_error
 from nonneg_core.errors import ConfigInvalid, DataInvalid, StorageFailed
 
 
@@ -57,7 +57,7 @@ class Job:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._lock = (self.folder / "lock").open("w")
         except OSError as error:
-            raise unwritable(self.folder, error) from error
+            raise storage_error(self.folder, error) from error
         try:
             self._hold()
             self._resume()
@@ -119,7 +119,7 @@ class Job:
                 path.replace(self.out.with_name(self.out.name + path.name.removeprefix(merged.name)))
             self.folder.rename(done)
         except OSError as error:
-            raise unwritable(self.out, error) from error
+            raise storage_error(self.out, error) from error
         shutil.rmtree(done, ignore_errors=True)
         return summary
 
@@ -224,7 +224,7 @@ def finished_before(out: Path) -> bool:
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:
-    with replacing(path) as temporary:
+    with atomic_write(path) as temporary:
         temporary.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
 
 

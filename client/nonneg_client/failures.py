@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from nonneg_client.results import Failure
-from nonneg_core.atomic import replacing, unwritable
+from nonneg_core.atomic import atomic_write, storage_error
 from nonneg_core.errors import DataInvalid
 
 Reason = dict[str, Any]  # {"id": ..., "type": ..., "message": ..., "fix": ...}
@@ -35,12 +35,12 @@ def list_failures(out: Path, reasons: list[Reason], folder: Path) -> None:
         path.unlink(missing_ok=True)
         return
     written = folder / path.name
-    with replacing(written) as temporary:
+    with atomic_write(written) as temporary:
         temporary.write_text("".join(json.dumps(r, ensure_ascii=False) + "\n" for r in reasons), encoding="utf-8")
     try:
         written.replace(path)
     except OSError as error:
-        raise unwritable(path, error) from error
+        raise storage_error(path, error) from error
 
 
 def read_failures(out: Path) -> list[Reason]:

@@ -1,4 +1,4 @@
-"""The C allocator, told to give back what images took, and to keep what opening a model frees.
+"""Settings of the C allocator for loading models, for serving and for training.
 
 glibc gives every thread a heap of its own, up to eight a core, and each keeps the largest bodies and pixels it ever
 had: with its defaults a server's memory climbs under large photos. Two heaps are enough, and their tops are given back.
@@ -23,18 +23,27 @@ ARENAS = 2
 MOST_MAPPED_FROM = 2**25  # the highest that every glibc takes
 
 
-def gather() -> bool:
+def tune_for_loading() -> bool:
     """For opening models, before there are threads; True where the allocator is glibc's and took the settings."""
     return _set((_ARENA_MAX, ARENAS), (_MMAP_THRESHOLD, MOST_MAPPED_FROM), (_TRIM_THRESHOLD, 2**30))
 
 
-def settle() -> bool:
-    """For serving images; True as above."""
+def tune_for_serving() -> bool:
+    """For serving images; False where the allocator is not glibc's."""
     return _set((_ARENA_MAX, ARENAS), (_MMAP_THRESHOLD, MAP_FROM), (_TRIM_THRESHOLD, KEEP))
 
 
+def tune_for_training() -> bool:
+    """Keep what a step frees, in one heap: the next step asks for the same again.
+
+    By default each large tensor is mapped afresh and given back: tens of thousands of page faults a step, a sixth of
+    its time on a CPU.
+    """
+    return _set((_ARENA_MAX, 1), (_MMAP_THRESHOLD, 2**31 - 1), (_TRIM_THRESHOLD, 2**31 - 1))
+
+
 def give_back() -> None:
-    """Free what a model held that rests, was replaced or unloaded: a session of the runtime stands in a cycle."""
+    """Free what an unloaded or replaced model held: a session of the runtime is part of a reference cycle."""
     gc.collect()
     trim()
 
@@ -46,7 +55,7 @@ def trim() -> None:
         malloc_trim(ctypes.c_size_t(0))
 
 
-def kept() -> int:
+def free_bytes() -> int:
     """Bytes that the heaps hold for nothing, as glibc counts them: also those that were given back already."""
     mallinfo = _of_glibc("mallinfo2")  # since glibc 2.33
     if mallinfo is None:

@@ -13,7 +13,7 @@ from nonneg_core.errors import StorageFailed
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def atomic_write(path: Path) -> Iterator[Path]:
     """A temporary file beside `path` that takes its name when all went well, and vanishes when not."""
     temporary: Path | None = None
     try:
@@ -27,13 +27,13 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.chmod(0o644)
         temporary.replace(path)
     except OSError as error:
-        raise unwritable(path, error) from error
+        raise storage_error(path, error) from error
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
 
 
-def unwritable(path: Path, error: OSError) -> StorageFailed:
+def storage_error(path: Path, error: OSError) -> StorageFailed:
     """What an operating system's error means for a file that should be written."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return StorageFailed(f"no space left for {path}", fix="free some space and run again", value=str(path))

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nonneg_core.atomic import replacing
+from nonneg_core.atomic import atomic_write
 from nonneg_core.errors import DataInvalid
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -47,7 +47,7 @@ def write(path: Path, arrays: Mapping[str, Array], metadata: Mapping[str, str], 
         raise DataInvalid(
             f"the header of {path.name} takes {len(text) + 8} bytes of {header}", fix="say less in the metadata"
         )
-    with replacing(path) as temporary, temporary.open("wb") as file:
+    with atomic_write(path) as temporary, temporary.open("wb") as file:
         file.write(struct.pack("<Q", header - 8) + text.ljust(header - 8))
         for array in arrays.values():
             np.ascontiguousarray(array).tofile(file)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -119,10 +120,20 @@ def report(ranked: Ranked, photos: Photos, work: Path, *, data: str = "", tick: 
     return replace(ranked, manifest=ranked.manifest.model_copy(update={"quality": found}))
 
 
-def seal(ranked: Ranked, out: Path, *, overwrite: bool = False) -> Bundle:
+class Made(Protocol):
+    """An encoder with all that its manifest has to say."""
+
+    @property
+    def encoder(self) -> Path: ...
+
+    @property
+    def manifest(self) -> Manifest: ...
+
+
+def seal(made: Made, out: Path, *, overwrite: bool = False) -> Bundle:
     """Write the bundle, whole or not at all; with a quality report also its table and plots."""
-    files = {ENCODER: ranked.encoder, **evidence(ranked.manifest, ranked.encoder.parent)}
-    return write_bundle(out, ranked.manifest, files, replace=overwrite)
+    files = {ENCODER: made.encoder, **evidence(made.manifest, made.encoder.parent)}
+    return write_bundle(out, made.manifest, files, replace=overwrite)
 
 
 def evidence(manifest: Manifest, work: Path) -> dict[str, Path]:

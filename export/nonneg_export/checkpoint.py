@@ -17,7 +17,7 @@ from nonneg_export.assemble import About, Draft
 from nonneg_export.canonical import canonical
 from nonneg_export.columns import activate
 from nonneg_export.convert import to_onnx
-from nonneg_export.head import with_projector
+from nonneg_export.projector import with_projector
 from nonneg_runtime.manifest import Provenance
 from nonneg_training.checkpoint import load_encoder, run_settings
 from nonneg_training.data.folder import Folder

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
-import io
-import logging
-import warnings
-from collections.abc import Iterator
 
 import torch
 from onnx import ModelProto
 
 from nonneg_core.errors import CheckFailed
 from nonneg_export.canonical import canonical
+from nonneg_export.silence import silenced
 from nonneg_runtime.graph import INPUT, OUTPUT
 
 OPSET = 20
@@ -24,7 +20,7 @@ def to_onnx(encoder: torch.nn.Module, size: int) -> ModelProto:
     encoder = encoder.eval()
     example = torch.zeros((2, size, size, 3), dtype=torch.uint8)
     try:
-        with _silence(), torch.inference_mode(False), torch.no_grad():
+        with silenced(), torch.inference_mode(False), torch.no_grad():
             program = torch.onnx.export(
                 encoder,
                 (example,),
@@ -59,19 +55,3 @@ def _reason(error: Exception) -> str:
         error = error.__cause__
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
-
-
-@contextlib.contextmanager
-def _silence() -> Iterator[None]:
-    """The exporter prints and warns about its own insides; errors still come through."""
-    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "torch.export")]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)

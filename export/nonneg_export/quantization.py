@@ -7,10 +7,7 @@ multiply fast. Everything up to the last layer is quantised; what follows it (po
 from __future__ import annotations
 
 import contextlib
-import io
-import logging
 import tempfile
-import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,12 +15,13 @@ from typing import Any
 from numpy.typing import NDArray
 from onnx import ModelProto
 
+from nonneg_core.atomic import storage_error
 from nonneg_core.errors import CheckFailed, NonnegError
 from nonneg_core.pixels.view import Pixels, View
 from nonneg_export.canonical import canonical, save
 from nonneg_export.half import widened
 from nonneg_export.photos import see
-from nonneg_runtime.bundle import storage
+from nonneg_export.silence import silenced
 from nonneg_runtime.graph import INPUT, OUTPUT
 from nonneg_training.foreign.graph import load
 
@@ -36,7 +34,7 @@ def to_int8(encoder: Path, photos: Sequence[Path], view: View) -> ModelProto:
     from onnxruntime.quantization import CalibrationMethod, QuantFormat, QuantType, quantize_static
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
-    with tempfile.TemporaryDirectory(prefix="nonneg-") as place, _silence():
+    with tempfile.TemporaryDirectory(prefix="nonneg-") as place, silenced():
         wide, prepared, quantized = (Path(place, name) for name in ("wide.onnx", "prepared.onnx", "int8.onnx"))
         try:
             save(widened(load(encoder)), wide)
@@ -54,7 +52,7 @@ def to_int8(encoder: Path, photos: Sequence[Path], view: View) -> ModelProto:
                 calibrate_method=CalibrationMethod.MinMax,
             )
         except OSError as error:
-            raise storage(error, Path(place)) from error
+            raise storage_error(Path(place), error) from error
         except Exception as error:  # the tool raises whatever its stages raise
             raise CheckFailed(
                 f"this encoder cannot be quantised to int8 ({type(error).__name__}: {error})", fix="store it as fp16"
@@ -91,16 +89,3 @@ def _tail(model: ModelProto) -> list[str]:
             found.append(node.name)
             waiting += node.input
     return found
-
-
-@contextlib.contextmanager
-def _silence() -> Iterator[None]:
-    """The tool logs advice to the root logger and prints what it does."""
-    before = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(before)

@@ -11,14 +11,13 @@ from typing import Literal
 from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_export import golden, verify
 from nonneg_export.activations import Activations, Tick, collect
-from nonneg_export.assemble import evidence
 from nonneg_export.canonical import save
 from nonneg_export.evaluation import evaluate
 from nonneg_export.half import halved
 from nonneg_export.likeness import Likeness, judged, likeness
 from nonneg_export.photos import Photos
 from nonneg_export.quantization import to_int8
-from nonneg_runtime.bundle import ENCODER, Bundle, write_bundle
+from nonneg_runtime.bundle import ENCODER, Bundle
 from nonneg_runtime.manifest import Manifest
 from nonneg_runtime.open import open_session
 from nonneg_training.foreign.graph import load
@@ -90,9 +89,3 @@ def judge(shrunk: Shrunk, photos: Photos, labelled: Photos, work: Path, *, data:
     quality = evaluate(shrunk.encoder, shrunk.manifest, shrunk.seen.values, used, labelled, work, data=data)
     manifest = shrunk.manifest.model_copy(update={"quality": quality})
     return Shrunk(shrunk.encoder, manifest, shrunk.seen, shrunk.likeness)
-
-
-def seal(shrunk: Shrunk, out: Path, *, overwrite: bool = False) -> Bundle:
-    """Write the bundle, whole or not at all."""
-    files = {ENCODER: shrunk.encoder, **evidence(shrunk.manifest, shrunk.encoder.parent)}
-    return write_bundle(out, shrunk.manifest, files, replace=overwrite)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+from nonneg_core.cache_folder import cache_folder, locked
 from nonneg_core.errors import NonnegError, StorageFailed
 
 KEPT_DAYS = 7
@@ -26,52 +26,32 @@ def workplace(out: Path, folder: Path | None = None) -> Iterator[Path]:
     """
     job = hashlib.sha256(str(out.absolute()).encode()).hexdigest()[:12]
     place = (folder or _cache()) / f"{out.name}-{job}"
-    if not _claim(place):
-        with tempfile.TemporaryDirectory(prefix="nonneg-") as temporary:
-            yield Path(temporary)
-        return
-    try:
-        yield place
-    except BaseException as error:
-        if isinstance(error, NonnegError) and not isinstance(error, StorageFailed):
-            shutil.rmtree(place, ignore_errors=True)  # it would fail again
-        _release(place)
-        raise
-    shutil.rmtree(place, ignore_errors=True)
+    with ExitStack() as held:
+        if not _claimed(place, held):
+            yield Path(held.enter_context(tempfile.TemporaryDirectory(prefix="nonneg-")))
+            return
+        try:
+            yield place
+        except BaseException as error:
+            if isinstance(error, NonnegError) and not isinstance(error, StorageFailed):
+                shutil.rmtree(place, ignore_errors=True)  # it would fail again
+            raise
+        shutil.rmtree(place, ignore_errors=True)
 
 
 def _cache() -> Path:
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
-    _forget_old(base / "nonneg" / "export")
-    return base / "nonneg" / "export"
+    folder = cache_folder("export")
+    _forget_old(folder)
+    return folder
 
 
-def _claim(place: Path) -> bool:
-    """Whether the folder is ours: it can be written, and no living process holds it."""
-    lock = place / _LOCK
+def _claimed(place: Path, held: ExitStack) -> bool:
+    """Whether the folder can be written and its lock is held from now on."""
     try:
         place.mkdir(parents=True, exist_ok=True)
-        with suppress(OSError, ValueError):
-            if _alive(int(lock.read_text())):
-                return False
-        lock.write_text(str(os.getpid()))
+        return held.enter_context(locked(place / _LOCK, wait=False))
     except OSError:
         return False
-    return True
-
-
-def _release(place: Path) -> None:
-    (place / _LOCK).unlink(missing_ok=True)
-
-
-def _alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
 
 
 def _forget_old(cache: Path) -> None:

@@ -11,7 +11,7 @@ import time
 import weakref
 from collections.abc import Callable
 
-from nonneg_core import allocator as memory
+from nonneg_core import allocator
 from nonneg_core.errors import CheckFailed, NonnegError
 from nonneg_runtime.providers import Runner
 
@@ -45,4 +45,4 @@ class Wide:
         until = time.monotonic() + LAST_RUNS
         while self.replaced is not None and self.replaced() is not None and time.monotonic() < until:
             time.sleep(0.01)
-        memory.trim()
+        allocator.trim()

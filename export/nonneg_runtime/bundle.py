@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import shutil
@@ -13,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from nonneg_core.atomic import storage_error
 from nonneg_core.errors import BundleInvalid, DigestMismatch, StorageFailed
 from nonneg_runtime.external_data import external_files
 from nonneg_runtime.manifest import FILE_NAME, FileRecord, Manifest, read_manifest
@@ -143,17 +143,8 @@ def _confined(folder: Path, manifest: Manifest) -> None:
 
 @contextmanager
 def storing(out: Path) -> Iterator[None]:
-    """Say what the disk said, as ours."""
+    """Turn an error of the operating system into StorageFailed."""
     try:
         yield
     except OSError as error:
-        raise storage(error, out) from error
-
-
-def storage(error: OSError, out: Path) -> StorageFailed:
-    """What the disk said, with what to do about it."""
-    if error.errno == errno.ENOSPC:
-        return StorageFailed(f"no space left for {out}", fix="free some space and run again", value=str(out))
-    return StorageFailed(
-        f"{out} cannot be written ({error.strerror or error})", fix="choose another place", value=str(out)
-    )
+        raise storage_error(out, error) from error

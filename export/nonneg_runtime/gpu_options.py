@@ -10,6 +10,7 @@ from pathlib import Path
 
 import onnxruntime as ort
 
+from nonneg_core.cache_folder import cache_folder
 from nonneg_runtime.bundle import record_of
 
 CUDA, TENSORRT = "CUDAExecutionProvider", "TensorrtExecutionProvider"
@@ -40,8 +41,7 @@ def kept_engines(path: Path) -> dict[str, str]:
     A folder for every encoder: TensorRT's provider names engines by the graph and not by the weights, and would take
     the engine of another model of the same architecture for this one's.
     """
-    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
-    folder = caches / "nonneg" / "tensorrt" / record_of(path).sha256[:32]
+    folder = cache_folder("tensorrt") / record_of(path).sha256[:32]
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:

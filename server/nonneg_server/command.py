@@ -21,7 +21,7 @@ import click
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy would start threads that a server never uses
 
-from nonneg_core import allocator as memory
+from nonneg_core import allocator
 from nonneg_core.errors import CheckFailed, ConfigInvalid
 from nonneg_runtime.bundle import Bundle
 from nonneg_runtime.providers import PROVIDERS
@@ -56,7 +56,7 @@ def run(settings: Settings) -> None:
     started = time.perf_counter()
     _until_it_serves()
     gc.disable()
-    memory.gather()
+    allocator.tune_for_loading()
     configure(settings.log_format, settings.log_level)
     for line in misspelt(os.environ):
         logger.warning(line)
@@ -64,7 +64,7 @@ def run(settings: Settings) -> None:
     with listener:
         with at_the_door(listener, settings):
             repository = load(settings, meanwhile=threading.Thread(target=_import_the_application).start)
-        memory.settle()
+        allocator.tune_for_serving()
         from nonneg_server.assembly import prepare
 
         registry = repository.registry

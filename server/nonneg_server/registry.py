@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Mapping
 from functools import partial
 
-from nonneg_core import allocator as memory
+from nonneg_core import allocator
 from nonneg_core.errors import ModelNotFound
 from nonneg_server.engine.cache import Cache
 from nonneg_server.engine.engine import Engine
@@ -63,7 +63,7 @@ class Registry:
         """Take no more requests for this model; those it has are finished."""
         with self._lock:
             self._engines = {known: engine for known, engine in self._engines.items() if known != name}
-        memory.give_back()
+        allocator.give_back()
 
     def all(self) -> list[Engine]:
         return list(self._engines.values())
@@ -113,4 +113,4 @@ class Registry:
                     total -= engine.sessions.weight
                     engine.sessions.rest()
         if total < before:
-            memory.give_back()
+            allocator.give_back()

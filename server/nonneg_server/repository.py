@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from nonneg_core import allocator as memory
+from nonneg_core import allocator
 from nonneg_core.errors import ConfigInvalid, ModelNotFound, NonnegError
 from nonneg_runtime.bundle import DEFAULT, Bundle
 from nonneg_runtime.manifest import read_manifest
@@ -60,9 +60,9 @@ class Repository:
             replaced = any(one.name == name for one in self.registry.all())
             self.registry.put(engine)
         if replaced:
-            memory.give_back()
+            allocator.give_back()
         else:
-            memory.trim()
+            allocator.trim()
         return engine
 
     def unload(self, name: str) -> None:

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 from nonneg_core.errors import CheckpointInvalid, ConfigInvalid, DataInvalid, NonnegError
 from nonneg_core.pixels.view import View
 from nonneg_export.commands.export import export
-from nonneg_export.head import OPERATORS, with_projector
+from nonneg_export.projector import OPERATORS, with_projector
 from nonneg_runtime.bundle import open_bundle
 from nonneg_runtime.session import Session
 from nonneg_training.checkpoint import load_encoder, run_settings

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from nonneg_client.local import Encoder
 from nonneg_core.shortening import shorten
 from nonneg_runtime.bundle import Bundle
-from nonneg_server.encoder import Encoder
 
 pytestmark = pytest.mark.anyio
 Paint = Callable[[int], bytes]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from nonneg_core.atomic import replacing
+from nonneg_core.atomic import atomic_write
 from nonneg_core.errors import CheckpointInvalid, StorageFailed
 from nonneg_training.checkpoint import FILE_NAME, load_encoder, read_checkpoint, write_checkpoint
 from nonneg_training.optimisers import SGD
@@ -59,7 +59,7 @@ def test_a_run_before_its_first_checkpoint_says_so(run: Path) -> None:
 def test_the_previous_file_survives_a_full_disk(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("previous")
-    with pytest.raises(StorageFailed, match="no space left"), replacing(path):
+    with pytest.raises(StorageFailed, match="no space left"), atomic_write(path):
         Path("/dev/full").write_text("x" * 10)
     assert path.read_text() == "previous"
     assert list(tmp_path.iterdir()) == [path]

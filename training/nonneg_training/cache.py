@@ -9,8 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from nonneg_core.atomic import replacing, unwritable
+from nonneg_core.atomic import atomic_write, storage_error
+from nonneg_core.cache_folder import cache_folder, locked
 from nonneg_training.ahead import Ahead
 from nonneg_training.data import Images
 from nonneg_training.encoder import Encoder
@@ -59,8 +59,8 @@ class Wanted:
 
 def default_folder() -> Path:
     """$NONNEG_FEATURE_CACHE, or the user's cache folder."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(os.environ.get("NONNEG_FEATURE_CACHE") or Path(home) / "nonneg") / "features"
+    asked = os.environ.get("NONNEG_FEATURE_CACHE")
+    return Path(asked) / "features" if asked else cache_folder("features")
 
 
 def features(wanted: Wanted, folder: Path | None = None, *, tick: Tick | None = None) -> Features:
@@ -70,10 +70,10 @@ def features(wanted: Wanted, folder: Path | None = None, *, tick: Tick | None = 
     place = (folder or default_folder()) / key
     try:
         place.mkdir(parents=True, exist_ok=True)
-        with _locked(place / "lock"):
+        with locked(place / "lock"):
             return _filled(place, wanted, about, tick)
     except OSError as error:
-        raise unwritable(place, error) from error
+        raise storage_error(place, error) from error
 
 
 def _filled(place: Path, wanted: Wanted, about: dict[str, Any], tick: Tick | None) -> Features:
@@ -81,7 +81,7 @@ def _filled(place: Path, wanted: Wanted, about: dict[str, Any], tick: Tick | Non
     shape = (1 + wanted.random, len(wanted.images), about["width"])
     if not path.exists():
         _note(place / "about.json", json.dumps(about, indent=1))
-        with replacing(path) as reserved:
+        with atomic_write(path) as reserved:
             _reserve(reserved, shape)
         done.unlink(missing_ok=True)
     start = json.loads(done.read_text()) if done.exists() else 0
@@ -93,7 +93,7 @@ def _filled(place: Path, wanted: Wanted, about: dict[str, Any], tick: Tick | Non
 
 
 def _note(path: Path, text: str) -> None:
-    with replacing(path) as temporary:
+    with atomic_write(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
@@ -133,17 +133,3 @@ def _fill(rows: Features, wanted: Wanted, start: int, save: Callable[[int], None
                 save(end)
             if tick:
                 tick(end, count)
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """One process fills; another that wants the same waits."""
-    try:
-        import fcntl
-    except ModuleNotFoundError:  # no such locks on this system
-        with nullcontext():
-            yield
-        return
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield

@@ -11,7 +11,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from nonneg_core.atomic import replacing
+from nonneg_core.atomic import atomic_write
 from nonneg_core.errors import CheckpointInvalid
 from nonneg_training.build import build_encoder
 from nonneg_training.encoder import Encoder
@@ -64,7 +64,7 @@ def write_checkpoint(run: Path, step: int, learner: nn.Module, optimiser: Descen
     # the same memory order every time, and nothing shared
     tensors = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
     about = {"format": FORMAT, "step": str(step)}
-    with replacing(run / FILE_NAME) as path:
+    with atomic_write(run / FILE_NAME) as path:
         _save(tensors, path, about)
 
 

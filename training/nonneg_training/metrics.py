@@ -6,7 +6,7 @@ import csv
 from collections.abc import Sequence
 from pathlib import Path
 
-from nonneg_core.atomic import replacing, unwritable
+from nonneg_core.atomic import atomic_write, storage_error
 from nonneg_training.events import Events
 
 FILE_NAME = "metrics.csv"
@@ -20,7 +20,7 @@ class Metrics:
         self.path = run / FILE_NAME
         self.columns = (*COLUMNS, *parts)
         kept = [row for row in read_metrics(run) if int(row["step"]) <= resumed_at] if resumed_at else []
-        with replacing(self.path) as path:
+        with atomic_write(self.path) as path:
             self._begin(path, kept)
         self._events = Events(run / "tensorboard") if tensorboard else None
 
@@ -35,7 +35,7 @@ class Metrics:
                 }
                 self._events.add(int(row["step"] or 0), values)
         except OSError as error:
-            raise unwritable(self.path, error) from error
+            raise storage_error(self.path, error) from error
 
     def _begin(self, path: Path, rows: list[dict[str, str]]) -> None:
         with path.open("w", newline="", encoding="utf-8") as file:

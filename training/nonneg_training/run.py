@@ -10,10 +10,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from nonneg_core.allocator import tune_for_training
 from nonneg_core.errors import ConfigInvalid, StorageFailed
 from nonneg_core.progress import Bar
 from nonneg_training import monitor
-from nonneg_training.allocator import keep_freed_memory
 from nonneg_training.batches import Batches, CaptionBatches, FeatureBatches, StreamBatches, ViewBatches
 from nonneg_training.build import build_encoder, pretrained_run, resolve
 from nonneg_training.cache import Wanted, features
@@ -73,7 +73,7 @@ def prepare(
     world = world or World()
     if settings.loop.threads:
         torch.set_num_threads(settings.loop.threads)
-    keep_freed_memory()
+    tune_for_training()
     device = choose_device(settings.loop.device)
     settings = resolve(settings, images, world)
     torch.manual_seed(derive(settings.seed, "weights"))

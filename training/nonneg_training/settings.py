@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from nonneg_core.atomic import replacing
+from nonneg_core.atomic import atomic_write
 from nonneg_core.errors import ConfigInvalid
 
 FILE_NAME = "config.toml"
@@ -255,7 +255,7 @@ def _fields(section: str) -> dict[str, Any]:
 
 def write_settings(path: Path, settings: Settings) -> None:
     """As TOML that `read_settings` reads back to the same record."""
-    with replacing(path) as temporary:
+    with atomic_write(path) as temporary:
         temporary.write_text(to_toml(settings.model_dump(mode="json", exclude_none=True)), encoding="utf-8")
 
 

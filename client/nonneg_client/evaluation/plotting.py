@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nonneg_client.evaluation.retrieval import Row
-from nonneg_core.atomic import replacing
+from nonneg_core.atomic import atomic_write
 from nonneg_core.errors import ConfigInvalid, MissingExtra
 from nonneg_core.installing import package_hint
 
@@ -39,7 +39,7 @@ def plot(rows: Sequence[Row], path: Path, *, metric: str, title: str = "") -> No
     ticks = sorted({row.length.dimensions for row in rows})
     below.set_xticks(ticks, labels=[str(tick) for tick in ticks], rotation=45)
     below.minorticks_off()
-    with replacing(path) as temporary:
+    with atomic_write(path) as temporary:
         figure.savefig(temporary, format=path.suffix[1:].lower(), dpi=150)
 
 

@@ -22,7 +22,7 @@ from nonneg_client.embeddings import Embeddings
 from nonneg_client.search.engine import Description, Found, Payload, Where
 from nonneg_client.search.points import NAME, filter_of, parted, point_id, stored
 from nonneg_client.search.weights import Weights
-from nonneg_core.atomic import replacing, unwritable
+from nonneg_core.atomic import atomic_write, storage_error
 from nonneg_core.errors import DataInvalid, FingerprintMismatch, MissingExtra, StorageFailed
 from nonneg_core.installing import extra_hint
 
@@ -152,9 +152,9 @@ class LocalEngine:
             (self.path / MAKING).touch()
             shard.mkdir()
         except OSError as error:
-            raise unwritable(self.path, error) from error
+            raise storage_error(self.path, error) from error
         self._shard = self._open(lambda: q.EdgeShard.create(str(shard), config))
-        with replacing(described) as temporary:
+        with atomic_write(described) as temporary:
             temporary.write_text(json.dumps(asdict(made_for)), encoding="utf-8")
         (self.path / MAKING).unlink()
 

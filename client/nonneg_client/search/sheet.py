@@ -10,7 +10,7 @@ from pathlib import Path
 
 from nonneg_client.search.index import Hit
 from nonneg_client.sources.images import items
-from nonneg_core.atomic import replacing
+from nonneg_core.atomic import atomic_write
 from nonneg_core.errors import NonnegError
 
 THUMBNAIL = 320  # pixels of the longer side
@@ -50,7 +50,7 @@ def write_sheet(path: Path, title: str, hits: Sequence[Hit], *, query: str | Non
     """Write the sheet; an image that cannot be read gets an empty frame."""
     asked = f'<p class="query"><img src="{_thumbnail(query)}" alt="query"></p>' if query and _thumbnail(query) else ""
     page = _PAGE.format(title=html.escape(title), query=asked, hits="\n".join(map(_card, hits)))
-    with replacing(path) as temporary:
+    with atomic_write(path) as temporary:
         temporary.write_text(page, encoding="utf-8")
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from nonneg_core.atomic import unwritable
+from nonneg_core.atomic import storage_error
 from nonneg_core.errors import DataInvalid
 from nonneg_core.pixels.formats import OF_IMAGES
 
@@ -96,7 +96,7 @@ def _plain(path: Path) -> tuple[Path, object]:
             try:
                 plain.write(block)
             except OSError as error:
-                raise unwritable(unpacked.path, error) from error
+                raise storage_error(unpacked.path, error) from error
     return unpacked.path, unpacked
 
 

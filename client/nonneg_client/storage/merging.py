@@ -9,7 +9,7 @@ from pathlib import Path
 
 from nonneg_client.embeddings import Embeddings
 from nonneg_client.storage import parquet, save
-from nonneg_core.atomic import replacing
+from nonneg_core.atomic import atomic_write
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def merge(shards: Iterable[Embeddings], out: Path) -> Summary:
         save(whole, out)
         return Summary.of(whole)
     vectors = entries = 0
-    with replacing(out) as temporary, parquet.Writer(temporary) as writer:
+    with atomic_write(out) as temporary, parquet.Writer(temporary) as writer:
         for shard in chain([first], iterator):
             writer.write(shard)
             vectors += len(shard)

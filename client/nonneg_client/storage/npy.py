@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from nonneg_client.embeddings import Embeddings
-from nonneg_core.atomic import replacing
+from nonneg_core.atomic import atomic_write
 
 ROWS = 4096  # at a time: a dense array may be larger than memory
 
@@ -16,7 +16,7 @@ ROWS = 4096  # at a time: a dense array may be larger than memory
 def save(embeddings: Embeddings, path: Path) -> None:
     """Write the array and its description."""
     shape = (len(embeddings), embeddings.dimensions)
-    with replacing(path) as temporary:
+    with atomic_write(path) as temporary:
         if len(embeddings):
             array = np.lib.format.open_memmap(temporary, mode="w+", dtype=np.float32, shape=shape)
             for start in range(0, len(embeddings), ROWS):
@@ -26,7 +26,7 @@ def save(embeddings: Embeddings, path: Path) -> None:
         else:
             with temporary.open("wb") as file:
                 np.save(file, np.zeros(shape, np.float32))
-        with replacing(beside(path)) as description:
+        with atomic_write(beside(path)) as description:
             description.write_text(json.dumps(_describe(embeddings), ensure_ascii=False), encoding="utf-8")
 
 

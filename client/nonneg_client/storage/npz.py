@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from nonneg_client.embeddings import Embeddings
-from nonneg_core.atomic import replacing
+from nonneg_core.atomic import atomic_write
 from nonneg_core.errors import DataInvalid
 
 
@@ -28,7 +28,7 @@ def save(embeddings: Embeddings, path: Path) -> None:
     }
     if embeddings.ids is not None:
         described["ids"] = np.array(embeddings.ids, dtype=np.str_)
-    with replacing(path) as temporary, temporary.open("wb") as file:
+    with atomic_write(path) as temporary, temporary.open("wb") as file:
         np.savez_compressed(file, **described)
 
 

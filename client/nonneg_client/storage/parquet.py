@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 
 from nonneg_client.embeddings import Embeddings
-from nonneg_core.atomic import replacing
+from nonneg_core.atomic import atomic_write
 from nonneg_core.errors import ConfigInvalid, DataInvalid, MissingExtra
 from nonneg_core.installing import extra_hint
 
@@ -24,7 +24,7 @@ LARGEST = float(np.finfo(np.float16).max)
 
 def save(embeddings: Embeddings, path: Path) -> None:
     """Write them all."""
-    with replacing(path) as temporary, Writer(temporary) as writer:
+    with atomic_write(path) as temporary, Writer(temporary) as writer:
         writer.describe(embeddings)
         for start in range(0, len(embeddings), ROWS):
             writer.write(embeddings[start : start + ROWS])

@@ -10,10 +10,11 @@ import click
 
 from nonneg_core.errors import ConfigInvalid
 from nonneg_core.progress import Bar
+from nonneg_export.assemble import seal
 from nonneg_export.commands.options import PATH, calibration, calibration_options, evaluation_options, variant_options
 from nonneg_export.photos import find_photos
 from nonneg_export.report import size, summary
-from nonneg_export.smaller import Small, judge, seal, shrink
+from nonneg_export.smaller import Small, judge, shrink
 from nonneg_export.triton import write_repository
 from nonneg_runtime.bundle import check_free, open_bundle
 from nonneg_runtime.variants import place_of

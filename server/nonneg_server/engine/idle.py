@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from nonneg_core import allocator as memory
+from nonneg_core import allocator
 from nonneg_server.engine.admission import Admission
 
 QUIET = 5.0  # seconds without an image
@@ -26,5 +26,5 @@ class Idle:
             self._entered, self._since = entered, now
         elif self._since is not None and now - self._since >= QUIET:
             self._since = None
-            if memory.kept() >= MUCH:
-                memory.trim()
+            if allocator.free_bytes() >= MUCH:
+                allocator.trim()

@@ -5,12 +5,11 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-import onnx
 from onnx import ModelProto
-from onnx.external_data_helper import ExternalDataInfo, uses_external_data
 
 from nonneg_core.errors import CheckpointInvalid, ConfigInvalid, DataInvalid
 from nonneg_core.pixels.view import View
+from nonneg_runtime.external_data import external_files
 from nonneg_training.foreign.adapting import Scaling, adapt, side
 from nonneg_training.foreign.graph import load
 from nonneg_training.foreign.preprocessor import read_preprocessor
@@ -54,7 +53,7 @@ def digest(path: Path) -> str:
     """sha256 of the file, and of the files of weights beside it that it names."""
     whole = hashlib.sha256()
     try:
-        for part in (path, *(path.parent / name for name in _beside(path))):
+        for part in (path, *(path.parent / name for name in sorted(external_files(path)))):
             with part.open("rb") as file:
                 whole.update(hashlib.file_digest(file, "sha256").digest())
     except OSError as error:
@@ -65,16 +64,6 @@ def digest(path: Path) -> str:
             value=str(path),
         ) from error
     return whole.hexdigest()
-
-
-def _beside(path: Path) -> list[str]:
-    try:
-        model = onnx.load(path, load_external_data=False)
-    except OSError:
-        raise
-    except Exception as error:  # protobuf's own, not public
-        raise DataInvalid(f"{path} is no ONNX model", fix="export it again", value=str(path)) from error
-    return sorted({ExternalDataInfo(t).location for t in model.graph.initializer if uses_external_data(t)})
 
 
 def _check_size(asked: int | None, view: View, path: Path) -> None:

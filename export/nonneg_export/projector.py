@@ -1,0 +1,39 @@
+"""The projector that a run trained, as layers behind an ONNX encoder."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx import ModelProto
+from torch import nn
+
+from nonneg_export.columns import activate
+from nonneg_export.head import with_head
+from nonneg_training.encoder import Encoder
+
+Weight = NDArray[np.float32]
+OPERATORS = {"relu": "Relu", "rep_relu": "Relu", "sigmoid": "Sigmoid", "softplus": "Softplus", "exp": "Exp"}
+
+
+def with_projector(model: ModelProto, encoder: Encoder) -> ModelProto:
+    """A copy with all that `encoder` has behind its backbone."""
+    for layer in encoder.hidden:
+        model = with_head(model, *_arrays(layer)) if isinstance(layer, nn.Linear) else activate(model)
+    model = with_head(model, *folded(*encoder.output_layers()))
+    return activate(model, OPERATORS[encoder.activation])
+
+
+def folded(linear: nn.Linear, norm: nn.BatchNorm1d | None) -> tuple[Weight, Weight]:
+    """Weight and bias of the linear layer that does what both do in evaluation."""
+    weight, bias = _arrays(linear)
+    if norm is None:
+        return weight, bias
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
+    scale = norm.weight.detach().numpy() / np.sqrt(norm.running_var.numpy() + norm.eps)  # (D,)
+    shift = norm.bias.detach().numpy() - norm.running_mean.numpy() * scale
+    return (weight * scale[:, None]).astype(np.float32), (bias * scale + shift).astype(np.float32)
+
+
+def _arrays(linear: nn.Linear) -> tuple[Weight, Weight]:
+    return linear.weight.detach().numpy(), linear.bias.detach().numpy()
