@@ -31,8 +31,8 @@ Verdict = Literal["ok", "note", "bad"]
 CLIENT = ("httpx", "numpy", "pillow", "ormsgpack")
 EXTRAS = {
     "server": ("fastapi", "uvicorn", "orjson", "pydantic-settings", "python-multipart"),
-    "training": ("torch", "torchvision", "safetensors", "scikit-learn"),
-    "export": ("onnx", "onnxscript", "matplotlib"),
+    "training": ("torch", "torchvision", "onnxscript", "safetensors", "scikit-learn"),
+    "export": ("onnx", "matplotlib"),
     "search": ("qdrant-edge-py", "scipy"),
     "scale": ("pyarrow",),
     "heic": ("pi-heif",),

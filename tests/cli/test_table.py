@@ -115,7 +115,7 @@ main()
     [
         (["serve"], "server"),
         (["train", "--data", "digits", "--out", "run"], "training"),
-        (["export", "run", "--calibrate", ".", "--out", "bundle"], "export"),
+        (["export", "run", "--calibrate", ".", "--out", "bundle"], "training"),
         (["build-default"], "default-model"),
     ],
 )

@@ -166,5 +166,5 @@ def test_what_cannot_be_is_refused(
 
 def test_a_file_that_is_no_onnx_model_is_refused(labelled: Path, tmp_path: Path) -> None:
     (tmp_path / "m.onnx").write_bytes(b"\xff\xff not a model")
-    with pytest.raises(DataInvalid, match="is no ONNX model"):
+    with pytest.raises(DataInvalid, match="is not an ONNX model"):
         raise run(tmp_path / "m.onnx", labelled, tmp_path / "run") or AssertionError("it ran")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from onnx import ModelProto
 
-from nonneg_core.errors import CheckpointInvalid, ConfigInvalid, DataInvalid
+from nonneg_core.errors import BundleInvalid, CheckpointInvalid, ConfigInvalid, DataInvalid
 from nonneg_core.pixels.view import View
 from nonneg_runtime.external_data import external_files
 from nonneg_training.foreign.adapting import Scaling, adapt, side
@@ -53,9 +53,12 @@ def digest(path: Path) -> str:
     """sha256 of the file, and of the files of weights beside it that it names."""
     whole = hashlib.sha256()
     try:
-        for part in (path, *(path.parent / name for name in sorted(external_files(path)))):
+        beside = sorted(external_files(path))
+        for part in (path, *(path.parent / name for name in beside)):
             with part.open("rb") as file:
                 whole.update(hashlib.file_digest(file, "sha256").digest())
+    except BundleInvalid as error:
+        raise DataInvalid(f"{path} is not an ONNX model", fix="export it again", value=str(path)) from error
     except OSError as error:
         raise DataInvalid(
             f"{error.filename} cannot be read ({error.strerror})",
