@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from nonneg_core.cores import granted
 from nonneg_core.errors import NonnegError
-from nonneg_core.pixels.decode import MAX_PIXELS
+from nonneg_core.pixels.identify import MAX_PIXELS
 from nonneg_runtime.bundle import Bundle
 from nonneg_runtime.open import open_session
 from nonneg_runtime.preprocess import Decoding, Photo, Viewer

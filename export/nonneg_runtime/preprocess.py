@@ -8,7 +8,8 @@ from typing import Literal
 
 from PIL import Image
 
-from nonneg_core.pixels.decode import MAX_PIXELS, seen, upright_rgb
+from nonneg_core.pixels.decode import seen, upright_rgb
+from nonneg_core.pixels.identify import MAX_PIXELS
 from nonneg_core.pixels.resizing import exactly, swiftly
 from nonneg_core.pixels.view import Pixels, View
 

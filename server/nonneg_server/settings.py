@@ -14,7 +14,8 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from nonneg_core.errors import ConfigInvalid
-from nonneg_core.pixels.decode import MAX_PIXELS, MOST_PIXELS
+from nonneg_core.pixels.decode import MOST_PIXELS
+from nonneg_core.pixels.identify import MAX_PIXELS
 from nonneg_server.engine.workers import MAX_BYTES, MAX_IMAGES
 from nonneg_server.requests.images import Limits
 

@@ -19,8 +19,10 @@ from PIL import Image, ImageCms
 from nonneg_core.errors import ImageTooLarge, ImageUnreadable, ImageUnsupported
 from nonneg_core.pixels import colour
 from nonneg_core.pixels import decode as module
+from nonneg_core.pixels import identify as identifying
 from nonneg_core.pixels.colour import _transform
-from nonneg_core.pixels.decode import MAX_PIXELS, decode, signature
+from nonneg_core.pixels.decode import decode
+from nonneg_core.pixels.identify import MAX_PIXELS, signature
 
 PHOTOS = Path(skimage.__file__).parent / "data"
 
@@ -106,7 +108,7 @@ def test_a_picture_of_several_from_a_telephone_is_its_first(photo: Image.Image) 
 
 
 def test_a_heic_without_a_decoder_says_which_extra_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "can_heif", lambda: False)
+    monkeypatch.setattr(identifying, "can_heif", lambda: False)
     with pytest.raises(ImageUnsupported, match="the extra heic"):
         decode(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + bytes(100))
 

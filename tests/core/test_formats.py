@@ -9,8 +9,8 @@ import pytest
 from PIL import Image, features
 
 from nonneg_core.image_files import find_images
-from nonneg_core.pixels.decode import can_heif, identify, signature
 from nonneg_core.pixels.formats import FORMATS, OF_IMAGES, SUFFIXES
+from nonneg_core.pixels.identify import can_heif, identify, signature
 
 
 def saved(kind: str) -> bytes:

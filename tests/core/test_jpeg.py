@@ -13,7 +13,8 @@ from PIL import Image
 
 from nonneg_core.errors import ImageTooLarge, ImageUnreadable
 from nonneg_core.pixels.decode import decode
-from nonneg_core.pixels.jpeg import MAX_PARTS, MAX_VISITS, frame
+from nonneg_core.pixels.pricing.of_jpeg import MAX_VISITS, frame
+from nonneg_core.pixels.pricing.price import MAX_PARTS
 
 PHOTO = Path(skimage.__file__).parent / "data" / "chelsea.png"
 

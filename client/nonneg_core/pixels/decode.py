@@ -1,8 +1,8 @@
 """From a file's bytes to an upright, opaque sRGB image: the one decoder of training, serving and local use.
 
-What the file is, is decided by its content, never by its name. The size is read from the header and checked before
-any pixel is decoded, so that a decompression bomb costs nothing. Only the formats named here are tried: a general
-opener would hand PostScript to an interpreter.
+What the file is, is decided by its content, never by its name, and what it will take is read from its header before any
+decoder sees it, so that a bomb of any kind costs nothing. Only the format it has is tried: a general opener would hand
+PostScript to an interpreter.
 """
 
 from __future__ import annotations
@@ -13,25 +13,23 @@ import threading
 import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
-from functools import cache
-from importlib import import_module
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from nonneg_core.cores import granted
-from nonneg_core.errors import ImageTooLarge, ImageUnreadable, ImageUnsupported
+from nonneg_core.errors import ImageUnreadable, ImageUnsupported
 from nonneg_core.pixels.colour import WHITE, Colour, opaque_srgb
-from nonneg_core.pixels.jpeg import check_scans
-from nonneg_core.pixels.tiff import check_layout, has_header, unsupported
+from nonneg_core.pixels.identify import MAX_PIXELS, identify
+from nonneg_core.pixels.pricing.price import Price
+from nonneg_core.pixels.tiff import has_header, unsupported
 
 Seen = TypeVar("Seen")
-MAX_PIXELS = 100_000_000
 MOST_PIXELS = 178_956_970  # Pillow refuses more, whatever the limit
-LARGE = 2**24  # pixels from which images are decoded one at a time,
-FOR_ONE = 8  # or one for so many cores: each takes up to eight bytes a pixel, and every thread might have one
+LARGE = 2**26  # bytes from which images are decoded one at a time,
+FOR_ONE = 8  # or one for so many cores: every thread might have one
 _room = threading.Semaphore(max(1, granted() // FOR_ONE))
-_HEIC_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
+_FRAMED = ("WEBP", "AVIF")
 _BROKEN = (
     OSError, ValueError, SyntaxError, EOFError, IndexError, KeyError, TypeError, OverflowError, MemoryError,
     RuntimeError, struct.error, Warning,
@@ -63,55 +61,18 @@ def seen(
     at_least: int | None = None,
 ) -> Seen:
     """What `see` makes of the decoded image; a large one has its place among those in memory until then."""
-    image = identify(data, max_pixels=max_pixels)
-    try:
-        size = image.width * image.height
-        if at_least is not None:
-            image.draft(None, (at_least, at_least))  # formats that cannot do it stay as they are
-        if not image.info.get("progressive"):  # all coefficients of such a JPEG are held, at whatever scale
-            size = image.width * image.height
-        with _room if size > LARGE else nullcontext():
-            image.load()
-            return see(upright_rgb(image, background=background))
-    except ImageUnsupported:
-        raise
-    except _BROKEN as error:
-        raise _unreadable(f"a {image.format} of {len(data)} bytes that breaks off or is damaged ({error})") from error
-
-
-def identify(data: bytes, *, max_pixels: int = MAX_PIXELS) -> Image.Image:
-    """The image with only its header read: format and size are known, and the size is within the limit."""
-    known = signature(data)
-    if known is None:
-        raise ImageUnsupported(
-            f"these {len(data)} bytes are no image of a known format" if data else "the image is empty (0 bytes)",
-            fix="send JPEG, PNG, WebP, AVIF, HEIC, BMP, TIFF or GIF",
-            value=len(data),
-        )
-    if known == "HEIF" and not can_heif():
-        raise ImageUnsupported(
-            "this is a HEIC and there is no decoder for it",
-            fix="install the extra heic where the image is decoded (nonneg doctor says how), or send a JPEG",
-            value=known,
-        )
-    if known == "TIFF":
-        check_layout(data)
-    if known == "JPEG":
-        check_scans(data)
-    try:
-        image = Image.open(io.BytesIO(data), formats=(known,))
-    except UnidentifiedImageError as error:
-        if known == "TIFF" and has_header(data):
-            raise unsupported("this layout of numbers") from error
-        raise _unreadable(f"a {known} of {len(data)} bytes with a broken header") from error
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise _too_large(str(error), None, max_pixels) from error
-    except _BROKEN as error:
-        raise _unreadable(f"a {known} with a broken header ({error})") from error
-    pixels = image.width * image.height
-    if pixels > max_pixels:
-        raise _too_large(f"{image.width} x {image.height} pixels", pixels, max_pixels)
-    return image
+    price = identify(data, max_pixels=max_pixels, at_least=at_least)
+    with _room if price.bytes > LARGE else nullcontext():
+        try:
+            image = _loaded(data, price, at_least)
+            _turn(image)
+            picture = opaque_srgb(image, background)
+            del image
+        except ImageUnsupported:
+            raise
+        except _BROKEN as error:
+            raise _unreadable(f"a {price.format} of {len(data)} bytes that breaks off or is damaged") from error
+        return see(picture)
 
 
 def upright_rgb(image: Image.Image, *, background: Colour = WHITE) -> Image.Image:
@@ -119,60 +80,60 @@ def upright_rgb(image: Image.Image, *, background: Colour = WHITE) -> Image.Imag
     return opaque_srgb(upright(image), background)
 
 
-def signature(data: bytes) -> str | None:
-    """The format that the first bytes announce."""
-    head = data[:16]
-    for name, start in (("JPEG", b"\xff\xd8\xff"), ("PNG", b"\x89PNG\r\n\x1a\n"), ("GIF", b"GIF8"), ("BMP", b"BM")):
-        if head.startswith(start):
-            return name
-    if head.startswith((b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")):
-        return "TIFF"
-    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
-        return "WEBP"
-    if head[4:8] == b"ftyp":
-        return _brand(data)
-    return None
-
-
-@cache
-def can_heif() -> bool:
-    """Whether a HEIC decoder is installed; it is registered with Pillow when one is first needed."""
-    for module in ("pi_heif", "pillow_heif"):
-        try:
-            import_module(module).register_heif_opener()
-        except ImportError:
-            continue
-        return True
-    return False
-
-
-def _brand(data: bytes) -> str | None:
-    """AVIF and HEIC are one container: its brands tell them apart."""
-    brands = data[8 : min(int.from_bytes(data[:4], "big"), 256)]
-    if b"avif" in brands or b"avis" in brands:
-        return "AVIF"
-    return "HEIF" if any(brand in brands for brand in _HEIC_BRANDS) else None
-
-
 def upright(image: Image.Image) -> Image.Image:
     """The image turned as its EXIF says; the image itself where there is nothing to turn."""
+    image.load()
+    return ImageOps.exif_transpose(image) if _turned(image) else image
+
+
+def _loaded(data: bytes, price: Price, at_least: int | None) -> Image.Image:
+    """The decoded image, as it lies in the file; no more of it is held than is announced."""
+    image = _opened(data, price)
+    if at_least is not None:
+        image.draft(None, (at_least, at_least))  # formats that cannot do it stay as they are
+    if price.format in _FRAMED:
+        return _first_frame(image)
+    image.load()
+    return image
+
+
+def _opened(data: bytes, price: Price) -> Image.Image:
     try:
-        image.load()
-        turned = image.getexif().get(ExifTags.Base.Orientation, 1) != 1
-        return ImageOps.exif_transpose(image) if turned else image
+        image = Image.open(io.BytesIO(data), formats=(price.format,))
+    except UnidentifiedImageError as error:
+        if price.format == "TIFF" and has_header(data):
+            raise unsupported("this layout of numbers") from error
+        raise _unreadable(f"a {price.format} of {len(data)} bytes with a broken header") from error
+    if image.width * image.height > price.pixels:
+        raise _unreadable(f"a {price.format} of {len(data)} bytes whose header contradicts itself")
+    return image
+
+
+def _first_frame(image: Any) -> Image.Image:
+    """A WebP's or AVIF's picture: its decoder, which holds two or three more of them, is let go before it is copied."""
+    decoder, image._decoder = image._decoder, None
+    frame = decoder.get_next() if image.format == "WEBP" else decoder.get_frame(0)
+    if frame is None:
+        raise EOFError("no frame")
+    del decoder
+    rawmode = image.rawmode if image.format == "WEBP" else image.mode
+    picture = Image.frombytes(image.mode, image.size, frame[0], "raw", rawmode)
+    picture.info = image.info
+    return picture
+
+
+def _turn(image: Image.Image) -> None:
+    """Turn it as its EXIF says, in its own place: two of a large one are not held for longer than it takes."""
+    if _turned(image):
+        ImageOps.exif_transpose(image, in_place=True)
+
+
+def _turned(image: Image.Image) -> bool:
+    try:
+        return bool(image.getexif().get(ExifTags.Base.Orientation, 1) != 1)
     except _BROKEN:
-        return image  # EXIF that cannot be read turns nothing
+        return False  # EXIF that cannot be read turns nothing
 
 
 def _unreadable(message: str) -> ImageUnreadable:
     return ImageUnreadable(message, fix="send the whole file; re-save it if other programs cannot open it either")
-
-
-def _too_large(what: str, pixels: int | None, limit: int) -> ImageTooLarge:
-    return ImageTooLarge(
-        f"the image has {what}, more than the limit of {limit} pixels",
-        fix=f"send at most {limit} pixels, or raise the limit (max_pixels)",
-        field="max_pixels",
-        value=pixels,
-        limit=limit,
-    )

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from functools import partial
 
 from nonneg_core.errors import DeadlineExceeded, NonnegError, NotReady
-from nonneg_core.pixels.decode import MAX_PIXELS
+from nonneg_core.pixels.identify import MAX_PIXELS
 from nonneg_runtime.bundle import Bundle
 from nonneg_runtime.preprocess import Decoding, Photo, Viewer, weight_of
 from nonneg_runtime.providers import on_cores

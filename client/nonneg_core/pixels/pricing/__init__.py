@@ -1,0 +1,1 @@
+"""What an image will take, in processor time and memory, from one look at its header: a file a format."""

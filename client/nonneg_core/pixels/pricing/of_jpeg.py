@@ -1,0 +1,144 @@
+"""The price of a JPEG, read from its markers.
+
+A JPEG may show its picture in passes ("scans") that each visit every block of it, and may repeat them without end, at a
+hundred bytes of file for each. A progressive photo has about ten.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import NamedTuple
+
+from nonneg_core.errors import ImageTooLarge, ImageUnsupported
+from nonneg_core.pixels.pricing.price import (
+    CONVERTED,
+    CONVERTED_INKS,
+    MAX_PARTS,
+    PER_EXIF_BYTE,
+    PER_PART,
+    Price,
+    broken,
+    check_exif,
+    check_parts,
+    resident,
+)
+
+MAX_VISITS = 100_000_000  # blocks x components x scans; a progressive photo of 48 megapixels has eleven million
+PER_VISIT = 30e-9  # seconds
+PER_PIXEL = 10e-9  # seconds, of the size it is decoded at
+PER_BYTE = 30e-9  # seconds
+COEFFICIENTS = 128  # bytes a block: all are held where there are several scans
+WHOLE_SEGMENT = 2**16  # bytes, as which each one of EXIF counts: it is joined to all before it
+_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+_SEQUENTIAL, _ARITHMETIC = frozenset((0xC0, 0xC1)), frozenset(range(0xC9, 0xD0))
+_ALONE = frozenset((0x00, 0x01, *range(0xD0, 0xDA), *range(0xF0, 0xFE)))  # what decoders take for no segment
+_SCAN, _EXIF, _PROFILE = 0xDA, 0xE1, 0xE2
+SCANS = re.compile(rb"\xff\xda..(.)", re.DOTALL)  # not within a scan's own bytes: there 0x00 follows 0xff
+
+
+class Frame(NamedTuple):
+    """A JPEG's header up to its first scan."""
+
+    width: int
+    height: int
+    components: int
+    sequential: bool
+    blocks: int  # of 8 x 8 pixels, in a component that is not subsampled
+    scans_at: int
+    parts: int
+    exif: int  # bytes
+    profile: bool
+
+    def in_one_scan(self, data: bytes) -> bool:
+        """Whether the first scan shows all components at once: decoders refuse a second one then."""
+        return self.sequential and data[self.scans_at + 4 : self.scans_at + 5] == bytes([self.components])
+
+    def visits(self, data: bytes) -> int:
+        """How often all scans together visit a block of a component, at most."""
+        if self.in_one_scan(data):
+            return self.blocks * self.components
+        return self.blocks * sum(found[1][0] for found in SCANS.finditer(data, self.scans_at))
+
+
+def price(data: bytes, at_least: int | None = None) -> Price:
+    """What it takes at the least scale at which no side is shorter than `at_least`."""
+    found = frame(data)
+    visits = check_visits(found.visits(data))
+    scale = 1 if at_least is None else _scale(found, at_least)
+    width, height = math.ceil(found.width / scale), math.ceil(found.height / scale)
+    pixel = PER_PIXEL + (CONVERTED_INKS if found.components == 4 else CONVERTED if found.profile else 0)
+    seconds = visits * PER_VISIT + len(data) * PER_BYTE + width * height * pixel + found.parts * PER_PART
+    stored = 1 if found.components == 1 else 4
+    held = 0 if found.in_one_scan(data) else found.blocks * found.components * COEFFICIENTS
+    kept = held + width * height * stored + found.exif
+    memory = max(resident(width, height, decoding=stored, stored=stored), kept)
+    return Price("JPEG", found.width, found.height, seconds + found.exif * PER_EXIF_BYTE, memory)
+
+
+def check_visits(visits: int) -> int:
+    """Refuse scans that take many times a photo's work."""
+    if visits > MAX_VISITS:
+        raise ImageTooLarge(
+            f"the scans of this image visit {visits} blocks, more than the limit of {MAX_VISITS}",
+            fix="save it again, as a JPEG that is not progressive",
+            field="scans",
+            value=visits,
+            limit=MAX_VISITS,
+        )
+    return visits
+
+
+def frame(data: bytes) -> Frame:
+    """The header as decoders find it, the last where there are several."""
+    at, parts, exif, profile, found = 2, 0, 0, False, b""
+    while True:
+        start, marker_at = _marker(data, at)
+        parts += 1 + marker_at - 1 - at  # fill bytes, and what lies between segments, are read one by one
+        check_parts(parts, "JPEG", "segments")
+        marker, length = data[marker_at], int.from_bytes(data[marker_at + 1 : marker_at + 3], "big")
+        body = marker_at + 3
+        if marker == _SCAN:
+            return _frame(found, len(data))._replace(scans_at=start, parts=parts, exif=exif, profile=profile)
+        if marker in _FRAMES:
+            found = data[marker_at : marker_at + 1 + length]
+        elif marker == _EXIF and data.startswith(b"Exif\0\0", body):
+            exif += WHOLE_SEGMENT
+            check_exif(exif, "JPEG")
+        elif marker == _PROFILE and data.startswith(b"ICC_PROFILE\0", body):
+            profile = True
+        at = marker_at + 1 + (0 if marker in _ALONE else length)
+
+
+def _marker(data: bytes, at: int) -> tuple[int, int]:
+    """Where the next one's last 0xff is, and its code behind it."""
+    start = data.find(b"\xff", at)
+    code_at = start + 1
+    most = at + MAX_PARTS + 2
+    while data[code_at : code_at + 1] == b"\xff" and code_at < most:
+        code_at += 1
+    if start < 0 or code_at >= len(data):
+        raise broken("JPEG", len(data))
+    return code_at - 1, code_at
+
+
+def _frame(segment: bytes, size: int) -> Frame:
+    if len(segment) < 12 or segment[8] == 0:
+        raise broken("JPEG", size)
+    if segment[0] in _ARITHMETIC:
+        raise ImageUnsupported(
+            "a JPEG with arithmetic coding is not read here",
+            fix="save it again with Huffman coding",
+            value="arithmetic",
+        )
+    height, width = int.from_bytes(segment[4:6], "big"), int.from_bytes(segment[6:8], "big")
+    sampling = segment[10::3]
+    across, down = max(1, *(pair >> 4 for pair in sampling)), max(1, *(pair & 15 for pair in sampling))
+    blocks = math.ceil(width / (8 * across)) * math.ceil(height / (8 * down)) * across * down
+    return Frame(width, height, segment[8], segment[0] in _SEQUENTIAL, blocks, 0, 0, 0, False)
+
+
+def _scale(found: Frame, at_least: int) -> int:
+    """Pillow's choice: the largest of 8, 4 and 2 that leaves both sides long enough."""
+    ratio = min(found.width // at_least, found.height // at_least)
+    return next((scale for scale in (8, 4, 2) if ratio >= scale), 1)
