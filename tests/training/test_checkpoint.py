@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.optim import SGD
 
 from nonneg_core.atomic import atomic_write
 from nonneg_core.errors import CheckpointInvalid, StorageFailed
 from nonneg_training.checkpoint import FILE_NAME, load_encoder, read_checkpoint, write_checkpoint
-from nonneg_training.optimisers import SGD
 from nonneg_training.precision import Precision
 from nonneg_training.run import train
 from nonneg_training.settings import Settings, read_settings, write_settings

@@ -10,12 +10,13 @@ from pathlib import Path
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from nonneg_core.atomic import atomic_write
 from nonneg_core.errors import CheckpointInvalid
 from nonneg_training.build import build_encoder
 from nonneg_training.encoder import Encoder
-from nonneg_training.optimisers import Descent
+from nonneg_training.optimiser import moments, restore_moments
 from nonneg_training.precision import Precision
 from nonneg_training.settings import FILE_NAME as CONFIG
 from nonneg_training.settings import Settings, read_settings
@@ -56,10 +57,10 @@ def run_settings(run: Path) -> Settings:
     return read_settings(run / CONFIG, {})
 
 
-def write_checkpoint(run: Path, step: int, learner: nn.Module, optimiser: Descent, precision: Precision) -> None:
+def write_checkpoint(run: Path, step: int, learner: nn.Module, optimiser: Optimizer, precision: Precision) -> None:
     """Save everything that the next step needs; the previous checkpoint stays until this one is whole."""
     tensors = dict(learner.state_dict())
-    tensors |= {OPTIMISER + name: tensor for name, tensor in optimiser.moments().items()}
+    tensors |= {OPTIMISER + name: tensor for name, tensor in moments(optimiser).items()}
     tensors |= {SCALE + name: value for name, value in precision.state().items()}
     # the same memory order every time, and nothing shared
     tensors = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
@@ -127,10 +128,12 @@ def restore(module: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
     module.load_state_dict(tensors)
 
 
-def restore_run(checkpoint: Checkpoint, run: Path, learner: nn.Module, optimiser: Descent, precision: Precision) -> int:
+def restore_run(
+    checkpoint: Checkpoint, run: Path, learner: nn.Module, optimiser: Optimizer, precision: Precision
+) -> int:
     """Put everything back as it was after the checkpoint's step, and answer that step."""
     weights = {n: t for n, t in checkpoint.tensors.items() if not n.startswith((OPTIMISER, SCALE))}
     restore(learner, weights, run / FILE_NAME)
-    optimiser.restore(checkpoint.part(OPTIMISER))
+    restore_moments(optimiser, checkpoint.part(OPTIMISER))
     precision.restore(checkpoint.part(SCALE))
     return checkpoint.step

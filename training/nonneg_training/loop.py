@@ -22,7 +22,7 @@ from nonneg_training.distributed import World, barrier
 from nonneg_training.health import Gates
 from nonneg_training.methods import Batch, Method
 from nonneg_training.metrics import Metrics
-from nonneg_training.optimisers import optimiser
+from nonneg_training.optimiser import build_optimiser
 from nonneg_training.precision import Precision
 from nonneg_training.schedule import rate
 from nonneg_training.seeds import derive, generator
@@ -71,7 +71,7 @@ class Loop:
         self.settings, self.folder, self.method, self.batches, self.look = settings, run, method, batches, look
         self.world, self.tested = world, tested
         self.plan = Steps(len(batches), loop.batch, loop.accumulate, loop.epochs, settings.seed, world)
-        self.optimiser = optimiser(method, settings.optimiser)
+        self.optimiser = build_optimiser(method, settings.optimiser)
         self.precision = Precision(loop.precision, next(method.parameters()).device)
         self.done = 0
         if checkpoint:
@@ -85,12 +85,7 @@ class Loop:
     def run(self, progress: bool | None = None) -> Outcome:
         """All steps that are not done yet."""
         loss, before, clock = 0.0, self.done, Clock(self.settings.loop.batch * self.settings.loop.accumulate)
-        logged = self.settings.loop.tensorboard
-        metrics = (
-            Metrics(self.folder, self.method.parts, resumed_at=self.done, tensorboard=logged)
-            if self.world.first
-            else None
-        )
+        metrics = Metrics(self.folder, self.method.parts, resumed_at=self.done) if self.world.first else None
         bar = Bar(
             "training", self.plan.total, done=self.done, unit="steps", shown=progress if self.world.first else False
         )

@@ -7,33 +7,26 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nonneg_core.atomic import atomic_write, storage_error
-from nonneg_training.events import Events
 
 FILE_NAME = "metrics.csv"
 COLUMNS = ("step", "epoch", "loss", "lr", "images_per_second", "knn", "live", "nnz", "zero_share", "test_accuracy")
 
 
 class Metrics:
-    """Appends rows to a run's metrics.csv, and to a TensorBoard event file if asked to."""
+    """Appends rows to a run's metrics.csv."""
 
-    def __init__(self, run: Path, parts: Sequence[str] = (), *, resumed_at: int = 0, tensorboard: bool = False) -> None:
+    def __init__(self, run: Path, parts: Sequence[str] = (), *, resumed_at: int = 0) -> None:
         self.path = run / FILE_NAME
         self.columns = (*COLUMNS, *parts)
         kept = [row for row in read_metrics(run) if int(row["step"]) <= resumed_at] if resumed_at else []
         with atomic_write(self.path) as path:
             self._begin(path, kept)
-        self._events = Events(run / "tensorboard") if tensorboard else None
 
     def add(self, row: dict[str, float | None]) -> None:
         """One report; what it does not say stays empty."""
         try:
             with self.path.open("a", newline="", encoding="utf-8") as file:
                 csv.DictWriter(file, self.columns).writerow(row)
-            if self._events:
-                values = {
-                    name: value for name, value in row.items() if name not in ("step", "epoch") and value is not None
-                }
-                self._events.add(int(row["step"] or 0), values)
         except OSError as error:
             raise storage_error(self.path, error) from error
 

@@ -7,8 +7,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
-
-from nonneg_training.optimisers import Descent
+from torch.optim import Optimizer
 
 
 class Precision:
@@ -25,8 +24,8 @@ class Precision:
     def backward(self, loss: Tensor) -> None:
         self._scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
 
-    def step(self, optimiser: Descent) -> None:
-        self._scaler.step(optimiser)  # type: ignore[arg-type] # it wants groups and a step, no more
+    def step(self, optimiser: Optimizer) -> None:
+        self._scaler.step(optimiser)
         self._scaler.update()
 
     def state(self) -> dict[str, Tensor]:

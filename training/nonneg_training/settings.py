@@ -175,7 +175,6 @@ class Loop(Section):
     device: str = Field(default="auto", description="auto: cuda if there is one, else cpu")
     compile: bool = Field(default=False, description="torch.compile the step")
     threads: int = Field(default=0, ge=0, description="torch's threads; 0: as many as it likes")
-    tensorboard: bool = Field(default=False, description="also write an event file")
 
 
 class Health(Section):
