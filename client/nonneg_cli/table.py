@@ -23,6 +23,7 @@ class Entry:
 
 COMMANDS: dict[str, Entry] = {
     "train": Entry("nonneg_training.command:train", "Train a non-negative encoder on a folder of images.", "training"),
+    "study": Entry("nonneg_training.study.command:study", "Measure the method's claims, with verdicts.", "training"),
     "export": Entry("nonneg_export.commands.export:export", "Turn a checkpoint into a bundle.", "training"),
     "build-default": Entry(
         "nonneg_export.commands.build_default:build_default", "Rebuild the default model.", "default-model"

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from nonneg_core.evaluation.certificate import structure
     from nonneg_training.checkpoint import load_encoder
+    from nonneg_training.study import Study
 
-__all__ = ["load_encoder", "structure"]
+__all__ = ["Study", "load_encoder", "structure"]
 
 _HOMES = {  # loaded when they are asked for: settings and data need no torch
+    "Study": "nonneg_training.study",
     "load_encoder": "nonneg_training.checkpoint",
     "structure": "nonneg_core.evaluation.certificate",
 }

@@ -1,0 +1,112 @@
+"""The results of a study: one JSON file a run, sealed by a digest, used only where settings are the wanted ones."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import subprocess
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nonneg_core.atomic import replacing
+from nonneg_core.errors import DigestMismatch
+from nonneg_core.version import __version__
+
+FORMAT = "nonneg-study-1"
+Figure = float | list[float] | None
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one run came to."""
+
+    study: str
+    variant: str
+    seed: int
+    key: str  # of all that the figures depend on
+    settings: dict[str, Any]
+    measure: dict[str, Any]
+    figures: dict[str, Figure]
+    seconds: float
+    machine: str
+    commit: str
+    format: str = field(default=FORMAT)
+
+
+def key_of(task: str, settings: dict[str, Any], measure: dict[str, Any], seed: int) -> str:
+    """Names what a run depends on: two results of one key are the same run."""
+    return _digest({"format": FORMAT, "task": task, "settings": settings, "measure": measure, "seed": seed})[:16]
+
+
+def path_of(folder: Path, variant: str, seed: int) -> Path:
+    """Where a run's result lies."""
+    return folder / f"{variant}-{seed}.json"
+
+
+def write_result(folder: Path, result: Result) -> None:
+    """Seal a result and put it away, whole or not at all."""
+    folder.mkdir(parents=True, exist_ok=True)
+    record = asdict(result)
+    record["digest"] = _digest(record)
+    with replacing(path_of(folder, result.variant, result.seed)) as path:
+        path.write_text(json.dumps(record, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def read_result(path: Path) -> Result:
+    """A result as it was sealed; one that was edited is refused."""
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        sealed = record.pop("digest")
+        result = Result(**record)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DigestMismatch(
+            f"{path} is no result of a study ({error})", fix="remove it; `nonneg study run` makes it again"
+        ) from error
+    if sealed != _digest(record):
+        raise DigestMismatch(
+            f"{path} was edited: its digest does not fit its content",
+            fix="restore it, or remove it and run the study again",
+            value=str(path),
+        )
+    return result
+
+
+def read_results(folder: Path) -> list[Result]:
+    """Every result in a study's folder."""
+    return [read_result(path) for path in sorted(folder.glob("*.json"))]
+
+
+def _digest(record: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(record, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+
+
+def this_machine() -> str:
+    """The processor, and how many of its cores may be used."""
+    name = platform.processor() or platform.machine()
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        name = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), name)
+    except OSError:  # another system
+        pass
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return f"{name}, {cores} cores"
+
+
+def this_commit() -> str:
+    """The commit of the clone this code lies in, with a + if it was changed since; else the version."""
+    here = Path(__file__).parent
+    try:
+        asked = [
+            ("rev-parse", "--short=10", "HEAD"),
+            ("status", "--porcelain", "--untracked-files=no", "--", ":(top)*.py"),
+        ]
+        found = [
+            subprocess.run(["git", "-C", str(here), *words], capture_output=True, text=True, check=True).stdout.strip()
+            for words in asked
+        ]
+    except (OSError, subprocess.CalledProcessError):
+        return __version__
+    return found[0] + ("+" if found[1] else "")

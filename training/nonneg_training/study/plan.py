@@ -1,0 +1,134 @@
+"""A study as its TOML file describes it: base settings, variants, seeds, measures, and the claims to decide."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from nonneg_core.errors import ConfigInvalid
+
+OURS = Path(__file__).parents[1] / "studies"
+Record = dict[str, Any]
+
+
+class Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Check(Part):
+    """One comparison: a figure of a variant, alone or less another variant's, against a bound."""
+
+    figure: str
+    of: str
+    than: str | None = None  # the other variant: paired by seed
+    figure_than: str | None = None  # another figure of that variant; default: the same
+    at_least: float | None = None
+    at_most: float | None = None
+
+
+class Claim(Part):
+    """What is to be decided, and what the paper says."""
+
+    name: str
+    says: str
+    paper: str = ""
+    setting: str = ""  # where it differs from the study's
+    why: str = ""  # what we think where it did not hold
+    checks: tuple[Check, ...] = Field(min_length=1)
+
+
+class Plot(Part):
+    """A picture: bars of figures by variant, or lines of a series by variant."""
+
+    figures: tuple[str, ...]
+    kind: Literal["bars", "lines"] = "bars"
+    title: str = ""
+    label: str = ""
+
+
+class Plan(Part):
+    """The whole file."""
+
+    title: str
+    question: str
+    setting: str  # one sentence for people: data, network, size
+    task: str
+    seeds: tuple[int, ...] = Field(min_length=1)
+    base: Record = {}
+    variants: dict[str, Record] = Field(min_length=1)
+    measure: Record = {}
+    table: tuple[str, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    plot: Plot | None = None
+
+
+def read_plan(name: str) -> tuple[str, Plan]:
+    """A study's name and plan: one that comes with nonneg, or a file."""
+    path = Path(name) if name.endswith(".toml") else OURS / f"{name}.toml"
+    try:
+        record = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigInvalid(
+            f"there is no study {name}", fix=f"choose of {', '.join(names())}, or give a .toml file", value=name
+        ) from None
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigInvalid(f"{path} is not to be read ({error})", fix="mend the file", value=str(path)) from error
+    try:
+        plan = Plan.model_validate(record)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"])
+        message = "there is no such setting" if first["type"] == "extra_forbidden" else first["msg"].lower()
+        raise ConfigInvalid(f"{path}: {field}: {message}", fix="see docs/studies.md", field=field) from error
+    _check_claims(path, plan)
+    return path.stem, plan
+
+
+def names() -> list[str]:
+    """The studies that come with nonneg."""
+    return sorted(path.stem for path in OURS.glob("*.toml"))
+
+
+def _check_claims(path: Path, plan: Plan) -> None:
+    for claim in plan.claims:
+        for check in claim.checks:
+            unknown = [name for name in (check.of, check.than) if name is not None and name not in plan.variants]
+            if unknown:
+                raise ConfigInvalid(
+                    f"{path}: the claim {claim.name} compares {unknown[0]}, which is no variant",
+                    fix=f"name one of {', '.join(plan.variants)}",
+                    field="claims",
+                )
+            if (check.at_least is None) == (check.at_most is None):
+                raise ConfigInvalid(
+                    f"{path}: the claim {claim.name} needs one bound", fix="give at_least or at_most", field="claims"
+                )
+
+
+def merged(base: Record, changes: Record) -> Record:
+    """The base with a variant's changes, table by table."""
+    found = dict(base)
+    for key, value in changes.items():
+        inner = found.get(key)
+        found[key] = merged(inner, value) if isinstance(value, dict) and isinstance(inner, dict) else value
+    return found
+
+
+def flat(record: Record, before: str = "") -> dict[str, Any]:
+    """Dotted names and values."""
+    found: dict[str, Any] = {}
+    for key, value in record.items():
+        if isinstance(value, dict):
+            found |= flat(value, f"{before}{key}.")
+        else:
+            found[f"{before}{key}"] = list(value) if isinstance(value, tuple) else value
+    return found
+
+
+def differing(a: Record, b: Record) -> set[str]:
+    """The dotted names that two records do not agree on."""
+    first, second = flat(a), flat(b)
+    return {name for name in first.keys() | second.keys() if first.get(name) != second.get(name)}

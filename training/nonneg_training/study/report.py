@@ -1,0 +1,108 @@
+"""What a study shows: a table of means and deviations, the claims with their verdicts, and a plot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nonneg_core.atomic import replacing
+from nonneg_core.errors import MissingExtra
+from nonneg_core.installing import extra_hint
+from nonneg_training.study.ledger import Result
+from nonneg_training.study.plan import Plan, Plot
+from nonneg_training.study.verdict import by_seed, decide, estimate, short
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+PAGE, PICTURE = "table.md", "plot.png"
+
+
+def write_report(folder: Path, name: str, plan: Plan, results: Sequence[Result], wanted: int) -> None:
+    """table.md and plot.png, anew from the results."""
+    with replacing(folder / PAGE) as path:
+        path.write_text(page(name, plan, results, wanted), encoding="utf-8")
+    if plan.plot is not None and results:
+        draw(folder / PICTURE, plan, plan.plot, results)
+
+
+def page(name: str, plan: Plan, results: Sequence[Result], wanted: int) -> str:
+    """The study in Markdown."""
+    lines = [f"# {plan.title}", "", plan.question, "", f"Setting: {plan.setting}", ""]
+    lines += [f"{len(results)} of {wanted} runs of `nonneg study run {name}`{_where(results)}", ""]
+    columns, rows = table(plan, results)
+    lines += [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
+    lines += [f"| {' | '.join(row)} |" for row in rows]
+    for verdict in (decide(claim, results) for claim in plan.claims):
+        lines += ["", f"**{verdict.claim.says}: {verdict.status}** ({verdict.seeds} seeds)", ""]
+        lines += [f"- {checked}" for checked in verdict.checks]
+    return "\n".join(lines) + "\n"
+
+
+def table(plan: Plan, results: Sequence[Result]) -> tuple[list[str], list[list[str]]]:
+    """Columns and rows: a row a variant, mean ± deviation over its seeds."""
+    figures = plan.table or tuple(sorted({name for r in results for name in r.figures}))[:8]
+    rows = []
+    for variant in plan.variants:
+        cells = [list(by_seed(results, variant, figure).values()) for figure in figures]
+        seeds = len({r.seed for r in results if r.variant == variant})
+        rows.append([variant, str(seeds), *(_cell(values) for values in cells)])
+    return ["", "seeds", *figures], rows
+
+
+def _cell(values: Sequence[float]) -> str:
+    if not values:
+        return "-"
+    found = estimate(values)
+    return short(found.mean) if found.seeds < 2 else f"{short(found.mean)} ± {short(found.deviation)}"
+
+
+def _where(results: Sequence[Result]) -> str:
+    if not results:
+        return "."
+    machines, commits = (sorted({getattr(r, what) for r in results}) for what in ("machine", "commit"))
+    hours = sum(r.seconds for r in results) / 3600
+    several = " (several machines)" if len(machines) > 1 else ""
+    return f": {hours:.2f} hours on {'; '.join(machines)}{several}, at {', '.join(commits)}."
+
+
+def draw(path: Path, plan: Plan, plot: Plot, results: Sequence[Result]) -> None:
+    """The study's picture."""
+    try:
+        from matplotlib.figure import Figure  # not pyplot: no window system is asked for
+    except ModuleNotFoundError:
+        raise MissingExtra("a plot needs matplotlib", fix=extra_hint("training")) from None
+    figure = Figure(figsize=(4.2 * len(plot.figures), 3.4), layout="constrained")
+    if plot.title:
+        figure.suptitle(plot.title)
+    for axes, name in zip(np.atleast_1d(figure.subplots(1, len(plot.figures))), plot.figures, strict=True):
+        (_lines if plot.kind == "lines" else _bars)(axes, plan, name, results)
+        axes.set_title(name, fontsize=10)
+        if plot.label:
+            axes.set_xlabel(plot.label)
+    with replacing(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=90, metadata={"Software": None})
+
+
+def _bars(axes: Axes, plan: Plan, name: str, results: Sequence[Result]) -> None:
+    for place, variant in enumerate(plan.variants):
+        values = list(by_seed(results, variant, name).values())
+        if values:
+            axes.bar(place, float(np.mean(values)), color=f"C{place}", alpha=0.5)
+            axes.plot([place] * len(values), values, "k.", markersize=4)
+    axes.set_xticks(range(len(plan.variants)), labels=list(plan.variants), rotation=30, ha="right", fontsize=8)
+
+
+def _lines(axes: Axes, plan: Plan, name: str, results: Sequence[Result]) -> None:
+    for place, variant in enumerate(plan.variants):
+        series: list[Any] = [r.figures[name] for r in results if r.variant == variant and r.figures.get(name)]
+        length = min((len(values) for values in series), default=0)
+        if length:
+            mean = np.mean([values[:length] for values in series], axis=0)
+            for values in series:
+                axes.plot(range(1, length + 1), values[:length], color=f"C{place}", alpha=0.25, linewidth=0.8)
+            axes.plot(range(1, length + 1), mean, color=f"C{place}", marker=".", label=variant)
+    axes.legend(fontsize=8)

@@ -1,0 +1,143 @@
+"""A study, run: what is missing is trained and measured, what is there is never repeated nor mixed up."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nonneg_core.errors import ConfigInvalid
+from nonneg_training.cache import default_folder
+from nonneg_training.study import ledger
+from nonneg_training.study.ledger import Result
+from nonneg_training.study.plan import Plan, Record, differing, flat, merged, read_plan
+from nonneg_training.study.report import page, write_report
+from nonneg_training.study.tasks import Task, task
+from nonneg_training.study.verdict import Verdict, decide
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """One run of the grid."""
+
+    variant: str
+    seed: int
+    settings: Record
+    key: str
+
+
+class Study:
+    """A study by its name or file; its results lie in `results`/NAME, checkpoints in `work`."""
+
+    def __init__(
+        self, name: str, *, results: Path = Path("results"), work: Path | None = None, root: Path | None = None
+    ) -> None:
+        self.name, self.plan = read_plan(name)
+        self.folder = results / self.name
+        self.work = work or default_folder().parent / "studies"
+        self.root = root
+        self.task: Task = task(self.plan.task)
+        self.measure = self.task.check_measure(self.plan.measure)
+
+    def grid(self) -> list[Wanted]:
+        """Every run: all variants of the first seed, then of the next. Raises where variants differ in what they do
+        not name, for then a comparison would say nothing."""
+        settled = {name: self._settled(name) for name in self.plan.variants}
+        _check_alone(self.plan, settled)
+        return [
+            Wanted(name, seed, record, ledger.key_of(self.plan.task, record, self.measure, seed))
+            for seed in self.plan.seeds
+            for name, record in settled.items()
+        ]
+
+    def results(self) -> list[Result]:
+        """The results that belong to these settings."""
+        keys = {(run.variant, run.seed): run.key for run in self.grid()}
+        return [r for r in ledger.read_results(self.folder) if keys.get((r.variant, r.seed)) == r.key]
+
+    def strangers(self) -> list[Result]:
+        """Results in the folder that come from other settings: they are shown nowhere."""
+        keys = {(run.variant, run.seed): run.key for run in self.grid()}
+        return [r for r in ledger.read_results(self.folder) if keys.get((r.variant, r.seed)) != r.key]
+
+    def missing(self) -> list[Wanted]:
+        """The runs without a result."""
+        done = {(r.variant, r.seed) for r in self.results()}
+        return [run for run in self.grid() if (run.variant, run.seed) not in done]
+
+    def run(self, *, budget: float | None = None, say: Say = print) -> list[Verdict]:
+        """Make what is missing, within `budget` hours; a run is not begun that would not fit."""
+        began, longest = time.monotonic(), 0.0
+        waiting = self.missing()
+        for number, wanted in enumerate(waiting):
+            spent = time.monotonic() - began
+            if budget is not None and (spent + longest) / 3600 > budget:
+                say(f"{self.name}: {len(waiting) - number} runs wait; the same command goes on with them")
+                break
+            say(f"{self.name}: {wanted.variant}, seed {wanted.seed} ({number + 1} of {len(waiting)})")
+            result = self._made(wanted)
+            longest = max(longest, result.seconds)
+            ledger.write_result(self.folder, result)
+            self.report()
+        return self.verdicts()
+
+    def report(self) -> None:
+        """Write table and plot anew."""
+        write_report(self.folder, self.name, self.plan, self.results(), len(self.grid()))
+
+    def page(self) -> str:
+        """The table and the verdicts, in Markdown."""
+        return page(self.name, self.plan, self.results(), len(self.grid()))
+
+    def verdicts(self) -> list[Verdict]:
+        """Every claim, decided or not."""
+        found = self.results()
+        return [decide(claim, found) for claim in self.plan.claims]
+
+    def _settled(self, variant: str) -> Record:
+        record = merged(self.plan.base, self.plan.variants[variant])
+        return self.task.settle(record, self.root)
+
+    def _made(self, wanted: Wanted) -> Result:
+        began = time.perf_counter()
+        figures = self.task.run(wanted.settings, self.measure, wanted.seed, self.work, self.root)
+        return Result(
+            study=self.name,
+            variant=wanted.variant,
+            seed=wanted.seed,
+            key=wanted.key,
+            settings=wanted.settings,
+            measure=self.measure,
+            figures={name: _rounded(value) for name, value in sorted(figures.items())},
+            seconds=round(time.perf_counter() - began, 1),
+            machine=ledger.this_machine(),
+            commit=ledger.this_commit(),
+        )
+
+
+def _check_alone(plan: Plan, settled: dict[str, Record]) -> None:
+    """Two variants differ in what one of them names, and in nothing else."""
+    named = {name: set(flat(changes)) for name, changes in plan.variants.items()}
+    first = next(iter(settled))
+    for name, record in settled.items():
+        other = differing(settled[first], record) - named[first] - named[name]
+        if other:
+            setting = min(other)
+            values = [flat(settled[side]).get(setting) for side in (first, name)]
+            raise ConfigInvalid(
+                f"the variants {first} and {name} differ in {setting} ({values[0]!r}, {values[1]!r}), "
+                "which neither names",
+                fix=f"set {setting} in [base], or name it in a variant",
+                field=setting,
+            )
+
+
+def _rounded(value: Any) -> Any:
+    """Six digits: enough for every table, and the same on each reading."""
+    if isinstance(value, (list, tuple)):
+        return [_rounded(part) for part in value]
+    return float(f"{float(value):.6g}") if value is not None else None

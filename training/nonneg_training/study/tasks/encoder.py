@@ -1,0 +1,214 @@
+"""Train an encoder, unless a run of these settings is there, and measure what it is worth."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nonneg_core.errors import ConfigInvalid
+from nonneg_training.build import resolve
+from nonneg_training.checkpoint import load_encoder
+from nonneg_training.data import Images, open_source, unseen
+from nonneg_training.distributed import World
+from nonneg_training.loop import Outcome
+from nonneg_training.measure import probing, robustness
+from nonneg_training.measure.seen import Floats, Seen, see
+from nonneg_training.measure.trained import runner
+from nonneg_training.metrics import read_metrics
+from nonneg_training.run import resume, train
+from nonneg_training.settings import FILE_NAME as CONFIG
+from nonneg_training.settings import Data, Settings, validate
+from nonneg_training.study.plan import merged
+from nonneg_training.study.tasks.task import Figures, Part, Record, Task, checked
+
+APART = ("data.root", "head.cache", "loop.threads", "loop.device")  # where and on what, not what
+
+
+class Which(Part):
+    """Images to measure on."""
+
+    source: str
+    limit: int | None = None
+    only: tuple[str, ...] = ()
+
+
+class Measure(Part):
+    """What is measured of each encoder."""
+
+    ask: Which | None = None  # default: the data's test images
+    teach: Which | None = None  # default: the images that were trained on
+    structure: bool = True
+    codes: tuple[str, ...] = ("trained",)  # trained; raw: before the activation; relu: raw, cut at zero
+    lengths: tuple[int, ...] = ()
+    selections: tuple[str, ...] = ()
+    transfer: tuple[Which, Which] | None = None  # images that teach and images that are asked, of another data set
+    corruptions: bool = False
+    shots: tuple[int, ...] = ()  # labelled images a class that the probe learns from
+    noise: tuple[float, ...] = ()  # share of wrong labels that the probe learns from
+    finetune: Record | None = None  # changes to the settings for supervised training from this encoder
+
+
+class Encoder(Task):
+    """Settings of training, as a run's config.toml has them."""
+
+    def settle(self, record: Record, root: Path | None) -> Record:
+        settings = _rooted(validate(record, "the study's settings"), root)
+        return _portable(resolve(settings, _images(settings.data), World()))
+
+    def check_measure(self, record: Record) -> Record:
+        found = checked(Measure, record, "measure")
+        unknown = set(found.codes) - {"trained", "raw", "relu"}
+        if unknown:
+            raise ConfigInvalid(f"there are no codes {min(unknown)}", fix="choose of trained, raw, relu")
+        return found.model_dump(mode="json")
+
+    def run(self, settings: Record, measure: Record, seed: int, work: Path, root: Path | None) -> Figures:
+        wanted = _rooted(validate({**settings, "seed": seed}, "the study"), root)
+        what = Measure.model_validate(measure)
+        run = trained(wanted, work)
+        figures = _by_epoch(run) | measured(run, wanted.data, what, root, seed)
+        if what.finetune is not None:
+            figures |= _finetuned(wanted, run, what.finetune, work)
+        return figures
+
+
+TASK = Encoder()
+
+
+def trained(settings: Settings, work: Path) -> Path:
+    """The folder of a finished run of these settings: found, gone on with, or made."""
+    name = hashlib.sha256(json.dumps(_portable(settings), sort_keys=True).encode()).hexdigest()[:16]
+    run = work / f"{settings.method}-{settings.seed}-{name}"
+    begun = (run / CONFIG).is_file() and (run / "checkpoint.safetensors").is_file()
+    if not begun:
+        shutil.rmtree(run, ignore_errors=True)
+    outcome: Outcome = resume(run) if begun else train(settings, run)
+    assert outcome.steps
+    return run
+
+
+def measured(run: Path, data: Data, what: Measure, root: Path | None, seed: int) -> Figures:
+    """All that is asked of one encoder."""
+    encoder = load_encoder(run)
+    rows = runner(encoder, seed=seed)
+    test = unseen(data) if what.ask is None else _which(what.ask, root)
+    if test is None:
+        raise ConfigInvalid(f"{data.source} has no test images", fix="say which in [measure]: ask = {source = ...}")
+    teach = _images(data) if what.teach is None else _which(what.teach, root)
+    asked, taught = see(rows, test, encoder.view), see(rows, teach, encoder.view, seconds=False)
+    figures = _structure(asked) if what.structure else {}
+    figures |= _probes(taught, asked, what, seed)
+    if what.transfer is not None:
+        sides = [see(rows, _which(side, root), encoder.view, seconds=False) for side in what.transfer]
+        figures |= {f"transfer.{name}": value for name, value in _probes(sides[0], sides[1], what, seed).items()}
+    if what.corruptions:
+        figures |= robustness.corrupted(rows, test, encoder.view, taught)
+    figures |= robustness.few_shots(taught, asked, what.shots, seed)
+    figures |= robustness.noisy_labels(taught, asked, what.noise, seed)
+    return figures
+
+
+def _structure(asked: Seen) -> Figures:
+    found = asked.structure().record()
+    figures: Figures = {}
+    for side, before in (("measured", "structure"), ("shuffled", "floor.shuffled"), ("rotated", "floor.rotated")):
+        figures |= _named(found[side], before)
+    if found["untrained"] is not None:
+        figures |= _named(found["untrained"], "floor.untrained")
+    return figures
+
+
+def _named(record: dict[str, Any], before: str) -> Figures:
+    values = {name: value for name, value in record.items() if name != "sepin"}
+    values |= {f"sepin.{k}": value for k, value in (record["sepin"] or {}).items()}
+    return {f"{before}.{name}": value for name, value in values.items()}
+
+
+def _probes(taught: Seen, asked: Seen, what: Measure, seed: int) -> Figures:
+    labels = (taught.labels, asked.labels)
+    figures: Figures = {}
+    if taught.features is not None and asked.features is not None:
+        figures |= _figures("backbone", probing.rows((taught.features, asked.features), labels))
+    for codes in what.codes:
+        pair = (_codes(taught, codes), _codes(asked, codes))
+        found = probing.rows(pair, labels, lengths=what.lengths, selections=what.selections, seed=seed)
+        figures |= _figures("embedding" if codes == "trained" else codes, found)
+    return figures
+
+
+def _figures(before: str, found: list[probing.Row]) -> Figures:
+    figures: Figures = {}
+    for row in found:
+        place = before if row.selection == "all" else f"{before}.{row.selection}.{row.dimensions}"
+        values = {k: v for k, v in row.record().items() if k not in ("selection", "dimensions")}
+        figures |= {f"{place}.{name}": value for name, value in values.items()}
+    return figures
+
+
+def _codes(seen: Seen, name: str) -> Floats:
+    if name == "trained":
+        return seen.z
+    assert seen.raw is not None
+    return seen.raw if name == "raw" else np.maximum(seen.raw, 0)
+
+
+def _finetuned(settings: Settings, run: Path, changes: Record, work: Path) -> Figures:
+    """Supervised training that starts from the run's backbone: test accuracy by epoch."""
+    record = settings.model_dump(mode="json")
+    start = {"model": {"pretrained": str(run), "activation": None, "hidden": None, "batch_norm": False}}
+    record = merged(merged({**record, "method": "ce"}, start), changes)
+    tuned = trained(validate(record, "measure.finetune"), work)
+    accuracy = _series(tuned, "test_accuracy")
+    return {"finetune.accuracy": accuracy[-1] if accuracy else None, "finetune.by_epoch": accuracy}
+
+
+def _by_epoch(run: Path) -> Figures:
+    """What metrics.csv has seen: neighbours and accuracy by epoch, the last loss, the time of a step."""
+    rows = read_metrics(run)
+    figures: Figures = {"train.loss": float(rows[-1]["loss"])}
+    for name in ("knn", "test_accuracy", "nnz", "live"):
+        series = _series(run, name)
+        if series:
+            figures |= {f"train.{name}": series[-1], f"train.{name}.by_epoch": series}
+    speeds = [float(row["images_per_second"]) for row in rows]
+    figures["train.images_per_second"] = float(np.median(speeds))
+    return figures
+
+
+def _series(run: Path, column: str) -> list[float]:
+    return [float(row[column]) for row in read_metrics(run) if row.get(column)]
+
+
+@lru_cache(maxsize=8)
+def _open(data: Data) -> Images:
+    images = open_source(data)
+    if not isinstance(images, Images):
+        raise ConfigInvalid("a study needs images it can come back to", fix="name a folder or a data set")
+    return images
+
+
+def _images(data: Data) -> Images:
+    return _open(data)
+
+
+def _which(which: Which, root: Path | None) -> Images:
+    return _images(Data(source=which.source, root=root, limit=which.limit, only=which.only))
+
+
+def _rooted(settings: Settings, root: Path | None) -> Settings:
+    return settings.model_copy(update={"data": settings.data.model_copy(update={"root": root})})
+
+
+def _portable(settings: Settings) -> Record:
+    """What a run depends on: not where its data lie, nor the seed, which is named beside it."""
+    record = settings.model_dump(mode="json")
+    for name in APART:
+        section, _, key = name.partition(".")
+        record[section].pop(key)
+    return record

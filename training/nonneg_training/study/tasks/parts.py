@@ -1,0 +1,91 @@
+"""What parts images are made of, as NMF, PCA and NCL find them: their pictures, and what their codes are like."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from nonneg_core.evaluation.certificate import structure
+from nonneg_training.data import open_data
+from nonneg_training.settings import validate
+from nonneg_training.study.tasks.task import Alone, Figures, Part, Record
+
+Floats = NDArray[np.float64]
+
+
+class Parts(Part):
+    """Which factorisation, of the digits."""
+
+    method: Literal["pca", "nmf", "cl", "ncl"]
+    parts: int = Field(default=32, ge=2, description="components, or dimensions")
+    epochs: int = Field(default=20, ge=1, description="of cl and ncl")
+
+
+class Factorised(Alone):
+    """Codes of the test images and a picture for every dimension."""
+
+    kind = Parts
+
+    def run(self, settings: Record, measure: Record, seed: int, work: Path, root: Path | None) -> Figures:
+        wanted = Parts.model_validate(settings)
+        train, test = open_data("digits"), open_data("digits", split="test")
+        x, y = [image.array[..., 0].reshape(len(image), -1) / 255 for image in (train, test)]  # type: ignore[attr-defined]
+        if wanted.method in ("cl", "ncl"):
+            codes = _contrastive(wanted, seed, work)
+            pictures = np.maximum(codes, 0).T @ (y - y.mean(axis=0))
+        else:
+            codes, pictures = _factors(wanted, x, y, seed)
+        found = structure(codes, test.labels)
+        return {
+            "picture.sparsity": hoyer(pictures),
+            "picture.negative": float((pictures < -1e-9 * np.abs(pictures).max()).mean()),
+            "code.sparsity": found.measured.sparsity,
+            "code.consistency": found.measured.consistency,
+            "code.purity": found.measured.purity,
+            "floor.purity": found.rotated.purity,
+            "floor.consistency": found.rotated.consistency,
+        }
+
+
+TASK = Factorised()
+
+
+def hoyer(rows: Floats) -> float:
+    """Mean sparseness of rows: 1 when one entry is all, 0 when all are equal (Hoyer 2004)."""
+    root = rows.shape[1] ** 0.5
+    ratio = np.abs(rows).sum(axis=1) / np.maximum(np.linalg.norm(rows, axis=1), 1e-12)
+    return float(((root - ratio) / (root - 1)).mean())
+
+
+def _factors(wanted: Parts, x: Floats, y: Floats, seed: int) -> tuple[Floats, Floats]:
+    from sklearn.decomposition import NMF, PCA
+
+    if wanted.method == "pca":
+        pca = PCA(wanted.parts, random_state=seed).fit(x)
+        return pca.transform(y), pca.components_
+    nmf = NMF(wanted.parts, init="nndsvda", max_iter=5000, tol=1e-3, random_state=seed).fit(x)
+    return nmf.transform(y), nmf.components_
+
+
+def _contrastive(wanted: Parts, seed: int, work: Path) -> Floats:
+    from nonneg_training.checkpoint import load_encoder
+    from nonneg_training.measure.seen import see
+    from nonneg_training.measure.trained import runner
+    from nonneg_training.study.tasks.encoder import trained
+
+    changes = {
+        "method": wanted.method,
+        "seed": seed,
+        "model": {"dimensions": wanted.parts},
+        "loop": {"epochs": wanted.epochs},
+        "views": {"crop": (0.5, 1.0), "flip": 0.0, "jitter": 0.4, "blur": 0.0},
+    }
+    encoder = load_encoder(trained(validate(changes, "the study"), work))
+    test = open_data("digits", split="test")
+    seen = see(runner(encoder), test, encoder.view, seconds=False)
+    back = np.argsort(seen.order)
+    return seen.z[back].astype(np.float64)

@@ -1,0 +1,62 @@
+"""What a kind of work is to a study."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from nonneg_core.errors import ConfigInvalid
+
+Record = dict[str, Any]
+Figures = dict[str, float | list[float] | None]
+
+
+class Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Task(ABC):
+    """Settings in, figures out; the same settings and seed give the same figures."""
+
+    @abstractmethod
+    def settle(self, record: Record, root: Path | None) -> Record:
+        """The settings with nothing left to default; refuses what does not exist."""
+
+    @abstractmethod
+    def check_measure(self, record: Record) -> Record:
+        """What is measured, with nothing left to default."""
+
+    @abstractmethod
+    def run(self, settings: Record, measure: Record, seed: int, work: Path, root: Path | None) -> Figures:
+        """One run."""
+
+
+P = TypeVar("P", bound=Part)
+
+
+def checked(kind: type[P], record: Record, where: str) -> P:
+    """The record as `kind`; the first thing wrong is named."""
+    try:
+        return kind.model_validate(record)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join([where, *(str(part) for part in first["loc"])])
+        message = "there is no such setting" if first["type"] == "extra_forbidden" else first["msg"].lower()
+        raise ConfigInvalid(
+            f"{field}={first['input']!r}: {message}", fix=f"known: {', '.join(kind.model_fields)}", field=field
+        ) from error
+
+
+class Alone(Task):
+    """A task of one function: its settings are one flat record, and nothing is measured beside them."""
+
+    kind: type[Part]
+
+    def settle(self, record: Record, root: Path | None) -> Record:
+        return checked(self.kind, record, "base").model_dump(mode="json")
+
+    def check_measure(self, record: Record) -> Record:
+        return checked(Part, record, "measure").model_dump(mode="json")

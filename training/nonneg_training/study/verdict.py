@@ -1,0 +1,124 @@
+"""Whether a claim holds: paired differences over seeds, their interval, and a word that may be "not decided"."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from nonneg_training.study.ledger import Result
+from nonneg_training.study.plan import Check, Claim
+
+HELD, PART, FAILED, OPEN = "held", "held in part", "did not hold here", "not decided"
+LEVEL = 0.95
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over seeds and where it would lie with other seeds."""
+
+    mean: float
+    deviation: float
+    low: float
+    high: float
+    seeds: int
+
+    def __str__(self) -> str:
+        spread = f" [{short(self.low)}, {short(self.high)}]" if self.seeds > 1 else ""
+        return f"{short(self.mean)}{spread}"
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A check and how it came out."""
+
+    check: Check
+    estimate: Estimate | None  # of the figure, or of the paired difference; None where nothing was measured
+    status: str
+    of: Estimate | None = None
+    than: Estimate | None = None
+
+    def __str__(self) -> str:
+        """One sentence with its numbers."""
+        check = self.check
+        bound = f"at least {short(check.at_least)}" if check.at_least is not None else f"at most {short(check.at_most)}"
+        if self.estimate is None:
+            return f"{check.figure} of {check.of}: not measured"
+        if check.than is None:
+            return f"{check.figure} of {check.of} is {self.estimate}, asked {bound}: {self.status}"
+        sides = f"{self.of.mean if self.of else 0:.4g} against {self.than.mean if self.than else 0:.4g}"
+        names = f"{check.figure} of {check.of} against {check.than}"
+        return f"{names}: {sides}, difference {self.estimate}, asked {bound}: {self.status}"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A claim with its checks."""
+
+    claim: Claim
+    status: str
+    checks: tuple[Checked, ...]
+    seeds: int
+
+
+def estimate(values: Sequence[float]) -> Estimate:
+    """Mean, deviation and the t interval of a mean over seeds; of one seed the interval is everything."""
+    numbers = np.asarray(values, dtype=np.float64)
+    mean = float(numbers.mean())
+    if len(numbers) < 2:
+        return Estimate(mean, float("nan"), -float("inf"), float("inf"), len(numbers))
+    from scipy.stats import t
+
+    deviation = float(numbers.std(ddof=1))
+    half = float(t.ppf((1 + LEVEL) / 2, len(numbers) - 1)) * deviation / len(numbers) ** 0.5
+    return Estimate(mean, deviation, mean - half, mean + half, len(numbers))
+
+
+def decide(claim: Claim, results: Sequence[Result]) -> Verdict:
+    """The claim's checks on these results."""
+    checked = tuple(_checked(check, results) for check in claim.checks)
+    seeds = min((found.estimate.seeds if found.estimate else 0) for found in checked)
+    return Verdict(claim, _together([found.status for found in checked]), checked, seeds)
+
+
+def _together(statuses: Sequence[str]) -> str:
+    if all(status == HELD for status in statuses):
+        return HELD
+    if all(status == FAILED for status in statuses):
+        return FAILED
+    return PART if FAILED in statuses and HELD in statuses else OPEN
+
+
+def _checked(check: Check, results: Sequence[Result]) -> Checked:
+    of = by_seed(results, check.of, check.figure)
+    if check.than is None:
+        if not of:
+            return Checked(check, None, OPEN)
+        found = estimate(list(of.values()))
+        return Checked(check, found, _status(check, found))
+    than = by_seed(results, check.than, check.figure_than or check.figure)
+    shared = sorted(of.keys() & than.keys())
+    if not shared:
+        return Checked(check, None, OPEN)
+    found = estimate([of[seed] - than[seed] for seed in shared])
+    sides = [estimate([side[seed] for seed in shared]) for side in (of, than)]
+    return Checked(check, found, _status(check, found), *sides)
+
+
+def by_seed(results: Sequence[Result], variant: str, figure: str) -> Mapping[int, float]:
+    """A variant's figure for each seed that has it."""
+    found = {r.seed: r.figures.get(figure) for r in results if r.variant == variant}
+    return {seed: float(value) for seed, value in found.items() if isinstance(value, (int, float))}
+
+
+def _status(check: Check, found: Estimate) -> str:
+    if check.at_least is not None:
+        return HELD if found.low >= check.at_least else FAILED if found.high < check.at_least else OPEN
+    assert check.at_most is not None
+    return HELD if found.high <= check.at_most else FAILED if found.low > check.at_most else OPEN
+
+
+def short(value: float | None) -> str:
+    """A number as tables show it."""
+    return "-" if value is None else f"{value:.3g}" if abs(value) < 0.0995 else f"{value:.4g}"
