@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -41,10 +41,9 @@ class Claim(Part):
 
 
 class Plot(Part):
-    """A picture: bars of figures by variant, or lines of a series by variant."""
+    """A picture: a figure's bars by variant, or a series' lines."""
 
     figures: tuple[str, ...]
-    kind: Literal["bars", "lines"] = "bars"
     title: str = ""
     label: str = ""
 

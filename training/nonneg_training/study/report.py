@@ -79,7 +79,8 @@ def draw(path: Path, plan: Plan, plot: Plot, results: Sequence[Result]) -> None:
     if plot.title:
         figure.suptitle(plot.title)
     for axes, name in zip(np.atleast_1d(figure.subplots(1, len(plot.figures))), plot.figures, strict=True):
-        (_lines if plot.kind == "lines" else _bars)(axes, plan, name, results)
+        series = any(isinstance(r.figures.get(name), list) for r in results)
+        (_lines if series else _bars)(axes, plan, name, results)
         axes.set_title(name, fontsize=10)
         if plot.label:
             axes.set_xlabel(plot.label)

@@ -1,0 +1,204 @@
+"""A study from its file to its verdict: run once, resumed, never mixed up, refused where it could mislead."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from nonneg_cli.table import nonneg
+from nonneg_core.errors import ConfigInvalid, DigestMismatch
+from nonneg_training import Study
+from nonneg_training.study.ledger import read_result
+from nonneg_training.study.plan import names, read_plan
+from nonneg_training.study.tasks import task
+
+PLAN = """
+title = "Small"
+question = "Does it run?"
+setting = "digits"
+task = "encoder"
+seeds = [0, 1]
+
+[base]
+data = { source = "digits", limit = 200 }
+model = { dimensions = 16, batch_norm = true }
+loop = { epochs = 1, batch = 50 }
+
+[variants.cl]
+method = "cl"
+model = { activation = "identity" }
+
+[variants.ncl]
+method = "ncl"
+model = { activation = "relu" }
+
+[measure]
+ask = { source = "digits:test", limit = 100 }
+lengths = [4]
+selections = ["activation"]
+codes = ["trained", "relu"]
+corruptions = true
+shots = [2]
+noise = [0.4]
+
+[[claims]]
+name = "sparse"
+says = "NCL is sparser than CL"
+checks = [{ figure = "structure.sparsity", of = "ncl", than = "cl", at_least = 0.0 }]
+
+[plot]
+figures = ["backbone.probe", "train.knn.by_epoch"]
+"""
+
+
+def write(folder: Path, text: str = PLAN) -> str:
+    path = folder / "small.toml"
+    path.write_text(text)
+    return str(path)
+
+
+def said(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(nonneg, ["study", *map(str, arguments)], catch_exceptions=False)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the plan, its results and its checkpoints."""
+    folder = tmp_path_factory.mktemp("study")
+    Study(write(folder), results=folder / "results", work=folder / "work").run(say=lambda _: None)
+    return folder
+
+
+def study(folder: Path) -> Study:
+    return Study(str(folder / "small.toml"), results=folder / "results", work=folder / "work")
+
+
+def test_a_study_of_digits_is_run_to_its_verdict(tmp_path: Path) -> None:
+    answer = said("run", "digits", "--results", tmp_path / "results", "--work", tmp_path / "work")
+    assert "NCL's dimensions are more consistent than CL's: held" in answer.output
+    assert "4 of 4 runs" in answer.output
+    found = sorted(path.name for path in (tmp_path / "results" / "digits").iterdir())
+    assert found == ["cl-0.json", "cl-1.json", "ncl-0.json", "ncl-1.json", "plot.png", "table.md"]
+    page = (tmp_path / "results" / "digits" / "table.md").read_text()
+    assert "| ncl | 2 | " in page
+    assert " ± " in page
+
+
+def test_a_result_says_all_that_it_depends_on(finished: Path) -> None:
+    result = study(finished).results()[0]
+    assert (result.variant, result.seed, result.study) == ("cl", 0, "small")
+    assert result.settings["model"]["activation"] == "identity"
+    assert "root" not in result.settings["data"]
+    assert result.measure["ask"]["limit"] == 100
+    assert result.seconds > 0
+    assert "cores" in result.machine
+    assert result.commit
+    for figure in (
+        "backbone.probe", "embedding.activation.4.p_at_10", "relu.live", "structure.sepin.10", "floor.rotated.purity",
+        "floor.untrained.consistency", "corrupted.sketch.backbone.probe", "corrupted.common.embedding.probe",
+        "shots.2.backbone.probe", "noise.0.4.embedding.probe", "train.images_per_second",
+    ):  # fmt: skip
+        assert isinstance(result.figures[figure], float), figure
+    assert isinstance(result.figures["train.knn.by_epoch"], list)
+
+
+def test_a_finished_run_is_not_repeated_and_a_missing_one_is_made(finished: Path) -> None:
+    place = finished / "results" / "small" / "ncl-1.json"
+    before, kept = place.read_text(), place.with_name("cl-0.json").stat().st_mtime_ns
+    lines: list[str] = []
+    study(finished).run(say=lines.append)
+    assert lines == []
+    place.unlink()
+    study(finished).run(say=lines.append)
+    assert lines == ["small: ncl, seed 1 (1 of 1)"]
+    assert place.with_name("cl-0.json").stat().st_mtime_ns == kept
+    again = json.loads(place.read_text())
+    assert again["figures"] == json.loads(before)["figures"], "the same settings and seed give the same figures"
+
+
+def test_a_budget_leaves_the_rest_for_the_next_time(tmp_path: Path) -> None:
+    wanted = Study(write(tmp_path), results=tmp_path / "results", work=tmp_path / "work")
+    lines: list[str] = []
+    verdicts = wanted.run(budget=1e-9, say=lines.append)
+    assert "4 runs wait; the same command goes on with them" in lines[-1]
+    assert [verdict.status for verdict in verdicts] == ["not decided"]
+    assert wanted.results() == []
+
+
+def test_a_result_of_other_settings_is_neither_counted_nor_shown(finished: Path, tmp_path: Path) -> None:
+    changed = tmp_path / "small.toml"
+    changed.write_text(PLAN.replace("epochs = 1", "epochs = 2"))
+    other = Study(str(changed), results=finished / "results", work=tmp_path / "work")
+    assert other.results() == []
+    assert len(other.strangers()) == len(other.missing()) == 4
+    assert "| cl | 0 |" in other.page()
+    answer = said("check", changed, "--results", finished / "results")
+    assert "0 of 4 runs; cl-0.json is of other settings" in answer.output
+
+
+def test_an_edited_result_is_refused(finished: Path, tmp_path: Path) -> None:
+    text = (finished / "results" / "small" / "cl-0.json").read_text()
+    record = json.loads(text)
+    record["figures"]["backbone.probe"] = 0.99
+    (tmp_path / "edited.json").write_text(json.dumps(record))
+    with pytest.raises(DigestMismatch, match=r"edited\.json was edited"):
+        read_result(tmp_path / "edited.json")
+    (tmp_path / "half.json").write_text(text[:100])
+    with pytest.raises(DigestMismatch, match="is no result of a study"):
+        read_result(tmp_path / "half.json")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("epochs = 1", "epochs = 1, epoch = 2", r"loop\.epoch=2: there is no such setting"),
+        ('title = "Small"', 'title = "Small"\ncolour = 1', "colour: there is no such setting"),
+        ("shots", "shotz", r"measure\.shotz=.*: there is no such setting: known: ask, teach"),
+        ('task = "encoder"', 'task = "magic"', "there is no task magic: choose of encoder"),
+        ('of = "ncl"', 'of = "mcl"', "compares mcl, which is no variant"),
+        (", at_least = 0.0", "", "needs one bound"),
+        ('"digits", limit', '"cifar10", limit', "cifar10 needs to know where it lies"),
+        ('codes = ["trained", "relu"]', 'codes = ["best"]', "there are no codes best"),
+        ("batch_norm = true", "hidden = [8]", None),
+        ('activation = "relu" }', 'activation = "relu" }\nloop = { epochs = 1 }', None),
+    ],
+)
+def test_what_a_study_cannot_be_is_refused_by_name(
+    tmp_path: Path, old: str, new: str, message: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NONNEG_DATA", raising=False)
+    name = write(tmp_path, PLAN.replace(old, new))
+    if message is None:
+        assert len(Study(name, results=tmp_path).grid()) == 4
+        return
+    with pytest.raises(ConfigInvalid, match=message):
+        Study(name, results=tmp_path).grid()
+
+
+def test_variants_that_differ_in_more_than_they_name_are_refused(tmp_path: Path) -> None:
+    silent = PLAN.replace('\nmodel = { activation = "identity" }', "").replace('\nmodel = { activation = "relu" }', "")
+    with pytest.raises(ConfigInvalid, match=r"differ in model\.activation \('identity', 'relu'\), which neither"):
+        Study(write(tmp_path, silent), results=tmp_path).grid()
+
+
+def test_a_study_that_is_not_there_is_refused_with_those_that_are() -> None:
+    with pytest.raises(ConfigInvalid, match=r"there is no study cifar11: choose of .*digits"):
+        read_plan("cifar11")
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_study_that_comes_along_can_be_read(name: str) -> None:
+    _, plan = read_plan(name)
+    task(plan.task).check_measure(plan.measure)
+    assert plan.claims, "a study without a claim decides nothing"
+    for claim in plan.claims:
+        assert claim.checks
+
+
+def test_the_list_names_them_and_show_what_one_asks() -> None:
+    assert "digits" in said("list").output
+    assert "0 of 4 runs" in said("show", "digits", "--results", "nowhere").output
+    assert "digits: 0 of 4 runs" in said("check", "digits", "--results", "nowhere").output
