@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nonneg_core.atomic import replacing
+from nonneg_core.atomic import atomic_write
 from nonneg_core.errors import DigestMismatch
 from nonneg_core.version import __version__
 
@@ -51,7 +51,7 @@ def write_result(folder: Path, result: Result) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     record = asdict(result)
     record["digest"] = _digest(record)
-    with replacing(path_of(folder, result.variant, result.seed)) as path:
+    with atomic_write(path_of(folder, result.variant, result.seed)) as path:
         path.write_text(json.dumps(record, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
 
 

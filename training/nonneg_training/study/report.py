@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nonneg_core.atomic import replacing
+from nonneg_core.atomic import atomic_write
 from nonneg_core.errors import MissingExtra
 from nonneg_core.installing import extra_hint
 from nonneg_training.study.ledger import Result
@@ -23,7 +23,7 @@ PAGE, PICTURE = "table.md", "plot.png"
 
 def write_report(folder: Path, name: str, plan: Plan, results: Sequence[Result], wanted: int) -> None:
     """table.md and plot.png, anew from the results."""
-    with replacing(folder / PAGE) as path:
+    with atomic_write(folder / PAGE) as path:
         path.write_text(page(name, plan, results, wanted), encoding="utf-8")
     if plan.plot is not None and results:
         draw(folder / PICTURE, plan, plan.plot, results)
@@ -84,7 +84,7 @@ def draw(path: Path, plan: Plan, plot: Plot, results: Sequence[Result]) -> None:
         axes.set_title(name, fontsize=10)
         if plot.label:
             axes.set_xlabel(plot.label)
-    with replacing(path) as temporary:
+    with atomic_write(path) as temporary:
         figure.savefig(temporary, format="png", dpi=90, metadata={"Software": None})
 
 
