@@ -75,9 +75,9 @@ def opensearch(embeddings: Embeddings) -> list[dict[str, float]]:
 
 def binary(embeddings: Embeddings) -> list[bytes]:
     """One bit a dimension, set where the value is above zero, the first dimension in the highest bit."""
-    import numpy as np
+    from nonneg_core.packing import bits
 
-    return [row.tobytes() for row in np.packbits(embeddings.numpy() > 0, axis=1)]
+    return [row.tobytes() for row in bits(embeddings.numpy())]
 
 
 def torch_csr(embeddings: Embeddings) -> dict[str, Any]:

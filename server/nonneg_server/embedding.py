@@ -8,9 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nonneg_core.errors import (
-    ImageTooLarge,
-    ImageUnreadable,
-    ImageUnsupported,
+    OF_AN_IMAGE,
     LinkFailed,
     NonnegError,
     ParameterInvalid,
@@ -22,13 +20,7 @@ from nonneg_server.engine.engine import Engine
 from nonneg_server.requests.images import Source
 from nonneg_server.requests.parameters import Parameters
 
-_OF_ITS_OWN = (  # an image's own errors; any other fails the request
-    ImageUnsupported,
-    ImageUnreadable,
-    ImageTooLarge,
-    LinkFailed,
-    ParameterInvalid,
-)
+_OF_ITS_OWN = (*OF_AN_IMAGE, LinkFailed, ParameterInvalid)  # an image's own errors; any other fails the request
 
 
 class Timing(NamedTuple):

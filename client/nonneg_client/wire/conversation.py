@@ -17,10 +17,8 @@ from nonneg_client.sources.loading import downscaled
 from nonneg_client.wire.pace import Attempts, Pace
 from nonneg_client.wire.protocol import Answer, Options, Request, Row, build, parse
 from nonneg_core.errors import (
+    OF_AN_IMAGE,
     BodyTooLarge,
-    ImageTooLarge,
-    ImageUnreadable,
-    ImageUnsupported,
     NonnegError,
     Overloaded,
     TooLarge,
@@ -28,7 +26,7 @@ from nonneg_core.errors import (
 )
 
 MAX_BODY = 16 * 2**20  # bytes of images in one request; a single larger image still goes, alone
-_OF_THE_IMAGE = (BodyTooLarge, ImageTooLarge, ImageUnreadable, ImageUnsupported)
+_OF_THE_IMAGE = (*OF_AN_IMAGE, BodyTooLarge)
 
 
 @dataclass(frozen=True)

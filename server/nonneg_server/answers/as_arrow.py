@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nonneg_core.errors import NotAcceptable
-from nonneg_server.answers.packing import pack
+from nonneg_core.packing import pack
 from nonneg_server.answers.rows import head
 from nonneg_server.embedding import Answer
 from nonneg_server.requests.parameters import Parameters

@@ -7,7 +7,7 @@ import io
 import numpy as np
 
 from nonneg_core.errors import JsonScalar, ParameterInvalid
-from nonneg_server.answers.packing import pack
+from nonneg_core.packing import pack
 from nonneg_server.embedding import Answer
 from nonneg_server.requests.parameters import Parameters
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nonneg_core.packing import pack
 from nonneg_core.shortening import Vectors
-from nonneg_server.answers.packing import pack
 from nonneg_server.embedding import Answer
 from nonneg_server.requests.parameters import Parameters
 

@@ -9,10 +9,10 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
 from nonneg_core.errors import NonnegError, ParameterInvalid
+from nonneg_core.packing import bits
 from nonneg_core.shortening import Vectors
 from nonneg_server.answers.as_json import text
 from nonneg_server.answers.in_bulk import dense_lists
-from nonneg_server.answers.packing import bits
 from nonneg_server.embedding import Answer
 from nonneg_server.requests.images import Incoming, Limits, check_count, image_from, images_from
 from nonneg_server.requests.parameters import Errors, Length, Parameters, from_json
