@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable
 from typing import Any
 
 import orjson
 from numpy.typing import NDArray
 
-from nonneg_core.shortening import Vectors
-from nonneg_server.answers.in_bulk import in_bulk
-from nonneg_server.answers.rows import one_by_one, record
+from nonneg_server.answers.rows import Wrap, one_by_one, record
 from nonneg_server.embedding import Answer
 from nonneg_server.requests.parameters import Parameters
 
@@ -23,15 +20,16 @@ def check(_: Parameters) -> None:
 
 
 def write(answer: Answer) -> bytes:
-    rows = _numbers if answer.parameters.encoding == "float" else one_by_one(text)
-    return orjson.dumps(record(answer, rows), option=orjson.OPT_SERIALIZE_NUMPY)
+    """The whole answer: orjson reads the arrays, other encodings than float are text."""
+    wrap: Wrap = numbers if answer.parameters.encoding == "float" else text
+    return orjson.dumps(record(answer, one_by_one(wrap)), option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def numbers(array: NDArray[Any]) -> NDArray[Any]:
+    """Numbers as they are: orjson writes an array as a list."""
+    return array
 
 
 def text(array: NDArray[Any]) -> str:
     """Little-endian bytes as base64."""
     return base64.b64encode(array.tobytes()).decode("ascii")
-
-
-def _numbers(z: Vectors, wanted: Parameters) -> Iterable[dict[str, Any]]:
-    rows = in_bulk(z, wanted.format)
-    return one_by_one(lambda array: array)(z, wanted) if rows is None else rows

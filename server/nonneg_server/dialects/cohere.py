@@ -12,7 +12,6 @@ from nonneg_core.errors import NonnegError, ParameterInvalid
 from nonneg_core.packing import bits
 from nonneg_core.shortening import Vectors
 from nonneg_server.answers.as_json import text
-from nonneg_server.answers.in_bulk import dense_lists
 from nonneg_server.embedding import Answer
 from nonneg_server.requests.images import Incoming, Limits, check_count, image_from, images_from
 from nonneg_server.requests.parameters import Errors, Length, Parameters, from_json
@@ -102,7 +101,7 @@ def _of_input(entry: Any, field: str, limits: Limits) -> Incoming:
 def _typed(z: Vectors, kind: Kind) -> Any:
     """Fixed scales, as Cohere's clients expect them: 127 and 255 stand for one."""
     if kind == "float":
-        return list(dense_lists(z))
+        return list(z)
     if kind == "base64":
         return [text(row.astype("<f4")) for row in z]
     if kind == "int8":

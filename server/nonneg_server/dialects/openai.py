@@ -11,7 +11,6 @@ from nonneg_core.errors import NonnegError, NotReady, Overloaded, ParameterInval
 from nonneg_runtime.bundle import Bundle
 from nonneg_runtime.manifest import FILE_NAME
 from nonneg_server.answers.as_json import text
-from nonneg_server.answers.in_bulk import dense_lists
 from nonneg_server.embedding import Answer
 from nonneg_server.requests.images import Incoming, Limits, images_from
 from nonneg_server.requests.parameters import Errors, Length, Parameters, from_json
@@ -54,7 +53,7 @@ def read(given: dict[str, Any], limits: Limits) -> tuple[list[Incoming], Paramet
 def write(answer: Answer) -> bytes:
     """A list of embeddings, empty where an image has its error; images have no tokens, so that none are counted."""
     z, base64 = answer.vectors[0], answer.parameters.encoding == "base64"
-    rows = map(text, z.astype("<f4", copy=False)) if base64 else dense_lists(z)
+    rows = map(text, z.astype("<f4", copy=False)) if base64 else iter(z)
     found: dict[int, dict[str, Any]] = {
         i: {"object": "embedding", "index": i, "embedding": row} for i, row in zip(answer.positions, rows, strict=True)
     }
