@@ -111,7 +111,7 @@ def separate_information(first: NDArray[Any], second: NDArray[Any], *, temperatu
     """I(x; z_i | z without i) in nats for every dimension i, by the InfoNCE bound: L(f without i) - L(f).
 
     Row j of `first` and of `second` are two views of image j; the negatives of an image are the other images' second
-    views. Cosine similarity; the vectors are normalised anew without i. SEPIN@k is the mean over the first k.
+    views. Cosine similarity; the vectors are normalised again without i. SEPIN@k is the mean over the first k.
     """
     u, v = (np.asarray(z, dtype=np.float64) for z in (first, second))  # (n, D) each
     products = u @ v.T  # (n, n)

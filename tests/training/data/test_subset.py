@@ -25,7 +25,7 @@ def test_a_limit_draws_the_same_images_each_time() -> None:
     assert len(opened(limit=10**6)) == 1438
 
 
-def test_chosen_classes_are_numbered_anew_in_training_and_test_images() -> None:
+def test_chosen_classes_are_numbered_again_in_training_and_test_images() -> None:
     data = Data(source="digits", only=("7", "2"))
     images, test = open_source(data), unseen(data)
     assert isinstance(images, Images)

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from nonneg_cli.table import nonneg
 from nonneg_core.errors import ConfigInvalid, DigestMismatch
 from nonneg_training import Study
-from nonneg_training.study.ledger import read_result
+from nonneg_training.study.ledger import read_result, same
 from nonneg_training.study.plan import names, read_plan
 from nonneg_training.study.tasks import task
 
@@ -42,6 +42,7 @@ selections = ["activation"]
 codes = ["trained", "relu"]
 corruptions = true
 shots = [2]
+finetune = { ce = { model = { dimensions = 0 } }, nce = { method = "nce" } }
 noise = [0.4]
 
 [[claims]]
@@ -99,7 +100,7 @@ def test_a_result_says_all_that_it_depends_on(finished: Path) -> None:
     for figure in (
         "backbone.probe", "embedding.activation.4.p_at_10", "relu.live", "structure.sepin.10", "floor.rotated.purity",
         "floor.untrained.consistency", "corrupted.sketch.backbone.probe", "corrupted.common.embedding.probe",
-        "shots.2.backbone.probe", "noise.0.4.embedding.probe", "train.images_per_second",
+        "shots.2.backbone.probe", "noise.0.4.embedding.probe", "train.images_per_second", "finetune.nce",
     ):  # fmt: skip
         assert isinstance(result.figures[figure], float), figure
     assert isinstance(result.figures["train.knn.by_epoch"], list)
@@ -137,6 +138,13 @@ def test_a_result_of_other_settings_is_neither_counted_nor_shown(finished: Path,
     assert "| cl | 0 |" in other.page()
     answer = said("check", changed, "--results", finished / "results")
     assert "0 of 4 runs; cl-0.json is of other settings" in answer.output
+
+
+def test_a_setting_that_came_later_counts_as_its_default() -> None:
+    recorded, defaults = {"lr": 0.1, "gone": 3}, {"lr": 0.5, "new": "off"}
+    assert same(recorded, {"lr": 0.1, "new": "off"}, defaults)
+    assert not same(recorded, {"lr": 0.1, "new": "on"}, defaults)
+    assert not same(recorded, {"lr": 0.5, "new": "off"}, defaults)
 
 
 def test_an_edited_result_is_refused(finished: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from nonneg_training.study.verdict import Verdict, decide, estimate
 
 def results(**figures: list[float]) -> list[Result]:
     return [
-        Result("s", variant, seed, "k", {}, {}, {"score": value}, 1.0, "m", "c")
+        Result("s", variant, seed, {}, {}, {"score": value}, 1.0, "m", "c")
         for variant, values in figures.items()
         for seed, value in enumerate(values)
     ]

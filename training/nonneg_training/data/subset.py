@@ -15,7 +15,7 @@ from nonneg_training.data.images import Images
 
 
 class Subset(Images):
-    """The images at `rows` of another data set, in that order; classes are numbered anew."""
+    """The images at `rows` of another data set, in that order; classes are numbered again."""
 
     def __init__(self, whole: Images, rows: NDArray[np.int64], classes: Sequence[int] | None = None) -> None:
         self.whole, self.rows, self.side = whole, rows, whole.side

@@ -48,7 +48,7 @@ def few_shots(taught: Seen, asked: Seen, shots: Sequence[int], seed: int) -> Fig
 
 
 def noisy_labels(taught: Seen, asked: Seen, shares: Sequence[float], seed: int) -> Figures:
-    """Accuracy of a probe that learns from labels of which a share was drawn anew among all classes."""
+    """Accuracy of a probe that learns from labels of which a share was replaced by any of the classes."""
     figures: Figures = {}
     names = np.unique(taught.labels)
     for share in shares:

@@ -30,7 +30,7 @@ def runner(encoder: Encoder, *, seed: int = 0) -> Run:
 
 
 def untrained_head(encoder: Encoder, *, seed: int = 0) -> nn.Module:
-    """The encoder's projector as it is before any training: the same layers, drawn anew; without the activation."""
+    """The encoder's projector as it is before any training: the same layers, drawn again; without the activation."""
     head = nn.Sequential(copy.deepcopy(encoder.hidden), copy.deepcopy(encoder.output))
     state = torch.get_rng_state()
     torch.manual_seed(derive(seed, "untrained"))

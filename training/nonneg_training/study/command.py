@@ -71,7 +71,7 @@ def run(name: str, results: Path, root: Path | None, work: Path | None, budget: 
 
     found = Study(name, results=results, work=work, root=root)
     for stranger in found.strangers():
-        click.echo(f"{stranger.variant}, seed {stranger.seed}: of other settings, made anew", err=True)
+        click.echo(f"{stranger.variant}, seed {stranger.seed}: of other settings, made again", err=True)
     for verdict in found.run(budget=budget, say=click.echo):
         click.echo(f"{verdict.claim.says}: {verdict.status}")
         for checked in verdict.checks:

@@ -26,7 +26,6 @@ class Result:
     study: str
     variant: str
     seed: int
-    key: str  # of all that the figures depend on
     settings: dict[str, Any]
     measure: dict[str, Any]
     figures: dict[str, Figure]
@@ -36,9 +35,13 @@ class Result:
     format: str = field(default=FORMAT)
 
 
-def key_of(task: str, settings: dict[str, Any], measure: dict[str, Any], seed: int) -> str:
-    """Names what a run depends on: two results of one key are the same run."""
-    return _digest({"format": FORMAT, "task": task, "settings": settings, "measure": measure, "seed": seed})[:16]
+def same(recorded: dict[str, Any], wanted: dict[str, Any], defaults: dict[str, Any]) -> bool:
+    """Whether two flat records mean the same run.
+
+    A setting that did not exist yet when the run was made counts as its default, which changes nothing; one that exists
+    no longer does not count.
+    """
+    return all(recorded.get(name, defaults.get(name)) == value for name, value in wanted.items())
 
 
 def path_of(folder: Path, variant: str, seed: int) -> Path:

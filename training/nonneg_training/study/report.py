@@ -22,7 +22,7 @@ PAGE, PICTURE = "table.md", "plot.png"
 
 
 def write_report(folder: Path, name: str, plan: Plan, results: Sequence[Result], wanted: int) -> None:
-    """table.md and plot.png, anew from the results."""
+    """table.md and plot.png, from the results."""
     with atomic_write(folder / PAGE) as path:
         path.write_text(page(name, plan, results, wanted), encoding="utf-8")
     if plan.plot is not None and results:

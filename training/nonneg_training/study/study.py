@@ -27,7 +27,6 @@ class Wanted:
     variant: str
     seed: int
     settings: Record
-    key: str
 
 
 class Study:
@@ -48,21 +47,15 @@ class Study:
         not name, for then a comparison would say nothing."""
         settled = {name: self._settled(name) for name in self.plan.variants}
         _check_alone(self.plan, settled)
-        return [
-            Wanted(name, seed, record, ledger.key_of(self.plan.task, record, self.measure, seed))
-            for seed in self.plan.seeds
-            for name, record in settled.items()
-        ]
+        return [Wanted(name, seed, record) for seed in self.plan.seeds for name, record in settled.items()]
 
     def results(self) -> list[Result]:
         """The results that belong to these settings."""
-        keys = {(run.variant, run.seed): run.key for run in self.grid()}
-        return [r for r in ledger.read_results(self.folder) if keys.get((r.variant, r.seed)) == r.key]
+        return self._sorted()[0]
 
     def strangers(self) -> list[Result]:
         """Results in the folder that come from other settings: they are shown nowhere."""
-        keys = {(run.variant, run.seed): run.key for run in self.grid()}
-        return [r for r in ledger.read_results(self.folder) if keys.get((r.variant, r.seed)) != r.key]
+        return self._sorted()[1]
 
     def missing(self) -> list[Wanted]:
         """The runs without a result."""
@@ -86,7 +79,7 @@ class Study:
         return self.verdicts()
 
     def report(self) -> None:
-        """Write table and plot anew."""
+        """Write table and plot."""
         write_report(self.folder, self.name, self.plan, self.results(), len(self.grid()))
 
     def page(self) -> str:
@@ -97,6 +90,21 @@ class Study:
         """Every claim, decided or not."""
         found = self.results()
         return [decide(claim, found) for claim in self.plan.claims]
+
+    def _sorted(self) -> tuple[list[Result], list[Result]]:
+        wanted = {(run.variant, run.seed): run for run in self.grid()}
+        settings, measure = (flat(record) for record in self.task.defaults())
+        ours: list[Result] = []
+        others: list[Result] = []
+        for result in ledger.read_results(self.folder):
+            run = wanted.get((result.variant, result.seed))
+            fits = (
+                run is not None
+                and ledger.same(flat(result.settings), flat(run.settings), settings)
+                and ledger.same(flat(result.measure), flat(self.measure), measure)
+            )
+            (ours if fits else others).append(result)
+        return ours, others
 
     def _settled(self, variant: str) -> Record:
         record = merged(self.plan.base, self.plan.variants[variant])
@@ -109,7 +117,6 @@ class Study:
             study=self.name,
             variant=wanted.variant,
             seed=wanted.seed,
-            key=wanted.key,
             settings=wanted.settings,
             measure=self.measure,
             figures={name: _rounded(value) for name, value in sorted(figures.items())},

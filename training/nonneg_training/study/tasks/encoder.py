@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import Field
 
 from nonneg_core.errors import ConfigInvalid
 from nonneg_training.build import resolve
@@ -51,7 +52,7 @@ class Measure(Part):
     corruptions: bool = False
     shots: tuple[int, ...] = ()  # labelled images a class that the probe learns from
     noise: tuple[float, ...] = ()  # share of wrong labels that the probe learns from
-    finetune: Record | None = None  # changes to the settings for supervised training from this encoder
+    finetune: dict[str, Record] = Field(default_factory=dict)  # by name, supervised training that starts from here
 
 
 class Encoder(Task):
@@ -68,13 +69,16 @@ class Encoder(Task):
             raise ConfigInvalid(f"there are no codes {min(unknown)}", fix="choose of trained, raw, relu")
         return found.model_dump(mode="json")
 
+    def defaults(self) -> tuple[Record, Record]:
+        return Settings().model_dump(mode="json"), Measure().model_dump(mode="json")
+
     def run(self, settings: Record, measure: Record, seed: int, work: Path, root: Path | None) -> Figures:
         wanted = _rooted(validate({**settings, "seed": seed}, "the study"), root)
         what = Measure.model_validate(measure)
         run = trained(wanted, work)
         figures = _by_epoch(run) | measured(run, wanted.data, what, root, seed)
-        if what.finetune is not None:
-            figures |= _finetuned(wanted, run, what.finetune, work)
+        for name, changes in what.finetune.items():
+            figures |= _finetuned(name, wanted, run, changes, work)
         return figures
 
 
@@ -158,14 +162,14 @@ def _codes(seen: Seen, name: str) -> Floats:
     return seen.raw if name == "raw" else np.maximum(seen.raw, 0)
 
 
-def _finetuned(settings: Settings, run: Path, changes: Record, work: Path) -> Figures:
+def _finetuned(name: str, settings: Settings, run: Path, changes: Record, work: Path) -> Figures:
     """Supervised training that starts from the run's backbone: test accuracy by epoch."""
     record = settings.model_dump(mode="json")
     start = {"model": {"pretrained": str(run), "activation": None, "hidden": None, "batch_norm": False}}
     record = merged(merged({**record, "method": "ce"}, start), changes)
-    tuned = trained(validate(record, "measure.finetune"), work)
+    tuned = trained(validate(record, f"measure.finetune.{name}"), work)
     accuracy = _series(tuned, "test_accuracy")
-    return {"finetune.accuracy": accuracy[-1] if accuracy else None, "finetune.by_epoch": accuracy}
+    return {f"finetune.{name}": accuracy[-1] if accuracy else None, f"finetune.{name}.by_epoch": accuracy}
 
 
 def _by_epoch(run: Path) -> Figures:

@@ -30,6 +30,10 @@ class Task(ABC):
         """What is measured, with nothing left to default."""
 
     @abstractmethod
+    def defaults(self) -> tuple[Record, Record]:
+        """Settings and measure as they are where nothing is said."""
+
+    @abstractmethod
     def run(self, settings: Record, measure: Record, seed: int, work: Path, root: Path | None) -> Figures:
         """One run."""
 
@@ -60,3 +64,6 @@ class Alone(Task):
 
     def check_measure(self, record: Record) -> Record:
         return checked(Part, record, "measure").model_dump(mode="json")
+
+    def defaults(self) -> tuple[Record, Record]:
+        return {name: field.default for name, field in self.kind.model_fields.items()}, {}
