@@ -1,8 +1,9 @@
-"""What `nonneg serve` runs: the application behind its entrance, in a process with the rules for connections."""
+"""What `nonneg serve` runs: the application, in a process with the limits of its connections."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 
 import uvicorn
@@ -10,8 +11,8 @@ import uvicorn
 from nonneg_core.errors import ConfigInvalid
 from nonneg_server.app import create_app
 from nonneg_server.descriptors import enough, open_files
-from nonneg_server.http.connection import Connection, House
-from nonneg_server.http.direct import entrance
+from nonneg_server.http.connection import Connection
+from nonneg_server.http.shared import ConnectionLimits, Shared
 from nonneg_server.process import Process
 from nonneg_server.repository import Repository
 from nonneg_server.settings import Settings
@@ -19,19 +20,22 @@ from nonneg_server.settings import Settings
 FILES_OF_OUR_OWN = 64  # models, libraries, the log: what is left is for connections
 
 
-def prepare(repository: Repository, settings: Settings) -> Process:
-    """The process around the application, with its rules for connections."""
+def prepare(
+    repository: Repository, settings: Settings, loading: Future[None], on_loaded: Callable[[], None]
+) -> Process:
+    """The process around the application."""
     files = enough(open_files()) - FILES_OF_OUR_OWN
-    house = House(
+    limits = ConnectionLimits(
         silence=settings.silence,
         arrival=settings.arrival,
-        most_connections=min(settings.max_connections, files),
-        most_bytes=settings.upload_bytes,
+        connections=min(settings.max_connections, files),
+        bytes=settings.upload_bytes,
     )
-    app = create_app(repository.registry, settings, house, repository)
+    shared = Shared(limits)
+    app = create_app(repository.registry, settings, shared, repository)
     config = uvicorn.Config(
-        entrance(app),
-        http=type("BoundConnection", (Connection,), {"house": house}),
+        app,
+        http=Connection,
         ws="none",
         log_config=None,
         access_log=False,
@@ -48,11 +52,13 @@ def prepare(repository: Repository, settings: Settings) -> Process:
     return Process(
         config,
         repository,
-        house,
+        shared,
+        loading,
+        on_loaded=on_loaded,
         drain=settings.drain,
         grace=settings.grace,
-        renewals=app.state.renewals,
-        farewells=app.state.farewells,
+        reload_hooks=app.state.reload_hooks,
+        shutdown_hooks=app.state.shutdown_hooks,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import errno
 import gc
 import logging
@@ -13,8 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from importlib import import_module
+from concurrent.futures import Future
 from typing import Any
 
 import click
@@ -27,8 +27,7 @@ from nonneg_runtime.bundle import Bundle
 from nonneg_runtime.providers import PROVIDERS
 from nonneg_server.engine.cache import Cache
 from nonneg_server.engine.engine import Engine
-from nonneg_server.engine.workers import Lanes
-from nonneg_server.http.porter import BACKLOG, at_the_door
+from nonneg_server.engine.workers import STALL_SECONDS, Workers
 from nonneg_server.observation.logs import as_json, configure
 from nonneg_server.options import Grouped, with_settings
 from nonneg_server.registry import Registry
@@ -36,6 +35,8 @@ from nonneg_server.repository import Repository, sources_of
 from nonneg_server.settings import Settings, misspelt, read_settings
 
 logger = logging.getLogger("nonneg")
+BACKLOG = 2048
+HEAD_START = 0.3  # seconds that the loading of models has before this thread needs the interpreter, too
 
 
 @click.command(cls=Grouped)
@@ -54,73 +55,95 @@ def serve(**flags: Any) -> None:
 def run(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT, finish what is in flight, and return."""
     started = time.perf_counter()
-    _until_it_serves()
+    _end_at_once_on_sigterm()
     gc.disable()
     allocator.tune_for_loading()
     configure(settings.log_format, settings.log_level)
     for line in misspelt(os.environ):
         logger.warning(line)
-    listener = bind(settings.host, settings.port)
-    with listener:
-        with at_the_door(listener, settings):
-            repository = load(settings, meanwhile=threading.Thread(target=_import_the_application).start)
-        allocator.tune_for_serving()
-        from nonneg_server.assembly import prepare
+    with bind(settings.host, settings.port) as listener:
+        opening = threading.Event()
+        repository = repository_of(settings, opening=opening.set)
+        loading = in_thread(repository.load_all, opening)
+        opening.wait(HEAD_START)
+        from nonneg_server.assembly import prepare  # while the runtime opens the first model, and needs no interpreter
 
-        registry = repository.registry
-        process = prepare(repository, settings)
-        scheme = "http" if settings.tls_cert is None else "https"
-        seconds = time.perf_counter() - started
-        # no name here may stand for an engine: it would keep a model that was replaced alive
-        lines = [start_line(engine, listener, seconds, scheme) for engine in registry.all()]
-        click.echo("\n".join(line if settings.log_format == "text" else as_json(line) for line in lines))
-        gc.freeze()  # what is loaded now stays: no collection need look at it again, nor did any so far
-        gc.enable()
-        try:
-            with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-                runner.run(process.serve([listener]))
-        finally:
-            registry.close()
-    if process.ailment is not None:
-        raise CheckFailed(process.ailment, fix="start it again; the log says what came before")
+        def announce() -> None:
+            allocator.tune_for_serving()
+            _say_what_is_served(repository.registry, listener, settings, time.perf_counter() - started)
+            gc.freeze()  # what is loaded now stays: no collection need look at it again, nor did any so far
+            gc.enable()
+
+        process = prepare(repository, settings, loading, announce)
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(process.serve([listener]))
+    if not loading.done():
+        leave(130 if process.interrupted else 0)
+    repository.registry.close(None if process.failure is None else 0.0)
+    loading.result()
+    if process.failure is not None:
+        atexit.register(leave, 1)
+        raise CheckFailed(process.failure, fix="start it again; the log says what came before")
     if process.interrupted:
         sys.exit(130)
 
 
-def _until_it_serves() -> None:
-    """SIGTERM ends the start, also of process 1 of a container, which ignores it by default; SIGHUP is too early."""
+def leave(code: int) -> None:
+    """End at once: a thread that is in the runtime's own code can be neither stopped nor waited for."""
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def _end_at_once_on_sigterm() -> None:
+    """Until it serves, also as process 1 of a container, which ignores it by default; SIGHUP is too early."""
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+        signal.signal(signal.SIGTERM, lambda *_: leave(0))
         if hasattr(signal, "SIGHUP"):
             signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
-def _import_the_application() -> None:
-    with suppress(ImportError):  # whoever needs it imports it again, and says what is missing
-        import_module("nonneg_server.assembly")
+def in_thread(work: Callable[[], None], always: threading.Event) -> Future[None]:
+    """Do the work on a thread of its own; the event is set at the latest when that is over."""
+    future: Future[None] = Future()
+
+    def run_it() -> None:
+        try:
+            work()
+            future.set_result(None)
+        except BaseException as error:
+            future.set_exception(error)
+        finally:
+            always.set()
+
+    threading.Thread(target=run_it, name="load").start()
+    return future
 
 
-def load(settings: Settings, meanwhile: Callable[[], None] | None = None) -> Repository:
-    """The bundles, verified, in engines that have passed their self-tests.
+def _say_what_is_served(registry: Registry, listener: socket.socket, settings: Settings, seconds: float) -> None:
+    scheme = "http" if settings.tls_cert is None else "https"
+    lines = [start_line(engine, listener, seconds, scheme) for engine in registry.all()]
+    click.echo("\n".join(line if settings.log_format == "text" else as_json(line) for line in lines))
 
-    `meanwhile` is called when the runtime begins to open the first of them, which leaves the interpreter free.
-    """
-    lanes = Lanes(settings.threads, max_images=settings.queue, max_bytes=settings.queue_bytes)
+
+def repository_of(
+    settings: Settings, *, opening: Callable[[], None] = lambda: None, stall_seconds: float = STALL_SECONDS
+) -> Repository:
+    """The bundles that are to be served, not loaded yet; `opening` is called as the runtime opens one of them."""
+    workers = Workers(
+        settings.threads, max_images=settings.queue, max_bytes=settings.queue_bytes, stall_seconds=stall_seconds
+    )
     cache = _cache(settings)
     sources = sources_of(settings.model)
     aliases = aliases_of(settings.alias, sources)
-    registry = Registry(aliases=aliases, memory=settings.model_memory, lanes=lanes, cache=cache)
-    pending = [] if meanwhile is None else [meanwhile]
+    registry = Registry(aliases=aliases, memory=settings.model_memory, workers=workers, cache=cache)
 
     def make(bundle: Bundle) -> Engine:
-        while pending:
-            pending.pop()()
-        return _engine(settings, lanes, cache, bundle)
+        opening()
+        return _engine(settings, workers, cache, bundle)
 
-    repository = Repository(sources, registry, make, settings.repository, precision=settings.precision)
-    for name in sources:
-        repository.load(name)
-    return repository
+    return Repository(sources, registry, make, settings.repository, precision=settings.precision)
 
 
 def _cache(settings: Settings) -> Cache | None:
@@ -132,13 +155,12 @@ def _cache(settings: Settings) -> Cache | None:
     return Cache(settings.cache, Shelf(settings.cache_dir, settings.cache_dir_bytes))
 
 
-def _engine(settings: Settings, lanes: Lanes, cache: Cache | None, bundle: Bundle) -> Engine:
+def _engine(settings: Settings, workers: Workers, cache: Cache | None, bundle: Bundle) -> Engine:
     return Engine(
         bundle,
-        lanes=lanes,
+        workers=workers,
         max_pixels=settings.max_pixels,
         wide=settings.wide,
-        timeout=settings.timeout,
         decode=settings.decode,
         providers=None if settings.provider is None else PROVIDERS[settings.provider],
         batch=settings.batch,

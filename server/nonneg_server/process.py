@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
-import ctypes
 import faulthandler
 import logging
 import math
@@ -12,27 +12,27 @@ import os
 import signal
 import socket
 import ssl
-import struct
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
 from nonneg_core.errors import NotReady
 from nonneg_server.engine.idle import Idle
-from nonneg_server.http.connection import LINGER, Connection, House
+from nonneg_server.http.connection import LINGER, Connection
 
 if TYPE_CHECKING:
+    from nonneg_server.http.shared import Shared
     from nonneg_server.repository import Repository
 
 logger = logging.getLogger("nonneg")
-SO_ATTACH_FILTER = 26  # asm-generic/socket.h; Python has no name for it
-SETTLE = 0.1  # seconds in which those who stand at the door still come in
-PATIENCE = 1.0  # seconds in which a client that was let in last may still send its request
-LAST_RESORT = 4.0  # seconds after the grace period in which a process ends that hangs: a thread amid the runtime, say
+PATIENCE = 1.0  # seconds in which a client that was accepted last may still send its request
+LAST_RESORT = 4.0  # seconds after the grace period in which a process ends that hangs, in the runtime's code, say
+AFTER_FAILURE = 1.0  # seconds of grace where a thread hangs or has died: what still works is answered at once
 
 
 class Process(uvicorn.Server):
@@ -42,73 +42,86 @@ class Process(uvicorn.Server):
         self,
         config: uvicorn.Config,
         repository: Repository,
-        house: House,
+        shared: Shared,
+        loading: concurrent.futures.Future[None],
         *,
         drain: float,
         grace: float,
-        renewals: Sequence[Callable[[], None]] = (),
-        farewells: Sequence[Callable[[], None]] = (),
+        on_loaded: Callable[[], None] = lambda: None,
+        reload_hooks: Sequence[Callable[[], None]] = (),
+        shutdown_hooks: Sequence[Callable[[], None]] = (),
     ) -> None:
         config.timeout_graceful_shutdown = math.ceil(grace + LINGER + 1)  # ours is over before
         super().__init__(config)
         self.servers: list[asyncio.base_events.Server] = []
         self._repository = repository
-        self._house = house
+        self._shared = shared
+        self._loading = loading
+        shared.loading = True
+        self._on_loaded = on_loaded
         self._drain = drain
         self._grace = grace
-        self._renewals = renewals
-        self._farewells = farewells
+        self._reload_hooks = reload_hooks
+        self._shutdown_hooks = shutdown_hooks
         self._leaving = False
         self._stop_at: float | None = None
         self.interrupted = False
-        self.ailment: str | None = None
+        self.failure: str | None = None
         self._reloading: asyncio.Future[object] | None = None
         self._again = False
         self._idle = Idle()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """SIGTERM: refuse readiness, keep answering, then stop. SIGINT, or the signal again: stop at once."""
-        again = self._house.draining or self.should_exit
-        self._house.draining = True
+        again = self._shared.draining or self.should_exit
+        self._shared.draining = True
         self.interrupted = self.interrupted or sig == signal.SIGINT
         if self.should_exit and sig == signal.SIGINT:
             self.force_exit = True
-        if sig == signal.SIGINT or again:
+        if sig == signal.SIGINT or again or self._shared.loading:
             self.should_exit = True
         else:
             self._stop_at = time.monotonic() + self._drain
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """As uvicorn's, but that handshakes have a time, too; and read everything anew on SIGHUP."""
-        loop, silence, tls = asyncio.get_running_loop(), self._house.silence, self.config.ssl
-        patience = None if tls is None else silence
-        give_way()
+        """As uvicorn's, but that handshakes end in time, and models may still be loading."""
+        loop = asyncio.get_running_loop()
+        lower_loop_priority()
         await self.lifespan.startup()
         for listener in sockets or []:
             server = await loop.create_server(
-                self._connection,
-                sock=listener,
-                ssl=tls,
-                ssl_handshake_timeout=patience,
-                ssl_shutdown_timeout=patience,
-                backlog=self.config.backlog,
+                self._connection, sock=listener, backlog=self.config.backlog, **self._handshake
             )
             self.servers.append(server)
         self.started = True
+        asyncio.wrap_future(self._loading).add_done_callback(self._loaded)
         if hasattr(signal, "SIGHUP") and threading.current_thread() is threading.main_thread():
             loop.add_signal_handler(signal.SIGHUP, self._reload)
 
+    @property
+    def _handshake(self) -> dict[str, Any]:
+        tls = self.config.ssl
+        patience = None if tls is None else self._shared.limits.silence
+        return {"ssl": tls, "ssl_handshake_timeout": patience, "ssl_shutdown_timeout": patience}
+
+    def _loaded(self, done: asyncio.Future[None]) -> None:
+        """The models are there; or could not be loaded, and the process ends."""
+        self._shared.loading = False
+        if done.cancelled() or done.exception() is not None:
+            self._shared.draining = self.should_exit = True
+        elif not self._shared.draining:
+            self._on_loaded()
+
     def _connection(self) -> Connection:
-        kind = self.config.http_protocol_class
-        assert issubclass(kind, Connection)
-        return kind(self.config, self.server_state, self.lifespan.state)
+        return Connection(self.config, self.server_state, self._shared)
 
     def _reload(self) -> None:
         """Keys and certificate at once: both are small. Models now, or again when the reload under way is done."""
-        for renew in self._renewals:
-            renew()
-        self._renew_certificate()
-        self._reload_models()
+        for reload in self._reload_hooks:
+            reload()
+        self._reload_certificate()
+        if not self._shared.loading:
+            self._reload_models()
 
     def _reload_models(self) -> None:
         """Again if one is under way: it may have seen a folder too early."""
@@ -117,7 +130,7 @@ class Process(uvicorn.Server):
             self._reloading = asyncio.get_running_loop().run_in_executor(None, self._repository.reload)
             self._reloading.add_done_callback(self._reloaded)
 
-    def _renew_certificate(self) -> None:
+    def _reload_certificate(self) -> None:
         """Handshakes to come see the present files; a pair that does not fit changes nothing."""
         cert, key, tls = self.config.ssl_certfile, self.config.ssl_keyfile, self.config.ssl
         if tls is None or cert is None:
@@ -140,44 +153,58 @@ class Process(uvicorn.Server):
 
     async def on_tick(self, counter: int) -> bool:
         """Ten times a second."""
-        if self._house.draining and not self._leaving:
+        if self._shared.draining and not self._leaving:
             self._leaving = True
-            logger.info("shutting down: not ready from now on, %d connections are open", self._house.open)
+            logger.info("shutting down: not ready from now on, %d connections are open", self._shared.open)
         if self._stop_at is not None and time.monotonic() >= self._stop_at:
             self.should_exit = True
         if counter % 10 == 0:
             self._sweep()
-        if self.ailment is None and (found := self._repository.registry.ailment()) is not None:
-            self.ailment = found
-            self._house.draining = True
+        if self.failure is None and (found := self._repository.registry.failure_reason()) is not None:
+            self.failure = found
+            self._shared.draining = True
             logger.critical("%s: the process ends, so that it can be restarted", found)
-            self._stop_at = time.monotonic() + 1.0  # /livez tells, and what still works is answered
+            with contextlib.suppress(RuntimeError, OSError, ValueError):  # no stderr to write to
+                faulthandler.dump_traceback(sys.stderr)
+            self._stop_at = time.monotonic() + AFTER_FAILURE  # /livez tells, and what still works is answered
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Let nobody new in, hear those who came last, finish what is in flight; what takes longer is cut off."""
-        self._house.draining = True
+        """Accept no more clients, answer those who are there; what takes longer than the grace period is cut off."""
+        self._shared.draining = True
+        grace = self._grace if self.failure is None else min(self._grace, AFTER_FAILURE)
         with contextlib.suppress(RuntimeError, OSError):  # no stderr to write to
-            faulthandler.dump_traceback_later(self._grace + SETTLE + PATIENCE + LAST_RESORT, exit=True)
-        asyncio.get_running_loop().call_later(self._grace, self._cut_off)
-        for listener in sockets or []:
-            deafen(listener)
+            faulthandler.dump_traceback_later(grace + PATIENCE + LAST_RESORT, exit=True)
+        asyncio.get_running_loop().call_later(grace, self._cut_off, grace)
+        await self._close_listeners(sockets or [])
         for connection in self._connections():
             if connection.cycle is not None:
                 connection.cycle.keep_alive = False
-        await asyncio.sleep(SETTLE)
         until = time.monotonic() + PATIENCE
         while time.monotonic() < until and any(connection.unheard for connection in self._connections()):
-            await asyncio.sleep(SETTLE / 5)
+            await asyncio.sleep(PATIENCE / 50)
         await super().shutdown(sockets)
-        for say_farewell in self._farewells:
-            say_farewell()
+        for close in self._shutdown_hooks:
+            close()
 
-    def _cut_off(self) -> None:
+    async def _close_listeners(self, listeners: Sequence[socket.socket]) -> None:
+        """Stop listening, but accept the clients whose connection the system has made: closing would reset them."""
+        loop, spares, accepted = asyncio.get_running_loop(), [listener.dup() for listener in listeners], []
+        for server in self.servers:
+            server.close()
+        for spare in spares:
+            spare.setblocking(False)
+            with spare, contextlib.suppress(OSError):  # the last of them is that there is none left
+                while True:
+                    accepted.append(spare.accept()[0])
+        making = (loop.connect_accepted_socket(self._connection, client, **self._handshake) for client in accepted)
+        await asyncio.gather(*making, return_exceptions=True)
+
+    def _cut_off(self, grace: float) -> None:
         """The grace period is over."""
         late = self._connections()
         if late:
-            logger.error("not served to the end within %g s, and cut off: %d of the clients", self._grace, len(late))
+            logger.error("not served to the end within %g s, and cut off: %d of the clients", grace, len(late))
         for connection in late:
             connection.cut_off(
                 NotReady("this server shut down before it was done", fix="ask another one", retry_after=1)
@@ -193,7 +220,7 @@ class Process(uvicorn.Server):
         return [found for found in self.server_state.connections if isinstance(found, Connection)]
 
 
-def give_way() -> bool:
+def lower_loop_priority() -> bool:
     """Have this thread, the loop's, wait for a core instead of taking one from an inference; False if that fails.
 
     While the cores are busy there is enough to go on with, and what an interrupted inference had in the caches costs
@@ -205,23 +232,5 @@ def give_way() -> bool:
         os.sched_setscheduler(0, os.SCHED_BATCH | os.SCHED_RESET_ON_FORK, os.sched_param(0))
     except OSError as error:
         logger.debug("the loop keeps its ordinary priority: %s", error)
-        return False
-    return True
-
-
-def deafen(listener: socket.socket) -> bool:
-    """Let those in who have knocked, and nobody else: closing at once would reset who stands in the queue.
-
-    A packet filter that drops everything; connections that exist have passed it. Clients whose knock is dropped try
-    again, and are refused as soon as the listener is closed. False where the system has no such filter or does not
-    let this user set one: a client that stands in the queue at the last instant then has to try again.
-    """
-    if not hasattr(socket, "AF_PACKET"):  # Linux only
-        return False
-    drop_all = ctypes.create_string_buffer(struct.pack("HBBI", 0x06, 0, 0, 0))  # BPF_RET | BPF_K: accept 0 bytes
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HP", 1, ctypes.addressof(drop_all)))
-    except OSError as error:
-        logger.debug("no packet filter on the listener: %s", error)
         return False
     return True

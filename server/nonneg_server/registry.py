@@ -9,9 +9,10 @@ from functools import partial
 
 from nonneg_core import allocator
 from nonneg_core.errors import ModelNotFound
+from nonneg_server.engine.admission import Admission
 from nonneg_server.engine.cache import Cache
 from nonneg_server.engine.engine import Engine
-from nonneg_server.engine.workers import Lanes
+from nonneg_server.engine.workers import Workers
 
 
 class Registry:
@@ -22,7 +23,7 @@ class Registry:
         *engines: Engine,
         aliases: Mapping[str, str] | None = None,
         memory: int | None = None,
-        lanes: Lanes | None = None,
+        workers: Workers | None = None,
         cache: Cache | None = None,
     ) -> None:
         self.load_failures = 0
@@ -30,7 +31,7 @@ class Registry:
         self._default: str | None = None  # the first: it stays the default while it is not loaded
         self._aliases = dict(aliases or {})
         self._memory = memory
-        self._lanes = lanes
+        self.workers = workers
         self._cache = cache
         self._lock = threading.Lock()
         for engine in engines:
@@ -65,6 +66,13 @@ class Registry:
             self._engines = {known: engine for known, engine in self._engines.items() if known != name}
         allocator.give_back()
 
+    @property
+    def admission(self) -> Admission | None:
+        """The bounds of the queue, which all models share; None while there is neither model nor queue."""
+        if self.workers is not None:
+            return self.workers.admission
+        return next((engine.admission for engine in self._engines.values()), None)
+
     def all(self) -> list[Engine]:
         return list(self._engines.values())
 
@@ -74,15 +82,16 @@ class Registry:
     def ready(self) -> bool:
         return bool(self._engines)
 
-    def ailment(self) -> str | None:
+    def failure_reason(self) -> str | None:
         """Why this process can no longer be trusted; None while it works."""
-        return next((found for engine in self._engines.values() if (found := engine.ailment())), None)
+        return next((found for engine in self._engines.values() if (found := engine.failure_reason())), None)
 
-    def close(self) -> None:
+    def close(self, timeout: float | None = None) -> None:
+        """End the threads; wait for each of them, or for so many seconds."""
         for engine in self._engines.values():
             engine.close()
-        if self._lanes is not None:
-            self._lanes.close()
+        if self.workers is not None:
+            self.workers.close(timeout)
         if self._cache is not None:
             self._cache.close()
 

@@ -45,6 +45,11 @@ class Repository:
         )
         return list(dict.fromkeys([*self._sources, *found]))
 
+    def load_all(self) -> None:
+        """Load every model that is to be served from the start."""
+        for name in self._sources:
+            self.load(name)
+
     def load(self, name: str) -> Engine:
         """Open the bundle, verify and test it, then serve it: a model that is served already goes on until then."""
         try:

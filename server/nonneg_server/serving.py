@@ -14,7 +14,7 @@ from starlette.responses import Response
 from nonneg_core.errors import ParameterInvalid
 from nonneg_server.embedding import Answer, embed, lengths_of
 from nonneg_server.engine.encoded import too_late
-from nonneg_server.requests.images import Incoming, Source, check_count, sized
+from nonneg_server.requests.images import Incoming, Link, Source, check_count, sized
 from nonneg_server.requests.parameters import Parameters
 
 
@@ -27,7 +27,7 @@ async def serve(
     check_count(len(images), limits.images, field)
     engine = state.registry.get(parameters.model)
     lengths_of(parameters, engine.bundle.manifest.dimensions)
-    deadline = deadline_of(request)
+    deadline = deadline_of(request, state.settings.timeout)
     ready = await _fetched(state, [sized(image, limits) for image in images], deadline)
     answer = await embed(engine, ready, parameters, field=field, deadline=deadline)
     engine.ledger.zero_vectors += zeros_of(answer)
@@ -40,34 +40,36 @@ def zeros_of(answer: Answer) -> int:
     return sum([len(z) - int(np.add.reduce(np.logical_or.reduce(z, axis=1))) for z in answer.vectors])
 
 
-async def _fetched(state: Any, images: Sequence[Incoming | Source], deadline: float | None) -> list[Source]:
-    """What the links lead to, by the client's deadline and within the server's own time."""
-    until = asyncio.get_running_loop().time() + state.settings.timeout
+async def _fetched(state: Any, images: Sequence[Incoming | Source], deadline: float) -> list[Source]:
+    """The images, with the bytes that links lead to in their place."""
+    ready = [image for image in images if not isinstance(image, Link)]
+    if len(ready) == len(images):
+        return ready
     try:
-        async with asyncio.timeout_at(until if deadline is None else min(until, deadline)):
+        async with asyncio.timeout_at(deadline):
             found: list[Source] = await state.fetcher.fetched(images, budget=state.settings.max_body)
             return found
     except TimeoutError:
         raise too_late() from None
 
 
-def deadline_of(request: Request) -> float | None:
-    """When the client stops waiting, by its X-Request-Timeout in seconds, as a time of the event loop."""
-    given = request.headers.get("x-request-timeout")
+def deadline_of(request: Request, timeout: float) -> float:
+    """When the request has to be answered, by the server's timeout or the client's, as a time of the event loop."""
+    now, given = asyncio.get_running_loop().time(), request.headers.get("x-request-timeout")
     if given is None:
-        return None
+        return now + timeout
     try:
         seconds = float(given)
     except ValueError:
         seconds = math.nan
     if not 0 < seconds < math.inf:
         raise ParameterInvalid(
-            f"x-request-timeout: {given!r} is no positive number",
+            f"x-request-timeout: {given!r} is not a positive number",
             fix="give seconds, as in 2.5, or omit it",
             field="x-request-timeout",
             value=given[:40],
         )
-    return asyncio.get_running_loop().time() + seconds
+    return now + min(seconds, timeout)
 
 
 def reply(content: bytes, answer: Answer, media_type: str = "application/json") -> Response:

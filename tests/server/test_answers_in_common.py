@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from typing import Any
+
 import httpx
 import pytest
+
+from nonneg_server.app import create_app
+from nonneg_server.registry import Registry
+from nonneg_server.settings import Settings
 
 pytestmark = pytest.mark.anyio
 
@@ -43,6 +51,49 @@ async def test_an_unknown_model_is_404(client: httpx.AsyncClient) -> None:
     assert response.status_code == 404
     assert response.json()["error"]["type"] == "model_not_found"
     assert "tiny" in response.json()["error"]["fix"]
+
+
+class Counting:
+    """Middleware as an operator may write it."""
+
+    def __init__(self, app: Any, seen: list[str]) -> None:
+        self.app, self.seen = app, seen
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        self.seen.append(f"{scope['method']} {scope['path']}")
+        await self.app(scope, receive, send)
+
+
+async def test_middleware_that_is_added_sees_every_request(registry: Registry, png: Callable[[int], bytes]) -> None:
+    app, seen = create_app(registry, Settings(api_key=("a-secret-of-enough-length",))), []
+    app.add_middleware(Counting, seen=seen)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+        key = {"x-api-key": "a-secret-of-enough-length"}
+        for _ in range(2):
+            assert (await client.post("/embed", content=png(0), headers=key)).status_code == 200
+        await client.post("/embed", content=png(0))
+        await client.head("/readyz")
+        await client.get("/nowhere", headers=key)
+    assert seen == ["POST /embed"] * 3 + ["HEAD /readyz", "GET /nowhere"]
+
+
+async def test_the_time_counts_from_the_headers_on(registry: Registry) -> None:
+    started = time.perf_counter() - 7.5
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": "/livez",
+        "headers": [],
+        "query_string": b"",
+        "state": {"started": started},
+    }
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await create_app(registry, Settings())(scope, None, send)
+    assert float(dict(sent[0]["headers"])[b"x-total-time"]) >= 7500
 
 
 async def test_models_and_health(client: httpx.AsyncClient) -> None:

@@ -25,8 +25,8 @@ from uvicorn.server import ServerState
 
 from nonneg_runtime.bundle import Bundle
 from nonneg_server.app import create_app
-from nonneg_server.http.connection import Connection, House
-from nonneg_server.http.direct import entrance
+from nonneg_server.http.connection import Connection
+from nonneg_server.http.shared import Shared
 from nonneg_server.registry import Registry
 from nonneg_server.settings import Settings
 
@@ -340,14 +340,14 @@ def test_the_log_has_each_request_under_its_own_id(start: Callable, bundle: Bund
 
 @pytest.mark.parametrize("requests", [1, 3])
 def test_a_connection_that_is_over_is_freed_at_once(registry: Registry, png: Png, requests: int) -> None:
-    settings, house = Settings(), House()
-    config = uvicorn.Config(entrance(create_app(registry, settings, house)), lifespan="off", log_config=None)
+    shared, state = Shared(), ServerState()
+    config = uvicorn.Config(create_app(registry, Settings(), shared), lifespan="off", log_config=None)
     config.load()
-    state = ServerState()
 
     async def serve_one() -> weakref.ref[object]:
-        loop, kind = asyncio.get_running_loop(), type("Bound", (Connection,), {"house": house})
-        server = await loop.create_server(lambda: kind(config, state, {}), "127.0.0.1", 0)
+        server = await asyncio.get_running_loop().create_server(
+            lambda: Connection(config, state, shared), "127.0.0.1", 0
+        )
         address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
         def ask() -> None:
@@ -368,5 +368,6 @@ def test_a_connection_that_is_over_is_freed_at_once(registry: Registry, png: Png
     gc.disable()
     try:
         assert asyncio.run(serve_one())() is None
+        assert shared.open == shared.held == 0
     finally:
         gc.enable()

@@ -22,18 +22,18 @@ from nonneg_runtime.bundle import Bundle
 from nonneg_runtime.providers import PROVIDERS
 from nonneg_server.engine.encoded import Encoded
 from nonneg_server.engine.engine import Engine
-from nonneg_server.engine.workers import Lanes
+from nonneg_server.engine.workers import Workers
 
 pytestmark = pytest.mark.anyio
 Png = Callable[[int], bytes]
 
 
 @contextmanager
-def jammed(lanes: Lanes) -> Iterator[None]:
+def jammed(workers: Workers) -> Iterator[None]:
     """Every thread busy until the block is left."""
     gate = threading.Event()
-    busy = [lanes.pool.submit(lambda: gate.wait(10)) for _ in range(lanes.threads)]
-    while lanes.pool.waiting:
+    busy = [workers.pool.submit(lambda: gate.wait(10)) for _ in range(workers.threads)]
+    while workers.pool.waiting:
         pass
     try:
         yield
@@ -44,8 +44,8 @@ def jammed(lanes: Lanes) -> Iterator[None]:
 
 
 @pytest.fixture
-def lanes() -> Iterator[Lanes]:
-    made = Lanes(2, max_images=4, max_bytes=1 << 20)
+def workers() -> Iterator[Workers]:
+    made = Workers(2, max_images=4, max_bytes=1 << 20)
     yield made
     made.close()
 
@@ -138,24 +138,24 @@ async def test_an_engine_that_rests_while_its_wide_session_opens_has_none_afterw
 
 
 async def test_a_full_queue_refuses_a_request_whole_and_says_when_to_return(
-    bundle: Bundle, png: Png, lanes: Lanes
+    bundle: Bundle, png: Png, workers: Workers
 ) -> None:
-    engine = Engine(bundle, lanes=lanes)
-    with jammed(lanes):
+    engine = Engine(bundle, workers=workers)
+    with jammed(workers):
         waiting = [asyncio.create_task(engine.encode(png(i))) for i in range(3)]
         await asyncio.sleep(0.05)
         with pytest.raises(Overloaded) as refused:
             await engine.encode_all([png(8), png(9)])
         assert refused.value.retry_after is not None
         assert refused.value.retry_after > 0
-        assert lanes.pool.waiting == 3
+        assert workers.pool.waiting == 3
     assert all(isinstance(found, Encoded) for found in await asyncio.gather(*waiting))
-    assert lanes.admission.images == 0
+    assert workers.admission.images == 0
 
 
-async def test_the_bytes_in_flight_are_bounded_too(bundle: Bundle, png: Png, lanes: Lanes) -> None:
-    engine = Engine(bundle, lanes=lanes)
-    with jammed(lanes):
+async def test_the_bytes_in_flight_are_bounded_too(bundle: Bundle, png: Png, workers: Workers) -> None:
+    engine = Engine(bundle, workers=workers)
+    with jammed(workers):
         waiting = asyncio.create_task(engine.encode(png(0) + bytes(900_000)))
         await asyncio.sleep(0.05)
         with pytest.raises(Overloaded, match="bytes in flight"):
@@ -163,55 +163,49 @@ async def test_the_bytes_in_flight_are_bounded_too(bundle: Bundle, png: Png, lan
     await waiting
 
 
-async def test_what_is_past_its_deadline_never_runs(bundle: Bundle, png: Png, lanes: Lanes) -> None:
-    engine = Engine(bundle, lanes=lanes)
-    with jammed(lanes):
+async def test_what_is_past_its_deadline_never_runs(bundle: Bundle, png: Png, workers: Workers) -> None:
+    engine = Engine(bundle, workers=workers)
+    with jammed(workers):
         soon = asyncio.get_running_loop().time() + 0.05
         with pytest.raises(DeadlineExceeded):
             await engine.encode_all([png(0), png(1)], deadline=soon)
-        assert (lanes.pool.waiting, lanes.admission.images) == (0, 0)
+        assert (workers.pool.waiting, workers.admission.images) == (0, 0)
 
 
-async def test_the_servers_own_timeout_holds_without_a_deadline(bundle: Bundle, png: Png, lanes: Lanes) -> None:
-    engine = Engine(bundle, lanes=lanes, timeout=0.05)
-    with jammed(lanes), pytest.raises(DeadlineExceeded):
-        await engine.encode(png(0))
-
-
-async def test_a_cancelled_request_leaves_the_queue(bundle: Bundle, png: Png, lanes: Lanes) -> None:
-    engine = Engine(bundle, lanes=lanes)
-    with jammed(lanes):
+async def test_a_cancelled_request_leaves_the_queue(bundle: Bundle, png: Png, workers: Workers) -> None:
+    engine = Engine(bundle, workers=workers)
+    with jammed(workers):
         task = asyncio.create_task(engine.encode_all([png(0), png(1)]))
         await asyncio.sleep(0.05)
-        assert lanes.pool.waiting == 2
+        assert workers.pool.waiting == 2
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert (lanes.pool.waiting, lanes.admission.images) == (0, 0)
+        assert (workers.pool.waiting, workers.admission.images) == (0, 0)
 
 
-async def test_a_bad_image_has_its_own_error(bundle: Bundle, png: Png, lanes: Lanes) -> None:
-    engine = Engine(bundle, lanes=lanes)
+async def test_a_bad_image_has_its_own_error(bundle: Bundle, png: Png, workers: Workers) -> None:
+    engine = Engine(bundle, workers=workers)
     good, bad, also_good = await engine.encode_all([png(0), b"nonsense", png(1)])
     assert isinstance(good, Encoded)
     assert isinstance(bad, ImageUnsupported)
     assert isinstance(also_good, Encoded)
 
 
-async def test_an_encoder_that_keeps_failing_is_an_ailment(
-    bundle: Bundle, png: Png, lanes: Lanes, monkeypatch: pytest.MonkeyPatch
+async def test_an_encoder_that_keeps_failing_is_a_reason_to_end(
+    bundle: Bundle, png: Png, workers: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine = Engine(bundle, lanes=lanes, wide=False)
+    engine = Engine(bundle, workers=workers, wide=False)
 
     def broken(pixels: object) -> object:
         raise OSError("the device is gone")
 
     monkeypatch.setattr(engine.sessions._load(), "run", broken)
     for _ in range(3):
-        assert engine.ailment() is None
+        assert engine.failure_reason() is None
         with pytest.raises(NonnegError, match="the encoder failed"):
             await engine.encode(png(0))
-    assert "3 times in a row" in (engine.ailment() or "")
+    assert "3 times in a row" in (engine.failure_reason() or "")
 
 
 async def test_a_closed_engine_refuses_politely(bundle: Bundle, png: Png) -> None:
@@ -221,17 +215,19 @@ async def test_a_closed_engine_refuses_politely(bundle: Bundle, png: Png) -> Non
         await engine.encode(png(0))
 
 
-def test_an_encoder_that_answers_otherwise_fails_its_self_test(bundle: Bundle, lanes: Lanes) -> None:
+def test_an_encoder_that_answers_otherwise_fails_its_self_test(bundle: Bundle, workers: Workers) -> None:
     golden = bundle.manifest.golden
     other = golden.model_copy(update={"values": tuple(reversed(golden.values))})
     manifest = bundle.manifest.model_copy(update={"golden": other})
-    Engine(bundle, lanes=lanes).warm_up()
+    Engine(bundle, workers=workers).warm_up()
     with pytest.raises(CheckFailed, match="fails its self-test"):
-        Engine(Bundle(bundle.path, manifest), lanes=lanes).warm_up()
+        Engine(Bundle(bundle.path, manifest), workers=workers).warm_up()
 
 
-async def test_batches_give_the_same_vectors_and_form_only_under_load(bundle: Bundle, png: Png, lanes: Lanes) -> None:
-    single, batching = Engine(bundle, threads=1), Engine(bundle, lanes=lanes, batch=8)
+async def test_batches_give_the_same_vectors_and_form_only_under_load(
+    bundle: Bundle, png: Png, workers: Workers
+) -> None:
+    single, batching = Engine(bundle, threads=1), Engine(bundle, workers=workers, batch=8)
     batching.warm_up()
     alone = await batching.encode(png(0))
     assert batching.ledger.batches.counts[0] == 1
@@ -248,8 +244,8 @@ async def test_batches_give_the_same_vectors_and_form_only_under_load(bundle: Bu
     single.close()
 
 
-async def test_a_deadline_in_a_forming_batch_frees_its_place(bundle: Bundle, png: Png, lanes: Lanes) -> None:
-    engine = Engine(bundle, lanes=lanes, batch=4)
+async def test_a_deadline_in_a_forming_batch_frees_its_place(bundle: Bundle, png: Png, workers: Workers) -> None:
+    engine = Engine(bundle, workers=workers, batch=4)
     gate = threading.Event()
     real = engine._batcher._run
     engine._batcher._run = lambda pixels: (gate.wait(10), real(pixels))[1]
@@ -257,21 +253,21 @@ async def test_a_deadline_in_a_forming_batch_frees_its_place(bundle: Bundle, png
     await asyncio.sleep(0.1)
     with pytest.raises(DeadlineExceeded):
         await engine.encode(png(1), deadline=asyncio.get_running_loop().time() + 0.05)
-    assert lanes.admission.images == 1
+    assert workers.admission.images == 1
     gate.set()
     assert isinstance(await first, Encoded)
     engine.close()
 
 
-def test_a_provider_that_is_not_there_is_refused_and_named(bundle: Bundle, lanes: Lanes) -> None:
+def test_a_provider_that_is_not_there_is_refused_and_named(bundle: Bundle, workers: Workers) -> None:
     with pytest.raises(ConfigInvalid, match="CUDA"):
-        Engine(bundle, lanes=lanes, providers=PROVIDERS["cuda"])
+        Engine(bundle, workers=workers, providers=PROVIDERS["cuda"])
 
 
 def test_a_batch_that_the_device_has_no_memory_for_ends_the_start_with_the_fix(
-    bundle: Bundle, lanes: Lanes, monkeypatch: pytest.MonkeyPatch
+    bundle: Bundle, workers: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine = Engine(bundle, lanes=lanes, batch=8)
+    engine = Engine(bundle, workers=workers, batch=8)
     session = engine.sessions._load()
     real = session.run
 

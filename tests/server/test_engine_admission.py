@@ -15,7 +15,7 @@ def entered(gate: Admission, images: int, size: int) -> Iterator[None]:
 
 
 def test_beyond_the_count_a_request_is_refused_whole() -> None:
-    gate = Admission(max_images=4, max_bytes=1000, lanes=2)
+    gate = Admission(max_images=4, max_bytes=1000, workers=2)
     with entered(gate, 3, 30):
         with (
             pytest.raises(Overloaded, match="3 images in flight, 2 more would exceed 4") as refused,
@@ -30,19 +30,19 @@ def test_beyond_the_count_a_request_is_refused_whole() -> None:
 
 
 def test_beyond_the_bytes_too() -> None:
-    gate = Admission(max_images=100, max_bytes=1000, lanes=2)
+    gate = Admission(max_images=100, max_bytes=1000, workers=2)
     with entered(gate, 1, 900), pytest.raises(Overloaded, match="exceed 1000"), entered(gate, 1, 200):
         pass
 
 
 def test_an_empty_server_takes_any_one_request() -> None:
-    gate = Admission(max_images=4, max_bytes=10, lanes=2)
+    gate = Admission(max_images=4, max_bytes=10, workers=2)
     with entered(gate, 9, 999):
         assert gate.images == 9
 
 
 def test_retry_after_is_the_backlog_at_the_measured_rate() -> None:
-    gate = Admission(max_images=8, max_bytes=10**9, lanes=2)
+    gate = Admission(max_images=8, max_bytes=10**9, workers=2)
     for _ in range(200):
         gate.served(0.5)
     assert gate.rate == pytest.approx(4.0)
@@ -52,7 +52,7 @@ def test_retry_after_is_the_backlog_at_the_measured_rate() -> None:
 
 
 def test_one_slow_image_does_not_make_the_rate() -> None:
-    gate = Admission(max_images=8, max_bytes=10, lanes=1)
+    gate = Admission(max_images=8, max_bytes=10, workers=1)
     for _ in range(50):
         gate.served(0.01)
     gate.served(1.0)

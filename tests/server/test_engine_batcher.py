@@ -63,5 +63,5 @@ def test_a_failing_run_fails_its_batch_and_not_the_next() -> None:
     with pytest.raises(ValueError, match="no"):
         batcher.submit(image(7)).result(5)
     assert float(batcher.submit(image(3)).result(5)[0]) == 3
-    assert batcher.ailment() is None
+    assert batcher.failure_reason() is None
     batcher.close(5)

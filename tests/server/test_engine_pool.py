@@ -7,7 +7,7 @@ from concurrent.futures import CancelledError, Future
 import pytest
 
 from nonneg_core.errors import NotReady
-from nonneg_server.engine.pool import Patient, Pool
+from nonneg_server.engine.pool import BatchedFuture, Pool
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def test_a_failing_job_fails_alone(pool: Pool) -> None:
     with pytest.raises(ZeroDivisionError):
         pool.submit(lambda: 1 / 0).result(5)
     assert pool.submit(lambda: "fine").result(5) == "fine"
-    assert pool.ailment() is None
+    assert pool.failure_reason() is None
 
 
 def test_a_withdrawn_job_never_runs_and_frees_what_it_holds() -> None:
@@ -89,20 +89,20 @@ def test_a_dead_thread_is_noticed_and_nobody_waits_for_it() -> None:
     for future in (dying, behind):
         with pytest.raises(NotReady, match="worker thread died"):
             future.result(5)
-    assert "SystemExit" in (pool.ailment() or "")
+    assert "SystemExit" in (pool.failure_reason() or "")
     with pytest.raises(NotReady, match="worker thread died"):
         pool.submit(lambda: None)
     pool.close(5)
 
 
-def test_a_job_that_does_not_end_is_an_ailment() -> None:
+def test_a_job_that_does_not_end_is_an_failure_reason() -> None:
     pool, gate = Pool(1, stall_seconds=0.05), threading.Event()
     future = pool.submit(lambda: gate.wait(5))
     time.sleep(0.2)
-    assert "running for more than" in (pool.ailment() or "")
+    assert "running for more than" in (pool.failure_reason() or "")
     gate.set()
     future.result(5)
-    assert pool.ailment() is None
+    assert pool.failure_reason() is None
     pool.close(5)
 
 
@@ -119,7 +119,7 @@ def test_closing_finishes_what_runs_and_gives_up_what_waits() -> None:
         waiting.result(0)
 
 
-class Noted(Future, Patient):
+class Noted(Future, BatchedFuture):
     """A promise that may wait, and tells when it was told and when it was to hand on."""
 
     def __init__(self, name: str, log: list[str]) -> None:
@@ -201,7 +201,7 @@ def test_threads_live_on_when_others_deliver_what_they_hold_at_any_instant() -> 
                 pool.enqueue(promise, lambda: None)
             while not all(promise.done() for promise in promises):
                 pool.hand_over()
-                assert pool.ailment() is None
+                assert pool.failure_reason() is None
     finally:
         sys.setswitchinterval(interval)
         pool.close(5)

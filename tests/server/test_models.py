@@ -22,15 +22,22 @@ from nonneg_runtime import sessions
 from nonneg_runtime.bundle import Bundle
 from nonneg_runtime.sessions import Sessions
 from nonneg_server.app import create_app
-from nonneg_server.command import load
+from nonneg_server.command import repository_of
 from nonneg_server.engine.engine import Engine
-from nonneg_server.engine.workers import Lanes
+from nonneg_server.engine.workers import Workers
 from nonneg_server.registry import Registry
 from nonneg_server.repository import Repository
 from nonneg_server.settings import Settings
 
 Make = Callable[..., Bundle]
 Png = Callable[[int], bytes]
+
+
+def loaded(settings: Settings) -> Repository:
+    """A repository whose models are loaded."""
+    repository = repository_of(settings)
+    repository.load_all()
+    return repository
 
 
 def replace_bundle(make_bundle: Make, folder: Path, seed: int) -> Bundle:
@@ -48,7 +55,7 @@ def two(tmp_path: Path, make_bundle: Make) -> Repository:
     for name, seed in (("a", 1), ("b", 2)):
         make_bundle(tmp_path, name=name, seed=seed)
     models = (str(tmp_path / "a"), f"renamed={tmp_path / 'b'}")
-    repository = load(Settings(model=models, alias=("latest=renamed",), threads=1, manage=True, repository=tmp_path))
+    repository = loaded(Settings(model=models, alias=("latest=renamed",), threads=1, manage=True, repository=tmp_path))
     yield repository
     repository.registry.close()
 
@@ -65,9 +72,9 @@ def test_the_first_model_is_the_default_and_names_and_aliases_find_the_others(tw
 def test_two_models_of_one_name_are_refused(tmp_path: Path, make_bundle: Make) -> None:
     path = str(make_bundle(tmp_path, name="a").path)
     with pytest.raises(ConfigInvalid, match="two models are called a"):
-        load(Settings(model=(path, path)))
+        loaded(Settings(model=(path, path)))
     with pytest.raises(ConfigInvalid, match="--alias x=y"):
-        load(Settings(model=(path,), alias=("x=y",)))
+        loaded(Settings(model=(path,), alias=("x=y",)))
 
 
 def test_the_variable_lists_models_with_commas(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,7 +85,7 @@ def test_the_variable_lists_models_with_commas(monkeypatch: pytest.MonkeyPatch) 
 def test_models_used_longest_ago_rest_and_wake(tmp_path: Path, make_bundle: Make, png: Png) -> None:
     models = tuple(str(make_bundle(tmp_path, name=name, seed=seed).path) for seed, name in enumerate("abc"))
     one = make_bundle(tmp_path, name="d").manifest.files["encoder.onnx"].bytes
-    repository = load(Settings(model=models, threads=1, model_memory=int(2.5 * one)))
+    repository = loaded(Settings(model=models, threads=1, model_memory=int(2.5 * one)))
     engines = {name: repository.registry.get(name) for name in "abc"}
     assert [engines[name].sessions.loaded for name in "abc"] == [False, True, True]
     before = engines["b"].submit(png(0)).result(10).vector
@@ -107,7 +114,7 @@ async def test_a_lone_image_gets_every_core_where_weights_are_shared_or_the_memo
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
     made = make_bundle(tmp_path, name="a")
     memory = int(copies * made.manifest.files["encoder.onnx"].bytes)
-    repository = load(Settings(model=(str(made.path),), threads=2, model_memory=memory))
+    repository = loaded(Settings(model=(str(made.path),), threads=2, model_memory=memory))
     engine = repository.registry.get()
     await engine.encode(png(0))
     for thread in threading.enumerate():
@@ -120,7 +127,7 @@ async def test_a_lone_image_gets_every_core_where_weights_are_shared_or_the_memo
 
 def test_a_resting_model_whose_folder_was_swapped_does_not_wake(tmp_path: Path, make_bundle: Make, png: Png) -> None:
     folder = make_bundle(tmp_path, name="a", seed=1).path
-    repository = load(Settings(model=(str(folder),), threads=1))
+    repository = loaded(Settings(model=(str(folder),), threads=1))
     engine = repository.registry.get()
     replace_bundle(make_bundle, folder, seed=2)
     engine.submit(png(0)).result(10)  # loaded: the file is not read again
@@ -198,7 +205,7 @@ def test_two_loads_at_once_end_with_the_later_state(two: Repository, make_bundle
 
 def test_models_that_go_to_rest_or_away_give_their_memory_back(tmp_path: Path, make_bundle: Make) -> None:
     models = tuple(str(make_bundle(tmp_path, name=name, seed=seed).path) for seed, name in enumerate("abc"))
-    repository = load(Settings(model=models, threads=1))
+    repository = loaded(Settings(model=models, threads=1))
     sessions = {name: weakref.ref(repository.registry.get(name).sessions._session._session) for name in "abc"}
     gc.collect()
     gc.disable()  # nothing may wait for a collection that comes by itself
@@ -225,13 +232,13 @@ async def test_without_manage_nobody_loads_anything(two: Repository) -> None:
 def test_a_model_that_was_replaced_leaves_neither_memory_nor_threads_behind(
     two: Repository, png: Png, batch: int
 ) -> None:
-    lanes = Lanes(1)
-    registry = Registry(lanes=lanes)
+    workers = Workers(1)
+    registry = Registry(workers=workers)
     bundle = two.registry.get("a").bundle
     before = threading.active_count()
 
     def served() -> tuple[weakref.ref[Engine], weakref.ref[Sessions]]:
-        engine = Engine(bundle, lanes=lanes, batch=batch)
+        engine = Engine(bundle, workers=workers, batch=batch)
         registry.put(engine)
         asyncio.run(engine.encode(png(0)))
         return weakref.ref(engine), weakref.ref(engine.sessions)

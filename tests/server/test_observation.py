@@ -154,7 +154,7 @@ def test_a_log_line_holds_its_exception() -> None:
 async def test_a_request_is_a_span_with_its_stages_under_the_clients_trace(fresh: Registry, png: Png) -> None:
     memory = InMemorySpanExporter()
     app = create_app(fresh, Settings())
-    app.user_middleware[0].kwargs["observers"].append(Tracer(SimpleSpanProcessor(memory)))
+    app.state.shared.observers.append(Tracer(SimpleSpanProcessor(memory)))
     trace, parent = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
         await client.post("/embed", content=png(0), headers={"traceparent": f"00-{trace}-{parent}-01"})

@@ -17,7 +17,6 @@ import httpx
 import pytest
 
 from nonneg_runtime.bundle import Bundle
-from nonneg_server.process import deafen
 
 Png = Callable[[int], bytes]
 HEAD = b"POST /embed HTTP/1.1\r\nHost: test\r\nContent-Type: image/png\r\n"
@@ -82,29 +81,6 @@ def awaited(condition: Callable[[], bool], seconds: float = 20.0) -> bool:
     return False
 
 
-def may_deafen() -> bool:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return deafen(listener)
-
-
-@pytest.mark.skipif(not may_deafen(), reason="this system has no such filter, or not for this user")
-def test_a_deaf_listener_keeps_those_who_have_knocked_and_hears_nobody_else() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        place = listener.getsockname()
-        with socket.create_connection(place) as early:
-            assert deafen(listener)
-            with pytest.raises(TimeoutError):
-                socket.create_connection(place, timeout=0.3)
-            listener.settimeout(5)
-            accepted, _ = listener.accept()
-            with accepted:
-                early.sendall(b"still here")
-                assert accepted.recv(100) == b"still here"
-            listener.settimeout(0.2)
-            with pytest.raises(TimeoutError):
-                listener.accept()
-
-
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 @pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="Linux only")
 def test_the_loop_gives_way_and_the_threads_that_compute_do_not(start: Callable, bundle: Bundle, png: Png) -> None:
@@ -130,10 +106,7 @@ def test_sigterm_under_load_loses_nothing_and_exits_with_0(start: Callable, bund
         assert awaited(lambda: clients.answered > before), "who asks while it drains is answered"
         clients.join()
         assert process.wait(30) == 0
-        if may_deafen():
-            assert clients.lost == []
-        else:  # this system refuses the packet filter to this user: the last in the queue are told to try again
-            assert all(isinstance(error, ConnectionResetError) for error in clients.lost)
+        assert clients.lost == []
         assert process.stderr.read() == ""
 
 
@@ -292,15 +265,15 @@ import signal, sys
 from nonneg_cli.table import main
 from nonneg_server import command
 
-original = command.load
+original = command.repository_of
 
-def load(*given, **named):
+def repository_of(*given, **named):
     repository = original(*given, **named)
-    pool = repository.registry.get()._lanes.pool
+    pool = repository.registry.workers.pool
     signal.signal(signal.SIGUSR1, lambda *_: pool.submit(lambda: sys.exit("torn down")))
     return repository
 
-command.load = load
+command.repository_of = repository_of
 main()
 """
 
@@ -318,7 +291,7 @@ def test_a_dead_worker_thread_fails_livez_and_ends_the_process(start: Callable, 
         assert "Error:" in errors
 
 
-def last_words(address: str, ailment: str) -> set[tuple[int, str]]:
+def last_words(address: str, reason: str) -> set[tuple[int, str]]:
     """What /livez says until nobody answers any more."""
     seen = set()
     with httpx.Client() as client:
@@ -327,32 +300,22 @@ def last_words(address: str, ailment: str) -> set[tuple[int, str]]:
                 found = client.get(f"{address}/livez")
             except httpx.TransportError:
                 return seen
-            seen.add((found.status_code, ailment if ailment in found.text else ""))
+            seen.add((found.status_code, reason if reason in found.text else ""))
             time.sleep(0.02)
 
 
 FAILING = """
 import signal
 from nonneg_cli.table import main
-from nonneg_server import command
+from nonneg_runtime.session import Session
 
-original = command.load
+def broken(self, pixels):
+    raise RuntimeError("the device is gone")
 
-class Broken:
-    providers = ("CPUExecutionProvider",)
+def fail(*_):
+    Session.run = broken
 
-    def run(self, pixels):
-        raise RuntimeError("the device is gone")
-
-def load(*given, **named):
-    repository = original(*given, **named)
-    sessions = repository.registry.get().sessions
-    def fail(*_):
-        sessions._session = Broken()
-    signal.signal(signal.SIGUSR1, fail)
-    return repository
-
-command.load = load
+signal.signal(signal.SIGUSR1, fail)
 main()
 """
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from nonneg_runtime.bundle import Bundle
-from nonneg_server.http.unread_output import untaken
+from nonneg_server.http.unread_output import unread_bytes
 
 HEAD = b"POST /embed HTTP/1.1\r\nHost: test\r\n"
 PIECE = 20_000
@@ -141,7 +141,7 @@ class Gone:
 
 
 def test_a_connection_that_is_being_closed_holds_nothing() -> None:
-    assert untaken(Gone()) == 0
+    assert unread_bytes(Gone()) == 0
 
 
 def test_under_tls_too_an_answer_that_nobody_takes_is_dropped(start: Callable, bundle: Bundle, tmp_path: Path) -> None:

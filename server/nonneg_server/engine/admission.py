@@ -16,15 +16,15 @@ FIRST_GUESS = 0.02  # seconds an image takes, before any was measured
 class Admission:
     """Counts what is in flight and refuses what is too much; it knows the rate at which work is done."""
 
-    def __init__(self, *, max_images: int, max_bytes: int, lanes: int) -> None:
+    def __init__(self, *, max_images: int, max_bytes: int, workers: int) -> None:
         self.max_images = max_images
         self.max_bytes = max_bytes
         self.images = 0
         self.bytes = 0
         self.entered = 0  # images that were let in so far
         self.refused = 0
-        self._lanes = lanes
-        self._seconds: float | None = None  # an image's mean service time in one lane
+        self._workers = workers
+        self._seconds: float | None = None  # an image's mean service time by one worker
 
     def enter(self, images: int, size: int) -> None:
         """Places for a whole request, or Overloaded: never for a part of it. An empty server takes any one request."""
@@ -48,8 +48,8 @@ class Admission:
 
     @property
     def rate(self) -> float:
-        """Images a second when every lane is busy."""
-        return self._lanes / max(self._seconds or FIRST_GUESS, 1e-6)
+        """Images a second when every worker is busy."""
+        return self._workers / max(self._seconds or FIRST_GUESS, 1e-6)
 
     @property
     def backlog_seconds(self) -> float:
@@ -62,7 +62,7 @@ class Admission:
         return not self._fits(1, 1)
 
     def refusal(self) -> Overloaded:
-        """What somebody hears who comes while it is full."""
+        """The error of a request that comes while it is full."""
         if self.images >= self.max_images:
             return self._overloaded("images", 1, self.images, self.max_images)
         return self._overloaded("bytes", 1, self.bytes, self.max_bytes)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nonneg_core.pixels.view import Pixels
-from nonneg_server.engine.pool import Pool, gone
+from nonneg_server.engine.pool import Pool, not_available
 
 Vector = NDArray[np.float32]
 Run = Callable[[Pixels], Vector]
@@ -42,13 +42,13 @@ class Batcher:
         self._thread.submit(self._run_forming)  # finds nothing to do if an earlier call took this image along
         return future
 
-    def ailment(self) -> str | None:
-        return self._thread.ailment()
+    def failure_reason(self) -> str | None:
+        return self._thread.failure_reason()
 
     def close(self, timeout: float | None = None) -> None:
         self._thread.close(timeout)
         for _, future in self._take(len(self._forming)):
-            future.set_exception(gone("the server is shutting down"))
+            future.set_exception(not_available("the server is shutting down"))
 
     def _run_forming(self) -> None:
         batch = self._take(self.largest)
@@ -58,7 +58,7 @@ class Batcher:
             vectors = self._run(_stacked([pixels for pixels, _ in batch]))  # (batch, D)
         except BaseException as error:
             for _, future in batch:
-                future.set_exception(error if isinstance(error, Exception) else gone("the device thread died"))
+                future.set_exception(error if isinstance(error, Exception) else not_available("the device thread died"))
             if not isinstance(error, Exception):
                 raise
             return

@@ -1,6 +1,6 @@
 """Results on their way from the threads back to the event loop: those that come together wake it once.
 
-Waking the loop costs its thread a cold start amid the inference, and the thread that it displaces another one
+Waking the loop costs its thread a cold start during the inference, and the thread that it displaces another one
 afterwards.
 """
 
@@ -10,36 +10,36 @@ import asyncio
 from collections import deque
 from typing import Any
 
-from nonneg_server.engine.pool import LONGEST_HELD, Patient, Pool
+from nonneg_server.engine.pool import LONGEST_HELD, BatchedFuture, Pool
 
 
-class Landing(Patient):
-    """One image's place on the loop's side: for the pool a future like another."""
+class LoopFuture(BatchedFuture):
+    """One image's result on the loop's side; for the pool a future like another."""
 
-    __slots__ = ("_strip", "future")
+    __slots__ = ("_completions", "outcome")
 
-    def __init__(self, strip: Strip) -> None:
-        self.future: asyncio.Future[Any] = strip.loop.create_future()
-        self._strip = strip
+    def __init__(self, completions: Completions) -> None:
+        self.outcome: asyncio.Future[Any] = completions.loop.create_future()
+        self._completions = completions
 
     def set_running_or_notify_cancel(self) -> bool:
-        return not self.future.done()
+        return not self.outcome.done()
 
     def set_result(self, result: object) -> None:
-        self._strip.put(self.future, result, None)
+        self._completions.put(self.outcome, result, None)
 
     def set_exception(self, error: BaseException) -> None:
-        self._strip.put(self.future, None, error)
+        self._completions.put(self.outcome, None, error)
 
     def hand_out(self) -> None:
-        self._strip.call()
+        self._completions.call()
 
     def cancel(self) -> bool:
-        return self.future.cancel()
+        return self.outcome.cancel()
 
 
-class Strip:
-    """Where one event loop's landings come down."""
+class Completions:
+    """Collects worker results for one event loop and wakes it once a burst."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, pool: Pool) -> None:
         self.loop = loop
@@ -48,25 +48,25 @@ class Strip:
         self._called = False
         self._ticking = False
 
-    def expect(self) -> Landing:
-        """A landing for one job, to be submitted at once."""
+    def expect(self) -> LoopFuture:
+        """A future for one job, to be queued at once."""
         if not self._ticking:
             self._ticking = True
             self.loop.call_later(LONGEST_HELD, self._tick)
-        return Landing(self)
+        return LoopFuture(self)
 
     def put(self, future: asyncio.Future[Any], result: object, error: BaseException | None) -> None:
         """From a worker thread; `call` follows."""
         self._down.append((future, result, error))
 
     def call(self) -> None:
-        """From a worker thread: wake the loop, if nobody has."""
+        """From a worker thread: wake the loop, unless it is being woken."""
         if self._called:
             return
         self._called = True
         try:
             self.loop.call_soon_threadsafe(self.deliver)
-        except RuntimeError:  # the loop is closed: nobody is left to hear it
+        except RuntimeError:  # the loop is closed
             self._down.clear()
 
     def deliver(self) -> None:

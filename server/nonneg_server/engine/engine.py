@@ -17,10 +17,10 @@ from nonneg_runtime.providers import on_cores
 from nonneg_runtime.sessions import Sessions
 from nonneg_server.engine.batcher import Batcher
 from nonneg_server.engine.cache import Cache, key_of
-from nonneg_server.engine.completions import Landing
+from nonneg_server.engine.completions import LoopFuture
 from nonneg_server.engine.encoded import Encoded, too_late
 from nonneg_server.engine.ledger import Ledger
-from nonneg_server.engine.workers import Lanes
+from nonneg_server.engine.workers import Workers
 
 
 class Engine:
@@ -38,9 +38,8 @@ class Engine:
         *,
         threads: int | None = None,
         max_pixels: int = MAX_PIXELS,
-        lanes: Lanes | None = None,
+        workers: Workers | None = None,
         wide: bool = True,
-        timeout: float | None = None,
         decode: Decoding = "fast",
         providers: tuple[str, ...] | None = None,
         batch: int = 0,
@@ -48,13 +47,12 @@ class Engine:
     ) -> None:
         self.bundle = bundle
         self.name = bundle.manifest.name
-        self._own_lanes = Lanes(threads) if lanes is None else None
-        self._lanes = lanes or self._own_lanes or Lanes(threads)
-        self.threads = self._lanes.threads
-        self.admission = self._lanes.admission
+        self._owns_workers = workers is None
+        self.workers = workers or Workers(threads)
+        self.threads = self.workers.threads
+        self.admission = self.workers.admission
         self.ledger = Ledger(bundle.manifest.dimensions)
         self.used = time.monotonic()
-        self.timeout = timeout
         self._viewer = Viewer(bundle.manifest.view, max_pixels=max_pixels, decode=decode)
         self.sessions = Sessions(
             bundle,
@@ -111,60 +109,53 @@ class Engine:
         try:
             self.ledger.request_images.observe(len(images))
             wait = self._landed if self._batcher is None else self._batched
-            return await wait(images, self._earlier(deadline))
+            return await wait(images, deadline)
         finally:
             self.admission.leave(len(images), weight)
 
     async def _landed(self, images: Sequence[Photo], deadline: float | None) -> list[Encoded | NonnegError]:
         """All are queued at once, and heard in their order: a task for each would cost more than it does."""
-        strip = self._lanes.strip()
-        if deadline is not None and deadline <= strip.loop.time():
+        completions = self.workers.completions()
+        if deadline is not None and deadline <= completions.loop.time():
             raise too_late()
-        landings: list[Landing] = []
-        timer = None if deadline is None else strip.loop.call_at(deadline, self._expire, landings)
+        futures: list[LoopFuture] = []
+        timer = None if deadline is None else completions.loop.call_at(deadline, self._expire, futures)
         try:
             for image in images:
-                landings.append(strip.expect())
-                self._lanes.pool.enqueue(landings[-1], self._job(image))
-            return [await self._heard(landing.future) for landing in landings]
+                futures.append(completions.expect())
+                self.workers.pool.enqueue(futures[-1], self._job(image))
+            return [await self._heard(future.outcome) for future in futures]
         finally:
             if timer is not None:
                 timer.cancel()
-            for landing in landings:
-                if landing.future.cancelled() or not landing.future.done():  # the client is gone, or another was late
-                    self._lanes.pool.withdraw(landing)
+            for future in futures:
+                if future.outcome.cancelled() or not future.outcome.done():  # the client is gone, or another was late
+                    self.workers.pool.withdraw(future)
                 else:
-                    landing.future.exception()  # perhaps nobody heard it any more: asyncio need not warn of that
+                    future.outcome.exception()  # perhaps nobody heard it any more: asyncio need not warn of that
 
-    def _expire(self, landings: list[Landing]) -> None:
+    def _expire(self, futures: list[LoopFuture]) -> None:
         """The deadline has passed: the first that is still waited for says so, and ends its request."""
-        late = next((landing for landing in landings if not landing.future.done()), None)
+        late = next((future for future in futures if not future.outcome.done()), None)
         if late is not None:
-            late.future.set_exception(too_late())
-            self._lanes.pool.withdraw(late)
+            late.outcome.set_exception(too_late())
+            self.workers.pool.withdraw(late)
 
     def submit(self, image: Photo) -> Future[Encoded]:
         """Queue one image, unbounded and from any thread; the future holds its vector or the typed error."""
-        return self._lanes.pool.submit(self._job(image))
+        return self.workers.pool.submit(self._job(image))
 
-    def ailment(self) -> str | None:
+    def failure_reason(self) -> str | None:
         """Why this engine can no longer be trusted; None while it works."""
-        of_batcher = None if self._batcher is None else self._batcher.ailment()
-        return self.sessions.ailment() or of_batcher or self._lanes.pool.ailment()
+        of_batcher = None if self._batcher is None else self._batcher.failure_reason()
+        return self.sessions.ailment() or of_batcher or self.workers.pool.failure_reason()
 
     def close(self) -> None:
         self._closed = True
-        if self._own_lanes is not None:
-            self._own_lanes.close()
+        if self._owns_workers:
+            self.workers.close()
         if self._batcher is not None:
             self._batcher.close()
-
-    def _earlier(self, deadline: float | None) -> float | None:
-        """The client's deadline or the server's own."""
-        if self.timeout is None:
-            return deadline
-        own = asyncio.get_running_loop().time() + self.timeout
-        return own if deadline is None else min(own, deadline)
 
     def _job(self, image: Photo) -> Callable[[], Encoded]:
         if self._closed:
@@ -200,11 +191,11 @@ class Engine:
     async def _in_batch(self, image: Photo) -> Encoded:
         assert self._batcher is not None
         queued = time.perf_counter()
-        future = self._lanes.pool.submit(partial(self._viewer.timed, image))
+        future = self.workers.pool.submit(partial(self._viewer.timed, image))
         try:
             pixels, started, decoded = await asyncio.wrap_future(future)
         except asyncio.CancelledError:  # the client is gone or the deadline has passed
-            self._lanes.pool.withdraw(future)
+            self.workers.pool.withdraw(future)
             raise
         vector = await asyncio.wrap_future(self._batcher.submit(pixels))  # (D,)
         self.used = time.monotonic()

@@ -24,8 +24,8 @@ MOST_HELD = 4  # outcomes that one thread holds
 LONGEST_HELD = 0.1  # seconds
 
 
-class Promise(Protocol):
-    """What the pool needs of a future: `concurrent.futures.Future` has it, and so has a landing."""
+class FutureLike(Protocol):
+    """What the pool needs of a future: `concurrent.futures.Future` has it, and so has a `LoopFuture`."""
 
     def set_running_or_notify_cancel(self) -> bool: ...
 
@@ -36,8 +36,8 @@ class Promise(Protocol):
     def cancel(self) -> bool: ...
 
 
-class Patient:
-    """A promise that may be told its outcome together with its neighbours', and hands it on when told to."""
+class BatchedFuture:
+    """A future whose result may be set together with others', and is then handed on by `hand_out`."""
 
     __slots__ = ()
 
@@ -45,7 +45,7 @@ class Patient:
         raise NotImplementedError
 
 
-Outcome = tuple[float, Promise, Any, BaseException | None]  # when its job began; what it gave or raised
+Outcome = tuple[float, FutureLike, Any, BaseException | None]  # when its job began; what it gave or raised
 
 
 class Pool:
@@ -55,7 +55,7 @@ class Pool:
         self.size = threads
         self._stall_seconds = stall_seconds
         self._held: list[deque[Outcome]] = [deque() for _ in range(threads)]
-        self._waiting: OrderedDict[Promise, Callable[[], Any]] = OrderedDict()
+        self._waiting: OrderedDict[FutureLike, Callable[[], Any]] = OrderedDict()
         self._changed = threading.Condition()
         self._closing = False
         self._since: dict[int, float] = {}  # thread number -> when its present job began
@@ -73,15 +73,15 @@ class Pool:
         self.enqueue(future, work)
         return future
 
-    def enqueue(self, future: Promise, work: Callable[[], Any]) -> None:
+    def enqueue(self, future: FutureLike, work: Callable[[], Any]) -> None:
         """Queue `work` for a future of the caller's own kind."""
         with self._changed:
             if self._closing or self._death is not None:
-                raise gone("the server is shutting down" if self._closing else "a worker thread died")
+                raise not_available("the server is shutting down" if self._closing else "a worker thread died")
             self._waiting[future] = work
             self._changed.notify()
 
-    def withdraw(self, future: Promise) -> None:
+    def withdraw(self, future: FutureLike) -> None:
         """Forget a job that has not begun, and free what it holds; one that runs, runs on unheard."""
         future.cancel()
         with self._changed:
@@ -96,7 +96,7 @@ class Pool:
     def waiting(self) -> int:
         return len(self._waiting)
 
-    def ailment(self) -> str | None:
+    def failure_reason(self) -> str | None:
         """Why this pool can no longer be trusted; None while it works."""
         if self._death is not None:
             return f"a worker thread died ({type(self._death).__name__}: {self._death})"
@@ -139,16 +139,16 @@ class Pool:
         except Exception as error:
             held.append((began, future, None, error))
         except BaseException as error:
-            held.append((began, future, None, gone(f"a worker thread died ({type(error).__name__})")))
+            held.append((began, future, None, not_available(f"a worker thread died ({type(error).__name__})")))
             _deliver(held)
             raise
         finally:
             self._since.pop(number, None)
-        if not isinstance(future, Patient):
+        if not isinstance(future, BatchedFuture):
             _deliver(held)
         return True
 
-    def _take(self, held: deque[Outcome]) -> tuple[Promise, Callable[[], Any]] | None:
+    def _take(self, held: deque[Outcome]) -> tuple[FutureLike, Callable[[], Any]] | None:
         """The next job; what is held goes out first, unless enough waits to go on with."""
         while True:
             with self._changed:
@@ -172,28 +172,28 @@ class Pool:
         while self._waiting:
             future, _ = self._waiting.popitem(last=False)
             if future.set_running_or_notify_cancel():
-                given_up.append((0.0, future, None, gone(reason)))
+                given_up.append((0.0, future, None, not_available(reason)))
         _deliver(given_up)
 
 
 def _deliver(held: deque[Outcome]) -> None:
-    """First all are told, then all hand it on: whoever hears an answer may take this core, and its caches."""
+    """Set all results, then hand them on: a woken thread may take this core, and its caches."""
     told = []
     while True:
         try:
-            _, promise, result, error = held.popleft()
+            _, future, result, error = held.popleft()
         except IndexError:
             break
         if error is None:
-            promise.set_result(result)
+            future.set_result(result)
         else:
-            promise.set_exception(error)
-        told.append(promise)
-    for promise in told:
-        if isinstance(promise, Patient):
-            promise.hand_out()
+            future.set_exception(error)
+        told.append(future)
+    for future in told:
+        if isinstance(future, BatchedFuture):
+            future.hand_out()
 
 
-def gone(reason: str) -> NotReady:
-    """What those hear who wait for work that will not be done here any more."""
+def not_available(reason: str) -> NotReady:
+    """The error of work that will not be done here any more."""
     return NotReady(reason, fix="ask another server, or this one after it has restarted", retry_after=1)

@@ -1,4 +1,4 @@
-"""The process's lanes: its worker threads and the gate before them, shared by every model it serves."""
+"""The process's workers: its threads and the bounds of the queue before them, shared by every model it serves."""
 
 from __future__ import annotations
 
@@ -6,28 +6,36 @@ import asyncio
 
 from nonneg_core.cores import granted
 from nonneg_server.engine.admission import Admission
-from nonneg_server.engine.completions import Strip
+from nonneg_server.engine.completions import Completions
 from nonneg_server.engine.pool import Pool
 
 MAX_IMAGES = 512
 MAX_BYTES = 256 * 2**20
+STALL_SECONDS = 120.0
 
 
-class Lanes:
+class Workers:
     """As many threads as cores; what is in flight is bounded by count and by bytes."""
 
-    def __init__(self, threads: int | None = None, *, max_images: int = MAX_IMAGES, max_bytes: int = MAX_BYTES) -> None:
+    def __init__(
+        self,
+        threads: int | None = None,
+        *,
+        max_images: int = MAX_IMAGES,
+        max_bytes: int = MAX_BYTES,
+        stall_seconds: float = STALL_SECONDS,
+    ) -> None:
         self.threads = threads or granted()
-        self.pool = Pool(self.threads)
-        self.admission = Admission(max_images=max_images, max_bytes=max_bytes, lanes=self.threads)
-        self._strip: Strip | None = None
+        self.pool = Pool(self.threads, stall_seconds=stall_seconds)
+        self.admission = Admission(max_images=max_images, max_bytes=max_bytes, workers=self.threads)
+        self._completions: Completions | None = None
 
-    def strip(self) -> Strip:
+    def completions(self) -> Completions:
         """Where results come down for the running event loop."""
         loop = asyncio.get_running_loop()
-        if self._strip is None or self._strip.loop is not loop:
-            self._strip = Strip(loop, self.pool)
-        return self._strip
+        if self._completions is None or self._completions.loop is not loop:
+            self._completions = Completions(loop, self.pool)
+        return self._completions
 
-    def close(self) -> None:
-        self.pool.close()
+    def close(self, timeout: float | None = None) -> None:
+        self.pool.close(timeout)

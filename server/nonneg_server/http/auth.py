@@ -1,67 +1,64 @@
-"""Who may ask, and how often: every route but health is closed without a key, as soon as there are keys at all."""
+"""API keys and rates: every route but health needs a key as soon as there are keys at all."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Collection
 
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nonneg_core.errors import NonnegError, RateLimited, Unauthorized
-from nonneg_server.http import error_responses as failures
+from nonneg_server.http.error_responses import on_error
 from nonneg_server.http.keys import Keys, digest_of
+from nonneg_server.routes.route import RouteTable
 
-OPEN = frozenset({"/livez", "/readyz", "/v2/health/live", "/v2/health/ready"})
 MOST_CLIENTS = 10_000
 
 
-class Guard:
-    """Pure ASGI: a request that may not pass is answered before its body is read."""
+class AuthMiddleware:
+    """Pure ASGI: a request that is not authorized is answered before its body is read."""
 
-    def __init__(self, app: ASGIApp, keys: Keys, rate: Rate | None, routes: Collection[str] = ()) -> None:
+    def __init__(self, app: ASGIApp, keys: Keys, rate: RateLimiter | None, routes: RouteTable) -> None:
         self._app = app
         self._keys = keys
         self._rate = rate
         self._routes = routes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] in OPEN:
+        if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        try:
-            self._check(scope)
-        except NonnegError as error:
-            if scope["path"] in self._routes:  # nobody looked for the route: the metrics and the log shall know it
-                scope["state"]["route"] = scope["path"]
-            response = await failures.on_error(Request(scope, receive), error)
-            if isinstance(error, Unauthorized):
-                response.headers["www-authenticate"] = "Bearer"
-            await response(scope, receive, send)
-            return
+        route = self._routes.find(scope["method"], scope["path"])
+        if route is None or not route.tells_health:
+            try:
+                self._check(scope)
+            except NonnegError as error:
+                scope["route"] = route  # for the metrics and the log: the router never sees this request
+                response = await on_error(Request(scope, receive), error)
+                if isinstance(error, Unauthorized):
+                    response.headers["www-authenticate"] = "Bearer"
+                await response(scope, receive, send)
+                return
         await self._app(scope, receive, send)
 
     def _check(self, scope: Scope) -> None:
         client: str | bytes = (scope.get("client") or ("unknown",))[0]
-        if len(self._keys):
-            presented = presented_key(scope)
-            name = None if presented is None else self._keys.name_of(presented)
-            if name is None:
-                raise Unauthorized(
-                    "this server asks for an API key" if presented is None else "this API key is not known here",
-                    fix="send `Authorization: Bearer <key>` or `X-API-Key: <key>`",
-                    field="authorization",
-                )
-            scope["state"]["key"] = name
-            if self._rate is not None and presented is not None:  # lines without names are numbered anew by a reload
-                client = digest_of(presented)
+        presented = presented_key(scope)
+        if not is_authorized(self._keys, scope):
+            raise Unauthorized(
+                "this server asks for an API key" if presented is None else "this API key is not known here",
+                fix="send `Authorization: Bearer <key>` or `X-API-Key: <key>`",
+                field="authorization",
+            )
         if self._rate is not None:
+            if len(self._keys) and presented is not None:  # by the key itself: a reload may give it another name
+                client = digest_of(presented)
             self._rate.take(client, time.monotonic())
 
 
-class Rate:
+class RateLimiter:
     """A token bucket for every key, or for every address where there are no keys."""
 
     def __init__(self, per_second: float, burst: int) -> None:
@@ -88,8 +85,8 @@ class Rate:
             )
 
 
-def may_ask(keys: Keys, scope: Scope) -> bool:
-    """Whether somebody may be told at the door that the queue is full: with a key, if keys there are."""
+def is_authorized(keys: Keys, scope: Scope) -> bool:
+    """Whether the request holds a known key, or none is needed; the key's name is noted for the log."""
     if not len(keys):
         return True
     presented = presented_key(scope)

@@ -7,23 +7,30 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
+from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.server import ServerState
 
 from nonneg_core.errors import NonnegError
-from nonneg_server.http.context import GONE, Observer, Seen, request_id_of
-from nonneg_server.http.refusals import crowded, late, no_http, no_proxy, refusal, too_long_a_head, too_many_bytes
-from nonneg_server.http.unread_output import Untaken, untaken
+from nonneg_server.http.context import CLIENT_CLOSED, Completed, request_id_of
+from nonneg_server.http.refusals import (
+    head_too_large,
+    malformed_request,
+    not_a_proxy,
+    refusal,
+    request_timed_out,
+    too_many_bytes,
+    too_many_connections,
+)
+from nonneg_server.http.shared import Shared
+from nonneg_server.http.unread_output import UnreadOutput, unread_bytes
 
 if TYPE_CHECKING:
     from starlette.types import Scope
-
-    from nonneg_server.http.early_rejection import Gate
 
 SMALL = 2**20  # bytes of a refused body that are let pass by, so that the connection can be used again
 MOST_HEAD = 2**16  # bytes of a head that is not whole yet, or of what comes behind a body
@@ -32,31 +39,9 @@ GATHERED = 2**20  # bytes of a body that are handed to the application at once
 LINGER = 1.0  # seconds in which what a refused client still sends is thrown away, so that it can read the refusal
 
 
-@dataclass
-class House:
-    """What all connections of a server share: the rules and the present state."""
-
-    silence: float = 15.0  # seconds without a byte, while a request is arriving
-    arrival: float = 120.0  # seconds a whole request may take to arrive
-    most_connections: int = 4096
-    most_bytes: int = 512 * 2**20  # of all bodies that are arriving or being worked on
-    held: int = 0
-    open: int = 0
-    turned_away: Counter[str] = field(default_factory=Counter)  # what the application never saw, by error
-    draining: bool = False
-    gate: Gate | None = None
-    told: Sequence[Observer] = ()  # of every request that is refused here
-    logs: Sequence[Observer] = ()  # of what was refused before it was a request: no head was heard to its end
-
-    def tell(self, seen: Seen) -> None:
-        for observe in self.told if "path" in seen.scope else self.logs:
-            observe(seen)
-
-
 class Connection(HttpToolsProtocol):
     """One client."""
 
-    house = House()
     _held = 0
     _beside = 0  # bytes that came since the last one of a body, or since the last head was whole
     _arriving = False  # between a request's first byte and its last
@@ -66,21 +51,25 @@ class Connection(HttpToolsProtocol):
     _running: RequestResponseCycle | None = None  # the one being answered; `cycle` is the one that arrived last
     _passing = False  # the rest of a request that was refused at its headers
 
+    def __init__(self, config: Config, server_state: ServerState, shared: Shared) -> None:
+        super().__init__(config, server_state, {})
+        self._shared = shared
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._arriving, self._began = True, self.loop.time()  # a client that says nothing at all is late, too
         self._heard = self._began
-        self.house.open += 1
-        self._untaken = Untaken()
-        if len(self.connections) > self.house.most_connections:
-            self.refuse(crowded(self.house.most_connections))
+        self._shared.open += 1
+        self._unread = UnreadOutput()
+        if len(self.connections) > self._shared.limits.connections:
+            self.refuse(too_many_connections(self._shared.limits.connections))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._give_up()
         super().connection_lost(exc)
         self._release()
-        self.house.held -= self._untaken.bytes
-        self.house.open -= 1
+        self._shared.held -= self._unread.bytes
+        self._shared.open -= 1
 
     def eof_received(self) -> None:
         """The client hangs up: the transport is closed before connection_lost is called, and takes no answer."""
@@ -96,9 +85,9 @@ class Connection(HttpToolsProtocol):
         try:
             self._parse(memoryview(data))
         except HttpParserError:
-            self.refuse(no_http())
+            self.refuse(malformed_request())
         if (self._beside > MOST_HEAD or len(self.headers or ()) > MOST_HEADERS) and not self._refused:
-            self.refuse(too_long_a_head(MOST_HEAD, MOST_HEADERS))
+            self.refuse(head_too_large(MOST_HEAD, MOST_HEADERS))
             self.headers.clear()  # as objects they take many times the bytes that came
 
     def _parse(self, data: memoryview) -> None:
@@ -113,7 +102,7 @@ class Connection(HttpToolsProtocol):
             except HttpParserUpgrade as stopped:
                 data = data[stopped.args[0] :]
                 if self.scope["method"] == "CONNECT":
-                    self.refuse(no_proxy())
+                    self.refuse(not_a_proxy())
                 else:
                     head = without_upgrade(self.scope["method"], self.url, self.scope["http_version"], self.headers)
                     self.parser = parser_for(self)
@@ -132,10 +121,11 @@ class Connection(HttpToolsProtocol):
             self.scope["http_version"] = self.parser.get_http_version()
             return
         self._beside = 0
-        if self._turned_away():
+        self.scope["state"]["started"] = time.perf_counter()
+        if self._rejected_early():
             return
         super().on_headers_complete()
-        if self.house.draining:
+        if self._shared.draining:
             self.cycle.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
@@ -174,30 +164,32 @@ class Connection(HttpToolsProtocol):
 
     def sweep(self, now: float) -> None:
         """End it if its request does not arrive, or its answer is not taken."""
-        self.house.held -= self._untaken.bytes
-        self._untaken.look(self.transport, now)
-        self.house.held += self._untaken.bytes
-        if self._untaken.too_long(now, silence=self.house.silence, arrival=self.house.arrival):
-            self.house.turned_away["answer_not_taken"] += 1
+        limits = self._shared.limits
+        self._shared.held -= self._unread.bytes
+        self._unread.look(self.transport, now)
+        self._shared.held += self._unread.bytes
+        if self._unread.too_long(now, silence=limits.silence, arrival=limits.arrival):
+            self._shared.turned_away["answer_not_taken"] += 1
             self.transport.abort()
         if not self._arriving or self._refused:
             return
-        if now - self._heard > self.house.silence:
-            self.refuse(late(f"nothing arrived for {self.house.silence:g} s", self.house.silence))
-        elif now - self._began > self.house.arrival:
-            self.refuse(late(f"the request took longer than {self.house.arrival:g} s to arrive", self.house.arrival))
+        if now - self._heard > limits.silence:
+            self.refuse(request_timed_out(f"nothing arrived for {limits.silence:g} s", limits.silence))
+        elif now - self._began > limits.arrival:
+            what = f"the request took longer than {limits.arrival:g} s to arrive"
+            self.refuse(request_timed_out(what, limits.arrival))
 
     def refuse(self, error: NonnegError) -> None:
         """Answer in the application's stead, drop its work and close."""
         self._refused = True
-        self.house.turned_away[error.type] += 1
-        running, status = self._running, GONE
+        self._shared.turned_away[error.type] += 1
+        running, status = self._running, CLIENT_CLOSED
         if not self._passing and (running is None or not running.response_started or running.response_complete):
             scope, seconds = self._asked()
             status = error.status
             self.transport.write(refusal(error, scope, seconds))
-            if not self._in_work():  # else it is counted and logged by whom it was given to
-                self.house.tell(Seen(scope, status, time.time() - seconds, seconds))
+            if not self._in_work():  # else the application counts and logs it
+                self._shared.report(Completed(scope, status, time.time() - seconds, seconds))
         self._give_up(status)
         self._release()
         self._hang_up()
@@ -206,31 +198,35 @@ class Connection(HttpToolsProtocol):
         return self._running is not None and not self._running.response_complete
 
     def _asked(self) -> tuple[Scope, float]:
-        """What is asked, as far as it was heard, with its id; and since how many seconds."""
-        seconds = self.loop.time() - self._began if self._arriving or self._in_work() else 0.0
-        scope: Any = {"method": "-", "headers": self.headers or () if self._arriving else (), "client": self.client}
-        if self._in_work():
-            scope = self._running.scope  # type: ignore[union-attr]
-        state = scope.setdefault("state", {})
-        state.setdefault("request_id", request_id_of(scope))
+        """What is asked, as far as it was heard, with its id; and for how many seconds."""
+        if self._running is not None and self._in_work():
+            scope: Any = self._running.scope
+            seconds = time.perf_counter() - scope["state"]["started"]
+        else:
+            headers = self.headers or () if self._arriving else ()
+            scope = {"method": "-", "headers": headers, "client": self.client, "state": {}}
+            seconds = self.loop.time() - self._began if self._arriving else 0.0
+        scope["state"].setdefault("request_id", request_id_of(scope))
         return scope, seconds
 
     def cut_off(self, error: NonnegError) -> None:
-        """End it whatever it is at; who waits for an answer hears why there is none."""
-        if untaken(self.transport):
+        """End it whatever it is at; a client that waits for an answer gets the error."""
+        if unread_bytes(self.transport):
             self.transport.abort()
         elif not self._refused:
             self.refuse(error)
 
-    def _turned_away(self) -> bool:
+    def _rejected_early(self) -> bool:
         """True if the queue is full and that was said, before any of the body is read."""
-        gate, path, method = self.house.gate, self.url.partition(b"?")[0].decode("latin-1"), self.parser.get_method()
+        early = self._shared.early
         answering = self.cycle is not None and not self.cycle.response_complete
-        if gate is None or answering or not gate.shut(method, path):
+        if early is None or answering or not early.full:
             return False
-        self.scope["method"], self.scope["path"] = "POST", path
+        scope: Any = self.scope
+        scope["method"] = self.parser.get_method().decode("ascii")
+        scope["path"] = self.url.partition(b"?")[0].decode("latin-1")
         keep_alive = self._can_pass()
-        answer = gate.refusal(cast(Any, self.scope), keep_alive=keep_alive)
+        answer = early.answer(scope, keep_alive=keep_alive)
         if answer is None:
             return False
         self.transport.write(answer)
@@ -244,7 +240,7 @@ class Connection(HttpToolsProtocol):
         length = next((value for name, value in self.headers if name == b"content-length"), b"")
         small = length.isdigit() and len(length) < 9 and int(length) <= SMALL
         wanted = self.parser.should_keep_alive() and self.parser.get_http_version() == "1.1"
-        return small and wanted and not self.expect_100_continue and not self.house.draining
+        return small and wanted and not self.expect_100_continue and not self._shared.draining
 
     def _hang_up(self) -> None:
         """Close, but not before the client could read what it was told."""
@@ -257,8 +253,8 @@ class Connection(HttpToolsProtocol):
         self._running = cycle
         super()._start_asgi_task(cycle, app)
 
-    def _give_up(self, status: int = GONE) -> None:
-        """Drop the work for the request that is being answered, and for those sent right behind it; nobody hears."""
+    def _give_up(self, status: int = CLIENT_CLOSED) -> None:
+        """Drop the work for the request that is being answered, and for those sent right behind it."""
         for cycle in (self._running, self.cycle, *(queued for queued, _ in self.pipeline)):
             if cycle is not None and not cycle.response_complete:
                 cycle.disconnected = True
@@ -267,12 +263,12 @@ class Connection(HttpToolsProtocol):
 
     def _hold(self, size: int) -> None:
         self._held += size
-        self.house.held += size
-        if self.house.held > self.house.most_bytes:
-            self.refuse(too_many_bytes(self.house.held, self.house.most_bytes))
+        self._shared.held += size
+        if self._shared.held > self._shared.limits.bytes:
+            self.refuse(too_many_bytes(self._shared.held, self._shared.limits.bytes))
 
     def _release(self) -> None:
-        self.house.held -= self._held
+        self._shared.held -= self._held
         self._held = 0
 
 
@@ -294,7 +290,7 @@ def without_upgrade(method: str, url: bytes, version: str, headers: Sequence[tup
     return b"\r\n".join([*lines, b"", b""])
 
 
-def abandon(scope: Any, status: int = GONE) -> None:
+def abandon(scope: Any, status: int = CLIENT_CLOSED) -> None:
     """Cancel the task that works for a client who is gone, or was answered here; one that has not begun never will."""
     state = scope["state"]
     task = state.get("task")

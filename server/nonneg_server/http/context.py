@@ -6,21 +6,25 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nonneg_core.errors import NonnegError
+from nonneg_core.errors import NonnegError, NotReady
 from nonneg_server.http.error_responses import respond
+
+if TYPE_CHECKING:
+    from nonneg_server.http.shared import Shared
+    from nonneg_server.routes.route import RouteTable
 
 logger = logging.getLogger("nonneg")
 _draw = random.Random().getrandbits  # seeded by the system
-GONE = 499  # what nginx made customary for a client that left before its answer
+CLIENT_CLOSED = 499  # what nginx made customary for a client that left before its answer
 
 
-class Seen(NamedTuple):
-    """A request that was answered, for whoever counts, logs or traces."""
+class Completed(NamedTuple):
+    """A request that was answered, for whatever counts, logs or traces."""
 
     scope: Scope
     status: int
@@ -38,54 +42,70 @@ class Seen(NamedTuple):
         return str(known or "other")
 
 
-Observer = Callable[[Seen], None]
+Observer = Callable[[Completed], None]
 
 
-class Envelope:
-    """Pure ASGI: no task, no queue, a few microseconds."""
+class RequestContext:
+    """Pure ASGI, outermost: the id, the clock, the last resort of errors, and those who count the answers.
 
-    def __init__(self, app: ASGIApp, observers: Sequence[Observer] = ()) -> None:
+    The clock runs from the request's headers on: the connection notes when they were complete.
+    """
+
+    def __init__(self, app: ASGIApp, shared: Shared, routes: RouteTable) -> None:
         self._app = app
-        self._observers = observers
+        self._shared = shared
+        self._routes = routes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started, began = time.perf_counter(), time.time()
         state = scope.setdefault("state", {})
-        request_id = state.get("request_id") or request_id_of(scope)
-        state["request_id"], state["task"] = request_id, asyncio.current_task()
+        started = state.setdefault("started", time.perf_counter())
+        request_id = state.setdefault("request_id", request_id_of(scope))
+        state["task"] = asyncio.current_task()
+        asked = scope if scope["method"] != "HEAD" else {**scope, "method": "GET"}
         status = 0
 
         async def wrapped(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                total = f"{(time.perf_counter() - started) * 1e3:.3f}".encode()
+                total = b"%.3f" % ((time.perf_counter() - started) * 1e3)
                 message["headers"] = [
                     *message["headers"],
                     (b"x-request-id", request_id.encode()),
                     (b"x-total-time", total),
                 ]
+            elif asked is not scope:  # HEAD is answered as GET, without the body
+                message = {**message, "body": b""}
             await send(message)
 
         try:
             if "abandoned" in state:
                 status = state["abandoned"]
+            elif self._shared.loading and not self._answers_while_loading(asked):
+                await respond(still_loading(), request_id, scope["path"])(scope, receive, wrapped)
             else:
-                await self._app(scope, receive, wrapped)
+                await self._app(asked, receive, wrapped)
         except asyncio.CancelledError:
-            if "abandoned" not in state:  # the client is gone, or was refused by the protocol: there is none to answer
+            if "abandoned" not in state:  # the connection has gone, or has refused it
                 raise
             status = state["abandoned"]
         except Exception:
             logger.exception("request %s to %s failed", request_id, scope["path"])
             if not status:
                 await respond(internal(), request_id, scope["path"])(scope, receive, wrapped)
-        seen = Seen(scope, status, began, time.perf_counter() - started)
-        for observe in self._observers:
-            observe(seen)
+        scope.setdefault("route", asked.get("route"))
+        seconds = time.perf_counter() - started
+        completed = Completed(scope, status, time.time() - seconds, seconds)
+        for observe in self._shared.observers:
+            observe(completed)
+
+    def _answers_while_loading(self, scope: Scope) -> bool:
+        route = self._routes.find(scope["method"], scope["path"])
+        scope["route"] = route
+        return route is not None and route.tells_health
 
 
 def request_id_of(scope: Scope) -> str:
@@ -96,5 +116,11 @@ def request_id_of(scope: Scope) -> str:
     return f"{_draw(128):032x}"  # unlike all others, which is all that is asked of it: no secret
 
 
+def still_loading() -> NotReady:
+    """The error of every request but for health while models load."""
+    return NotReady("the models are loading", fix="wait for /readyz", retry_after=1)
+
+
 def internal() -> NonnegError:
+    """The error of a failure whose cause only the log names."""
     return NonnegError("the server failed", fix="try again; the server's log has the cause under this request_id")

@@ -1,86 +1,79 @@
 """A full queue refuses at the headers: what cannot be taken is not read, and costs a twentieth of what is.
 
-Only what would be refused after its body as well: an image, while as many are in flight as may be, from somebody who
-may ask. Everything else, and everything that is not plain, goes the long way.
+Only what the application would refuse after its body as well: a request to a route that embeds, with a key if one is
+needed, while as many images are in flight as may be.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from fastapi.routing import APIRoute
-from starlette.routing import BaseRoute
-
-from nonneg_core.errors import Overloaded
 from nonneg_server.dialects.failing import dialect_of
-from nonneg_server.http.context import Observer, Seen, request_id_of
+from nonneg_server.http.context import Completed, Observer, request_id_of
 from nonneg_server.http.error_responses import respond
-from nonneg_server.http.serialize import ending, head_of, written
-from nonneg_server.routes.embedding import embeds
+from nonneg_server.http.refusals import serialized
 
 if TYPE_CHECKING:
     from starlette.types import Scope
 
     from nonneg_server.engine.admission import Admission
+    from nonneg_server.routes.route import RouteTable
 
-FRESH = 0.05  # seconds for which one refusal is as good as another
+FRESH = 0.05  # seconds for which one answer is as good as another
 _ID = "0" * 32  # stands where the request's id will be
 
 
-class Gate:
-    """Knows whether the queue is full, and what to say then."""
+class EarlyRejection:
+    """The 429 of a full queue, prepared."""
 
     def __init__(
         self,
         admission: Callable[[], Admission | None],
-        may_ask: Callable[[Scope], bool],
+        routes: RouteTable,
+        is_authorized: Callable[[Scope], bool],
         observers: Sequence[Observer],
-        routes: Iterable[BaseRoute],
+        *,
+        cross_origin: bool = False,
     ) -> None:
-        self._routes = [route for route in routes if isinstance(route, APIRoute) and embeds(route)]
         self._admission = admission
-        self._may_ask = may_ask
+        self._routes = routes
+        self._is_authorized = is_authorized
         self._observers = observers
-        self._prepared: dict[str, tuple[float, bytes, bytes]] = {}
+        self._cross_origin = cross_origin
+        self._prepared: dict[tuple[str, bool], tuple[float, bytes]] = {}
 
-    def shut(self, method: bytes, path: str) -> bool:
-        """Whether this request would be refused for certain."""
+    @property
+    def full(self) -> bool:
+        """Whether not even one image more is let in."""
         admission = self._admission()
-        full = method == b"POST" and admission is not None and admission.full
-        return full and self._route_of(path) is not None
+        return admission is not None and admission.full
 
-    def refusal(self, scope: Scope, *, keep_alive: bool) -> bytes | None:
-        """The whole answer, counted and logged; None for who must be answered otherwise."""
-        admission = self._admission()
-        if admission is None or not self._may_ask(scope):
+    def answer(self, scope: Scope, *, keep_alive: bool) -> bytes | None:
+        """The whole answer, counted and logged; None if the application has to answer."""
+        admission, route = self._admission(), self._routes.find(scope["method"], scope["path"])
+        if admission is None or route is None or not route.embeds or scope["method"] not in (route.methods or ()):
             return None
-        began, started = time.time(), time.perf_counter()
+        if self._cross_origin and any(name == b"origin" for name, _ in scope["headers"]):
+            return None  # a browser shows its page only what has the headers that the application adds
+        if not self._is_authorized(scope):
+            return None
         request_id, path = request_id_of(scope), str(scope["path"])
         admission.refused += 1
-        scope.setdefault("state", {}).update(request_id=request_id, route=self._route_of(path))
-        if len(request_id) == len(_ID):
-            head, body = (part.replace(_ID.encode(), request_id.encode()) for part in self._template(admission, path))
-        else:
-            head, body = _written(admission.refusal(), request_id, path)
+        scope["state"]["request_id"], scope["route"] = request_id, route
+        answer = self._written(admission, path, request_id, keep_alive=keep_alive)
+        seconds = time.perf_counter() - scope["state"]["started"]
         for observe in self._observers:
-            observe(Seen(scope, 429, began, time.perf_counter() - started))
-        return head + ending(keep_alive=keep_alive) + body
+            observe(Completed(scope, 429, time.time() - seconds, seconds))
+        return answer
 
-    def _route_of(self, path: str) -> str | None:
-        """The template of the route that would embed what is sent to this path."""
-        return next((route.path for route in self._routes if route.path_regex.match(path)), None)
-
-    def _template(self, admission: Admission, path: str) -> tuple[bytes, bytes]:
-        dialect, now = dialect_of(path), time.monotonic()
-        until, head, body = self._prepared.get(dialect, (0.0, b"", b""))
+    def _written(self, admission: Admission, path: str, request_id: str, *, keep_alive: bool) -> bytes:
+        if len(request_id) != len(_ID):
+            return serialized(respond(admission.refusal(), request_id, path), request_id, 0.0, keep_alive=keep_alive)
+        kind, now = (dialect_of(path), keep_alive), time.monotonic()
+        until, answer = self._prepared.get(kind, (0.0, b""))
         if now > until:
-            head, body = _written(admission.refusal(), _ID, path)
-            self._prepared[dialect] = now + FRESH, head, body
-        return head, body
-
-
-def _written(error: Overloaded, request_id: str, path: str) -> tuple[bytes, bytes]:
-    answer = written(respond(error, request_id, path))
-    return head_of(answer, request_id, 0.0), answer.body
+            answer = serialized(respond(admission.refusal(), _ID, path), _ID, 0.0, keep_alive=keep_alive)
+            self._prepared[kind] = now + FRESH, answer
+        return answer.replace(_ID.encode(), request_id.encode())

@@ -34,16 +34,16 @@ class Keys:
                 found = name
         return found
 
-    def become(self, others: Keys) -> tuple[list[str], list[str]]:
+    def replace(self, others: Keys) -> tuple[list[str], list[str]]:
         """Know those from now on, and no others; the names of keys that are new, and of those that were withdrawn."""
         before, self._digests = self._digests, others._digests
         return _lacking(self._digests, before), _lacking(before, self._digests)
 
 
-def renew(keys: Keys, given: Sequence[str], file: Path) -> None:
-    """Read the file anew; one that is no good changes nothing: it neither opens the server nor closes it to all."""
+def reload_keys(keys: Keys, given: Sequence[str], file: Path) -> None:
+    """Read the file again; an invalid one is logged and changes nothing: the present keys stay."""
     try:
-        added, withdrawn = keys.become(read_keys(given, file))
+        added, withdrawn = keys.replace(read_keys(given, file))
     except ConfigInvalid as error:
         logger.error("the API keys stay as they were, withdrawn ones included: %s; then send SIGHUP again", error)
         return

@@ -1,8 +1,10 @@
-"""What the protocol refuses before, or instead of, the application: in words, and as bytes like any other answer."""
+"""What a connection refuses before, or instead of, the application: the errors, and any answer as bytes."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from nonneg_core.errors import (
     HeadTooLarge,
@@ -14,24 +16,31 @@ from nonneg_core.errors import (
     RequestTimeout,
 )
 from nonneg_server.http.error_responses import respond
-from nonneg_server.http.serialize import whole, written
 
 if TYPE_CHECKING:
+    from starlette.responses import Response
     from starlette.types import Scope
 
 
 def refusal(error: NonnegError, scope: Scope, seconds: float) -> bytes:
-    """The whole answer, in the dialect of the path if that is known."""
+    """The whole answer, in the dialect of the path if that is known, after which the connection ends."""
     request_id: str = scope["state"]["request_id"]
-    answer = written(respond(error, request_id, scope.get("path", "")))
-    return whole(answer, request_id, seconds, keep_alive=False)
+    return serialized(respond(error, request_id, scope.get("path", "")), request_id, seconds, keep_alive=False)
 
 
-def no_http() -> RequestInvalid:
+def serialized(response: Response, request_id: str, seconds: float, *, keep_alive: bool) -> bytes:
+    """A response as uvicorn would send it."""
+    lines = [STATUS_LINE[response.status_code], *(b"%s: %s\r\n" % header for header in response.raw_headers)]
+    lines.append(b"x-request-id: %s\r\nx-total-time: %.3f\r\n" % (request_id.encode(), seconds * 1e3))
+    lines.append(b"\r\n" if keep_alive else b"connection: close\r\n\r\n")
+    return b"".join([*lines, bytes(response.body)])
+
+
+def malformed_request() -> RequestInvalid:
     return RequestInvalid("this is no HTTP/1.1 request", fix="check what writes it", field="request")
 
 
-def no_proxy() -> MethodNotAllowed:
+def not_a_proxy() -> MethodNotAllowed:
     return MethodNotAllowed(
         "this server does not answer CONNECT: it is not a proxy",
         fix="send requests to it directly",
@@ -40,11 +49,11 @@ def no_proxy() -> MethodNotAllowed:
     )
 
 
-def late(what: str, limit: float) -> RequestTimeout:
+def request_timed_out(what: str, limit: float) -> RequestTimeout:
     return RequestTimeout(what, fix="send the request at once and whole", field="body", limit=limit)
 
 
-def too_long_a_head(size: int, headers: int) -> HeadTooLarge:
+def head_too_large(size: int, headers: int) -> HeadTooLarge:
     return HeadTooLarge(
         f"the address and the headers have more than {size} bytes, or are more than {headers}",
         fix="put less into them",
@@ -53,7 +62,7 @@ def too_long_a_head(size: int, headers: int) -> HeadTooLarge:
     )
 
 
-def crowded(limit: int) -> NotReady:
+def too_many_connections(limit: int) -> NotReady:
     return NotReady(
         f"{limit} connections are open already",
         fix="close idle connections, or raise --max-connections",

@@ -1,4 +1,4 @@
-"""What a client was sent and does not take: it lies in the server's memory, and would lie there for ever."""
+"""Output that a client does not read: it lies in the server's memory, and would lie there for ever."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ except ModuleNotFoundError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 
-class Untaken:
+class UnreadOutput:
     """One connection's; looked at once a second."""
 
     def __init__(self) -> None:
@@ -21,7 +21,7 @@ class Untaken:
         self._moved = 0.0  # when it was last seen to become less or more
 
     def look(self, transport: asyncio.WriteTransport, now: float) -> None:
-        found = untaken(transport)
+        found = unread_bytes(transport)
         if found != self.bytes:
             self._moved = now
         self._since = (self._since or now) if found else None
@@ -32,7 +32,7 @@ class Untaken:
         return self._since is not None and (now - self._moved > silence or now - self._since > arrival)
 
 
-def untaken(transport: asyncio.WriteTransport) -> int:
+def unread_bytes(transport: asyncio.WriteTransport) -> int:
     """Bytes that wait for the client; under TLS, where the transport does not tell, those that the kernel holds."""
     found = transport.get_write_buffer_size()
     if found or fcntl is None or transport.get_extra_info("sslcontext") is None:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import orjson
 
-from nonneg_server.http.context import Seen
+from nonneg_server.http.context import Completed
 from nonneg_server.observation.scribe import Scribe
 
 access = logging.getLogger("nonneg.access")
@@ -49,22 +49,22 @@ def _of_the_server(record: logging.LogRecord) -> bool:
     )
 
 
-def log_access(seen: Seen) -> None:
+def log_access(completed: Completed) -> None:
     """An observer of the envelope's: one line a request."""
-    state, client = seen.scope["state"], seen.scope.get("client")
+    state, client = completed.scope["state"], completed.scope.get("client")
     answer = state.get("answer")
     found: dict[str, Any] = {
         "request_id": state["request_id"],
-        "route": seen.route,
-        "method": seen.method,
-        "status": seen.status,
-        "milliseconds": round(seen.seconds * 1e3, 2),
+        "route": completed.route,
+        "method": completed.method,
+        "status": completed.status,
+        "milliseconds": round(completed.seconds * 1e3, 2),
         "images": None if answer is None else len(answer.positions) + len(answer.errors),
         "model": None if answer is None else answer.manifest.name,
         "key": state.get("key"),
         "client": client[0] if client else None,
     }
-    text = f"{seen.method} {seen.route} {seen.status} {found['milliseconds']} ms {found['request_id']}"
+    text = f"{completed.method} {completed.route} {completed.status} {found['milliseconds']} ms {found['request_id']}"
     access.info(text, extra={name: value for name, value in found.items() if value is not None})
 
 

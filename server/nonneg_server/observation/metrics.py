@@ -19,8 +19,8 @@ from nonneg_server.observation.logs import lines_lost
 
 if TYPE_CHECKING:
     from nonneg_server.engine.engine import Engine
-    from nonneg_server.http.connection import House
-    from nonneg_server.http.context import Seen
+    from nonneg_server.http.context import Completed
+    from nonneg_server.http.shared import Shared
     from nonneg_server.registry import Registry
 
 METRICS = {
@@ -67,20 +67,20 @@ class Traffic:
         self.requests: Counter[tuple[str, str, int]] = Counter()
         self.seconds: dict[str, Histogram] = {}
 
-    def __call__(self, seen: Seen) -> None:
+    def __call__(self, completed: Completed) -> None:
         """An observer of the envelope's."""
-        self.requests[seen.route, seen.method, seen.status] += 1
-        found = self.seconds.get(seen.route)
+        self.requests[completed.route, completed.method, completed.status] += 1
+        found = self.seconds.get(completed.route)
         if found is None:
-            found = self.seconds[seen.route] = Histogram(SECONDS)
-        found.observe(seen.seconds)
+            found = self.seconds[completed.route] = Histogram(SECONDS)
+        found.observe(completed.seconds)
 
 
 class Metrics(Collector):
     """All of the server's numbers, in Prometheus's words."""
 
-    def __init__(self, registry: Registry, house: House, traffic: Traffic) -> None:
-        self._models, self._house, self._traffic = registry, house, traffic
+    def __init__(self, registry: Registry, shared: Shared, traffic: Traffic) -> None:
+        self._models, self._shared, self._traffic = registry, shared, traffic
         self._registry = CollectorRegistry()
         self._registry.register(self)
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
@@ -94,7 +94,7 @@ class Metrics(Collector):
         yield from self._of_requests()
         yield from self._of_models(self._models.all())
         yield _value(_counter("nonneg_load_failures"), self._models.load_failures)
-        yield from self._of_lanes()
+        yield from self._of_queue()
 
     def _of_requests(self) -> Iterator[Metric]:
         requests = _counter("nonneg_requests", "route", "method", "status")
@@ -140,8 +140,8 @@ class Metrics(Collector):
                 alive.add_metric([engine.name], found.newly_alive)
         yield from (psi, dead, alive)
 
-    def _of_lanes(self) -> Iterator[Metric]:
-        admission = next((engine.admission for engine in self._models.all()), None)
+    def _of_queue(self) -> Iterator[Metric]:
+        admission = self._models.admission
         if admission is not None:
             yield _value(_gauge("nonneg_images_in_flight"), admission.images)
             yield _value(_gauge("nonneg_bytes_in_flight"), admission.bytes)
@@ -150,14 +150,14 @@ class Metrics(Collector):
             yield _value(_gauge("nonneg_images_per_second"), admission.rate)
             yield _value(_counter("nonneg_refused"), admission.refused)
         yield from self._of_cache()
-        yield _value(_gauge("nonneg_connections"), self._house.open)
+        yield _value(_gauge("nonneg_connections"), self._shared.open)
         turned_away = _counter("nonneg_turned_away", "type")
-        for kind, count in self._house.turned_away.items():
+        for kind, count in self._shared.turned_away.items():
             turned_away.add_metric([kind], count)
         yield turned_away
-        yield _value(_gauge("nonneg_upload_bytes"), self._house.held)
+        yield _value(_gauge("nonneg_upload_bytes"), self._shared.held)
         yield _value(_counter("nonneg_log_lines_lost"), lines_lost())
-        yield _value(_gauge("nonneg_draining"), self._house.draining)
+        yield _value(_gauge("nonneg_draining"), self._shared.draining)
         build = _gauge("nonneg_build_info", "version")
         build.add_metric([__version__], 1)
         yield build

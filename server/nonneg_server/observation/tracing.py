@@ -8,7 +8,7 @@ from typing import Any
 from nonneg_core.errors import MissingExtra
 from nonneg_core.installing import extra_hint
 from nonneg_core.version import __version__
-from nonneg_server.http.context import Seen
+from nonneg_server.http.context import Completed
 
 try:
     from opentelemetry import propagate, trace
@@ -42,22 +42,22 @@ class Tracer:
         sending.start()
         sending.join(FAREWELL)
 
-    def __call__(self, seen: Seen) -> None:
-        began = int(seen.began * 1e9)
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in seen.scope["headers"]}
+    def __call__(self, completed: Completed) -> None:
+        began = int(completed.began * 1e9)
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in completed.scope["headers"]}
         span = self._tracer.start_span(
-            f"{seen.method} {seen.route}",
+            f"{completed.method} {completed.route}",
             context=propagate.extract(headers),
             kind=trace.SpanKind.SERVER,
             start_time=began,
-            attributes=_attributes(seen),
+            attributes=_attributes(completed),
         )
-        if seen.status >= 500:
+        if completed.status >= 500:
             span.set_status(trace.Status(trace.StatusCode.ERROR))
-        answer = seen.scope["state"].get("answer")
+        answer = completed.scope["state"].get("answer")
         if answer is not None:
             self._stages(span, answer.timing, began)
-        span.end(began + int(seen.seconds * 1e9))
+        span.end(began + int(completed.seconds * 1e9))
 
     def _stages(self, parent: trace.Span, timing: Any, began: int) -> None:
         """One after the other, as they were for a single image; of many, each stage's sum."""
@@ -68,12 +68,12 @@ class Tracer:
             began += lasted
 
 
-def _attributes(seen: Seen) -> dict[str, str | int]:
-    state = seen.scope["state"]
+def _attributes(completed: Completed) -> dict[str, str | int]:
+    state = completed.scope["state"]
     found: dict[str, str | int] = {
-        "http.request.method": seen.method,
-        "http.route": seen.route,
-        "http.response.status_code": seen.status,
+        "http.request.method": completed.method,
+        "http.route": completed.route,
+        "http.response.status_code": completed.status,
         "nonneg.request_id": state["request_id"],
     }
     answer = state.get("answer")

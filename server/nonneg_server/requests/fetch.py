@@ -58,9 +58,6 @@ class Fetcher:
 
     async def fetched(self, images: Sequence[Incoming | Source], *, budget: int) -> list[Source]:
         """The images, every link replaced by its bytes or by the reason why there are none; `budget` bytes in all."""
-        ready = [image for image in images if not isinstance(image, Link)]
-        if len(ready) == len(images):
-            return ready
         left = Budget(budget)
         return await asyncio.gather(*(self._one(image, left) for image in images))
 

@@ -6,10 +6,10 @@ from fastapi import APIRouter, Request, Response
 
 from nonneg_server.dialects import cohere
 from nonneg_server.requests.native import read_object
-from nonneg_server.routes.embedding import embedding
+from nonneg_server.routes.route import Route, embedding
 from nonneg_server.serving import reply, serve
 
-router = APIRouter(tags=["Cohere"])
+router = APIRouter(route_class=Route, tags=["Cohere"])
 
 
 @router.post("/v2/embed", summary="Embed images, as Cohere's clients ask for it")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import orjson
 from fastapi import APIRouter, Request, Response
 
-router = APIRouter(include_in_schema=False)
+from nonneg_server.routes.route import Route
+
+router = APIRouter(route_class=Route, include_in_schema=False)
 
 
 @router.get("/docs")

@@ -7,10 +7,10 @@ from fastapi import APIRouter, Request, Response
 from nonneg_server.answers.negotiation import form_for
 from nonneg_server.requests.native import read_request
 from nonneg_server.requests.parameters import Parameters
-from nonneg_server.routes.embedding import embedding
+from nonneg_server.routes.route import Route, embedding
 from nonneg_server.serving import reply, serve
 
-router = APIRouter(tags=["embed"])
+router = APIRouter(route_class=Route, tags=["embed"])
 
 
 @router.post("/embed", summary="Embed one image or many")

@@ -11,10 +11,10 @@ from nonneg_core.errors import ParameterInvalid
 from nonneg_server.explanation import explain
 from nonneg_server.requests.native import read_request
 from nonneg_server.requests.parameters import Comparison, Parameters
-from nonneg_server.routes.embedding import embedding
+from nonneg_server.routes.route import Route, embedding
 from nonneg_server.serving import reply, serve
 
-router = APIRouter(tags=["embed"])
+router = APIRouter(route_class=Route, tags=["embed"])
 
 
 @router.post("/explain", summary="Split the cosine of two images into its dimensions")

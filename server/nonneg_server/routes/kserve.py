@@ -12,11 +12,11 @@ from nonneg_server.dialects import kserve
 from nonneg_server.engine.engine import Engine
 from nonneg_server.requests.body import read_body
 from nonneg_server.requests.native import off_the_loop
-from nonneg_server.routes.embedding import embedding
 from nonneg_server.routes.health import livez, readyz
+from nonneg_server.routes.route import Route, embedding, health
 from nonneg_server.serving import reply, serve
 
-router = APIRouter(prefix="/v2", tags=["KServe v2"])
+router = APIRouter(route_class=Route, prefix="/v2", tags=["KServe v2"])
 
 
 @router.get("", summary="The server's name, version and extensions")
@@ -25,12 +25,14 @@ async def get_server() -> Response:
 
 
 @router.get("/health/live", summary="Alive")
+@health
 async def live(request: Request) -> Response:
     await livez(request)
     return _json({"live": True})
 
 
 @router.get("/health/ready", summary="Ready")
+@health
 async def ready(request: Request) -> Response:
     await readyz(request)
     return _json({"ready": True})

@@ -11,9 +11,10 @@ from fastapi import APIRouter, Request, Response
 
 from nonneg_core.errors import BundleInvalid, CheckFailed, DataInvalid, NotFound, ParameterInvalid, StorageFailed
 from nonneg_server.repository import Repository
+from nonneg_server.routes.route import Route
 
 logger = logging.getLogger("nonneg")
-router = APIRouter(prefix="/v2/repository", tags=["KServe v2"])
+router = APIRouter(route_class=Route, prefix="/v2/repository", tags=["KServe v2"])
 
 
 @router.post("/index", summary="Every model that is served or could be")

@@ -5,7 +5,9 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
-router = APIRouter(tags=["health"])
+from nonneg_server.routes.route import Route
+
+router = APIRouter(route_class=Route, tags=["health"])
 
 
 @router.get("/metrics", include_in_schema=False)  # text for a scraper, no part of the API

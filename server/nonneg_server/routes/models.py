@@ -11,8 +11,9 @@ from fastapi import APIRouter, Request, Response
 from nonneg_core.errors import NotFound
 from nonneg_runtime.manifest import Manifest
 from nonneg_server.dimensions import details, thumbnail
+from nonneg_server.routes.route import Route
 
-router = APIRouter(tags=["models"])
+router = APIRouter(route_class=Route, tags=["models"])
 
 
 @router.get("/models", summary="The models served here; the first is the default")

@@ -7,10 +7,10 @@ from fastapi import APIRouter, Request, Response
 
 from nonneg_server.dialects import openai
 from nonneg_server.requests.native import read_object
-from nonneg_server.routes.embedding import embedding
+from nonneg_server.routes.route import Route, embedding
 from nonneg_server.serving import reply, serve
 
-router = APIRouter(tags=["OpenAI"])
+router = APIRouter(route_class=Route, tags=["OpenAI"])
 
 
 @router.post("/v1/embeddings", summary="Embed images, as OpenAI's clients ask for it")

@@ -12,9 +12,10 @@ from nonneg_server.requests.body import read_body
 from nonneg_server.requests.native import LARGE, in_turn, query_parameters
 from nonneg_server.requests.parameters import Parameters
 from nonneg_server.requests.vectors import as_array, check_size, stored_vectors
+from nonneg_server.routes.route import Route
 from nonneg_server.serving import reply
 
-router = APIRouter(tags=["embed"])
+router = APIRouter(route_class=Route, tags=["embed"])
 
 
 @router.post("/shorten", summary="Shorten stored vectors by the rule of /embed")

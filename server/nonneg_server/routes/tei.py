@@ -6,8 +6,9 @@ import orjson
 from fastapi import APIRouter, Request, Response
 
 from nonneg_core.version import __version__
+from nonneg_server.routes.route import Route
 
-router = APIRouter(tags=["TEI"])
+router = APIRouter(route_class=Route, tags=["TEI"])
 
 
 @router.get("/info", summary="The default model and the limits, as TEI names them")

@@ -1,6 +1,7 @@
-"""What a probe and an early client hear while models take long to load: really long, of many models."""
+"""What a probe and an early client are answered while models take long to load: really long, of many models."""
 
 import json
+import shutil
 import socket
 import subprocess
 import sys
@@ -74,7 +75,7 @@ def test_while_models_load_it_is_alive_and_not_ready_and_then_it_serves() -> Non
         refused = httpx.post(f"{address}/embed", content=bytes(3_000_000))
         assert (refused.status_code, refused.json()["error"]["type"]) == (503, "not_ready")
         statuses, until = [503], time.monotonic() + 60
-        while statuses[-1] != 200:  # nobody falls between the two: no connection is refused or reset
+        while statuses[-1] != 200:  # no connection is refused or reset in between
             assert time.monotonic() < until
             statuses.append(httpx.get(f"{address}/readyz").status_code)
         assert set(statuses) == {200, 503}
@@ -94,10 +95,22 @@ def test_a_server_that_is_told_to_end_while_it_loads_ends_with_0_and_has_logged_
     assert (line["request_id"], line["route"], line["method"], line["status"]) == ("early", "/livez", "GET", 200)
 
 
+def test_a_model_that_cannot_be_loaded_ends_the_process_and_is_named(bundle: Bundle, tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(bundle.path, broken)
+    (broken / "encoder.onnx").write_bytes(b"no encoder")
+    line = [sys.executable, "-m", "nonneg_cli", "serve", "--port", "0", "--model", str(bundle.path)]
+    done = subprocess.run(
+        [*line, "--model", f"broken={broken}"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert str(broken) in done.stderr
+    assert "Fix:" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize("spoilt", [False, True])
-def test_the_probe_may_come_by_https_and_a_certificate_that_is_no_good_is_told_at_the_end(
-    tmp_path: Path, spoilt: bool
-) -> None:
+def test_the_probe_may_come_by_https_and_a_broken_certificate_ends_the_start(tmp_path: Path, spoilt: bool) -> None:
     cert, secret = tmp_path / "cert.pem", tmp_path / "key.pem"
     command = f"openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=t -keyout {secret} -out {cert}"
     try:
@@ -116,7 +129,7 @@ def test_the_probe_may_come_by_https_and_a_certificate_that_is_no_good_is_told_a
             assert first_answer(address.replace("http:", "https:"), "/livez").json() == {"status": "alive"}
 
 
-def test_who_comes_early_to_a_small_model_is_served_and_not_sent_away(
+def test_a_client_that_comes_early_is_served_or_told_when_to_come_again(
     bundle: Bundle, png: Callable[[int], bytes]
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -124,7 +137,11 @@ def test_who_comes_early_to_a_small_model_is_served_and_not_sent_away(
     line = [sys.executable, "-m", "nonneg_cli", "serve", "--port", str(port), "--drain", "0"]
     with subprocess.Popen([*line, "--model", str(bundle.path)], stdout=subprocess.PIPE, text=True) as process:
         try:
-            assert first_answer(f"http://127.0.0.1:{port}", "/readyz").status_code == 200
+            address, until = f"http://127.0.0.1:{port}", time.monotonic() + 30
+            while (found := first_answer(address, "/readyz")).status_code != 200:
+                assert (found.status_code, found.headers["retry-after"]) == (503, "1")
+                assert time.monotonic() < until
+            assert httpx.post(f"{address}/embed", content=png(0)).status_code == 200
         finally:
             process.terminate()
             process.communicate(timeout=20)

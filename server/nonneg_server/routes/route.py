@@ -1,0 +1,66 @@
+"""What a route says of itself, so that no list of paths has to: whether it embeds, and whether it tells health."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from fastapi.routing import APIRoute
+from starlette.responses import Response
+from starlette.routing import BaseRoute, request_response
+
+Endpoint = TypeVar("Endpoint", bound=Callable[..., object])
+
+
+class Route(APIRoute):
+    """A route whose endpoint, if it takes nothing but the request, is called with it: FastAPI has nothing to inject."""
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        super().__init__(path, endpoint, **options)
+        if takes_only_the_request(self):
+            self.app = request_response(endpoint)
+
+    @property
+    def embeds(self) -> bool:
+        """Whether what is sent goes through the queue, so that a full one refuses it before its body."""
+        return getattr(self.endpoint, "embeds", False)
+
+    @property
+    def tells_health(self) -> bool:
+        """Whether it is answered without a key, and while models load."""
+        return getattr(self.endpoint, "tells_health", False)
+
+
+def embedding(endpoint: Endpoint) -> Endpoint:
+    """Mark an endpoint that embeds the images it is sent."""
+    vars(endpoint)["embeds"] = True
+    return endpoint
+
+
+def health(endpoint: Endpoint) -> Endpoint:
+    """Mark an endpoint that tells how the server is."""
+    vars(endpoint)["tells_health"] = True
+    return endpoint
+
+
+class RouteTable:
+    """Finds a route before the application does."""
+
+    def __init__(self, routes: Iterable[BaseRoute]) -> None:
+        self._routes = [route for route in routes if isinstance(route, Route)]
+
+    def find(self, method: str, path: str) -> Route | None:
+        """The route of a path, the one that answers the method if there are several."""
+        found = [route for route in self._routes if route.path_regex.match(path)]
+        return next((route for route in found if method in (route.methods or ())), next(iter(found), None))
+
+
+def takes_only_the_request(route: APIRoute) -> bool:
+    """Whether FastAPI would call the endpoint with the request and nothing else, and send what it returns."""
+    needs = route.dependant
+    injected = (
+        needs.path_params, needs.query_params, needs.header_params, needs.cookie_params, needs.body_params,
+        needs.dependencies,
+    )  # fmt: skip
+    alone = needs.request_param_name == "request" and not any(injected)
+    return alone and route.endpoint.__annotations__.get("return") in ("Response", Response)
