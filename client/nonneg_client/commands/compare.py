@@ -55,13 +55,13 @@ def compare(data: Path, a: str, b: str, k: int, as_json: bool, through: Through)
         compared = {name: {"a": x, "b": y, **asdict(d)} for name, x, y, d in rows}
         click.echo(json.dumps({"a": a, "b": b, "queries": len(reports[0].queries), "metrics": compared}))
         return
-    from nonneg_client.tables import show
+    from nonneg_core.tables import table
 
     click.echo(f"{data}: {len(reports[0].queries)} queries; A is {a}, B is {b}")
     lines: list[list[Any]] = [
         [n, x, y, f"{d.mean:+.3f} [{d.low:+.3f}, {d.high:+.3f}]", f"{d.p:.4f}"] for n, x, y, d in rows
     ]
-    show(["metric", "A", "B", "B - A [95 %]", "p"], lines)
+    click.echo(table(["metric", "A", "B", "B - A [95 %]", "p"], lines))
 
 
 def parse(side: str, through: Through) -> tuple[str, Length | None]:

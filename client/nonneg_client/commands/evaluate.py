@@ -140,7 +140,7 @@ def show(
     data: Path, embeddings: Embeddings, labelled: Labelled, rows: list[Row], records: list[dict[str, Any]]
 ) -> None:
     """What was measured, for people."""
-    from nonneg_client.tables import show as table
+    from nonneg_core.tables import table
 
     several = len({row.selection for row in rows}) > 1
     metrics = list(dict.fromkeys(name for record in records for name in record if name not in _HIDDEN))
@@ -153,7 +153,7 @@ def show(
         [*([row.selection] if several else []), str(row.length), *(_cell(r, m) for m in metrics), _bytes(r)]
         for row, r in zip(rows, records, strict=True)
     ]
-    table([*(["selection"] if several else []), "length", *metrics, "bytes"], lines)
+    click.echo(table([*(["selection"] if several else []), "length", *metrics, "bytes"], lines))
     if several:
         click.echo("activation, variance and pca are measured on a fifth of the images, which is then not evaluated")
     click.echo("bytes: the smaller of sparse (u16, f16) and dense (f32). The NCL authors' mAP@10 is P@10.")
@@ -164,8 +164,8 @@ def landmarks(path: Path, lengths: list[Length] | None, through: Through, as_jso
     from nonneg_client.evaluation.retrieval import grid
     from nonneg_client.evaluation.revisited import read_ground_truth
     from nonneg_client.evaluation.revisited import score as by_protocol
-    from nonneg_client.tables import show as table
     from nonneg_core.evaluation.lengths import cut
+    from nonneg_core.tables import table
 
     truth = read_ground_truth(path)
     with through.opened() as client:
@@ -184,7 +184,7 @@ def landmarks(path: Path, lengths: list[Length] | None, through: Through, as_jso
         for length, protocols in found.items()
         for protocol, scores in protocols.items()
     ]
-    table(["length", "protocol", "mAP", "P@1", "P@10", "queries"], lines)
+    click.echo(table(["length", "protocol", "mAP", "P@1", "P@10", "queries"], lines))
 
 
 def _cell(record: dict[str, Any], metric: str) -> Any:

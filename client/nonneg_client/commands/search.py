@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -169,10 +170,10 @@ def show(hits: list[Hit], as_json: bool, title: str) -> None:
     if as_json:
         click.echo(json.dumps({"hits": [asdict(hit) for hit in hits]}, ensure_ascii=False))
         return
-    from nonneg_client.tables import show as table
+    from nonneg_core.tables import table
 
     rows = [(hit.score, hit.id, ", ".join(f"{d}: {part:.3f}" for d, part in hit.reasons[:3])) for hit in hits]
-    table(["score", "image", "because of dimensions"], rows, title=title)
+    click.echo(table(["score", "image", "because of dimensions"], rows, title=title if sys.stdout.isatty() else ""))
 
 
 def show_duplicates(opened: Index, threshold: float, as_json: bool) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import click
 
-from nonneg_client.tables import show as table
 from nonneg_core.errors import ConfigInvalid
 from nonneg_core.progress import Bar
+from nonneg_core.tables import table
 from nonneg_training.data import Images, open_source, unseen
 from nonneg_training.measure.probing import SELECTIONS, Row
 from nonneg_training.measure.report import Report, measure, row_cells, structure_table
@@ -110,8 +110,8 @@ def _lengths(text: str) -> list[int]:
 def _show(what: str, found: Report) -> None:
     measured = found.structure
     click.echo(f"{what}; {measured.images} images of {measured.classes} classes")
-    table(["", "measured", "shuffled", "rotated", "untrained"], structure_table(measured))
+    click.echo(table(["", "measured", "shuffled", "rotated", "untrained"], structure_table(measured)))
     click.echo(f"SEPIN: {measured.estimator}.\nMonosemanticity is judged by {measured.judge}.")
     lines = [row_cells("backbone", row) for row in found.features]
     lines += [row_cells("embedding", row) for row in found.embedding]
-    table(["", *(field.name for field in fields(Row))], lines)
+    click.echo(table(["", *(field.name for field in fields(Row))], lines))

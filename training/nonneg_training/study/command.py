@@ -35,12 +35,14 @@ def study() -> None:
 @study.command("list")
 def list_studies() -> None:
     """The studies that come with nonneg."""
-    from nonneg_client.tables import show as table
+    from nonneg_core.tables import table
 
     plans = [read_plan(name) for name in names()]
-    table(
-        ["study", "about", "variants", "seeds"],
-        [[name, plan.title, len(plan.variants), len(plan.seeds)] for name, plan in plans],
+    click.echo(
+        table(
+            ["study", "about", "variants", "seeds"],
+            [[name, plan.title, len(plan.variants), len(plan.seeds)] for name, plan in plans],
+        )
     )
 
 
