@@ -179,7 +179,12 @@ def _by_epoch(run: Path) -> Figures:
     for name in ("knn", "test_accuracy", "nnz", "live"):
         series = _series(run, name)
         if series:
-            figures |= {f"train.{name}": series[-1], f"train.{name}.by_epoch": series}
+            early = series[max(0, round(len(series) / 4) - 1)]
+            figures |= {
+                f"train.{name}": series[-1],
+                f"train.{name}.at_quarter": early,
+                f"train.{name}.by_epoch": series,
+            }
     speeds = [float(row["images_per_second"]) for row in rows]
     figures["train.images_per_second"] = float(np.median(speeds))
     return figures
