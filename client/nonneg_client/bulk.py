@@ -4,12 +4,14 @@ Beside `photos.parquet` lies, while it is being made, the folder `photos.parquet
 
     job.json      what was asked for; a second run must ask for the same. Written first: shards without it are remains
     00000.npz     the vectors of a shard, exact (absent if every image of it failed)
-    00000.json    its failures; written last: a shard without it is done again
+    00000.json    its failures, and how its files looked; written last: a shard without it is done again
 
 A shard is put away when it is full, after some seconds, and when the run is interrupted. At the end `job.json` says
 that all is done, the shards become the one file, and the folder is renamed to `photos.parquet.parts.done` and removed:
 a run that is killed anywhere in this sequence is finished by the next. What failed is listed in
-`photos.parquet.failed.jsonl`.
+`photos.parquet.failed.jsonl`, what the vectors were made of in `photos.parquet.origins.jsonl`.
+
+A run that adds to a file begins with shards of those of its vectors that stay.
 """
 
 from __future__ import annotations
@@ -17,17 +19,19 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self, TypeAlias
 
 from nonneg_client.collect import Collected, gathered
 from nonneg_client.embeddings import Embeddings
 from nonneg_client.failures import Reason, failures_of, list_failures, reason
+from nonneg_client.origins import Origins, origins_of, write_origins
 from nonneg_client.results import Part
+from nonneg_client.sources.identity import Stamp, stamp
 from nonneg_client.sources.images import Item
 from nonneg_client.storage import files_of, load, module_for, save
 from nonneg_client.storage.merging import Summary, merge
@@ -35,16 +39,24 @@ from nonneg_client.wire.protocol import Options
 from nonneg_core.atomic import atomic_write, storage_error
 from nonneg_core.errors import ConfigInvalid, DataInvalid, StorageFailed
 
+ADOPTED = 20_000  # vectors of a shard that an earlier file gives
+
+Kind: TypeAlias = Literal["new", "replace", "update", "retry"]
+
 
 class Job:
     """The folder of shards, held by one process at a time."""
 
-    def __init__(self, out: Path, options: Options, *, replaces: bool = False) -> None:
+    def __init__(self, out: Path, options: Options, *, root: Path, kind: Kind = "new") -> None:
         module_for(out)  # a name that cannot be written is told before the work, not after it
         self.out = out
         self.folder = parts_of(out)
-        self._replaces = replaces  # a file of this name may be there, and is kept until the new one is whole
+        self.kind: Kind = kind  # all but "new" keep a file of this name until the next one is whole
+        self.adopted = kind in ("new", "replace")  # whether what stays of that file is among the shards
         self._asked = json.loads(json.dumps(asdict(options)))
+        self._root = str(root)
+        self._complete = False  # every image is done, and the file is being written
+        self._stamps: dict[str, Stamp] = {}
         self.done: set[str] = set()
         self.reasons: list[Reason] = []
         self._example: Embeddings | None = None  # no rows of it: model, length and norm that all shards must have
@@ -60,23 +72,38 @@ class Job:
             raise storage_error(self.folder, error) from error
         try:
             self._hold()
-            self._resume()
-            self._check_free()
         except BaseException:
             self._lock.close()
+            raise
+        try:
+            self._resume()
+            self._check_free()
+        except BaseException as error:
+            self.__exit__(type(error), error, None)
             raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        if not self._next:  # nothing to go on from: what was asked may be mended and asked again
+        if not self._next or not self.adopted:  # nothing to go on from: what was asked may be mended and asked again
             shutil.rmtree(self.folder, ignore_errors=True)
         self._lock.close()
 
     def _check_free(self) -> None:
         """Raise if a file of this name is there that this run was not asked to replace."""
-        if self.out.exists() and not self._replaces:
-            fix = "choose another name, or pass --replace or --retry-failed"
+        if self.out.exists() and self.kind == "new" and not self._complete:
+            fix = "choose another name, or pass --update, --retry-failed or --replace"
             raise StorageFailed(f"{self.out} exists", fix=fix)
+
+    def adopt(self, staying: Embeddings, reasons: list[Reason], stamps: Mapping[str, Stamp]) -> None:
+        """Begin with vectors, and with failures that are not tried again, of the file that is added to."""
+        for start in range(0, len(staying), ADOPTED):
+            some = staying[start : start + ADOPTED]
+            self._stamps |= {name: stamps[name] for name in some.ids or () if name in stamps}
+            self._write_shard(some, [])
+        if reasons:
+            self._write_shard(None, reasons)
+        self.adopted = True
+        self._describe()
 
     def left(self, items: Iterable[Item]) -> Iterator[Item]:
         """What is still to do; an image that is named twice is done once."""
@@ -84,6 +111,8 @@ class Job:
         for item in items:
             if item.id not in seen:
                 seen.add(item.id)
+                if (looks := stamp(item.path)) is not None:
+                    self._stamps[item.id] = looks
                 yield item
 
     def write(
@@ -109,13 +138,15 @@ class Job:
             raise DataInvalid(
                 f"nothing was embedded, so there is no {self.out}; {self._first_reason()}", fix=self._first_fix()
             )
-        self._describe(complete=True)
+        self._complete = True
+        self._describe()
         merged = self.folder / f"merged{self.out.suffix}"
         summary = merge(self._shards(), merged)
+        write_origins(origins_of(merged), Origins(self._root, self._asked, self._stamps))
         done = done_of(self.out)
         shutil.rmtree(done, ignore_errors=True)
         try:
-            for path in files_of(merged):  # the file itself last
+            for path in (origins_of(merged), *files_of(merged)):  # the file itself last
                 path.replace(self.out.with_name(self.out.name + path.name.removeprefix(merged.name)))
             self.folder.rename(done)
         except OSError as error:
@@ -146,16 +177,20 @@ class Job:
         collected = Collected("return")
         for part in parts:
             collected.add(part)
+        vectors = collected.embeddings() if collected.vectors else None
+        self._write_shard(vectors, [reason(failure) for failure in collected.failures])
+
+    def _write_shard(self, vectors: Embeddings | None, reasons: list[Reason]) -> None:
         path = self.folder / f"{self._next:05d}"
-        if collected.vectors:
-            shard = collected.embeddings()
+        names = () if vectors is None else vectors.ids or ()
+        if vectors is not None:
             if self._example is not None:
-                self._example.same_form(shard)
-            save(shard, path.with_suffix(".npz"))
-            self._example = shard[:0]
-        reasons = [reason(failure) for failure in collected.failures]
-        _write_json(path.with_suffix(".json"), {"failed": reasons})
-        self.done |= {result.id for part in parts for result in part.results}
+                self._example.same_form(vectors)
+            save(vectors, path.with_suffix(".npz"))
+            self._example = vectors[:0]
+        stamps = {name: self._stamps[name] for name in names if name in self._stamps}
+        _write_json(path.with_suffix(".json"), {"failed": reasons, "stamps": stamps})
+        self.done |= {*names, *(r["id"] for r in reasons)}
         self.reasons += reasons
         self._next += 1
 
@@ -166,22 +201,31 @@ class Job:
             self._describe()
             return
         job = _read_json(described)
-        if (asked := job["asked"]) != self._asked:
+        if not job["adopted"]:
+            self._remove_remains()
+            self._describe()
+            return
+        if (asked := {**job["asked"], "root": job["root"]}) != {**self._asked, "root": self._root}:
             raise ConfigInvalid(
                 f"{self.folder} was begun with other options ({asked})",
-                fix="run the same command again, or pass --replace to begin anew",
+                fix="run the same command again, or pass --replace to begin again",
             )
-        self._replaces = self._replaces or job["replaces"] or job["complete"]
+        self.adopted = True
+        self.kind = job["kind"]
+        self._complete = job["complete"]
         for path in self._finished():
-            self.reasons += _read_json(path)["failed"]
+            shard = _read_json(path)
+            self.reasons += shard["failed"]
+            self._stamps |= {name: tuple(found) for name, found in shard["stamps"].items()}
             self._next = int(path.stem) + 1
         self.done |= {str(r["id"]) for r in self.reasons}
-        for shard in self._shards():
-            self.done |= set(shard.ids or ())
-            self._example = shard[:0]
+        for vectors in self._shards():
+            self.done |= set(vectors.ids or ())
+            self._example = vectors[:0]
 
-    def _describe(self, *, complete: bool = False) -> None:
-        job = {"asked": self._asked, "replaces": self._replaces, "complete": complete}
+    def _describe(self) -> None:
+        job = {"kind": self.kind, "asked": self._asked, "root": self._root}
+        job |= {"adopted": self.adopted, "complete": self._complete}
         _write_json(self.folder / "job.json", job)
 
     def _remove_remains(self) -> None:
@@ -209,7 +253,14 @@ def done_of(out: Path) -> Path:
     return out.with_name(out.name + ".parts.done")
 
 
-def begin_anew(out: Path) -> None:
+def asked_by(out: Path) -> dict[str, Any] | None:
+    """The options of the unfinished run that a file has, if it had begun its work."""
+    described = parts_of(out) / "job.json"
+    job = _read_json(described) if described.exists() else None
+    return job["asked"] if job is not None and job["adopted"] else None
+
+
+def begin_again(out: Path) -> None:
     """Forget an unfinished run."""
     shutil.rmtree(done_of(out), ignore_errors=True)
     shutil.rmtree(parts_of(out), ignore_errors=True)
@@ -233,4 +284,4 @@ def _read_json(path: Path) -> dict[str, Any]:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         return content
     except (OSError, ValueError) as error:
-        raise DataInvalid(f"{path} is damaged ({error})", fix="pass --replace to begin anew") from error
+        raise DataInvalid(f"{path} is damaged ({error})", fix="pass --replace to begin again") from error

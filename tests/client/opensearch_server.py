@@ -124,6 +124,10 @@ class Index:
 
     def condition(self, clause: dict[str, Any]) -> Callable[[dict[str, Any]], bool]:
         ((kind, body),) = clause.items()
+        if kind == "bool":
+            only(body, "must_not", kind)
+            unwanted = [self.condition(one) for one in body["must_not"]]
+            return lambda payload: not any(one(payload) for one in unwanted)
         ((path, wanted),) = body.items()
         field = path.removeprefix("payload.")
         mapped = self.kinds.get(path)

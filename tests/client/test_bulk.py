@@ -8,7 +8,6 @@ import gzip
 import io
 import json
 import lzma
-import re
 import signal
 import subprocess
 import sys
@@ -22,7 +21,7 @@ import pytest
 from click.testing import CliRunner
 
 from nonneg_cli.table import nonneg
-from nonneg_client import Embeddings
+from nonneg_client import Client, Embeddings
 from nonneg_core.errors import ConfigInvalid, DataInvalid, FingerprintMismatch, ParameterInvalid, StorageFailed
 
 SUFFIXES = [".npz", ".parquet", ".safetensors", ".npy"]
@@ -49,7 +48,7 @@ def folder(tmp_path):
 
 def complete(out, folder, n=100):
     found = Embeddings.load(out)
-    assert found.ids == tuple(str(folder / f"{i:03d}.jpg") for i in range(n))
+    assert found.ids == tuple(f"{i:03d}.jpg" for i in range(n))
     assert found.indices.tolist() == list(range(n))
     assert not out.with_name(out.name + ".parts").exists()
     return True
@@ -86,30 +85,42 @@ def test_a_run_that_is_killed_goes_on_without_losing_or_doubling_a_row(faulty, f
     assert sum(faulty.seen) < 100 + kills * 40  # what was put away was not embedded again
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_what_is_done_is_kept_when_a_run_is_interrupted_before_its_first_shard_is_full(faulty, folder, tmp_path, how):
-    out = tmp_path / "x.npz"
-    command = [sys.executable, "-m", "nonneg_cli", "embed", str(folder), "-o", str(out), "--url", faulty.url]
-    command += ["--batch-size", "2", "--in-flight", "2"]
-    faulty.plan = ["none"] * 10 + [("slow", 20.0)] * 99
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    while faulty.seen.count(2) < 12 and process.poll() is None:  # the two after the tenth do not end
-        time.sleep(0.005)
-    time.sleep(0.2)  # what was answered has been taken
-    process.send_signal(how)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == 128 + how
-    told = re.fullmatch(rf"{how.name}: (\d+) kept; the same command goes on\n", said)
-    assert told is not None, said
-    kept = int(told[1])
-    assert 14 <= kept <= 20  # in order: one that did not end may be before some that did
+@pytest.fixture
+def interrupted_after(faulty, monkeypatch):
+    """Commands get a signal once so many parts of the real client have reached them."""
 
-    faulty.plan = []
+    def arrange(parts: int, how: signal.Signals | None):
+        real = Client.stream
+
+        def stream(self, *arguments, **options):
+            for number, part in enumerate(real(self, *arguments, **options), start=1):
+                yield part
+                if number == parts and how is not None:
+                    signal.raise_signal(how)
+
+        monkeypatch.setattr(Client, "stream", stream)
+        return lambda: monkeypatch.setattr(Client, "stream", real)
+
+    return arrange
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_what_is_done_is_kept_when_a_run_is_interrupted_before_its_first_shard_is_full(
+    run, faulty, folder, tmp_path, how, interrupted_after
+):
+    out = tmp_path / "x.npz"
+    restore = interrupted_after(10, how)
+    stopped = run(folder, "-o", out, "--batch-size", 2)
+    assert stopped.exit_code == 128 + how
+    assert stopped.stderr == f"{how.name}: 20 kept; the same command goes on\n"
+    assert signal.getsignal(how) is (signal.default_int_handler if how == signal.SIGINT else signal.SIG_DFL)
+
+    restore()
     before = sum(faulty.seen)
-    again = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert again.returncode == 0
-    assert f"going on after {kept} images" in again.stderr
-    assert sum(faulty.seen) == before + 100 - kept
+    again = run(folder, "-o", out)
+    assert again.exit_code == 0
+    assert "going on after 20 images" in again.stderr
+    assert sum(faulty.seen) == before + 80
     assert complete(out, folder)
 
 
@@ -160,7 +171,7 @@ def test_a_run_killed_before_any_of_its_writes_is_complete_when_it_is_run_again(
         assert step["code"] == 1, step  # one image is bad
         assert "1 failed" in step["said"], step
         assert f"2 vectors of {2 if step['said'].startswith('old') else 1000} dimensions" in step["said"], step
-        assert step["there"] == sorted([f"x{suffix}", *beside, f"x{suffix}.failed.jsonl"]), step
+        assert step["there"] == sorted([f"x{suffix}", *beside, f"x{suffix}.failed.jsonl", f"x{suffix}.origins.jsonl"])
     assert Embeddings.load(out).indices.tolist() == [0, 1]
 
 
@@ -179,26 +190,17 @@ def test_an_index_killed_before_any_of_its_writes_is_complete_when_it_is_made_ag
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_an_index_keeps_what_is_done_when_it_is_interrupted(faulty, folder, tmp_path, how):
-    command = [sys.executable, "-m", "nonneg_cli", "index", str(folder), "-o", str(tmp_path / "x.index")]
-    command += ["--url", faulty.url]
-    faulty.plan = ["none"] * 4 + [("slow", 20.0)] * 99  # of sixteen; four at once: the first is one of these
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    while len(faulty.seen) < 5 and process.poll() is None:
-        time.sleep(0.005)
-    time.sleep(0.2)  # what was answered has been taken
-    process.send_signal(how)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == 128 + how
-    told = re.fullmatch(rf"{how.name}: (\d+) images added to {tmp_path / 'x.index'}; the same command goes on\n", said)
-    assert told is not None, said
-    kept = int(told[1])
-    assert kept > 0
+def test_an_index_keeps_what_is_done_when_it_is_interrupted(faulty, folder, tmp_path, how, interrupted_after):
+    arguments = ["index", str(folder), "-o", str(tmp_path / "x.index"), "--url", faulty.url]
+    restore = interrupted_after(2, how)  # of sixteen images each
+    stopped = CliRunner().invoke(nonneg, arguments)
+    assert stopped.exit_code == 128 + how
+    assert stopped.stderr == f"{how.name}: 32 images added to {tmp_path / 'x.index'}; the same command goes on\n"
 
-    faulty.plan = []
+    restore()
     before = sum(faulty.seen)
-    again = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert (again.returncode, sum(faulty.seen)) == (0, before + 100 - kept)
+    again = CliRunner().invoke(nonneg, arguments)
+    assert (again.exit_code, sum(faulty.seen)) == (0, before + 68)
     assert "100 images" in again.stdout
 
 
@@ -221,7 +223,7 @@ def test_failures_are_listed_with_their_reasons_and_retried(run, folder, tmp_pat
     assert result.exit_code == 1
     assert "2 failed" in result.stderr
     listed = [json.loads(line) for line in (tmp_path / "x.parquet.failed.jsonl").read_text().splitlines()]
-    assert [r["id"] for r in listed] == list(map(str, bad))
+    assert [r["id"] for r in listed] == [path.name for path in bad]
     assert {(r["type"], r["message"], r["fix"]) for r in listed} == {("image_unreadable", "broken", "mend it")}
     assert len(Embeddings.load(out)) == 98
 
@@ -232,7 +234,7 @@ def test_failures_are_listed_with_their_reasons_and_retried(run, folder, tmp_pat
     assert run(folder, "-o", out, "--retry-failed").exit_code == 0
     found = Embeddings.load(out)
     assert sorted(found.indices.tolist()) == list(range(100))
-    assert found.ids[-2:] == tuple(map(str, bad))
+    assert found.ids[-2:] == ("013.jpg", "077.jpg")
     assert not (tmp_path / "x.parquet.failed.jsonl").exists()
     assert "there is nothing to do" in str(run(folder, "-o", out, "--retry-failed").exception)
 
@@ -281,7 +283,7 @@ def test_the_images_of_a_tar_file_are_read_in_place(run, archive, tmp_path):
     run(archive, "-o", tmp_path / "x.parquet")
     found = Embeddings.load(tmp_path / "x.parquet")
     assert found.indices.tolist() == list(range(10))
-    assert found.ids[3] == f"{archive}/0003.jpg"
+    assert found.ids[3] == f"{archive.name}/0003.jpg"
 
 
 @pytest.mark.parametrize(
@@ -298,7 +300,7 @@ def test_a_compressed_tar_file_is_unpacked_first_and_nothing_is_left_of_that(
     run(packed, "-o", tmp_path / "x.parquet")
     found = Embeddings.load(tmp_path / "x.parquet")
     assert found.indices.tolist() == list(range(10))
-    assert found.ids[3] == f"{packed}/0003.jpg"
+    assert found.ids[3] == f"{packed.name}/0003.jpg"
     gc.collect()
     assert list((tmp_path / "scratch").iterdir()) == []
 
@@ -330,10 +332,87 @@ def test_a_tar_file_that_breaks_off_is_told_before_the_work(run, faulty, archive
     assert faulty.seen == []
 
 
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_an_update_embeds_what_is_new_or_changed_and_forgets_what_is_gone(run, faulty, folder, tmp_path, suffix):
+    out = tmp_path / f"x{suffix}"
+    assert run(folder, "-o", out, "--top-k", 1).exit_code == 0
+    (folder / "003.jpg").unlink()
+    (folder / "004.jpg").write_text("777")
+    (folder / "new.jpg").write_text("888")
+    before = sum(faulty.seen)
+    result = run(folder, "-o", out, "--update")
+    assert result.exit_code == 0, result.exception
+    assert f"{out}: 1 new, 1 changed, 1 gone, 98 unchanged" in result.stderr
+    assert sum(faulty.seen) == before + 2
+    found = dict(zip(Embeddings.load(out).ids, Embeddings.load(out).indices.tolist(), strict=True))
+    expected = {f"{i:03d}.jpg": i for i in range(100) if i != 3}
+    assert found == {**expected, "004.jpg": 777, "new.jpg": 888}
+
+    again = run(folder, "-o", out, "--update")
+    assert "0 new, 0 changed, 0 gone, 100 unchanged" in again.stderr
+    assert (again.exit_code, sum(faulty.seen)) == (0, before + 2)
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted(
+        ["photos", out.name, f"{out.name}.origins.jsonl", *[f"{out.name}.json"] * (suffix == ".npy")]
+    )
+
+
+def test_an_update_from_one_folder_leaves_what_lies_elsewhere(run, faulty, folder, tmp_path):
+    out = tmp_path / "x.npz"
+    (folder / "cats").mkdir()
+    (folder / "000.jpg").rename(folder / "cats" / "000.jpg")
+    run(folder, "-o", out)
+    (folder / "cats" / "000.jpg").rename(folder / "cats" / "more.jpg")
+    result = run(folder / "cats", "-o", out, "--update")
+    assert "1 new, 0 changed, 1 gone, 99 unchanged" in result.stderr
+    assert set(Embeddings.load(out).ids) == {f"{i:03d}.jpg" for i in range(1, 100)} | {"cats/more.jpg"}
+
+
+def test_an_update_is_asked_as_the_file_was(run, faulty, folder, tmp_path):
+    out = tmp_path / "x.npz"
+    run(folder / "001.jpg", "-o", out, "--dimensions", 1000)
+    refused = run(folder / "002.jpg", "-o", out, "--update", "--dimensions", 400).exception
+    assert isinstance(refused, ConfigInvalid)
+    assert "--dimensions 1000, not 400" in str(refused)
+    assert isinstance(run(folder, "-o", tmp_path / "y.npz", "--update").exception, DataInvalid)
+
+
+def test_an_update_killed_before_any_of_its_writes_is_complete_when_it_is_run_again(run, faulty, tmp_path):
+    photos, work = tmp_path / "photos", tmp_path / "work"
+    photos.mkdir()
+    work.mkdir()
+    for i in range(3):
+        (photos / f"{i}.jpg").write_text(str(i))
+    assert run(photos, "-o", work / "x.npy").exit_code == 0
+    (photos / "1.jpg").write_text("111")
+    (photos / "3.jpg").write_text("3")
+    for step in killed_at_each_step(
+        work, "embed", str(photos), "-o", str(work / "x.npy"), "--url", faulty.url, "--update"
+    ):
+        assert step["code"] == 0, step
+        assert "x.npy: 4 vectors" in step["said"], step
+        assert step["there"] == ["x.npy", "x.npy.json", "x.npy.origins.jsonl"], step
+    assert sorted(Embeddings.load(work / "x.npy").indices.tolist()) == [0, 2, 3, 111]
+
+
+def test_the_photos_of_a_file_are_the_same_wherever_one_stands(run, faulty, folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run("photos/", "-o", "x.npz")
+    before = sum(faulty.seen)
+    monkeypatch.chdir(folder)
+    result = run(".", "-o", "../x.npz", "--update")
+    assert "0 new, 0 changed, 0 gone, 100 unchanged" in result.stderr
+    result = run("-", "-o", "../x.npz", "--update", stdin=f"{folder / '000.jpg'}\n001.jpg\n")
+    assert "0 new, 0 changed, 0 gone, 100 unchanged" in result.stderr
+    assert sum(faulty.seen) == before
+
+
 def test_a_file_that_is_there_is_not_overwritten_unless_asked(run, folder, tmp_path):
     out = tmp_path / "x.npz"
     run(folder / "001.jpg", "-o", out)
-    assert isinstance(run(folder, "-o", out).exception, StorageFailed)
+    refused = run(folder, "-o", out).exception
+    assert isinstance(refused, StorageFailed)
+    assert "--update" in refused.fix
+    assert not out.with_name("x.npz.parts").exists()
     assert run(folder, "-o", out, "--replace").exit_code == 0
     assert complete(out, folder)
 
@@ -379,7 +458,7 @@ def test_two_runs_do_not_write_one_file(run, faulty, folder, tmp_path):
     from nonneg_client.bulk import Job
     from nonneg_client.wire.protocol import Options
 
-    with Job(tmp_path / "x.npz", Options()):
+    with Job(tmp_path / "x.npz", Options(), root=tmp_path):
         assert "another nonneg embed" in str(run(folder, "-o", tmp_path / "x.npz").exception)
 
 

@@ -14,6 +14,7 @@ import httpx
 import numpy as np
 import pytest
 
+from nonneg_client.search.conditions import holds
 from nonneg_client.search.engine import Description, Engine
 from nonneg_client.search.index import Index, describe
 from nonneg_core.errors import DataInvalid, FingerprintMismatch
@@ -125,10 +126,15 @@ def test_it_answers_as_brute_force_does(index, vectors, payloads):
         ({"year": {"gte": 2003, "lt": 2006}}, lambda p: 2003 <= p["year"] < 2006),
         ({"year": 2004, "good": True}, lambda p: p["year"] == 2004 and p["good"]),
         ({"label": "cow"}, lambda p: False),
+        ({"label": {"not": ["dog"]}}, lambda p: p["label"] != "dog"),
+        ({"year": {"gte": 2003, "not": [2004, 2005]}}, lambda p: p["year"] >= 2003 and p["year"] not in (2004, 2005)),
+        ({"good": {"not": [True]}, "label": ["cat"]}, lambda p: not p["good"] and p["label"] == "cat"),
+        ({"absent": {"not": ["x"]}}, lambda p: True),
     ],
-    ids=["equal", "one of", "range", "both", "none"],
+    ids=["equal", "one of", "range", "both", "none", "not", "range and not", "not true", "not an absent one"],
 )
 def test_conditions_hold(index, vectors, payloads, where, keep):
+    assert [holds(payload, where) for payload in payloads] == [keep(payload) for payload in payloads]
     hits = index.search(vectors[7], k=20, where=where)
     expected = brute(vectors, vectors.numpy()[7], 20, lambda i: keep(payloads[i]))
     np.testing.assert_allclose([hit.score for hit in hits], expected, rtol=1e-4)

@@ -316,6 +316,28 @@ def test_a_file_of_vectors_is_evaluated_without_a_server(run, client, photos, tm
     assert by_file["rows"] == by_server["rows"]
 
 
+def test_a_file_of_vectors_is_of_these_photos_wherever_they_were_embedded_from(run, photos, tmp_path, monkeypatch):
+    (tmp_path / "link").symlink_to(photos)
+    monkeypatch.chdir(photos)
+    run("embed", photos.parent / photos.name, "-o", tmp_path / "photos.npz")
+    rows = ["path,label", *(f"{path.relative_to(photos)},{path.parent.name}" for path in photos.rglob("*.jpg"))]
+    found = []
+    for data in (photos, "../" + photos.name, tmp_path / "link"):
+        result = run("evaluate", data, "--lengths", "64", "--json", "--vectors", tmp_path / "photos.npz")
+        found.append(json.loads(result.stdout)["rows"])
+    (tmp_path / "moved").mkdir()
+    shutil.copytree(photos, tmp_path / "moved" / "photos")
+    (tmp_path / "moved" / "photos" / "labels.csv").write_text("\n".join(rows))
+    (tmp_path / "photos.npz.origins.jsonl").unlink()
+    data = tmp_path / "moved" / "photos" / "labels.csv"
+    result = run("evaluate", data, "--lengths", "64", "--json", "--vectors", tmp_path / "photos.npz")
+    found.append(json.loads(result.stdout)["rows"])
+
+    assert [rows[0]["P@1"] for rows in found] == [found[0][0]["P@1"]] * 4
+    refused = run("evaluate", photos / "cat", "--vectors", tmp_path / "photos.npz").exception
+    assert isinstance(refused, DataInvalid)
+
+
 def test_a_csv_with_a_split_is_evaluated_by_it(run, photos, tmp_path):
     files = sorted(photos.rglob("*.jpg"))
     rows = [f"{path},{path.parent.name},{'query' if path.stem.endswith('0') else 'gallery'}" for path in files]

@@ -148,7 +148,7 @@ def test_commands_work_without_a_server(here, client: Client, photos, tmp_path):
     assert result.exit_code == 0, result.output
     query = photos / "cat" / "cat-0.jpg"
     result = here("search", tmp_path / "a.index", query, "--bundle", "default", "--json")
-    assert json.loads(result.stdout)["hits"][0]["id"] == str(query)
+    assert json.loads(result.stdout)["hits"][0]["id"] == "cat/cat-0.jpg"
     result = here("evaluate", photos, "--bundle", "default", "--lengths", "1280,64", "--json")
     locally = json.loads(result.stdout)["rows"]
     result = here("evaluate", photos, "--url", client.settings.url, "--lengths", "1280,64", "--json")

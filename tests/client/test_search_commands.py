@@ -42,7 +42,7 @@ def made(run, photos, tmp_path_factory):
 def test_a_photo_finds_itself_and_its_likes_with_reasons(run, made, photos):
     result = run("search", made, photos / "cat" / "cat-0.jpg", "-k", 5, "--json")
     hits = json.loads(result.stdout)["hits"]
-    assert hits[0]["id"] == str(photos / "cat" / "cat-0.jpg")
+    assert hits[0]["id"] == "cat/cat-0.jpg"
     assert hits[0]["score"] == pytest.approx(1, abs=1e-4)
     assert {hit["payload"]["folder"] for hit in hits} == {"cat"}
     assert all(len(hit["reasons"]) == 5 for hit in hits)
@@ -63,8 +63,15 @@ def test_conditions_and_unwanted_dimensions_narrow_the_search(run, made, photos)
     dimension = first["reasons"][0][0]
     without = json.loads(run("search", made, query, "--without", dimension, "--json").stdout)["hits"]
     assert all(reason[0] != dimension for hit in without for reason in hit["reasons"])
-    sized = json.loads(run("search", made, query, "--where", "bytes>=1", "--where", "bytes<2", "--json").stdout)
-    assert sized["hits"] == []
+    sized = run("search", made, query, "--where", "bytes>=1", "--where", "bytes<2", "--json")
+    assert json.loads(sized.stdout) == {"hits": []}
+    assert re.fullmatch(r"no hit: no image has such a bytes; bytes is between \d+ and \d+\n", sized.stderr)
+    others = run("search", made, query, "--where", "folder != cat,coffee", "-k", 99, "--json")
+    assert {hit["payload"]["folder"] for hit in json.loads(others.stdout)["hits"]} == {
+        "astronaut", "galaxies", "motorcycle", "retina", "rocket"
+    }  # fmt: skip
+    recent = run("search", made, query, "--where", "changed>2020-01-01", "--json")
+    assert len(json.loads(recent.stdout)["hits"]) == 10
 
 
 def test_a_condition_on_a_field_that_no_image_has_is_refused_with_those_that_there_are(run, made):
@@ -72,7 +79,10 @@ def test_a_condition_on_a_field_that_no_image_has_is_refused_with_those_that_the
     assert isinstance(refused, ConfigInvalid)
     assert "no image of the index has a field foo" in str(refused)
     assert "folder" in str(refused)
-    assert run("search", made, "--more", "17", "--where", "folder=nowhere").exit_code == 0
+    assert run("search", made, "--more", "17", "--where", "fol!der=cat").exit_code == 2
+    nowhere = run("search", made, "--more", "17", "--where", "folder=cats")
+    assert nowhere.exit_code == 0
+    assert "no hit: no image has such a folder; values of folder: astronaut (5), cat (5), coffee (5)" in nowhere.stderr
     assert run("search", made, "--more", "17", "--where", "id=nowhere").exit_code == 0
 
 
@@ -192,7 +202,16 @@ def test_groups_are_what_is_linked_through_others():
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["a.jpg", "--more", "3"], ["--more", "x"], ["a.jpg", "--where", "cats"], ["--duplicates", "0"]]
+    "arguments",
+    [
+        [],
+        ["a.jpg", "--more", "3"],
+        ["--more", "x"],
+        ["a.jpg", "--where", "cats"],
+        ["--duplicates", "0"],
+        ["a.jpg", "--where", "folder=a", "--where", "folder=b"],
+        ["a.jpg", "--where", "folder>a"],
+    ],
 )
 def test_questions_that_make_no_sense_are_refused(run, made, arguments):
     assert run("search", made, *arguments).exit_code == 2
@@ -257,3 +276,124 @@ def test_what_a_file_is_called_is_no_html(tmp_path):
     page = (tmp_path / "x.html").read_text()
     assert "<script>" not in page
     assert "no picture" in page
+
+
+def test_the_same_folder_typed_otherwise_is_the_same_photos(run, photos, tmp_path, monkeypatch):
+    shutil.copytree(photos / "cat", tmp_path / "photos" / "cat")
+    (tmp_path / "other").symlink_to(tmp_path / "photos")
+    monkeypatch.chdir(tmp_path)
+    out = tmp_path / "x.index"
+    assert "5 images" in run("index", "photos/", "-o", out).stdout
+    for same in (tmp_path / "photos", "./photos", "photos/cat", "photos/cat/cat-1.jpg", "photos/*/*.jpg", "other"):
+        result = run("index", same, "-o", out, "--url", "http://127.0.0.1:9")
+        assert result.exit_code == 0, same
+        assert "5 images" in result.stdout
+        assert "0 new, 0 changed" in result.stdout
+    monkeypatch.chdir("/")
+    result = run("search", out, photos / "cat" / "cat-0.jpg", "--html", tmp_path / "hits.html")
+    assert "no picture" not in (tmp_path / "hits.html").read_text()
+    assert "cannot be read" not in result.stderr
+
+
+def test_photos_that_moved_are_told_and_named_within_their_new_root(run, photos, tmp_path):
+    out = tmp_path / "x.index"
+    shutil.copytree(photos / "cat", tmp_path / "photos" / "cat")
+    run("index", tmp_path / "photos", "-o", out)
+    (tmp_path / "photos").rename(tmp_path / "moved")
+    refused = run("index", tmp_path / "moved", "-o", out).exception
+    assert isinstance(refused, ConfigInvalid)
+    assert "--root" in refused.fix
+    moved = run("index", tmp_path / "moved", "-o", out, "--root", tmp_path / "moved", "--url", "http://127.0.0.1:9")
+    assert "5 images" in moved.stdout
+    assert "0 new, 0 changed, 5 unchanged" in moved.stdout
+    query = tmp_path / "moved" / "cat" / "cat-0.jpg"
+    run("search", out, query, "--html", tmp_path / "hits.html")
+    assert "no picture" not in (tmp_path / "hits.html").read_text()
+
+
+def test_pictures_that_cannot_be_read_are_told(run, photos, tmp_path):
+    shutil.copytree(photos / "cat", tmp_path / "photos")
+    run("index", tmp_path / "photos", "-o", tmp_path / "x.index")
+    shutil.rmtree(tmp_path / "photos")
+    result = run("search", tmp_path / "x.index", photos / "cat" / "cat-0.jpg", "--html", tmp_path / "hits.html")
+    assert f"5 of 5 images cannot be read in {tmp_path / 'photos'}" in result.stderr
+
+
+def test_what_a_file_of_vectors_brought_is_not_embedded_again(run, photos, tmp_path):
+    shutil.copytree(photos / "cat", tmp_path / "photos" / "cat")
+    run("embed", tmp_path / "photos", "-o", tmp_path / "x.npz")
+    said = run("index", tmp_path / "x.npz", "-o", tmp_path / "x.index").stdout
+    assert said.endswith("; 5 new, 0 changed, 0 unchanged\n")
+    nowhere = ("--url", "http://127.0.0.1:9")
+    said = run("index", tmp_path / "photos", "-o", tmp_path / "x.index", *nowhere).stdout
+    assert said.endswith("; 0 new, 0 changed, 5 unchanged\n")
+    (tmp_path / "x.npz.origins.jsonl").unlink()  # as of another program: what it brings is taken as right
+    run("index", tmp_path / "x.npz", "-o", tmp_path / "y.index")
+    said = run("index", tmp_path / "photos", "-o", tmp_path / "y.index", "--root", tmp_path / "photos", *nowhere).stdout
+    assert said.endswith("; 0 new, 0 changed, 5 unchanged\n")
+    with Index.open(tmp_path / "y.index") as index:
+        assert all("changed" in payload for payload in index.engine.payloads().values())
+
+
+@pytest.fixture
+def catalogue(run, photos, tmp_path):
+    """Photos with a CSV file of what they cost."""
+    shutil.copytree(photos / "cat", tmp_path / "photos" / "cat")
+    (tmp_path / "products.csv").write_text(
+        "path,price,brand,sku,since,sold\n"
+        "cat/cat-0.jpg,9.5,Acme,007,2023-01-05,true\n"
+        "cat/cat-1.jpg,30,Acme,008,2024-05-31,false\n"
+        f"{tmp_path / 'photos' / 'cat' / 'cat-2.jpg'},120,Bee & Co,x9,2024-06-01,false\n"
+        "./cat/cat-3.jpg,,Bee & Co,,,\n"
+    )
+    out = tmp_path / "x.index"
+    assert run("index", tmp_path / "photos", "-o", out, "--attributes", tmp_path / "products.csv").exit_code == 0
+
+    def find(*conditions: str):
+        where = [word for condition in conditions for word in ("--where", condition)]
+        result = run("search", out, photos / "cat" / "cat-4.jpg", *where, "--json")
+        assert result.exit_code == 0, result.exception
+        return sorted(hit["id"][-5] for hit in json.loads(result.stdout)["hits"])
+
+    return find
+
+
+@pytest.mark.parametrize(
+    ("conditions", "found"),
+    [
+        (["price<30"], ["0"]),
+        (["price<=30", "price > 9.5"], ["1"]),
+        (["price=30"], ["1"]),
+        (["price=120.0"], ["2"]),
+        (["brand=Acme"], ["0", "1"]),
+        (["brand=Bee & Co"], ["2", "3"]),
+        (["brand!=Acme"], ["2", "3", "4"]),
+        (["brand!=Acme", "brand!=Bee & Co"], ["4"]),
+        (["brand==Acme,Bee & Co", "sold=false"], ["1", "2"]),
+        (["sku=007"], ["0"]),
+        (["since=2024-05-31"], ["1"]),
+        (["since>=2024-01-01", "since<2024-06-01"], ["1"]),
+        (["since!=2023-01-05", "since>2000-01-01"], ["1", "2"]),
+        (["price=31"], []),
+    ],
+)
+def test_attributes_of_a_csv_file_are_typed_and_can_be_asked_for(catalogue, conditions, found):
+    assert catalogue(*conditions) == found
+
+
+def test_attributes_that_changed_are_kept_without_embedding_anything(run, catalogue, photos, tmp_path):
+    (tmp_path / "products.csv").write_text("path,price\ncat/cat-0.jpg,11\n")
+    out, nowhere = tmp_path / "x.index", ("--url", "http://127.0.0.1:9")
+    said = run("index", tmp_path / "photos", "-o", out, "--attributes", tmp_path / "products.csv", *nowhere)
+    assert "0 new, 0 changed, 5 unchanged" in said.stdout
+    assert catalogue("price=11") == ["0"]
+
+
+@pytest.mark.parametrize(
+    "text", ["price\n3\n", "path,folder\na.jpg,x\n", "path,two words\na.jpg,x\n", "path,pri!ce\na.jpg,1\n"]
+)
+def test_attributes_that_cannot_be_kept_are_refused_before_the_work(run, photos, tmp_path, text):
+    (tmp_path / "a.csv").write_text(text)
+    result = run("index", photos, "-o", tmp_path / "x.index", "--attributes", tmp_path / "a.csv")
+    assert isinstance(result.exception, DataInvalid)
+    assert not (tmp_path / "x.index").exists()

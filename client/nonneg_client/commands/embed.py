@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ import click
 from nonneg_client.commands.connection import embeds, served_model
 
 if TYPE_CHECKING:
+    from nonneg_client.bulk import Kind
     from nonneg_client.commands.connection import Through
     from nonneg_client.embedder import Embedder
     from nonneg_client.failures import Reason
@@ -30,8 +32,14 @@ if TYPE_CHECKING:
 @click.option("--normalize/--raw", default=True, show_default=True, help="Divide by the length, or not.")
 @click.option("--downscale", type=click.IntRange(min=16), metavar="PIXELS", help="Shrink to this short side first.")
 @served_model
+@click.option(
+    "--root",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="Name images by their paths within this folder, not within what IMAGES have in common.",
+)
+@click.option("--update", is_flag=True, help="Only what is new or changed; forget what is gone from IMAGES.")
 @click.option("--retry-failed", is_flag=True, help="Only what failed last time; add it to the file.")
-@click.option("--replace", is_flag=True, help="Begin anew, over an existing file or an unfinished run.")
+@click.option("--replace", is_flag=True, help="Begin again, over an existing file or an unfinished run.")
 @click.option(
     "--shard-size", type=click.IntRange(min=1), default=2000, show_default=True, help="Images put away at once."
 )
@@ -49,6 +57,8 @@ def embed(
     normalize: bool,
     downscale: int | None,
     model: str | None,
+    root: Path | None,
+    update: bool,
     retry_failed: bool,
     replace: bool,
     shard_size: int,
@@ -60,7 +70,8 @@ def embed(
     """Embed images through a server, or with --bundle in this process.
 
     IMAGES are files, folders, globs, .tar files or URLs; `-` reads them from standard input, one a line. Without
-    --out, one line of JSON is printed for each image.
+    --out, one line of JSON is printed for each image. In the file an image's id is its path within the folder that was
+    named, so that the same folder typed otherwise is the same images.
 
     A run that was interrupted, or killed, goes on where it stopped when the same command is given again: what is done
     is put away every ten seconds, and on Ctrl-C and SIGTERM. An image that fails is named with its reason in
@@ -70,23 +81,60 @@ def embed(
       nonneg embed photos/ -o photos.npz
       nonneg embed shards/*.tar -o photos.parquet --dimensions 512
       find . -name '*.jpg' | nonneg embed - -o photos.parquet
+      nonneg embed photos/ -o photos.npz --update
       nonneg embed photos/ -o photos.npz --retry-failed
     """
     from nonneg_client.sources.images import items
     from nonneg_client.wire.protocol import Options
 
     options = Options(dimensions, top_k, normalize, model)
-    source = items(_named(images))
-    stream = Stream(options, downscale, quiet)
-    with through.opened(in_flight=in_flight, batch_size=batch_size) as client:
-        if out is None:
-            failed = print_lines(stream.of(client, source))
-        elif retry_failed:
-            failed = again(client, stream, source, out)
-        else:
-            failed = into_file(client, stream, source, out, replace=replace, shard_size=shard_size)
+    kind = kind_of(update=update, retry_failed=retry_failed, replace=replace)
+    if out is None:
+        if kind != "new" or root is not None:
+            raise click.UsageError("--root, --update, --retry-failed and --replace need a file: name it with --out")
+        with through.opened(in_flight=in_flight, batch_size=batch_size) as client:
+            failed = print_lines(Stream(options, downscale, quiet).of(client, items(_named(images))))
+    else:
+        names = list(_named(images))
+        run = Run(out, kind, folder_of(names, root, out, kind, listed="-" in images), shard_size)
+        if kind in ("update", "retry"):
+            from nonneg_client.commands.adding import as_before
+
+            options = as_before(out, options)
+        with through.opened(in_flight=in_flight, batch_size=batch_size) as client:
+            failed = into_file(client, Stream(options, downscale, quiet), names, run)
     if failed:
         raise SystemExit(1)
+
+
+@dataclass(frozen=True)
+class Run:
+    """Which file is made, in which way, of images in which folder."""
+
+    out: Path
+    kind: Kind
+    root: Path
+    shard_size: int
+
+
+def kind_of(*, update: bool, retry_failed: bool, replace: bool) -> Kind:
+    """What is to happen with a file that is there."""
+    if update + retry_failed + replace > 1:
+        raise click.UsageError("give one of --update, --retry-failed and --replace")
+    return "update" if update else "retry" if retry_failed else "replace" if replace else "new"
+
+
+def folder_of(names: list[str], root: Path | None, out: Path, kind: Kind, *, listed: bool) -> Path:
+    """The folder within which images are named: what is asked for, else the file's own, else what the names share."""
+    from nonneg_client.origins import read_origins
+    from nonneg_client.sources.identity import kept_root, root_of
+
+    if root is not None:
+        return root.resolve()
+    origins = read_origins(out) if kind in ("update", "retry") else None
+    if origins is not None:
+        return kept_root(origins.root, names, out)
+    return Path.cwd().resolve() if listed else root_of(names)
 
 
 class Stream:
@@ -108,65 +156,48 @@ class Stream:
             yield from watch.over(parts)
 
 
-def into_file(
-    client: Embedder, stream: Stream, source: Iterable[Item], out: Path, *, replace: bool, shard_size: int
-) -> int:
+def into_file(client: Embedder, stream: Stream, names: list[str], run: Run) -> int:
     """Embed everything that an earlier, interrupted run did not; how many images failed."""
-    from nonneg_client.bulk import Job, begin_anew, finished_before
+    from nonneg_client.bulk import Job, begin_again, finished_before
     from nonneg_client.failures import read_failures
+    from nonneg_client.sources.identity import rooted
     from nonneg_client.storage import load
     from nonneg_client.storage.merging import Summary
     from nonneg_core.interrupting import Interrupted, Interrupts
 
-    if replace:
-        begin_anew(out)
+    out, kind = run.out, run.kind
+    if kind == "replace":
+        begin_again(out)
     elif finished_before(out):
         return told(out, Summary.of(load(out)), read_failures(out))
-    with Interrupts() as interrupts, Job(out, stream.options, replaces=replace) as job:
-        if job.done:
-            click.echo(f"{out}: going on after {len(job.done)} images", err=True)
+    with Interrupts() as interrupts, Job(out, stream.options, root=run.root, kind=kind) as job:
         try:
-            left = list(job.left(source))
-            job.write(stream.of(client, left, len(left)), shard_size=shard_size, held=interrupts.held)
+            found = list(rooted(names, run.root))
+            if not job.adopted:
+                from nonneg_client.commands.adding import adopt
+
+                if not adopt(job, found, names, run.root):
+                    return told(out, Summary.of(load(out)), read_failures(out))
+            elif job.done:
+                click.echo(f"{out}: going on after {len(job.done)} images", err=True)
+            if job.kind == "retry":
+                failed = {r["id"] for r in read_failures(out)}
+                found = [item for item in found if item.id in failed]
+            left = list(job.left(found))
+            job.write(stream.of(client, left, len(left)), shard_size=run.shard_size, held=interrupts.held)
             summary = job.finish()
         except Interrupted as interrupted:
-            click.echo(f"{interrupted}: {kept(len(job.done), replace)}", err=True)
+            done = len(job.done) if job.adopted else 0
+            click.echo(f"{interrupted}: {kept(done, replace=kind == 'replace')}", err=True)
             raise SystemExit(interrupted.exit_code) from None
     return told(out, summary, job.reasons)
 
 
-def kept(images: int, replace: bool) -> str:
+def kept(images: int, *, replace: bool) -> str:
     """What an interrupted run leaves, and how it goes on."""
     if not images:
         return "nothing was embedded yet"
     return f"{images} kept; the same command {'without --replace ' if replace else ''}goes on"
-
-
-def again(client: Embedder, stream: Stream, source: Iterable[Item], out: Path) -> int:
-    """Embed what failed last time and add it to the file; how many images failed again."""
-    from nonneg_client.collect import Collected
-    from nonneg_client.embeddings import Embeddings
-    from nonneg_client.failures import list_failures, read_failures, reason
-    from nonneg_client.storage.merging import Summary
-    from nonneg_core.errors import DataInvalid
-
-    before = {r["id"]: r for r in read_failures(out)}
-    if not before:
-        fix = "there is nothing to do" if out.exists() else "embed it first, without --retry-failed"
-        raise DataInvalid(f"nothing is listed as failed for {out}", fix=fix)
-    found = [item for item in source if item.id in before]
-    collected = Collected("return")
-    for part in stream.of(client, found, len(found)):
-        collected.add(part)
-    whole = Embeddings.load(out)
-    if collected.vectors:
-        whole = Embeddings.concatenate([whole, collected.embeddings()])
-        whole.save(out)
-    still = {failure.id: reason(failure) for failure in collected.failures}
-    absent = {name: r for name, r in before.items() if name not in {item.id for item in found}}
-    reasons = [*absent.values(), *still.values()]
-    list_failures(out, reasons, out.parent)
-    return told(out, Summary.of(whole), reasons)
 
 
 def told(out: Path, summary: Summary, failed: list[Reason]) -> int:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,12 @@ from nonneg_client.commands.connection import embeds, served_model
 
 if TYPE_CHECKING:
     from nonneg_client.commands.connection import Through
+    from nonneg_client.embeddings import Embeddings
     from nonneg_client.results import Part
-    from nonneg_client.search.engine import Payload
+    from nonneg_client.search.attributes import Attributes
+    from nonneg_client.search.engine import Description, Payload
+    from nonneg_client.search.index import Index
+    from nonneg_client.sources.identity import Stamp
 
 AT_ONCE = 1000  # images added to the index
 
@@ -25,6 +30,17 @@ AT_ONCE = 1000  # images added to the index
 @click.option("--dimensions", type=click.IntRange(min=1), help="Keep the first N dimensions.")
 @click.option("--top-k", type=click.IntRange(min=1), help="Of these keep each vector's N largest.")
 @served_model
+@click.option(
+    "--attributes",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    metavar="CSV",
+    help="More to filter by: a column `path` (within the root) or `id`, and others such as price, brand, date.",
+)
+@click.option(
+    "--root",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="Name images by their paths within this folder; for an index, where its images are now.",
+)
 @click.option("--prune", is_flag=True, help="Forget what is indexed but no longer among SOURCES.")
 @click.option("--quiet", is_flag=True, help="No progress bar.")
 @embeds
@@ -34,6 +50,8 @@ def index(
     dimensions: int | None,
     top_k: int | None,
     model: str | None,
+    attributes: Path | None,
+    root: Path | None,
     prune: bool,
     quiet: bool,
     through: Through,
@@ -41,151 +59,219 @@ def index(
     """Make a folder searchable.
 
     SOURCES are images, folders, globs, .tar files or URLs, or files that `nonneg embed` wrote. Given again, only new
-    and changed images are embedded. Each image can be filtered by `folder`, the name of the folder it lies in.
+    and changed images are embedded; an image is known by its path within the folder that was named first, however that
+    folder is typed.
+
+    Each image can be filtered by `folder`, the name of the folder it lies in, by `bytes` and `changed`, and by the
+    columns of --attributes: numbers, true/false, dates (2024-05-31) and text are told apart.
 
     \b
       nonneg index photos/ -o photos.index
+      nonneg index photos/ -o photos.index --attributes products.csv
       nonneg index photos.parquet -o photos.index
-      nonneg search photos.index photo.jpg
+      nonneg search photos.index photo.jpg --where 'price<30'
     """
     from nonneg_core.errors import DataInvalid
 
     vectors = [name for name in sources if _is_vectors(name)]
     images = [name for name in sources if not _is_vectors(name)]
-    seen: set[str] = set()
-    failed = 0
+    into = begin(out, images, vectors, root, attributes)
     if vectors:
-        seen |= add_files(out, vectors, dimensions, top_k)
+        into.add_files(vectors, dimensions, top_k)
     if images:
-        found, failed = add_images(out, images, dimensions, top_k, model, quiet, through)
-        seen |= found
+        into.add_images(images, dimensions, top_k, model, quiet, through)
     if not (out / "index.json").exists():
         raise DataInvalid(f"nothing could be indexed, so there is no {out}", fix="see why each image failed")
-    told(out, seen if prune else None)
-    if failed:
+    into.tell(prune=prune)
+    if into.failed:
         raise SystemExit(1)
 
 
-def add_files(out: Path, names: list[str], dimensions: int | None, top_k: int | None) -> set[str]:
-    """Put files of vectors into the index; their ids."""
-    from nonneg_client.embeddings import Embeddings
+def begin(out: Path, images: list[str], vectors: list[str], root: Path | None, attributes: Path | None) -> Into:
+    """The index as it is, or is going to be: its root, what it holds, and what is said about its images."""
+    from nonneg_client.origins import read_origins
+    from nonneg_client.search.attributes import Attributes, read_attributes
     from nonneg_client.search.index import Index
+    from nonneg_client.sources.identity import kept_root, root_of
 
-    seen: set[str] = set()
-    for name in names:
-        embeddings = Embeddings.load(name)
-        if dimensions is not None or top_k is not None:
-            embeddings = embeddings.shorten(dimensions, top_k)
-        with Index.open(out, like=embeddings) as index:
-            index.add(embeddings, [_folder(n) for n in embeddings.ids or ()])
-        seen |= set(embeddings.ids or ())
-    return seen
-
-
-def add_images(
-    out: Path,
-    names: list[str],
-    dimensions: int | None,
-    top_k: int | None,
-    model: str | None,
-    quiet: bool,
-    through: Through,
-) -> tuple[set[str], int]:
-    """Embed what is new or changed and put it into the index; all ids, and how many failed."""
-    from nonneg_client.sources.images import items
-    from nonneg_client.watch import Watch
-    from nonneg_client.wire.protocol import Options
-
-    everything = list(items(names))
-    known, held = _known(out)
-    _at_its_length(out, held, dimensions)
-    left = [item for item in everything if known.get(item.id) is None or known[item.id] != payload_of(item.id)]
-    with (
-        through.opened() as client,
-        Watch(len(left), False if quiet else None) as watch,
-    ):
-        parts = client.stream(left, Options(held or dimensions, top_k, model=model))
-        failed = put(out, watch.over(parts))
-    return {item.id for item in everything}, failed
+    known: Mapping[str, Payload] = {}
+    held: Description | None = None
+    if (out / "index.json").exists():
+        with Index.open(out) as opened:
+            known, held = opened.engine.payloads(), opened.description
+    if root is not None:
+        place = root.resolve()
+    elif held is not None and held.root:
+        place = kept_root(held.root, images, out) if images else Path(held.root)
+    elif images:
+        place = root_of(images)
+    else:
+        origins = next((found for found in (read_origins(Path(name)) for name in vectors) if found), None)
+        place = root_of([]) if origins is None else Path(origins.root)
+    said = Attributes() if attributes is None else read_attributes(attributes, place)
+    return Into(out, place, known, None if held is None else held.dimensions, said)
 
 
-def _at_its_length(out: Path, held: int | None, dimensions: int | None) -> None:
-    """All vectors of an index are as long as its first: asking for others is no request to be passed over."""
-    from nonneg_core.errors import ConfigInvalid
+@dataclass
+class Into:
+    """What goes into one index, and how many of what kind."""
 
-    if held is not None and dimensions not in (None, held):
-        raise ConfigInvalid(
-            f"{out} holds vectors of {held} dimensions, not of {dimensions}",
-            fix="leave --dimensions out, or make another index with --out",
-            field="dimensions",
-            value=dimensions,
-        )
+    out: Path
+    root: Path
+    known: Mapping[str, Payload]
+    dimensions: int | None  # of the index, if there is one
+    attributes: Attributes
+    seen: set[str] = field(default_factory=set)
+    new: int = 0
+    changed: int = 0
+    failed: int = 0
+
+    def add_files(self, names: list[str], dimensions: int | None, top_k: int | None) -> None:
+        """Put files of vectors into the index."""
+        from nonneg_client.embeddings import Embeddings
+        from nonneg_client.origins import read_origins
+        from nonneg_client.sources.identity import identity, place_of
+
+        for name in names:
+            embeddings, origins = Embeddings.load(name), read_origins(Path(name))
+            if dimensions is not None or top_k is not None:
+                embeddings = embeddings.shorten(dimensions, top_k)
+            ids = embeddings.ids or ()
+            stamps = origins.stamps if origins else {}
+            if origins is not None:
+                ids = tuple(identity(Path(place_of(n, origins.root)), self.root) if _is_path(n) else n for n in ids)
+            looks = [stamps.get(name) for name in embeddings.ids or ()]
+            payloads = [self.payload(name, seen) for name, seen in zip(ids, looks, strict=True)]
+            with self.opened(embeddings) as index:
+                index.add(embeddings.named(ids) if ids else embeddings, payloads)
+            fresh = set(ids) - self.known.keys() - self.seen
+            self.new += len(fresh)
+            self.changed += len(set(ids) - fresh)
+            self.seen |= set(ids)
+
+    def add_images(
+        self,
+        names: list[str],
+        dimensions: int | None,
+        top_k: int | None,
+        model: str | None,
+        quiet: bool,
+        through: Through,
+    ) -> None:
+        """Embed what is new or changed and put it into the index."""
+        from nonneg_client.sources.identity import rooted, stamp
+        from nonneg_client.watch import Watch
+        from nonneg_client.wire.protocol import Options
+
+        self._at_its_length(dimensions)
+        found = {item.id: item for item in rooted(names, self.root)}
+        payloads = {name: self.payload(name, stamp(item.path)) for name, item in found.items()}
+        left = [item for name, item in found.items() if _differs(self.known.get(name), payloads[name])]
+        embedded = {item.id for item in left}
+        self._describe_again({n: p for n, p in payloads.items() if n not in embedded and p != self.known[n]})
+        with through.opened() as client, Watch(len(left), False if quiet else None) as watch:
+            parts = client.stream(left, Options(self.dimensions or dimensions, top_k, model=model))
+            self._put(watch.over(parts), payloads)
+        self.seen |= found.keys()
+
+    def payload(self, name: str, looks: Stamp | None) -> dict[str, Any]:
+        """What is kept beside a vector: its folder, by what a change of the file shows, and its attributes."""
+        stamped = {} if looks is None else {"bytes": looks[0], "changed": looks[1]}
+        folder = Path(self.root, name).parent.name if _is_path(name) else ""
+        return {"folder": folder, **stamped, **self.attributes.payloads.get(name, {})}
+
+    def opened(self, like: Embeddings) -> Index:
+        from nonneg_client.search.index import Index, describe
+
+        return Index.open(self.out, like=replace(describe(like), root=str(self.root), fields=self.attributes.kinds))
+
+    def tell(self, *, prune: bool) -> None:
+        """Forget what is not to be kept, and say what the index holds."""
+        from nonneg_client.search.index import Index
+        from nonneg_client.search.local import describe_again
+
+        describe_again(self.out, str(self.root), self.attributes.kinds)
+        with Index.open(self.out) as index:
+            gone = [name for name in index.engine.payloads() if name not in self.seen] if prune else []
+            index.delete(gone)
+            held, same = index.description, len(self.seen) - self.new - self.changed - self.failed
+            counts = [f"{self.new} new", f"{self.changed} changed", f"{same} unchanged"]
+            counts += [f"{self.failed} failed"] * bool(self.failed) + [f"{len(gone)} forgotten"] * bool(gone)
+            click.echo(
+                f"{self.out}: {len(index)} images, {held.dimensions} dimensions, model {held.model} "
+                f"({held.fingerprint[:8]}); {', '.join(counts)}"
+            )
+
+    def _at_its_length(self, dimensions: int | None) -> None:
+        """All vectors of an index are as long as its first: asking for others is refused."""
+        from nonneg_core.errors import ConfigInvalid
+
+        if self.dimensions is not None and dimensions not in (None, self.dimensions):
+            raise ConfigInvalid(
+                f"{self.out} holds vectors of {self.dimensions} dimensions, not of {dimensions}",
+                fix="leave --dimensions out, or make another index with --out",
+                field="dimensions",
+                value=dimensions,
+            )
+
+    def _describe_again(self, payloads: Mapping[str, Payload]) -> None:
+        """Keep the vectors of images that are the same, and replace what is said about them."""
+        from nonneg_client.search.index import Index
+
+        if not payloads:
+            return
+        with Index.open(self.out) as index:
+            for names in _slices(list(payloads)):
+                vectors = index.engine.get(names)
+                index.add(vectors, [payloads[name] for name in vectors.ids or ()])
+
+    def _put(self, parts: Iterable[Part], payloads: Mapping[str, Payload]) -> None:
+        """Put vectors into the index as they come, also when they end with an error."""
+        from nonneg_client.collect import Collected, gathered
+        from nonneg_core.interrupting import Interrupted, Interrupts
+
+        with Interrupts() as interrupts, ExitStack() as stack:
+            index: Index | None = None
+            try:
+                for some in gathered(parts, AT_ONCE):
+                    with interrupts.held():
+                        collected = Collected("return")
+                        for part in some:
+                            collected.add(part)
+                        for failure in collected.failures:
+                            click.echo(f"failed {failure.id}: {failure.error}", err=True)
+                        self.failed += len(collected.failures)
+                        if collected.vectors:
+                            embeddings = collected.embeddings()
+                            index = index or stack.enter_context(self.opened(embeddings))
+                            index.add(embeddings, [payloads[name] for name in embeddings.ids or ()])
+                            self._count(embeddings.ids or ())
+            except Interrupted as interrupted:
+                done = self.new + self.changed
+                click.echo(f"{interrupted}: {done} images added to {self.out}; the same command goes on", err=True)
+                raise SystemExit(interrupted.exit_code) from None
+
+    def _count(self, names: Iterable[str]) -> None:
+        for name in names:
+            self.new += name not in self.known
+            self.changed += name in self.known
 
 
-def put(out: Path, parts: Iterable[Part]) -> int:
-    """Put vectors into the index as they come, also when they end with an error; how many images failed."""
-    from nonneg_client.collect import Collected, gathered
-    from nonneg_client.search.index import Index
-    from nonneg_core.interrupting import Interrupted, Interrupts
-
-    failed = done = 0
-    with Interrupts() as interrupts, ExitStack() as stack:
-        index: Index | None = None
-        try:
-            for some in gathered(parts, AT_ONCE):
-                with interrupts.held():
-                    collected = Collected("return")
-                    for part in some:
-                        collected.add(part)
-                    for failure in collected.failures:
-                        click.echo(f"failed {failure.id}: {failure.error}", err=True)
-                    failed += len(collected.failures)
-                    if collected.vectors:
-                        embeddings = collected.embeddings()
-                        index = index or stack.enter_context(Index.open(out, like=embeddings))
-                        index.add(embeddings, [payload_of(name) for name in embeddings.ids or ()])
-                        done += len(embeddings)
-        except Interrupted as interrupted:
-            click.echo(f"{interrupted}: {done} images added to {out}; the same command goes on", err=True)
-            raise SystemExit(interrupted.exit_code) from None
-    return failed
+def _differs(known: Payload | None, wanted: Payload) -> bool:
+    """Whether an image has to be embedded: unknown, or its file changed since."""
+    if known is None:
+        return True
+    if "changed" not in known or "changed" not in wanted:  # of a file of vectors that does not say, or not a file
+        return False
+    return any(known[name] != wanted[name] for name in ("bytes", "changed"))
 
 
-def payload_of(name: str) -> dict[str, Any]:
-    """What is kept beside a vector: the folder, and by what a change of the file shows."""
-    path = Path(name)
-    try:
-        found = path.stat()
-    except OSError:
-        return _folder(name)
-    return {**_folder(name), "bytes": found.st_size, "changed": int(found.st_mtime)}
+def _slices(names: list[str]) -> Iterator[list[str]]:
+    return (names[start : start + AT_ONCE] for start in range(0, len(names), AT_ONCE))
 
 
-def told(out: Path, keep: set[str] | None) -> None:
-    """Forget what is not to be kept, and say what the index holds."""
-    from nonneg_client.search.index import Index
-
-    with Index.open(out) as index:
-        gone = [] if keep is None else [name for name in index.engine.payloads() if name not in keep]
-        index.delete(gone)
-        held = index.description
-        click.echo(
-            f"{out}: {len(index)} images, {held.dimensions} dimensions, model {held.model} ({held.fingerprint[:8]})"
-            + (f"; {len(gone)} forgotten" if gone else "")
-        )
-
-
-def _known(out: Path) -> tuple[Mapping[str, Payload], int | None]:
-    from nonneg_client.search.index import Index
-
-    if not (out / "index.json").exists():
-        return {}, None
-    with Index.open(out) as index:
-        return index.engine.payloads(), index.description.dimensions
-
-
-def _folder(name: str) -> dict[str, Any]:
-    return {"folder": Path(name).parent.name}
+def _is_path(name: str) -> bool:
+    return not name.startswith(("http://", "https://"))
 
 
 def _is_vectors(name: str) -> bool:

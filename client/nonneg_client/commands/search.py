@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from dataclasses import asdict
 from itertools import islice
@@ -28,31 +27,16 @@ def _more(_ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...]) 
         raise click.BadParameter("give a dimension, or a dimension and its weight: 17 or 17=0.5") from None
 
 
-def _where(_ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...]) -> dict[str, Any]:
-    """folder=cats, folder=cats,dogs, year>=2001 -> conditions."""
-    found: dict[str, Any] = {}
-    for text in texts:
-        sign = next((s for s in (">=", "<=", ">", "<", "=") if s in text), None)
-        if sign is None:
-            raise click.BadParameter(f"{text!r} is not like folder=cats or bytes>=1000")
-        name, _, value = text.partition(sign)
-        if sign == "=":
-            found[name] = [_value(v) for v in value.split(",")] if "," in value else _value(value)
-        else:
-            bound = {">=": "gte", "<=": "lte", ">": "gt", "<": "lt"}[sign]
-            found[name] = {**(found.get(name) or {}), bound: _value(value)}
-    return found
+def _typed(_ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...]) -> tuple[str, ...]:
+    """The conditions as they are typed; of which kind their fields are, only the index knows."""
+    from nonneg_client.search.conditions import read_conditions
+    from nonneg_core.errors import ConfigInvalid
 
-
-def _value(text: str) -> str | int | float | bool:
-    if text in ("true", "false"):
-        return text == "true"
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
+    try:
+        read_conditions(texts)
+    except ConfigInvalid as error:
+        raise click.BadParameter(str(error)) from None
+    return texts
 
 
 @click.command()
@@ -62,7 +46,13 @@ def _value(text: str) -> str | int | float | bool:
 @click.option("-k", type=click.IntRange(min=1), default=10, show_default=True, help="How many hits.")
 @click.option("--more", multiple=True, callback=_more, metavar="DIM[=W]", help="More of this dimension; repeatable.")
 @click.option("--without", multiple=True, type=int, metavar="DIM", help="None of this dimension; repeatable.")
-@click.option("--where", multiple=True, callback=_where, metavar="COND", help="folder=cats, bytes>=1000; repeatable.")
+@click.option(
+    "--where",
+    multiple=True,
+    callback=_typed,
+    metavar="COND",
+    help="folder=cats,dogs, folder!=cats, price<30; repeatable, all must hold.",
+)
 @click.option("--cut", type=click.IntRange(min=1), metavar="N", help="Ask with the N largest entries, rank exactly.")
 @click.option(
     "--duplicates", type=click.FloatRange(0, 1, min_open=True), metavar="COSINE", help="List near-duplicates."
@@ -77,7 +67,7 @@ def search(
     k: int,
     more: dict[int, float],
     without: tuple[int, ...],
-    where: dict[str, Any],
+    where: tuple[str, ...],
     cut: int | None,
     duplicates: float | None,
     html: Path | None,
@@ -91,10 +81,12 @@ def search(
 
     \b
       nonneg search photos.index photo.jpg --html hits.html
-      nonneg search photos.index photo.jpg --where folder=cats --without 40
+      nonneg search photos.index photo.jpg --where folder=cats,dogs --where 'price<30'
+      nonneg search photos.index photo.jpg --where 'day>=2024-05-31' --without 40
       nonneg search photos.index --more 17 --more 3=0.5
       nonneg search photos.index --duplicates 0.95
     """
+    from nonneg_client.search.conditions import read_conditions
     from nonneg_client.search.index import Index
 
     if sum([query is not None, bool(more), duplicates is not None]) != 1:
@@ -104,18 +96,29 @@ def search(
         if duplicates is not None:
             show_duplicates(opened, duplicates, as_json)
             return
+        conditions = read_conditions(where, opened.description.fields)
         if query is None:
-            hits = opened.by_dimensions(more, k, without=without, where=where)
+            hits = opened.by_dimensions(more, k, without=without, where=conditions)
         else:
-            hits = by_image(opened, query, model, k, where, without, cut, through)
+            hits = by_image(opened, query, model, k, conditions, without, cut, through)
         if where and not hits:
-            check_fields(opened, where)
+            explain(opened, conditions)
+        root = opened.description.root
         title = f"{index}: like {query}" if query else f"{index}: more of {', '.join(map(str, more))}"
     if html is not None:
         from nonneg_client.search.sheet import write_sheet
 
-        write_sheet(html, title, hits, query=query)
+        unseen = write_sheet(html, title, hits, query=query, root=root)
+        if unseen:
+            click.echo(f"{html}: {unseen} of {len(hits)} images cannot be read in {root or 'this folder'}", err=True)
     show(hits, as_json, title)
+
+
+def explain(opened: Index, where: dict[str, Any]) -> None:
+    """Say why no image fulfils the conditions; all payloads are read, so only when nothing was found."""
+    from nonneg_client.search.conditions import explain_none
+
+    click.echo(f"no hit: {explain_none(opened.engine.payloads().values(), where)}", err=True)
 
 
 NEEDLESS = {"duplicates": ("k", "model", "where", "without", "cut", "html"), "more": ("model", "cut"), "query": ()}
@@ -151,18 +154,6 @@ def by_image(
     if vector.fingerprint == opened.description.fingerprint:  # else it is refused as another model's
         vector = vector.shorten(opened.description.dimensions)
     return opened.search(vector, k, where=where, without=without, cut=cut)
-
-
-def check_fields(opened: Index, where: dict[str, Any]) -> None:
-    """Raise if a condition is on a field that no image has; all payloads are read, so only when nothing was found."""
-    from nonneg_core.errors import ConfigInvalid
-
-    known = sorted({name for payload in opened.engine.payloads().values() for name in payload})
-    for name in where:
-        if known and re.split(r"[.\[]", name)[0] not in ("id", *known):  # a.b and a[].b are inside of a
-            raise ConfigInvalid(
-                f"no image of the index has a field {name}", fix=f"ask for {', '.join(known)}", field=name
-            )
 
 
 def show(hits: list[Hit], as_json: bool, title: str) -> None:

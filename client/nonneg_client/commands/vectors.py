@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,21 +18,44 @@ if TYPE_CHECKING:
 def vectors_of(data: Labelled, source: Path | None, through: Through) -> Embeddings:
     """The vectors of every image that can be had; the others are named on standard error."""
     from nonneg_client.embeddings import Embeddings
-    from nonneg_core.errors import DataInvalid
-    from nonneg_core.image_files import named
 
     if source is not None:
-        embeddings = Embeddings.load(source)
-        wanted = {named(path) for path in data.paths}
-        rows = [i for i, name in enumerate(embeddings.ids or ()) if name in wanted]
-        if not rows:
-            raise DataInvalid(f"{source} holds none of these images", fix="embed them by the same paths")
-        absent = wanted - set(embeddings.ids or ())
-        if absent:
-            click.echo(f"{len(absent)} images are not in {source}, such as {min(absent)}", err=True)
-        return embeddings if len(rows) == len(embeddings) else embeddings[rows]
+        return of_these(Embeddings.load(source), data, source)
     with through.opened() as client:
         embeddings = client.embed(data.paths, on_error="return")
     for failure in embeddings.failures:
         click.echo(f"skipped {failure.id}: {failure.error}", err=True)
     return embeddings
+
+
+def of_these(embeddings: Embeddings, data: Labelled, source: Path) -> Embeddings:
+    """The vectors of a file that belong to labelled images, under the images' own names."""
+    from nonneg_core.errors import DataInvalid
+
+    held = set(embeddings.ids or ())
+    names = max(_namings(data, source), key=lambda naming: len(held & naming.keys()))
+    rows = [i for i, name in enumerate(embeddings.ids or ()) if name in names]
+    if not rows:
+        raise DataInvalid(
+            f"{source} holds none of these images", fix="embed this folder, or one that it lies in, into that file"
+        )
+    absent = names.keys() - held
+    if absent:
+        click.echo(f"{len(absent)} images are not in {source}, such as {min(absent)}", err=True)
+    found = embeddings if len(rows) == len(embeddings) else embeddings[rows]
+    return found.named(tuple(names[name] for name in found.ids or ()))
+
+
+def _namings(data: Labelled, source: Path) -> Iterator[dict[str, str]]:
+    """What the images may be called in a file of vectors -> what they are called here: within the root that the file
+    keeps, within the labelled folder, and as typed, which is what the library's own calls name them by."""
+    from nonneg_client.origins import read_origins
+    from nonneg_client.sources.identity import identity
+    from nonneg_core.image_files import named
+
+    origins = read_origins(source)
+    real = {path: Path(os.path.realpath(data.root)) / os.path.relpath(path, data.root) for path in data.paths}
+    if origins is not None:
+        yield {identity(real[path], Path(origins.root)): named(path) for path in data.paths}
+    yield {named(Path(os.path.relpath(path, data.root))): named(path) for path in data.paths}
+    yield {named(path): named(path) for path in data.paths}

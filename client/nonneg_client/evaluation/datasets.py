@@ -19,6 +19,7 @@ class Labelled:
     paths: tuple[Path, ...]
     labels: tuple[str, ...]
     asks: tuple[bool, ...] | None = None
+    root: Path = Path()  # the folder, or that of the CSV file
 
     def kept(self, ids: tuple[str, ...] | None) -> list[str]:
         """The labels of those images that were embedded, in the order of their ids."""
@@ -47,7 +48,7 @@ def image_folder(folder: Path) -> Labelled:
             f"{paths[labels.index('')]} lies in no labelled subfolder of {folder}",
             fix="put the images of each label into a subfolder of its name",
         )
-    return Labelled(tuple(paths), _several(labels, folder))
+    return Labelled(tuple(paths), _several(labels, folder), root=folder)
 
 
 def csv_file(path: Path) -> Labelled:
@@ -67,7 +68,9 @@ def csv_file(path: Path) -> Labelled:
     asks = [_asks(path, row["split"]) for row in rows] if "split" in rows[0] else None
     if asks is not None and (all(asks) or not any(asks)):
         raise DataInvalid(f"{path} has queries or a gallery, not both", fix="mark some rows query and some gallery")
-    return Labelled(tuple(paths), _several([row["label"] for row in rows], path), None if asks is None else tuple(asks))
+    return Labelled(
+        tuple(paths), _several([row["label"] for row in rows], path), None if asks is None else tuple(asks), path.parent
+    )
 
 
 def _asks(path: Path, split: str | None) -> bool:

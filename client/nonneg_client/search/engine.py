@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -14,7 +14,8 @@ from nonneg_client.search.weights import Weights
 from nonneg_core.errors import ConfigInvalid
 
 Payload: TypeAlias = Mapping[str, Any]
-# A field must equal a value, be one of a list, or lie in a range {"gte": .., "gt": .., "lte": .., "lt": ..}.
+# A field must equal a value, be one of a list, or lie in a range {"gte": .., "gt": .., "lte": .., "lt": ..};
+# {"not": [..]} keeps out those with one of these values, and may stand beside a range.
 Where: TypeAlias = Mapping[str, Any]
 BOUNDS = ("gte", "gt", "lte", "lt")
 
@@ -26,6 +27,8 @@ class Description:
     fingerprint: str
     dimensions: int
     model: str = ""
+    root: str = ""  # the folder within which ids are paths; empty if they are something else
+    fields: Mapping[str, str] = field(default_factory=dict)  # number, date, truth or text, of those that were declared
 
 
 @dataclass(frozen=True)
@@ -73,14 +76,25 @@ def check_where(where: Where | None) -> None:
     for name, condition in (where or {}).items():
         good = isinstance(condition, (str, int, float, bool))
         if isinstance(condition, Mapping):
-            good = bool(condition) and all(
-                key in BOUNDS and isinstance(bound, (int, float)) for key, bound in condition.items()
-            )
+            good = bool(condition) and all(map(_is_part, condition.items()))
         elif isinstance(condition, Sequence) and not isinstance(condition, str):
             good = bool(condition) and all(isinstance(value, (str, int)) for value in condition)
         if not good:
             raise ConfigInvalid(
                 f"{name}={condition!r} is no condition",
-                fix='give a value, a list of values, or a range of numbers like {"gte": 2001, "lt": 2010}',
+                fix='give a value, a list of values, or a range of numbers like {"gte": 2001, "lt": 2010}; '
+                'or, without some values, {"not": [...]}',
                 field=name,
             )
+
+
+def parted(condition: Mapping[str, Any]) -> tuple[dict[str, float], list[Any]]:
+    """The bounds of a range, and the values that it leaves out."""
+    return {key: float(bound) for key, bound in condition.items() if key != "not"}, list(condition.get("not", ()))
+
+
+def _is_part(part: tuple[str, Any]) -> bool:
+    key, value = part
+    if key == "not":
+        return isinstance(value, (list, tuple)) and all(isinstance(v, (str, int, float)) for v in value) and bool(value)
+    return key in BOUNDS and isinstance(value, (int, float))

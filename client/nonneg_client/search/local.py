@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from nonneg_client.embeddings import Embeddings
 from nonneg_client.search.engine import Description, Found, Payload, Where
-from nonneg_client.search.points import NAME, filter_of, parted, point_id, stored
+from nonneg_client.search.points import NAME, filter_of, named, point_id, stored
 from nonneg_client.search.weights import Weights
 from nonneg_core.atomic import atomic_write, storage_error
 from nonneg_core.errors import DataInvalid, FingerprintMismatch, MissingExtra, StorageFailed
@@ -86,7 +86,7 @@ class LocalEngine:
             records, offset = self._shard.scroll(
                 self._qdrant.ScrollRequest(limit=PAGE, offset=offset, with_payload=True, with_vector=False)
             )
-            found |= dict(parted(r.payload) for r in records)
+            found |= dict(named(r.payload) for r in records)
             if offset is None:
                 return found
 
@@ -111,7 +111,7 @@ class LocalEngine:
         request = q.QueryRequest(
             limit=limit, query=near, with_payload=True, filter=filter_of(q, where), prefetches=prefetches
         )
-        found = [(point.score, parted(point.payload)) for point in self._shard.query(request)]
+        found = [(point.score, named(point.payload)) for point in self._shard.query(request)]
         return [Found(name, score, payload) for score, (name, payload) in found]
 
     def _describe(self, made_for: Description | None) -> Description:
@@ -189,6 +189,16 @@ class LocalEngine:
     def _point(self, name: str, row: tuple[NDArray[np.int32], NDArray[np.float32]], payload: Payload) -> Any:
         vector = self._qdrant.SparseVector(row[0].tolist(), row[1].tolist())
         return self._qdrant.Point(point_id(name), {NAME: vector}, {**stored(payload), "id": name})
+
+
+def describe_again(path: Path, root: str, fields: Mapping[str, str]) -> None:
+    """Say where the images of an index are now, and of which kind its fields are."""
+    described = path / "index.json"
+    held = json.loads(described.read_text(encoding="utf-8"))
+    now = {**held, "root": root, "fields": {**held.get("fields", {}), **fields}}
+    if now != held:
+        with atomic_write(described) as temporary:
+            temporary.write_text(json.dumps(now), encoding="utf-8")
 
 
 def _batches(values: list[Any], size: int) -> Iterator[list[Any]]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from nonneg_client import converters
 from nonneg_client.embeddings import Embeddings
-from nonneg_client.search.engine import Description, Found, Payload, Where
+from nonneg_client.search.engine import Description, Found, Payload, Where, parted
 from nonneg_client.search.rerank import reranked
 from nonneg_client.search.weights import Weights
 from nonneg_core.errors import DataInvalid, FingerprintMismatch, MissingExtra
@@ -135,7 +135,9 @@ def expression(where: Where | None) -> str:
     for name, wanted in (where or {}).items():
         field = f"payload[{json.dumps(name)}]"
         if isinstance(wanted, Mapping):
-            parts += [f"{field} {_SIGNS[bound]} {json.dumps(value)}" for bound, value in wanted.items()]
+            bounds, unwanted = parted(wanted)
+            parts += [f"{field} {_SIGNS[bound]} {json.dumps(value)}" for bound, value in bounds.items()]
+            parts += [f"not ({field} == {json.dumps(value)})" for value in unwanted]
         elif isinstance(wanted, (list, tuple)):
             parts.append("(" + " or ".join(f"{field} == {json.dumps(value)}" for value in wanted) + ")")
         else:

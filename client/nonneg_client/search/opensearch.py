@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from nonneg_client import converters
 from nonneg_client.embeddings import Embeddings
-from nonneg_client.search.engine import Description, Found, Payload, Where
+from nonneg_client.search.engine import Description, Found, Payload, Where, parted
 from nonneg_client.search.points import point_id
 from nonneg_client.search.rerank import reranked
 from nonneg_client.search.weights import Weights, largest, score
@@ -205,7 +205,11 @@ def _conditions(where: Where | None) -> list[dict[str, Any]]:
 def _filters(where: Where) -> Iterator[dict[str, Any]]:
     for name, wanted in where.items():
         if isinstance(wanted, Mapping):
-            yield {"range": {f"payload.{name}": dict(wanted)}}
+            bounds, unwanted = parted(wanted)
+            if bounds:
+                yield {"range": {f"payload.{name}": bounds}}
+            if unwanted:
+                yield {"bool": {"must_not": [{"terms": {f"payload.{name}": unwanted}}]}}
         elif isinstance(wanted, (list, tuple)):
             yield {"terms": {f"payload.{name}": list(wanted)}}
         else:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from nonneg_client import converters
 from nonneg_client.embeddings import Embeddings
-from nonneg_client.search.engine import Description, Found, Payload, Where
+from nonneg_client.search.engine import Description, Found, Payload, Where, parted
 from nonneg_client.search.rerank import reranked
 from nonneg_client.search.weights import Weights
 from nonneg_core.errors import ConfigInvalid, DataInvalid, FingerprintMismatch
@@ -120,9 +120,13 @@ def _conditions(where: Where | None) -> tuple[str, list[Any]]:
     given: list[Any] = []
     for name, wanted in (where or {}).items():
         if isinstance(wanted, Mapping):
-            for bound, value in wanted.items():
+            bounds, unwanted = parted(wanted)
+            for bound, value in bounds.items():
                 parts.append(f"AND (payload ->> %s)::float8 {_SIGNS[bound]} %s")
-                given += [name, float(value)]
+                given += [name, value]
+            for value in unwanted:
+                parts.append("AND payload -> %s IS DISTINCT FROM %s::jsonb")
+                given += [name, json.dumps(value)]
         elif isinstance(wanted, (list, tuple)):
             parts.append("AND payload -> %s = ANY(%s::jsonb[])")
             given += [name, [json.dumps(value) for value in wanted]]

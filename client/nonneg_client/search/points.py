@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from nonneg_client.search.engine import BOUNDS, Payload, Where
+from nonneg_client.search.engine import Payload, Where, parted
 
 NAME = "nonneg"  # of the vector inside a point
 _NAMESPACE = uuid.UUID("7f0c2a4e-6d0b-5c56-9d5f-1f2a8c3b9e10")  # point ids are UUIDs: made from the names in here
@@ -19,7 +19,7 @@ def point_id(name: str) -> str:
     return str(uuid.uuid5(_NAMESPACE, name))
 
 
-def parted(payload: Any) -> tuple[str, Payload]:
+def named(payload: Any) -> tuple[str, Payload]:
     """The name and the caller's own payload of a stored point."""
     rest: dict[str, Any] = {k: _BOOLEANS.get(v, v) if isinstance(v, str) else v for k, v in payload.items()}
     return str(rest.pop("id")), rest
@@ -34,12 +34,18 @@ def filter_of(q: Any, where: Where | None) -> Any:
     """Conditions as Qdrant has them; `q` is the module of its bindings."""
     if not where:
         return None
-    return q.Filter(must=[_condition(q, name, wanted) for name, wanted in where.items()])
+    must, must_not = [], []
+    for name, wanted in where.items():
+        if isinstance(wanted, dict):
+            bounds, unwanted = parted(wanted)
+            must += [q.FieldCondition(name, range=q.RangeFloat(**bounds))] if bounds else []
+            must_not += [_condition(q, name, value) for value in unwanted]
+        else:
+            must.append(_condition(q, name, wanted))
+    return q.Filter(must=must, must_not=must_not)
 
 
 def _condition(q: Any, name: str, wanted: Any) -> Any:
-    if isinstance(wanted, dict):
-        return q.FieldCondition(name, range=q.RangeFloat(**{b: float(wanted[b]) for b in BOUNDS if b in wanted}))
     if isinstance(wanted, (list, tuple)):
         words = [_WORDS[value] if isinstance(value, bool) else value for value in wanted]
         return q.FieldCondition(name, match=q.MatchAny(words))

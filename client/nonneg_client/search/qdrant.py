@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from nonneg_client import converters
 from nonneg_client.embeddings import Embeddings
-from nonneg_client.search.engine import Description, Found, Payload, Where
+from nonneg_client.search.engine import Description, Found, Payload, Where, parted
 from nonneg_client.search.points import NAME, point_id
 from nonneg_client.search.rerank import reranked
 from nonneg_client.search.weights import Weights
@@ -127,17 +127,22 @@ class QdrantEngine:
 
     def _filter(self, where: Where | None) -> Any:
         m = self._models
-        conditions = []
+        must, must_not = [], []
         for name, wanted in (where or {}).items():
-            if isinstance(wanted, (dict, float)):
-                bounds = wanted if isinstance(wanted, dict) else {"gte": wanted, "lte": wanted}
-                conditions.append(m.FieldCondition(key=name, range=m.Range(**bounds)))
+            if isinstance(wanted, dict):
+                bounds, unwanted = parted(wanted)
+                must += [m.FieldCondition(key=name, range=m.Range(**bounds))] if bounds else []
+                must_not += [self._condition(name, value) for value in unwanted]
             else:
-                match = (
-                    m.MatchAny(any=list(wanted)) if isinstance(wanted, (list, tuple)) else m.MatchValue(value=wanted)
-                )
-                conditions.append(m.FieldCondition(key=name, match=match))
-        return m.Filter(must=conditions) if conditions else None
+                must.append(self._condition(name, wanted))
+        return m.Filter(must=must, must_not=must_not) if where else None
+
+    def _condition(self, name: str, wanted: Any) -> Any:
+        m = self._models
+        if isinstance(wanted, float):
+            return m.FieldCondition(key=name, range=m.Range(gte=wanted, lte=wanted))
+        match = m.MatchAny(any=list(wanted)) if isinstance(wanted, (list, tuple)) else m.MatchValue(value=wanted)
+        return m.FieldCondition(key=name, match=match)
 
 
 def _parted(payload: dict[str, Any], score: float) -> tuple[str, float, Payload]:

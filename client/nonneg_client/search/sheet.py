@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nonneg_client.search.index import Hit
+from nonneg_client.sources.identity import place_of
 from nonneg_client.sources.images import items
 from nonneg_core.atomic import atomic_write
 from nonneg_core.errors import NonnegError
@@ -46,17 +47,19 @@ figcaption {{ padding: .6rem .7rem; }}
 """
 
 
-def write_sheet(path: Path, title: str, hits: Sequence[Hit], *, query: str | None = None) -> None:
-    """Write the sheet; an image that cannot be read gets an empty frame."""
+def write_sheet(path: Path, title: str, hits: Sequence[Hit], *, query: str | None = None, root: str = "") -> int:
+    """Write the sheet; how many images could not be read, and have an empty frame. Ids are paths within `root`."""
     asked = f'<p class="query"><img src="{_thumbnail(query)}" alt="query"></p>' if query and _thumbnail(query) else ""
-    page = _PAGE.format(title=html.escape(title), query=asked, hits="\n".join(map(_card, hits)))
+    thumbnails = [_thumbnail(place_of(hit.id, root)) for hit in hits]
+    cards = [_card(hit, thumbnail) for hit, thumbnail in zip(hits, thumbnails, strict=True)]
+    page = _PAGE.format(title=html.escape(title), query=asked, hits="\n".join(cards))
     with atomic_write(path) as temporary:
         temporary.write_text(page, encoding="utf-8")
+    return thumbnails.count(None)
 
 
-def _card(hit: Hit) -> str:
+def _card(hit: Hit, thumbnail: str | None) -> str:
     name = html.escape(hit.id)
-    thumbnail = _thumbnail(hit.id)
     picture = f'<img src="{thumbnail}" alt="{name}">' if thumbnail else '<div class="none">no picture</div>'
     largest = max((part for _, part in hit.reasons), default=1)
     reasons = "".join(

@@ -28,11 +28,15 @@ Sources: TypeAlias = Source | Iterable[Source]
 
 @dataclass(frozen=True)
 class Item:
-    """One image to come: `load` gives its bytes or raises one of our errors; `picture`, if there, its pixels."""
+    """One image to come: `load` gives its bytes or raises one of our errors; `picture`, if there, its pixels.
+
+    path: the file, or the tar file, that it is read from.
+    """
 
     id: str
     load: Callable[[], bytes]
     picture: Callable[[], Image] | None = None
+    path: Path | None = None
 
 
 def items(sources: Sources) -> Iterator[Item]:
@@ -78,9 +82,9 @@ def _expand(source: Source, count: int) -> Iterator[Item]:
 
 def _from_file(path: Path) -> Iterator[Item]:
     if is_tar(path):
-        yield from (Item(member.id, member.read) for member in members(path))
+        yield from (Item(member.id, member.read, path=path) for member in members(path))
     else:
-        yield Item(named(path), partial(read, path))
+        yield Item(named(path), partial(read, path), path=path)
 
 
 def _is_picture(source: object) -> TypeGuard[Image]:
