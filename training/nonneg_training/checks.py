@@ -94,7 +94,9 @@ def check_labels(settings: Settings, images: Images) -> None:
 
 
 def allowed(method: str) -> tuple[str, ...]:
-    """The activations that go with a method: the controls are signed, the others non-negative."""
+    """The activations that go with a method: the controls are signed, the others non-negative, two towers either."""
+    if method == "two-tower":
+        return (*NON_NEGATIVE, *CONTROLS)
     return tuple(CONTROLS if method in CONTROL_METHODS else NON_NEGATIVE)
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from nonneg_cli.table import nonneg
-from nonneg_core.errors import ConfigInvalid, DigestMismatch
+from nonneg_core.errors import ConfigInvalid, DataInvalid, DigestMismatch
 from nonneg_training import Study
-from nonneg_training.study.ledger import read_result, same
+from nonneg_training.study.ledger import read_result, same, write_result
 from nonneg_training.study.plan import names, read_plan
 from nonneg_training.study.tasks import task
 
@@ -138,6 +139,28 @@ def test_a_result_of_other_settings_is_neither_counted_nor_shown(finished: Path,
     assert "| cl | 0 |" in other.page()
     answer = said("check", changed, "--results", finished / "results")
     assert "0 of 4 runs; cl-0.json is of other settings" in answer.output
+
+
+def test_results_are_shown_without_the_data_they_were_measured_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NONNEG_DATA", raising=False)
+    assert "0 of 12 runs" in said("show", "cifar10", "--results", tmp_path).output
+    assert "cifar10 needs to know where it lies" in CliRunner().invoke(nonneg, ["study", "check", "cifar10"]).output
+
+
+def test_results_that_differ_in_what_the_file_does_not_name_are_refused(finished: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "results" / "small"
+    for variant, seed, decay in (("cl", 0, 0.0), ("cl", 1, 0.1), ("ncl", 0, 0.1)):
+        result = read_result(finished / "results" / "small" / f"{variant}-{seed}.json")
+        settings = {**result.settings, "optimiser": {**result.settings["optimiser"], "weight_decay": decay}}
+        write_result(folder, replace(result, settings=settings))
+    mixed = Study(str(finished / "small.toml"), results=tmp_path / "results")
+    with pytest.raises(DataInvalid, match=r"the runs of cl differ in optimiser\.weight_decay"):
+        mixed.page()
+    (folder / "cl-1.json").unlink()
+    with pytest.raises(ConfigInvalid, match=r"cl and ncl differ in optimiser\.weight_decay"):
+        mixed.page()
 
 
 def test_a_setting_that_came_later_counts_as_its_default() -> None:

@@ -34,6 +34,10 @@ class Images(ABC):
     def image(self, i: int) -> Image.Image:
         """Image i, upright RGB."""
 
+    def factors(self, i: int) -> tuple[int, ...]:
+        """What image i was rendered from, as numbers; nothing where that is not known."""
+        return ()
+
     @abstractmethod
     def digest(self) -> str:
         """Names the images and their order."""

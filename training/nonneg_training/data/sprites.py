@@ -13,6 +13,7 @@ from nonneg_training.data.images import Images
 SIDE = 64
 FINE = 3  # samples a pixel's side, for smooth edges
 COUNTS = (3, 6, 40, 32, 32)  # shape, scale, angle, x, y; the last changes fastest, as in the original's order
+FACTORS = ("shape", "scale", "angle", "x", "y")
 SHAPES = ("square", "ellipse", "heart")
 
 

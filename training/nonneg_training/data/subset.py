@@ -32,6 +32,9 @@ class Subset(Images):
     def image(self, i: int) -> Image.Image:
         return self.whole.image(int(self.rows[i]))
 
+    def factors(self, i: int) -> tuple[int, ...]:
+        return self.whole.factors(int(self.rows[i]))
+
     def digest(self) -> str:
         return hashlib.sha256(self.whole.digest().encode() + self.rows.tobytes()).hexdigest()
 

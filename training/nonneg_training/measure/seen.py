@@ -40,7 +40,7 @@ class Seen:
 
 def see(run: Run, images: Images, view: View, *, seconds: bool = True, tick: Tick | None = None) -> Seen:
     """Show all images to an encoder, in an order drawn by chance and always the same."""
-    order = np.random.default_rng(0).permutation(len(images)).tolist()
+    order = drawn(images)
     parts: list[dict[str, Floats]] = []
     for start in range(0, len(order), BATCH):
         parts.append(run(images.pixels(order[start : start + BATCH], view)))
@@ -57,6 +57,12 @@ def see(run: Run, images: Images, view: View, *, seconds: bool = True, tick: Tic
         untrained=(rows["untrained"], other.get("untrained")) if "untrained" in rows else None,
         order=tuple(order),
     )
+
+
+def drawn(images: Images) -> list[int]:
+    """The images in an order drawn by chance, always the same: the first ones are as good as any."""
+    order: list[int] = np.random.default_rng(0).permutation(len(images)).tolist()
+    return order
 
 
 def mirrored(images: Images, rows: Sequence[int], view: View) -> Pixels:

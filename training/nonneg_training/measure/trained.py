@@ -5,12 +5,15 @@ from __future__ import annotations
 import copy
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from nonneg_core.pixels.view import Pixels
+from nonneg_training.cache import Wanted, features
+from nonneg_training.data import Images
 from nonneg_training.encoder import Encoder
-from nonneg_training.measure.seen import Floats, Run
+from nonneg_training.measure.seen import PAIRS, Floats, Run, Seen, drawn, mirrored
 from nonneg_training.seeds import derive
+from nonneg_training.settings import Views
 
 
 def runner(encoder: Encoder, *, seed: int = 0) -> Run:
@@ -21,12 +24,33 @@ def runner(encoder: Encoder, *, seed: int = 0) -> Run:
     @torch.inference_mode()
     def run(pixels: Pixels) -> dict[str, Floats]:
         encoder.eval()
-        features = encoder.features(torch.from_numpy(pixels).to(device))
-        raw = encoder.preactivation(features)
-        found = {"features": features, "raw": raw, "z": encoder.activate(raw), "untrained": fresh(features)}
-        return {name: rows.float().cpu().numpy() for name, rows in found.items()}
+        return _rows(encoder, fresh, encoder.features(torch.from_numpy(pixels).to(device)))
 
     return run
+
+
+@torch.inference_mode()
+def see_cached(encoder: Encoder, images: Images, views: Views, *, seed: int = 0, seconds: bool = True) -> Seen:
+    """What `see` sees, the backbone's features being taken from the cache: for heads, of which many share them."""
+    order = drawn(images)
+    found = features(Wanted(encoder, images, views, random=0, seed=0))[0, order]
+    rows = _rows(encoder.eval(), untrained_head(encoder, seed=seed), torch.from_numpy(found))
+    other = runner(encoder, seed=seed)(mirrored(images, order[:PAIRS], encoder.view)) if seconds else {}
+    return Seen(
+        z=rows["z"],
+        labels=images.labels[order],
+        features=rows["features"],
+        raw=rows["raw"],
+        second=other.get("z"),
+        untrained=(rows["untrained"], other.get("untrained")),
+        order=tuple(order),
+    )
+
+
+def _rows(encoder: Encoder, fresh: nn.Module, features: Tensor) -> dict[str, Floats]:
+    raw = encoder.preactivation(features)
+    found = {"features": features, "raw": raw, "z": encoder.activate(raw), "untrained": fresh(features)}
+    return {name: rows.float().cpu().numpy() for name, rows in found.items()}
 
 
 def untrained_head(encoder: Encoder, *, seed: int = 0) -> nn.Module:

@@ -21,16 +21,17 @@ if TYPE_CHECKING:
 PAGE, PICTURE = "table.md", "plot.png"
 
 
-def write_report(folder: Path, name: str, plan: Plan, results: Sequence[Result], wanted: int) -> None:
+def write_report(folder: Path, name: str, plan: Plan, results: Sequence[Result]) -> None:
     """table.md and plot.png, from the results."""
     with atomic_write(folder / PAGE) as path:
-        path.write_text(page(name, plan, results, wanted), encoding="utf-8")
+        path.write_text(page(name, plan, results), encoding="utf-8")
     if plan.plot is not None and results:
         draw(folder / PICTURE, plan, plan.plot, results)
 
 
-def page(name: str, plan: Plan, results: Sequence[Result], wanted: int) -> str:
+def page(name: str, plan: Plan, results: Sequence[Result]) -> str:
     """The study in Markdown."""
+    wanted = len(plan.seeds) * len(plan.variants)
     lines = [f"# {plan.title}", "", plan.question, "", f"Setting: {plan.setting}", ""]
     lines += [f"{len(results)} of {wanted} runs of `nonneg study run {name}`{_where(results)}", ""]
     columns, rows = table(plan, results)

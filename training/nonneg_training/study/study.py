@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nonneg_core.errors import ConfigInvalid
+from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_training.cache import default_folder
 from nonneg_training.study import ledger
 from nonneg_training.study.ledger import Result
@@ -50,8 +50,22 @@ class Study:
         return [Wanted(name, seed, record) for seed in self.plan.seeds for name, record in settled.items()]
 
     def results(self) -> list[Result]:
-        """The results that belong to these settings."""
-        return self._sorted()[0]
+        """The results of what the study's file states; the data need not be there.
+
+        Raises where two of one variant, or two variants, differ in what the file does not name.
+        """
+        found = [r for r in ledger.read_results(self.folder) if self._states(r)]
+        settings: dict[str, Record] = {}
+        for result in found:
+            other = differing(settings.setdefault(result.variant, result.settings), result.settings)
+            if other:
+                raise DataInvalid(
+                    f"{self.folder}: the runs of {result.variant} differ in {min(other)}",
+                    fix="remove the older ones; `nonneg study run` makes them again",
+                    field=min(other),
+                )
+        _check_alone(self.plan, settings)
+        return found
 
     def strangers(self) -> list[Result]:
         """Results in the folder that come from other settings: they are shown nowhere."""
@@ -59,7 +73,7 @@ class Study:
 
     def missing(self) -> list[Wanted]:
         """The runs without a result."""
-        done = {(r.variant, r.seed) for r in self.results()}
+        done = {(r.variant, r.seed) for r in self._sorted()[0]}
         return [run for run in self.grid() if (run.variant, run.seed) not in done]
 
     def run(self, *, budget: float | None = None, say: Say = print) -> list[Verdict]:
@@ -80,16 +94,27 @@ class Study:
 
     def report(self) -> None:
         """Write table and plot."""
-        write_report(self.folder, self.name, self.plan, self.results(), len(self.grid()))
+        write_report(self.folder, self.name, self.plan, self.results())
 
     def page(self) -> str:
         """The table and the verdicts, in Markdown."""
-        return page(self.name, self.plan, self.results(), len(self.grid()))
+        return page(self.name, self.plan, self.results())
 
     def verdicts(self) -> list[Verdict]:
         """Every claim, decided or not."""
         found = self.results()
         return [decide(claim, found) for claim in self.plan.claims]
+
+    def _states(self, result: Result) -> bool:
+        """Whether a result was made by what the file states, its defaults aside."""
+        if result.variant not in self.plan.variants or result.seed not in self.plan.seeds:
+            return False
+        stated = flat(merged(self.plan.base, self.plan.variants[result.variant]))
+        recorded = flat(result.settings)
+        _, measure = self.task.defaults()
+        return all(recorded.get(name) == value for name, value in stated.items()) and ledger.same(
+            flat(result.measure), flat(self.measure), flat(measure)
+        )
 
     def _sorted(self) -> tuple[list[Result], list[Result]]:
         wanted = {(run.variant, run.seed): run for run in self.grid()}
@@ -129,7 +154,7 @@ class Study:
 def _check_alone(plan: Plan, settled: dict[str, Record]) -> None:
     """Two variants differ in what one of them names, and in nothing else."""
     named = {name: set(flat(changes)) for name, changes in plan.variants.items()}
-    first = next(iter(settled))
+    first = next(iter(settled), "")
     for name, record in settled.items():
         other = differing(settled[first], record) - named[first] - named[name]
         if other:

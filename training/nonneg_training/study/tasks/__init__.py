@@ -12,6 +12,7 @@ __all__ = ["Figures", "Record", "Task", "task"]
 _HOMES = {
     "encoder": "nonneg_training.study.tasks.encoder:TASK",
     "parts": "nonneg_training.study.tasks.parts:TASK",
+    "towers": "nonneg_training.study.tasks.towers:TASK",
     "theory": "nonneg_training.study.tasks.theory:TASK",
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,16 @@ import numpy as np
 from pydantic import Field
 
 from nonneg_core.errors import ConfigInvalid
+from nonneg_core.evaluation.disentanglement import information_gap
 from nonneg_training.build import resolve
 from nonneg_training.checkpoint import load_encoder
 from nonneg_training.data import Images, open_source, unseen
+from nonneg_training.data.sprites import FACTORS
 from nonneg_training.distributed import World
 from nonneg_training.loop import Outcome
 from nonneg_training.measure import probing, robustness
 from nonneg_training.measure.seen import Floats, Seen, see
-from nonneg_training.measure.trained import runner
+from nonneg_training.measure.trained import runner, see_cached
 from nonneg_training.metrics import read_metrics
 from nonneg_training.run import resume, train
 from nonneg_training.settings import FILE_NAME as CONFIG
@@ -52,6 +54,7 @@ class Measure(Part):
     corruptions: bool = False
     shots: tuple[int, ...] = ()  # labelled images a class that the probe learns from
     noise: tuple[float, ...] = ()  # share of wrong labels that the probe learns from
+    factors: bool = False  # the gap of mutual information, where images were rendered from factors
     finetune: dict[str, Record] = Field(default_factory=dict)  # by name, supervised training that starts from here
 
 
@@ -76,7 +79,7 @@ class Encoder(Task):
         wanted = _rooted(validate({**settings, "seed": seed}, "the study"), root)
         what = Measure.model_validate(measure)
         run = trained(wanted, work)
-        figures = _by_epoch(run) | measured(run, wanted.data, what, root, seed)
+        figures = _by_epoch(run) | measured(run, wanted, what, root)
         for name, changes in what.finetune.items():
             figures |= _finetuned(name, wanted, run, changes, work)
         return figures
@@ -97,22 +100,27 @@ def trained(settings: Settings, work: Path) -> Path:
     return run
 
 
-def measured(run: Path, data: Data, what: Measure, root: Path | None, seed: int) -> Figures:
+def measured(run: Path, settings: Settings, what: Measure, root: Path | None) -> Figures:
     """All that is asked of one encoder."""
-    encoder = load_encoder(run)
+    encoder, seed, data = load_encoder(run), settings.seed, settings.data
     rows = runner(encoder, seed=seed)
+    look = partial(see, rows, view=encoder.view)
+    if settings.method == "head":
+        look = partial(see_cached, encoder, views=settings.views, seed=seed)
     test = unseen(data) if what.ask is None else _which(what.ask, root)
     if test is None:
         raise ConfigInvalid(f"{data.source} has no test images", fix="say which in [measure]: ask = {source = ...}")
     teach = _images(data) if what.teach is None else _which(what.teach, root)
-    asked, taught = see(rows, test, encoder.view), see(rows, teach, encoder.view, seconds=False)
+    asked, taught = look(images=test), look(images=teach, seconds=False)
     figures = _structure(asked) if what.structure else {}
     figures |= _probes(taught, asked, what, seed)
     if what.transfer is not None:
-        sides = [see(rows, _which(side, root), encoder.view, seconds=False) for side in what.transfer]
+        sides = [look(images=_which(side, root), seconds=False) for side in what.transfer]
         figures |= {f"transfer.{name}": value for name, value in _probes(sides[0], sides[1], what, seed).items()}
     if what.corruptions:
         figures |= robustness.corrupted(rows, test, encoder.view, taught)
+    if what.factors:
+        figures |= _gaps(asked, test)
     figures |= robustness.few_shots(taught, asked, what.shots, seed)
     figures |= robustness.noisy_labels(taught, asked, what.noise, seed)
     return figures
@@ -132,6 +140,15 @@ def _named(record: dict[str, Any], before: str) -> Figures:
     values = {name: value for name, value in record.items() if name != "sepin"}
     values |= {f"sepin.{k}": value for k, value in (record["sepin"] or {}).items()}
     return {f"{before}.{name}": value for name, value in values.items()}
+
+
+def _gaps(asked: Seen, images: Images) -> Figures:
+    factors = np.array([images.factors(i) for i in asked.order])
+    if not factors.size:
+        raise ConfigInvalid(f"{images.name} does not know its factors", fix="leave measure.factors out")
+    gaps = information_gap(asked.z, factors)
+    named = {f"factors.gap.{name}": float(gap) for name, gap in zip(FACTORS, gaps, strict=True)}
+    return {"factors.gap": float(gaps.mean()), **named}
 
 
 def _probes(taught: Seen, asked: Seen, what: Measure, seed: int) -> Figures:

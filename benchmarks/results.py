@@ -1,0 +1,78 @@
+"""Writes docs/results.md from the results of studies that lie in results/: the claims, our numbers, the verdicts.
+
+python benchmarks/results.py            writes the page
+python benchmarks/results.py --print    prints it
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from nonneg_training.study import Study
+from nonneg_training.study.verdict import FAILED, HELD, OPEN, PART, Verdict
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "results.md"
+STUDIES = (  # in the page's order
+    "cifar10", "quick", "selection", "distribution", "supervised", "activations", "theory", "parts", "sprites",
+    "heads", "towers", "questions",
+)  # fmt: skip
+MARK = {HELD: "**held**", PART: "held in part", FAILED: "**did not hold here**", OPEN: "not decided"}
+HEAD = """# Results: the method's claims, measured here
+
+Every number on this page comes from a file in [results](../results) that `nonneg study run NAME` wrote;
+`python benchmarks/results.py` writes the page, and a test fails where the two disagree. The paper is
+[Non-negative Contrastive Learning](https://arxiv.org/abs/2403.12459). Its numbers are quoted; ours come from far
+smaller runs (each study says how small), so that directions can be compared and sizes cannot.
+
+A claim is *held* when the 95 % interval over seeds (in brackets; paired where two are compared) lies within its bound,
+*did not hold here* when it lies outside, and *not decided* otherwise. What the figures are:
+[training](training.md#what-an-encoder-is-worth); how studies work: [studies](studies.md).
+"""
+
+
+def page(results: Path = ROOT / "results") -> str:
+    """The whole page, in Markdown."""
+    studies = [Study(name, results=results) for name in STUDIES if (results / name).is_dir()]
+    lines = [HEAD]
+    lines += ["| claim | paper | study | verdict |", "|---|---|---|---|"]
+    for study in studies:
+        lines += [
+            f"| {v.claim.says} | {v.claim.paper or '-'} | [{study.name}](#{study.name}) | {MARK[v.status]} |"
+            for v in study.verdicts()
+        ]
+    for study in studies:
+        lines += ["", *_section(study, results)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _section(study: Study, results: Path) -> list[str]:
+    plan = study.plan
+    found = study.results()
+    lines = [f"## {study.name}", "", f"{plan.title}. {plan.question}", ""]
+    lines += [
+        f"{plan.setting[0].upper()}{plan.setting[1:]}; {len({r.seed for r in found})} seeds, "
+        f"{len(found)} of {len(plan.seeds) * len(plan.variants)} runs ([table](../results/{study.name}/table.md)).",
+        "",
+    ]
+    for verdict in study.verdicts():
+        lines += _claim(verdict)
+    if (results / study.name / "plot.png").exists():
+        lines += ["", f"![{plan.title}](../results/{study.name}/plot.png)"]
+    return lines
+
+
+def _claim(verdict: Verdict) -> list[str]:
+    lines = [f"- {verdict.claim.says}: {MARK[verdict.status]}."]
+    lines += [f"  - {checked}" for checked in verdict.checks]
+    if verdict.claim.why and verdict.status in (FAILED, PART, OPEN):
+        lines.append(f"  - Why, we think: {verdict.claim.why}")
+    return lines
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--print"]:
+        print(page(), end="")
+    else:
+        PAGE.write_text(page(), encoding="utf-8")
