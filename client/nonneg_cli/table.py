@@ -11,6 +11,8 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from nonneg_cli.named import accept_names
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -65,7 +67,7 @@ class Lazy(click.Group):
             raise missing(cmd_name, error) from None
         finally:
             gc.enable()
-        return command
+        return accept_names(command)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the subcommand; what it imports only now may be missing as well."""

@@ -1,0 +1,57 @@
+"""Named data where a folder of images is taken."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from PIL import Image
+
+from nonneg_cli.named import NAMES
+from nonneg_cli.table import nonneg
+from nonneg_core.errors import ConfigInvalid
+from nonneg_training.data import SPLIT, open_data
+from nonneg_training.data.unpacked import unpacked
+
+
+def test_the_names_are_those_of_training() -> None:
+    assert NAMES == SPLIT
+
+
+def test_a_named_data_set_is_unpacked_whole_and_once(tmp_path: Path) -> None:
+    folder = unpacked("digits:test", tmp_path)
+    images = open_data("digits:test")
+    files = sorted(folder.rglob("*.png"))
+    assert len(files) == len(images) == 359
+    for file in files[::40]:
+        i = int(file.stem)
+        assert file.parent.name == images.classes[images.labels[i]]
+        np.testing.assert_array_equal(np.asarray(Image.open(file)), np.asarray(images.image(i)))
+    written = [file.stat().st_mtime_ns for file in files]
+    assert unpacked("digits:test", tmp_path) == folder
+    assert [file.stat().st_mtime_ns for file in files] == written
+    assert unpacked("digits", tmp_path) == unpacked("digits:train", tmp_path) != folder
+
+
+def test_a_name_stands_for_a_folder_in_evaluate_and_embed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NONNEG_FEATURE_CACHE", str(tmp_path / "cache"))
+    vectors = str(tmp_path / "digits.npz")
+    given = [["embed", "digits:test", "--bundle", "default", "-o", vectors]]
+    given += [["evaluate", "digits:test", "--vectors", vectors, "--lengths", "64", "--json"]]
+    answers = [CliRunner().invoke(nonneg, arguments, catch_exceptions=False) for arguments in given]
+    assert json.loads(answers[1].stdout)["images"] == 359
+
+
+def test_a_split_that_is_not_there_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigInvalid, match="digits has no images called val"):
+        CliRunner().invoke(nonneg, ["evaluate", "digits:val"], catch_exceptions=False)
+
+
+def test_a_folder_of_that_name_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "digits").mkdir()
+    answer = CliRunner().invoke(nonneg, ["evaluate", "digits"])
+    assert "digits holds no images" in str(answer.exception)
