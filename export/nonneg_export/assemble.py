@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from onnx import ModelProto
 
 from nonneg_core.cores import granted
+from nonneg_core.pixels.resizing import has_simd
 from nonneg_core.pixels.view import Pixels, View
 from nonneg_core.shortening import check_dimensions
 from nonneg_export import eyes, golden, verify
@@ -101,7 +102,12 @@ def rank(
         provenance=draft.provenance,
         columns=statistics.columns(order),
         calibration=Calibration(
-            images=len(seen.paths), data=data or photos.folder.name, digest=seen.digest, ranked_by=rule
+            images=len(seen.paths),
+            data=data or photos.folder.name,
+            digest=seen.digest,
+            ranked_by=rule,
+            decode="fast",
+            resize="simd" if has_simd() else "pillow",
         ),
         golden=golden.record(encoder, draft.view.size),
         checks=_verify(draft, order, seen, work),
@@ -172,6 +178,7 @@ def _verify(draft: Draft, order: NDArray[np.int64], seen: Activations, work: Pat
     ranked = verify.answers(full.run, pixels)
     alike = verify.ignores_batch_mates(full, pixels, ranked)
     fast = eyes.decodes_alike(full, draft.view, seen.paths)
+    resized = eyes.resizes_alike(full, draft.view, seen.paths)
     del full
     read_back = View.model_validate_json(draft.view.model_dump_json())
     checks = [
@@ -180,6 +187,7 @@ def _verify(draft: Draft, order: NDArray[np.int64], seen: Activations, work: Pat
         verify.prefix_is_export(ranked[-verify.BATCH :], short),
         eyes.sees_alike(read_back, draft.evaluation or in_full, seen.paths),
         fast,
+        resized,
     ]
     if draft.reference is not None:
         by_torch = verify.answers(draft.reference, pixels)

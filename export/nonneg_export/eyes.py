@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 from nonneg_core.pixels.decode import decode
@@ -17,8 +19,10 @@ from nonneg_export.verify import PHOTOS, held, spread
 from nonneg_runtime.manifest import Check
 from nonneg_runtime.providers import Runner
 
+logger = logging.getLogger("nonneg")
 LARGEST = 8  # of the photos: those that fast decoding makes smallest
 LEAST_MEDIAN = 0.99  # cosine to the vector of the photo decoded in full
+WORST_RESIZED, MEDIAN_RESIZED = 0.999, 0.9998  # usual cosines to the vectors of photos resized by Pillow
 TILES = 4  # a side of the sheet that stands for a large photo
 
 
@@ -36,18 +40,46 @@ def decodes_alike(session: Runner, view: View, paths: Sequence[Path]) -> Check:
     some = spread(paths, PHOTOS)
     largest = sorted(paths, key=lambda path: path.stat().st_size)[-LARGEST:]
     files = [*(path.read_bytes() for path in dict.fromkeys([*some, *largest])), sheet(some, view)]
-    pairs = [(seen(data, view), seen(data, view, exact=True)) for data in files]
+    pairs = [(by_pillow(data, view), seen(data, view, exact=True)) for data in files]
     other = [pair for pair in pairs if not np.array_equal(*pair)]  # the rest were small enough to be decoded in full
-    if not other:
-        cosines = np.ones(1)
-    else:
-        fast, full = (unit(np.concatenate([session.run(p[None]) for p in side])) for side in zip(*other, strict=True))
-        cosines = np.where(fast.any(axis=1) | full.any(axis=1), (fast * full).sum(axis=1), 1)
+    cosines = _cosines(session, other)
     what = (
         f"1 - median cosine of large JPEGs decoded smaller to decoded in full (least {cosines.min():.4f}), "
         f"on {max(0, len(other) - 1)} photos and a sheet of {TILES**2}"
     )
     return held(Check(name="decode", what=what, value=1 - float(np.median(cosines)), limit=1 - LEAST_MEDIAN))
+
+
+def resizes_alike(session: Runner, view: View, paths: Sequence[Path]) -> Check:
+    """Resized with SIMD instructions, the default, a photo has nearly the vector that Pillow's resize gives it."""
+    files = [path.read_bytes() for path in spread(paths, PHOTOS)]
+    cosines = _cosines(session, [(seen(data, view), by_pillow(data, view)) for data in files])
+    worst, median = float(cosines.min()), float(np.median(cosines))
+    if worst < WORST_RESIZED or median < MEDIAN_RESIZED:
+        logger.warning(
+            "resized with SIMD, these photos' vectors have a cosine of %.4f at worst and %.5f at the median to those "
+            "of Pillow's resize, where photos usually have %g and %g: serve with --decode exact if that matters",
+            worst, median, WORST_RESIZED, MEDIAN_RESIZED,
+        )  # fmt: skip
+    what = (
+        f"1 - worst cosine of photos resized as by default to resized by Pillow (median {median:.5f}; usually "
+        f"{WORST_RESIZED} at worst, {MEDIAN_RESIZED} at the median), on {len(files)} photos"
+    )
+    return held(Check(name="resize", what=what, value=1 - worst, limit=1 - LEAST_MEDIAN))
+
+
+def by_pillow(data: bytes, view: View) -> Pixels:
+    """A file's bytes decoded as by default, and resized by Pillow."""
+    return view.apply(decode(data, background=view.background, at_least=view.ample))
+
+
+def _cosines(session: Runner, pairs: Sequence[tuple[Pixels, Pixels]]) -> NDArray[np.float32]:
+    """Between the vectors of each pair; 1 where both are zero."""
+    if not pairs:
+        return np.ones(1, np.float32)
+    one, other = (unit(np.concatenate([session.run(p[None]) for p in side])) for side in zip(*pairs, strict=True))
+    cosines: NDArray[np.float32] = np.where(one.any(axis=1) | other.any(axis=1), (one * other).sum(axis=1), 1)
+    return cosines
 
 
 def sheet(paths: Sequence[Path], view: View) -> bytes:

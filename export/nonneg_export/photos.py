@@ -10,8 +10,8 @@ from pathlib import Path
 
 from nonneg_core.errors import DataInvalid
 from nonneg_core.image_files import find_images
-from nonneg_core.pixels.decode import decode
 from nonneg_core.pixels.view import Pixels, View
+from nonneg_runtime.preprocess import Viewer
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,8 @@ def see(path: Path, view: View, *, exact: bool = False) -> tuple[Pixels, str]:
 
 
 def seen(data: bytes, view: View, *, exact: bool = False) -> Pixels:
-    """A file's bytes as the encoder sees them, decoded as the server does: by default, or with `--decode exact`."""
-    image = decode(data, background=view.background, at_least=None if exact else view.ample)
-    return view.apply(image)
+    """A file's bytes as the encoder sees them, as the server does it: by default, or with `--decode exact`."""
+    return Viewer(view, decode="exact" if exact else "fast").pixels(data)
 
 
 def digest_of(digests: Iterable[str]) -> str:

@@ -7,7 +7,15 @@ import json
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 
 from nonneg_core.errors import BundleInvalid, DigestMismatch, SchemaUnknown
 from nonneg_core.pixels.view import View
@@ -58,6 +66,16 @@ class Calibration(_Record):
     split: str = ""
     digest: str = Field(description="sha256 over the images' own digests, in order")
     ranked_by: Literal["expected-activation", "frequency", "variance", "nested", "none"] = "expected-activation"
+    decode: Literal["fast"] | None = Field(
+        default=None, description="as `nonneg serve --decode` names it; None: not said"
+    )
+    resize: Literal["simd", "pillow"] | None = Field(default=None, description="what resized them; None: Pillow")
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_not_said(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Manifests of before these fields keep the digest that seals them."""
+        found: dict[str, Any] = write(self)
+        return {name: value for name, value in found.items() if value is not None}
 
 
 class Golden(_Record):

@@ -23,6 +23,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy would start threads 
 
 from nonneg_core import allocator
 from nonneg_core.errors import CheckFailed, ConfigInvalid
+from nonneg_core.pixels.resizing import has_simd
 from nonneg_runtime.bundle import Bundle
 from nonneg_runtime.providers import PROVIDERS
 from nonneg_server.engine.cache import Cache
@@ -59,7 +60,7 @@ def run(settings: Settings) -> None:
     gc.disable()
     allocator.tune_for_loading()
     configure(settings.log_format, settings.log_level)
-    for line in misspelt(os.environ):
+    for line in [*misspelt(os.environ), *about_decoding(settings.decode)]:
         logger.warning(line)
     with bind(settings.host, settings.port) as listener:
         opening = threading.Event()
@@ -86,6 +87,16 @@ def run(settings: Settings) -> None:
         raise CheckFailed(process.failure, fix="start it again; the log says what came before")
     if process.interrupted:
         sys.exit(130)
+
+
+def about_decoding(decode: str) -> list[str]:
+    """A line where the resize is not what the setting lets expect."""
+    said = []
+    if decode == "fastest":
+        said.append("--decode fastest is the default now, under the name fast; the old name goes with the next release")
+    if decode != "exact" and not has_simd():
+        said.append("images are resized by Pillow: there is no cykooz-resizer here, which takes a quarter of the time")
+    return said
 
 
 def leave(code: int) -> None:
@@ -161,7 +172,7 @@ def _engine(settings: Settings, workers: Workers, cache: Cache | None, bundle: B
         workers=workers,
         max_pixels=settings.max_pixels,
         wide=settings.wide,
-        decode=settings.decode,
+        decode="exact" if settings.decode == "exact" else "fast",
         providers=None if settings.provider is None else PROVIDERS[settings.provider],
         batch=settings.batch,
         cache=cache,

@@ -113,8 +113,9 @@ class Settings(BaseSettings):
     )
     decode: Literal["fast", "exact", "fastest"] = setting(
         "fast",
-        "fast: large JPEGs are decoded at the least scale that keeps twice the pixels the model sees; exact: at full; "
-        "fastest: as fast, and resized with SIMD instructions, which the extra `simd` brings.",
+        "fast: large JPEGs are decoded at the least scale that keeps twice the pixels the model sees, and images are "
+        "resized with SIMD instructions where there is a build of them; exact: decoded at full scale and resized by "
+        "Pillow, equal in every bit; fastest: the former name of fast.",
         group="Engine",
     )
     precision: Literal["fp32", "int8", "bf16"] | None = setting(

@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from onnx import ModelProto, helper, numpy_helper
 
 from nonneg_core.errors import CheckFailed, DataInvalid, ParameterInvalid, StorageFailed
+from nonneg_core.pixels.resizing import has_simd
 from nonneg_core.pixels.view import View
 from nonneg_core.shortening import unit
 from nonneg_export.assemble import Draft, Ranked, rank, seal
@@ -83,7 +84,14 @@ def test_more_dimensions_than_there_are_is_refused(tiny: ModelProto, labelled: P
 
 
 def test_the_manifest_records_each_check_with_its_limit(ranked: Ranked) -> None:
-    assert {check.name for check in ranked.manifest.checks} == {"batch", "ranking", "prefix", "view", "decode"}
+    assert {check.name for check in ranked.manifest.checks} == {
+        "batch",
+        "ranking",
+        "prefix",
+        "view",
+        "decode",
+        "resize",
+    }
     assert all(check.value <= check.limit for check in ranked.manifest.checks)
 
 
@@ -94,9 +102,14 @@ def test_large_photos_are_decoded_smaller_and_how_alike_that_is_stands_in_the_ma
 
     shutil.copytree(labelled, tmp_path / "photos")
     shutil.copy(Path(skimage.data.__file__).parent / "retina.jpg", tmp_path / "photos" / "large.jpg")
-    checks = {c.name: c for c in rank(draft_of(tiny), find_photos(tmp_path / "photos"), tmp_path).manifest.checks}
+    manifest = rank(draft_of(tiny), find_photos(tmp_path / "photos"), tmp_path).manifest
+    checks = {c.name: c for c in manifest.checks}
     assert 0 < checks["decode"].value < 0.01
     assert "a sheet of 16" in checks["decode"].what
+    assert checks["resize"].value < 0.01
+    assert "0.999 at worst, 0.9998 at the median" in checks["resize"].what
+    assert manifest.calibration.decode == "fast"
+    assert manifest.calibration.resize == ("simd" if has_simd() else "pillow")
     assert checks["view"].value == 0  # in full they are the same pixels
 
 
@@ -212,7 +225,15 @@ def test_a_trained_run_becomes_a_bundle_that_agrees_with_torch(run: Path, labell
     assert result.exit_code == 0, result.output
     assert "60 calibration images are few" in result.stderr
     bundle = open_bundle(tmp_path / "b")
-    assert {check.name for check in bundle.manifest.checks} == {"torch", "batch", "ranking", "prefix", "view", "decode"}
+    assert {check.name for check in bundle.manifest.checks} == {
+        "torch",
+        "batch",
+        "ranking",
+        "prefix",
+        "view",
+        "decode",
+        "resize",
+    }
     assert bundle.manifest.provenance.weights_license == "MIT"
 
     encoder = load_encoder(run)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx
@@ -88,3 +89,39 @@ def test_a_start_is_one_line_without_warnings_and_a_stop_is_clean(bundle: Bundle
         process.terminate()
         out, err = process.communicate(timeout=20)
     assert (out, err, process.returncode) == ("", "", 0)
+
+
+HIDDEN = """
+import sys
+sys.modules["cykooz_resizer"] = None
+from nonneg_cli.table import main
+main()
+"""
+
+
+def test_where_the_fast_resize_has_no_build_the_server_says_so_once_and_serves(
+    start: Callable, bundle: Bundle, tmp_path: Path, png: Callable[[int], bytes]
+) -> None:
+    script = tmp_path / "hidden.py"
+    script.write_text(HIDDEN)
+    vectors = []
+    for flags, lines in (((), 1), (("--decode", "exact"), 0)):
+        given = ("--model", str(bundle.path), "--drain", "0", *flags)
+        with start(*given, command=(str(script),)) as (address, process):
+            vectors += [httpx.post(f"{address}/embed", content=png(number)).json()["data"] for number in range(2)]
+            process.terminate()
+            said = process.communicate(timeout=30)[1]
+        assert said.count("images are resized by Pillow") == len(said.splitlines()) == lines
+    assert vectors[:2] == vectors[2:]
+
+
+def test_the_former_name_of_the_fast_decoding_is_taken_with_a_word(
+    start: Callable, bundle: Bundle, served: str, png: Callable[[int], bytes]
+) -> None:
+    with start("--model", str(bundle.path), "--drain", "0", "--decode", "fastest") as (address, process):
+        assert (
+            httpx.post(f"{address}/embed", content=png(0)).json()
+            == httpx.post(f"{served}/embed", content=png(0)).json()
+        )
+        process.terminate()
+        assert "--decode fastest is the default now, under the name fast" in process.communicate(timeout=30)[1]

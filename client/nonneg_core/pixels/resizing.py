@@ -1,4 +1,4 @@
-"""How a view's pixels are made of an image's: by Pillow, as wherever bundles are made and measured, or with SIMD.
+"""How a view's pixels are made of an image's: with SIMD instructions, or by Pillow where every bit is to be Pillow's.
 
 SIMD instructions take a quarter of Pillow's time. Most of their pixels are Pillow's, nearly all others are one level
 away: sums are rounded elsewhere, and what lies outside the crop has no part in its outermost columns. Where an image is
@@ -11,14 +11,12 @@ import math
 import threading
 from collections.abc import Callable
 from functools import lru_cache
+from importlib.util import find_spec
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
-
-from nonneg_core.errors import ConfigInvalid
-from nonneg_core.installing import extra_hint
 
 Pixels = NDArray[np.uint8]
 Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos"]
@@ -36,29 +34,30 @@ _SIMD = {"bilinear": "bilinear", "bicubic": "catmull_rom", "lanczos": "lanczos3"
 _own = threading.local()  # a resizer keeps its buffers, and is one thread's
 
 
-def exactly(image: Image.Image, size: tuple[int, int], interpolation: Interpolation, box: Box) -> Pixels:
+def resize_pillow(image: Image.Image, size: tuple[int, int], interpolation: Interpolation, box: Box) -> Pixels:
     """What lies in the box of an RGB image, as uint8 (height, width, 3), by Pillow."""
     # Cropping inside resize reads only the pixels that are needed: a third faster than resize, then crop.
     return np.asarray(image.resize(size, _PILLOW[interpolation], box=box), dtype=np.uint8)
 
 
-def swiftly() -> Resize:
-    """As `exactly`, nearly, with SIMD instructions; ConfigInvalid where nothing is installed that has them."""
-    try:
-        import cykooz_resizer
-    except ImportError as error:
-        raise ConfigInvalid(
-            "decode=fastest needs cykooz-resizer, which is not installed here",
-            fix=f"{extra_hint('simd')} (there are builds for x86-64, and for macOS), or choose decode=fast",
-            field="decode",
-            value="fastest",
-        ) from error
+def has_simd() -> bool:
+    """Whether the resizer with SIMD instructions is installed: there are builds for x86-64, and for macOS."""
+    return find_spec("cykooz_resizer") is not None
+
+
+def fast_resize() -> Resize:
+    """The default: nearly as `resize_pillow`, with SIMD instructions; Pillow itself where there is no build of them."""
+    return _simd_resize() if has_simd() else resize_pillow
+
+
+def _simd_resize() -> Resize:
+    import cykooz_resizer
 
     def resized(image: Image.Image, size: tuple[int, int], interpolation: Interpolation, box: Box) -> Pixels:
         width, height = box[2] - box[0], box[3] - box[1]
         enlarged = width < size[0] or height < size[1]
         if interpolation not in _SIMD or enlarged or image.width * image.height > MOST:
-            return exactly(image, size, interpolation, box)
+            return resize_pillow(image, size, interpolation, box)
         left, top, right, bottom = math.floor(box[0]), math.floor(box[1]), math.ceil(box[2]), math.ceil(box[3])
         if (left, top, right, bottom) != (0, 0, *image.size):
             image = image.crop((left, top, right, bottom))

@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image
 from pydantic import BaseModel, ConfigDict, Field
 
-from nonneg_core.pixels.resizing import Box, Interpolation, Pixels, Resize, exactly
+from nonneg_core.pixels.resizing import Box, Interpolation, Pixels, Resize, resize_pillow
 
 __all__ = ["Pixels", "View"]
 
@@ -41,7 +41,7 @@ class View(BaseModel):
         """A side at which an image has twice the pixels the view takes: nothing is lost by decoding it no larger."""
         return math.ceil(2 * self.size / self.crop)
 
-    def apply(self, image: Image.Image, resize: Resize = exactly) -> Pixels:
+    def apply(self, image: Image.Image, resize: Resize = resize_pillow) -> Pixels:
         """The view of one RGB image, uint8 (size, size, 3)."""
         if self.fit == "contain":
             return self._contain(image, resize)
