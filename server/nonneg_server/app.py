@@ -11,6 +11,13 @@ from starlette.middleware.cors import CORSMiddleware
 
 from nonneg_core.errors import NonnegError
 from nonneg_core.version import __version__
+from nonneg_server.api.cohere import routes as cohere
+from nonneg_server.api.kserve import repository as manage
+from nonneg_server.api.kserve import routes as kserve
+from nonneg_server.api.native import docs, embed, explain, health, metrics, models, shorten
+from nonneg_server.api.openai import routes as openai
+from nonneg_server.api.route import RouteTable
+from nonneg_server.api.tei import routes as tei
 from nonneg_server.http import error_responses
 from nonneg_server.http.auth import AuthMiddleware, RateLimiter, is_authorized
 from nonneg_server.http.context import Observer, RequestContext
@@ -22,21 +29,6 @@ from nonneg_server.observation.metrics import Metrics, Traffic
 from nonneg_server.registry import Registry
 from nonneg_server.repository import Repository
 from nonneg_server.requests.fetch import Fetcher
-from nonneg_server.routes import (
-    cohere,
-    docs,
-    embed,
-    explain,
-    health,
-    kserve,
-    manage,
-    metrics,
-    models,
-    openai,
-    shorten,
-    tei,
-)
-from nonneg_server.routes.route import RouteTable
 from nonneg_server.settings import Settings
 
 TELLING = ("retry-after", "retry-after-ms", "x-fingerprint", "x-request-id", "x-total-time")  # for web pages, too

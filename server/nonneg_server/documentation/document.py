@@ -11,10 +11,10 @@ from pydantic.json_schema import models_json_schema
 
 from nonneg_core import errors
 from nonneg_core.errors import NonnegError
-from nonneg_server.dialects.failing import WRITERS
+from nonneg_server.api.dialect import WRITERS
+from nonneg_server.api.native.bodies import Schema
 from nonneg_server.documentation.examples import EXAMPLES
 from nonneg_server.documentation.operations import Operation, operations
-from nonneg_server.documentation.requests import Schema
 
 _WHERE = "#/components/schemas/{model}"
 _READING: Sequence[type[NonnegError]] = (errors.NotFound, errors.NotReady)

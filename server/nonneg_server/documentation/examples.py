@@ -6,7 +6,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from nonneg_server.documentation import foreign, wire
+from nonneg_server.api.native import schemas as wire
+from nonneg_server.documentation import foreign
 
 FINGERPRINT = "9e3ce24a107dceea4a819aea528c5018"
 _HEAD = {"model": "nonneg-lite0", "fingerprint": FINGERPRINT}

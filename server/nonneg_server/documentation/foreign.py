@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, RootModel
 
-from nonneg_server.documentation.wire import Shape
+from nonneg_server.api.native.schemas import Shape
 
 
 class OpenAIErrorDetail(Shape):

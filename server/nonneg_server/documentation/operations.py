@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from pydantic import BaseModel
 
 from nonneg_server.answers import as_arrow, as_msgpack, as_npy
-from nonneg_server.documentation import foreign, requests, wire
-from nonneg_server.documentation.requests import Schema
+from nonneg_server.api.native import bodies as requests
+from nonneg_server.api.native import schemas as wire
+from nonneg_server.api.native.bodies import Schema
+from nonneg_server.documentation import foreign
 from nonneg_server.requests.parameters import Comparison, Parameters
 
 _FAILURES: dict[str, type[BaseModel]] = {

@@ -10,9 +10,9 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nonneg_core.errors import NonnegError, RateLimited, Unauthorized
+from nonneg_server.api.route import RouteTable
 from nonneg_server.http.error_responses import on_error
 from nonneg_server.http.keys import Keys, digest_of
-from nonneg_server.routes.route import RouteTable
 
 MOST_CLIENTS = 10_000
 

@@ -15,8 +15,8 @@ from nonneg_core.errors import NonnegError, NotReady
 from nonneg_server.http.error_responses import respond
 
 if TYPE_CHECKING:
+    from nonneg_server.api.route import RouteTable
     from nonneg_server.http.shared import Shared
-    from nonneg_server.routes.route import RouteTable
 
 logger = logging.getLogger("nonneg")
 _draw = random.Random().getrandbits  # seeded by the system

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from nonneg_server.dialects.failing import dialect_of
+from nonneg_server.api.dialect import dialect_of
 from nonneg_server.http.context import Completed, Observer, request_id_of
 from nonneg_server.http.error_responses import respond
 from nonneg_server.http.refusals import serialized
@@ -18,8 +18,8 @@ from nonneg_server.http.refusals import serialized
 if TYPE_CHECKING:
     from starlette.types import Scope
 
+    from nonneg_server.api.route import RouteTable
     from nonneg_server.engine.admission import Admission
-    from nonneg_server.routes.route import RouteTable
 
 FRESH = 0.05  # seconds for which one answer is as good as another
 _ID = "0" * 32  # stands where the request's id will be

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from nonneg_core.errors import MethodNotAllowed, NonnegError, NotFound, RequestInvalid
-from nonneg_server.dialects.failing import WRITERS, dialect_of
+from nonneg_server.api.dialect import WRITERS, dialect_of
 
 logger = logging.getLogger("nonneg")
 

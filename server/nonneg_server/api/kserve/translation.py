@@ -12,10 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from nonneg_core.errors import NonnegError, ParameterInvalid, RequestInvalid
 from nonneg_core.version import __version__
 from nonneg_runtime.manifest import Manifest
-from nonneg_server.dialects.tensors import IMAGE, PIXELS, Tensor, photos
+from nonneg_server.api.kserve.tensors import IMAGE, PIXELS, Tensor, photos
+from nonneg_server.api.native.translation import json_object
 from nonneg_server.embedding import Answer
 from nonneg_server.requests.images import Limits, Source
-from nonneg_server.requests.native import json_object
 from nonneg_server.requests.parameters import Parameters, from_json
 
 HEADER_LENGTH = "inference-header-content-length"

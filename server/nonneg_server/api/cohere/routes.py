@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
-from nonneg_server.dialects import cohere
-from nonneg_server.requests.native import read_object
-from nonneg_server.routes.route import Route, embedding
+from nonneg_server.api.cohere import translation as cohere
+from nonneg_server.api.native.translation import read_object
+from nonneg_server.api.route import Route, embedding
 from nonneg_server.serving import reply, serve
 
 router = APIRouter(route_class=Route, tags=["Cohere"])

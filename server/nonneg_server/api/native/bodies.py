@@ -6,9 +6,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from nonneg_server.dialects.cohere import EmbedBody
-from nonneg_server.dialects.kserve import InferRequest
-from nonneg_server.dialects.openai import EmbeddingsRequest
+from nonneg_server.api.cohere.translation import EmbedBody
+from nonneg_server.api.kserve.translation import InferRequest
+from nonneg_server.api.openai.translation import EmbeddingsRequest
 from nonneg_server.requests.parameters import Parameters
 
 Schema = dict[str, Any]

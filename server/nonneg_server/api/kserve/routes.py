@@ -8,12 +8,12 @@ import orjson
 from fastapi import APIRouter, Request, Response
 
 from nonneg_core.errors import ModelNotFound
-from nonneg_server.dialects import kserve
+from nonneg_server.api.kserve import translation as kserve
+from nonneg_server.api.native.health import livez, readyz
+from nonneg_server.api.native.translation import off_the_loop
+from nonneg_server.api.route import Route, embedding, health
 from nonneg_server.engine.engine import Engine
 from nonneg_server.requests.body import read_body
-from nonneg_server.requests.native import off_the_loop
-from nonneg_server.routes.health import livez, readyz
-from nonneg_server.routes.route import Route, embedding, health
 from nonneg_server.serving import reply, serve
 
 router = APIRouter(route_class=Route, prefix="/v2", tags=["KServe v2"])

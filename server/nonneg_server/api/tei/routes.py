@@ -6,7 +6,7 @@ import orjson
 from fastapi import APIRouter, Request, Response
 
 from nonneg_core.version import __version__
-from nonneg_server.routes.route import Route
+from nonneg_server.api.route import Route
 
 router = APIRouter(route_class=Route, tags=["TEI"])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 from fastapi import APIRouter, Request, Response
 
-from nonneg_server.routes.route import Route
+from nonneg_server.api.route import Route
 
 router = APIRouter(route_class=Route, include_in_schema=False)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 
 from nonneg_core.errors import NotReady
+from nonneg_server.api.route import Route, health
 from nonneg_server.http.context import still_loading
-from nonneg_server.routes.route import Route, health
 
 router = APIRouter(route_class=Route, tags=["health"])
 

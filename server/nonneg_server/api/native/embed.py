@@ -5,9 +5,9 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 
 from nonneg_server.answers.negotiation import form_for
-from nonneg_server.requests.native import read_request
+from nonneg_server.api.native.translation import read_request
+from nonneg_server.api.route import Route, embedding
 from nonneg_server.requests.parameters import Parameters
-from nonneg_server.routes.route import Route, embedding
 from nonneg_server.serving import reply, serve
 
 router = APIRouter(route_class=Route, tags=["embed"])

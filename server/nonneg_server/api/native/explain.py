@@ -8,10 +8,10 @@ import orjson
 from fastapi import APIRouter, Request, Response
 
 from nonneg_core.errors import ParameterInvalid
+from nonneg_server.api.native.translation import read_request
+from nonneg_server.api.route import Route, embedding
 from nonneg_server.explanation import explain
-from nonneg_server.requests.native import read_request
 from nonneg_server.requests.parameters import Comparison, Parameters
-from nonneg_server.routes.route import Route, embedding
 from nonneg_server.serving import reply, serve
 
 router = APIRouter(route_class=Route, tags=["embed"])

@@ -5,9 +5,9 @@ from __future__ import annotations
 import orjson
 from fastapi import APIRouter, Request, Response
 
-from nonneg_server.dialects import openai
-from nonneg_server.requests.native import read_object
-from nonneg_server.routes.route import Route, embedding
+from nonneg_server.api.native.translation import read_object
+from nonneg_server.api.openai import translation as openai
+from nonneg_server.api.route import Route, embedding
 from nonneg_server.serving import reply, serve
 
 router = APIRouter(route_class=Route, tags=["OpenAI"])

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from nonneg_core.errors import NonnegError
-from nonneg_server.dialects import cohere, kserve, openai
+from nonneg_server.api.cohere import translation as cohere
+from nonneg_server.api.kserve import translation as kserve
+from nonneg_server.api.openai import translation as openai
 
 ErrorBody = Callable[[NonnegError, str], dict[str, Any]]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from nonneg_server.routes.route import Route
+from nonneg_server.api.route import Route
 
 router = APIRouter(route_class=Route, tags=["health"])
 

@@ -7,12 +7,12 @@ import asyncio
 from fastapi import APIRouter, Request, Response
 
 from nonneg_server.answers.negotiation import form_for
+from nonneg_server.api.native.translation import LARGE, in_turn, query_parameters
+from nonneg_server.api.route import Route
 from nonneg_server.embedding import Answer, Raw, lengths_of, shortened
 from nonneg_server.requests.body import read_body
-from nonneg_server.requests.native import LARGE, in_turn, query_parameters
 from nonneg_server.requests.parameters import Parameters
 from nonneg_server.requests.vectors import as_array, check_size, stored_vectors
-from nonneg_server.routes.route import Route
 from nonneg_server.serving import reply
 
 router = APIRouter(route_class=Route, tags=["embed"])

@@ -10,8 +10,8 @@ import orjson
 from fastapi import APIRouter, Request, Response
 
 from nonneg_core.errors import BundleInvalid, CheckFailed, DataInvalid, NotFound, ParameterInvalid, StorageFailed
+from nonneg_server.api.route import Route
 from nonneg_server.repository import Repository
-from nonneg_server.routes.route import Route
 
 logger = logging.getLogger("nonneg")
 router = APIRouter(route_class=Route, prefix="/v2/repository", tags=["KServe v2"])

@@ -10,8 +10,8 @@ from fastapi import APIRouter, Request, Response
 
 from nonneg_core.errors import NotFound
 from nonneg_runtime.manifest import Manifest
+from nonneg_server.api.route import Route
 from nonneg_server.dimensions import details, thumbnail
-from nonneg_server.routes.route import Route
 
 router = APIRouter(route_class=Route, tags=["models"])
 

@@ -1,0 +1,1 @@
+"""KServe's v2 protocol, with the extensions that Triton's clients ask for."""

@@ -1,0 +1,1 @@
+"""The API of our own, of which the others are translations."""

@@ -1,1 +1,0 @@
-"""Routes: each a few lines between a request and the function that answers it."""
