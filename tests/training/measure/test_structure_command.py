@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from click.testing import CliRunner
+from onnx import TensorProto, helper
 
 import nonneg_training
 from nonneg_cli.table import nonneg
 from nonneg_core.errors import ConfigInvalid, DataInvalid
+from nonneg_runtime.bundle import open_bundle
 from nonneg_training.data import open_data
 from nonneg_training.run import train
 from nonneg_training.settings import read_settings
@@ -112,3 +115,23 @@ def test_what_cannot_be_measured_is_refused(
     monkeypatch.delenv("NONNEG_DATA", raising=False)
     with pytest.raises(error, match=message):
         measured(*(argument.format(run=trained) for argument in arguments))
+
+
+def test_a_bundle_and_its_onnx_file_are_measured_alike() -> None:
+    bundle = open_bundle()
+    shown = ["--data", "digits:test", "--limit", "40"]
+    whole, alone = measured(bundle.path, *shown), measured(bundle.encoder, *shown)
+    assert whole["structure"]["measured"]["dimensions"] == bundle.manifest.dimensions
+    assert whole["structure"]["untrained"] is None, "the features behind the head cannot be seen"
+    assert whole["backbone"] == []
+    figures = [found["structure"]["measured"]["sparsity"] for found in (whole, alone)]
+    assert figures[0] == pytest.approx(figures[1], abs=0.01), "but for the view, which the file does not hold"
+
+
+def test_an_onnx_file_without_pixels_is_refused(tmp_path: Path) -> None:
+    x = helper.make_tensor_value_info("pixels", TensorProto.FLOAT, ["batch", 3])
+    y = helper.make_tensor_value_info("embedding", TensorProto.FLOAT, ["batch", 3])
+    graph = helper.make_graph([helper.make_node("Relu", ["pixels"], ["embedding"])], "g", [x], [y])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10), tmp_path / "x.onnx")
+    with pytest.raises(DataInvalid, match="does not take uint8 pixels"):
+        measured(tmp_path / "x.onnx", "--data", "digits")
