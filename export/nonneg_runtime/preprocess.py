@@ -12,12 +12,14 @@ from typing import Literal
 from PIL import Image
 
 from nonneg_core.pixels.decode import seen, upright_rgb
-from nonneg_core.pixels.identify import MAX_PIXELS
+from nonneg_core.pixels.identify import MAX_PIXELS, identify
+from nonneg_core.pixels.pricing.price import Price
 from nonneg_core.pixels.resizing import fast_resize, resize_pillow
 from nonneg_core.pixels.view import Pixels, View
 
 Photo = bytes | Image.Image
 Decoding = Literal["fast", "exact"]
+PER_RAW_PIXEL = 20e-9  # seconds
 
 
 class Viewer:
@@ -33,14 +35,21 @@ class Viewer:
         self._at_least = None if decode == "exact" else view.ample
         self._see = partial(view.apply, resize=resize_pillow if decode == "exact" else fast_resize())
 
-    def timed(self, image: Photo) -> tuple[Pixels, float, float]:
+    def price(self, image: Photo) -> Price:
+        """What its pixels will take, from a look at its header; a typed error where that is over a limit."""
+        if isinstance(image, bytes):
+            return identify(image, max_pixels=self._max_pixels, at_least=self._at_least)
+        pixels = image.width * image.height
+        return Price("RAW", image.width, image.height, pixels * PER_RAW_PIXEL, pixels * 8)
+
+    def timed(self, image: Photo, price: Price | None = None) -> tuple[Pixels, float, float]:
         """The pixels (size, size, 3), when the work began and when it was done."""
         started = time.perf_counter()
-        pixels = self.pixels(image)
+        pixels = self.pixels(image, price)
         return pixels, started, time.perf_counter()
 
-    def pixels(self, image: Photo) -> Pixels:
-        """What the encoder sees, uint8 (size, size, 3)."""
+    def pixels(self, image: Photo, price: Price | None = None) -> Pixels:
+        """What the encoder sees, uint8 (size, size, 3); `price` is what the method of that name found."""
         view = self._view
         if isinstance(image, bytes):
             return seen(
@@ -49,6 +58,7 @@ class Viewer:
                 max_pixels=self._max_pixels,
                 background=view.background,
                 at_least=self._at_least,
+                price=price,
             )
         return self._see(upright_rgb(image, background=view.background))
 

@@ -143,7 +143,11 @@ def repository_of(
 ) -> Repository:
     """The bundles that are to be served, not loaded yet; `opening` is called as the runtime opens one of them."""
     workers = Workers(
-        settings.threads, max_images=settings.queue, max_bytes=settings.queue_bytes, stall_seconds=stall_seconds
+        settings.threads,
+        max_images=settings.queue,
+        max_bytes=settings.queue_bytes,
+        memory=settings.image_memory,
+        stall_seconds=stall_seconds,
     )
     cache = _cache(settings)
     sources = sources_of(settings.model)

@@ -16,6 +16,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from nonneg_core.errors import ConfigInvalid
 from nonneg_core.pixels.decode import MOST_PIXELS
 from nonneg_core.pixels.identify import MAX_PIXELS
+from nonneg_server.engine.turns import BUDGET
 from nonneg_server.engine.workers import MAX_BYTES, MAX_IMAGES
 from nonneg_server.requests.images import Limits
 
@@ -196,6 +197,13 @@ class Settings(BaseSettings):
     )
     max_pixels: int = setting(
         MAX_PIXELS, "Pixels an image may have (from its header).", group="Limits", ge=1, le=MOST_PIXELS
+    )
+    image_memory: int = setting(
+        BUDGET,
+        "Bytes that all images being decoded may take together; others wait, and one that alone takes more gets 413.",
+        group="Limits",
+        ge=2**24,
+        metavar="BYTES",
     )
     url_host: Annotated[tuple[str, ...], NoDecode] = setting(
         (),

@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import io
 import struct
-import threading
 import warnings
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any, TypeVar
 
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
-from nonneg_core.cores import granted
 from nonneg_core.errors import ImageUnreadable, ImageUnsupported
 from nonneg_core.pixels.colour import WHITE, Colour, opaque_srgb
 from nonneg_core.pixels.identify import MAX_PIXELS, identify
@@ -26,9 +23,6 @@ from nonneg_core.pixels.tiff import has_header, unsupported
 
 Seen = TypeVar("Seen")
 MOST_PIXELS = 178_956_970  # Pillow refuses more, whatever the limit
-LARGE = 2**26  # bytes from which images are decoded one at a time,
-FOR_ONE = 8  # or one for so many cores: every thread might have one
-_room = threading.Semaphore(max(1, granted() // FOR_ONE))
 _FRAMED = ("WEBP", "AVIF")
 _BROKEN = (
     OSError, ValueError, SyntaxError, EOFError, IndexError, KeyError, TypeError, OverflowError, MemoryError,
@@ -59,20 +53,20 @@ def seen(
     max_pixels: int = MAX_PIXELS,
     background: Colour = WHITE,
     at_least: int | None = None,
+    price: Price | None = None,
 ) -> Seen:
-    """What `see` makes of the decoded image; a large one has its place among those in memory until then."""
-    price = identify(data, max_pixels=max_pixels, at_least=at_least)
-    with _room if price.bytes > LARGE else nullcontext():
-        try:
-            image = _loaded(data, price, at_least)
-            _turn(image)
-            picture = opaque_srgb(image, background)
-            del image
-        except ImageUnsupported:
-            raise
-        except _BROKEN as error:
-            raise _unreadable(f"a {price.format} of {len(data)} bytes that breaks off or is damaged") from error
-        return see(picture)
+    """What `see` makes of the decoded image; its `price` may be known from `identify`, asked for the same."""
+    price = price or identify(data, max_pixels=max_pixels, at_least=at_least)
+    try:
+        image = _loaded(data, price, at_least)
+        _turn(image)
+        picture = opaque_srgb(image, background)
+        del image
+    except ImageUnsupported:
+        raise
+    except _BROKEN as error:
+        raise _unreadable(f"a {price.format} of {len(data)} bytes that breaks off or is damaged") from error
+    return see(picture)
 
 
 def upright_rgb(image: Image.Image, *, background: Colour = WHITE) -> Image.Image:

@@ -1,4 +1,4 @@
-"""Who may come in: a bound on images and on bytes in flight, and how long the others should wait.
+"""Who may come in: bounds on images, bytes and large images' work in flight, and how long the others should wait.
 
 All of it is called from the event loop, so that nothing here needs a lock.
 """
@@ -11,6 +11,7 @@ from nonneg_core.errors import Overloaded
 
 SMOOTHING = 0.1  # weight of the newest service time in the moving average
 FIRST_GUESS = 0.02  # seconds an image takes, before any was measured
+MAX_WORK = 60.0  # seconds of a core, the price of all large images in flight, which are decoded one by one
 
 
 class Admission:
@@ -21,25 +22,33 @@ class Admission:
         self.max_bytes = max_bytes
         self.images = 0
         self.bytes = 0
+        self.work = 0.0
         self.entered = 0  # images that were let in so far
         self.refused = 0
         self._workers = workers
         self._seconds: float | None = None  # an image's mean service time by one worker
 
-    def enter(self, images: int, size: int) -> None:
-        """Places for a whole request, or Overloaded: never for a part of it. An empty server takes any one request."""
+    def enter(self, images: int, size: int, work: float = 0.0) -> None:
+        """Places for a whole request, or Overloaded: never for a part of it. An empty server takes any one request.
+
+        `work` is the price of its large images, of which others may have taken all there is: small ones still come in.
+        """
         if not self._fits(images, size):
             if self.images + images > self.max_images:
                 raise self._refused("images", images, self.images, self.max_images)
             raise self._refused("bytes", size, self.bytes, self.max_bytes)
+        if work and self.work and self.work + work > MAX_WORK:
+            raise self._refused("seconds", math.ceil(work), math.ceil(self.work), round(MAX_WORK))
         self.images += images
         self.bytes += size
+        self.work += work
         self.entered += images
 
-    def leave(self, images: int, size: int) -> None:
+    def leave(self, images: int, size: int, work: float = 0.0) -> None:
         """Give the places back."""
         self.images -= images
         self.bytes -= size
+        self.work = self.work - work if self.images else 0.0
 
     def served(self, seconds: float) -> None:
         """Take note that one image took this long, from leaving the queue to its vector."""

@@ -9,8 +9,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
 
-from nonneg_core.errors import DeadlineExceeded, NonnegError, NotReady
+from nonneg_core.errors import DeadlineExceeded, ImageTooLarge, NonnegError, NotReady
 from nonneg_core.pixels.identify import MAX_PIXELS
+from nonneg_core.pixels.pricing.price import Price
 from nonneg_runtime.bundle import Bundle
 from nonneg_runtime.preprocess import Decoding, Photo, Viewer, weight_of
 from nonneg_runtime.providers import on_cores
@@ -20,7 +21,10 @@ from nonneg_server.engine.cache import Cache, key_of
 from nonneg_server.engine.completions import LoopFuture
 from nonneg_server.engine.encoded import Encoded, too_late
 from nonneg_server.engine.ledger import Ledger
+from nonneg_server.engine.turns import Cost
 from nonneg_server.engine.workers import Workers
+
+Order = tuple[Photo, Price]
 
 
 class Engine:
@@ -104,26 +108,51 @@ class Engine:
         return found
 
     async def _admitted(self, images: Sequence[Photo], deadline: float | None) -> list[Encoded | NonnegError]:
-        weight = sum(map(weight_of, images))
-        self.admission.enter(len(images), weight)
-        try:
-            self.ledger.request_images.observe(len(images))
-            wait = self._landed if self._batcher is None else self._batched
-            return await wait(images, deadline)
-        finally:
-            self.admission.leave(len(images), weight)
+        """Each image is priced by its header; those that are over a limit have their error without being queued."""
+        prices = [self._priced(image) for image in images]
+        orders = [(image, price) for image, price in zip(images, prices, strict=True) if isinstance(price, Price)]
+        found = iter(await self._queued(orders, deadline) if orders else [])
+        return [next(found) if isinstance(price, Price) else self._noted(price) for price in prices]
 
-    async def _landed(self, images: Sequence[Photo], deadline: float | None) -> list[Encoded | NonnegError]:
+    async def _queued(self, orders: Sequence[Order], deadline: float | None) -> list[Encoded | NonnegError]:
+        weight = sum(weight_of(image) for image, _ in orders)
+        work = sum(cost.seconds for _, price in orders if (cost := cost_of(price)).large)
+        self.admission.enter(len(orders), weight, work)
+        try:
+            self.ledger.request_images.observe(len(orders))
+            wait = self._landed if self._batcher is None else self._batched
+            return await wait(orders, deadline)
+        finally:
+            self.admission.leave(len(orders), weight, work)
+
+    def _priced(self, image: Photo) -> Price | NonnegError:
+        try:
+            price = self._viewer.price(image)
+        except NonnegError as error:
+            return error
+        if price.bytes > self.workers.memory:
+            return ImageTooLarge(
+                f"decoding this {price.format} of {price.width} x {price.height} pixels takes up to {price.bytes} "
+                f"bytes, more than the limit of {self.workers.memory}",
+                fix="scale it down, save it as a JPEG, or raise --image-memory",
+                field="image_memory",
+                value=price.bytes,
+                limit=self.workers.memory,
+            )
+        return price
+
+    async def _landed(self, orders: Sequence[Order], deadline: float | None) -> list[Encoded | NonnegError]:
         """All are queued at once, and heard in their order: a task for each would cost more than it does."""
         completions = self.workers.completions()
         if deadline is not None and deadline <= completions.loop.time():
             raise too_late()
         futures: list[LoopFuture] = []
         timer = None if deadline is None else completions.loop.call_at(deadline, self._expire, futures)
+        request = object()
         try:
-            for image in images:
+            for image, price in orders:
                 futures.append(completions.expect())
-                self.workers.pool.enqueue(futures[-1], self._job(image))
+                self.workers.pool.enqueue(futures[-1], self._job(image, price), cost_of(price), request)
             return [await self._heard(future.outcome) for future in futures]
         finally:
             if timer is not None:
@@ -157,10 +186,10 @@ class Engine:
         if self._batcher is not None:
             self._batcher.close()
 
-    def _job(self, image: Photo) -> Callable[[], Encoded]:
+    def _job(self, image: Photo, price: Price | None = None) -> Callable[[], Encoded]:
         if self._closed:
             raise NotReady("this model was closed", fix="ask again: another one is being loaded", retry_after=1)
-        return partial(self._encode, image, time.perf_counter())
+        return partial(self._encode, image, price, time.perf_counter())
 
     async def _heard(self, future: Awaitable[Encoded]) -> Encoded | NonnegError:
         """One image's vector, noted, or its own error."""
@@ -181,17 +210,18 @@ class Engine:
         self.ledger.note(outcome)
         return outcome
 
-    async def _batched(self, images: Sequence[Photo], deadline: float | None) -> list[Encoded | NonnegError]:
+    async def _batched(self, orders: Sequence[Order], deadline: float | None) -> list[Encoded | NonnegError]:
+        request = object()
         try:
             async with asyncio.timeout_at(deadline):
-                return await asyncio.gather(*(self._heard(self._in_batch(image)) for image in images))
+                return await asyncio.gather(*(self._heard(self._in_batch(*order, request)) for order in orders))
         except TimeoutError:
             raise too_late() from None
 
-    async def _in_batch(self, image: Photo) -> Encoded:
+    async def _in_batch(self, image: Photo, price: Price, request: object) -> Encoded:
         assert self._batcher is not None
         queued = time.perf_counter()
-        future = self.workers.pool.submit(partial(self._viewer.timed, image))
+        future = self.workers.pool.submit(partial(self._viewer.timed, image, price), cost_of(price), request)
         try:
             pixels, started, decoded = await asyncio.wrap_future(future)
         except asyncio.CancelledError:  # the client is gone or the deadline has passed
@@ -201,8 +231,8 @@ class Engine:
         self.used = time.monotonic()
         return Encoded(vector, started - queued, decoded - started, time.perf_counter() - decoded)
 
-    def _encode(self, image: Photo, queued: float) -> Encoded:
-        pixels, started, decoded = self._viewer.timed(image)
+    def _encode(self, image: Photo, price: Price | None, queued: float) -> Encoded:
+        pixels, started, decoded = self._viewer.timed(image, price)
         alone = self.admission.images == 1
         wide = alone and self.sessions.wide
         vector = self.sessions.run(pixels[None], wide=wide)[0]  # (D,)
@@ -211,6 +241,10 @@ class Engine:
         if alone and not wide:
             self.sessions.widen()
         return encoded
+
+
+def cost_of(price: Price) -> Cost:
+    return Cost(price.seconds, price.bytes)
 
 
 def _noting(engine: Engine) -> Callable[[int], None]:

@@ -4,27 +4,29 @@ While there is plenty to do, a thread hands over what it has done several jobs a
 still in the caches, and writing an answer after an inference takes several times as long as after another answer.
 Nobody idles for it: what waits is enough to go on with until those who were answered have asked again.
 
-A job is withdrawn by whoever waits for it (client gone, deadline passed) and then never runs. A thread that ends
-without being told to, or a job that does not end, makes the pool unhealthy: `/livez` asks.
+What waits, and whose turn it is, is in `turns.py`. A job is withdrawn by whoever waits for it (client gone, deadline
+passed) and then never runs. A thread that ends without being told to, or a job that does not end, makes the pool
+unhealthy: `/livez` asks.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
 
 from nonneg_core.errors import NotReady
+from nonneg_server.engine.turns import BUDGET, Cost, Job, Turns
 
 T = TypeVar("T")
 MOST_HELD = 4  # outcomes that one thread holds
 LONGEST_HELD = 0.1  # seconds
 
 
-class FutureLike(Protocol):
+class FutureLike(Hashable, Protocol):
     """What the pool needs of a future: `concurrent.futures.Future` has it, and so has a `LoopFuture`."""
 
     def set_running_or_notify_cancel(self) -> bool: ...
@@ -49,13 +51,13 @@ Outcome = tuple[float, FutureLike, Any, BaseException | None]  # when its job be
 
 
 class Pool:
-    """As many threads as cores, fed in order of arrival."""
+    """As many threads as cores, fed with one job of each request in turn."""
 
-    def __init__(self, threads: int, *, stall_seconds: float = 120.0) -> None:
+    def __init__(self, threads: int, *, stall_seconds: float = 120.0, memory: int = BUDGET) -> None:
         self.size = threads
         self._stall_seconds = stall_seconds
         self._held: list[deque[Outcome]] = [deque() for _ in range(threads)]
-        self._waiting: OrderedDict[FutureLike, Callable[[], Any]] = OrderedDict()
+        self._turns = Turns(memory)
         self._changed = threading.Condition()
         self._closing = False
         self._since: dict[int, float] = {}  # thread number -> when its present job began
@@ -67,25 +69,27 @@ class Pool:
         for thread in self._threads:
             thread.start()
 
-    def submit(self, work: Callable[[], T]) -> Future[T]:
+    def submit(self, work: Callable[[], T], cost: Cost | None = None, request: Hashable = None) -> Future[T]:
         """Queue `work`; the future holds what it returns or raises. Cancel the future to withdraw it."""
         future: Future[T] = Future()
-        self.enqueue(future, work)
+        self.enqueue(future, work, cost, request)
         return future
 
-    def enqueue(self, future: FutureLike, work: Callable[[], Any]) -> None:
-        """Queue `work` for a future of the caller's own kind."""
+    def enqueue(
+        self, future: FutureLike, work: Callable[[], Any], cost: Cost | None = None, request: Hashable = None
+    ) -> None:
+        """Queue `work` for a future of the caller's own kind; what belongs to no request takes turns as one."""
         with self._changed:
             if self._closing or self._death is not None:
                 raise not_available("the server is shutting down" if self._closing else "a worker thread died")
-            self._waiting[future] = work
+            self._turns.add(Job(future, work, cost or Cost(), request))
             self._changed.notify()
 
     def withdraw(self, future: FutureLike) -> None:
         """Forget a job that has not begun, and free what it holds; one that runs, runs on unheard."""
         future.cancel()
         with self._changed:
-            self._waiting.pop(future, None)
+            self._turns.remove(future)
 
     def hand_over(self) -> None:
         """Deliver what is held, where the next job turned out to be a long one; from any thread."""
@@ -94,7 +98,7 @@ class Pool:
 
     @property
     def waiting(self) -> int:
-        return len(self._waiting)
+        return len(self._turns)
 
     def failure_reason(self) -> str | None:
         """Why this pool can no longer be trusted; None while it works."""
@@ -116,26 +120,29 @@ class Pool:
                 thread.join(timeout)
 
     def _work(self, number: int) -> None:
+        last: tuple[Job, float] | None = None
         try:
-            while self._serve_one(number):
+            while (last := self._serve_one(number, last)) is not None:
                 pass
         except BaseException as error:
             with self._changed:
                 self._death = error
                 self._give_up("a worker thread died")
 
-    def _serve_one(self, number: int) -> bool:
+    def _serve_one(self, number: int, last: tuple[Job, float] | None) -> tuple[Job, float] | None:
+        """Take a job and do it; that and its seconds, to be noted as the next is taken. None if there is none left."""
         # A frame of its own, so that an idle thread does not keep the last image alive.
         held = self._held[number]
-        taken = self._take(held)
-        if taken is None:
-            return False
-        future, work = taken
+        job = self._take(held, last)
+        if job is None:
+            return None
+        future: Any = job.promise
+        done = job._replace(work=_nothing)
         if not future.set_running_or_notify_cancel():
-            return True
+            return done, 0.0
         self._since[number] = began = time.monotonic()
         try:
-            held.append((began, future, work(), None))
+            held.append((began, future, job.work(), None))
         except Exception as error:
             held.append((began, future, None, error))
         except BaseException as error:
@@ -146,20 +153,28 @@ class Pool:
             self._since.pop(number, None)
         if not isinstance(future, BatchedFuture):
             _deliver(held)
-        return True
+        return done, time.monotonic() - began
 
-    def _take(self, held: deque[Outcome]) -> tuple[FutureLike, Callable[[], Any]] | None:
+    def _take(self, held: deque[Outcome], last: tuple[Job, float] | None) -> Job | None:
         """The next job; what is held goes out first, unless enough waits to go on with."""
         while True:
             with self._changed:
+                if last is not None and self._turns.end(*last):
+                    self._changed.notify_all()
+                last = None
                 if not held or self._enough(held):
-                    while not self._waiting and not self._closing:
+                    while not self._closing:
+                        if (job := self._turns.begin()) is not None:
+                            return job
+                        if held:
+                            break
                         self._changed.wait()
-                    return None if self._closing else self._waiting.popitem(last=False)
+                    if self._closing:
+                        return None
             _deliver(held)
 
     def _enough(self, held: deque[Outcome]) -> bool:
-        if self._closing or len(held) >= min(MOST_HELD, len(self._waiting) // self.size):
+        if self._closing or len(held) >= min(MOST_HELD, len(self._turns.small) // self.size):
             return False
         try:
             oldest, *_ = held[0]
@@ -169,11 +184,15 @@ class Pool:
 
     def _give_up(self, reason: str) -> None:
         given_up: deque[Outcome] = deque()
-        while self._waiting:
-            future, _ = self._waiting.popitem(last=False)
+        for job in self._turns.all():
+            future: Any = job.promise
             if future.set_running_or_notify_cancel():
                 given_up.append((0.0, future, None, not_available(reason)))
         _deliver(given_up)
+
+
+def _nothing() -> None:
+    """What a job is remembered with that is done, so that its image is not."""
 
 
 def _deliver(held: deque[Outcome]) -> None:

@@ -8,6 +8,7 @@ from nonneg_core.cores import granted
 from nonneg_server.engine.admission import Admission
 from nonneg_server.engine.completions import Completions
 from nonneg_server.engine.pool import Pool
+from nonneg_server.engine.turns import BUDGET
 
 MAX_IMAGES = 512
 MAX_BYTES = 256 * 2**20
@@ -15,7 +16,7 @@ STALL_SECONDS = 120.0
 
 
 class Workers:
-    """As many threads as cores; what is in flight is bounded by count and by bytes."""
+    """As many threads as cores; what is in flight is bounded by count, by bytes and by large images' price."""
 
     def __init__(
         self,
@@ -23,10 +24,12 @@ class Workers:
         *,
         max_images: int = MAX_IMAGES,
         max_bytes: int = MAX_BYTES,
+        memory: int = BUDGET,
         stall_seconds: float = STALL_SECONDS,
     ) -> None:
         self.threads = threads or granted()
-        self.pool = Pool(self.threads, stall_seconds=stall_seconds)
+        self.memory = memory
+        self.pool = Pool(self.threads, stall_seconds=stall_seconds, memory=memory)
         self.admission = Admission(max_images=max_images, max_bytes=max_bytes, workers=self.threads)
         self._completions: Completions | None = None
 

@@ -58,6 +58,8 @@ def _chunks(data: bytes) -> tuple[int, int, bool]:
             text += min(_MOST_INFLATED, length * _INFLATES)
         elif name == b"iCCP":
             profile = True
+        elif name == b"IEND":
+            break
         at += 12 + length
         if parts % 1000 == 0:
             check_parts(parts, "PNG", "chunks")

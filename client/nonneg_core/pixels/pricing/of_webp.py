@@ -45,8 +45,9 @@ def _canvas(data: bytes) -> tuple[int, int]:
 
 
 def _chunks(data: bytes) -> tuple[int, int, bool]:
-    at, parts, exif, profile, end = 12, 0, 0, False, len(data) - 8
-    while at <= end:
+    at, parts, exif, profile = 12, 0, 0, False
+    end = min(len(data), 8 + int.from_bytes(data[4:8], "little"))
+    while at <= end - 8:
         name, length = _CHUNK.unpack_from(data, at)
         parts += 1
         if name == b"EXIF":
