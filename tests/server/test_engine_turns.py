@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import io
 import random
 import threading
+import weakref
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -33,7 +36,7 @@ def order(turns: Turns, seconds: float = 0.01) -> Iterator[str]:
     """One job after the other, each of which takes so long."""
     while (found := turns.begin()) is not None:
         yield str(found.promise)
-        turns.end(found, seconds)
+        turns.end(found.cost, seconds)
 
 
 def test_requests_take_turns_and_each_keeps_its_own_order() -> None:
@@ -63,7 +66,7 @@ def test_one_large_job_runs_at_a_time_and_small_ones_pass_it() -> None:
     assert [found and found.promise for found in running] == ["A", "c", "d", None]
     large = running[0]
     assert large is not None
-    assert turns.end(large, 2.0)  # something waited for that
+    assert turns.end(large.cost, 2.0)  # something waited for that
     found = turns.begin()
     assert found is not None
     assert found.promise == "B"
@@ -83,7 +86,7 @@ def test_while_small_jobs_wait_a_large_one_gets_no_more_time_than_they() -> None
         took = 1.0 if kind == "L" else 0.01
         spent[kind] += took
         assert spent["L"] <= spent["s"] + 1.01
-        turns.end(found, took)
+        turns.end(found.cost, took)
     assert spent["L"] >= 3
 
 
@@ -115,7 +118,7 @@ def test_every_job_begins_once_and_the_budget_holds(
             assert sum(one.cost.large for one in running) <= 1
         else:
             assert running, "everything waits and nothing runs"
-            turns.end(running.pop(chance.randrange(len(running))), chance.random())
+            turns.end(running.pop(chance.randrange(len(running))).cost, chance.random())
     assert sorted(map(str, began)) == sorted(str(one.promise) for one in waiting if one.promise not in withdrawn)
 
 
@@ -186,3 +189,25 @@ async def test_a_small_image_is_done_while_many_large_ones_wait(bundle: Bundle) 
     assert not large.done()
     assert all(isinstance(found, Encoded) for found in await large)
     workers.close()
+
+
+def test_a_job_that_failed_is_forgotten_when_the_next_is_done() -> None:
+    """An error knows its job by its traceback: were the thread to keep the job, all that ever failed would stay."""
+
+    class Photo:
+        pass
+
+    pool, known = Pool(1), []
+
+    def fail(photo: Photo) -> None:
+        known.append(weakref.ref(photo))
+        raise ValueError
+
+    for _ in range(10):
+        photo = Photo()
+        assert isinstance(pool.submit(partial(fail, photo)).exception(10), ValueError)
+    del photo
+    pool.submit(lambda: None).result(10)
+    gc.collect()
+    assert [found() for found in known] == [None] * 10
+    pool.close(10)

@@ -120,7 +120,7 @@ class Pool:
                 thread.join(timeout)
 
     def _work(self, number: int) -> None:
-        last: tuple[Job, float] | None = None
+        last: tuple[Cost, float] | None = None
         try:
             while (last := self._serve_one(number, last)) is not None:
                 pass
@@ -129,17 +129,16 @@ class Pool:
                 self._death = error
                 self._give_up("a worker thread died")
 
-    def _serve_one(self, number: int, last: tuple[Job, float] | None) -> tuple[Job, float] | None:
-        """Take a job and do it; that and its seconds, to be noted as the next is taken. None if there is none left."""
+    def _serve_one(self, number: int, last: tuple[Cost, float] | None) -> tuple[Cost, float] | None:
+        """Take a job and do it; its cost and seconds, to be noted as the next is taken. None if there is none left."""
         # A frame of its own, so that an idle thread does not keep the last image alive.
         held = self._held[number]
         job = self._take(held, last)
         if job is None:
             return None
         future: Any = job.promise
-        done = job._replace(work=_nothing)
         if not future.set_running_or_notify_cancel():
-            return done, 0.0
+            return job.cost, 0.0
         self._since[number] = began = time.monotonic()
         try:
             held.append((began, future, job.work(), None))
@@ -153,9 +152,9 @@ class Pool:
             self._since.pop(number, None)
         if not isinstance(future, BatchedFuture):
             _deliver(held)
-        return done, time.monotonic() - began
+        return job.cost, time.monotonic() - began
 
-    def _take(self, held: deque[Outcome], last: tuple[Job, float] | None) -> Job | None:
+    def _take(self, held: deque[Outcome], last: tuple[Cost, float] | None) -> Job | None:
         """The next job; what is held goes out first, unless enough waits to go on with."""
         while True:
             with self._changed:
@@ -189,10 +188,6 @@ class Pool:
             if future.set_running_or_notify_cancel():
                 given_up.append((0.0, future, None, not_available(reason)))
         _deliver(given_up)
-
-
-def _nothing() -> None:
-    """What a job is remembered with that is done, so that its image is not."""
 
 
 def _deliver(held: deque[Outcome]) -> None:

@@ -44,7 +44,7 @@ class Turns:
         self.large = Line()
         self._running = 0
         self._bytes = 0
-        self._large: Hashable | None = None  # the promise of the one that runs
+        self._large = False  # whether one runs
         self._owed = 0.0  # seconds that small jobs are behind a large one
         self._held_up = False  # something waits that could not begin
 
@@ -70,15 +70,15 @@ class Turns:
         self._running += 1
         self._bytes += job.cost.bytes
         if job.cost.large:
-            self._large = job.promise
+            self._large = True
         return job
 
-    def end(self, job: Job, seconds: float) -> bool:
-        """It ran for so long; whether something else may now begin that could not."""
+    def end(self, cost: Cost, seconds: float) -> bool:
+        """A job of that cost ran for so long; whether something else may now begin that could not."""
         self._running -= 1
-        self._bytes -= job.cost.bytes
-        if job.promise is self._large:
-            self._large, self._owed = None, seconds
+        self._bytes -= cost.bytes
+        if cost.large:
+            self._large, self._owed = False, seconds
         else:
             self._owed = max(0.0, self._owed - seconds)
         held_up, self._held_up = self._held_up, False
@@ -93,7 +93,7 @@ class Turns:
 
     def _turn_of_a_large_one(self) -> bool:
         job = self.large.first()
-        if job is None or self._large is not None or not self._fits(job.cost):
+        if job is None or self._large or not self._fits(job.cost):
             return False
         return not self.small or not self._owed
 
