@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -119,6 +121,24 @@ def test_a_finished_run_is_not_repeated_and_a_missing_one_is_made(finished: Path
     assert place.with_name("cl-0.json").stat().st_mtime_ns == kept
     again = json.loads(place.read_text())
     assert again["figures"] == json.loads(before)["figures"], "the same settings and seed give the same figures"
+
+
+def test_a_study_that_is_killed_goes_on(tmp_path: Path) -> None:
+    name = write(tmp_path)
+    command = [sys.executable, "-u", "-m", "nonneg_cli", "study", "run", name]
+    command += ["--results", str(tmp_path / "results"), "--work", str(tmp_path / "work")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "(2 of 4)" in line:  # the first run is put away, the second has begun
+                process.kill()
+                break
+    first = tmp_path / "results" / "small" / "cl-0.json"
+    kept = first.read_bytes()
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "small: ncl, seed 0 (1 of 3)" in said
+    assert "4 of 4 runs" in said
+    assert first.read_bytes() == kept
 
 
 def test_a_budget_leaves_the_rest_for_the_next_time(tmp_path: Path) -> None:
