@@ -302,6 +302,15 @@ def test_selections_intervals_and_probe_stand_in_the_table(run, photos):
     assert "a fifth of the images" in result.stdout
 
 
+def test_every_selection_is_probed(run, photos):
+    given = ["--lengths", "64,1280", "--selections", "prefix,activation,random,variance,pca", "--probe", "--json"]
+    rows = json.loads(run("evaluate", photos, *given).stdout)["rows"]
+    assert len(rows) == 10
+    assert all(0 <= row["probe"] <= 1 for row in rows)
+    whole = [row["probe"] for row in rows if row["dimensions"] == 1280 and row["selection"] != "pca"]
+    assert len(set(whole)) == 1, "all of the columns in another order are the same vectors"
+
+
 def test_intervals_stand_in_the_json(run, photos):
     row = json.loads(run("evaluate", photos, "--lengths", "32", "--intervals", "--json").stdout)["rows"][0]
     low, high = row["intervals"]["P@10"]

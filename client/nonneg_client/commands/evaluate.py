@@ -70,10 +70,12 @@ def evaluate(
         check_form(picture)
     labelled = read_dataset(data)
     embeddings = vectors_of(labelled, vectors, through)
-    rows = score(labelled, embeddings, lengths, k, selections.split(","))
+    chosen = selections.split(",")
+    evaluated, others = separated(embeddings, chosen)
+    rows = score(labelled, evaluated, others, lengths, k, chosen)
     records = [row.record(intervals=intervals) for row in rows]
     if with_probe:
-        add_probe(records, rows, embeddings, labelled.kept(embeddings.ids))
+        add_probe(records, rows, evaluated, others, labelled.kept(evaluated.ids))
     if picture is not None:
         from nonneg_client.evaluation.plotting import plot
 
@@ -84,18 +86,29 @@ def evaluate(
         show(data, embeddings, labelled, rows, records)
 
 
+def separated(embeddings: Embeddings, selections: list[str]) -> tuple[Embeddings, Embeddings | None]:
+    """The vectors to evaluate, and the others that selections look at where they look at vectors."""
+    from nonneg_client.evaluation.retrieval import ON_OTHERS, apart
+
+    if not set(ON_OTHERS) & set(selections):
+        return embeddings, None
+    kept, fit = apart(len(embeddings))
+    return embeddings[kept], embeddings[fit]
+
+
 def score(
-    data: Labelled, embeddings: Embeddings, lengths: list[Length] | None, k: int, selections: list[str]
+    data: Labelled,
+    embeddings: Embeddings,
+    others: Embeddings | None,
+    lengths: list[Length] | None,
+    k: int,
+    selections: list[str],
 ) -> list[Row]:
     """Retrieval as the data ask for it: by split, or every image against the others."""
     import numpy as np
 
-    from nonneg_client.evaluation.retrieval import ON_OTHERS, apart, by_length
+    from nonneg_client.evaluation.retrieval import by_length
 
-    others = None
-    if set(ON_OTHERS) & set(selections):  # these look at vectors: at others than those that are evaluated
-        kept, fit = apart(len(embeddings))
-        embeddings, others = embeddings[kept], embeddings[fit]
     labels = np.array(data.kept(embeddings.ids))
     asks = data.kept_asks(embeddings.ids)
     given: dict[str, Any] = {"lengths": lengths, "k": k, "selections": selections, "others": others}
@@ -105,19 +118,26 @@ def score(
     return by_length(embeddings[~ask], labels[~ask], embeddings[ask], labels[ask], **given)
 
 
-def add_probe(records: list[dict[str, Any]], rows: list[Row], embeddings: Embeddings, labels: list[str]) -> None:
-    """The accuracy of a linear probe at each length, for the bundle's own order."""
+def add_probe(
+    records: list[dict[str, Any]],
+    rows: list[Row],
+    embeddings: Embeddings,
+    others: Embeddings | None,
+    labels: list[str],
+) -> None:
+    """The accuracy of a linear probe at each length of each selection."""
     import numpy as np
 
+    from nonneg_client.evaluation.retrieval import turned
     from nonneg_core.evaluation.lengths import cut
     from nonneg_core.evaluation.probe import halves, probe
 
     z, named = embeddings.numpy(), np.array(labels)
     teach, ask = halves(labels)
+    faced = {name: turned(z, name, others) for name in dict.fromkeys(row.selection for row in rows)}
     for record, row in zip(records, rows, strict=True):
-        if row.selection == "prefix":
-            short = cut(z, row.length)
-            record["probe"] = probe(short[teach], named[teach], short[ask], named[ask])
+        short = cut(faced[row.selection], row.length)
+        record["probe"] = probe(short[teach], named[teach], short[ask], named[ask])
 
 
 def summary(

@@ -88,9 +88,9 @@ def by_length(
     faces = [gallery.numpy()] + ([] if queries is None else [queries.numpy()])  # (batch, D) each
     rows = []
     for selection in selections:
-        turned = [_turned(z, selection, others, seed) for z in faces]
+        faced = [turned(z, selection, others, seed) for z in faces]
         fitting = [length for length in wanted if selection != "pca" or length.top_k is None]  # signed: no top_k
-        rows += [_row(length, selection, turned, labels, query_labels, k) for length in fitting]
+        rows += [_row(length, selection, faced, labels, query_labels, k) for length in fitting]
     return rows
 
 
@@ -115,7 +115,7 @@ def apart(n: int, share: float = 0.2, *, seed: int = 0) -> tuple[NDArray[np.intp
     return np.sort(order[size:]), np.sort(order[:size])
 
 
-def _turned(z: Vectors, selection: str, others: Embeddings | None, seed: int) -> Vectors:
+def turned(z: Vectors, selection: str, others: Embeddings | None, seed: int = 0) -> Vectors:
     """The columns in the order that a selection takes them in."""
     width = z.shape[1]
     if selection == "prefix":
