@@ -1,0 +1,1 @@
+"""Mathematics of curation: copies, neighbours, groups, clusters, outliers, subsets, doubtful labels, differences."""

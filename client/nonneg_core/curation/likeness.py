@@ -1,0 +1,83 @@
+"""How alike two grey thumbnails are, where one may be the other mirrored or cropped: the largest correlation.
+
+A crop of a photo shows a window of it. The window's thumbnail is made from the whole photo's by interpolation and
+compared with the other's, for windows of 80 to 100 % of the sides in nine places each; correlation does not see
+brightness and contrast. The perceptual hash of the duplicates is this, with grey levels in place of bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nonneg_core.curation.pixel_checks import GRID
+
+Thumbnails = NDArray[np.float32]  # (n, GRID, GRID), each of mean 0 and norm 1, or all 0 where it is flat
+
+SCALES = (0.95, 0.9, 0.85, 0.8)
+PLACES = (0.0, 0.5, 1.0)  # of a window: at the beginning, in the middle, at the end
+COARSE = 8  # cells of the coarse form in each direction
+LEAST_SPREAD = 2.0  # grey levels: below this a thumbnail is flat, and no sign of anything
+AT_ONCE = 8192  # pairs
+
+
+def standardised(thumbnails: NDArray[np.uint8]) -> Thumbnails:
+    """Thumbnails (n, GRID * GRID) as rows of mean 0 and norm 1; flat ones are 0 and are like nothing."""
+    z = thumbnails.reshape(-1, GRID, GRID).astype(np.float32)
+    flat = z.std(axis=(1, 2)) < LEAST_SPREAD
+    z = _unit(z)
+    z[flat] = 0
+    return z
+
+
+def coarse(thumbnails: Thumbnails) -> NDArray[np.float32]:
+    """The standardised thumbnails at half the size, (n, COARSE * COARSE): what a crop changes little."""
+    halves = thumbnails.reshape(-1, COARSE, GRID // COARSE, COARSE, GRID // COARSE).mean(axis=(2, 4))
+    return _unit(halves).reshape(-1, COARSE * COARSE)
+
+
+def mirrored(thumbnails: Thumbnails) -> Thumbnails:
+    """The thumbnails with left and right exchanged."""
+    return thumbnails[:, :, ::-1]
+
+
+def likeness(thumbnails: Thumbnails, one: NDArray[np.intp], other: NDArray[np.intp]) -> NDArray[np.float32]:
+    """The largest correlation of the pairs thumbnails[one[i]], thumbnails[other[i]] over mirror, window and side."""
+    best = np.full(len(one), -1, np.float32)
+    for start in range(0, len(one), AT_ONCE):
+        some = slice(start, start + AT_ONCE)
+        a, b = thumbnails[one[some]], thumbnails[other[some]]
+        for whole, part in ((a, b), (b, a)):
+            for seen in _windows(whole):
+                for turned in (part, mirrored(part)):
+                    np.maximum(best[some], np.einsum("nij,nij->n", seen, turned), out=best[some])
+    return best
+
+
+def _windows(z: Thumbnails) -> Iterator[Thumbnails]:
+    """The thumbnails of every window of the pictures behind `z`, the whole first."""
+    yield z
+    for scale in SCALES:
+        for top in PLACES:
+            for left in PLACES:
+                yield _unit(_window(top, scale) @ z @ _window(left, scale).T)
+
+
+def _window(place: float, scale: float) -> NDArray[np.float32]:
+    """(GRID, GRID): cells of a window by linear interpolation between the cells of the whole."""
+    at = place * (1 - scale) * GRID + scale * (np.arange(GRID) + 0.5) - 0.5  # where the cells' centres lie
+    at = np.clip(at, 0, GRID - 1)
+    below = np.minimum(at.astype(int), GRID - 2)
+    weights = np.zeros((GRID, GRID), np.float32)
+    weights[np.arange(GRID), below] = 1 - (at - below)
+    weights[np.arange(GRID), below + 1] += at - below
+    return weights
+
+
+def _unit(z: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Each picture with mean 0 and norm 1; a constant one becomes 0."""
+    z = z - z.mean(axis=(1, 2), keepdims=True)
+    norms = np.sqrt(np.einsum("nij,nij->n", z, z))[:, None, None]
+    return np.divide(z, norms, out=np.zeros_like(z), where=norms > 1e-6)

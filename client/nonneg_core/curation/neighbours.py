@@ -1,0 +1,197 @@
+"""Every pair of vectors above a cosine, and each vector's nearest others, block by block so that a run can go on.
+
+A block is some rows against all. Pairs are exact: the short forms' inner products are upper bounds (`projection`), what
+they let through is computed in full. Neighbours are exact up to `projection.EXACT` rows; beyond, the best by the
+bound are computed in full and put in order, and one that the bound ranks far below its cosine's place can be missed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nonneg_core.curation.likeness import Thumbnails, coarse, likeness, mirrored
+from nonneg_core.curation.projection import bounding
+from nonneg_core.curation.sparse_rows import Floats, Places, SparseRows, against, count, dense
+
+ROWS, COLUMNS = 2048, 8192  # of a tile
+MARGIN = 1e-4  # what rounding may take off a bound
+CANDIDATES = 4  # times as many neighbours as are wanted are computed in full
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What makes two photos a pair.
+
+    similar: they look alike from this cosine on. copy_cosine, copy_likeness: they are copies of one photo, where both
+    the cosine and the likeness of the thumbnails are at least so large. coarse: thumbnails are only compared in full
+    where their coarse forms correlate so much.
+    """
+
+    similar: float = 0.9
+    copy_cosine: float = 0.6
+    copy_likeness: float = 0.95
+    coarse: float = 0.6
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Pairs of rows: numbers, cosines and the likeness of their thumbnails (-1 where it was not needed)."""
+
+    one: Places
+    other: Places
+    cosine: Floats
+    likeness: Floats
+
+    def __len__(self) -> int:
+        return len(self.one)
+
+    def where(self, chosen: NDArray[np.bool_]) -> Pairs:
+        """Some of the pairs."""
+        return Pairs(self.one[chosen], self.other[chosen], self.cosine[chosen], self.likeness[chosen])
+
+
+@dataclass(frozen=True)
+class Block:
+    """What was found for the rows from `start` on."""
+
+    start: int
+    pairs: Pairs
+    neighbours: Places  # (rows, k), the nearest first; -1 where there are no more
+    cosines: Floats  # (rows, k)
+
+
+class Scan:
+    """One collection against itself, or against another; blocks can be asked for in any order."""
+
+    def __init__(
+        self,
+        rows: SparseRows,
+        limits: Limits,
+        *,
+        k: int = 10,
+        thumbnails: Thumbnails | None = None,
+        others: SparseRows | None = None,
+        other_thumbnails: Thumbnails | None = None,
+    ) -> None:
+        self.rows, self.others = rows, rows if others is None else others
+        self.limits, self.k = limits, k
+        self._alone = others is None
+        self._bounds, self._other_bounds = bounding(rows, others)
+        self._thumbnails = thumbnails
+        self._other_thumbnails = thumbnails if others is None else other_thumbnails
+        if self._thumbnails is not None and self._other_thumbnails is not None:
+            self._coarse = coarse(self._thumbnails)
+            self._other_coarse = coarse(self._other_thumbnails)
+            self._turned = coarse(mirrored(self._other_thumbnails))
+
+    def starts(self) -> range:
+        """Where the blocks begin."""
+        return range(0, count(self.rows), ROWS)
+
+    def block(self, start: int) -> Block:
+        """The pairs and neighbours of some rows."""
+        block = dense(self.rows, start, start + ROWS)
+        similar, near = [], _Best(len(block), min(CANDIDATES * self.k, count(self.others)))
+        for left in range(0, count(self.others), COLUMNS):
+            tile = self._bounds[start : start + len(block)] @ self._other_bounds[left : left + COLUMNS].T
+            similar.append(self._candidates(tile, start, left))
+            if self._alone:
+                _blank(tile, start, left)
+            near.add(tile, left)
+        return Block(start, self._pairs(block, start, similar), *self._neighbours(block, near))
+
+    def _candidates(self, tile: Floats, start: int, left: int) -> tuple[Places, Places]:
+        """Which pairs of a tile may be similar, or copies; each pair of one collection once."""
+        found = tile >= self.limits.similar - MARGIN
+        if self._thumbnails is not None and self._other_thumbnails is not None:
+            rows, columns = slice(start, start + len(tile)), slice(left, left + tile.shape[1])
+            alike = np.maximum(
+                self._coarse[rows] @ self._other_coarse[columns].T, self._coarse[rows] @ self._turned[columns].T
+            )
+            found |= (tile >= self.limits.copy_cosine - MARGIN) & (alike >= self.limits.coarse)
+        one, other = np.nonzero(found)
+        other += left
+        later = other > one + start if self._alone else slice(None)
+        return one[later], other[later]
+
+    def _pairs(self, block: Floats, start: int, candidates: list[tuple[Places, Places]]) -> Pairs:
+        one = np.concatenate([one for one, _ in candidates])
+        other = np.concatenate([other for _, other in candidates])
+        cosine = against(block, one, self.others, other)
+        alike = np.full(len(one), -1, np.float32)
+        if self._thumbnails is not None and self._other_thumbnails is not None:
+            look = np.flatnonzero(cosine >= self.limits.copy_cosine)
+            both = np.concatenate([self._thumbnails[start : start + len(block)], self._other_thumbnails])
+            alike[look] = likeness(both, one[look], other[look] + len(block))
+        pairs = Pairs(one + start, other, cosine, alike)
+        return pairs.where((cosine >= self.limits.similar) | copies(pairs, self.limits))
+
+    def _neighbours(self, block: Floats, near: _Best) -> tuple[Places, Floats]:
+        rows, columns = near.rows, near.columns
+        cosine = against(block, rows, self.others, columns)
+        places = np.full((len(block), self.k), -1)
+        cosines = np.zeros((len(block), self.k), np.float32)
+        rows, columns, cosine, rank = _ranked(rows, columns, cosine)
+        kept = rank < self.k
+        places[rows[kept], rank[kept]] = columns[kept]
+        cosines[rows[kept], rank[kept]] = cosine[kept]
+        return places, cosines
+
+
+def copies(pairs: Pairs, limits: Limits) -> NDArray[np.bool_]:
+    """Which pairs are copies of one photo."""
+    return (pairs.cosine >= limits.copy_cosine) & (pairs.likeness >= limits.copy_likeness)
+
+
+def scanned(scan: Scan) -> Iterator[Block]:
+    """All blocks, in order."""
+    return (scan.block(start) for start in scan.starts())
+
+
+def joined(blocks: list[Block]) -> tuple[Pairs, Places, Floats]:
+    """The pairs, neighbours and cosines of all rows."""
+    fields = [np.concatenate([getattr(b.pairs, name) for b in blocks]) for name in Pairs.__dataclass_fields__]
+    return Pairs(*fields), np.concatenate([b.neighbours for b in blocks]), np.concatenate([b.cosines for b in blocks])
+
+
+class _Best:
+    """The columns with the largest bounds of each row, over tiles."""
+
+    def __init__(self, rows: int, most: int) -> None:
+        self._most = most
+        self._least = np.full(rows, -np.inf, np.float32)  # what a column must reach to be among the best
+        self.rows, self.columns = np.zeros(0, np.intp), np.zeros(0, np.intp)
+        self._bounds = np.zeros(0, np.float32)
+
+    def add(self, tile: Floats, left: int) -> None:
+        """Take those of a tile that are among the best so far."""
+        if left == 0 and tile.shape[1] > self._most:
+            self._least = np.partition(tile, -self._most, axis=1)[:, -self._most]
+        rows, columns = np.nonzero((tile >= self._least[:, None]) & (tile > -1))
+        bounds = np.concatenate([self._bounds, tile[rows, columns]])
+        rows, columns = np.concatenate([self.rows, rows]), np.concatenate([self.columns, columns + left])
+        rows, columns, bounds, rank = _ranked(rows, columns, bounds)
+        kept = rank < self._most
+        self.rows, self.columns, self._bounds = rows[kept], columns[kept], bounds[kept]
+        full = rank == self._most - 1
+        self._least[rows[full]] = bounds[full]
+
+
+def _ranked(rows: Places, columns: Places, scores: Floats) -> tuple[Places, Places, Floats, Places]:
+    """Entries by row, the largest score first and the lower column among equals, with each one's place in its row."""
+    order = np.lexsort((columns, -scores, rows))
+    rows, columns, scores = rows[order], columns[order], scores[order]
+    begins = np.searchsorted(rows, rows, side="left")
+    return rows, columns, scores, np.arange(len(rows)) - begins
+
+
+def _blank(tile: Floats, start: int, left: int) -> None:
+    """Let no row be its own neighbour."""
+    rows = np.arange(len(tile))
+    own = rows + start - left
+    inside = (own >= 0) & (own < tile.shape[1])
+    tile[rows[inside], own[inside]] = -2

@@ -1,0 +1,55 @@
+"""A shorter form of vectors that bounds their inner products from above, so that few need to be computed in full.
+
+With Q (D, r) of orthonormal columns, a = Q Q'a + rest, and by Cauchy and Schwarz
+
+    a . b  <=  (Q'a) . (Q'b) + |rest of a| |rest of b|.
+
+The row [Q'a, |rest of a|] of r + 1 numbers therefore has an inner product that is never below a . b. Q holds the
+directions of most energy among the vectors themselves, so that little is left over.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nonneg_core.curation.sparse_rows import Floats, SparseRows, count, dense
+
+SAMPLE = 8192  # rows that the directions are found on
+BLOCK = 2048
+EXACT = 20_000  # up to so many rows nothing is projected: all pairs are computed in full
+RANK = 256
+
+
+def bounding(rows: SparseRows, others: SparseRows | None = None) -> tuple[Floats, Floats]:
+    """The short forms of `rows` and `others` (or of `rows` twice): inner products bound those of the full rows."""
+    total = count(rows) + (0 if others is None else count(others))
+    basis = np.eye(rows.dimensions, dtype=np.float32) if total <= EXACT else directions(rows, RANK)
+    first = projected(rows, basis)
+    return first, first if others is None else projected(others, basis)
+
+
+def directions(rows: SparseRows, rank: int) -> Floats:
+    """The `rank` orthonormal directions of most energy, (D, rank), found on a sample."""
+    step = max(1, count(rows) // SAMPLE)
+    energy = np.zeros((rows.dimensions, rows.dimensions), np.float32)
+    for start in range(0, count(rows), BLOCK):
+        z = dense(rows, start, start + BLOCK)[-start % step :: step]
+        energy += z.T @ z
+    _, vectors = np.linalg.eigh(energy)  # energies rise
+    return np.ascontiguousarray(vectors[:, ::-1][:, :rank])
+
+
+def projected(rows: SparseRows, basis: NDArray[np.float32]) -> Floats:
+    """[Q'a, |rest of a|] for every row a, (n, rank + 1); without the last column where nothing can be left over."""
+    whole = basis.shape[0] == basis.shape[1]
+    short = np.empty((count(rows), basis.shape[1] + (not whole)), np.float32)
+    for start in range(0, count(rows), BLOCK):
+        z = dense(rows, start, start + BLOCK)
+        part = short[start : start + len(z)]
+        kept = z if whole else z @ basis
+        part[:, : basis.shape[1]] = kept
+        if not whole:
+            energy = np.einsum("ij,ij->i", z, z) - np.einsum("ij,ij->i", kept, kept)
+            part[:, -1] = np.sqrt(np.maximum(energy, 0))
+    return short

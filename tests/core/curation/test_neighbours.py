@@ -1,0 +1,97 @@
+"""Pairs and neighbours against every inner product computed one by one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sparse_photos import photos, sparse, unit
+
+from nonneg_core.curation import neighbours, projection
+from nonneg_core.curation.likeness import standardised
+from nonneg_core.curation.neighbours import Limits, Scan, copies, joined, scanned
+
+
+@pytest.fixture(params=["in full", "projected"])
+def tiles(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tiles so small that there are many, with and without the bound in place of the product."""
+    monkeypatch.setattr(neighbours, "ROWS", 64)
+    monkeypatch.setattr(neighbours, "COLUMNS", 50)
+    if request.param == "projected":
+        monkeypatch.setattr(projection, "EXACT", 10)
+        monkeypatch.setattr(projection, "RANK", 6)
+
+
+def slowly(z: np.ndarray, other: np.ndarray, least: float) -> set[tuple[int, int]]:
+    products = [[float(np.dot(a.astype(float), b.astype(float))) for b in other] for a in z]
+    return {(i, j) for i, row in enumerate(products) for j, cosine in enumerate(row) if cosine >= least}
+
+
+@pytest.mark.usefixtures("tiles")
+@pytest.mark.parametrize("least", [0.5, 0.9, 0.97])
+def test_the_pairs_are_exactly_those_at_or_above_the_cosine(least: float) -> None:
+    z = photos()
+    pairs, _, _ = joined(list(scanned(Scan(sparse(z), Limits(similar=least)))))
+    expected = {(i, j) for i, j in slowly(z, z, least) if i < j}
+    found = set(zip(pairs.one.tolist(), pairs.other.tolist(), strict=True))
+    assert expected
+    assert found == expected
+    assert pairs.cosine == pytest.approx([float(z[i] @ z[j]) for i, j in zip(pairs.one, pairs.other, strict=True)])
+
+
+def test_a_pair_exactly_at_the_threshold_is_found_and_one_just_below_is_not() -> None:
+    z = np.zeros((3, 8), np.float32)
+    z[0, 0] = 1
+    z[1, :2] = 0.5, 0.75**0.5  # a cosine of 0.5 exactly
+    z[2, 2:4] = 0.6, 0.8
+    assert len(joined(list(scanned(Scan(sparse(z), Limits(similar=0.5)))))[0]) == 1
+    assert len(joined(list(scanned(Scan(sparse(z), Limits(similar=0.500001)))))[0]) == 0
+
+
+@pytest.mark.usefixtures("tiles")
+def test_two_collections_are_compared_across_and_never_within() -> None:
+    a, b = photos(90, seed=1), photos(70, seed=1)
+    pairs, places, _ = joined(list(scanned(Scan(sparse(a), Limits(similar=0.9), others=sparse(b)))))
+    assert set(zip(pairs.one.tolist(), pairs.other.tolist(), strict=True)) == slowly(a, b, 0.9)
+    assert places.max() < 70
+
+
+def test_the_neighbours_are_the_nearest_others_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(neighbours, "COLUMNS", 50)
+    z = photos()[:-5]  # without copies, so that the order is unique
+    _, places, cosines = joined(list(scanned(Scan(sparse(z), Limits(), k=7))))
+    for i in range(len(z)):
+        others = sorted((j for j in range(len(z)) if j != i), key=lambda j: -float(z[i] @ z[j]))
+        assert cosines[i] == pytest.approx([float(z[i] @ z[j]) for j in others[:7]], abs=1e-6)
+        assert float(z[i] @ z[places[i, 0]]) == pytest.approx(float(z[i] @ z[others[0]]), abs=1e-6)
+
+
+def test_fewer_photos_than_neighbours_leave_places_empty() -> None:
+    _, places, cosines = joined(list(scanned(Scan(sparse(photos(12)[:3]), Limits(), k=5))))
+    assert (places[:, 2:] == -1).all()
+    assert (cosines[:, 2:] == 0).all()
+    one, _, _ = joined(list(scanned(Scan(sparse(photos(12)[:1]), Limits(), k=5))))
+    assert len(one) == 0
+
+
+def test_the_short_form_bounds_every_inner_product_from_above(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(projection, "EXACT", 10)
+    monkeypatch.setattr(projection, "RANK", 4)
+    z = photos()
+    short, _ = projection.bounding(sparse(z))
+    assert short.shape[1] == 5
+    assert (short @ short.T >= z @ z.T - 1e-5).all()
+    assert (short @ short.T - z @ z.T).mean() < 0.3
+
+
+def test_copies_need_both_the_vector_and_the_thumbnail() -> None:
+    rng = np.random.default_rng(0)
+    pictures = rng.integers(0, 256, (4, 256), dtype=np.uint8)
+    pictures[1] = pictures[0]
+    pictures[3] = pictures[2]
+    z = np.zeros((4, 8), np.float32)
+    z[:2, 0] = 1
+    z[2, 1], z[3, 2] = 1, 1  # one thumbnail, vectors that have nothing in common
+    limits = Limits(similar=0.9, copy_cosine=0.6)
+    pairs, _, _ = joined(list(scanned(Scan(sparse(unit(z)), limits, thumbnails=standardised(pictures)))))
+    found = pairs.where(copies(pairs, limits))
+    assert list(zip(found.one.tolist(), found.other.tolist(), strict=True)) == [(0, 1)]
