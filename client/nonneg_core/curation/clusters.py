@@ -47,7 +47,7 @@ def clusters(rows: SparseRows, k: int, *, seed: int = 0) -> list[Cluster]:
     size = count(rows)
     if not size:
         return []
-    weights = np.log(1 / np.clip(shares(rows), 1 / size, 1)) + 1e-3
+    weights = (np.log(1 / np.clip(shares(rows), 1 / size, 1)) + 1e-3).astype(np.float32)
     rng = np.random.default_rng(seed)
     sample = np.sort(rng.choice(size, min(size, SAMPLE), replace=False))
     centres = _centres(_weighted(rows, sample, weights), min(k, size), rng)
@@ -96,7 +96,7 @@ def _assigned(rows: SparseRows, weights: Floats, centres: Floats) -> tuple[Place
 
 def _weighted(rows: SparseRows, chosen: Places, weights: Floats) -> Floats:
     """The chosen rows as unit vectors of weighted dimensions."""
-    return _unit(picked(rows, chosen) * weights.astype(np.float32))
+    return _unit(picked(rows, chosen) * weights)
 
 
 def _cluster(rows: SparseRows, members: Places, cosine: Floats, weights: Floats) -> Cluster:
@@ -117,4 +117,4 @@ def _activity(rows: SparseRows, members: Places) -> Floats:
 
 def _unit(z: NDArray[np.float32]) -> Floats:
     norms = np.linalg.norm(z, axis=1, keepdims=True)
-    return np.divide(z, norms, out=np.zeros_like(z), where=norms > 0)
+    return np.asarray(np.divide(z, norms, out=np.zeros_like(z), where=norms > 0))

@@ -122,7 +122,7 @@ def _sorted_entries(
 
 
 def _by_side(dimensions: NDArray[np.int64], of_b: NDArray[np.bool_], weights: Numbers, size: int) -> list[Numbers]:
-    return [np.bincount(dimensions[side], weights[side], minlength=size) for side in (~of_b, of_b)]
+    return [np.bincount(dimensions[side], weights[side], minlength=size).astype(float) for side in (~of_b, of_b)]
 
 
 def _ties(dimensions: NDArray[np.int64], equal: Numbers, zeros: Numbers) -> Numbers:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nonneg_core.curation.sparse_rows import Floats, Places, SparseRows, column_means, count, dense
 from nonneg_core.errors import DataInvalid
@@ -64,7 +65,7 @@ def doubts(rows: SparseRows, labels: Sequence[Any]) -> Doubts:
     return Doubts(tuple(names.tolist()), own, other, margin)
 
 
-def _gram(rows: SparseRows, mean: Floats) -> Floats:
+def _gram(rows: SparseRows, mean: Floats) -> NDArray[np.float64]:
     """The scatter matrix of the centred rows, (D, D)."""
     total = np.zeros((rows.dimensions, rows.dimensions), np.float64)
     for start in range(0, count(rows), BLOCK):
@@ -73,7 +74,7 @@ def _gram(rows: SparseRows, mean: Floats) -> Floats:
     return total
 
 
-def _toward(rows: SparseRows, mean: Floats, own: Places, labels: int) -> Floats:
+def _toward(rows: SparseRows, mean: Floats, own: Places, labels: int) -> NDArray[np.float64]:
     """The sums of the centred rows of each label, (D, C): X'Y."""
     sums = np.zeros((labels, rows.dimensions))
     for start in range(0, count(rows), BLOCK):

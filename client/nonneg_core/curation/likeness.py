@@ -8,6 +8,7 @@ brightness and contrast. The perceptual hash of the duplicates is this, with gre
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,17 +26,18 @@ AT_ONCE = 8192  # pairs
 
 def standardised(thumbnails: NDArray[np.uint8]) -> Thumbnails:
     """Thumbnails (n, GRID * GRID) as rows of mean 0 and norm 1; flat ones are 0 and are like nothing."""
-    z = thumbnails.reshape(-1, GRID, GRID).astype(np.float32)
-    flat = z.std(axis=(1, 2)) < LEAST_SPREAD
-    z = _unit(z)
+    levels = thumbnails.reshape(-1, GRID, GRID).astype(np.float32)
+    flat = levels.std(axis=(1, 2)) < LEAST_SPREAD
+    z = _unit(levels)
     z[flat] = 0
     return z
 
 
 def coarse(thumbnails: Thumbnails) -> NDArray[np.float32]:
-    """The standardised thumbnails at half the size, (n, COARSE * COARSE): what a crop changes little."""
-    halves = thumbnails.reshape(-1, COARSE, GRID // COARSE, COARSE, GRID // COARSE).mean(axis=(2, 4))
-    return _unit(halves).reshape(-1, COARSE * COARSE)
+    """The standardised thumbnails at a third of the size, (n, COARSE * COARSE): what a crop changes little."""
+    parts = thumbnails.reshape(-1, COARSE, GRID // COARSE, COARSE, GRID // COARSE)
+    cells = np.asarray(parts.mean(axis=(2, 4)), np.float32)
+    return _unit(cells).reshape(-1, COARSE * COARSE)
 
 
 def mirrored(thumbnails: Thumbnails) -> Thumbnails:
@@ -66,18 +68,24 @@ def _windows(z: Thumbnails) -> Iterator[Thumbnails]:
 
 
 def _window(place: float, scale: float) -> NDArray[np.float32]:
-    """(GRID, GRID): cells of a window by linear interpolation between the cells of the whole."""
+    """(GRID, GRID): cells of a window by cubic interpolation (Catmull and Rom) between the cells of the whole."""
     at = place * (1 - scale) * GRID + scale * (np.arange(GRID) + 0.5) - 0.5  # where the cells' centres lie
-    at = np.clip(at, 0, GRID - 1)
-    below = np.minimum(at.astype(int), GRID - 2)
+    below = np.floor(at).astype(int)
+    t = at - below
     weights = np.zeros((GRID, GRID), np.float32)
-    weights[np.arange(GRID), below] = 1 - (at - below)
-    weights[np.arange(GRID), below + 1] += at - below
+    cubic = (
+        (-1, (-t + 2 * t**2 - t**3) / 2),
+        (0, (2 - 5 * t**2 + 3 * t**3) / 2),
+        (1, (t + 4 * t**2 - 3 * t**3) / 2),
+        (2, (-(t**2) + t**3) / 2),
+    )
+    for step, weight in cubic:
+        np.add.at(weights, (np.arange(GRID), np.clip(below + step, 0, GRID - 1)), weight)
     return weights
 
 
-def _unit(z: NDArray[np.float32]) -> NDArray[np.float32]:
+def _unit(pictures: NDArray[Any]) -> NDArray[np.float32]:
     """Each picture with mean 0 and norm 1; a constant one becomes 0."""
-    z = z - z.mean(axis=(1, 2), keepdims=True)
+    z = (pictures - pictures.mean(axis=(1, 2), keepdims=True)).astype(np.float32)
     norms = np.sqrt(np.einsum("nij,nij->n", z, z))[:, None, None]
-    return np.divide(z, norms, out=np.zeros_like(z), where=norms > 1e-6)
+    return np.asarray(np.divide(z, norms, out=np.zeros_like(z), where=norms > 1e-6))

@@ -27,14 +27,22 @@ class Limits:
     """What makes two photos a pair.
 
     similar: they look alike from this cosine on. copy_cosine, copy_likeness: they are copies of one photo, where both
-    the cosine and the likeness of the thumbnails are at least so large. coarse: thumbnails are only compared in full
-    where their coarse forms correlate so much.
+    the cosine and the likeness of the thumbnails are at least so large; crop_cosine, crop_likeness: or these two (a
+    crop's thumbnail is never quite its window's). coarse: thumbnails are only compared in full where their coarse
+    forms correlate so much.
     """
 
     similar: float = 0.9
-    copy_cosine: float = 0.6
-    copy_likeness: float = 0.95
+    copy_cosine: float = 0.5
+    copy_likeness: float = 0.99
+    crop_cosine: float = 0.8
+    crop_likeness: float = 0.95
     coarse: float = 0.6
+
+    @property
+    def least(self) -> float:
+        """The cosine below which no pair is a copy."""
+        return min(self.copy_cosine, self.crop_cosine)
 
 
 @dataclass(frozen=True)
@@ -88,10 +96,6 @@ class Scan:
             self._other_coarse = coarse(self._other_thumbnails)
             self._turned = coarse(mirrored(self._other_thumbnails))
 
-    def starts(self) -> range:
-        """Where the blocks begin."""
-        return range(0, count(self.rows), ROWS)
-
     def block(self, start: int) -> Block:
         """The pairs and neighbours of some rows."""
         block = dense(self.rows, start, start + ROWS)
@@ -112,7 +116,7 @@ class Scan:
             alike = np.maximum(
                 self._coarse[rows] @ self._other_coarse[columns].T, self._coarse[rows] @ self._turned[columns].T
             )
-            found |= (tile >= self.limits.copy_cosine - MARGIN) & (alike >= self.limits.coarse)
+            found |= (tile >= self.limits.least - MARGIN) & (alike >= self.limits.coarse)
         one, other = np.nonzero(found)
         other += left
         later = other > one + start if self._alone else slice(None)
@@ -124,7 +128,7 @@ class Scan:
         cosine = against(block, one, self.others, other)
         alike = np.full(len(one), -1, np.float32)
         if self._thumbnails is not None and self._other_thumbnails is not None:
-            look = np.flatnonzero(cosine >= self.limits.copy_cosine)
+            look = np.flatnonzero(cosine >= self.limits.least)
             both = np.concatenate([self._thumbnails[start : start + len(block)], self._other_thumbnails])
             alike[look] = likeness(both, one[look], other[look] + len(block))
         pairs = Pairs(one + start, other, cosine, alike)
@@ -144,12 +148,18 @@ class Scan:
 
 def copies(pairs: Pairs, limits: Limits) -> NDArray[np.bool_]:
     """Which pairs are copies of one photo."""
-    return (pairs.cosine >= limits.copy_cosine) & (pairs.likeness >= limits.copy_likeness)
+    whole = (pairs.cosine >= limits.copy_cosine) & (pairs.likeness >= limits.copy_likeness)
+    return whole | ((pairs.cosine >= limits.crop_cosine) & (pairs.likeness >= limits.crop_likeness))
 
 
 def scanned(scan: Scan) -> Iterator[Block]:
     """All blocks, in order."""
-    return (scan.block(start) for start in scan.starts())
+    return (scan.block(start) for start in starts(count(scan.rows)))
+
+
+def starts(rows: int) -> range:
+    """Where the blocks of so many rows begin; there is one even of none."""
+    return range(0, max(1, rows), ROWS)
 
 
 def joined(blocks: list[Block]) -> tuple[Pairs, Places, Floats]:

@@ -1,7 +1,7 @@
 """What a photo's pixels say of it without a model: size, sharpness, brightness, contrast, and a grey thumbnail.
 
 All is measured on the photo in grey, shrunk until its longer side is at most 256 pixels: how sharp it looks, not how
-sharp its file could be. The thumbnail of 16 x 16 pixels is what copies of one photo are recognised by.
+sharp its file could be. The thumbnail of 24 x 24 pixels is what copies of one photo are recognised by.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 SIDE = 256  # pixels of the longer side at which a photo is measured
-GRID = 16  # cells of the thumbnail in each direction
+GRID = 24  # cells of the thumbnail in each direction
 
 TINY = 64  # pixels of the shorter side
 ODD = 3.0  # the longer side in shorter ones
@@ -26,7 +26,7 @@ BLURRED = 0.012  # mean absolute Laplacian over the standard deviation and the n
 
 @dataclass(frozen=True)
 class PixelChecks:
-    """Measures of one photo; `thumbnail` is its grey picture of 16 x 16 pixels, rows from the top."""
+    """Measures of one photo; `thumbnail` is its grey picture of 24 x 24 pixels, rows from the top."""
 
     width: int
     height: int
@@ -57,7 +57,7 @@ def check_pixels(image: Image.Image, size: tuple[int, int] | None = None) -> Pix
     width, height = size or image.size
     step = max(1, -(-max(image.size) // SIDE))
     grey = (image.reduce(step) if step > 1 else image).convert("L")
-    levels = np.asarray(grey, dtype=np.float32) / 255  # (h, w)
+    levels = np.asarray(grey, dtype=np.float32) / np.float32(255)  # (h, w)
     contrast = float(levels.std())
     return PixelChecks(
         width=width,
@@ -75,7 +75,7 @@ def as_text(thumbnail: bytes) -> str:
 
 
 def from_text(text: str) -> NDArray[np.uint8] | None:
-    """The thumbnail's pixels (16 * 16,); None where the text is not a thumbnail."""
+    """The thumbnail's pixels (GRID * GRID,); None where the text is not a thumbnail."""
     try:
         data = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

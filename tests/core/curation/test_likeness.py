@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -62,13 +64,18 @@ def test_likeness_is_the_best_correlation_over_windows_mirrors_and_sides() -> No
         a, b = a - a.mean(), b - b.mean()
         return float((a * b).sum() / np.sqrt((a * a).sum() * (b * b).sum()))
 
+    def through(p: list[float], t: float) -> float:
+        """The curve of Catmull and Rom between the second and the third of four values."""
+        slope, end = (p[2] - p[0]) / 2, (p[3] - p[1]) / 2
+        return (
+            (2 * t**3 - 3 * t**2 + 1) * p[1] + (t**3 - 2 * t**2 + t) * slope
+            + (3 * t**2 - 2 * t**3) * p[2] + (t**3 - t**2) * end
+        )  # fmt: skip
+
     def between(picture: np.ndarray, y: float, x: float) -> float:
-        y, x = min(max(y, 0), GRID - 1), min(max(x, 0), GRID - 1)
-        top, left = min(int(y), GRID - 2), min(int(x), GRID - 2)
-        v, u = y - top, x - left
-        above = picture[top, left] * (1 - u) + picture[top, left + 1] * u
-        below = picture[top + 1, left] * (1 - u) + picture[top + 1, left + 1] * u
-        return float(above * (1 - v) + below * v)
+        top, left = math.floor(y), math.floor(x)
+        at = [[min(max(k + step, 0), GRID - 1) for step in (-1, 0, 1, 2)] for k in (top, left)]
+        return through([through([float(picture[r, s]) for s in at[1]], x - left) for r in at[0]], y - top)
 
     def window(picture: np.ndarray, scale: float, top: float, left: float) -> np.ndarray:
         places = [scale * (i + 0.5) - 0.5 for i in range(GRID)]

@@ -9,6 +9,7 @@ from sparse_photos import photos, sparse, unit
 from nonneg_core.curation import neighbours, projection
 from nonneg_core.curation.likeness import standardised
 from nonneg_core.curation.neighbours import Limits, Scan, copies, joined, scanned
+from nonneg_core.curation.pixel_checks import GRID
 
 
 @pytest.fixture(params=["in full", "projected"])
@@ -85,13 +86,13 @@ def test_the_short_form_bounds_every_inner_product_from_above(monkeypatch: pytes
 
 def test_copies_need_both_the_vector_and_the_thumbnail() -> None:
     rng = np.random.default_rng(0)
-    pictures = rng.integers(0, 256, (4, 256), dtype=np.uint8)
+    pictures = rng.integers(0, 256, (4, GRID * GRID), dtype=np.uint8)
     pictures[1] = pictures[0]
     pictures[3] = pictures[2]
     z = np.zeros((4, 8), np.float32)
     z[:2, 0] = 1
     z[2, 1], z[3, 2] = 1, 1  # one thumbnail, vectors that have nothing in common
-    limits = Limits(similar=0.9, copy_cosine=0.6)
+    limits = Limits(similar=0.9)
     pairs, _, _ = joined(list(scanned(Scan(sparse(unit(z)), limits, thumbnails=standardised(pictures)))))
     found = pairs.where(copies(pairs, limits))
     assert list(zip(found.one.tolist(), found.other.tolist(), strict=True)) == [(0, 1)]

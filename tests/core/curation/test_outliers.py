@@ -20,8 +20,9 @@ def test_planted_strangers_are_found_first_and_no_others_with_them() -> None:
     z = unit(np.concatenate([np.pad(z, ((0, 0), (0, 3))), strangers]))
     found = outliers(closeness(z))
     assert set(found.photos[:3].tolist()) == {200, 201, 202}
+    assert set(found.photos.tolist()) >= set(np.flatnonzero(found.closeness < found.bound).tolist())
     assert len(found.photos) <= 6
-    assert (found.closeness[found.photos] < found.bound).all()
+    assert (np.diff(found.closeness[found.photos]) >= 0).all()
 
 
 def test_among_equals_and_among_two_there_is_no_outlier() -> None:

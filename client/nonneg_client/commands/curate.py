@@ -1,0 +1,155 @@
+"""`nonneg curate`: an index -> duplicates, clusters, outliers, a subset, doubtful labels; no photo is touched."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from nonneg_client.curation.findings import Section
+
+PARTS = ("exact", "copies", "similar", "pixels", "outliers", "clusters", "subset", "labels", "missed", "classes")
+GROUPS = 20  # of a part that the table shows
+PHOTOS = 6  # of a group that the table shows
+
+
+def _parts(_ctx: click.Context, _param: click.Parameter, text: str | None) -> tuple[str, ...]:
+    """copies,clusters -> these parts."""
+    parts = tuple(part.strip() for part in text.split(",")) if text else PARTS
+    for part in parts:
+        if part not in PARTS:
+            raise click.BadParameter(f"{part!r} is not one of {', '.join(PARTS)}")
+    return parts
+
+
+@click.command()
+@click.argument("index", type=click.Path(exists=True, path_type=Path))
+@click.option("--only", callback=_parts, metavar="PART,…", help=f"Of {', '.join(PARTS)}; without it all.")
+@click.option("--against", type=click.Path(exists=True, path_type=Path), help="What of INDEX is in this one too.")
+@click.option(
+    "--similar", type=click.FloatRange(0, 1, min_open=True), default=0.9, show_default=True,
+    help="Cosine from which photos look alike.",
+)  # fmt: skip
+@click.option("--clusters", type=click.IntRange(min=1), help="How many to look for; otherwise by the photos' number.")
+@click.option("--subset", type=click.IntRange(min=1), default=100, show_default=True, help="Photos of the subset.")
+@click.option("--labels", default="folder", show_default=True, metavar="FIELD", help="Field that holds the labels.")
+@click.option("--html", type=click.Path(path_type=Path), help="Write a contact sheet to work with.")
+@click.option("--csv", "csv_file", type=click.Path(path_type=Path), help="Write every photo with its action.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option(
+    "--list", "action", type=click.Choice(["remove", "review", "choose", "keep"]),
+    help="Print only the photos with this action, one a line.",
+)  # fmt: skip
+@click.option("-0", "--null", is_flag=True, help="With --list: end each path with a zero byte, for xargs -0.")
+@click.option("--quiet", is_flag=True, help="No progress bars.")
+def curate(
+    index: Path,
+    only: tuple[str, ...],
+    against: Path | None,
+    similar: float,
+    clusters: int | None,
+    subset: int,
+    labels: str,
+    html: Path | None,
+    csv_file: Path | None,
+    as_json: bool,
+    action: str | None,
+    null: bool,
+    quiet: bool,
+) -> None:
+    """Put the photos of INDEX in order: what is double, alike, alone, unusable, or wrongly labelled.
+
+    INDEX is the folder of an index, or a file that `nonneg embed` wrote. Photos are only read; nothing is deleted or
+    moved. A run that is stopped goes on where it was.
+
+    \b
+      nonneg curate photos.index --html photos.html
+      nonneg curate photos.index --only exact,copies --list remove -0 | xargs -0 -r mv -t aside/
+      nonneg curate train.index --against val.index --csv leaks.csv
+      nonneg curate photos.index --only subset --subset 500 --list choose
+    """
+    from nonneg_client.curation.collection import read_collection
+    from nonneg_client.curation.curate import OF_LABELS, Wishes, check_labels, curate_two
+    from nonneg_client.curation.curate import curate as curated
+    from nonneg_client.curation.findings import as_csv, listed
+    from nonneg_client.curation.findings import as_json as for_programs
+    from nonneg_core.atomic import atomic_write
+    from nonneg_core.curation.neighbours import Limits
+
+    named = click.get_current_context().get_parameter_source("only") is click.core.ParameterSource.COMMANDLINE
+    _check(only, named, against, action, null)
+    wishes = Wishes(only, Limits(similar=similar), clusters, subset, labels, shown=False if quiet else None)
+    collection = read_collection(index)
+    if against is not None:
+        sections = curate_two(collection, read_collection(against), wishes)
+    else:
+        if named and set(only) & set(OF_LABELS):
+            check_labels(collection, wishes)
+        sections = curated(collection, wishes)
+    if csv_file is not None:
+        with atomic_write(csv_file) as temporary:
+            temporary.write_text(as_csv(sections), encoding="utf-8")
+    if html is not None:
+        from nonneg_client.curation.page import write_page
+
+        write_page(html, f"{index}" if against is None else f"{index} against {against}", sections, collection)
+    if action is not None:
+        for name in listed(sections, action):
+            click.echo(name, nl=not null)
+            if null:
+                click.echo("\0", nl=False)
+    elif as_json:
+        click.echo(json.dumps({"index": str(index), "sections": for_programs(sections)}, ensure_ascii=False))
+    else:
+        show(sections)
+
+
+def _check(only: tuple[str, ...], named: bool, against: Path | None, action: str | None, null: bool) -> None:
+    two = ("exact", "copies", "similar")
+    alone = [part for part in only if part not in two]
+    if against is not None and named and alone:
+        raise click.UsageError(f"{alone[0]} is of one index: beside --against ask for {', '.join(two)}")
+    if null and action is None:
+        raise click.UsageError("-0 goes with --list")
+
+
+def show(sections: list[Section]) -> None:
+    """The sections as tables: of each the first groups, of each group the first photos."""
+    from nonneg_client.tables import show as table
+
+    for section in sections:
+        click.echo(click.style(section.title, bold=True) + f": {_size(section)}")
+        click.echo(section.how)
+        for note in section.notes:
+            click.echo(note)
+        if section.rows:
+            table(section.columns, section.rows[: GROUPS * PHOTOS])
+        elif section.groups:
+            table(("group", "action", "image", "cosine", "why"), _lines(section))
+        _rest(section)
+        click.echo()
+
+
+def _size(section: Section) -> str:
+    if section.rows:
+        return f"{len(section.rows)}"
+    groups = "1 group" if len(section.groups) == 1 else f"{len(section.groups)} groups"
+    return f"{section.concerned()} photos in {groups}" if section.groups else "none"
+
+
+def _lines(section: Section) -> list[tuple[Any, ...]]:
+    shown = GROUPS if len(section.groups) == 1 else PHOTOS
+    return [
+        (number, f.action, f.image, f.cosine, f.why)
+        for number, group in enumerate(section.groups[:GROUPS], 1)
+        for f in group.findings[:shown]
+    ]
+
+
+def _rest(section: Section) -> None:
+    """Say what the table leaves out."""
+    if not section.rows and (left := section.images() - len(_lines(section))) > 0:
+        click.echo(f"… and {left} more photos: --csv, --json and --list have all, --html shows them")

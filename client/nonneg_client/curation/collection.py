@@ -1,0 +1,85 @@
+"""What is curated: the vectors of an index or of a file of vectors, and where their photos are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nonneg_client.embeddings import Embeddings
+from nonneg_core.errors import DataInvalid
+
+AT_ONCE = 2000  # vectors read from an index
+EVEN = 0.9  # of the photos have equally many entries: the vectors were cut
+
+
+@dataclass(frozen=True)
+class Collection:
+    """Vectors of length one with an id each, and what the index holds beside them."""
+
+    name: str
+    vectors: Embeddings
+    payloads: Sequence[Mapping[str, Any]]
+
+    @cached_property
+    def ids(self) -> tuple[str, ...]:
+        """What the photos are called."""
+        return self.vectors.ids or ()
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+    def labels(self, field: str) -> list[str]:
+        """A field of every photo, as text; empty where a photo has none. `folder` is also read off the path."""
+        found = (payload.get(field) for payload in self.payloads)
+        if field == "folder":
+            return [Path(name).parent.name if f is None else str(f) for name, f in zip(self.ids, found, strict=True)]
+        return ["" if f is None else str(f) for f in found]
+
+    def cut(self) -> int | None:
+        """How many entries are stored of each vector, if only the largest of them were kept."""
+        sizes = self.vectors.nnz
+        most = int(sizes.max(initial=0))
+        return most if len(sizes) > 1 and most and float((sizes == most).mean()) > EVEN else None
+
+
+def read_collection(path: Path) -> Collection:
+    """The collection in the folder of an index, or in a file that `nonneg embed` wrote."""
+    from nonneg_client.storage import FORMATS
+
+    if path.suffix.lower() in FORMATS and path.is_file():
+        held = Embeddings.load(path)
+        if held.ids is None:
+            raise DataInvalid(f"{path} does not say which photos its vectors are of", fix="embed them again")
+        return Collection(str(path), _unit(held), [{}] * len(held))
+    if not (path / "index.json").exists():
+        raise DataInvalid(
+            f"{path} is neither an index nor a file of vectors",
+            fix="make one: nonneg index FOLDER -o photos.index",
+            value=str(path),
+        )
+    return _indexed(path)
+
+
+def _indexed(path: Path) -> Collection:
+    from nonneg_client.search.index import Index
+
+    with Index.open(path) as index:
+        payloads = index.engine.payloads()
+        names = sorted(payloads)
+        parts = [index.engine.get(names[start : start + AT_ONCE]) for start in range(0, len(names), AT_ONCE)]
+        held = index.description
+    empty = Embeddings.from_rows([], dimensions=held.dimensions, fingerprint=held.fingerprint, model=held.model, ids=())
+    vectors = Embeddings.concatenate([empty, *parts])
+    assert vectors.ids is not None
+    order = np.argsort(np.array(vectors.ids, dtype=object), kind="stable")  # what `get` answers is in no order
+    vectors = vectors[order]
+    return Collection(str(path), vectors, [payloads[name] for name in vectors.ids or ()])
+
+
+def _unit(held: Embeddings) -> Embeddings:
+    return held if held.normalized else held.shorten()

@@ -1,0 +1,132 @@
+"""A collection compared with itself or with another, so that a run that was stopped goes on where it was.
+
+Each block is put away in the user's cache, under a name made of the vectors, the thumbnails and the limits; a later run
+with the same ones reads it. The last few comparisons are kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import zipfile
+from collections.abc import Sequence
+from dataclasses import astuple
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nonneg_client.curation.collection import Collection
+from nonneg_core.atomic import atomic_write
+from nonneg_core.cache_folder import cache_folder
+from nonneg_core.curation.likeness import standardised
+from nonneg_core.curation.neighbours import Block, Limits, Pairs, Scan, joined, starts
+from nonneg_core.curation.sparse_rows import Floats, Places
+from nonneg_core.errors import DataInvalid, NonnegError
+from nonneg_core.progress import Bar
+
+NEIGHBOURS = 10
+KEPT = 5  # comparisons in the cache
+MOST_PAIRS = 5_000_000
+FORMAT = 1  # of the blocks; one more when what is in them changes
+
+Thumbnails = NDArray[np.uint8]
+
+
+def compare(
+    one: Collection,
+    limits: Limits,
+    thumbnails: Thumbnails | None,
+    other: Collection | None = None,
+    other_thumbnails: Thumbnails | None = None,
+    *,
+    shown: bool | None = None,
+) -> tuple[Pairs, Places, Floats]:
+    """All pairs, and each photo's nearest with their cosines."""
+    if other is not None:
+        one.vectors.same_form(other.vectors)
+    collections = [one] if other is None else [one, other]
+    parts = [thumbnails, other_thumbnails][: len(collections)]
+    folder = _folder(collections, parts, limits)
+    scan: Scan | None = None
+    blocks: list[Block] = []
+    pairs = 0
+    with Bar("comparing", len(one), shown=shown) as bar:
+        for start in starts(len(one)):
+            path = folder / f"{start:08d}.npz"
+            block = _read(path)
+            if block is None:
+                scan = scan or _scan(collections, parts, limits)
+                block = scan.block(start)
+                _write(path, block)
+            blocks.append(block)
+            pairs += len(block.pairs)
+            _check(pairs, limits)
+            bar.move(start + len(block.neighbours))
+    _forget_others(folder)
+    return joined(blocks)
+
+
+def _scan(collections: Sequence[Collection], thumbnails: Sequence[Thumbnails | None], limits: Limits) -> Scan:
+    seen = [None if t is None else standardised(t) for t in thumbnails]
+    if len(collections) == 1:
+        return Scan(collections[0].vectors, limits, k=NEIGHBOURS, thumbnails=seen[0])
+    one, other = collections
+    return Scan(
+        one.vectors,
+        limits,
+        k=NEIGHBOURS,
+        thumbnails=seen[0],
+        others=other.vectors,
+        other_thumbnails=seen[1],
+    )
+
+
+def _folder(collections: Sequence[Collection], thumbnails: Sequence[Thumbnails | None], limits: Limits) -> Path:
+    digest = hashlib.sha256(repr((FORMAT, NEIGHBOURS, astuple(limits))).encode())
+    for collection, pictures in zip(collections, thumbnails, strict=True):
+        held = collection.vectors
+        for array in (held.indptr, held.indices, held.values, np.zeros(0) if pictures is None else pictures):
+            digest.update(np.ascontiguousarray(array).data)
+        digest.update(f"{held.fingerprint} {held.dimensions}".encode())
+    return cache_folder("curate") / digest.hexdigest()[:32]
+
+
+def _write(path: Path, block: Block) -> None:
+    """Put a block away; where that cannot be done it will be computed again."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(path) as temporary, temporary.open("wb") as file:
+            np.savez(file, start=block.start, near=block.neighbours, cosines=block.cosines, **vars(block.pairs))
+    except (OSError, NonnegError):
+        return
+
+
+def _read(path: Path) -> Block | None:
+    try:
+        with np.load(path, allow_pickle=False) as held:
+            pairs = Pairs(*(held[name] for name in Pairs.__dataclass_fields__))
+            return Block(int(held["start"]), pairs, held["near"], held["cosines"])
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        return None  # not there, or damaged
+
+
+def _forget_others(folder: Path) -> None:
+    try:
+        folder.touch()
+        old = sorted(folder.parent.iterdir(), key=lambda f: f.stat().st_mtime)[:-KEPT]
+    except OSError:
+        return
+    for path in old:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _check(pairs: int, limits: Limits) -> None:
+    if pairs > MOST_PAIRS:
+        raise DataInvalid(
+            f"more than {MOST_PAIRS} pairs have a cosine of {limits.similar} or are copies",
+            fix="give a larger --similar, or curate the folders one by one",
+            field="similar",
+            value=limits.similar,
+            limit=MOST_PAIRS,
+        )

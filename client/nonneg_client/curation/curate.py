@@ -1,0 +1,89 @@
+"""Curation in one call: the parts that are asked for, each as a section of findings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from nonneg_client.curation.collection import Collection
+from nonneg_client.curation.comparing import compare
+from nonneg_client.curation.duplicates import between, copied, exact_copies, removed_by, similar
+from nonneg_client.curation.findings import Section
+from nonneg_client.curation.labelled import by_label, doubtful, is_labelled, missed
+from nonneg_client.curation.overview import Names, clustered, failing, lonely, subset
+from nonneg_client.curation.photos import photos_of
+from nonneg_core.curation.neighbours import Limits
+from nonneg_core.errors import DataInvalid
+
+PARTS = ("exact", "copies", "similar", "pixels", "outliers", "clusters", "subset", "labels", "missed", "classes")
+OF_PHOTOS = {"exact", "copies", "similar", "pixels"}
+OF_PAIRS = {"copies", "similar", "outliers", "missed", "classes"}
+OF_LABELS = ("labels", "missed", "classes")
+OF_TWO = ("exact", "copies", "similar")
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What is asked for."""
+
+    parts: Sequence[str] = PARTS
+    limits: Limits = field(default_factory=Limits)
+    clusters: int | None = None
+    subset: int = 100
+    labels: str = "folder"  # the field that holds them
+    names: Names = field(default_factory=dict)
+    shown: bool | None = None  # progress bars
+
+
+def curate(collection: Collection, wishes: Wishes) -> list[Section]:
+    """The sections of one collection, in the order of the parts."""
+    parts = set(wishes.parts)
+    vectors, shown = collection.vectors, wishes.shown
+    photos = photos_of(collection, shown=shown) if parts & OF_PHOTOS else None
+    labels = collection.labels(wishes.labels)
+    if parts & set(OF_LABELS) and not is_labelled(labels):
+        parts -= set(OF_LABELS)
+    found: dict[str, Section] = {}
+    if parts & OF_PAIRS:
+        thumbnails = photos.thumbnails() if photos else None
+        pairs, places, cosines = compare(collection, wishes.limits, thumbnails, shown=shown)
+        if photos is not None:
+            exact = exact_copies(collection, photos)
+            copies = copied(collection, photos, pairs, wishes.limits, removed_by(exact))
+            found["copies"] = copies
+            found["similar"] = similar(collection, photos, pairs, wishes.limits, removed_by(exact, copies))
+        found["outliers"] = lonely(collection, places, cosines, wishes.names)
+        if is_labelled(labels):
+            found["missed"] = missed(collection, labels, places, cosines)
+            found["classes"] = by_label(labels, places)
+    if photos is not None:
+        found["exact"] = exact_copies(collection, photos)
+        found["pixels"] = failing(collection, photos)
+    if "clusters" in parts:
+        found["clusters"] = clustered(collection, wishes.clusters, wishes.names)
+    if "subset" in parts:
+        found["subset"] = subset(collection, wishes.subset, shown=shown)
+    if "labels" in parts:
+        found["labels"] = doubtful(collection, labels, wishes.labels)
+    return [found[part] for part in PARTS if part in parts & set(found) and len(vectors)]
+
+
+def curate_two(one: Collection, other: Collection, wishes: Wishes) -> list[Section]:
+    """What of one collection is in another one too."""
+    one.vectors.same_form(other.vectors)
+    photos, others = photos_of(one, shown=wishes.shown), photos_of(other, shown=wishes.shown)
+    pairs, _, _ = compare(one, wishes.limits, photos.thumbnails(), other, others.thumbnails(), shown=wishes.shown)
+    sections = between(one, other, photos, others, pairs, wishes.limits)
+    return [section for section in sections if section.part in wishes.parts]
+
+
+def check_labels(collection: Collection, wishes: Wishes) -> None:
+    """Raise where labels are asked for by name and there are none."""
+    labels = collection.labels(wishes.labels)
+    if not is_labelled(labels):
+        raise DataInvalid(
+            f"{wishes.labels} has {len(set(labels))} values for {len(labels)} photos: these are no labels",
+            fix="give --labels the field that holds them, or leave labels, missed and classes out of --only",
+            field="labels",
+            value=wishes.labels,
+        )

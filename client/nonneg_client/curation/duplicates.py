@@ -1,0 +1,163 @@
+"""Three lists: exact copies, copies of one photo, and photos that are merely similar; in each group one is kept."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nonneg_client.curation.collection import Collection
+from nonneg_client.curation.findings import Action, Finding, Group, Section
+from nonneg_client.curation.photos import Photos, better, why
+from nonneg_core.curation.groups import Star, stars
+from nonneg_core.curation.neighbours import Limits, Pairs, copies
+
+LEFT = "Photos that the lists before say to remove are not in it."
+LINKED = "Each photo of a group is paired with the one that is kept; there are no chains."
+EXACT = "Files with the same bytes."
+
+
+def exact_copies(collection: Collection, photos: Photos) -> Section:
+    """Files of the same bytes, grouped."""
+    by_digest: dict[str, list[int]] = defaultdict(list)
+    for i in better(photos, collection.ids):
+        if (photo := photos.known[i]) is not None:
+            by_digest[photo.digest].append(i)
+    groups = tuple(
+        _group(collection, photos, members[0], [(i, 1.0) for i in members[1:]], "remove")
+        for members in by_digest.values()
+        if len(members) > 1
+    )
+    return Section("exact", "Exact copies", EXACT, groups, _gone(photos))
+
+
+def copied(collection: Collection, photos: Photos, pairs: Pairs, limits: Limits, removed: set[str]) -> Section:
+    """Copies of one photo among what is left when exact copies are removed."""
+    chosen = copies(pairs, limits) & _left(collection, pairs, removed)
+    how = (
+        "The same photo in another size, cut, colour or quality: cosine and likeness of the thumbnails (mirrored and "
+        f"cropped too) at least {limits.copy_cosine} and {limits.copy_likeness}, or {limits.crop_cosine} and "
+        f"{limits.crop_likeness}. {LINKED} {LEFT}"
+    )
+    groups = _grouped(collection, photos, pairs.where(chosen), "remove")
+    return Section("copies", "Copies of one photo", how, groups, _gone(photos) + lost(collection))
+
+
+def similar(collection: Collection, photos: Photos, pairs: Pairs, limits: Limits, removed: set[str]) -> Section:
+    """Photos that look alike among what is left when all copies are removed."""
+    chosen = (pairs.cosine >= limits.similar) & ~copies(pairs, limits) & _left(collection, pairs, removed)
+    how = f"Other photos that look alike: cosine at least {limits.similar}. {LINKED} {LEFT}"
+    groups = _grouped(collection, photos, pairs.where(chosen), "review")
+    return Section("similar", "Merely similar", how, groups, lost(collection))
+
+
+def between(one: Collection, other: Collection, photos: Photos, others: Photos, pairs: Pairs, limits: Limits) -> (
+    tuple[Section, Section, Section]
+):  # fmt: skip
+    """The same three lists of photos of one collection that are in another one too: what leaked."""
+    held: dict[str, list[int]] = defaultdict(list)
+    for j, photo in enumerate(others.known):
+        if photo is not None:
+            held[photo.digest].append(j)
+    exact: dict[int, list[tuple[int, float]]] = {
+        i: [(j, 1.0) for j in held[photo.digest]]
+        for i, photo in enumerate(photos.known)
+        if photo is not None and photo.digest in held
+    }
+    bytes_equal = np.array([_equal(photos, others, i, j) for i, j in zip(pairs.one, pairs.other, strict=True)], bool)
+    true = copies(pairs, limits) & ~bytes_equal
+    alike = (pairs.cosine >= limits.similar) & ~copies(pairs, limits) & ~bytes_equal
+    gone = _gone(photos) + _gone(others)
+
+    def section(part: str, title: str, how: str, found: dict[int, list[tuple[int, float]]], action: Action) -> Section:
+        groups = tuple(_leak(one, other, i, found[i], action) for i in sorted(found, key=lambda i: one.ids[i]))
+        return Section(part, f"{title}: in {one.name} and in {other.name}", how, groups, gone + lost(one))
+
+    return (
+        section("exact", "Exact copies", EXACT, exact, "remove"),
+        section("copies", "Copies of one photo", f"Copies of one photo, as within one folder. {_LEAK}",
+                _by_first(pairs.where(true)), "remove"),
+        section("similar", "Merely similar", f"Cosine at least {limits.similar}. {_LEAK}",
+                _by_first(pairs.where(alike)), "review"),
+    )  # fmt: skip
+
+
+_LEAK = "A group is one photo of the first collection with all its partners in the second."
+
+
+def _leak(one: Collection, other: Collection, i: int, partners: list[tuple[int, float]], action: Action) -> Group:
+    mine = one.ids[i]
+    best = max(partners, key=lambda p: p[1])
+    first = Finding(mine, action, f"also in {other.name}", other.ids[best[0]], best[1])
+    rest = tuple(Finding(other.ids[j], "keep", f"in {other.name}", mine, cosine) for j, cosine in partners)
+    return Group(mine, (first, *rest))
+
+
+def _by_first(pairs: Pairs) -> dict[int, list[tuple[int, float]]]:
+    found: dict[int, list[tuple[int, float]]] = defaultdict(list)
+    for i, j, cosine in zip(pairs.one.tolist(), pairs.other.tolist(), pairs.cosine.tolist(), strict=True):
+        found[i].append((j, cosine))
+    return found
+
+
+def _grouped(collection: Collection, photos: Photos, pairs: Pairs, action: Action) -> tuple[Group, ...]:
+    found: list[Star] = stars(pairs.one, pairs.other, better(photos, collection.ids))
+    return tuple(
+        _group(
+            collection,
+            photos,
+            star.keep,
+            [(i, float(pairs.cosine[p])) for i, p in zip(star.members, star.pairs, strict=True)],
+            action,
+        )
+        for star in found
+    )
+
+
+def _group(
+    collection: Collection, photos: Photos, keep: int, members: list[tuple[int, float]], action: Action
+) -> Group:
+    kept = collection.ids[keep]
+    reason = "the largest, sharpest copy" if action == "remove" else "the largest, sharpest of these"
+    others = tuple(
+        Finding(collection.ids[i], action, why(photos.known[keep], photos.known[i]), kept, cosine)
+        for i, cosine in members
+    )
+    return Group(f"{1 + len(members)} photos", (Finding(kept, "keep", reason), *others))
+
+
+def removed_by(*sections: Section) -> set[str]:
+    """The photos that these lists say to remove."""
+    return {f.image for section in sections for group in section.groups for f in group.findings if f.action == "remove"}
+
+
+def _left(collection: Collection, pairs: Pairs, removed: set[str]) -> NDArray[np.bool_]:
+    """Which pairs are of two photos that are not removed."""
+    there = np.array([name not in removed for name in collection.ids], bool)
+    return np.asarray(there[pairs.one] & there[pairs.other])
+
+
+def _equal(photos: Photos, others: Photos, i: int, j: int) -> bool:
+    a, b = photos.known[i], others.known[j]
+    return a is not None and b is not None and a.digest == b.digest
+
+
+def _gone(photos: Photos) -> tuple[str, ...]:
+    if not photos.gone:
+        return ()
+    return (
+        f"{len(photos.gone)} photos could not be read, such as {photos.gone[0]}: they are compared by vector alone, "
+        "and so are never called copies.",
+    )
+
+
+def lost(collection: Collection) -> tuple[str, ...]:
+    """What is lost where only the largest entries of each vector are stored."""
+    cut = collection.cut()
+    if cut is None:
+        return ()
+    return (
+        f"Only the {cut} largest entries of each vector are stored. Cosines between stored vectors come out otherwise "
+        "than between whole ones: see docs/curation.md for how many pairs that changes.",
+    )

@@ -1,0 +1,118 @@
+"""What a collection holds: clusters, outliers, a diverse subset, and photos that fail a check of their pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from nonneg_client.curation.collection import Collection
+from nonneg_client.curation.findings import Finding, Group, Section
+from nonneg_client.curation.photos import Photos
+from nonneg_core.curation.clusters import Cluster, clusters, usual_number
+from nonneg_core.curation.k_centres import k_centres
+from nonneg_core.curation.outliers import FAR, NEAREST, outliers
+from nonneg_core.curation.sparse_rows import Floats, Places, shares
+from nonneg_core.progress import Bar
+
+Names = Mapping[int, str]  # of dimensions
+RARE = 3  # dimensions named of an outlier
+
+CHECKS = {
+    "dark": "hardly anything is brighter than a fifth of white",
+    "flat": "next to no contrast",
+    "blurred": "no sharp edge at 256 pixels",
+    "tiny": "the shorter side has fewer than 64 pixels",
+    "odd-ratio": "more than three times as long as wide",
+}
+
+
+def name_of(dimension: int, names: Names) -> str:
+    """What a dimension is called."""
+    return names.get(dimension) or f"dim {dimension}"
+
+
+def clustered(collection: Collection, number: int | None, names: Names) -> Section:
+    """Every photo in one of some clusters, the most typical of each first."""
+    wanted = number or usual_number(len(collection))
+    found = clusters(collection.vectors, wanted)
+    how = (
+        f"Spherical k-means with {wanted} centres on dimensions weighted by their rarity; a cluster is told by the "
+        "dimensions that are active in its photos and rarely elsewhere. Most typical photos first."
+    )
+    rows = tuple((i, len(c.members), float(c.cosines.mean()), told(c, names)) for i, c in enumerate(found, 1))
+    groups = tuple(_cluster(collection, c, names) for c in found)
+    columns = ("cluster", "photos", "cosine to centre", "shared dimensions (inside, outside)")
+    return Section("clusters", "Clusters", how, groups, (), columns, rows)
+
+
+def told(cluster: Cluster, names: Names) -> str:
+    """By what a cluster is told."""
+    return ", ".join(f"{name_of(s.dimension, names)} ({s.inside:.0%}, {s.outside:.0%})" for s in cluster.shared[:3])
+
+
+def _cluster(collection: Collection, cluster: Cluster, names: Names) -> Group:
+    title = ", ".join(name_of(s.dimension, names) for s in cluster.shared[:3]) or "nothing in common"
+    members = zip(cluster.members.tolist(), cluster.cosines.tolist(), strict=True)
+    return Group(title, tuple(Finding(collection.ids[i], cosine=cosine) for i, cosine in members))
+
+
+def lonely(collection: Collection, places: Places, cosines: Floats, names: Names) -> Section:
+    """Photos that are like no other, with what only they have."""
+    found = outliers(cosines)
+    rarity = shares(collection.vectors)
+    findings = []
+    for i in found.photos.tolist():
+        nearest = int(places[i, 0])
+        indices, values = collection.vectors.row(i)
+        telling = np.argsort(-values * np.log(1 / rarity[indices]), kind="stable")[:RARE]
+        has = ", ".join(f"{name_of(int(indices[t]), names)} (in {rarity[indices[t]]:.1%})" for t in telling)
+        closest = collection.ids[nearest] if nearest >= 0 else ""
+        why = f"has {has}" if len(indices) else "its vector is zero: no dimension is active"
+        unusual = bool(found.closeness[i] < found.bound)
+        findings.append(Finding(collection.ids[i], "review" if unusual else "", why, closest, float(cosines[i, 0])))
+    how = (
+        f"The hundredth of the photos with the least mean cosine to their {NEAREST} nearest, and all below "
+        f"{found.bound:.3f} ({FAR:g} robust standard deviations under the median): these are to review. The cosine is "
+        "that to the nearest photo."
+    )
+    groups = (Group(f"{len(findings)} photos", tuple(findings)),) if findings else ()
+    return Section("outliers", "Outliers", how, groups)
+
+
+def subset(collection: Collection, number: int, *, shown: bool | None = None) -> Section:
+    """Some photos that stand for all."""
+    with Bar("choosing", min(number, len(collection)), shown=shown) as bar:
+        found = k_centres(collection.vectors, number, bar.move)
+    standing = np.bincount(found.nearest[found.nearest >= 0], minlength=len(collection))
+    findings = tuple(
+        Finding(collection.ids[i], "choose", f"nearest to {standing[i]} photos") for i in found.chosen.tolist()
+    )
+    how = (
+        "Greedy k-centre: from the photo nearest to the mean on, each next one is the farthest from all chosen before."
+    )
+    notes: tuple[str, ...] = ()
+    if findings:
+        notes = (f"No photo has a cosine below {found.cosine.min():.3f} to the chosen one nearest to it.",)
+    groups = (Group(f"{len(findings)} of {len(collection)} photos", findings),) if findings else ()
+    return Section("subset", "A diverse subset", how, groups, notes)
+
+
+def failing(collection: Collection, photos: Photos) -> Section:
+    """Photos that fail a check of their pixels, by check."""
+    groups = []
+    for check, meaning in CHECKS.items():
+        findings = []
+        for name, photo in zip(collection.ids, photos.known, strict=True):
+            if photo is not None and check in photo.checks.found():
+                c = photo.checks
+                why = (
+                    f"{c.width} x {c.height}, sharpness {c.sharpness:.3f}, brightness {c.brightness:.2f}, "
+                    f"contrast {c.contrast:.3f}"
+                )
+                findings.append(Finding(name, "review", why))
+        if findings:
+            groups.append(Group(f"{check}: {meaning}", tuple(findings)))
+    notes = (f"{len(photos.gone)} photos could not be read, such as {photos.gone[0]}.",) if photos.gone else ()
+    how = "Measured on the pixels, without the model."
+    return Section("pixels", "Pixel checks", how, tuple(groups), notes)

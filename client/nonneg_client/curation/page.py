@@ -1,0 +1,130 @@
+"""The contact sheet of a curation: one HTML file with thumbnails in it, where photos are marked and lists are saved."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import io
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from nonneg_client.curation.collection import Collection
+from nonneg_client.curation.findings import Finding, Group, Section
+from nonneg_client.sources.images import items
+from nonneg_core.atomic import atomic_write
+from nonneg_core.cores import granted
+from nonneg_core.errors import NonnegError
+from nonneg_core.pixels.decode import decode
+
+SIDE = 200  # pixels of a thumbnail's longer side
+GROUPS = 60  # of a part that are shown
+PHOTOS = 24  # of a group, where there are several
+ALONE = 240  # of a part's only group
+LETTERS = 44  # of a path that a caption shows
+
+
+def write_page(path: Path, title: str, sections: Sequence[Section], collection: Collection) -> None:
+    """Write the sheet; a photo that cannot be read gets an empty frame."""
+    shown = list(dict.fromkeys(f.image for s in sections for g in _groups(s) for f in _photos(s, g)))
+    with ThreadPoolExecutor(granted()) as pool:
+        pictures = dict(zip(shown, pool.map(thumbnail, shown), strict=True))
+    body = "\n".join(_section(section, pictures) for section in sections)
+    tabs = "".join(f'<a href="#{s.part}">{html.escape(s.title)} <b>{_count(s)}</b></a>' for s in sections)
+    template = files("nonneg_client.curation").joinpath("page.html").read_text(encoding="utf-8")
+    held = collection.vectors
+    values = {
+        "title": html.escape(title),
+        "summary": html.escape(f"{len(collection)} photos, model {held.model} ({held.fingerprint[:8]})"),
+        "tabs": tabs,
+        "body": body,
+        "key": hashlib.sha256(body.encode()).hexdigest()[:16],
+    }
+    for name, value in values.items():
+        template = template.replace(f"[[{name}]]", value)
+    with atomic_write(path) as temporary:
+        temporary.write_text(template, encoding="utf-8")
+
+
+def thumbnail(name: str, side: int = SIDE) -> str | None:
+    """A small JPEG of a photo as a data URI; None where it cannot be read."""
+    try:
+        (item,) = items(name)
+        image = decode(item.load(), at_least=side)
+    except (NonnegError, ValueError):
+        return None
+    image.thumbnail((side, side))
+    buffer = io.BytesIO()
+    image.save(buffer, format="JPEG", quality=78)
+    return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode()
+
+
+def _groups(section: Section) -> tuple[Group, ...]:
+    return section.groups[:GROUPS]
+
+
+def _photos(section: Section, group: Group) -> tuple[Finding, ...]:
+    return group.findings[: ALONE if len(section.groups) == 1 else PHOTOS]
+
+
+def _count(section: Section) -> int:
+    return len(section.rows) if section.rows else section.concerned()
+
+
+def _section(section: Section, pictures: dict[str, str | None]) -> str:
+    notes = "".join(f"<p class=note>{html.escape(note)}</p>" for note in section.notes)
+    groups = "\n".join(_group(section, number, group, pictures) for number, group in enumerate(_groups(section), 1))
+    left = section.images() - sum(len(_photos(section, group)) for group in _groups(section))
+    rest = f"<p class=note>{left} more photos are in the CSV, not here.</p>" if left > 0 else ""
+    none = "" if section.groups or section.rows else "<p class=none>None found.</p>"
+    return (
+        f'<section data-part="{section.part}"><h2>{html.escape(section.title)} <b>{_count(section)}</b></h2>'
+        f"<p class=how>{html.escape(section.how)}</p>{notes}{none}{_table(section)}{groups}{rest}</section>"
+    )
+
+
+def _table(section: Section) -> str:
+    if not section.rows:
+        return ""
+    head = "".join(f"<th>{html.escape(column)}</th>" for column in section.columns)
+    rows = "".join("<tr>" + "".join(f"<td>{_cell(cell)}</td>" for cell in row) + "</tr>" for row in section.rows)
+    return f"<details open><summary>Table</summary><table><tr>{head}</tr>{rows}</table></details>"
+
+
+def _cell(cell: Any) -> str:
+    return f"{cell:.3f}" if isinstance(cell, float) else html.escape(str(cell))
+
+
+def _group(section: Section, number: int, group: Group, pictures: dict[str, str | None]) -> str:
+    cards = "".join(_card(section, f, pictures.get(f.image)) for f in _photos(section, group))
+    hidden = len(group.findings) - len(_photos(section, group))
+    more = f"<p class=more>{hidden} more</p>" if hidden else ""
+    return (
+        f'<div class=group data-group="{number}"><h3><span>{number}</span> {html.escape(group.title)}</h3>'
+        f"<div class=cards>{cards}{more}</div></div>"
+    )
+
+
+def _card(section: Section, finding: Finding, picture: str | None) -> str:
+    name = html.escape(finding.image, quote=True)
+    image = f'<img loading=lazy src="{picture}" alt="">' if picture else "<span class=gone>no picture</span>"
+    cosine = "" if finding.cosine is None else f"<span class=cosine>{finding.cosine:.3f}</span>"
+    badge = f"<span class='badge {finding.action}'>{finding.action}</span>" if finding.action else ""
+    link = f'<a href="{html.escape(_link(finding.image), quote=True)}" target=_blank title="open the photo">open</a>'
+    return (
+        f'<figure data-image="{name}" data-action="{finding.action}" data-part="{section.part}">'
+        f'<button type=button aria-pressed=false title="{name}">{image}</button>'
+        f'<figcaption><div>{badge}{cosine}{link}</div><span class=path title="{name}">{_short(finding.image)}</span>'
+        f"<span class=why>{html.escape(finding.why)}</span></figcaption></figure>"
+    )
+
+
+def _short(name: str) -> str:
+    return html.escape(name if len(name) <= LETTERS else "…" + name[1 - LETTERS :])
+
+
+def _link(name: str) -> str:
+    return name if "://" in name else Path(name).absolute().as_uri()

@@ -1,0 +1,150 @@
+"""What is known of the photos themselves: from the index where it holds it, else read from the files."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nonneg_client.curation.collection import Collection
+from nonneg_client.sources.images import items
+from nonneg_core.cores import granted
+from nonneg_core.curation.pixel_checks import GRID, PixelChecks, as_text, check_pixels, from_text
+from nonneg_core.errors import NonnegError
+from nonneg_core.lookahead import bounded_map
+from nonneg_core.pixels.decode import identify, seen
+from nonneg_core.progress import Bar
+
+AT_LEAST = 2 * 256  # pixels of the shorter side at which a JPEG is decoded to be measured
+
+
+@dataclass(frozen=True)
+class Photo:
+    """One photo's bytes and pixels, as far as they could be seen."""
+
+    bytes: int
+    digest: str  # of the file's content
+    checks: PixelChecks
+
+
+@dataclass(frozen=True)
+class Photos:
+    """Those of a collection, in its order; None where a photo could not be read."""
+
+    known: list[Photo | None]
+    gone: list[str]  # ids of those that could not be read
+
+    def thumbnails(self) -> NDArray[np.uint8]:
+        """(n, GRID * GRID); one that is not known is black, and so like nothing."""
+        black = bytes(GRID * GRID)
+        return np.frombuffer(b"".join(p.checks.thumbnail if p else black for p in self.known), np.uint8).reshape(
+            -1, GRID * GRID
+        )
+
+
+def look(data: bytes) -> Photo:
+    """Measure the photo in these bytes."""
+    size = upright_size(data)
+    checks = seen(data, lambda image: check_pixels(image, size), at_least=AT_LEAST)
+    return Photo(len(data), hashlib.sha256(data).hexdigest()[:32], checks)
+
+
+def upright_size(data: bytes) -> tuple[int, int]:
+    """Width and height as the photo is looked at."""
+    image = identify(data)
+    turned = image.getexif().get(0x0112, 1) in (5, 6, 7, 8)  # lying on its side
+    return (image.height, image.width) if turned else image.size
+
+
+def attributes(photo: Photo) -> dict[str, Any]:
+    """What an index keeps of a photo beside its vector."""
+    checks = photo.checks
+    return {
+        "width": checks.width,
+        "height": checks.height,
+        "ratio": round(checks.ratio, 3),
+        "sharpness": round(checks.sharpness, 4),
+        "brightness": round(checks.brightness, 4),
+        "contrast": round(checks.contrast, 4),
+        "check": checks.found(),
+        "thumbnail": as_text(checks.thumbnail),
+        "digest": photo.digest,
+    }
+
+
+def from_attributes(payload: Mapping[str, Any]) -> Photo | None:
+    """The photo as an index keeps it; None if it does not, or not in this form."""
+    try:
+        thumbnail = from_text(payload["thumbnail"])
+        if thumbnail is None:
+            return None
+        width, height = int(payload["width"]), int(payload["height"])
+        sharpness, brightness, contrast = (float(payload[name]) for name in ("sharpness", "brightness", "contrast"))
+        checks = PixelChecks(width, height, sharpness, brightness, contrast, thumbnail.tobytes())
+        return Photo(int(payload["bytes"]), str(payload["digest"]), checks)
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def photos_of(collection: Collection, *, shown: bool | None = None) -> Photos:
+    """Every photo of a collection; those that its index does not describe are read, with a bar."""
+    known = [from_attributes(payload) for payload in collection.payloads]
+    unknown = [i for i, photo in enumerate(known) if photo is None]
+    gone = []
+    with ThreadPoolExecutor(granted()) as pool, Bar("looking", len(unknown), shown=shown) as bar:
+
+        def submit(i: int) -> Future[Photo]:
+            return pool.submit(_read, collection.ids[i])
+
+        for done, (i, job) in enumerate(bounded_map(submit, unknown, ahead=4 * granted()), 1):
+            try:
+                known[i] = job.result()
+            except (NonnegError, ValueError):
+                gone.append(collection.ids[i])
+            bar.move(done)
+    return Photos(known, gone)
+
+
+def _read(name: str) -> Photo:
+    (item,) = items(name)
+    return look(item.load())
+
+
+def better(photos: Photos, ids: tuple[str, ...]) -> list[int]:
+    """All photos, the best copy first: more pixels, then sharper by a tenth, then more bytes, then the shorter path."""
+
+    def key(i: int) -> tuple[float, ...]:
+        photo = photos.known[i]
+        if photo is None:
+            return (0.0, 0.0, 0.0)
+        pixels = photo.checks.width * photo.checks.height
+        return (-float(pixels), -round(10 * np.log1p(photo.checks.sharpness * 100)), -float(photo.bytes))
+
+    return sorted(range(len(ids)), key=lambda i: (*key(i), len(ids[i]), ids[i]))
+
+
+def why(kept: Photo | None, other: Photo | None) -> str:
+    """In what the one that is kept is better."""
+    if kept is None or other is None:
+        return "one of the two could not be read"
+    if kept.digest == other.digest:
+        return "the same bytes; the kept one has the shorter path"
+    a, b = kept.checks, other.checks
+    if a.width * a.height != b.width * b.height:
+        return f"{b.width} x {b.height} pixels, the kept one {a.width} x {a.height}"
+    if a.sharpness > b.sharpness * 1.05:
+        return f"less sharp: {b.sharpness:.3f}, the kept one {a.sharpness:.3f}"
+    if kept.bytes != other.bytes:
+        return f"{other.bytes} bytes, the kept one {kept.bytes}"
+    return "equal in size; the kept one has the shorter path"
+
+
+def exists(name: str) -> bool:
+    """Whether a photo's file is there."""
+    return os.path.lexists(name)
