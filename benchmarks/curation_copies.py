@@ -19,12 +19,12 @@ from PIL import Image
 
 from nonneg_client.embeddings import Embeddings
 from nonneg_client.local import Encoder
-from nonneg_client.tables import show
 from nonneg_core.curation.likeness import standardised
 from nonneg_core.curation.neighbours import Limits, Pairs, Scan, copies, joined, scanned
 from nonneg_core.curation.pixel_checks import check_pixels
 from nonneg_core.image_files import find_images
 from nonneg_core.pixels.decode import decode
+from nonneg_core.tables import table
 
 OWN = 12.0  # grey levels that two photos differ by, root mean square over the thumbnail: the folder holds it twice
 EDITS = ("half size", "crop 90 %", "grey", "JPEG 30", "mirrored")
@@ -82,7 +82,7 @@ def print_table(folder: Path, vectors: Embeddings, thumbnails: np.ndarray, origi
         low, middle = np.quantile(cosine, [0.05, 0.5])
         rows.append((name, low, middle, float(alike.mean()), float(found.mean())))
         record[name] = {"found": float(found.mean()), "cosine": [float(low), float(middle)]}
-    show(["edit", "cosine, 5 %", "cosine, median", f"cosine >= {limits.similar}", "found as copies"], rows)
+    print(table(["edit", "cosine, 5 %", "cosine, median", f"cosine >= {limits.similar}", "found as copies"], rows))
     false = float((~true & ~own).sum() / max(1, (~own).sum()))
     similar = pairs.where(~copies(pairs, limits))
     twice = len({frozenset(p) for p in zip(origin[copied.one[own]], origin[copied.other[own]], strict=True)})

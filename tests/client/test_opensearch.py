@@ -8,7 +8,6 @@ import pytest
 
 from nonneg_client import Embeddings
 from nonneg_client.search import Index
-from nonneg_client.search.duplicates import groups, pairs
 from nonneg_client.search.index import describe
 from nonneg_client.search.opensearch import OpenSearchEngine
 from nonneg_core.errors import ConnectionFailed, DataInvalid, StorageFailed
@@ -50,14 +49,6 @@ def test_queries_of_more_clauses_than_the_engine_takes_are_still_exact(http):
     hits = index.search(vectors[7], 5, reasons=False)
     scores = vectors.numpy() @ vectors.numpy()[7]
     assert [hit.id for hit in hits] == [str(i) for i in np.argsort(-scores)[:5]]
-
-
-def test_near_duplicates_are_listed(http, random_embeddings):
-    vectors = random_embeddings(40, 64)
-    twice = Embeddings.concatenate([vectors, vectors[[3, 9]].named(["copy of 3", "copy of 9"])])
-    index = made(http, "twice", twice)
-    names = vectors.ids or ()
-    assert groups(pairs(index, 0.999)) == [sorted(["copy of 3", names[3]]), sorted(["copy of 9", names[9]])]
 
 
 def test_numbers_and_names_of_every_kind_survive(http, random_embeddings):

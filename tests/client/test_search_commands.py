@@ -14,9 +14,7 @@ from click.testing import CliRunner
 from PIL import Image
 
 from nonneg_cli.table import nonneg
-from nonneg_client import Embeddings
 from nonneg_client.search import Index
-from nonneg_client.search.duplicates import Pair, groups, pairs
 from nonneg_client.search.index import Hit
 from nonneg_client.search.sheet import write_sheet
 from nonneg_core.errors import ConfigInvalid, DataInvalid, FingerprintMismatch, ModelNotFound
@@ -154,19 +152,9 @@ def test_when_nothing_can_be_indexed_there_is_no_index(run, tmp_path):
     assert not (tmp_path / "x.index").exists()
 
 
-def test_near_duplicates_are_grouped(run, made):
-    found = json.loads(run("search", made, "--duplicates", "0.8", "--json").stdout)["groups"]
-    assert found
-    for group in found:
-        assert len({name.rpartition("/")[2].partition("-")[0] for name in group}) == 1
-
-
 @pytest.mark.parametrize(
     ("asked", "needless"),
     [
-        (["--duplicates", "0.8"], ["--where", "folder=cats"]),
-        (["--duplicates", "0.8"], ["-k", "3"]),
-        (["--duplicates", "0.8"], ["--html", "hits.html"]),
         (["--more", "3"], ["--cut", "8"]),
     ],
 )
@@ -176,31 +164,6 @@ def test_an_option_that_would_be_ignored_is_refused(run, made, asked, needless):
     assert f"{needless[0]} has no meaning beside {asked[0]}" in found.stderr
 
 
-def test_pairs_are_all_those_above_the_threshold_each_once(random_embeddings, tmp_path):
-    z = np_repeat(random_embeddings(40, 32))
-    vectors = Embeddings.from_dense(z, fingerprint="f", ids=tuple(f"{i:03d}" for i in range(len(z)))).shorten()
-    with Index.open(tmp_path / "x", like=vectors) as index:
-        index.add(vectors)
-        found = {(p.one, p.other) for p in pairs(index, 0.6)}
-    similarity = vectors.similarity()
-    expected = {
-        (f"{i:03d}", f"{j:03d}") for i in range(len(z)) for j in range(i + 1, len(z)) if similarity[i, j] >= 0.6
-    }
-    assert found == expected
-    assert len(found) > 40
-
-
-def np_repeat(embeddings):
-    import numpy as np
-
-    return np.concatenate([embeddings.numpy(), *[embeddings.numpy()[:1]] * 30, embeddings.numpy()[:10]])
-
-
-def test_groups_are_what_is_linked_through_others():
-    found = groups([Pair("a", "b", 1), Pair("c", "d", 1), Pair("b", "e", 1), Pair("x", "y", 1), Pair("d", "a", 1)])
-    assert found == [["a", "b", "c", "d", "e"], ["x", "y"]]
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -208,7 +171,6 @@ def test_groups_are_what_is_linked_through_others():
         ["a.jpg", "--more", "3"],
         ["--more", "x"],
         ["a.jpg", "--where", "cats"],
-        ["--duplicates", "0"],
         ["a.jpg", "--where", "folder=a", "--where", "folder=b"],
         ["a.jpg", "--where", "folder>a"],
     ],

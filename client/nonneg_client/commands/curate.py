@@ -36,6 +36,9 @@ def _parts(_ctx: click.Context, _param: click.Parameter, text: str | None) -> tu
 @click.option("--clusters", type=click.IntRange(min=1), help="How many to look for; otherwise by the photos' number.")
 @click.option("--subset", type=click.IntRange(min=1), default=100, show_default=True, help="Photos of the subset.")
 @click.option("--labels", default="folder", show_default=True, metavar="FIELD", help="Field that holds the labels.")
+@click.option(
+    "--where", multiple=True, metavar="COND", help="Only photos with folder=cats, check!=dark, width>=640; repeatable."
+)
 @click.option("--html", type=click.Path(path_type=Path), help="Write a contact sheet to work with.")
 @click.option("--csv", "csv_file", type=click.Path(path_type=Path), help="Write every photo with its action.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -53,6 +56,7 @@ def curate(
     clusters: int | None,
     subset: int,
     labels: str,
+    where: tuple[str, ...],
     html: Path | None,
     csv_file: Path | None,
     as_json: bool,
@@ -82,7 +86,7 @@ def curate(
     named = click.get_current_context().get_parameter_source("only") is click.core.ParameterSource.COMMANDLINE
     _check(only, named, against, action, null)
     wishes = Wishes(only, Limits(similar=similar), clusters, subset, labels, shown=False if quiet else None)
-    collection = read_collection(index)
+    collection = read_collection(index).where(where)
     if against is not None:
         sections = curate_two(collection, read_collection(against), wishes)
     else:
@@ -118,7 +122,7 @@ def _check(only: tuple[str, ...], named: bool, against: Path | None, action: str
 
 def show(sections: list[Section]) -> None:
     """The sections as tables: of each the first groups, of each group the first photos."""
-    from nonneg_client.tables import show as table
+    from nonneg_core.tables import table
 
     for section in sections:
         click.echo(click.style(section.title, bold=True) + f": {_size(section)}")
@@ -126,9 +130,9 @@ def show(sections: list[Section]) -> None:
         for note in section.notes:
             click.echo(note)
         if section.rows:
-            table(section.columns, section.rows[: GROUPS * PHOTOS])
+            click.echo(table(section.columns, section.rows[: GROUPS * PHOTOS]))
         elif section.groups:
-            table(("group", "action", "image", "cosine", "why"), _lines(section))
+            click.echo(table(("group", "action", "image", "cosine", "why"), _lines(section)))
         _rest(section)
         click.echo()
 

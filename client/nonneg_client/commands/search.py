@@ -54,9 +54,6 @@ def _typed(_ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...])
     help="folder=cats,dogs, folder!=cats, price<30; repeatable, all must hold.",
 )
 @click.option("--cut", type=click.IntRange(min=1), metavar="N", help="Ask with the N largest entries, rank exactly.")
-@click.option(
-    "--duplicates", type=click.FloatRange(0, 1, min_open=True), metavar="COSINE", help="List near-duplicates."
-)
 @click.option("--html", type=click.Path(path_type=Path), help="Write a contact sheet.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @embeds
@@ -69,33 +66,28 @@ def search(
     without: tuple[int, ...],
     where: tuple[str, ...],
     cut: int | None,
-    duplicates: float | None,
     html: Path | None,
     as_json: bool,
     through: Through,
 ) -> None:
     """Find the images of INDEX that are like QUERY, a photo or a URL.
 
-    Without QUERY, --more finds the images in which dimensions are strongest, and --duplicates those that are nearly
-    the same. A hit's reasons are the dimensions that it shares with the query and their parts of the score.
+    Without QUERY, --more finds the images in which dimensions are strongest. A hit's reasons are the dimensions that it
+    shares with the query and their parts of the score.
 
     \b
       nonneg search photos.index photo.jpg --html hits.html
       nonneg search photos.index photo.jpg --where folder=cats,dogs --where 'price<30'
       nonneg search photos.index photo.jpg --where 'day>=2024-05-31' --without 40
       nonneg search photos.index --more 17 --more 3=0.5
-      nonneg search photos.index --duplicates 0.95
     """
     from nonneg_client.search.conditions import read_conditions
     from nonneg_client.search.index import Index
 
-    if sum([query is not None, bool(more), duplicates is not None]) != 1:
-        raise click.UsageError("give one of QUERY, --more and --duplicates")
-    check_together("duplicates" if duplicates is not None else "more" if more else "query")
+    if (query is not None) == bool(more):
+        raise click.UsageError("give one of QUERY and --more (copies and look-alikes: nonneg curate)")
+    check_together("more" if more else "query")
     with Index.open(index) as opened:
-        if duplicates is not None:
-            show_duplicates(opened, duplicates, as_json)
-            return
         conditions = read_conditions(where, opened.description.fields)
         if query is None:
             hits = opened.by_dimensions(more, k, without=without, where=conditions)
@@ -121,7 +113,7 @@ def explain(opened: Index, where: dict[str, Any]) -> None:
     click.echo(f"no hit: {explain_none(opened.engine.payloads().values(), where)}", err=True)
 
 
-NEEDLESS = {"duplicates": ("k", "model", "where", "without", "cut", "html"), "more": ("model", "cut"), "query": ()}
+NEEDLESS = {"more": ("model", "cut"), "query": ()}
 
 
 def check_together(what: str) -> None:
@@ -165,15 +157,3 @@ def show(hits: list[Hit], as_json: bool, title: str) -> None:
 
     rows = [(hit.score, hit.id, ", ".join(f"{d}: {part:.3f}" for d, part in hit.reasons[:3])) for hit in hits]
     click.echo(table(["score", "image", "because of dimensions"], rows, title=title if sys.stdout.isatty() else ""))
-
-
-def show_duplicates(opened: Index, threshold: float, as_json: bool) -> None:
-    """Groups of near-duplicates, one line each."""
-    from nonneg_client.search.duplicates import groups, pairs
-
-    found = groups(pairs(opened, threshold))
-    if as_json:
-        click.echo(json.dumps({"threshold": threshold, "groups": found}, ensure_ascii=False))
-        return
-    for group in found:
-        click.echo("\t".join(group))

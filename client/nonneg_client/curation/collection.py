@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nonneg_client.embeddings import Embeddings
+from nonneg_client.origins import read_origins
+from nonneg_client.search.conditions import explain_none, holds, read_conditions
+from nonneg_client.sources.identity import place_of
 from nonneg_core.errors import DataInvalid
+
+if TYPE_CHECKING:
+    from nonneg_client.search.index import Index
 
 AT_ONCE = 2000  # vectors read from an index
 EVEN = 0.9  # of the photos have equally many entries: the vectors were cut
@@ -24,11 +30,28 @@ class Collection:
     name: str
     vectors: Embeddings
     payloads: Sequence[Mapping[str, Any]]
+    root: str = ""  # the folder within which ids are paths
+    fields: Mapping[str, str] = field(default_factory=dict)  # the kinds of those that were declared
 
     @cached_property
     def ids(self) -> tuple[str, ...]:
         """What the photos are called."""
         return self.vectors.ids or ()
+
+    def place(self, name: str) -> str:
+        """Where the photo with this id is."""
+        return place_of(name, self.root)
+
+    def where(self, typed: Sequence[str]) -> Collection:
+        """The photos that fulfil all conditions, as `nonneg search --where` takes them."""
+        if not typed:
+            return self
+        conditions = read_conditions(typed, self.fields)
+        rows = [i for i, name in enumerate(self.ids) if holds({**self.payloads[i], "id": name}, conditions)]
+        if not rows:
+            why = explain_none(self.payloads, conditions)
+            raise DataInvalid(f"no photo of {self.name} is left: {why}", fix="ask for other values")
+        return replace(self, vectors=self.vectors[rows], payloads=[self.payloads[i] for i in rows])
 
     def __len__(self) -> int:
         return len(self.vectors)
@@ -37,7 +60,8 @@ class Collection:
         """A field of every photo, as text; empty where a photo has none. `folder` is also read off the path."""
         found = (payload.get(field) for payload in self.payloads)
         if field == "folder":
-            return [Path(name).parent.name if f is None else str(f) for name, f in zip(self.ids, found, strict=True)]
+            folders = (Path(self.place(name)).parent.name for name in self.ids)
+            return [folder if f is None else str(f) for folder, f in zip(folders, found, strict=True)]
         return ["" if f is None else str(f) for f in found]
 
     def cut(self) -> int | None:
@@ -55,30 +79,32 @@ def read_collection(path: Path) -> Collection:
         held = Embeddings.load(path)
         if held.ids is None:
             raise DataInvalid(f"{path} does not say which photos its vectors are of", fix="embed them again")
-        return Collection(str(path), _unit(held), [{}] * len(held))
+        origins = read_origins(path)
+        return Collection(str(path), _unit(held), [{}] * len(held), origins.root if origins else "")
     if not (path / "index.json").exists():
         raise DataInvalid(
             f"{path} is neither an index nor a file of vectors",
             fix="make one: nonneg index FOLDER -o photos.index",
             value=str(path),
         )
-    return _indexed(path)
-
-
-def _indexed(path: Path) -> Collection:
     from nonneg_client.search.index import Index
 
     with Index.open(path) as index:
-        payloads = index.engine.payloads()
-        names = sorted(payloads)
-        parts = [index.engine.get(names[start : start + AT_ONCE]) for start in range(0, len(names), AT_ONCE)]
-        held = index.description
+        return of_index(index, str(path))
+
+
+def of_index(index: Index, name: str = "index") -> Collection:
+    """The collection in an index on any engine, sorted by id."""
+    payloads = index.engine.payloads()
+    names = sorted(payloads)
+    parts = [index.engine.get(names[start : start + AT_ONCE]) for start in range(0, len(names), AT_ONCE)]
+    held = index.description
     empty = Embeddings.from_rows([], dimensions=held.dimensions, fingerprint=held.fingerprint, model=held.model, ids=())
     vectors = Embeddings.concatenate([empty, *parts])
     assert vectors.ids is not None
     order = np.argsort(np.array(vectors.ids, dtype=object), kind="stable")  # what `get` answers is in no order
     vectors = vectors[order]
-    return Collection(str(path), vectors, [payloads[name] for name in vectors.ids or ()])
+    return Collection(name, vectors, [payloads[n] for n in vectors.ids or ()], held.root, held.fields)
 
 
 def _unit(held: Embeddings) -> Embeddings:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nonneg_client.curation.collection import Collection
-from nonneg_client.curation.findings import Action, Finding, Group, Section
+from nonneg_client.curation.findings import Action, Group, Section, found_at
 from nonneg_client.curation.photos import Photos, better, why
 from nonneg_core.curation.groups import Star, stars
 from nonneg_core.curation.neighbours import Limits, Pairs, copies
@@ -89,8 +89,8 @@ _LEAK = "A group is one photo of the first collection with all its partners in t
 def _leak(one: Collection, other: Collection, i: int, partners: list[tuple[int, float]], action: Action) -> Group:
     mine = one.ids[i]
     best = max(partners, key=lambda p: p[1])
-    first = Finding(mine, action, f"also in {other.name}", other.ids[best[0]], best[1])
-    rest = tuple(Finding(other.ids[j], "keep", f"in {other.name}", mine, cosine) for j, cosine in partners)
+    first = found_at(one, i, action, f"also in {other.name}", other.ids[best[0]], best[1])
+    rest = tuple(found_at(other, j, "keep", f"in {other.name}", mine, cosine) for j, cosine in partners)
     return Group(mine, (first, *rest))
 
 
@@ -121,10 +121,9 @@ def _group(
     kept = collection.ids[keep]
     reason = "the largest, sharpest copy" if action == "remove" else "the largest, sharpest of these"
     others = tuple(
-        Finding(collection.ids[i], action, why(photos.known[keep], photos.known[i]), kept, cosine)
-        for i, cosine in members
+        found_at(collection, i, action, why(photos.known[keep], photos.known[i]), kept, cosine) for i, cosine in members
     )
-    return Group(f"{1 + len(members)} photos", (Finding(kept, "keep", reason), *others))
+    return Group(f"{1 + len(members)} photos", (found_at(collection, keep, "keep", reason), *others))
 
 
 def removed_by(*sections: Section) -> set[str]:

@@ -8,9 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from nonneg_client.curation.collection import Collection
+
 Action = Literal["keep", "remove", "review", "choose", ""]
 
-COLUMNS = ("part", "group", "action", "image", "of", "cosine", "why")
+COLUMNS = ("part", "group", "action", "path", "image", "of", "cosine", "why")
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,15 @@ class Finding:
     why: str = ""
     of: str = ""  # the photo it is compared with
     cosine: float | None = None
+    path: str = ""  # where the photo is
+
+
+def found_at(
+    collection: Collection, i: int, action: Action = "", why: str = "", of: str = "", cosine: float | None = None
+) -> Finding:
+    """A finding of photo i of a collection."""
+    name = collection.ids[i]
+    return Finding(name, action, why, of, cosine, collection.place(name))
 
 
 @dataclass(frozen=True)
@@ -79,9 +90,9 @@ def lines(sections: Sequence[Section]) -> Iterator[tuple[Any, ...]]:
         for number, group in enumerate(section.groups, 1):
             for f in group.findings:
                 cosine = "" if f.cosine is None else f"{f.cosine:.4f}"
-                yield (section.part, number, f.action, f.image, f.of, cosine, f.why)
+                yield (section.part, number, f.action, f.path, f.image, f.of, cosine, f.why)
 
 
 def listed(sections: Sequence[Section], action: str) -> list[str]:
-    """The photos for which an action is suggested, each once."""
-    return list(dict.fromkeys(f.image for s in sections for g in s.groups for f in g.findings if f.action == action))
+    """Where the photos are for which an action is suggested, each once."""
+    return list(dict.fromkeys(f.path for s in sections for g in s.groups for f in g.findings if f.action == action))

@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 
 from nonneg_client.curation.collection import Collection
-from nonneg_client.curation.findings import Finding, Group, Section
+from nonneg_client.curation.findings import Group, Section, found_at
 from nonneg_core.curation.doubtful_labels import DOUBTFUL, LEAST, doubts
 from nonneg_core.curation.sparse_rows import Floats, Places
 
@@ -24,8 +24,9 @@ def doubtful(collection: Collection, labels: list[str], field: str) -> Section:
     """Photos that are untypical of their label, with the label that the others say."""
     found = doubts(collection.vectors, labels)
     findings = tuple(
-        Finding(
-            collection.ids[i],
+        found_at(
+            collection,
+            i,
             "review",
             f"{field} {labels[i]}, more like {found.names[found.other[i]]} (margin {found.margin[i]:.2f})",
         )
@@ -50,10 +51,10 @@ def missed(collection: Collection, labels: list[str], places: Places, cosines: F
         right = next((rank for rank, j in enumerate(near, 1) if told[j] == told[i]), None)
         where = f"first of its label at place {right}" if right else f"none of its label among the first {len(near)}"
         taken = tuple(
-            Finding(collection.ids[j], "", f"place {rank}: {told[j]}", collection.ids[i], float(cosines[i, rank - 1]))
+            found_at(collection, j, "", f"place {rank}: {told[j]}", collection.ids[i], float(cosines[i, rank - 1]))
             for rank, j in enumerate(near[:SHOWN], 1)
         )
-        groups.append(Group(f"{told[i]}: {where}", (Finding(collection.ids[i], "review", told[i]), *taken)))
+        groups.append(Group(f"{told[i]}: {where}", (found_at(collection, i, "review", told[i]), *taken)))
     how = "Each photo asks for the others of its label; of these the nearest has another label."
     return Section("missed", "Missed by search", how, tuple(groups))
 

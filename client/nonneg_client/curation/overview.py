@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from nonneg_client.curation.collection import Collection
-from nonneg_client.curation.findings import Finding, Group, Section
+from nonneg_client.curation.findings import Group, Section, found_at
 from nonneg_client.curation.photos import Photos
 from nonneg_core.curation.clusters import Cluster, clusters, usual_number
 from nonneg_core.curation.k_centres import k_centres
@@ -54,7 +54,7 @@ def told(cluster: Cluster, names: Names) -> str:
 def _cluster(collection: Collection, cluster: Cluster, names: Names) -> Group:
     title = ", ".join(name_of(s.dimension, names) for s in cluster.shared[:3]) or "nothing in common"
     members = zip(cluster.members.tolist(), cluster.cosines.tolist(), strict=True)
-    return Group(title, tuple(Finding(collection.ids[i], cosine=cosine) for i, cosine in members))
+    return Group(title, tuple(found_at(collection, i, cosine=cosine) for i, cosine in members))
 
 
 def lonely(collection: Collection, places: Places, cosines: Floats, names: Names) -> Section:
@@ -70,7 +70,7 @@ def lonely(collection: Collection, places: Places, cosines: Floats, names: Names
         closest = collection.ids[nearest] if nearest >= 0 else ""
         why = f"has {has}" if len(indices) else "its vector is zero: no dimension is active"
         unusual = bool(found.closeness[i] < found.bound)
-        findings.append(Finding(collection.ids[i], "review" if unusual else "", why, closest, float(cosines[i, 0])))
+        findings.append(found_at(collection, i, "review" if unusual else "", why, closest, float(cosines[i, 0])))
     how = (
         f"The hundredth of the photos with the least mean cosine to their {NEAREST} nearest, and all below "
         f"{found.bound:.3f} ({FAR:g} robust standard deviations under the median): these are to review. The cosine is "
@@ -86,7 +86,7 @@ def subset(collection: Collection, number: int, *, shown: bool | None = None) ->
         found = k_centres(collection.vectors, number, bar.move)
     standing = np.bincount(found.nearest[found.nearest >= 0], minlength=len(collection))
     findings = tuple(
-        Finding(collection.ids[i], "choose", f"nearest to {standing[i]} photos") for i in found.chosen.tolist()
+        found_at(collection, i, "choose", f"nearest to {standing[i]} photos") for i in found.chosen.tolist()
     )
     how = (
         "Greedy k-centre: from the photo nearest to the mean on, each next one is the farthest from all chosen before."
@@ -103,14 +103,14 @@ def failing(collection: Collection, photos: Photos) -> Section:
     groups = []
     for check, meaning in CHECKS.items():
         findings = []
-        for name, photo in zip(collection.ids, photos.known, strict=True):
+        for i, photo in enumerate(photos.known):
             if photo is not None and check in photo.checks.found():
                 c = photo.checks
                 why = (
                     f"{c.width} x {c.height}, sharpness {c.sharpness:.3f}, brightness {c.brightness:.2f}, "
                     f"contrast {c.contrast:.3f}"
                 )
-                findings.append(Finding(name, "review", why))
+                findings.append(found_at(collection, i, "review", why))
         if findings:
             groups.append(Group(f"{check}: {meaning}", tuple(findings)))
     notes = (f"{len(photos.gone)} photos could not be read, such as {photos.gone[0]}.",) if photos.gone else ()

@@ -29,7 +29,7 @@ LETTERS = 44  # of a path that a caption shows
 
 def write_page(path: Path, title: str, sections: Sequence[Section], collection: Collection) -> None:
     """Write the sheet; a photo that cannot be read gets an empty frame."""
-    shown = list(dict.fromkeys(f.image for s in sections for g in _groups(s) for f in _photos(s, g)))
+    shown = list(dict.fromkeys(f.path for s in sections for g in _groups(s) for f in _photos(s, g)))
     with ThreadPoolExecutor(granted()) as pool:
         pictures = dict(zip(shown, pool.map(thumbnail, shown), strict=True))
     body = "\n".join(_section(section, pictures) for section in sections)
@@ -99,7 +99,7 @@ def _cell(cell: Any) -> str:
 
 
 def _group(section: Section, number: int, group: Group, pictures: dict[str, str | None]) -> str:
-    cards = "".join(_card(section, f, pictures.get(f.image)) for f in _photos(section, group))
+    cards = "".join(_card(section, f, pictures.get(f.path)) for f in _photos(section, group))
     hidden = len(group.findings) - len(_photos(section, group))
     more = f"<p class=more>{hidden} more</p>" if hidden else ""
     return (
@@ -109,13 +109,13 @@ def _group(section: Section, number: int, group: Group, pictures: dict[str, str 
 
 
 def _card(section: Section, finding: Finding, picture: str | None) -> str:
-    name = html.escape(finding.image, quote=True)
+    name, path = (html.escape(text, quote=True) for text in (finding.image, finding.path))
     image = f'<img loading=lazy src="{picture}" alt="">' if picture else "<span class=gone>no picture</span>"
     cosine = "" if finding.cosine is None else f"<span class=cosine>{finding.cosine:.3f}</span>"
     badge = f"<span class='badge {finding.action}'>{finding.action}</span>" if finding.action else ""
-    link = f'<a href="{html.escape(_link(finding.image), quote=True)}" target=_blank title="open the photo">open</a>'
+    link = f'<a href="{html.escape(_link(finding.path), quote=True)}" target=_blank title="open the photo">open</a>'
     return (
-        f'<figure data-image="{name}" data-action="{finding.action}" data-part="{section.part}">'
+        f'<figure data-image="{path}" data-action="{finding.action}" data-part="{section.part}">'
         f'<button type=button aria-pressed=false title="{name}">{image}</button>'
         f'<figcaption><div>{badge}{cosine}{link}</div><span class=path title="{name}">{_short(finding.image)}</span>'
         f"<span class=why>{html.escape(finding.why)}</span></figcaption></figure>"

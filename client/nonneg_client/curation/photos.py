@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from nonneg_client.curation.collection import Collection
 from nonneg_client.sources.images import items
@@ -18,7 +18,8 @@ from nonneg_core.cores import granted
 from nonneg_core.curation.pixel_checks import GRID, PixelChecks, as_text, check_pixels, from_text
 from nonneg_core.errors import NonnegError
 from nonneg_core.lookahead import bounded_map
-from nonneg_core.pixels.decode import identify, seen
+from nonneg_core.pixels.decode import seen
+from nonneg_core.pixels.identify import identify
 from nonneg_core.progress import Bar
 
 AT_LEAST = 2 * 256  # pixels of the shorter side at which a JPEG is decoded to be measured
@@ -50,16 +51,16 @@ class Photos:
 
 def look(data: bytes) -> Photo:
     """Measure the photo in these bytes."""
-    size = upright_size(data)
-    checks = seen(data, lambda image: check_pixels(image, size), at_least=AT_LEAST)
+    price = identify(data)
+    size = (price.width, price.height)
+    checks = seen(data, lambda image: check_pixels(image, upright(size, image)), at_least=AT_LEAST)
     return Photo(len(data), hashlib.sha256(data).hexdigest()[:32], checks)
 
 
-def upright_size(data: bytes) -> tuple[int, int]:
-    """Width and height as the photo is looked at."""
-    image = identify(data)
-    turned = image.getexif().get(0x0112, 1) in (5, 6, 7, 8)  # lying on its side
-    return (image.height, image.width) if turned else image.size
+def upright(size: tuple[int, int], image: Image.Image) -> tuple[int, int]:
+    """A file's width and height as its decoded image, perhaps smaller and turned, lies."""
+    width, height = size
+    return (height, width) if (width > height) != (image.width > image.height) and width != height else size
 
 
 def attributes(photo: Photo) -> dict[str, Any]:
@@ -100,7 +101,7 @@ def photos_of(collection: Collection, *, shown: bool | None = None) -> Photos:
     with ThreadPoolExecutor(granted()) as pool, Bar("looking", len(unknown), shown=shown) as bar:
 
         def submit(i: int) -> Future[Photo]:
-            return pool.submit(_read, collection.ids[i])
+            return pool.submit(_read, collection.place(collection.ids[i]))
 
         for done, (i, job) in enumerate(bounded_map(submit, unknown, ahead=4 * granted()), 1):
             try:
@@ -143,8 +144,3 @@ def why(kept: Photo | None, other: Photo | None) -> str:
     if kept.bytes != other.bytes:
         return f"{other.bytes} bytes, the kept one {kept.bytes}"
     return "equal in size; the kept one has the shorter path"
-
-
-def exists(name: str) -> bool:
-    """Whether a photo's file is there."""
-    return os.path.lexists(name)

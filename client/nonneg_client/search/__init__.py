@@ -4,7 +4,6 @@ index      what is asked: checks, exact re-ranking, dimensions that are unwanted
 engine     what an engine must be able to do
 local      Qdrant in process (extra `search`), a folder on disk; the default
 qdrant, pgvector, milvus, opensearch    the same on a server
-duplicates    near-duplicates among what is indexed
 sheet      a contact sheet in HTML
 """
 

@@ -1,0 +1,192 @@
+"""`nonneg curate`: what it finds in a folder whose copies are known, in every form, and how it fails."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nonneg_client import Embeddings
+from nonneg_client.curation import comparing
+from nonneg_client.search import Index
+from nonneg_core.curation import neighbours
+from nonneg_core.errors import DataInvalid, FingerprintMismatch
+
+
+def found(result) -> dict:
+    assert result.exit_code == 0, result.output
+    return {section["part"]: section for section in json.loads(result.stdout)["sections"]}
+
+
+def names(group: dict, action: str) -> set[str]:
+    return {Path(f["path"]).name for f in group["findings"] if f["action"] == action}
+
+
+def test_exact_copies_copies_and_look_alikes_are_three_lists(run, index):
+    sections = found(run("curate", index, "--only", "exact,copies,similar", "--json"))
+    (exact,) = sections["exact"]["groups"]
+    assert (names(exact, "keep"), names(exact, "remove")) == ({"00.png"}, {"00-again.png"})
+    (copies,) = sections["copies"]["groups"]
+    assert names(copies, "keep") == {"00.png"}
+    assert names(copies, "remove") == {"00-half.png", "00-mirrored.png"}
+    halved = next(f for f in copies["findings"] if f["path"].endswith("00-half.png"))
+    assert halved["why"] == "160 x 120 pixels, the kept one 320 x 240"
+    assert 0.8 < halved["cosine"] < 1
+    assert sections["similar"]["groups"] == []
+
+
+def test_similar_photos_are_those_above_the_cosine_that_are_not_copies(run, index, vectors):
+    sections = found(run("curate", index, "--only", "similar", "--similar", "0.6", "--json"))
+    z = vectors.numpy()
+    assert sections["similar"]["groups"]
+    for group in sections["similar"]["groups"]:
+        keep = next(f for f in group["findings"] if f["action"] == "keep")
+        for f in group["findings"]:
+            if f["action"] == "review":
+                assert f["of"] == keep["image"]
+                cosine = float(z[vectors.ids.index(f["image"])] @ z[vectors.ids.index(keep["image"])])
+                assert f["cosine"] == pytest.approx(cosine, abs=1e-5)
+                assert cosine >= 0.6
+
+
+def test_the_table_csv_and_lists_say_the_same(run, index, tmp_path, folder):
+    result = run("curate", index, "--only", "exact,copies", "--csv", tmp_path / "found.csv")
+    assert "Exact copies: 1 photos in 1 group" in result.stdout or "Exact copies: 2 photos in 1 group" in result.stdout
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "found.csv").read_text())))
+    removed = sorted(row["path"] for row in rows if row["action"] == "remove")
+    assert [Path(path).name for path in removed] == ["00-again.png", "00-half.png", "00-mirrored.png"]
+    assert sorted(run("curate", index, "--only", "exact,copies", "--list", "remove").stdout.splitlines()) == removed
+    zeroed = run("curate", index, "--only", "exact,copies", "--list", "remove", "-0").stdout
+    assert sorted(zeroed.split("\0")) == ["", *removed]
+    assert len(list(folder.rglob("*.png"))) == 28  # nothing is deleted
+
+
+def test_the_other_parts_find_what_is_there(run, index):
+    result = run("curate", index, "--only", "pixels,outliers,clusters,subset,missed,classes,labels",
+                 "--clusters", 2, "--subset", 3, "--json")  # fmt: skip
+    sections = found(result)
+    dark = next(group for group in sections["pixels"]["groups"] if group["title"].startswith("dark"))
+    assert names(dark, "review") == {"black.png"}
+    assert len(sections["subset"]["groups"][0]["findings"]) == 3
+    assert sum(len(g["findings"]) for g in sections["clusters"]["groups"]) == 28
+    assert {row["label"] for row in sections["classes"]["rows"]} == {"cat", "dog"}
+    doubted = {Path(f["path"]).name for g in sections["labels"]["groups"] for f in g["findings"]}
+    assert "00-mirrored.png" in doubted  # a cat in the dogs' folder
+    missed = [Path(g["findings"][0]["path"]).name for g in sections["missed"]["groups"]]
+    assert "00-mirrored.png" in missed
+
+
+def test_the_sheet_holds_every_photo_of_every_part_and_no_link_to_the_net(run, index, tmp_path):
+    result = run("curate", index, "--html", tmp_path / "sheet.html", "--quiet")
+    assert result.exit_code == 0, result.output
+    page = (tmp_path / "sheet.html").read_text()
+    assert page.count("data:image/jpeg;base64,") > 28
+    assert "00-mirrored.png" in page
+    assert "[[" not in page
+    assert "http://" not in page
+    assert "https://" not in page
+
+
+def test_photos_are_compared_across_two_indexes(run, vectors, tmp_path):
+    train = [i for i, name in enumerate(vectors.ids) if "/cat/" in name]
+    val = [i for i, name in enumerate(vectors.ids) if "/dog/" in name]
+    vectors[train].save(tmp_path / "train.npz")
+    vectors[val].save(tmp_path / "val.npz")
+    sections = found(run("curate", tmp_path / "val.npz", "--against", tmp_path / "train.npz", "--json"))
+    assert set(sections) == {"exact", "copies", "similar"}
+    (leak,) = sections["copies"]["groups"]
+    assert names(leak, "remove") == {"00-mirrored.png"}
+    assert names(leak, "keep") == {"00.png", "00-again.png", "00-half.png"}
+    refused = run("curate", tmp_path / "val.npz", "--against", tmp_path / "train.npz", "--only", "clusters")
+    assert refused.exit_code == 2
+    assert "clusters is of one index" in refused.stderr
+
+
+def test_conditions_narrow_what_is_curated(run, index, vectors):
+    with Index.open(index) as opened:
+        opened.add(vectors, [{"folder": Path(name).parent.name} for name in vectors.ids])
+    sections = found(run("curate", index, "--where", "folder=dog", "--only", "clusters,copies", "--json"))
+    assert sum(len(g["findings"]) for g in sections["clusters"]["groups"]) == 14
+    assert sections["copies"]["groups"] == []
+    refused = run("curate", index, "--where", "folder=fish")
+    assert isinstance(refused.exception, DataInvalid)
+
+
+def test_a_run_that_was_stopped_goes_on_with_the_next_block(run, index, monkeypatch):
+    monkeypatch.setattr(neighbours, "ROWS", 10)
+    whole = found(run("curate", index, "--only", "similar", "--similar", "0.5", "--json"))
+    computed = []
+    block = neighbours.Scan.block
+    monkeypatch.setattr(neighbours.Scan, "block", lambda scan, start: computed.append(start) or block(scan, start))
+    (kept,) = (Path(index).parent / "cache" / "nonneg" / "curate").iterdir()
+    blocks = sorted(kept.iterdir())
+    assert len(blocks) == 3
+    blocks[1].unlink()
+    blocks[2].write_bytes(b"half a block")
+    again = found(run("curate", index, "--only", "similar", "--similar", "0.5", "--json"))
+    assert computed == [10, 20]
+    assert again == whole
+
+
+def test_only_the_last_few_comparisons_are_kept(run, index, monkeypatch):
+    monkeypatch.setattr(comparing, "KEPT", 2)
+    for cosine in ("0.5", "0.6", "0.7"):
+        run("curate", index, "--only", "similar", "--similar", cosine)
+    assert len(list((Path(index).parent / "cache" / "nonneg" / "curate").iterdir())) == 2
+
+
+def test_photos_that_are_gone_are_said_and_compared_by_vector(run, vectors, tmp_path):
+    gone = vectors.named([name.replace("/cat/", "/gone/") for name in vectors.ids])
+    gone.save(tmp_path / "gone.npz")
+    sections = found(run("curate", tmp_path / "gone.npz", "--only", "exact,copies,similar,pixels", "--json"))
+    assert "14 photos could not be read" in sections["copies"]["notes"][0]
+    alike = sections["similar"]["groups"]
+    assert {"00.png", "00-again.png"} <= {Path(f["path"]).name for g in alike for f in g["findings"]}
+    sheet = run("curate", tmp_path / "gone.npz", "--only", "similar", "--html", tmp_path / "gone.html")
+    assert sheet.exit_code == 0
+    assert "no picture" in (tmp_path / "gone.html").read_text()
+
+
+def test_one_photo_and_the_same_photo_many_times_are_no_trouble(run, vectors, tmp_path, folder):
+    vectors[:1].save(tmp_path / "one.npz")
+    sections = found(run("curate", tmp_path / "one.npz", "--json"))
+    assert all(not section["groups"] for part, section in sections.items() if part in ("exact", "copies", "similar"))
+    many = Embeddings.concatenate([vectors[:1]] * 30)
+    for i in range(30):
+        (tmp_path / f"{i}.png").write_bytes((folder / "cat" / "00.png").read_bytes())
+    many.named([str(tmp_path / f"{i}.png") for i in range(30)]).save(tmp_path / "many.npz")
+    sections = found(run("curate", tmp_path / "many.npz", "--json"))
+    (group,) = sections["exact"]["groups"]
+    assert len(group["findings"]) == 30
+    assert len(names(group, "keep")) == 1
+    assert sections["copies"]["groups"] == sections["similar"]["groups"] == []
+
+
+def test_only_the_largest_entries_stored_is_said(run, vectors, tmp_path):
+    vectors.shorten(top_k=3).save(tmp_path / "cut.npz")
+    sections = found(run("curate", tmp_path / "cut.npz", "--only", "similar", "--json"))
+    assert "Only the 3 largest entries" in sections["similar"]["notes"][0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [(["--only", "twins"], "'twins' is not one of"), (["-0"], "-0 goes with --list"), (["--similar", "0"], "0")],
+)
+def test_questions_that_make_no_sense_are_refused(run, index, arguments, said):
+    result = run("curate", index, *arguments)
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
+def test_what_is_not_an_index_another_model_and_no_labels_are_said(run, index, vectors, tmp_path):
+    assert isinstance(run("curate", tmp_path).exception, DataInvalid)
+    other = Embeddings.from_dense(np.eye(3, 64), fingerprint="1" * 32, ids=("a", "b", "c"))
+    other.save(tmp_path / "other.npz")
+    assert isinstance(run("curate", index, "--against", tmp_path / "other.npz").exception, FingerprintMismatch)
+    vectors.named(None).save(tmp_path / "nameless.npz")
+    assert isinstance(run("curate", tmp_path / "nameless.npz").exception, DataInvalid)
+    assert "these are no labels" in str(run("curate", index, "--only", "labels", "--labels", "breed").exception)
