@@ -1,6 +1,6 @@
-"""How many wrong labels `nonneg curate` finds: `python benchmarks/curation_labels.py FOLDER... [--bundle B] [--share 0.05]`.
+"""How many wrong labels `nonneg curate` finds: `python benchmarks/curation_labels.py FOLDER... [--bundle B]`.
 
-A share of the photos of a labelled folder get another label by chance (five draws). Precision is the share of the doubted
+Of a labelled folder 5 % of the photos get another label by chance (five draws). Precision is the share of the doubted
 photos whose label was swapped, recall the share of the swapped ones that are doubted; labels that were wrong before
 count against precision.
 """
