@@ -15,7 +15,7 @@ from nonneg_cli.table import nonneg
 from nonneg_core.errors import ConfigInvalid, DataInvalid, DigestMismatch
 from nonneg_training import Study
 from nonneg_training.study.ledger import read_result, same, write_result
-from nonneg_training.study.plan import names, read_plan
+from nonneg_training.study.plan import differing, names, read_plan
 from nonneg_training.study.tasks import task
 
 PLAN = """
@@ -188,6 +188,8 @@ def test_a_setting_that_came_later_counts_as_its_default() -> None:
     assert same(recorded, {"lr": 0.1, "new": "off"}, defaults)
     assert not same(recorded, {"lr": 0.1, "new": "on"}, defaults)
     assert not same(recorded, {"lr": 0.5, "new": "off"}, defaults)
+    assert differing({"a": {"lr": 1, "gone": 3}}, {"a": {"lr": 1, "new": "off"}}, {"a": {"new": "off"}}) == set()
+    assert differing({"a": {"lr": 1}}, {"a": {"lr": 2, "new": "on"}}, {"a": {"new": "off"}}) == {"a.lr", "a.new"}
 
 
 def test_an_edited_result_is_refused(finished: Path, tmp_path: Path) -> None:

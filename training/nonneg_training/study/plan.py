@@ -127,7 +127,13 @@ def flat(record: Record, before: str = "") -> dict[str, Any]:
     return found
 
 
-def differing(a: Record, b: Record) -> set[str]:
-    """The dotted names that two records do not agree on."""
-    first, second = flat(a), flat(b)
-    return {name for name in first.keys() | second.keys() if first.get(name) != second.get(name)}
+def differing(a: Record, b: Record, defaults: Record) -> set[str]:
+    """The dotted names that two records do not agree on.
+
+    A setting that one of them does not know, because it came later, stands there at its default; one that exists no
+    longer does not count.
+    """
+    first, second, known = flat(a), flat(b), flat(defaults)
+    shared = {name for name in first.keys() & second.keys() if first[name] != second[name]}
+    alone = {n: v for n, v in (first | second).items() if (n in first) != (n in second)}
+    return shared | {name for name, value in alone.items() if name in known and value != known[name]}

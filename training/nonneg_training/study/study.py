@@ -12,7 +12,7 @@ from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_training.cache import default_folder
 from nonneg_training.study import ledger
 from nonneg_training.study.ledger import Result
-from nonneg_training.study.plan import Plan, Record, differing, flat, merged, read_plan
+from nonneg_training.study.plan import Record, differing, flat, merged, read_plan
 from nonneg_training.study.report import page, write_report
 from nonneg_training.study.tasks import Task, task
 from nonneg_training.study.verdict import Verdict, decide
@@ -46,7 +46,7 @@ class Study:
         """Every run: all variants of the first seed, then of the next. Raises where variants differ in what they do
         not name, for then a comparison would say nothing."""
         settled = {name: self._settled(name) for name in self.plan.variants}
-        _check_alone(self.plan, settled)
+        self._check_alone(settled)
         return [Wanted(name, seed, record) for seed in self.plan.seeds for name, record in settled.items()]
 
     def results(self) -> list[Result]:
@@ -57,14 +57,15 @@ class Study:
         found = [r for r in ledger.read_results(self.folder) if self._states(r)]
         settings: dict[str, Record] = {}
         for result in found:
-            other = differing(settings.setdefault(result.variant, result.settings), result.settings)
+            before = settings.setdefault(result.variant, result.settings)
+            other = differing(before, result.settings, self.task.defaults()[0])
             if other:
                 raise DataInvalid(
                     f"{self.folder}: the runs of {result.variant} differ in {min(other)}",
                     fix="remove the older ones; `nonneg study run` makes them again",
                     field=min(other),
                 )
-        _check_alone(self.plan, settings)
+        self._check_alone(settings)
         return found
 
     def strangers(self) -> list[Result]:
@@ -135,6 +136,22 @@ class Study:
         record = merged(self.plan.base, self.plan.variants[variant])
         return self.task.settle(record, self.root)
 
+    def _check_alone(self, settled: dict[str, Record]) -> None:
+        """Two variants differ in what one of them names, and in nothing else."""
+        named = {name: set(flat(changes)) for name, changes in self.plan.variants.items()}
+        first, defaults = next(iter(settled), ""), self.task.defaults()[0]
+        for name, record in settled.items():
+            other = differing(settled[first], record, defaults) - named[first] - named[name]
+            if other:
+                setting = min(other)
+                values = [flat(settled[side]).get(setting) for side in (first, name)]
+                raise ConfigInvalid(
+                    f"the variants {first} and {name} differ in {setting} ({values[0]!r}, {values[1]!r}), "
+                    "which neither names",
+                    fix=f"set {setting} in [base], or name it in a variant",
+                    field=setting,
+                )
+
     def _made(self, wanted: Wanted) -> Result:
         began = time.perf_counter()
         figures = self.task.run(wanted.settings, self.measure, wanted.seed, self.work, self.root)
@@ -149,23 +166,6 @@ class Study:
             machine=ledger.this_machine(),
             commit=ledger.this_commit(),
         )
-
-
-def _check_alone(plan: Plan, settled: dict[str, Record]) -> None:
-    """Two variants differ in what one of them names, and in nothing else."""
-    named = {name: set(flat(changes)) for name, changes in plan.variants.items()}
-    first = next(iter(settled), "")
-    for name, record in settled.items():
-        other = differing(settled[first], record) - named[first] - named[name]
-        if other:
-            setting = min(other)
-            values = [flat(settled[side]).get(setting) for side in (first, name)]
-            raise ConfigInvalid(
-                f"the variants {first} and {name} differ in {setting} ({values[0]!r}, {values[1]!r}), "
-                "which neither names",
-                fix=f"set {setting} in [base], or name it in a variant",
-                field=setting,
-            )
 
 
 def _rounded(value: Any) -> Any:
