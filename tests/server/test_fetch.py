@@ -8,6 +8,7 @@ import http.server
 import threading
 import time
 from collections.abc import Callable, Iterator
+from ipaddress import IPv4Network, IPv6Network
 from typing import Any
 
 import httpx
@@ -16,7 +17,7 @@ import pytest
 from nonneg_core.errors import ImageTooLarge, LinkFailed, NonnegError, ParameterInvalid
 from nonneg_server.app import create_app
 from nonneg_server.registry import Registry
-from nonneg_server.requests.addresses import addresses, routable
+from nonneg_server.requests.addresses import SPECIAL_IPV4, SPECIAL_IPV6, addresses, routable
 from nonneg_server.requests.fetch import Fetcher
 from nonneg_server.requests.images import Link
 from nonneg_server.settings import Settings, read_settings
@@ -205,7 +206,8 @@ async def test_the_links_of_a_request_share_a_budget(site: Any, png: Callable[[i
     "address",
     ["127.0.0.1", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.0.0.0", "224.0.0.1",
      "255.255.255.255", "198.18.0.1", "::1", "::", "fe80::1", "fc00::1", "fd12::1", "ff02::1", "::ffff:127.0.0.1",
-     "::ffff:10.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::", "2001:db8::1"],
+     "::ffff:10.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::", "2001:db8::1", "fec0::1", "::127.0.0.1", "::8.8.8.8",
+     "::ffff:0:127.0.0.1", "3fff::1", "5f00::1", "100:0:0:1::1", "192.0.0.8", "192.88.99.1", "2001::1", "4000::1"],
 )  # fmt: skip
 async def test_no_private_address_passes_for_a_public_one(address: str) -> None:
     assert not routable(address)
@@ -214,6 +216,19 @@ async def test_no_private_address_passes_for_a_public_one(address: str) -> None:
 async def test_public_addresses_pass() -> None:
     assert routable("93.184.215.14")
     assert routable("2606:2800:21f:cb07:6820:80da:af6b:8b2c")
+
+
+@pytest.mark.parametrize("net", [*SPECIAL_IPV4, *SPECIAL_IPV6], ids=str)
+async def test_a_special_block_is_refused_from_its_first_address_to_its_last(net: IPv4Network | IPv6Network) -> None:
+    assert not routable(str(net[0]))
+    assert not routable(str(net[-1]))
+
+
+@pytest.mark.parametrize("address", ["1.0.0.0", "9.255.255.255", "11.0.0.0", "100.63.255.255", "100.128.0.0",
+    "172.15.255.255", "172.32.0.0", "192.0.1.0", "192.167.255.255", "198.17.255.255", "198.20.0.0", "223.255.255.255",
+    "2001:200::", "2003::", "3ffe:ffff::1", "::ffff:8.8.8.8"])  # fmt: skip
+async def test_what_borders_on_a_special_block_is_public(address: str) -> None:
+    assert routable(address)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0x7f.1", "2130706433", "localhost"])

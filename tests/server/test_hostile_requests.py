@@ -129,6 +129,15 @@ async def test_a_packed_body_is_not_unpacked(client: httpx.AsyncClient, coding: 
     assert (answer.status_code, answer.json()["error"]["field"]) == (415, "content-encoding")
 
 
+async def test_every_content_encoding_is_looked_at(client: httpx.AsyncClient, png: Paint) -> None:
+    kind = ("content-type", "image/png")
+    two = [kind, ("content-encoding", "identity"), ("content-encoding", "gzip")]
+    assert (await client.post("/embed", content=png(0), headers=two)).status_code == 415
+    for harmless in ("identity", "Identity", "", "identity, IDENTITY"):
+        answer = await client.post("/embed", content=png(0), headers=[kind, ("content-encoding", harmless)])
+        assert answer.status_code == 200, harmless
+
+
 async def test_huge_numbers_are_refused_as_numbers(client: httpx.AsyncClient, png: Paint) -> None:
     image = base64.b64encode(png(0)).decode()
     for value in ("9" * 30, "9" * 5000, "1e400", "-0", "1.5", "NaN", "0x10", "١"):

@@ -9,8 +9,8 @@ from nonneg_core.errors import BodyTooLarge, MediaUnsupported, RequestInvalid
 
 async def read_body(request: Request, limit: int) -> bytes:
     """The whole body, refused by its announced length or as soon as more than `limit` bytes have come."""
-    coding = request.headers.get("content-encoding", "identity")
-    if coding != "identity":
+    coding = ", ".join(request.headers.getlist("content-encoding")).lower()
+    if any(name.strip() not in ("", "identity") for name in coding.split(",")):
         raise MediaUnsupported(
             f"a body in {coding!r} is not unpacked here",
             fix="send it as it is",
