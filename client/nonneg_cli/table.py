@@ -12,6 +12,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from nonneg_cli.named import accept_names
+from nonneg_core.streams import open_missing_streams
 
 
 @dataclass(frozen=True)
@@ -121,6 +122,7 @@ def nonneg() -> None:
 
 def main() -> None:
     """Run the command; an error of ours is one line for people and an exit code for programs."""
+    open_missing_streams()
     try:
         nonneg(prog_name="nonneg")
     except Exception as error:

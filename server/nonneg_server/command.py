@@ -135,7 +135,11 @@ def in_thread(work: Callable[[], None], always: threading.Event) -> Future[None]
 def _say_what_is_served(registry: Registry, listener: socket.socket, settings: Settings, seconds: float) -> None:
     scheme = "http" if settings.tls_cert is None else "https"
     lines = [start_line(engine, listener, seconds, scheme) for engine in registry.all()]
-    click.echo("\n".join(line if settings.log_format == "text" else as_json(line) for line in lines))
+    try:
+        click.echo("\n".join(line if settings.log_format == "text" else as_json(line) for line in lines))
+    except OSError as error:  # a full disk, or a pipe that was closed: those who ask are answered all the same
+        logger.warning("ready, which could not be said on standard output (%s)", error.strerror)
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")  # or it would be tried again at the end
 
 
 def repository_of(

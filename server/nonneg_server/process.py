@@ -15,6 +15,7 @@ import ssl
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -164,8 +165,7 @@ class Process(uvicorn.Server):
             self.failure = found
             self._shared.draining = True
             logger.critical("%s: the process ends, so that it can be restarted", found)
-            with contextlib.suppress(RuntimeError, OSError, ValueError):  # no stderr to write to
-                faulthandler.dump_traceback(sys.stderr)
+            logger.critical("where the threads are:\n%s", _stacks())
             self._stop_at = time.monotonic() + AFTER_FAILURE  # /livez tells, and what still works is answered
         return await super().on_tick(counter)
 
@@ -173,8 +173,8 @@ class Process(uvicorn.Server):
         """Accept no more clients, answer those who are there; what takes longer than the grace period is cut off."""
         self._shared.draining = True
         grace = self._grace if self.failure is None else min(self._grace, AFTER_FAILURE)
-        with contextlib.suppress(RuntimeError, OSError):  # no stderr to write to
-            faulthandler.dump_traceback_later(grace + PATIENCE + LAST_RESORT, exit=True)
+        with contextlib.suppress(RuntimeError, OSError):  # descriptor 2 is the log's, where writing does not wait
+            faulthandler.dump_traceback_later(grace + PATIENCE + LAST_RESORT, exit=True, file=2)
         asyncio.get_running_loop().call_later(grace, self._cut_off, grace)
         await self._close_listeners(sockets or [])
         for connection in self._connections():
@@ -218,6 +218,13 @@ class Process(uvicorn.Server):
 
     def _connections(self) -> list[Connection]:
         return [found for found in self.server_state.connections if isinstance(found, Connection)]
+
+
+def _stacks() -> str:
+    """What every thread is at."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    found = sys._current_frames().items()
+    return "".join(f"{names.get(number)}:\n{''.join(traceback.format_stack(frame))}" for number, frame in found)
 
 
 def lower_loop_priority() -> bool:

@@ -18,7 +18,7 @@ FIELDS = ("request_id", "route", "method", "status", "milliseconds", "images", "
 
 def configure(form: Literal["text", "json"], level: str) -> None:
     """Send everything to stderr in one form, the messages of uvicorn and other libraries included."""
-    handler = _to_stderr()
+    handler = _to_stderr(form)
     handler.setFormatter(Json() if form == "json" else logging.Formatter("%(asctime)s %(levelname)-8s %(message)s"))
     for name in ("nonneg", "uvicorn", "uvicorn.error"):
         logger = logging.getLogger(name)
@@ -27,6 +27,7 @@ def configure(form: Literal["text", "json"], level: str) -> None:
     logging.getLogger().handlers = [handler]  # what libraries warn of comes in the same form
     logging.getLogger("uvicorn.error").addFilter(_of_the_server)
     logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # it logs what clients send amiss, byte by byte
+    logging.getLogger("PIL").setLevel(logging.CRITICAL)  # what it says of broken files, clients are told in our words
     access.setLevel(logging.INFO)  # who asks for the access log gets it at every level
 
 
@@ -35,11 +36,24 @@ def lines_lost() -> int:
     return sum(handler.lost for handler in logging.getLogger("nonneg").handlers if isinstance(handler, Scribe))
 
 
-def _to_stderr() -> logging.Handler:
+def _to_stderr(form: Literal["text", "json"]) -> logging.Handler:
     try:
-        return Scribe(sys.stderr.fileno())
-    except (AttributeError, OSError, ValueError):  # it is no file: a test's, or nothing at all
+        from nonneg_server.observation.stderr import copy_of_stderr, take_over
+
+        number = copy_of_stderr()
+    except (ImportError, AttributeError, OSError, ValueError):  # it is no file: a test's; or this is Windows
         return logging.StreamHandler(sys.stderr)
+    scribe = Scribe(number)
+
+    def tell(line: str) -> None:
+        """What Python itself says, as a traceback: as it is, or as JSON."""
+        if form == "json":
+            scribe.handle(logging.LogRecord("stderr", logging.ERROR, "", 0, "%s", (line,), None))
+        else:
+            scribe.put(f"{line}\n".encode(errors="backslashreplace"))
+
+    take_over(tell, number)
+    return scribe
 
 
 def _of_the_server(record: logging.LogRecord) -> bool:

@@ -35,6 +35,10 @@ class Scribe(logging.Handler):
         except Exception:
             self.handleError(record)
             return
+        self.put(line)
+
+    def put(self, line: bytes) -> None:
+        """A line as it is."""
         with self._changed:
             if self._bytes + len(line) > MOST:
                 self.lost += 1
