@@ -24,7 +24,7 @@ MENDED = {
 LIGHT = {"click", "httpx", "numpy", "ormsgpack", "pillow", "pydantic", "tqdm"}
 BROUGHT = {
     "serving": {"fastapi", "httptools", "nonneg[simd]", "orjson", "ormsgpack", "prometheus-client", "pydantic-settings",
-                "python-multipart", "starlette", "uvicorn", "uvloop"},
+                "python-multipart", "starlette", "typing_extensions", "uvicorn", "uvloop"},
     "server": {"nonneg[serving]", "onnxruntime"},
     "gpu": {"nonneg[serving]", "onnxruntime-gpu[cuda,cudnn]"},
     "export": {"matplotlib", "nonneg[simd]", "onnx", "onnxruntime"},

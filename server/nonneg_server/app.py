@@ -11,13 +11,8 @@ from starlette.middleware.cors import CORSMiddleware
 
 from nonneg_core.errors import NonnegError
 from nonneg_core.version import __version__
-from nonneg_server.api.cohere import routes as cohere
-from nonneg_server.api.kserve import repository as manage
-from nonneg_server.api.kserve import routes as kserve
-from nonneg_server.api.native import docs, embed, explain, health, metrics, models, shorten
-from nonneg_server.api.openai import routes as openai
+from nonneg_server.api import DIALECTS
 from nonneg_server.api.route import RouteTable
-from nonneg_server.api.tei import routes as tei
 from nonneg_server.http import error_responses
 from nonneg_server.http.auth import AuthMiddleware, RateLimiter, is_authorized
 from nonneg_server.http.context import Observer, RequestContext
@@ -52,8 +47,8 @@ def create_app(
     app.state.shutdown_hooks = []
     app.state.reload_hooks = []
     app.state.fetcher = Fetcher(settings.url_host, max_bytes=settings.url_bytes, timeout=settings.url_timeout)
-    for routes in (embed, shorten, explain, models, health, openai, cohere, kserve, manage, tei, metrics, docs):
-        app.router.routes.extend(routes.router.routes)  # flat: an included router costs each request a second match
+    for dialect in DIALECTS:
+        app.router.routes.extend(dialect.routes)  # flat: an included router costs each request a second match
     app.openapi = partial(_document, app)  # type: ignore[method-assign]
     app.add_exception_handler(NonnegError, error_responses.on_error)
     app.add_exception_handler(HTTPException, error_responses.on_http_exception)

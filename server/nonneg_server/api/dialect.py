@@ -1,34 +1,24 @@
-"""Which dialect a path speaks, and so which shape its errors have."""
+"""One record for each API: its routes, its paths, the body of its errors."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
+from starlette.routing import BaseRoute
+
 from nonneg_core.errors import NonnegError
-from nonneg_server.api.cohere import translation as cohere
-from nonneg_server.api.kserve import translation as kserve
-from nonneg_server.api.openai import translation as openai
 
-ErrorBody = Callable[[NonnegError, str], dict[str, Any]]
+ErrorBody = Callable[[NonnegError, str], Mapping[str, Any]]  # of an error and the request's id
 
 
-def native(error: NonnegError, request_id: str) -> dict[str, Any]:
-    return {"error": error.body(), "request_id": request_id}
+@dataclass(frozen=True, eq=False)
+class Dialect:
+    """An API; which of its routes embed, and which are open to all, its routes say themselves."""
 
-
-WRITERS: dict[str, ErrorBody] = {
-    "native": native,
-    "openai": openai.error_body,
-    "cohere": cohere.error_body,
-    "kserve": kserve.error_body,
-}
-
-
-def dialect_of(path: str) -> str:
-    """The dialect's name."""
-    if path.startswith("/v1/"):
-        return "openai"
-    if path == "/v2/embed":
-        return "cohere"
-    return "kserve" if path == "/v2" or path.startswith("/v2/") else "native"
+    name: str
+    prefixes: tuple[str, ...]  # of its paths, those that do not exist included
+    error_body: ErrorBody
+    failure: Any  # the type of that body
+    routes: tuple[BaseRoute, ...]

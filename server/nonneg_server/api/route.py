@@ -9,6 +9,8 @@ from fastapi.routing import APIRoute
 from starlette.responses import Response
 from starlette.routing import BaseRoute, request_response
 
+from nonneg_server.api.openapi import Operation
+
 Endpoint = TypeVar("Endpoint", bound=Callable[..., object])
 
 
@@ -24,6 +26,11 @@ class Route(APIRoute):
     def embeds(self) -> bool:
         """Whether what is sent goes through the queue, so that a full one refuses it before its body."""
         return getattr(self.endpoint, "embeds", False)
+
+    @property
+    def operation(self) -> Operation | None:
+        """What it says of itself in the OpenAPI document."""
+        return getattr(self.endpoint, "operation", None)
 
     @property
     def tells_health(self) -> bool:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
-from pydantic.json_schema import models_json_schema
+from pydantic import TypeAdapter
 
 from nonneg_core import errors
 from nonneg_core.errors import NonnegError
-from nonneg_server.api.dialect import WRITERS
-from nonneg_server.api.native.bodies import Schema
-from nonneg_server.documentation.examples import EXAMPLES
-from nonneg_server.documentation.operations import Operation, operations
+from nonneg_server.api import DIALECTS
+from nonneg_server.api.dialect import Dialect
+from nonneg_server.api.openapi import Operation, Schema, query_parameters
+from nonneg_server.api.route import Route
 
 _WHERE = "#/components/schemas/{model}"
 _READING: Sequence[type[NonnegError]] = (errors.NotFound, errors.NotReady)
@@ -48,7 +48,7 @@ HEADERS: dict[str, str] = {
 
 
 def document(app: FastAPI) -> dict[str, Any]:
-    """FastAPI's document of the routes, filled in from the table of operations."""
+    """FastAPI's document of the routes, filled in with what they say of themselves."""
     found: dict[str, Any] = get_openapi(
         title=app.title,
         version=app.version,
@@ -57,36 +57,44 @@ def document(app: FastAPI) -> dict[str, Any]:
         routes=app.routes,
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
     )
-    table = operations()
-    models = {model for operation in table.values() for model in (operation.answer, operation.failure) if model}
-    inputs = sorted(((model, "serialization") for model in models), key=lambda pair: pair[0].__name__)
-    _, definitions = models_json_schema(inputs, ref_template=_WHERE)  # type: ignore[arg-type]
-    found["components"] = {"schemas": definitions["$defs"]}
-    for (method, path), operation in table.items():
-        _fill(found["paths"][path][method.lower()], operation)
+    types = {kind for dialect, _, said in operations() for kind in (said.answer, dialect.failure) if kind is not None}
+    adapters = [(kind, "serialization", TypeAdapter(kind)) for kind in types]
+    schemas, definitions = TypeAdapter.json_schemas(adapters, ref_template=_WHERE)  # type: ignore[arg-type]
+    found["components"] = {"schemas": dict(sorted(definitions["$defs"].items()))}
+    shapes = {kind: schema for (kind, _), schema in schemas.items()}
+    for dialect, route, said in operations():
+        for method in route.methods or ():
+            _fill(found["paths"][route.path_format][method.lower()], dialect, said, shapes)
     return found
 
 
-def _fill(slot: dict[str, Any], operation: Operation) -> None:
+def operations() -> Iterator[tuple[Dialect, Route, Operation]]:
+    """Every documented route, with its dialect and what it says of itself."""
+    for dialect in DIALECTS:
+        for route in dialect.routes:
+            if isinstance(route, Route) and route.operation is not None:
+                yield dialect, route, route.operation
+
+
+def _fill(slot: dict[str, Any], dialect: Dialect, said: Operation, shapes: dict[Any, Schema]) -> None:
     """One operation's body, parameters and answers."""
-    if operation.body is not None:
-        slot["requestBody"] = operation.body
-    slot["parameters"] = [*slot.get("parameters", []), *operation.query]
-    content = dict(operation.others)
-    if operation.answer is not None:
-        shape = {"schema": _ref(operation.answer.__name__), "example": EXAMPLES[operation.answer]}
-        content = {"application/json": shape, **content}
-    shown = list(HEADERS.items())[: 2 if operation.body is None else None]
-    headers = {name: {"description": said, "schema": {"type": "string"}} for name, said in shown}
-    slot["responses"] = {"200": {"description": _first_line(operation.answer), "headers": headers, "content": content}}
-    for kind in _READING if operation.body is None else _WORK:
-        slot["responses"][str(kind.status)] = _failure(operation, _types_with(kind.status))
-    slot["responses"]["default"] = _failure(operation, "Any other failure.")
+    if said.body is not None:
+        slot["requestBody"] = said.body()
+    slot["parameters"] = [*slot.get("parameters", []), *(query_parameters(said.query) if said.query else [])]
+    content = dict(said.others)
+    if said.answer is not None:
+        content = {"application/json": {"schema": shapes[said.answer], "example": said.example}, **content}
+    shown = list(HEADERS.items())[: 2 if said.body is None else None]
+    headers = {name: {"description": text, "schema": {"type": "string"}} for name, text in shown}
+    slot["responses"] = {"200": {"description": _described(said), "headers": headers, "content": content}}
+    for kind in _READING if said.body is None else _WORK:
+        slot["responses"][str(kind.status)] = _failure(dialect, shapes, _types_with(kind.status))
+    slot["responses"]["default"] = _failure(dialect, shapes, "Any other failure.")
 
 
-def _failure(operation: Operation, description: str) -> Schema:
-    body = WRITERS[operation.dialect](_EXAMPLE, "5f0c…")
-    content = {"application/json": {"schema": _ref(operation.failure.__name__), "example": body}}
+def _failure(dialect: Dialect, shapes: dict[Any, Schema], description: str) -> Schema:
+    example = dialect.error_body(_EXAMPLE, "5f0c…")
+    content = {"application/json": {"schema": shapes[dialect.failure], "example": example}}
     return {"description": description, "content": content}
 
 
@@ -95,14 +103,10 @@ def _types_with(status: int) -> str:
     return ", ".join(sorted(name for name, kind in errors.BY_TYPE.items() if kind.status == status))
 
 
-def _first_line(model: type[Any] | None) -> str:
-    if model is None:
-        return "A picture."
-    return (model.__doc__ or model.__name__).strip().partition("\n")[0]
-
-
-def _ref(name: str) -> Schema:
-    return {"$ref": _WHERE.format(model=name)}
+def _described(said: Operation) -> str:
+    """The answer in a line."""
+    doc = said.says or getattr(said.answer, "__doc__", None) or said.answer.__name__
+    return str(doc).strip().partition("\n")[0]
 
 
 _DESCRIPTION = """\

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nonneg_core.errors import NonnegError, NotReady
+from nonneg_core.errors import NonnegError
+from nonneg_server.health import still_loading
 from nonneg_server.http.error_responses import respond
 
 if TYPE_CHECKING:
@@ -114,11 +115,6 @@ def request_id_of(scope: Scope) -> str:
         if name == b"x-request-id" and 0 < len(value) <= 128 and all(33 <= byte <= 126 for byte in value):
             return str(value.decode("ascii"))
     return f"{_draw(128):032x}"  # unlike all others, which is all that is asked of it: no secret
-
-
-def still_loading() -> NotReady:
-    """The error of every request but for health while models load."""
-    return NotReady("the models are loading", fix="wait for /readyz", retry_after=1)
 
 
 def internal() -> NonnegError:

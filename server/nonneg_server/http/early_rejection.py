@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from nonneg_server.api.dialect import dialect_of
+from nonneg_server.api import dialect_of
 from nonneg_server.http.context import Completed, Observer, request_id_of
 from nonneg_server.http.error_responses import respond
 from nonneg_server.http.refusals import serialized
@@ -71,7 +71,7 @@ class EarlyRejection:
     def _written(self, admission: Admission, path: str, request_id: str, *, keep_alive: bool) -> bytes:
         if len(request_id) != len(_ID):
             return serialized(respond(admission.refusal(), request_id, path), request_id, 0.0, keep_alive=keep_alive)
-        kind, now = (dialect_of(path), keep_alive), time.monotonic()
+        kind, now = (dialect_of(path).name, keep_alive), time.monotonic()
         until, answer = self._prepared.get(kind, (0.0, b""))
         if now > until:
             answer = serialized(respond(admission.refusal(), _ID, path), _ID, 0.0, keep_alive=keep_alive)

@@ -12,14 +12,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from nonneg_core.errors import MethodNotAllowed, NonnegError, NotFound, RequestInvalid
-from nonneg_server.api.dialect import WRITERS, dialect_of
+from nonneg_server.api import dialect_of
 
 logger = logging.getLogger("nonneg")
 
 
 def respond(error: NonnegError, request_id: str, path: str = "") -> Response:
     """The error answer in the dialect of the path."""
-    body = WRITERS[dialect_of(path)](error, request_id)
+    body = dialect_of(path).error_body(error, request_id)
     headers = {} if error.retry_after is None else retry_headers(error.retry_after)
     return Response(orjson.dumps(body), error.status, headers, "application/json")
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from nonneg_core.errors import MediaUnsupported, ParameterInvalid, RequestInvalid, TooLarge
 from nonneg_core.shortening import Vectors
 from nonneg_runtime.manifest import Manifest
-from nonneg_server.api.native.translation import json_object
+from nonneg_server.requests.json_body import json_object
 from nonneg_server.requests.parameters import Parameters, from_json, merged
 
 MOST_NUMBERS = 8_000_000

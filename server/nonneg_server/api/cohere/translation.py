@@ -2,39 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import numpy as np
 import orjson
-from pydantic import BaseModel, ConfigDict, Field
 
 from nonneg_core.errors import NonnegError, ParameterInvalid
 from nonneg_core.packing import bits
 from nonneg_core.shortening import Vectors
 from nonneg_server.answers.as_json import text
+from nonneg_server.api.cohere.schemas import CohereFailure, EmbedBody, Kind
 from nonneg_server.embedding import Answer
 from nonneg_server.requests.images import Incoming, Limits, check_count, image_from, images_from
-from nonneg_server.requests.parameters import Errors, Length, Parameters, from_json
-
-Kind = Literal["float", "int8", "uint8", "binary", "ubinary", "base64"]
-
-
-class EmbedBody(BaseModel):
-    """The body of POST /v2/embed."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    model: str
-    input_type: Annotated[str, Field(description="Every type is embedded alike; `image` is the honest one.")] = "image"
-    images: list[Any] | None = None
-    inputs: list[Any] | None = None
-    texts: list[Any] | None = None
-    embedding_types: Annotated[list[Kind], Field(min_length=1)] = ["float"]
-    output_dimension: Length | None = None
-    max_tokens: int | None = None
-    truncate: Literal["NONE", "START", "END"] | None = None
-    priority: int | None = None
-    errors: Errors = "fail"
+from nonneg_server.requests.parameters import Parameters, from_json
 
 
 def read(given: dict[str, Any], limits: Limits) -> tuple[list[Incoming], Parameters, list[Kind]]:
@@ -82,7 +62,7 @@ def _in_place(rows: Any, kind: Kind, answer: Answer) -> Any:
     return [found.get(i, empty) for i in range(len(found) + len(answer.errors))]
 
 
-def error_body(error: NonnegError, request_id: str) -> dict[str, Any]:
+def error_body(error: NonnegError, request_id: str) -> CohereFailure:
     return {"id": request_id, "message": str(error)}
 
 

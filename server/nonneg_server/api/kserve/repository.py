@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
 
 import orjson
 from fastapi import APIRouter, Request, Response
 
 from nonneg_core.errors import BundleInvalid, CheckFailed, DataInvalid, NotFound, ParameterInvalid, StorageFailed
+from nonneg_server.api.kserve.schemas import INDEX, KServeDone, KServeIndexRow
+from nonneg_server.api.openapi import documented
 from nonneg_server.api.route import Route
 from nonneg_server.repository import Repository
 
@@ -18,10 +19,11 @@ router = APIRouter(route_class=Route, prefix="/v2/repository", tags=["KServe v2"
 
 
 @router.post("/index", summary="Every model that is served or could be")
+@documented(list[KServeIndexRow], INDEX, says="Every model that is served or could be.")
 async def index(request: Request) -> Response:
     repository = _repository(request)
     served = {engine.name: engine for engine in repository.registry.all()}
-    rows: list[dict[str, Any]] = []
+    rows: list[KServeIndexRow] = []
     for name in repository.names():
         engine = served.get(name)
         version = engine.bundle.manifest.version if engine else ""
@@ -30,6 +32,7 @@ async def index(request: Request) -> Response:
 
 
 @router.post("/models/{model}/load", summary="Serve a model, or the present state of its folder")
+@documented(KServeDone, {})
 async def load(request: Request, model: str) -> Response:
     repository = _repository(request)
     try:
@@ -47,6 +50,7 @@ async def load(request: Request, model: str) -> Response:
 
 
 @router.post("/models/{model}/unload", summary="Serve a model no more; what it was asked is answered")
+@documented(KServeDone, {})
 async def unload(request: Request, model: str) -> Response:
     repository = _repository(request)
     if [engine.name for engine in repository.registry.all()] == [model]:

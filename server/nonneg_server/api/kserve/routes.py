@@ -2,50 +2,60 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
 from fastapi import APIRouter, Request, Response
 
 from nonneg_core.errors import ModelNotFound
+from nonneg_server.api.dialect import Dialect
+from nonneg_server.api.kserve import repository, schemas
 from nonneg_server.api.kserve import translation as kserve
-from nonneg_server.api.native.health import livez, readyz
-from nonneg_server.api.native.translation import off_the_loop
+from nonneg_server.api.openapi import BINARY, documented, json_body
 from nonneg_server.api.route import Route, embedding, health
 from nonneg_server.engine.engine import Engine
+from nonneg_server.health import check_alive, check_ready
 from nonneg_server.requests.body import read_body
+from nonneg_server.requests.json_body import off_the_loop
 from nonneg_server.serving import reply, serve
 
 router = APIRouter(route_class=Route, prefix="/v2", tags=["KServe v2"])
+_BINARY = {"application/octet-stream": BINARY}
 
 
 @router.get("", summary="The server's name, version and extensions")
+@documented(schemas.KServeServer, schemas.SERVER)
 async def get_server() -> Response:
     return _json(kserve.server_metadata())
 
 
 @router.get("/health/live", summary="Alive")
 @health
+@documented(schemas.KServeLive, {"live": True})
 async def live(request: Request) -> Response:
-    await livez(request)
+    check_alive(request.app.state)
     return _json({"live": True})
 
 
 @router.get("/health/ready", summary="Ready")
 @health
+@documented(schemas.KServeReady, {"ready": True})
 async def ready(request: Request) -> Response:
-    await readyz(request)
+    check_ready(request.app.state)
     return _json({"ready": True})
 
 
 @router.get("/models/{model}", summary="A model's tensors")
 @router.get("/models/{model}/versions/{version}", summary="A model version's tensors")
+@documented(schemas.KServeModel, schemas.MODEL)
 async def get_model(request: Request, model: str, version: str | None = None) -> Response:
     return _json(kserve.model_metadata(_engine(request, model, version).bundle.manifest))
 
 
 @router.get("/models/{model}/ready", summary="A model is ready")
 @router.get("/models/{model}/versions/{version}/ready", summary="A model version is ready")
+@documented(schemas.KServeModelReady, schemas.MODEL_READY)
 async def model_ready(request: Request, model: str, version: str | None = None) -> Response:
     return _json({"name": _engine(request, model, version).bundle.manifest.name, "ready": True})
 
@@ -53,6 +63,12 @@ async def model_ready(request: Request, model: str, version: str | None = None) 
 @router.post("/models/{model}/infer", summary="Embed a tensor of images")
 @router.post("/models/{model}/versions/{version}/infer", summary="Embed a tensor of images")
 @embedding
+@documented(
+    schemas.KServeAnswer,
+    schemas.ANSWER,
+    body=json_body(schemas.InferRequest, schemas.ASKED, **_BINARY),
+    others=_BINARY,
+)
 async def infer(request: Request, model: str, version: str | None = None) -> Response:
     _engine(request, model, version)
     body = await read_body(request, request.app.state.settings.max_body)
@@ -79,5 +95,9 @@ def _engine(request: Request, model: str, version: str | None) -> Engine:
     return engine
 
 
-def _json(content: dict[str, Any]) -> Response:
+def _json(content: Mapping[str, Any]) -> Response:
     return Response(orjson.dumps(content), media_type="application/json")
+
+
+_ROUTES = (*router.routes, *repository.router.routes)
+KSERVE = Dialect("kserve", ("/v2",), kserve.error_body, schemas.KServeFailure, _ROUTES)

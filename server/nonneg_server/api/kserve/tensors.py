@@ -5,29 +5,17 @@ from __future__ import annotations
 import base64
 import binascii
 import math
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 from PIL import Image
-from pydantic import BaseModel, ConfigDict, Field
 
 from nonneg_core.errors import ImageTooLarge, NonnegError, ParameterInvalid, RequestInvalid
+from nonneg_server.api.kserve.schemas import Tensor
 from nonneg_server.requests.images import Limits, Source, check_count, within
 
 IMAGE, PIXELS = "image", "pixels"
 DEEPEST = 5  # [batch][height][width][channel], and a look that finds nothing more to flatten
-
-
-class Tensor(BaseModel):
-    """One input tensor."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    name: str
-    shape: list[Annotated[int, Field(ge=0)]]
-    datatype: str
-    parameters: dict[str, Any] = Field(default_factory=dict)
-    data: Any = None
 
 
 def photos(tensor: Tensor, tail: bytes, limits: Limits, max_pixels: int) -> list[Source]:

@@ -2,46 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import orjson
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
 
 from nonneg_core.errors import NonnegError, ParameterInvalid, RequestInvalid
 from nonneg_core.version import __version__
 from nonneg_runtime.manifest import Manifest
-from nonneg_server.api.kserve.tensors import IMAGE, PIXELS, Tensor, photos
-from nonneg_server.api.native.translation import json_object
+from nonneg_server.api.kserve.schemas import InferRequest, KServeFailure, KServeModel, KServeServer, Output
+from nonneg_server.api.kserve.tensors import IMAGE, PIXELS, photos
 from nonneg_server.embedding import Answer
 from nonneg_server.requests.images import Limits, Source
+from nonneg_server.requests.json_body import json_object
 from nonneg_server.requests.parameters import Parameters, from_json
 
 HEADER_LENGTH = "inference-header-content-length"
 EMBEDDING, NNZ, ERROR = "embedding", "nnz", "error"
 _TYPES = {EMBEDDING: "FP32", NNZ: "INT32", ERROR: "BYTES"}
 _OURS = {"dimensions", "top_k", "normalize", "errors"}
-
-
-class Output(BaseModel):
-    """One requested output."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    name: str
-    parameters: dict[str, Any] = Field(default_factory=dict)
-
-
-class InferRequest(BaseModel):
-    """The JSON of POST /v2/models/{model}/infer."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    id: str | None = None
-    parameters: dict[str, Any] = Field(default_factory=dict)
-    inputs: Annotated[list[Tensor], Field(min_length=1, max_length=1)]
-    outputs: list[Output] | None = None
 
 
 def read(
@@ -124,11 +104,11 @@ def _binary(tensor: NDArray[Any]) -> bytes:
     return b"".join(len(raw).to_bytes(4, "little") + raw for raw in (text.encode() for text in tensor))
 
 
-def server_metadata() -> dict[str, Any]:
+def server_metadata() -> KServeServer:
     return {"name": "nonneg", "version": __version__, "extensions": ["binary_tensor_data"]}
 
 
-def model_metadata(manifest: Manifest) -> dict[str, Any]:
+def model_metadata(manifest: Manifest) -> KServeModel:
     return {
         "name": manifest.name,
         "versions": [manifest.version],
@@ -145,7 +125,7 @@ def model_metadata(manifest: Manifest) -> dict[str, Any]:
     }
 
 
-def error_body(error: NonnegError, _: str) -> dict[str, Any]:
+def error_body(error: NonnegError, _: str) -> KServeFailure:
     return {"error": str(error)}
 
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import orjson
 from fastapi import APIRouter, Request, Response
 
 from nonneg_core.errors import ParameterInvalid
+from nonneg_server.api.native.bodies import images
+from nonneg_server.api.native.schemas import EXPLAINED, ExplainAnswer
 from nonneg_server.api.native.translation import read_request
+from nonneg_server.api.openapi import documented
 from nonneg_server.api.route import Route, embedding
 from nonneg_server.explanation import explain
 from nonneg_server.requests.parameters import Comparison, Parameters
@@ -19,14 +23,15 @@ router = APIRouter(route_class=Route, tags=["embed"])
 
 @router.post("/explain", summary="Split the cosine of two images into its dimensions")
 @embedding
+@documented(ExplainAnswer, EXPLAINED, body=partial(images, Comparison, 2), query=Comparison)
 async def post_explain(request: Request) -> Response:
-    images, asked = await read_request(request, Comparison)
-    if len(images) != 2:
+    photos, asked = await read_request(request, Comparison)
+    if len(photos) != 2:
         raise ParameterInvalid(
-            f"/explain compares 2 images, not {len(images)}", fix="send two", field="images", value=len(images), limit=2
+            f"/explain compares 2 images, not {len(photos)}", fix="send two", field="images", value=len(photos), limit=2
         )
     wanted = Parameters(model=asked.model, dimensions=asked.dimensions, top_k=asked.top_k, errors="fail")
-    answer = await serve(request, images, wanted)
+    answer = await serve(request, photos, wanted)
     a, b = answer.vectors[0]
     bundle = request.app.state.registry.get(asked.model).bundle
     found = await asyncio.to_thread(explain, bundle, a, b, asked.limit)  # the atlas is on the disk

@@ -10,6 +10,8 @@ from fastapi import APIRouter, Request, Response
 
 from nonneg_core.errors import NotFound
 from nonneg_runtime.manifest import Manifest
+from nonneg_server.api.native import schemas
+from nonneg_server.api.openapi import BINARY, documented
 from nonneg_server.api.route import Route
 from nonneg_server.dimensions import details, thumbnail
 
@@ -17,11 +19,13 @@ router = APIRouter(route_class=Route, tags=["models"])
 
 
 @router.get("/models", summary="The models served here; the first is the default")
+@documented(schemas.ModelList, schemas.MODELS)
 async def get_models(request: Request) -> Response:
     return _json({"models": [summary(engine.bundle.manifest) for engine in request.app.state.registry.all()]})
 
 
 @router.get("/models/{model}", summary="One model: its manifest, and its measured quality by length")
+@documented(schemas.ModelDetails, schemas.MODEL)
 async def get_model(request: Request, model: str) -> Response:
     manifest = request.app.state.registry.get(model).bundle.manifest
     whole = manifest.model_dump(mode="json", exclude={"columns", "golden"})
@@ -29,12 +33,14 @@ async def get_model(request: Request, model: str) -> Response:
 
 
 @router.get("/models/{model}/dimensions/{dimension}", summary="One dimension: its statistics and examples")
+@documented(schemas.DimensionDetails, schemas.DIMENSION)
 async def get_dimension(request: Request, model: str, dimension: str) -> Response:
     bundle = request.app.state.registry.get(model).bundle
     return _json(await asyncio.to_thread(details, bundle, _number(dimension, "dimension")))
 
 
 @router.get("/models/{model}/dimensions/{dimension}/examples/{example}", summary="The picture of one example")
+@documented(others={"image/*": BINARY}, says="A picture.")
 async def get_example(request: Request, model: str, dimension: str, example: str) -> Response:
     bundle = request.app.state.registry.get(model).bundle
     place = _number(example, "example")

@@ -1,22 +1,19 @@
-"""The answers' shapes, for the OpenAPI document; orjson writes the real ones without these models."""
+"""The native API's answers; orjson writes the real ones without these types."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NotRequired
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field, with_config
+from typing_extensions import TypedDict
 
 from nonneg_core.pixels.view import View
 from nonneg_runtime.manifest import Precision
+from nonneg_server.api.openapi import FINGERPRINT, shape
 
 
-class Shape(BaseModel):
-    """Exactly these keys."""
-
-    model_config = ConfigDict(extra="forbid")
-
-
-class ErrorDetail(Shape):
+@shape
+class ErrorDetail(TypedDict):
     """What is wrong, with which value, and how to mend it."""
 
     type: str
@@ -27,7 +24,8 @@ class ErrorDetail(Shape):
     fix: str | None
 
 
-class Failure(Shape):
+@shape
+class Failure(TypedDict):
     """The body of every error answer of the native routes."""
 
     error: ErrorDetail
@@ -38,40 +36,46 @@ Numbers = Annotated[list[float] | str, Field(description="Numbers; with any enco
 Indices = Annotated[list[int] | str, Field(description="Sorted and unique; with any encoding but float, base64.")]
 
 
-class Vector(Shape):
+@shape
+class Vector(TypedDict):
     """One vector at one length: sparse, dense or both."""
 
-    indices: Indices | None = None
-    values: Numbers | None = None
-    embedding: Numbers | None = None
-    scale: float | None = None
+    indices: NotRequired[Indices]
+    values: NotRequired[Numbers]
+    embedding: NotRequired[Numbers]
+    scale: NotRequired[float]
     nnz: Annotated[int, Field(description="Active dimensions.")]
     zero: Annotated[bool, Field(description="Whether nothing is left of it.")]
 
 
+@shape
 class IndexedVector(Vector):
     index: int
 
 
+@shape
 class VectorAtLength(Vector):
     dimensions: int
 
 
-class VectorsAtLengths(Shape):
+@shape
+class VectorsAtLengths(TypedDict):
     """One image at every length that was asked for."""
 
     index: int
     lengths: list[VectorAtLength]
 
 
-class FailedItem(Shape):
+@shape
+class FailedItem(TypedDict):
     """An image that could not be read, in its place."""
 
     index: int
     error: ErrorDetail
 
 
-class EmbedAnswer(Shape):
+@shape
+class EmbedAnswer(TypedDict):
     """Vectors in the order of the images."""
 
     model: str
@@ -83,7 +87,8 @@ class EmbedAnswer(Shape):
     data: list[IndexedVector | VectorsAtLengths | FailedItem]
 
 
-class Contribution(Shape):
+@shape
+class Contribution(TypedDict):
     dimension: int
     name: str | None
     details: str
@@ -93,7 +98,8 @@ class Contribution(Shape):
     share: float
 
 
-class ExplainAnswer(Shape):
+@shape
+class ExplainAnswer(TypedDict):
     """A cosine and the dimensions it is made of: contributions and rest sum to it."""
 
     model: str
@@ -106,7 +112,8 @@ class ExplainAnswer(Shape):
     rest: float
 
 
-class ModelSummary(Shape):
+@shape
+class ModelSummary(TypedDict):
     name: str
     version: str
     description: str
@@ -116,11 +123,13 @@ class ModelSummary(Shape):
     view: View
 
 
-class ModelList(Shape):
+@shape
+class ModelList(TypedDict):
     models: list[ModelSummary]
 
 
-class ModelDetails(BaseModel):
+@with_config(ConfigDict(extra="allow"))
+class ModelDetails(TypedDict):
     """The manifest without its columns, and the measured quality of each length."""
 
     name: str
@@ -130,13 +139,15 @@ class ModelDetails(BaseModel):
     lengths: list[dict[str, Any]]
 
 
-class Example(Shape):
+@shape
+class Example(TypedDict):
     image: str
     activation: float
     label: str | None
 
 
-class DimensionDetails(Shape):
+@shape
+class DimensionDetails(TypedDict):
     model: str
     fingerprint: str
     dimension: int
@@ -149,5 +160,72 @@ class DimensionDetails(Shape):
     examples: list[Example]
 
 
-class Health(Shape):
+@shape
+class Health(TypedDict):
     status: Literal["alive", "ready"]
+
+
+_HEAD = {"model": "nonneg-lite0", "fingerprint": FINGERPRINT}
+_VECTOR = {"index": 0, "indices": [0, 3, 7], "values": [0.816, 0.408, 0.41], "nnz": 3, "zero": False}
+_ERROR = {
+    "type": "image_unreadable",
+    "message": "a JPEG of 14513 bytes that breaks off or is damaged",
+    "field": "images[1]",
+    "value": None,
+    "limit": None,
+    "fix": "send the whole file; re-save it if other programs cannot open it either",
+}
+_VIEW = {"size": 224, "fit": "cover", "crop": 0.875, "interpolation": "bicubic", "background": [255, 255, 255]}
+_MODEL = {"name": "nonneg-lite0", "version": "1", "fingerprint": FINGERPRINT, "dimensions": 1280, "precision": "fp16"}
+_LENGTH = {
+    "dimensions": 512,
+    "top_k": None,
+    "p_at_1": 0.91,
+    "p_at_10": 0.86,
+    "map_at_k": 0.8,
+    "knn": 0.92,
+    "zero_share": 0.0,
+    "mean_nnz": 118.2,
+    "bytes": 472.8,
+}
+EMBEDDED: Any = {
+    **_HEAD,
+    "dimensions": 8,
+    "top_k": 3,
+    "normalized": True,
+    "encoding": "float",
+    "data": [_VECTOR, {"index": 1, "error": _ERROR}],
+}
+EXPLAINED: Any = {
+    **_HEAD,
+    "dimensions": 1280,
+    "cosine": 0.83,
+    "shared": 212,
+    "nnz": [301, 288],
+    "contributions": [
+        {
+            "dimension": 17,
+            "name": "tabby cats",
+            "details": "/models/nonneg-lite0/dimensions/17",
+            "examples": ["/models/nonneg-lite0/dimensions/17/examples/0"],
+            "values": [0.42, 0.38],
+            "contribution": 0.16,
+            "share": 0.193,
+        }
+    ],
+    "rest": 0.67,
+}
+MODELS: Any = {"models": [{**_MODEL, "description": "The model that comes with nonneg.", "view": _VIEW}]}
+MODEL: Any = {**_MODEL, "lengths": [_LENGTH]}
+DIMENSION: Any = {
+    **_HEAD,
+    "dimension": 17,
+    "name": "tabby cats",
+    "original": 903,
+    "expected_activation": 0.021,
+    "frequency": 0.31,
+    "variance": 0.0012,
+    "calibration_images": 5000,
+    "examples": [{"image": "/models/nonneg-lite0/dimensions/17/examples/0", "activation": 0.42, "label": "tabby"}],
+}
+ALIVE: Health = {"status": "alive"}

@@ -7,10 +7,14 @@ import asyncio
 from fastapi import APIRouter, Request, Response
 
 from nonneg_server.answers.negotiation import form_for
-from nonneg_server.api.native.translation import LARGE, in_turn, query_parameters
+from nonneg_server.api.native.bodies import FORMS, vectors
+from nonneg_server.api.native.schemas import EMBEDDED, EmbedAnswer
+from nonneg_server.api.native.translation import query_parameters
+from nonneg_server.api.openapi import documented
 from nonneg_server.api.route import Route
 from nonneg_server.embedding import Answer, Raw, lengths_of, shortened
 from nonneg_server.requests.body import read_body
+from nonneg_server.requests.json_body import LARGE, in_turn
 from nonneg_server.requests.parameters import Parameters
 from nonneg_server.requests.vectors import as_array, check_size, stored_vectors
 from nonneg_server.serving import reply
@@ -19,6 +23,7 @@ router = APIRouter(route_class=Route, tags=["embed"])
 
 
 @router.post("/shorten", summary="Shorten stored vectors by the rule of /embed")
+@documented(EmbedAnswer, EMBEDDED, body=vectors, query=Parameters, others=FORMS)
 async def post_shorten(request: Request) -> Response:
     form = form_for(request.headers.get("accept"))
     query = query_parameters(request.scope["query_string"], Parameters)

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from urllib.parse import parse_qsl
 
-import orjson
 from pydantic import BaseModel
 from starlette.requests import Request
 
-from nonneg_core.errors import MediaUnsupported, ParameterInvalid, RequestInvalid, TooLarge
+from nonneg_core.errors import MediaUnsupported, NonnegError, ParameterInvalid
+from nonneg_server.api.native.schemas import ErrorDetail, Failure
 from nonneg_server.requests.body import read_body
 from nonneg_server.requests.images import Incoming, Limits, images_from
+from nonneg_server.requests.json_body import json_object, off_the_loop
 from nonneg_server.requests.multipart import parse_form
 from nonneg_server.requests.parameters import from_json, from_strings, merged
 
 Asked = TypeVar("Asked", bound=BaseModel)
-Parsed = TypeVar("Parsed")
-LARGE = 1_000_000  # bytes
-_one_by_one = ThreadPoolExecutor(1, "large-body")
-MOST_ENTRIES = 4_000_000  # of a JSON body
 FILES = ("images", "images[]", "image", "file", "files")  # the names a form's files may have
 
 
@@ -86,45 +80,6 @@ def _from_object(given: dict[str, Any], kind: type[Asked], limits: Limits) -> tu
     return images_from(listed, "images", limits), from_json(kind, given)
 
 
-def json_object(body: bytes) -> dict[str, Any]:
-    """The body as a JSON object."""
-    if len(body) > LARGE:
-        check_entries(body)
-    try:
-        given = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise RequestInvalid(
-            f"the body is not JSON ({error})", fix="send one JSON object in UTF-8", field="body"
-        ) from None
-    if not isinstance(given, dict):
-        raise RequestInvalid("the body is JSON but no object", fix="send one JSON object: see /docs", field="body")
-    return given
-
-
-def check_entries(body: bytes) -> None:
-    """A large body of little but brackets and commas would fill the memory many times over."""
-    for what, count in (("lists and objects", body.count(b"[") + body.count(b"{")), ("entries", body.count(b","))):
-        if count > MOST_ENTRIES:
-            raise TooLarge(
-                f"the body holds {count} {what}, the limit is {MOST_ENTRIES}",
-                fix="send several requests, or binary: .npy, a form, KServe's binary tensors",
-                field="body",
-                value=count,
-                limit=MOST_ENTRIES,
-            )
-
-
-async def read_object(request: Request) -> dict[str, Any]:
-    """The JSON object of a request in another dialect, where JSON is the only form."""
-    body = await read_body(request, request.app.state.settings.max_body)
-    return await off_the_loop(body, lambda: json_object(body))
-
-
-async def off_the_loop(body: bytes, parse: Callable[[], Parsed]) -> Parsed:
-    """Parse a large body on another thread, one after the other: what JSON becomes is many times as large."""
-    return await in_turn(parse) if len(body) > LARGE else parse()
-
-
-async def in_turn(work: Callable[[], Parsed]) -> Parsed:
-    """Do what takes much memory when nobody else does; others are served meanwhile."""
-    return await asyncio.get_running_loop().run_in_executor(_one_by_one, work)
+def error_body(error: NonnegError, request_id: str) -> Failure:
+    """The body of an error: what, where, with which value and limit, and how to fix it."""
+    return {"error": cast(ErrorDetail, error.body()), "request_id": request_id}

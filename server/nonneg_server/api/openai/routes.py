@@ -5,9 +5,12 @@ from __future__ import annotations
 import orjson
 from fastapi import APIRouter, Request, Response
 
-from nonneg_server.api.native.translation import read_object
+from nonneg_server.api.dialect import Dialect
+from nonneg_server.api.openai import schemas
 from nonneg_server.api.openai import translation as openai
+from nonneg_server.api.openapi import documented, json_body
 from nonneg_server.api.route import Route, embedding
+from nonneg_server.requests.json_body import read_object
 from nonneg_server.serving import reply, serve
 
 router = APIRouter(route_class=Route, tags=["OpenAI"])
@@ -15,6 +18,7 @@ router = APIRouter(route_class=Route, tags=["OpenAI"])
 
 @router.post("/v1/embeddings", summary="Embed images, as OpenAI's clients ask for it")
 @embedding
+@documented(schemas.OpenAIEmbeddings, schemas.EMBEDDINGS, body=json_body(schemas.EmbeddingsRequest, schemas.ASKED))
 async def post_embeddings(request: Request) -> Response:
     images, parameters = openai.read(await read_object(request), request.app.state.settings.limits)
     answer = await serve(request, images, parameters, field="input")
@@ -22,12 +26,17 @@ async def post_embeddings(request: Request) -> Response:
 
 
 @router.get("/v1/models", summary="The models served here, as OpenAI lists them")
+@documented(schemas.OpenAIModels, schemas.MODELS)
 async def get_models(request: Request) -> Response:
     cards = [openai.model_card(engine.bundle) for engine in request.app.state.registry.all()]
     return Response(orjson.dumps({"object": "list", "data": cards}), media_type="application/json")
 
 
 @router.get("/v1/models/{model}", summary="One model, as OpenAI describes it")
+@documented(schemas.OpenAIModel, schemas.MODEL)
 async def get_model(request: Request, model: str) -> Response:
     card = openai.model_card(request.app.state.registry.get(model).bundle)
     return Response(orjson.dumps(card), media_type="application/json")
+
+
+OPENAI = Dialect("openai", ("/v1",), openai.error_body, schemas.OpenAIFailure, tuple(router.routes))

@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field
 
 from nonneg_core.errors import NonnegError, NotReady, Overloaded, ParameterInvalid, Unauthorized
 from nonneg_runtime.bundle import Bundle
 from nonneg_runtime.manifest import FILE_NAME
 from nonneg_server.answers.as_json import text
+from nonneg_server.api.openai.schemas import EmbeddingsRequest, OpenAIFailure, OpenAIModel
 from nonneg_server.embedding import Answer
 from nonneg_server.requests.images import Incoming, Limits, images_from
-from nonneg_server.requests.parameters import Errors, Length, Parameters, from_json
-
-
-class EmbeddingsRequest(BaseModel):
-    """The body of POST /v1/embeddings; `top_k`, `normalize` and `errors` are ours, for `extra_body`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    input: Annotated[Any, Field(description="An image or a list of them.")]
-    model: Annotated[str, Field(description="A served model's name.")]
-    encoding_format: Literal["float", "base64"] = "float"
-    dimensions: Length | None = None
-    user: str | None = None
-    modality: Literal["image"] = "image"
-    top_k: Length | None = None
-    normalize: bool = True
-    errors: Errors = "fail"
+from nonneg_server.requests.parameters import Parameters, from_json
 
 
 def read(given: dict[str, Any], limits: Limits) -> tuple[list[Incoming], Parameters]:
@@ -71,13 +55,13 @@ def write(answer: Answer) -> bytes:
     return orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
-def model_card(bundle: Bundle) -> dict[str, Any]:
+def model_card(bundle: Bundle) -> OpenAIModel:
     """A model as GET /v1/models lists it."""
     created = int((bundle.path / FILE_NAME).stat().st_mtime)
     return {"id": bundle.manifest.name, "object": "model", "created": created, "owned_by": "nonneg"}
 
 
-def error_body(error: NonnegError, _: str) -> dict[str, Any]:
+def error_body(error: NonnegError, _: str) -> OpenAIFailure:
     """OpenAI's error: all four keys, always."""
     kind = "server_error" if error.status >= 500 else "invalid_request_error"
     for family, name in ((Overloaded, "rate_limit_error"), (Unauthorized, "authentication_error")):

@@ -1,0 +1,66 @@
+"""Cohere's requests and answers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, NotRequired
+
+from pydantic import BaseModel, ConfigDict, Field
+from typing_extensions import TypedDict
+
+from nonneg_server.api.openapi import URI, shape
+from nonneg_server.requests.parameters import Errors, Length
+
+Kind = Literal["float", "int8", "uint8", "binary", "ubinary", "base64"]
+
+
+class EmbedBody(BaseModel):
+    """The body of POST /v2/embed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    model: str
+    input_type: Annotated[str, Field(description="Every type is embedded alike; `image` is the honest one.")] = "image"
+    images: list[Any] | None = None
+    inputs: list[Any] | None = None
+    texts: list[Any] | None = None
+    embedding_types: Annotated[list[Kind], Field(min_length=1)] = ["float"]
+    output_dimension: Length | None = None
+    max_tokens: int | None = None
+    truncate: Literal["NONE", "START", "END"] | None = None
+    priority: int | None = None
+    errors: Errors = "fail"
+
+
+@shape
+class CohereFailure(TypedDict):
+    """Cohere's error body."""
+
+    id: str
+    message: str
+
+
+@shape
+class CohereItemError(TypedDict):
+    index: int
+    type: str
+    message: str
+
+
+@shape
+class CohereAnswer(TypedDict):
+    id: str
+    response_type: Literal["embeddings_by_type"]
+    embeddings: dict[str, list[Any]]
+    texts: list[str]
+    meta: dict[str, Any]
+    errors: NotRequired[Annotated[list[CohereItemError], Field(description="Images whose rows are empty.")]]
+
+
+ASKED = {"model": "nonneg-lite0", "input_type": "image", "images": [URI], "embedding_types": ["float", "ubinary"]}
+ANSWER: CohereAnswer = {
+    "id": "5f0c…",
+    "response_type": "embeddings_by_type",
+    "embeddings": {"float": [[0.816, 0, 0, 0.408, 0, 0, 0, 0.41]], "ubinary": [[145]]},
+    "texts": [],
+    "meta": {"api_version": {"version": "2"}, "billed_units": {"images": 1}},
+}

@@ -1,0 +1,139 @@
+"""KServe's requests and answers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, NotRequired
+
+from pydantic import BaseModel, ConfigDict, Field
+from typing_extensions import TypedDict
+
+from nonneg_server.api.openapi import FINGERPRINT, PIXEL, Schema, shape
+
+
+class Tensor(BaseModel):
+    """One input tensor."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    shape: list[Annotated[int, Field(ge=0)]]
+    datatype: str
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    data: Any = None
+
+
+class Output(BaseModel):
+    """One requested output."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    parameters: dict[str, Any] = Field(default_factory=dict)
+
+
+class InferRequest(BaseModel):
+    """The JSON of POST /v2/models/{model}/infer."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: str | None = None
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    inputs: Annotated[list[Tensor], Field(min_length=1, max_length=1)]
+    outputs: list[Output] | None = None
+
+
+@shape
+class KServeFailure(TypedDict):
+    """KServe's error body."""
+
+    error: str
+
+
+@shape
+class KServeServer(TypedDict):
+    name: str
+    version: str
+    extensions: list[str]
+
+
+@shape
+class KServeLive(TypedDict):
+    live: bool
+
+
+@shape
+class KServeReady(TypedDict):
+    ready: bool
+
+
+@shape
+class KServeModelReady(TypedDict):
+    name: str
+    ready: bool
+
+
+@shape
+class KServeTensor(TypedDict):
+    name: str
+    datatype: str
+    shape: list[int]
+
+
+@shape
+class KServeModel(TypedDict):
+    name: str
+    versions: list[str]
+    platform: str
+    inputs: list[KServeTensor]
+    outputs: list[KServeTensor]
+
+
+@shape
+class KServeOutput(TypedDict):
+    name: str
+    datatype: str
+    shape: list[int]
+    data: NotRequired[list[float | str]]
+    parameters: NotRequired[dict[str, Any]]
+
+
+@shape
+class KServeAnswer(TypedDict):
+    model_name: str
+    model_version: str
+    id: NotRequired[str]
+    outputs: list[KServeOutput]
+    parameters: dict[str, Any]
+
+
+@shape
+class KServeIndexRow(TypedDict):
+    name: str
+    version: str
+    state: Literal["READY", "UNAVAILABLE"]
+    reason: str
+
+
+@shape
+class KServeDone(TypedDict):
+    """Nothing more to say."""
+
+
+_TENSOR = {"name": "image", "shape": [1], "datatype": "BYTES", "data": [PIXEL]}
+ASKED: Schema = {"inputs": [_TENSOR], "parameters": {"dimensions": 8}}
+SERVER: KServeServer = {"name": "nonneg", "version": "0.1.0", "extensions": ["binary_tensor_data"]}
+MODEL: KServeModel = {
+    "name": "nonneg-lite0",
+    "versions": ["1"],
+    "platform": "onnxruntime_onnx",
+    "inputs": [{"name": "image", "datatype": "BYTES", "shape": [-1]}],
+    "outputs": [{"name": "embedding", "datatype": "FP32", "shape": [-1, 1280]}],
+}
+MODEL_READY: KServeModelReady = {"name": "nonneg-lite0", "ready": True}
+ANSWER: KServeAnswer = {
+    "model_name": "nonneg-lite0",
+    "model_version": "1",
+    "outputs": [{"name": "embedding", "datatype": "FP32", "shape": [1, 3], "data": [0.816, 0, 0.578]}],
+    "parameters": {"fingerprint": FINGERPRINT},
+}
+INDEX: list[KServeIndexRow] = [{"name": "nonneg-lite0", "version": "1", "state": "READY", "reason": ""}]

@@ -1,0 +1,89 @@
+"""OpenAI's requests and answers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, NotRequired
+
+from pydantic import BaseModel, ConfigDict, Field
+from typing_extensions import TypedDict
+
+from nonneg_server.api.openapi import URI, shape
+from nonneg_server.requests.parameters import Errors, Length
+
+
+class EmbeddingsRequest(BaseModel):
+    """The body of POST /v1/embeddings; `top_k`, `normalize` and `errors` are ours, for `extra_body`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    input: Annotated[Any, Field(description="An image or a list of them.")]
+    model: Annotated[str, Field(description="A served model's name.")]
+    encoding_format: Literal["float", "base64"] = "float"
+    dimensions: Length | None = None
+    user: str | None = None
+    modality: Literal["image"] = "image"
+    top_k: Length | None = None
+    normalize: bool = True
+    errors: Errors = "fail"
+
+
+@shape
+class OpenAIErrorDetail(TypedDict):
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+@shape
+class OpenAIFailure(TypedDict):
+    """OpenAI's error body."""
+
+    error: OpenAIErrorDetail
+
+
+@shape
+class OpenAIEmbedding(TypedDict):
+    object: Literal["embedding"]
+    index: int
+    embedding: Annotated[list[float] | str, Field(description="Empty where there is an error instead.")]
+    error: NotRequired[OpenAIErrorDetail]
+
+
+@shape
+class Usage(TypedDict):
+    prompt_tokens: int
+    total_tokens: int
+
+
+@shape
+class OpenAIEmbeddings(TypedDict):
+    object: Literal["list"]
+    data: list[OpenAIEmbedding]
+    model: str
+    usage: Usage
+
+
+@shape
+class OpenAIModel(TypedDict):
+    id: str
+    object: Literal["model"]
+    created: int
+    owned_by: str
+
+
+@shape
+class OpenAIModels(TypedDict):
+    object: Literal["list"]
+    data: list[OpenAIModel]
+
+
+ASKED = {"model": "nonneg-lite0", "input": [URI], "dimensions": 8}
+EMBEDDINGS: OpenAIEmbeddings = {
+    "object": "list",
+    "data": [{"object": "embedding", "index": 0, "embedding": [0.816, 0, 0, 0.408, 0, 0, 0, 0.41]}],
+    "model": "nonneg-lite0",
+    "usage": {"prompt_tokens": 0, "total_tokens": 0},
+}
+MODEL: OpenAIModel = {"id": "nonneg-lite0", "object": "model", "created": 1763424000, "owned_by": "nonneg"}
+MODELS: OpenAIModels = {"object": "list", "data": [MODEL]}

@@ -1,0 +1,101 @@
+"""What a route says of itself in the OpenAPI document; the document is made of it when it is first asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, with_config
+
+Schema = dict[str, Any]
+Endpoint = TypeVar("Endpoint", bound=Callable[..., object])
+
+shape = with_config(ConfigDict(extra="forbid"))  # a TypedDict of exactly these keys
+FINGERPRINT = "9e3ce24a107dceea4a819aea528c5018"  # of the examples
+PIXEL = (  # a PNG of one orange pixel
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR42mP438AAAAQBAYD718vxAAAAAElFTkSuQmCC"
+)
+URI = f"data:image/png;base64,{PIXEL}"
+BINARY: Schema = {"schema": {"type": "string", "format": "binary"}}
+LENGTHS: Schema = {
+    "anyOf": [
+        {"type": "integer", "minimum": 1},
+        {"type": "string", "pattern": r"^[1-9][0-9]{0,8}(,[1-9][0-9]{0,8}){0,31}$"},
+    ]
+}
+
+
+@dataclass(frozen=True)
+class Operation:
+    """What a route takes and answers."""
+
+    answer: Any = None  # the type of its JSON; None where there is none
+    example: Any = None
+    body: Callable[[], Schema] | None = None
+    query: type[BaseModel] | None = None
+    others: Schema = field(default_factory=dict)  # further media types of the answer
+    says: str | None = None  # of the answer; without it, its type's first line
+
+
+def documented(
+    answer: Any = None,
+    example: Any = None,
+    *,
+    body: Callable[[], Schema] | None = None,
+    query: type[BaseModel] | None = None,
+    others: Schema | None = None,
+    says: str | None = None,
+) -> Callable[[Endpoint], Endpoint]:
+    """Note on an endpoint what it takes and answers."""
+
+    def note(endpoint: Endpoint) -> Endpoint:
+        vars(endpoint)["operation"] = Operation(answer, example, body, query, others or {}, says)
+        return endpoint
+
+    return note
+
+
+def json_body(kind: type[BaseModel], example: Schema, **others: Schema) -> Callable[[], Schema]:
+    """Makes the request body of a model: JSON, and what else is taken."""
+    return lambda: body({"application/json": {"schema": flat(kind), "example": example}, **others})
+
+
+def body(contents: Schema) -> Schema:
+    """A request body of these media types."""
+    return {"required": True, "content": contents}
+
+
+def query_parameters(kind: type[BaseModel]) -> list[Schema]:
+    """The model's fields as query parameters."""
+    fields = flat(kind)["properties"]
+    return [{"name": name, "in": "query", **parameter(name, schema)} for name, schema in fields.items()]
+
+
+def flat(kind: type[BaseModel]) -> Schema:
+    """The model's JSON schema with nothing to look up elsewhere."""
+    schema = kind.model_json_schema()
+    definitions = schema.pop("$defs", {})
+
+    def resolved(part: Any) -> Any:
+        if isinstance(part, dict):
+            if "$ref" in part:
+                return resolved(definitions[part["$ref"].rpartition("/")[2]])
+            return {key: resolved(value) for key, value in part.items() if key != "title" or not isinstance(value, str)}
+        return [resolved(entry) for entry in part] if isinstance(part, list) else part
+
+    found: Schema = resolved(schema)
+    return found
+
+
+def parameter(name: str, schema: Schema) -> Schema:
+    """A field as a parameter: its description apart, and no null, which a URL or a form cannot say."""
+    said = {"description": schema.get("description", "")}
+    arms = schema.get("anyOf", [])
+    if name == "dimensions" and any(arm.get("type") == "array" for arm in arms):
+        return {**said, "schema": LENGTHS}
+    kept = {key: value for key, value in schema.items() if key not in ("description", "anyOf")}
+    if kept.get("default", 0) is None:
+        del kept["default"]
+    first: Schema = next((arm for arm in arms if arm != {"type": "null"}), {})
+    return {**said, "schema": {**kept, **first}}
