@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Generator, Iterable
 from concurrent.futures import Future
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,7 +50,11 @@ class Encoder(Embedder):
 
         def submit(item: Item) -> Future[NDArray[np.float32]]:
             try:
-                return self._encoder.submit(_photo(item, downscale))
+                photo = _photo(item, downscale)
+                inspect = item.inspect
+                if inspect is None or not isinstance(photo, bytes):
+                    return self._encoder.submit(photo)
+                return self._encoder.submit(photo, partial(inspect, photo))
             except NonnegError as error:
                 failed: Future[NDArray[np.float32]] = Future()
                 failed.set_exception(error)

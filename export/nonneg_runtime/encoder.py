@@ -12,7 +12,7 @@ from nonneg_core.errors import NonnegError
 from nonneg_core.pixels.identify import MAX_PIXELS
 from nonneg_runtime.bundle import Bundle
 from nonneg_runtime.open import open_session
-from nonneg_runtime.preprocess import Decoding, Photo, Viewer
+from nonneg_runtime.preprocess import Decoding, Inspect, Photo, Viewer
 
 
 class BundleEncoder:
@@ -32,16 +32,19 @@ class BundleEncoder:
         self._session = open_session(bundle.encoder, callers=self.threads, precision=bundle.manifest.precision)
         self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="encode")
 
-    def submit(self, image: Photo) -> Future[NDArray[np.float32]]:
-        """Begin to encode a file's bytes or a PIL image; the future holds the raw vector (D,) or one of our errors."""
-        return self._pool.submit(self._encode, image)
+    def submit(self, image: Photo, inspect: Inspect | None = None) -> Future[NDArray[np.float32]]:
+        """Begin to encode a file's bytes or a PIL image; the future holds the raw vector (D,) or one of our errors.
+
+        inspect: called with the decoded image, before it is shrunk to what the encoder sees.
+        """
+        return self._pool.submit(self._encode, image, inspect)
 
     def close(self) -> None:
         """Drop what has not begun, and wait for what has."""
         self._pool.shutdown(cancel_futures=True)
 
-    def _encode(self, image: Photo) -> NDArray[np.float32]:
-        pixels = self._viewer.pixels(image)
+    def _encode(self, image: Photo, inspect: Inspect | None) -> NDArray[np.float32]:
+        pixels = self._viewer.pixels(image, inspect=inspect)
         try:
             vector: NDArray[np.float32] = self._session.run(pixels[None])[0]
         except Exception as error:  # the runtimes raise classes of their own, none of them public

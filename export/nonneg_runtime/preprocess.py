@@ -6,6 +6,7 @@ Calibration, export, evaluation, local use and the server all come through here,
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import Literal
 
@@ -18,6 +19,7 @@ from nonneg_core.pixels.resizing import fast_resize, resize_pillow
 from nonneg_core.pixels.view import Pixels, View
 
 Photo = bytes | Image.Image
+Inspect = Callable[[Image.Image], object]
 Decoding = Literal["fast", "exact"]
 PER_RAW_PIXEL = 20e-9  # seconds
 
@@ -48,19 +50,28 @@ class Viewer:
         pixels = self.pixels(image, price)
         return pixels, started, time.perf_counter()
 
-    def pixels(self, image: Photo, price: Price | None = None) -> Pixels:
-        """What the encoder sees, uint8 (size, size, 3); `price` is what the method of that name found."""
+    def pixels(self, image: Photo, price: Price | None = None, *, inspect: Inspect | None = None) -> Pixels:
+        """What the encoder sees, uint8 (size, size, 3).
+
+        price: what the method of that name found. inspect: shown the decoded image first.
+        """
+
+        def see(picture: Image.Image) -> Pixels:
+            if inspect is not None:
+                inspect(picture)
+            return self._see(picture)
+
         view = self._view
         if isinstance(image, bytes):
             return seen(
                 image,
-                self._see,
+                see,
                 max_pixels=self._max_pixels,
                 background=view.background,
                 at_least=self._at_least,
                 price=price,
             )
-        return self._see(upright_rgb(image, background=view.background))
+        return see(upright_rgb(image, background=view.background))
 
 
 def weight_of(image: Photo) -> int:

@@ -13,6 +13,8 @@ import click
 from nonneg_client.commands.connection import embeds, served_model
 
 if TYPE_CHECKING:
+    from PIL.Image import Image
+
     from nonneg_client.commands.connection import Through
     from nonneg_client.embeddings import Embeddings
     from nonneg_client.results import Part
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from nonneg_client.search.engine import Description, Payload
     from nonneg_client.search.index import Index
     from nonneg_client.sources.identity import Stamp
+    from nonneg_client.sources.images import Item
 
 AT_ONCE = 1000  # images added to the index
 
@@ -62,8 +65,9 @@ def index(
     and changed images are embedded; an image is known by its path within the folder that was named first, however that
     folder is typed.
 
-    Each image can be filtered by `folder`, the name of the folder it lies in, by `bytes` and `changed`, and by the
-    columns of --attributes: numbers, true/false, dates (2024-05-31) and text are told apart.
+    Each image can be filtered by `folder`, the name of the folder it lies in, by `bytes` and `changed`, by what its
+    pixels say (width, height, ratio, sharpness, brightness, contrast, and dark, flat, blurred, tiny, odd_ratio: true or
+    false), and by the columns of --attributes: numbers, true/false, dates (2024-05-31) and text are told apart.
 
     \b
       nonneg index photos/ -o photos.index
@@ -125,6 +129,7 @@ class Into:
     new: int = 0
     changed: int = 0
     failed: int = 0
+    measured: dict[str, dict[str, Any]] = field(default_factory=dict)  # what the pixels of each image say
 
     def add_files(self, names: list[str], dimensions: int | None, top_k: int | None) -> None:
         """Put files of vectors into the index."""
@@ -159,6 +164,7 @@ class Into:
         through: Through,
     ) -> None:
         """Embed what is new or changed and put it into the index."""
+        from nonneg_client.curation.photos import is_measured, measures
         from nonneg_client.sources.identity import rooted, stamp
         from nonneg_client.watch import Watch
         from nonneg_client.wire.protocol import Options
@@ -166,9 +172,12 @@ class Into:
         self._at_its_length(dimensions)
         found = {item.id: item for item in rooted(names, self.root)}
         payloads = {name: self.payload(name, stamp(item.path)) for name, item in found.items()}
-        left = [item for name, item in found.items() if _differs(self.known.get(name), payloads[name])]
+        left = [self._inspected(item) for name, item in found.items() if _differs(self.known.get(name), payloads[name])]
         embedded = {item.id for item in left}
-        self._describe_again({n: p for n, p in payloads.items() if n not in embedded and p != self.known[n]})
+        same = {name: payloads[name] for name in found if name not in embedded}
+        self._measure([found[name] for name in same if not is_measured(self.known[name])], quiet)
+        said = {name: {**measures(self.known[name]), **self.measured.get(name, {}), **p} for name, p in same.items()}
+        self._describe_again({name: p for name, p in said.items() if p != self.known[name]})
         with through.opened() as client, Watch(len(left), False if quiet else None) as watch:
             parts = client.stream(left, Options(self.dimensions or dimensions, top_k, model=model))
             self._put(watch.over(parts), payloads)
@@ -244,12 +253,29 @@ class Into:
                         if collected.vectors:
                             embeddings = collected.embeddings()
                             index = index or stack.enter_context(self.opened(embeddings))
-                            index.add(embeddings, [payloads[name] for name in embeddings.ids or ()])
+                            said = [{**self.measured.pop(n, {}), **payloads[n]} for n in embeddings.ids or ()]
+                            index.add(embeddings, said)
                             self._count(embeddings.ids or ())
             except Interrupted as interrupted:
                 done = self.new + self.changed
                 click.echo(f"{interrupted}: {done} images added to {self.out}; the same command goes on", err=True)
                 raise SystemExit(interrupted.exit_code) from None
+
+    def _inspected(self, item: Item) -> Item:
+        """The image with its pixels measured when it is decoded, or sent."""
+        from nonneg_client.curation.photos import attributes, looked_at
+
+        def inspect(data: bytes, picture: Image) -> None:
+            self.measured[item.id] = attributes(looked_at(data, picture))
+
+        return replace(item, inspect=inspect)
+
+    def _measure(self, images: list[Item], quiet: bool) -> None:
+        """Read the images of an index that was made without measuring them, or of a file of vectors."""
+        from nonneg_client.curation.photos import attributes, look_at_all
+
+        found = look_at_all([item.load for item in images], shown=False if quiet else None)
+        self.measured |= {item.id: attributes(p) for item, p in zip(images, found, strict=True) if p is not None}
 
     def _count(self, names: Iterable[str]) -> None:
         for name in names:

@@ -18,12 +18,12 @@ from nonneg_core.progress import Bar
 Names = Mapping[int, str]  # of dimensions
 RARE = 3  # dimensions named of an outlier
 
-CHECKS = {
+MEANING = {
     "dark": "hardly anything is brighter than a fifth of white",
     "flat": "next to no contrast",
     "blurred": "no sharp edge at 256 pixels",
     "tiny": "the shorter side has fewer than 64 pixels",
-    "odd-ratio": "more than three times as long as wide",
+    "odd_ratio": "more than three times as long as wide",
 }
 
 
@@ -101,7 +101,7 @@ def subset(collection: Collection, number: int, *, shown: bool | None = None) ->
 def failing(collection: Collection, photos: Photos) -> Section:
     """Photos that fail a check of their pixels, by check."""
     groups = []
-    for check, meaning in CHECKS.items():
+    for check, meaning in MEANING.items():
         findings = []
         for i, photo in enumerate(photos.known):
             if photo is not None and check in photo.checks.found():

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,14 +16,25 @@ from PIL import Image
 from nonneg_client.curation.collection import Collection
 from nonneg_client.sources.images import items
 from nonneg_core.cores import granted
-from nonneg_core.curation.pixel_checks import GRID, PixelChecks, as_text, check_pixels, from_text
+from nonneg_core.curation.pixel_checks import AMPLE, CHECKS, GRID, PixelChecks, as_text, check_pixels, from_text
 from nonneg_core.errors import NonnegError
 from nonneg_core.lookahead import bounded_map
 from nonneg_core.pixels.decode import seen
 from nonneg_core.pixels.identify import identify
 from nonneg_core.progress import Bar
 
-AT_LEAST = 2 * 256  # pixels of the shorter side at which a JPEG is decoded to be measured
+MEASURED = (
+    "width",
+    "height",
+    "ratio",
+    "sharpness",
+    "brightness",
+    "contrast",
+    *CHECKS,
+    "_size",
+    "_thumbnail",
+    "_digest",
+)
 
 
 @dataclass(frozen=True)
@@ -51,9 +63,13 @@ class Photos:
 
 def look(data: bytes) -> Photo:
     """Measure the photo in these bytes."""
+    return seen(data, partial(looked_at, data), at_least=AMPLE)
+
+
+def looked_at(data: bytes, image: Image.Image) -> Photo:
+    """Measure a photo that is decoded, whole or smaller."""
     price = identify(data)
-    size = (price.width, price.height)
-    checks = seen(data, lambda image: check_pixels(image, upright(size, image)), at_least=AT_LEAST)
+    checks = check_pixels(image, upright((price.width, price.height), image))
     return Photo(len(data), hashlib.sha256(data).hexdigest()[:32], checks)
 
 
@@ -66,6 +82,7 @@ def upright(size: tuple[int, int], image: Image.Image) -> tuple[int, int]:
 def attributes(photo: Photo) -> dict[str, Any]:
     """What an index keeps of a photo beside its vector."""
     checks = photo.checks
+    failed = checks.found()
     return {
         "width": checks.width,
         "height": checks.height,
@@ -73,48 +90,67 @@ def attributes(photo: Photo) -> dict[str, Any]:
         "sharpness": round(checks.sharpness, 4),
         "brightness": round(checks.brightness, 4),
         "contrast": round(checks.contrast, 4),
-        "check": checks.found(),
-        "thumbnail": as_text(checks.thumbnail),
-        "digest": photo.digest,
+        **{name: name in failed for name in CHECKS},
+        "_size": photo.bytes,
+        "_thumbnail": as_text(checks.thumbnail),
+        "_digest": photo.digest,
     }
 
 
 def from_attributes(payload: Mapping[str, Any]) -> Photo | None:
     """The photo as an index keeps it; None if it does not, or not in this form."""
     try:
-        thumbnail = from_text(payload["thumbnail"])
+        thumbnail = from_text(payload["_thumbnail"])
         if thumbnail is None:
             return None
         width, height = int(payload["width"]), int(payload["height"])
         sharpness, brightness, contrast = (float(payload[name]) for name in ("sharpness", "brightness", "contrast"))
         checks = PixelChecks(width, height, sharpness, brightness, contrast, thumbnail.tobytes())
-        return Photo(int(payload["bytes"]), str(payload["digest"]), checks)
+        return Photo(int(payload["_size"]), str(payload["_digest"]), checks)
     except (KeyError, TypeError, ValueError):
         return None
+
+
+def is_measured(payload: Mapping[str, Any]) -> bool:
+    """Whether an index holds what the pixels of a photo say."""
+    return from_attributes(payload) is not None
+
+
+def measures(payload: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of a payload that was measured on the pixels."""
+    return {name: payload[name] for name in MEASURED if name in payload}
 
 
 def photos_of(collection: Collection, *, shown: bool | None = None) -> Photos:
     """Every photo of a collection; those that its index does not describe are read, with a bar."""
     known = [from_attributes(payload) for payload in collection.payloads]
     unknown = [i for i, photo in enumerate(known) if photo is None]
-    gone = []
-    with ThreadPoolExecutor(granted()) as pool, Bar("looking", len(unknown), shown=shown) as bar:
-
-        def submit(i: int) -> Future[Photo]:
-            return pool.submit(_read, collection.place(collection.ids[i]))
-
-        for done, (i, job) in enumerate(bounded_map(submit, unknown, ahead=4 * granted()), 1):
-            try:
-                known[i] = job.result()
-            except (NonnegError, ValueError):
-                gone.append(collection.ids[i])
-            bar.move(done)
-    return Photos(known, gone)
+    places = [collection.place(collection.ids[i]) for i in unknown]
+    for i, photo in zip(unknown, look_at_all([partial(_read, place) for place in places], shown=shown), strict=True):
+        known[i] = photo
+    return Photos(known, [collection.ids[i] for i in unknown if known[i] is None])
 
 
-def _read(name: str) -> Photo:
+def look_at_all(loads: Sequence[Callable[[], bytes]], *, shown: bool | None = None) -> list[Photo | None]:
+    """The photos whose bytes these give, with a bar; None for those that cannot be read."""
+    found: list[Photo | None] = []
+    with ThreadPoolExecutor(granted()) as pool, Bar("looking", len(loads), shown=shown) as bar:
+        for _, job in bounded_map(lambda load: pool.submit(_look, load), loads, ahead=4 * granted()):
+            found.append(job.result())
+            bar.move(len(found))
+    return found
+
+
+def _look(load: Callable[[], bytes]) -> Photo | None:
+    try:
+        return look(load())
+    except (NonnegError, ValueError):
+        return None
+
+
+def _read(name: str) -> bytes:
     (item,) = items(name)
-    return look(item.load())
+    return item.load()
 
 
 def better(photos: Photos, ids: tuple[str, ...]) -> list[int]:

@@ -118,7 +118,7 @@ def _same(value: Any, other: Any) -> bool:
 def explain_none(payloads: Iterable[Payload], where: Where) -> str:
     """Why no payload fulfils the conditions; raises where a field is asked for that none has."""
     everything = list(payloads)
-    fields = sorted({name for payload in everything for name in payload})
+    fields = sorted({name for payload in everything for name in payload if not name.startswith("_")})
     for name, condition in where.items():
         if re.split(r"[.\[]", name)[0] not in ("id", *fields):
             raise ConfigInvalid(

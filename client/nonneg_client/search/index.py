@@ -147,7 +147,7 @@ class Index:
     def _ranked(self, found: Sequence[Found], query: Weights, without: Sequence[int], *, explained: bool) -> list[Hit]:
         """Hits with reasons; the stored vectors are fetched only if something depends on them."""
         if not without and not explained:
-            return [Hit(f.id, f.score, f.payload) for f in found]
+            return [Hit(f.id, f.score, _shown(f.payload)) for f in found]
         stored = self.engine.get([f.id for f in found])
         weights = np.zeros(self.description.dimensions)
         weights[query[0]] = query[1]
@@ -158,7 +158,7 @@ class Index:
         for f in found:
             row = rows[f.id]
             if unwanted is None or not unwanted[row].any():
-                hits.append(Hit(f.id, f.score, f.payload, _reasons(stored.indices[row], parts[row])))
+                hits.append(Hit(f.id, f.score, _shown(f.payload), _reasons(stored.indices[row], parts[row])))
         return hits
 
     def _are_there(self, dimensions: Iterable[int]) -> None:
@@ -176,6 +176,11 @@ class Index:
                 f"the index holds vectors of {held.dimensions} dimensions, these have {embeddings.dimensions}",
                 fix=f"embeddings.shorten({held.dimensions})",
             )
+
+
+def _shown(payload: Payload) -> Payload:
+    """A payload without the fields that are for other commands, such as `_thumbnail`."""
+    return {name: value for name, value in payload.items() if not name.startswith("_")}
 
 
 def _reasons(indices: NDArray[np.int32], parts: NDArray[np.float64]) -> tuple[tuple[int, float], ...]:

@@ -30,13 +30,14 @@ Sources: TypeAlias = Source | Iterable[Source]
 class Item:
     """One image to come: `load` gives its bytes or raises one of our errors; `picture`, if there, its pixels.
 
-    path: the file, or the tar file, that it is read from.
+    path: the file, or the tar file, that it is read from. inspect: called with the bytes and their decoded image.
     """
 
     id: str
     load: Callable[[], bytes]
     picture: Callable[[], Image] | None = None
     path: Path | None = None
+    inspect: Callable[[bytes, Image], object] | None = None
 
 
 def items(sources: Sources) -> Iterator[Item]:

@@ -6,10 +6,12 @@ step (`Send` or `Wait`), hand back what came of it, and the generator's return v
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from nonneg_client.results import Failure, Part, Vector, joined
 from nonneg_client.sources.images import Item
@@ -24,6 +26,9 @@ from nonneg_core.errors import (
     TooLarge,
     TooManyImages,
 )
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 MAX_BODY = 16 * 2**20  # bytes of images in one request; a single larger image still goes, alone
 _OF_THE_IMAGE = (*OF_AN_IMAGE, BodyTooLarge)
@@ -66,9 +71,20 @@ def load(batch: Sequence[Item], downscale: int | None) -> list[bytes | NonnegErr
 def _load(item: Item, downscale: int | None) -> bytes | NonnegError:
     try:
         data = item.load()
+        if item.inspect is not None:
+            _inspect(data, item.inspect)
         return data if downscale is None else downscaled(data, downscale)
     except NonnegError as error:
         return error
+
+
+def _inspect(data: bytes, inspect: Callable[[bytes, Image], object]) -> None:
+    """Decode an image that is to be sent, for `inspect`; if that cannot be done, the server will say why."""
+    from nonneg_core.curation.pixel_checks import AMPLE
+    from nonneg_core.pixels.decode import seen
+
+    with suppress(NonnegError):
+        seen(data, partial(inspect, data), at_least=AMPLE)
 
 
 def converse(

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 SIDE = 256  # pixels of the longer side at which a photo is measured
+AMPLE = 2 * SIDE  # pixels of the shorter side from which a JPEG may be decoded smaller to be measured
 GRID = 24  # cells of the thumbnail in each direction
 
 TINY = 64  # pixels of the shorter side
@@ -22,6 +23,7 @@ ODD = 3.0  # the longer side in shorter ones
 DARK = 0.2  # brightness of all but the brightest twentieth, 1 is white
 FLAT = 0.03  # standard deviation of the grey levels, 1 is white
 BLURRED = 0.012  # mean absolute Laplacian over the standard deviation and the number of neighbours
+CHECKS = ("dark", "flat", "blurred", "tiny", "odd_ratio")
 
 
 @dataclass(frozen=True)
@@ -41,13 +43,13 @@ class PixelChecks:
         return max(self.width, self.height) / max(1, min(self.width, self.height))
 
     def found(self) -> list[str]:
-        """The checks that the photo fails: dark, flat, blurred, tiny, odd-ratio."""
+        """The checks that the photo fails."""
         failed = {
             "dark": self.brightness < DARK,
             "flat": self.contrast < FLAT,
             "blurred": self.sharpness < BLURRED and self.contrast >= FLAT,  # nothing of a flat photo could be sharp
             "tiny": min(self.width, self.height) < TINY,
-            "odd-ratio": self.ratio > ODD,
+            "odd_ratio": self.ratio > ODD,
         }
         return [name for name, failing in failed.items() if failing]
 

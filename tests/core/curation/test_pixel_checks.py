@@ -24,7 +24,7 @@ def plain(width: int = 400, height: int = 300) -> Image.Image:
         ("dark", plain().point(lambda v: v * 0.1)),
         ("flat", Image.new("RGB", (300, 200), (90, 100, 110))),
         ("tiny", plain(80, 40)),
-        ("odd-ratio", plain(800, 150)),
+        ("odd_ratio", plain(800, 150)),
     ],
 )
 def test_each_check_finds_what_was_made_so(name: str, image: Image.Image) -> None:
