@@ -17,6 +17,7 @@ from nonneg_core.pixels.identify import MAX_PIXELS, identify
 from nonneg_core.pixels.pricing.price import Price
 from nonneg_core.pixels.resizing import fast_resize, resize_pillow
 from nonneg_core.pixels.view import Pixels, View
+from nonneg_runtime.decoder_process import FORMATS, pixels_apart
 
 Photo = bytes | Image.Image
 Inspect = Callable[[Image.Image], object]
@@ -29,10 +30,14 @@ class Viewer:
 
     `fast` decodes a large JPEG at the least scale that keeps twice the pixels the view takes, and resizes with SIMD
     instructions where there is a build of them; `exact` decodes it whole and resizes by Pillow, equal in every bit.
+    `apart` is for images that anyone may send: formats whose work no header bounds are seen in a process of their own.
     """
 
-    def __init__(self, view: View, *, max_pixels: int = MAX_PIXELS, decode: Decoding = "fast") -> None:
+    def __init__(
+        self, view: View, *, max_pixels: int = MAX_PIXELS, decode: Decoding = "fast", apart: bool = False
+    ) -> None:
         self._view = view
+        self._apart = {"view": view.model_dump(), "max_pixels": max_pixels, "decode": decode} if apart else None
         self._max_pixels = max_pixels
         self._at_least = None if decode == "exact" else view.ample
         self._see = partial(view.apply, resize=resize_pillow if decode == "exact" else fast_resize())
@@ -63,6 +68,9 @@ class Viewer:
 
         view = self._view
         if isinstance(image, bytes):
+            price = price or self.price(image)
+            if self._apart is not None and price.format in FORMATS:
+                return pixels_apart(image, price, self._apart, view.size)
             return seen(
                 image,
                 see,

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("nonneg")
 PATIENCE = 1.0  # seconds in which a client that was accepted last may still send its request
 LAST_RESORT = 4.0  # seconds after the grace period in which a process ends that hangs, in the runtime's code, say
+TELLING = 1.0  # seconds before that in which it says where it hangs
 AFTER_FAILURE = 1.0  # seconds of grace where a thread hangs or has died: what still works is answered at once
 
 
@@ -173,8 +174,7 @@ class Process(uvicorn.Server):
         """Accept no more clients, answer those who are there; what takes longer than the grace period is cut off."""
         self._shared.draining = True
         grace = self._grace if self.failure is None else min(self._grace, AFTER_FAILURE)
-        with contextlib.suppress(RuntimeError, OSError):  # descriptor 2 is the log's, where writing does not wait
-            faulthandler.dump_traceback_later(grace + PATIENCE + LAST_RESORT, exit=True, file=2)
+        self._end_in_any_case(grace + PATIENCE + LAST_RESORT)
         asyncio.get_running_loop().call_later(grace, self._cut_off, grace)
         await self._close_listeners(sockets or [])
         for connection in self._connections():
@@ -186,6 +186,14 @@ class Process(uvicorn.Server):
         await super().shutdown(sockets)
         for close in self._shutdown_hooks:
             close()
+
+    def _end_in_any_case(self, seconds: float) -> None:
+        """Where a thread hangs, say where, and end; also while the runtime's own code keeps the interpreter."""
+        teller = threading.Timer(seconds - TELLING, lambda: logger.critical("it hangs:\n%s", _stacks()))
+        teller.daemon = True
+        teller.start()
+        with contextlib.suppress(RuntimeError, OSError):  # descriptor 2 is the log's, where writing does not wait
+            faulthandler.dump_traceback_later(seconds, exit=True, file=2)
 
     async def _close_listeners(self, listeners: Sequence[socket.socket]) -> None:
         """Stop listening, but accept the clients whose connection the system has made: closing would reset them."""

@@ -57,7 +57,7 @@ class Engine:
         self.admission = self.workers.admission
         self.ledger = Ledger(bundle.manifest.dimensions)
         self.used = time.monotonic()
-        self._viewer = Viewer(bundle.manifest.view, max_pixels=max_pixels, decode=decode)
+        self._viewer = Viewer(bundle.manifest.view, max_pixels=max_pixels, decode=decode, apart=True)
         self.sessions = Sessions(
             bundle,
             providers,

@@ -1,0 +1,203 @@
+"""AVIF and HEIC, seen in a process of its own that is ended when it takes too long or too much.
+
+What these take cannot be read from outside: a picture may refer to others many times over, or decode to another size
+than is announced. Every thread that meets such an image starts one process and keeps it; it gets a file and gives back
+the few pixels that the encoder sees. One that uses more processor time or memory than any accepted image may is killed,
+and the image refused. A fault in a decoder ends that process and not the server.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import struct
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from nonneg_core.errors import BY_TYPE, ImageTooLarge, ImageUnreadable, NonnegError
+from nonneg_core.pixels.pricing.price import MAX_SECONDS, Price
+from nonneg_core.pixels.view import Pixels
+
+FORMATS = ("AVIF", "HEIF")
+LONGEST = 30.0  # seconds that an image may take, however little of them it had a processor
+ROOM = 96 * 2**20  # bytes of address space beside an image's price: buffers of the allocator, stacks
+_HEAD = struct.Struct(">II")
+_LOOK = 0.05  # seconds between two looks at what the process has used
+_own = threading.local()
+
+
+def pixels_apart(image: bytes, price: Price, settings: dict[str, Any], size: int) -> Pixels:
+    """What a view sees of the image, by the process that belongs to this thread."""
+    found = getattr(_own, "process", None)
+    if found is None or not found.alive:
+        found = _own.process = DecoderProcess()
+    return np.frombuffer(found.ask(image, price, settings), np.uint8).reshape(size, size, 3)
+
+
+class DecoderProcess:
+    """The side of the one who asks."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "nonneg_runtime.decoder_process"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            bufsize=0,
+            env={**os.environ, "MALLOC_ARENA_MAX": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+        )
+        self._end = weakref.finalize(self, _kill, self._process)
+        self._receive(time.monotonic() + LONGEST)  # it is there, and has imported what it needs
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def ask(self, image: bytes, price: Price, settings: dict[str, Any]) -> bytes:
+        """The pixels; or the typed error, also where the process died or had to be killed."""
+        assert self._process.stdin is not None
+        order = json.dumps({"settings": settings, "room": price.bytes + ROOM}).encode()
+        self._used = self._seconds()
+        try:
+            for part in (_HEAD.pack(len(order), len(image)), order, image):
+                _write(self._process.stdin, part)
+            failed, answer = self._receive(time.monotonic() + LONGEST)
+        except (OSError, EOFError) as error:
+            self._end()
+            raise ImageUnreadable(
+                f"a {price.format} of {len(image)} bytes that ends its decoder",
+                fix="save it again, or send a JPEG",
+            ) from error
+        if failed:
+            raise _error_of(json.loads(answer))
+        return answer
+
+    def _receive(self, until: float) -> tuple[bool, bytes]:
+        """Whether it failed, and what it says."""
+        head = self._read(_HEAD.size, until)
+        failed, size = _HEAD.unpack(head)
+        return bool(failed), self._read(size, until)
+
+    def _read(self, size: int, until: float) -> bytes:
+        assert self._process.stdout is not None
+        found = bytearray()
+        while len(found) < size:
+            while not select.select([self._process.stdout], [], [], _LOOK)[0]:
+                self._check(until)
+            piece = os.read(self._process.stdout.fileno(), size - len(found))
+            if not piece:
+                raise EOFError
+            found += piece
+        return bytes(found)
+
+    def _check(self, until: float) -> None:
+        """Kill it if it has used more than its time."""
+        used = self._seconds() - getattr(self, "_used", 0.0)
+        if used <= MAX_SECONDS and time.monotonic() < until:
+            return
+        self._end()
+        raise ImageTooLarge(
+            f"decoding this image takes more than the limit of {MAX_SECONDS:g} s of a core",
+            fix="scale it down, or save it as a JPEG",
+            field="seconds",
+            limit=MAX_SECONDS,
+        )
+
+    def _seconds(self) -> float:
+        """Processor time that it has used so far; 0 where the system does not say."""
+        try:
+            fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return 0.0
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with contextlib.suppress(OSError):
+                pipe.close()
+    process.wait()
+
+
+def _write(file: IO[bytes], data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(file.fileno(), rest) :]
+
+
+def _error_of(told: dict[str, Any]) -> NonnegError:
+    kind = BY_TYPE.get(told.pop("type"), NonnegError)
+    return kind(told.pop("message"), **told)
+
+
+def main() -> None:
+    """The side that decodes: one image after the other, until there are no more."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which still answers
+    orders, answers = os.fdopen(os.dup(0), "rb"), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for number in range(3):
+        os.dup2(nothing, number)
+    one_thread()
+    with os.fdopen(answers, "wb") as answering:
+        _answer(answering, False, b"")
+        while len(head := orders.read(_HEAD.size)) == _HEAD.size:
+            order_size, size = _HEAD.unpack(head)
+            order, image = json.loads(orders.read(order_size)), orders.read(size)
+            limit_memory(order["room"])
+            try:
+                _answer(answering, False, _seen(image, order["settings"]))
+            except NonnegError as error:
+                _answer(answering, True, json.dumps(error.body()).encode())
+
+
+def one_thread() -> None:
+    """Have the decoders use one core, and make nothing but the picture."""
+    from nonneg_core.pixels.identify import can_heif
+
+    with contextlib.suppress(ImportError):
+        from PIL import AvifImagePlugin
+
+        AvifImagePlugin.DEFAULT_MAX_THREADS = 1
+    if can_heif():
+        options: Any = sys.modules["pi_heif.options" if "pi_heif.options" in sys.modules else "pillow_heif.options"]
+        options.DECODE_THREADS = 1
+        options.THUMBNAILS = options.DEPTH_IMAGES = options.AUX_IMAGES = False
+
+
+def limit_memory(room: int) -> None:
+    """Let the address space grow by so much."""
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource
+
+        held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        _, hard = resource.getrlimit(resource.RLIMIT_AS)
+        resource.setrlimit(resource.RLIMIT_AS, (held + room, hard))
+
+
+def _seen(image: bytes, settings: dict[str, Any]) -> bytes:
+    from nonneg_core.pixels.view import View
+    from nonneg_runtime.preprocess import Viewer
+
+    view = View.model_validate(settings.pop("view"))
+    return Viewer(view, **settings).pixels(image).tobytes()
+
+
+def _answer(file: IO[bytes], failed: bool, data: bytes) -> None:
+    file.write(_HEAD.pack(failed, len(data)) + data)
+    file.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""AVIF and HEIC in a process of their own: the same pixels, and an end to whatever takes too much."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import struct
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import skimage
+from PIL import Image
+
+from nonneg_core.errors import ImageTooLarge, ImageUnreadable
+from nonneg_core.pixels.identify import identify
+from nonneg_core.pixels.view import View
+from nonneg_runtime import decoder_process
+from nonneg_runtime.decoder_process import FORMATS, DecoderProcess
+from nonneg_runtime.preprocess import Viewer
+
+PHOTO = Path(skimage.__file__).parent / "data" / "chelsea.png"
+VIEW = View(size=64)
+SETTINGS = {"view": VIEW.model_dump(), "max_pixels": 10**8, "decode": "exact"}
+
+
+def saved(kind: str, size: tuple[int, int] = (150, 100)) -> bytes:
+    if kind == "HEIF":
+        pytest.importorskip("pillow_heif").register_heif_opener()
+    buffer = io.BytesIO()
+    with Image.open(PHOTO) as photo:
+        photo.convert("RGB").resize(size).save(buffer, kind, quality=90)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_the_pixels_are_those_of_this_process(kind: str) -> None:
+    data = saved(kind)
+    apart, here = Viewer(VIEW, decode="exact", apart=True), Viewer(VIEW, decode="exact")
+    np.testing.assert_array_equal(apart.pixels(data), here.pixels(data))
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_large_one_fits_the_memory_that_it_is_given(kind: str) -> None:
+    data = saved(kind, (3000, 2000))
+    assert Viewer(VIEW, apart=True).pixels(data).shape == (64, 64, 3)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_an_error_is_the_one_of_this_process(kind: str) -> None:
+    data = saved(kind)[:-2000]
+    messages = []
+    for apart in (True, False):
+        with pytest.raises(ImageUnreadable) as refused:
+            Viewer(VIEW, apart=apart).pixels(data)
+        messages.append(refused.value.body())
+    assert messages[0] == messages[1]
+
+
+def test_one_that_decodes_to_more_than_it_announces_finds_no_memory_for_it() -> None:
+    """A picture of 96 megapixels whose container says 64 x 64."""
+    buffer = io.BytesIO()
+    Image.new("RGB", (12_000, 8000), (10, 200, 30)).save(buffer, "AVIF", speed=10)
+    data = buffer.getvalue()
+    at = data.index(b"ispe") + 8
+    small = data[:at] + struct.pack(">II", 64, 64) + data[at + 8 :]
+    with pytest.raises((ImageUnreadable, ImageTooLarge)):
+        Viewer(VIEW, apart=True).pixels(small)
+    assert Viewer(VIEW, apart=True).pixels(saved("AVIF")).shape == (64, 64, 3)  # others go on
+
+
+def test_one_that_takes_too_long_is_ended_and_the_next_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    process, data = DecoderProcess(), saved("AVIF", (3000, 2000))
+    monkeypatch.setattr(decoder_process, "MAX_SECONDS", 0.0)
+    monkeypatch.setattr(decoder_process, "_LOOK", 0.001)
+    with pytest.raises(ImageTooLarge) as refused:
+        process.ask(data, identify(data), SETTINGS)
+    assert refused.value.field == "seconds"
+    assert not process.alive
+    monkeypatch.undo()
+    assert Viewer(VIEW, apart=True).pixels(data).shape == (64, 64, 3)
+
+
+def test_a_process_that_dies_costs_one_image() -> None:
+    process, data = DecoderProcess(), saved("AVIF")
+    process.ask(data, identify(data), SETTINGS)
+    os.kill(process._process.pid, signal.SIGKILL)
+    while process.alive:
+        time.sleep(0.001)
+    with pytest.raises(ImageUnreadable):
+        process.ask(data, identify(data), SETTINGS)
+    assert Viewer(VIEW, apart=True).pixels(data).shape == (64, 64, 3)
+
+
+def test_the_process_ends_with_the_thread_that_it_served() -> None:
+    found = []
+
+    def see() -> None:
+        Viewer(VIEW, apart=True).pixels(saved("AVIF"))
+        found.append(decoder_process._own.process._process)
+
+    thread = threading.Thread(target=see)
+    thread.start()
+    thread.join()
+    assert found[0].wait(30) is not None
