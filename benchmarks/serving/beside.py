@@ -1,20 +1,24 @@
 """Versions of nonneg side by side, each slice after one of the in-process limit: where does a request's CPU time go?
 
     python benchmarks/serving/beside.py --photos FOLDER new=.venv/bin/nonneg old=/other/checkout/.venv/bin/nonneg
+    python benchmarks/serving/beside.py --photos FOLDER new=.venv/bin/nonneg "exact=.venv/bin/nonneg --decode exact"
 
 All servers run all the time and are asked in turns. Printed: the medians of the shares of the limit by rate and by CPU
 time, and by thread (the event loop's; all others) the microseconds an image and how often it was scheduled; the pages
-an image that the kernel had to find or clear, and the memory at the end that is the server's own.
+an image that the kernel had to find or clear, and the memory at the end that is the server's own. Then the first
+version over each other one, pair by pair, with a 95 % interval.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
+import shlex
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from statistics import median
+from statistics import mean, median, stdev
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -58,9 +62,22 @@ def slice_of(
     return row
 
 
+def paired(first: str, other: str, clients: int, ours: list[dict[str, float]], theirs: list[dict[str, float]]) -> str:
+    """The first version's rate and CPU time over another's, pair by pair: geometric mean, 95 % interval."""
+    said = []
+    for what, key in (("rate", "share"), ("1 / CPU time", "share by CPU")):
+        logs = [math.log(a[key] / b[key]) for a, b in zip(ours, theirs, strict=True)]
+        wide = 1.96 * stdev(logs) / math.sqrt(len(logs)) if len(logs) > 1 else math.inf
+        low, mid, high = (math.exp(mean(logs) + step) for step in (-wide, 0.0, wide))
+        said.append(f"{what} {mid:.3f} ({low:.3f} to {high:.3f})")
+    return f"{first} / {other}, {clients} clients, {len(ours)} pairs: {', '.join(said)}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("versions", nargs="+", metavar="NAME=NONNEG", help="a name and the nonneg command of a version")
+    parser.add_argument(
+        "versions", nargs="+", metavar="NAME=NONNEG", help="a name and a version's nonneg; flags of `serve` may follow"
+    )
     parser.add_argument("--photos", type=Path, required=True)
     parser.add_argument("--bundle", type=Path)
     parser.add_argument("--size", default="500x375", help="of the JPEGs")
@@ -80,7 +97,8 @@ def main() -> None:
         servers = {}
         for version in given.versions:
             name, _, nonneg = version.partition("=")
-            command = [nonneg, "serve", "--model", str(plan.bundle), "--port", "{port}"]
+            program, *flags = shlex.split(nonneg)
+            command = [program, "serve", "--model", str(plan.bundle), "--port", "{port}", *flags]
             log = Path("/dev/null")
             server = running(command, "/embed", plan.bodies[0], env={}, cwd=plan.home, log=log)
             servers[name] = stack.enter_context(server)
@@ -96,6 +114,10 @@ def main() -> None:
     medians = {at: {key: round(median(row[key] for row in found), 3) for key in keys} for at, found in rows.items()}
     for (name, clients), found in medians.items():
         print(f"| {name} | {clients} | {' | '.join(f'{found[key]:g}' for key in keys)} |")
+    first, *others = servers
+    for name in others:
+        for clients in given.clients:
+            print(paired(first, name, clients, rows[first, clients], rows[name, clients]))
     flat = [{"version": name, "clients": clients, **found} for (name, clients), found in medians.items()]
     print(json.dumps({"benchmark": "beside", **provenance(), "rows": flat}))
 

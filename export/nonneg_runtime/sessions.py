@@ -38,6 +38,7 @@ class Sessions:
         spread: int = 0,
         callers: int = 1,
         largest: int = 1,
+        shared_from: int = SHARED_FROM,
     ) -> None:
         self.on_load: Callable[[], None] | None = None
         self.room: Callable[[int], bool] | None = None  # whether the memory has so many bytes left
@@ -47,9 +48,10 @@ class Sessions:
         self._spread = spread
         self._callers = callers
         self._largest = largest
+        self._shared_from = shared_from
         self._loading = threading.Lock()
         self._changing = threading.Lock()
-        self._session: Runner | None = None
+        self.session: Runner | None = None  # the one that everybody shares, while it is loaded
         self._wide = Wide()
         self._shared = False  # one copy of the weights for both
         self._opened_before = False
@@ -58,12 +60,17 @@ class Sessions:
 
     @property
     def loaded(self) -> bool:
-        return self._session is not None
+        return self.session is not None
 
     @property
     def wide(self) -> bool:
         """Whether one image can be computed on all cores now."""
         return self._wide.session is not None
+
+    @property
+    def began_wide(self) -> bool:
+        """Whether the session on all cores is open, or is being opened, or could not be."""
+        return self._wide.begun
 
     @property
     def weight(self) -> int:
@@ -73,7 +80,7 @@ class Sessions:
     def rest(self) -> None:
         """Forget the weights; whoever needs them next loads them again."""
         with self._changing:
-            self._session, self._shared = None, False
+            self.session, self._shared = None, False
             self._wide = Wide()  # one that is being opened at this moment is dropped when it is there
 
     def warm_up(self) -> None:
@@ -86,11 +93,11 @@ class Sessions:
     def widen(self) -> None:
         """An image was alone: open the wide session for the next one, in the background, if there is to be one."""
         if self._spread and not self._wide.begun and (self._shareable or self._has_room()):
-            self._wide.begin(self._open_wide)
+            self._wide.begin(self.open_wide)
 
     def run(self, pixels: Pixels, *, wide: bool = False) -> NDArray[np.float32]:
         """Raw vectors (batch, D), computed on the calling thread or, `wide` and if there is one, on every core."""
-        session = (self._wide.session if wide else None) or self._session or self._load()
+        session = (self._wide.session if wide else None) or self.session or self._load()
         try:
             vectors = session.run(pixels)
         except Exception as error:  # pixels of the right shape never fail: it is the runtime that does
@@ -113,7 +120,7 @@ class Sessions:
 
     @property
     def _shareable(self) -> bool:
-        return isinstance(self._session, Session) and self._each >= SHARED_FROM
+        return isinstance(self.session, Session) and self._each >= self._shared_from
 
     def _has_room(self) -> bool:
         return self.room is None or self.room(self._each)
@@ -121,12 +128,12 @@ class Sessions:
     def _load(self) -> Runner:
         """Open it if it is not; a bundle that changed since it was first opened is refused."""
         with self._loading:
-            if self._session is not None:
-                return self._session
+            if self.session is not None:
+                return self.session
             if self._opened_before:
                 self._wake()
             self._opened_before = True
-            session = self._session = self._open(self._threads)
+            session = self.session = self._open(self._threads)
         if self.on_load is not None:
             self.on_load()
         return session
@@ -139,7 +146,7 @@ class Sessions:
             logger.error("%s, which rested, cannot be loaded again: %s", error, error.__cause__ or "another model")
             raise
 
-    def _open_wide(self) -> Runner:
+    def open_wide(self) -> Runner:
         """The two share large weights if they can; otherwise only where there is room for both."""
         self._check_unchanged()
         if self._shareable:
@@ -155,13 +162,13 @@ class Sessions:
 
     def _open_twins(self) -> Runner:
         """Replace the session by one that shares its weights with the wide one, unless it was put to rest meanwhile."""
-        before, wide = self._session, self._wide
+        before, wide = self.session, self._wide
         twin, broad = twins(self._bundle.encoder, (self._threads, self._spread))
         self._test(twin)
         self._test(broad)
         with self._changing:
-            if before is not None and self._session is before and self._wide is wide:
-                self._session, self._shared = twin, True
+            if before is not None and self.session is before and self._wide is wide:
+                self.session, self._shared = twin, True
                 wide.replaced = weakref.ref(before)
         return broad
 

@@ -169,9 +169,9 @@ def _cache(settings: Settings) -> Cache | None:
     """What is remembered, in memory and on the disk, as far as it was asked for."""
     if settings.cache_dir is None:
         return Cache(settings.cache) if settings.cache else None
-    from nonneg_server.engine.disk_cache import Shelf
+    from nonneg_server.engine.disk_cache import DiskCache
 
-    return Cache(settings.cache, Shelf(settings.cache_dir, settings.cache_dir_bytes))
+    return Cache(settings.cache, DiskCache(settings.cache_dir, settings.cache_dir_bytes))
 
 
 def _engine(settings: Settings, workers: Workers, cache: Cache | None, bundle: Bundle) -> Engine:

@@ -30,7 +30,7 @@ class Registry:
         self._engines: dict[str, Engine] = {}
         self._default: str | None = None  # the first: it stays the default while it is not loaded
         self._aliases = dict(aliases or {})
-        self._memory = memory
+        self.memory = memory
         self.workers = workers
         self._cache = cache
         self._lock = threading.Lock()
@@ -103,7 +103,7 @@ class Registry:
     def _has_room(self, weight: int) -> bool:
         """Whether so many bytes more fit beside all that is loaded: nobody has to rest for a second session."""
         held = sum(engine.sessions.weight for engine in self._engines.values() if engine.sessions.loaded)
-        return self._memory is None or held + weight <= self._memory
+        return self.memory is None or held + weight <= self.memory
 
     def _make_room_for(self, newest: weakref.ref[Engine]) -> None:
         engine = newest()
@@ -112,13 +112,13 @@ class Registry:
 
     def _make_room(self, newest: Engine) -> None:
         """Let the engines used longest ago forget their weights until the rest fits the memory."""
-        if self._memory is None:
+        if self.memory is None:
             return
         with self._lock:
             loaded = sorted((e for e in self._engines.values() if e.sessions.loaded), key=lambda e: e.used)
             total = before = sum(engine.sessions.weight for engine in loaded)
             for engine in loaded:
-                if total > self._memory and engine is not newest:
+                if total > self.memory and engine is not newest:
                     total -= engine.sessions.weight
                     engine.sessions.rest()
         if total < before:

@@ -33,7 +33,7 @@ class Repository:
     ) -> None:
         self.registry = registry
         self._sources = sources
-        self._make = make
+        self.make = make
         self._folder = folder
         self._precision = precision
         self._loading = threading.Lock()
@@ -60,7 +60,7 @@ class Repository:
 
     def _load(self, name: str) -> Engine:
         with self._loading:  # of two loads at once the later one saw the later state of the folder, and stays
-            engine = self._make(named(open_variant(self._source(name), self._precision), name))
+            engine = self.make(named(open_variant(self._source(name), self._precision), name))
             engine.warm_up()
             replaced = any(one.name == name for one in self.registry.all())
             self.registry.put(engine)

@@ -93,6 +93,15 @@ def request(body: bytes, path: str = "/embed", *more: str) -> bytes:
     return "\r\n".join([*lines, "", ""]).encode() + body
 
 
+def listens(address: str) -> bool:
+    parts = urlsplit(address)
+    try:
+        socket.create_connection((parts.hostname, parts.port), timeout=20).close()
+    except ConnectionRefusedError:
+        return False
+    return True
+
+
 def metric(address: str, name: str) -> float:
     lines = httpx.get(f"{address}/metrics").text.splitlines()
     found = [line.rpartition(" ") for line in lines if line.startswith((f"{name} ", f"{name}{{"))]
@@ -187,7 +196,9 @@ def test_a_client_that_asks_much_and_reads_late_gets_all_its_answers_in_their_or
         asks = [request(image, "/embed?format=both") for image in images]
         sending = threading.Thread(target=lambda: [caller.socket.sendall(asks[i % 5]) for i in range(count)])
         sending.start()
-        time.sleep(0.5)
+        until = time.monotonic() + 60
+        while not metric(house, "nonneg_upload_bytes"):  # an answer waits for this client, which has read none yet
+            assert time.monotonic() < until
         for i in range(count):
             assert json.loads(caller.hear()[2])["data"] == wanted[i % 5]
         sending.join(20)
@@ -280,9 +291,12 @@ def test_what_is_under_way_is_answered_after_sigterm_and_the_connection_then_clo
         caller.ask(png(1))
         caller.hear()
         caller.socket.sendall(whole[:-10])
-        time.sleep(0.1)
+        until = time.monotonic() + 30
+        while metric(address, "nonneg_upload_bytes") < len(slow_png()) - 10:
+            assert time.monotonic() < until
         process.terminate()
-        time.sleep(0.3)
+        while listens(address):
+            assert time.monotonic() < until
         caller.socket.sendall(whole[-10:])
         status, headers, _ = caller.hear()
         assert (status, headers["connection"]) == (200, "close")

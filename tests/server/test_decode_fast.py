@@ -102,9 +102,9 @@ def test_twelve_megapixels_decode_several_times_faster(photos: list[Image.Image]
     view = open_bundle().manifest.view
 
     def seconds(at_least: int | None) -> float:
-        started = time.perf_counter()
+        started = time.thread_time()
         view.apply(decode(file, at_least=at_least))
-        return time.perf_counter() - started
+        return time.thread_time() - started
 
     whole, fast = min(seconds(None) for _ in range(3)), min(seconds(view.ample) for _ in range(3))
     assert whole > 2 * fast

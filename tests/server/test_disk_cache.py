@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import resource
 import signal
@@ -21,7 +22,7 @@ import pytest
 
 from nonneg_runtime.bundle import Bundle
 from nonneg_server.engine.cache import Cache, key_of
-from nonneg_server.engine.disk_cache import FILE, Shelf
+from nonneg_server.engine.disk_cache import FILE, DiskCache
 from nonneg_server.engine.encoded import Encoded
 from nonneg_server.engine.engine import Engine
 
@@ -40,11 +41,6 @@ def key(number: int) -> bytes:
     return key_of("model", number.to_bytes(4, "big"))
 
 
-def written(shelf: Shelf) -> None:
-    """Wait for the writer."""
-    shelf._writer.submit(lambda: None).result(10)
-
-
 def entries(folder: Path) -> int:
     with closing(sqlite3.connect(folder / FILE)) as connection:
         return int(connection.execute("SELECT count(*) FROM vectors").fetchone()[0])
@@ -52,12 +48,12 @@ def entries(folder: Path) -> int:
 
 @pytest.mark.anyio
 async def test_vectors_outlive_the_shelf_to_the_last_bit(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path / "new" / "folder", 8 * MIB)
+    disk = DiskCache(tmp_path / "new" / "folder", 8 * MIB)
     for number in range(20):
-        shelf.put(key(number), vector(number))
-    shelf.put(key(99), np.zeros(1280, np.float32))
-    shelf.close()
-    again = Shelf(tmp_path / "new" / "folder", 8 * MIB)
+        disk.put(key(number), vector(number))
+    disk.put(key(99), np.zeros(1280, np.float32))
+    disk.close()
+    again = DiskCache(tmp_path / "new" / "folder", 8 * MIB)
     found = await again.find([key(3), key(50), key(99), key(3)])
     assert set(found) == {key(3), key(99)}
     np.testing.assert_array_equal(found[key(3)], vector(3))
@@ -68,40 +64,36 @@ async def test_vectors_outlive_the_shelf_to_the_last_bit(tmp_path: Path) -> None
 
 
 @pytest.mark.anyio
-async def test_the_file_stays_within_its_bytes_and_the_used_stay_longest(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("nonneg_server.engine.disk_cache.STALE", -1)  # every use is written down
-    shelf = Shelf(tmp_path, MIB)
+async def test_the_file_stays_within_its_bytes_and_the_used_stay_longest(tmp_path: Path) -> None:
     now = [1_000_000]
-    monkeypatch.setattr("nonneg_server.engine.disk_cache.time.time", lambda: now[0])
+    disk = DiskCache(tmp_path, MIB, stale=-1, now=lambda: now[0])  # every use is written down
     for number in range(1500):
         now[0] += 1
         if number % 10 == 0:
-            assert number < 20 or key(0) in await shelf.find([key(0)])
-        shelf.put(key(number), vector(number))
+            assert number < 20 or key(0) in await disk.find([key(0)])
+        disk.put(key(number), vector(number))
         if number % 5 == 0:
-            written(shelf)
-    written(shelf)
-    assert shelf.bytes <= MIB
+            disk.flush()
+    disk.flush()
+    assert disk.bytes <= MIB
     assert (tmp_path / FILE).stat().st_size <= 1.2 * MIB
-    assert await shelf.find([key(5)]) == {}
-    assert len(await shelf.find([key(0), key(1499)])) == 2
+    assert await disk.find([key(5)]) == {}
+    assert len(await disk.find([key(0), key(1499)])) == 2
     assert 200 < entries(tmp_path) < 500
-    shelf.close()
+    disk.close()
 
 
 WRITER = """
 import sys, time
 from pathlib import Path
 import numpy as np
-from nonneg_server.engine.disk_cache import Shelf
-shelf, start = Shelf(Path(sys.argv[1]), 8 << 20), int(sys.argv[2])
+from nonneg_server.engine.disk_cache import DiskCache
+disk, start = DiskCache(Path(sys.argv[1]), 8 << 20), int(sys.argv[2])
 for number in range(start, start + 150):
-    shelf.put(number.to_bytes(4, "big"), np.full(64, number + 1, np.float32))
+    disk.put(number.to_bytes(4, "big"), np.full(64, number + 1, np.float32))
     time.sleep(0.001)
-shelf.close()
-assert shelf.failures == 0
+disk.close()
+assert disk.failures == 0
 """
 
 
@@ -112,11 +104,11 @@ async def test_several_processes_share_one_folder(tmp_path: Path) -> None:
     for process in processes:
         assert process.wait(30) == 0, process.stderr.read()
         process.stderr.close()
-    shelf = Shelf(tmp_path, 8 * MIB)
-    found = await shelf.find([number.to_bytes(4, "big") for number in range(350)])
+    disk = DiskCache(tmp_path, 8 * MIB)
+    found = await disk.find([number.to_bytes(4, "big") for number in range(350)])
     assert len(found) == 350
     assert all(found[number.to_bytes(4, "big")][0] == number + 1 for number in range(350))
-    shelf.close()
+    disk.close()
 
 
 def test_a_process_killed_while_writing_leaves_a_whole_file(tmp_path: Path) -> None:
@@ -127,12 +119,12 @@ def test_a_process_killed_while_writing_leaves_a_whole_file(tmp_path: Path) -> N
             time.sleep(0.05)
         time.sleep(0.3)
         process.send_signal(signal.SIGKILL)
-    shelf = Shelf(tmp_path, 8 * MIB)
-    assert shelf.failures == 0
+    disk = DiskCache(tmp_path, 8 * MIB)
+    assert disk.failures == 0
     with closing(sqlite3.connect(tmp_path / FILE)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     assert entries(tmp_path) > 0
-    shelf.close()
+    disk.close()
 
 
 @pytest.mark.anyio
@@ -140,69 +132,65 @@ async def test_a_damaged_file_is_put_aside_and_a_damaged_vector_is_unknown(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / FILE).write_bytes(b"this is no database at all" * 1000)
-    shelf = Shelf(tmp_path, 8 * MIB)
+    disk = DiskCache(tmp_path, 8 * MIB)
     assert "is damaged" in caplog.text
     assert len(list(tmp_path.glob("*.broken"))) == 1
-    shelf.put(key(0), vector(0))
-    shelf.put(key(1), vector(1))
-    written(shelf)
+    disk.put(key(0), vector(0))
+    disk.put(key(1), vector(1))
+    disk.flush()
     with closing(sqlite3.connect(tmp_path / FILE)) as connection:
         (body,) = connection.execute("SELECT body FROM vectors WHERE key = ?", (key(0),)).fetchone()
         connection.execute("UPDATE vectors SET body = ? WHERE key = ?", (body[:-1] + b"x", key(0)))
         connection.commit()
-    assert set(await shelf.find([key(0), key(1)])) == {key(1)}
-    shelf.close()
+    assert set(await disk.find([key(0), key(1)])) == {key(1)}
+    disk.close()
 
 
 @pytest.mark.anyio
 async def test_a_folder_that_cannot_be_used_is_said_once_and_costs_nothing_but_time(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").write_text("in the way")
-    shelf = Shelf(tmp_path / "file" / "cache", 8 * MIB)
-    monkeypatch.setattr("nonneg_server.engine.disk_cache.REST", 0.0)
-    shelf._resting_until = 0.0
+    disk = DiskCache(tmp_path / "file" / "cache", 8 * MIB, rest=0.0)
     for number in range(5):
-        shelf.put(key(number), vector(number))
-        written(shelf)
-        assert await shelf.find([key(number)]) == {}
-    assert shelf.failures > 5
+        disk.put(key(number), vector(number))
+        disk.flush()
+        assert await disk.find([key(number)]) == {}
+    assert disk.failures > 5
     assert len([r for r in caplog.records if r.levelno == logging.WARNING]) == 1
     assert "serving goes on" in caplog.text
     (tmp_path / "file").unlink()
-    shelf.put(key(7), vector(7))  # the disk was mended: it is used again
-    written(shelf)
-    assert len(await shelf.find([key(7)])) == 1
-    shelf.close()
+    disk.put(key(7), vector(7))  # the disk was mended: it is used again
+    disk.flush()
+    assert len(await disk.find([key(7)])) == 1
+    disk.close()
 
 
 @pytest.mark.anyio
 async def test_a_writer_that_waits_for_another_process_does_not_hold_up_readers(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path, 8 * MIB)
-    shelf.put(key(0), vector(0))
-    written(shelf)
+    disk = DiskCache(tmp_path, 8 * MIB)
+    disk.put(key(0), vector(0))
+    disk.flush()
     with closing(sqlite3.connect(tmp_path / FILE, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        shelf.put(key(1), vector(1))
-        started = time.monotonic()
-        assert len(await shelf.find([key(0)])) == 1
-        assert time.monotonic() - started < 1
+        disk.put(key(1), vector(1))
+        assert len(await asyncio.wait_for(disk.find([key(0)]), 60)) == 1  # the other process has not committed
         other.execute("COMMIT")
-    written(shelf)
-    assert len(await shelf.find([key(1)])) == 1
-    shelf.close()
+    disk.flush()
+    assert len(await disk.find([key(1)])) == 1
+    disk.close()
 
 
 @pytest.mark.anyio
 async def test_memory_and_disk_together_and_ways_apart(bundle: Bundle, png: Png, tmp_path: Path) -> None:
-    cache = Cache(MIB, Shelf(tmp_path, 8 * MIB))
+    cache = Cache(MIB, DiskCache(tmp_path, 8 * MIB))
     engine = Engine(bundle, threads=1, cache=cache)
     first = await engine.encode(png(0))
-    written(cache.shelf)
+    cache.disk.flush()
     engine.close()
     cache.close()
 
-    fresh = Cache(0, Shelf(tmp_path, 8 * MIB))
+    fresh = Cache(0, DiskCache(tmp_path, 8 * MIB))
     engine = Engine(bundle, threads=1, cache=fresh)
     again, new, twice, bad = await engine.encode_all([png(0), png(1), png(0), b"nonsense"])
     assert isinstance(again, Encoded)
@@ -212,7 +200,7 @@ async def test_memory_and_disk_together_and_ways_apart(bundle: Bundle, png: Png,
     np.testing.assert_array_equal(first.vector, again.vector)
     np.testing.assert_array_equal(first.vector, twice.vector)
     assert engine.ledger.settle().images == 1  # only the new one was encoded
-    assert (fresh.hits, fresh.misses, fresh.shelf.hits) == (2, 2, 1)
+    assert (fresh.hits, fresh.misses, fresh.disk.hits) == (2, 2, 1)
     engine.close()
 
     exact = Engine(bundle, threads=1, cache=fresh, decode="exact")  # decoded otherwise: another vector perhaps

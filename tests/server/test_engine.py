@@ -17,9 +17,9 @@ from nonneg_core.errors import (
     NotReady,
     Overloaded,
 )
-from nonneg_runtime import sessions
 from nonneg_runtime.bundle import Bundle
 from nonneg_runtime.providers import PROVIDERS
+from nonneg_runtime.session import Session
 from nonneg_server.engine.encoded import Encoded
 from nonneg_server.engine.engine import Engine
 from nonneg_server.engine.workers import Workers
@@ -61,12 +61,11 @@ async def widened(engine: Engine, image: bytes) -> None:
 
 @pytest.mark.parametrize("shared_from", [0, 2**40])
 async def test_vectors_depend_neither_on_load_nor_on_the_wide_session(
-    bundle: Bundle, png: Png, monkeypatch: pytest.MonkeyPatch, shared_from: int
+    bundle: Bundle, png: Png, shared_from: int
 ) -> None:
-    monkeypatch.setattr(sessions, "SHARED_FROM", shared_from)
-    engine = Engine(bundle, threads=2)
+    engine = Engine(bundle, threads=2, shared_from=shared_from)
     early = [await engine.encode(png(0))]
-    first = weakref.ref(engine.sessions._session)
+    first = weakref.ref(engine.sessions.session)
     await widened(engine, png(0))
     assert (first() is None) == (shared_from == 0), "one that shares its weights has taken its place"
     alone = [await engine.encode(png(i)) for i in range(6)]
@@ -83,7 +82,7 @@ async def test_vectors_depend_neither_on_load_nor_on_the_wide_session(
 async def test_without_wide_there_is_no_second_session(bundle: Bundle, png: Png) -> None:
     engine = Engine(bundle, threads=2, wide=False)
     assert not (await engine.encode(png(0))).wide
-    assert not engine.sessions._wide.begun
+    assert not engine.sessions.began_wide
     engine.close()
 
 
@@ -91,7 +90,7 @@ async def test_a_model_that_is_never_asked_for_one_image_alone_opens_no_wide_ses
     engine = Engine(bundle, threads=2)
     await engine.encode_all([png(i) for i in range(8)])
     engine.submit(png(0)).result(10)
-    assert not engine.sessions._wide.begun
+    assert not engine.sessions.began_wide
     engine.close()
 
 
@@ -119,12 +118,11 @@ async def test_a_wide_session_is_of_the_same_model_or_not_at_all(
 
 @pytest.mark.parametrize("shared_from", [0, 2**40])
 async def test_an_engine_that_rests_while_its_wide_session_opens_has_none_afterwards(
-    bundle: Bundle, png: Png, monkeypatch: pytest.MonkeyPatch, shared_from: int
+    bundle: Bundle, png: Png, shared_from: int
 ) -> None:
-    monkeypatch.setattr(sessions, "SHARED_FROM", shared_from)
-    engine = Engine(bundle, threads=2)
-    gate, real = threading.Event(), engine.sessions._open_wide
-    engine.sessions._open_wide = lambda: (gate.wait(10), real())[1]
+    engine = Engine(bundle, threads=2, shared_from=shared_from)
+    gate, real = threading.Event(), engine.sessions.open_wide
+    engine.sessions.open_wide = lambda: (gate.wait(10), real())[1]
     await engine.encode(png(0))
     engine.sessions.rest()
     gate.set()
@@ -197,10 +195,10 @@ async def test_an_encoder_that_keeps_failing_is_a_reason_to_end(
 ) -> None:
     engine = Engine(bundle, workers=workers, wide=False)
 
-    def broken(pixels: object) -> object:
+    def broken(self: Session, pixels: object) -> object:
         raise OSError("the device is gone")
 
-    monkeypatch.setattr(engine.sessions._load(), "run", broken)
+    monkeypatch.setattr(Session, "run", broken)
     for _ in range(3):
         assert engine.failure_reason() is None
         with pytest.raises(NonnegError, match="the encoder failed"):
@@ -244,11 +242,13 @@ async def test_batches_give_the_same_vectors_and_form_only_under_load(
     single.close()
 
 
-async def test_a_deadline_in_a_forming_batch_frees_its_place(bundle: Bundle, png: Png, workers: Workers) -> None:
+async def test_a_deadline_in_a_forming_batch_frees_its_place(
+    bundle: Bundle, png: Png, workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
     engine = Engine(bundle, workers=workers, batch=4)
     gate = threading.Event()
-    real = engine._batcher._run
-    engine._batcher._run = lambda pixels: (gate.wait(10), real(pixels))[1]
+    real = Session.run
+    monkeypatch.setattr(Session, "run", lambda self, pixels: (gate.wait(10), real(self, pixels))[1])
     first = asyncio.create_task(engine.encode(png(0)))
     await asyncio.sleep(0.1)
     with pytest.raises(DeadlineExceeded):
@@ -268,15 +268,14 @@ def test_a_batch_that_the_device_has_no_memory_for_ends_the_start_with_the_fix(
     bundle: Bundle, workers: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = Engine(bundle, workers=workers, batch=8)
-    session = engine.sessions._load()
-    real = session.run
+    real = Session.run
 
-    def small(pixels: np.ndarray) -> np.ndarray:
+    def small(self: Session, pixels: np.ndarray) -> np.ndarray:
         if len(pixels) > 4:
             raise RuntimeError("out of memory")
-        return real(pixels)
+        return real(self, pixels)
 
-    monkeypatch.setattr(session, "run", small)
+    monkeypatch.setattr(Session, "run", small)
     with pytest.raises(CheckFailed, match=r"8 images at once \(out of memory\)") as failed:
         engine.warm_up()
     assert failed.value.fix == "ask for a smaller --batch"

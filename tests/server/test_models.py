@@ -10,6 +10,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -18,7 +19,6 @@ import pytest
 
 from nonneg_core.cores import granted
 from nonneg_core.errors import ConfigInvalid, ModelNotFound, NotReady
-from nonneg_runtime import sessions
 from nonneg_runtime.bundle import Bundle
 from nonneg_runtime.sessions import Sessions
 from nonneg_server.app import create_app
@@ -109,12 +109,13 @@ async def test_a_lone_image_gets_every_core_where_weights_are_shared_or_the_memo
     wide: bool,
     held: int,
 ) -> None:
-    monkeypatch.setattr(sessions, "SHARED_FROM", 0)
     if not sharing:
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
     made = make_bundle(tmp_path, name="a")
     memory = int(copies * made.manifest.files["encoder.onnx"].bytes)
-    repository = loaded(Settings(model=(str(made.path),), threads=2, model_memory=memory))
+    repository = repository_of(Settings(model=(str(made.path),), threads=2, model_memory=memory))
+    repository.make = partial(Engine, workers=repository.registry.workers, shared_from=0)
+    repository.load_all()
     engine = repository.registry.get()
     await engine.encode(png(0))
     for thread in threading.enumerate():
@@ -180,7 +181,7 @@ async def test_kserves_repository_routes_load_and_unload_and_the_log_says_who_as
 
 
 def test_two_loads_at_once_end_with_the_later_state(two: Repository, make_bundle: Make, tmp_path: Path) -> None:
-    make, began, go_on = two._make, threading.Event(), threading.Event()
+    make, began, go_on = two.make, threading.Event(), threading.Event()
 
     def slowly(bundle: Bundle) -> Engine:
         engine = make(bundle)
@@ -188,11 +189,11 @@ def test_two_loads_at_once_end_with_the_later_state(two: Repository, make_bundle
         assert go_on.wait(10)
         return engine
 
-    two._make = slowly
+    two.make = slowly
     early = threading.Thread(target=two.load, args=("a",))
     early.start()
     assert began.wait(10)
-    two._make = make
+    two.make = make
     wanted = replace_bundle(make_bundle, tmp_path / "a", seed=7).manifest.fingerprint
     late = threading.Thread(target=two.load, args=("a",))
     late.start()
@@ -206,13 +207,13 @@ def test_two_loads_at_once_end_with_the_later_state(two: Repository, make_bundle
 def test_models_that_go_to_rest_or_away_give_their_memory_back(tmp_path: Path, make_bundle: Make) -> None:
     models = tuple(str(make_bundle(tmp_path, name=name, seed=seed).path) for seed, name in enumerate("abc"))
     repository = loaded(Settings(model=models, threads=1))
-    sessions = {name: weakref.ref(repository.registry.get(name).sessions._session._session) for name in "abc"}
+    sessions = {name: weakref.ref(repository.registry.get(name).sessions.session) for name in "abc"}
     gc.collect()
     gc.disable()  # nothing may wait for a collection that comes by itself
     try:
         repository.unload("c")
         assert sessions["c"]() is None
-        repository.registry._memory = 1
+        repository.registry.memory = 1
         repository.load("b")
         assert [repository.registry.get(name).sessions.loaded for name in "ab"] == [False, True]
         assert [sessions[name]() for name in "ab"] == [None, None]

@@ -128,9 +128,9 @@ def test_what_was_asked_by_clients_who_left_is_never_begun(
         while not shows("nonneg_images_in_flight 0.0") and time.monotonic() < until:
             time.sleep(0.01)
         assert shows(f'nonneg_requests_total{{method="POST",route="/embed",status="499"}} {float(requests)}')
-        began = time.monotonic()
         assert httpx.post(f"{address}/embed", content=heavy()).status_code == 200
-        assert time.monotonic() - began < 2, "there was nothing in its way but the one that had begun"
+        ran = float(httpx.get(f"{address}/metrics").text.partition("\nnonneg_images_total{")[2].split()[1])
+        assert ran < 24, "of those whose clients had gone, few had begun"
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads /proc")

@@ -172,6 +172,4 @@ def test_a_handshake_that_is_not_made_ends(start: Callable, bundle: Bundle, tmp_
         start("--model", str(bundle.path), "--drain", "0", "--silence", "1", *secured(tmp_path)) as (address, _),
         connected(address) as silent,
     ):
-        began = time.monotonic()
         assert silent.recv(1) == b""
-        assert time.monotonic() - began < 10

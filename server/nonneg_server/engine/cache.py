@@ -1,6 +1,6 @@
 """Vectors of images seen before, by content: bounded in bytes, the least recently used forgotten first.
 
-In memory, on a shelf on the disk, or both: then what memory does not know is looked for on the shelf.
+In memory, on disk, or both: then what memory does not know is looked for on disk.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from nonneg_server.engine.disk_cache import Shelf
+    from nonneg_server.engine.disk_cache import DiskCache
 
 OVERHEAD = 400  # bytes that an entry costs beside its numbers
 
@@ -24,9 +24,9 @@ Entry = tuple[NDArray[np.int32], NDArray[np.float32], int]  # indices, values, D
 class Cache:
     """Raw vectors, kept sparse; used on the event loop only."""
 
-    def __init__(self, max_bytes: int, shelf: Shelf | None = None) -> None:
+    def __init__(self, max_bytes: int, disk: DiskCache | None = None) -> None:
         self.max_bytes = max_bytes
-        self.shelf = shelf
+        self.disk = disk
         self.bytes = 0
         self.hits = 0
         self.misses = 0
@@ -39,13 +39,13 @@ class Cache:
         """The vectors that are known, each in its key's place."""
         found = [None if key is None else self.get(key) for key in keys]
         missing = [key for key, vector in zip(keys, found, strict=True) if key is not None and vector is None]
-        if self.shelf is None or not missing:
+        if self.disk is None or not missing:
             return found
-        shelved = await self.shelf.find(missing)
+        on_disk = await self.disk.find(missing)
         for i, key in enumerate(keys):
-            if key in shelved and found[i] is None:
-                found[i] = shelved[key]
-                self._keep(key, shelved[key])
+            if key in on_disk and found[i] is None:
+                found[i] = on_disk[key]
+                self._keep(key, on_disk[key])
                 self.hits, self.misses = self.hits + 1, self.misses - 1
         return found
 
@@ -63,13 +63,13 @@ class Cache:
         return vector
 
     def put(self, key: bytes, vector: NDArray[np.float32]) -> None:
-        if self.shelf is not None:
-            self.shelf.put(key, vector)
+        if self.disk is not None:
+            self.disk.put(key, vector)
         self._keep(key, vector)
 
     def close(self) -> None:
-        if self.shelf is not None:
-            self.shelf.close()
+        if self.disk is not None:
+            self.disk.close()
 
     def _keep(self, key: bytes, vector: NDArray[np.float32]) -> None:
         indices = np.flatnonzero(vector).astype(np.int32)

@@ -44,14 +44,25 @@ CREATE INDEX IF NOT EXISTS by_use ON vectors (used);
 """
 
 
-class Shelf:
+class DiskCache:
     """Raw vectors under their images' keys, of at most so many bytes, the least recently used forgotten first."""
 
-    def __init__(self, folder: Path, max_bytes: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        max_bytes: int,
+        *,
+        rest: float = REST,
+        stale: float = STALE,
+        now: Callable[[], float] = time.time,
+    ) -> None:
         self.path = folder / FILE
         self.max_bytes = max_bytes
         self.bytes = 0
         self.hits = self.misses = self.failures = 0
+        self._rest = rest
+        self._stale = stale
+        self._now = now
         self._resting_until = 0.0
         self._said = ""
         self._lock = threading.Lock()
@@ -83,6 +94,10 @@ class Shelf:
         if idle:
             self._writer.submit(self._attempt, self._write)
 
+    def flush(self) -> None:
+        """Wait until all that was put is written."""
+        self._writer.submit(lambda: None).result()
+
     def close(self) -> None:
         """Write what waits, and let go of the file."""
         self._writer.submit(self._attempt, self._finish)
@@ -101,7 +116,7 @@ class Shelf:
             self._let_go()
             with self._lock:
                 self.failures += 1
-                self._resting_until = time.monotonic() + REST
+                self._resting_until = time.monotonic() + self._rest
                 self._waiting.clear()
                 news, self._said = str(error) != self._said, str(error)
             if news:
@@ -155,13 +170,13 @@ class Shelf:
 
     def _read(self, keys: Sequence[bytes]) -> dict[bytes, Vector]:
         found: dict[bytes, Vector] = {}
-        now = int(time.time())
+        now = int(self._now())
         for key in keys:
             row = self._connection().execute("SELECT body, used FROM vectors WHERE key = ?", (key,)).fetchone()
             vector = None if row is None else _unpacked(row[0])
             if vector is not None:
                 found[key] = vector
-                if now - row[1] > STALE:
+                if now - row[1] > self._stale:
                     with self._lock:
                         self._used.add(key)
         return found
@@ -170,7 +185,7 @@ class Shelf:
         with self._lock:
             waiting, self._waiting = self._waiting, {}
             used, self._used = self._used, set()
-        now = int(time.time())
+        now = int(self._now())
         connection = self._connection()
         connection.execute("BEGIN IMMEDIATE")
         try:

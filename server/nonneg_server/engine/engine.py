@@ -12,10 +12,11 @@ from functools import partial
 from nonneg_core.errors import DeadlineExceeded, ImageTooLarge, NonnegError, NotReady
 from nonneg_core.pixels.identify import MAX_PIXELS
 from nonneg_core.pixels.pricing.price import Price
+from nonneg_core.pixels.resizing import has_simd
 from nonneg_runtime.bundle import Bundle
 from nonneg_runtime.preprocess import Decoding, Photo, Viewer, weight_of
 from nonneg_runtime.providers import on_cores
-from nonneg_runtime.sessions import Sessions
+from nonneg_runtime.sessions import SHARED_FROM, Sessions
 from nonneg_server.engine.batcher import Batcher
 from nonneg_server.engine.cache import Cache, key_of
 from nonneg_server.engine.completions import LoopFuture
@@ -48,6 +49,7 @@ class Engine:
         providers: tuple[str, ...] | None = None,
         batch: int = 0,
         cache: Cache | None = None,
+        shared_from: int = SHARED_FROM,
     ) -> None:
         self.bundle = bundle
         self.name = bundle.manifest.name
@@ -65,10 +67,12 @@ class Engine:
             spread=self.threads if wide and self.threads > 1 and not batch and on_cores(providers) else 0,
             callers=self.threads,
             largest=max(1, batch),
+            shared_from=shared_from,
         )
         self._batcher = Batcher(self.sessions.run, largest=batch, observe=_noting(self)) if batch else None
         self.cache = cache
-        self._way = f"{decode} {(providers or ('CPU',))[0]}"
+        resized = "simd" if decode == "fast" and has_simd() else decode  # other pixels: a cache keeps them apart
+        self._way = f"{resized} {(providers or ('CPU',))[0]}"
         self._closed = False
 
     def warm_up(self) -> None:

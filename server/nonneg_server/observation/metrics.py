@@ -164,13 +164,13 @@ class Metrics(Collector):
 
     def _of_cache(self) -> Iterator[Metric]:
         cache = next((engine.cache for engine in self._models.all()), None)
-        shelf = None if cache is None else cache.shelf
+        disk = None if cache is None else cache.disk
         yield _value(_counter("nonneg_cache_hits"), 0 if cache is None else cache.hits)
         yield _value(_counter("nonneg_cache_misses"), 0 if cache is None else cache.misses)
         yield _value(_gauge("nonneg_cache_bytes"), 0 if cache is None else cache.bytes)
-        yield _value(_counter("nonneg_cache_dir_hits"), 0 if shelf is None else shelf.hits)
-        yield _value(_gauge("nonneg_cache_dir_bytes"), 0 if shelf is None else shelf.bytes)
-        yield _value(_counter("nonneg_cache_dir_failures"), 0 if shelf is None else shelf.failures)
+        yield _value(_counter("nonneg_cache_dir_hits"), 0 if disk is None else disk.hits)
+        yield _value(_gauge("nonneg_cache_dir_bytes"), 0 if disk is None else disk.bytes)
+        yield _value(_counter("nonneg_cache_dir_failures"), 0 if disk is None else disk.failures)
 
 
 def _counter(name: str, *labels: str) -> CounterMetricFamily:
