@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 from dataclasses import dataclass
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
@@ -66,10 +67,23 @@ class Lazy(click.Group):
         try:
             command: click.Command = getattr(import_module(module), attribute)
         except ModuleNotFoundError as error:
-            raise missing(cmd_name, error) from None
+            failure = missing(cmd_name, error)
+            if failure is error:
+                raise
+            return Uninstalled(cmd_name, failure)
         finally:
             gc.enable()
         return accept_names(command)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does, with a guess where there is no command of that name."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            guesses = get_close_matches(args[0], COMMANDS, n=1, cutoff=0.6)
+            meant = f" Did you mean {guesses[0]}?" if guesses else f" There are {', '.join(COMMANDS)}."
+            raise click.UsageError(f"No such command '{args[0]}'.{meant}", ctx)
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the subcommand; what it imports only now may be missing as well."""
@@ -86,6 +100,26 @@ class Lazy(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, entry.summary) for name, entry in COMMANDS.items()])
+
+
+class Uninstalled(click.Command):
+    """A command whose extra is missing: it tells its help, as it was when this package was made, and does no more."""
+
+    def __init__(self, name: str, failure: Exception) -> None:
+        super().__init__(name)
+        self._failure = failure
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        if not {"-h", "--help"} & set(args):
+            raise self._failure
+        from nonneg_cli.helps import stored
+        from nonneg_core.errors import MissingExtra
+
+        assert isinstance(self._failure, MissingExtra)
+        click.echo(f"{stored(str(self.name))}\n\nNot installed here: {self._failure.message}.\n  {self._failure.fix}")
+        raise click.exceptions.Exit(0)
 
 
 def missing(command: str, error: ModuleNotFoundError) -> Exception:

@@ -12,11 +12,11 @@ from nonneg_core.progress import Bar, Progress
 class Watch:
     """Called with each part as it passes; a context, so that a bar vanishes whatever happens."""
 
-    def __init__(self, total: int | None, progress: Progress) -> None:
+    def __init__(self, total: int | None, progress: Progress, *, lines: bool = False) -> None:
         self._total = total
         self._done = 0
         self._tell = progress if callable(progress) else None
-        self._bar = Bar("embedding", total, shown=False if callable(progress) else progress)
+        self._bar = Bar("embedding", total, shown=False if callable(progress) else progress, lines=lines)
 
     def __enter__(self) -> Self:
         return self

@@ -1,30 +1,71 @@
-"""Progress: a bar on standard error, a function of the caller's, or silence."""
+"""Progress: a bar on a terminal, a line a minute elsewhere, a function of the caller's, or silence."""
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, Self, TypeAlias
 
 Progress: TypeAlias = bool | Callable[[int, int | None], object] | None
 
-FORM = "{desc} {bar:30} {n_fmt}/{total_fmt} {rate_fmt}{postfix} {remaining} left"
+MINUTE = 60.0  # seconds
+FORM = "{desc} {bar:30} {n_fmt}/{total_fmt} {rate_noinv_fmt}{postfix} {remaining} left"
+
+
+class Lines:
+    """A line a minute on standard error, for a log: what is done, how fast, and how long it will take."""
+
+    def __init__(
+        self, label: str, total: int | None, done: int, unit: str, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._label, self._total, self._unit, self._clock = label, total, unit, clock
+        self._began = self._last = clock()
+        self._first = done
+
+    def move(self, done: int, total: int | None, text: str) -> None:
+        """Write a line if the last is a minute old."""
+        now = self._clock()
+        if now - self._last < MINUTE:
+            return
+        self._last, self._total = now, self._total if total is None else total
+        rate = (done - self._first) / (now - self._began)
+        of = "" if self._total is None else f" of {self._total:,}"
+        parts = [f"{self._label}: {done:,}{of} {self._unit}", f"{rate:.3g} {self._unit}/s", *([text] if text else [])]
+        if self._total is not None and rate > 0:
+            parts.append(f"{_duration((self._total - done) / rate)} left")
+        sys.stderr.write(", ".join(parts) + "\n")
+        sys.stderr.flush()
 
 
 class Bar:
-    """A bar on standard error with count, rate and time left; it vanishes when done, and in a pipe there is none."""
+    """A bar on standard error with count, rate and time left; it vanishes when done.
+
+    shown: True, False, or None for a bar on a terminal only. lines: where there is no terminal, a line a minute.
+    """
 
     def __init__(
-        self, label: str, total: int | None = None, *, done: int = 0, unit: str = "images", shown: bool | None = None
+        self,
+        label: str,
+        total: int | None = None,
+        *,
+        done: int = 0,
+        unit: str = "images",
+        shown: bool | None = None,
+        lines: bool = False,
     ) -> None:
         begin = {"desc": label, "total": total, "initial": done, "unit": f" {unit}"}
         self._bar = _bar(begin) if shown or (shown is None and sys.stderr.isatty()) else None
+        told = lines and shown is None and self._bar is None
+        self._lines = Lines(label, total, done, unit) if told else None
 
     def __enter__(self) -> Self:
         return self
 
     def move(self, done: int, total: int | None = None, text: str = "") -> None:
         """`done` of `total` are done; `text` stands behind the rate."""
+        if self._lines is not None:
+            self._lines.move(done, total, text)
         if self._bar is None:
             return
         if total is not None:
@@ -36,6 +77,11 @@ class Bar:
     def __exit__(self, *_: object) -> None:
         if self._bar is not None:
             self._bar.close()
+
+
+def _duration(seconds: float) -> str:
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
 
 
 def _bar(begin: Mapping[str, Any]) -> Any:

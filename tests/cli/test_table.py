@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import resource
@@ -72,9 +73,10 @@ def test_version_is_the_distributions():
 
 
 def test_an_unknown_command_is_refused():
-    result = run(NONNEG, "embedd")
+    result = run(NONNEG, "embedd", "photos/")
     assert result.returncode == 2
-    assert "No such command" in result.stderr
+    assert "No such command 'embedd'. Did you mean embed?" in result.stderr
+    assert "There are train, " in run(NONNEG, "xyz").stderr
 
 
 def test_a_missing_extra_is_told_with_the_pip_command(monkeypatch):
@@ -125,6 +127,24 @@ def test_a_light_install_names_the_extra_of_each_command_it_cannot_run(arguments
     assert result.returncode == 1
     fix = re.escape(extra_hint(extra))
     assert re.fullmatch(rf"Error: nonneg {arguments[0]} needs \w+\nFix:   {fix}\n", result.stderr)
+
+
+@pytest.mark.parametrize("command", [name for name, entry in cli.COMMANDS.items() if entry.extra])
+def test_help_is_told_without_the_extra(command):
+    result = run(sys.executable, "-c", ONLY_THE_CLIENT, command, "--help")
+    assert result.returncode == 0, result.stderr
+    assert f"Usage: nonneg {command}" in result.stdout
+    if "Not installed here" in result.stdout:
+        assert extra_hint(cli.COMMANDS[command].extra) in result.stdout
+
+
+def test_the_help_that_is_kept_is_the_commands_own():
+    from nonneg_cli.helps import stored
+
+    names = [name for name, entry in cli.COMMANDS.items() if entry.extra]
+    code = f"import json; from nonneg_cli.helps import rendered; print(json.dumps([rendered(n) for n in {names}]))"
+    for name, text in zip(names, json.loads(run(sys.executable, "-c", code).stdout), strict=True):
+        assert stored(name) == text.rstrip("\n"), f"run: python -m nonneg_cli.helps ({name})"
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

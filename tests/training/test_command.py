@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
+import torch
 from click.testing import CliRunner
 from PIL import Image
 
 from nonneg_core.errors import ConfigInvalid, DataInvalid, StorageFailed, TrainingStopped
+from nonneg_training.checkpoint import read_checkpoint
 from nonneg_training.command import train
+from nonneg_training.loop import Loop
 from nonneg_training.metrics import read_metrics
 
 
 def run(*arguments: str) -> str:
     return CliRunner().invoke(train, arguments, catch_exceptions=False).output
+
+
+def same(run: Path, other: Path) -> bool:
+    tensors, others = (read_checkpoint(folder).tensors for folder in (run, other))
+    return tensors.keys() == others.keys() and all(torch.equal(tensors[name], others[name]) for name in tensors)
 
 
 def test_it_leaves_settings_checkpoint_and_metrics(tmp_path: Path) -> None:
@@ -39,8 +48,66 @@ def test_a_run_that_came_to_no_checkpoint_is_not_gone_on_with_by_mistake(tmp_pat
 def test_a_recipe_is_asked_for_by_its_name(tmp_path: Path) -> None:
     with pytest.raises(ConfigInvalid, match="where it lies"):
         run("--config", "cifar10", "--out", str(tmp_path / "run"))
-    with pytest.raises(ConfigInvalid, match="cannot be read"):
+    with pytest.raises(ConfigInvalid, match=r"did you mean cifar10\? The recipes are cifar10, .*, cpu, "):
         run("--config", "cifar11", "--out", str(tmp_path / "run"))
+    with pytest.raises(ConfigInvalid, match=r"with the options: loop.stepz.*did you mean loop.steps"):
+        run("--config", "cpu", "--set", "loop.stepz=3", "--out", str(tmp_path / "run"))
+
+
+def test_steps_are_asked_for_in_place_of_epochs(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    assert "3 steps" in run("--data", "digits", "--steps", "3", "--out", str(out))
+    assert len((out / "metrics.csv").read_text().splitlines()) == 4
+    with pytest.raises(ConfigInvalid, match="both say how long"):
+        run("--data", "digits", "--steps", "3", "--epochs", "1", "--out", str(tmp_path / "other"))
+
+
+def test_an_epoch_of_one_step_is_told(tmp_path: Path) -> None:
+    for i in range(12):
+        Image.new("RGB", (20, 20), (i * 20, 90, 200)).save(tmp_path / f"{i}.png")
+    said = CliRunner().invoke(
+        train, ["--data", str(tmp_path), "--epochs", "2", "--batch", "8", "--out", str(tmp_path / "run")]
+    )
+    assert "one step of 8 images, and leaves 4 of 12 images out: 2 steps in all" in said.stderr
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_keeps_its_steps_and_the_same_command_ends_as_if_it_had_not_been(
+    tmp_path: Path, how: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ["--data", "digits", "--steps", "6", "--batch", "32", "--out"]
+    run(*arguments, str(tmp_path / "whole"))
+
+    real = Loop.step
+
+    def step(self: Loop, number: int, ahead: object) -> object:
+        found = real(self, number, ahead)  # type: ignore[arg-type]
+        if number == 2:
+            signal.raise_signal(how)
+        return found
+
+    out = tmp_path / "run"
+    monkeypatch.setattr(Loop, "step", step)
+    stopped = CliRunner().invoke(train, [*arguments, str(out)])
+    assert stopped.exit_code == 128 + how
+    assert stopped.stderr == f"{how.name}: {out} is kept; the same command goes on\n"
+    assert read_checkpoint(out).step == 3
+    monkeypatch.setattr(Loop, "step", real)
+    run(*arguments, str(out))
+    assert same(out, tmp_path / "whole")
+    with pytest.raises(StorageFailed, match="of other settings"):
+        run(*arguments, str(out), "--lr", "0.5")
+
+
+def test_a_bundles_folder_is_a_backbone(tmp_path: Path) -> None:
+    from nonneg_runtime.bundle import DEFAULT
+
+    for i in range(12):
+        Image.new("RGB", (40, 40), (i * 20, 90, 200)).save(tmp_path / f"{i}.png")
+    arguments = ["--method", "head", "--data", str(tmp_path), "--steps", "1", "--batch", "8", "--dimensions", "16"]
+    for name, backbone in (("folder", DEFAULT), ("file", DEFAULT / "encoder.onnx")):
+        run(*arguments, "--backbone", str(backbone), "--out", str(tmp_path / name))
+    assert same(tmp_path / "folder", tmp_path / "file")
 
 
 def test_skipped_images_are_named_at_the_end(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from nonneg_training.checks import (
 from nonneg_training.data import Images, Stream
 from nonneg_training.distributed import World
 from nonneg_training.encoder import Encoder
-from nonneg_training.foreign import is_foreign
+from nonneg_training.foreign import encoder_file, is_foreign
 from nonneg_training.settings import FILE_NAME as CONFIG
 from nonneg_training.settings import Settings
 from nonneg_training.views import evaluation_view
@@ -31,6 +31,8 @@ SMALL = 64  # up to this side a network starts with the 3x3 stem
 
 def resolve(settings: Settings, images: Images | Stream, world: World) -> Settings:
     """The settings of this run on this data: nothing is left to default, so that the run folder stands alone."""
+    chosen_backbone = {"backbone": encoder_file(settings.model.backbone)}
+    settings = settings.model_copy(update={"model": settings.model.model_copy(update=chosen_backbone)})
     check_foreign(settings)
     if is_foreign(settings.model.backbone):
         settings = _onnx("nonneg_training.foreign.recipe").settle(settings)

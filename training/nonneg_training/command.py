@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import tomllib
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import click
 
 from nonneg_core.errors import ConfigInvalid
+from nonneg_core.interrupting import Interrupted
 from nonneg_training.settings import Settings, read_settings
 
+RECIPES = sorted(path.stem for path in (Path(__file__).parent / "recipes").glob("*.toml"))
 _FLAGS = {  # the flags that stand for one setting each
     "method": "method",
     "data": "data.source",
@@ -24,6 +27,7 @@ _FLAGS = {  # the flags that stand for one setting each
     "optimiser": "optimiser.name",
     "lr": "optimiser.lr",
     "epochs": "loop.epochs",
+    "steps": "loop.steps",
     "batch": "loop.batch",
     "seed": "seed",
 }
@@ -31,14 +35,16 @@ _FLAGS = {  # the flags that stand for one setting each
 
 @click.command()
 @click.option("--out", "-o", type=click.Path(path_type=Path), required=True, help="Folder of the run.")
-@click.option("--config", "-c", help="TOML file with the settings, or a recipe's name; flags come on top.")
+@click.option(
+    "--config", "-c", help=f"TOML file with the settings, or a recipe: {', '.join(RECIPES)}; flags come on top."
+)
 @click.option("--method", help="cl, ncl, spectral-cl, spectral-ncl, ce, nce, two-tower or head.")
 @click.option("--data", help="digits, cifar10, ...; a folder with a folder of images a class; a CSV; tar shards.")
 @click.option("--root", type=click.Path(), help="Where a named data set lies.")
 @click.option(
     "--backbone",
     help="tiny-cnn, slim-resnet, resnet18/34/50, vit-s-16, mobilenet-v3-small/large, "
-    "efficientnet-lite0/1/2, timm:NAME, or the path of an ONNX image encoder for a head.",
+    "efficientnet-lite0/1/2, timm:NAME, or for a head an ONNX image encoder or a bundle's folder.",
 )
 @click.option("--preprocessor", type=click.Path(), help="The ONNX encoder's preprocessor_config.json.")
 @click.option("--dimensions", type=int, help="D, the width of the embedding; 0: the features themselves.")
@@ -47,7 +53,8 @@ _FLAGS = {  # the flags that stand for one setting each
 @click.option("--temperature", type=float)
 @click.option("--optimiser", help="sgd, lars or adamw.")
 @click.option("--lr", type=float, help="Peak learning rate.")
-@click.option("--epochs", type=int)
+@click.option("--epochs", type=int, help="Times through the images.")
+@click.option("--steps", type=int, help="Steps, in place of epochs.")
 @click.option("--batch", type=int, help="Images a step.")
 @click.option("--seed", type=int, help="The same seed gives the same weights.")
 @click.option("--set", "others", multiple=True, metavar="NAME=VALUE", help="Any other setting: --set views.blur=0.")
@@ -61,14 +68,22 @@ def train(out: Path, config: str | None, others: tuple[str, ...], resume: bool, 
       nonneg train --config head --data photos/ --out runs/head
       nonneg train --method head --backbone clip.onnx --data photos/ --out runs/clip
       nonneg export runs/photos --calibrate photos/ --out photos.bundle
+
+    Interrupted by Ctrl-C or SIGTERM, it keeps the steps that are done, and the same command goes on.
     """
     from nonneg_training import run
 
+    if flags["epochs"] is not None and flags["steps"]:
+        raise ConfigInvalid("--epochs and --steps both say how long", fix="give one of them", field="steps")
     changes = {_FLAGS[name]: value for name, value in flags.items() if value is not None}
     changes |= dict(_assignment(text) for text in others)
     if resume and (config or changes):
         raise ConfigInvalid("--resume goes on with the run's own settings", fix="leave the other options out")
-    outcome = run.resume(out) if resume else run.train(_settings(config, changes), out)
+    try:
+        outcome = run.resume(out) if resume else run.train(_settings(config, changes), out)
+    except Interrupted as interrupted:
+        click.echo(f"{interrupted}: {_kept(out)}", err=True)
+        raise SystemExit(interrupted.exit_code) from None
     for name, why in outcome.broken.items():
         click.echo(f"skipped {name}: {why}", err=True)
     if not outcome.taken:
@@ -77,6 +92,13 @@ def train(out: Path, config: str | None, others: tuple[str, ...], resume: bool, 
         return
     seen = outcome.reading
     click.echo(f"{out}: {outcome.steps} steps, loss {outcome.loss:.4f}, {seen}")
+
+
+def _kept(out: Path) -> str:
+    """What an interrupted run leaves, and how it goes on."""
+    from nonneg_training.checkpoint import FILE_NAME
+
+    return f"{out} is kept; the same command goes on" if (out / FILE_NAME).exists() else "no step was done yet"
 
 
 def _settings(config: str | None, changes: dict[str, Any]) -> Settings:
@@ -95,8 +117,15 @@ def _settings(config: str | None, changes: dict[str, Any]) -> Settings:
 
 def _recipe(name: str | None) -> Path | None:
     """A file, or the recipe of that name that comes with nonneg."""
-    ours = Path(__file__).parent / "recipes" / f"{name}.toml"
-    return None if name is None else ours if ours.is_file() and not Path(name).is_file() else Path(name)
+    if name is None or Path(name).is_file():
+        return None if name is None else Path(name)
+    if name not in RECIPES:
+        close = get_close_matches(name, RECIPES, n=1)
+        guess = f"did you mean {close[0]}? " if close else ""
+        raise ConfigInvalid(
+            f"{name} is not a file and not a recipe", fix=f"{guess}The recipes are {', '.join(RECIPES)}", value=name
+        )
+    return Path(__file__).parent / "recipes" / f"{name}.toml"
 
 
 def _assignment(text: str) -> tuple[str, Any]:

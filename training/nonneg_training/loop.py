@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -13,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
+from nonneg_core.interrupting import Interrupted, Interrupts
 from nonneg_core.progress import Bar
 from nonneg_training import monitor
 from nonneg_training.ahead import Ahead
@@ -70,7 +72,7 @@ class Loop:
         loop = settings.loop
         self.settings, self.folder, self.method, self.batches, self.look = settings, run, method, batches, look
         self.world, self.tested = world, tested
-        self.plan = Steps(len(batches), loop.batch, loop.accumulate, loop.epochs, settings.seed, world)
+        self.plan = Steps(len(batches), loop.batch, loop.accumulate, loop.epochs, settings.seed, world, loop.steps)
         self.optimiser = build_optimiser(method, settings.optimiser)
         self.precision = Precision(loop.precision, next(method.parameters()).device)
         self.done = 0
@@ -84,24 +86,37 @@ class Loop:
 
     def run(self, progress: bool | None = None) -> Outcome:
         """All steps that are not done yet."""
+        if self.world.first and self.plan.per_epoch == 1:
+            sys.stderr.write(f"{self.plan.warning}\n")
         loss, before, clock = 0.0, self.done, Clock(self.settings.loop.batch * self.settings.loop.accumulate)
         metrics = Metrics(self.folder, self.method.parts, resumed_at=self.done) if self.world.first else None
         bar = Bar(
-            "training", self.plan.total, done=self.done, unit="steps", shown=progress if self.world.first else False
-        )
+            "training", self.plan.total, done=self.done, unit="steps",
+            shown=progress if self.world.first else False, lines=True,
+        )  # fmt: skip
         parts = self.plan.total * self.settings.loop.accumulate
-        with bar, Ahead(self.fetch, self.finish, parts) as ahead:
-            while self.done < self.plan.total:
-                result = self.step(self.done, ahead)
-                self.done += 1
-                clock.tick()
-                if self.done % self.settings.loop.report_every == 0 or self._due():
-                    loss = self._report(result, clock.images_per_second, metrics)
-                    bar.move(self.done, text=f"loss {loss:.4f}, {clock.images_per_second:,.0f} images/s")
-                if self._due():
+        with bar, Ahead(self.fetch, self.finish, parts) as ahead, self._interrupts() as interrupts:
+            try:
+                while self.done < self.plan.total:
+                    with interrupts.held():  # weights are whole between two steps
+                        result = self.step(self.done, ahead)
+                        self.done += 1
+                        clock.tick()
+                        if self.done % self.settings.loop.report_every == 0 or self._due():
+                            loss = self._report(result, clock.images_per_second, metrics)
+                            bar.move(self.done, text=f"loss {loss:.4f}, {clock.images_per_second:,.0f} images/s")
+                        if self._due():
+                            self.save()
+            except Interrupted:
+                if self.done > before:
                     self.save()
+                raise
         taken = self.done - before
         return Outcome(self.folder, self.plan.total, taken, loss, clock.images_per_second, self.reading)
+
+    def _interrupts(self) -> Interrupts:
+        """Signals to end, which come between steps; processes that train together end together, by their launcher."""
+        return Interrupts() if self.world.size == 1 else Interrupts(())
 
     def step(self, step: int, ahead: Feed) -> dict[str, Tensor]:
         """Step number `step`, which depends on nothing but the weights and (seed, step)."""

@@ -31,9 +31,9 @@ from nonneg_training.views import cutter_for, pipeline_for
 
 
 def train(settings: Settings, run: Path, *, progress: bool | None = None) -> Outcome:
-    """Train as `settings` says into the folder `run`."""
+    """Train as `settings` says into the folder `run`, or go on with the interrupted run of the same that it holds."""
     if (run / FILE_NAME).exists():
-        raise StorageFailed(f"{run} holds a run already", fix="choose another --out, or pass --resume", value=str(run))
+        return _train(settings, run, read_checkpoint(run), progress)
     if (run / CONFIG).exists():
         raise StorageFailed(
             f"{run} holds a run already, which has no checkpoint yet",
@@ -88,6 +88,12 @@ def prepare(
         method = torch.nn.SyncBatchNorm.convert_sync_batchnorm(method)  # type: ignore[no-untyped-call]
     if world.first and not (run / CONFIG).exists():
         write_settings(run / CONFIG, settings)
+    elif checkpoint is not None and run_settings(run) != settings:
+        raise StorageFailed(
+            f"{run} holds a run already, of other settings",
+            fix="choose another --out, or pass --resume",
+            value=str(run),
+        )
     barrier()
     tested = watched is not None and watched.classes == images.classes
     return Loop(settings, run, method, batches, look, world=world, checkpoint=checkpoint, tested=tested)

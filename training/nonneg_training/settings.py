@@ -165,6 +165,7 @@ class Loop(Section):
     """How long and how it is run."""
 
     epochs: int = Field(default=10, ge=1, description="times through the images")
+    steps: int = Field(default=0, ge=0, description="steps, in place of epochs; 0: as many as the epochs have")
     batch: int = Field(default=128, ge=1, description="images of all processes together")
     accumulate: int = Field(default=1, ge=1, description="batches a step; each has its own negatives")
     save_every: int = Field(default=0, ge=0, description="steps between checkpoints; 0: at the end of each epoch")
@@ -215,6 +216,9 @@ def read_settings(path: Path | None, changes: dict[str, Any]) -> Settings:
             if not isinstance(place, dict):
                 raise ConfigInvalid(f"{name}: {section} is no section", fix="see `nonneg train --help`", field=name)
         place[key] = value
+    if path is not None and changes:
+        validate(_read(path), str(path))  # what is wrong there is not the options' fault
+        return validate(record, f"{path} with the options")
     return validate(record, str(path) if path else "the options")
 
 

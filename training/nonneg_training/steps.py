@@ -36,6 +36,7 @@ class Steps:
     epochs: int
     seed: int
     world: World
+    steps: int = 0  # of the run; 0: as many as the epochs have
 
     @property
     def per_epoch(self) -> int:
@@ -44,7 +45,14 @@ class Steps:
 
     @property
     def total(self) -> int:
-        return self.per_epoch * self.epochs
+        return self.steps or self.per_epoch * self.epochs
+
+    @property
+    def warning(self) -> str:
+        """What an epoch of a single step means for its images."""
+        step = self.batch * self.accumulate
+        left = f", and leaves {self.images - step:,} of {self.images:,} images out" if step < self.images else ""
+        return f"an epoch is one step of {step:,} images{left}: {self.total} steps in all; a smaller --batch has more"
 
     def place(self, number: int) -> Place:
         """What batch `number` of the run is made of."""

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     "--in-flight", type=click.IntRange(min=1), default=4, show_default=True, help="Requests under way at once."
 )
 @click.option("--batch-size", type=click.IntRange(min=1), default=16, show_default=True, help="Images in a request.")
-@click.option("--quiet", is_flag=True, help="No progress bar.")
+@click.option("--quiet", is_flag=True, help="No progress bar, and no lines in its place.")
 @embeds
 def embed(
     images: tuple[str, ...],
@@ -152,7 +152,7 @@ class Stream:
         from nonneg_client.watch import Watch
 
         parts = client.stream(source, self.options, downscale=self._downscale)
-        with closing(parts), Watch(total, False if self._quiet else None) as watch:
+        with closing(parts), Watch(total, False if self._quiet else None, lines=True) as watch:
             yield from watch.over(parts)
 
 

@@ -45,7 +45,7 @@ AT_ONCE = 1000  # images added to the index
     help="Name images by their paths within this folder; for an index, where its images are now.",
 )
 @click.option("--prune", is_flag=True, help="Forget what is indexed but no longer among SOURCES.")
-@click.option("--quiet", is_flag=True, help="No progress bar.")
+@click.option("--quiet", is_flag=True, help="No progress bar, and no lines in its place.")
 @embeds
 def index(
     sources: tuple[str, ...],
@@ -178,7 +178,7 @@ class Into:
         self._measure([found[name] for name in same if not is_measured(self.known[name])], quiet)
         said = {name: {**measures(self.known[name]), **self.measured.get(name, {}), **p} for name, p in same.items()}
         self._describe_again({name: p for name, p in said.items() if p != self.known[name]})
-        with through.opened() as client, Watch(len(left), False if quiet else None) as watch:
+        with through.opened() as client, Watch(len(left), False if quiet else None, lines=True) as watch:
             parts = client.stream(left, Options(self.dimensions or dimensions, top_k, model=model))
             self._put(watch.over(parts), payloads)
         self.seen |= found.keys()

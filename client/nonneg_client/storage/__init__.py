@@ -32,6 +32,11 @@ def save(embeddings: Embeddings, path: str | os.PathLike[str]) -> None:
 def load(path: str | os.PathLike[str]) -> Embeddings:
     """Read embeddings from a file that `save` wrote."""
     path = Path(path)
+    if path.suffix.lower() not in FORMATS:
+        raise DataInvalid(
+            f"{path} is not a file of vectors",
+            fix=f"give one that nonneg embed wrote: {', '.join(FORMATS)}",
+        )
     module = module_for(path)
     if not path.is_file():
         raise DataInvalid(f"{path} is not there or no file", fix="check the path", value=str(path))

@@ -2,6 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+ENCODER = "encoder.onnx"  # in a bundle's folder
+
+
+def encoder_file(backbone: str) -> str:
+    """A backbone's name, or the ONNX encoder in the folder of a bundle."""
+    inside = Path(backbone) / ENCODER
+    return str(inside) if inside.is_file() else backbone
+
 
 def is_foreign(backbone: str) -> bool:
     """Whether a backbone's name is the path of an ONNX file."""
