@@ -247,3 +247,19 @@ def test_every_header_cut_anywhere_gives_a_typed_error(photo: Image.Image) -> No
         for end in range(min(len(data) - 1, 700)):
             with contextlib.suppress(ImageUnreadable, ImageUnsupported, ImageTooLarge):
                 identify(data[:end])
+
+
+def test_a_png_that_says_another_size_later_is_unreadable() -> None:
+    plain = saved(Image.new("L", (8, 8)), "PNG")
+    for size in ((64, 64), (2**20, 2**20)):
+        other = chunk(b"IHDR", struct.pack(">IIBBBBB", *size, 8, 0, 0, 0, 0))
+        assert identify(within(plain, other)).pixels == 64
+        with pytest.raises(ImageUnreadable):
+            decode(within(plain, other))
+
+
+def test_a_palette_that_is_missing_is_unreadable() -> None:
+    plain = saved(Image.new("P", (8, 8)), "PNG")
+    at = plain.index(b"PLTE") - 4
+    with pytest.raises(ImageUnreadable):
+        decode(plain[:at] + plain[at + 12 + int.from_bytes(plain[at : at + 4], "big") :])

@@ -8,14 +8,13 @@ PostScript to an interpreter.
 from __future__ import annotations
 
 import io
-import struct
 import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
-from nonneg_core.errors import ImageUnreadable, ImageUnsupported
+from nonneg_core.errors import ImageUnreadable, NonnegError
 from nonneg_core.pixels.colour import WHITE, Colour, opaque_srgb
 from nonneg_core.pixels.identify import MAX_PIXELS, identify
 from nonneg_core.pixels.pricing.price import Price
@@ -24,10 +23,6 @@ from nonneg_core.pixels.tiff import has_header, unsupported
 Seen = TypeVar("Seen")
 MOST_PIXELS = 178_956_970  # Pillow refuses more, whatever the limit
 _FRAMED = ("WEBP", "AVIF")
-_BROKEN = (
-    OSError, ValueError, SyntaxError, EOFError, IndexError, KeyError, TypeError, OverflowError, MemoryError,
-    RuntimeError, struct.error, Warning,
-)  # fmt: skip
 
 # Our own limit stands above the size at which Pillow starts to warn; what it warns of in broken files would fill a
 # server's log and, each text being new, the interpreter's memory of warnings shown.
@@ -62,9 +57,9 @@ def seen(
         _turn(image)
         picture = opaque_srgb(image, background)
         del image
-    except ImageUnsupported:
+    except NonnegError:
         raise
-    except _BROKEN as error:
+    except Exception as error:  # a decoder fails in many ways on what is damaged: asserts and null pointers among them
         raise _unreadable(f"a {price.format} of {len(data)} bytes that breaks off or is damaged") from error
     return see(picture)
 
@@ -125,7 +120,7 @@ def _turn(image: Image.Image) -> None:
 def _turned(image: Image.Image) -> bool:
     try:
         return bool(image.getexif().get(ExifTags.Base.Orientation, 1) != 1)
-    except _BROKEN:
+    except Exception:
         return False  # EXIF that cannot be read turns nothing
 
 

@@ -1,0 +1,70 @@
+"""A minute of fuzzing with a fixed seed: what `scripts/fuzz` does for an hour."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+FOLDER = Path(__file__).parent / "fuzzing"
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+
+def fuzzed(*arguments: str) -> dict[str, Any]:
+    command = [sys.executable, str(FOLDER / "run.py"), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
+    assert done.stdout, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])[0]
+    assert done.returncode == bool(found["findings"])
+    return found
+
+
+@pytest.fixture(scope="module")
+def mutations() -> Iterator[tuple[ModuleType, dict[str, list[bytes]]]]:
+    pytest.importorskip("pillow_heif")
+    sys.path.insert(0, str(FOLDER))
+    import mutations
+    from seeds import seeds
+
+    yield mutations, seeds()
+    sys.path.remove(str(FOLDER))
+
+
+def test_mutated_images_stay_within_the_bounds_of_time_memory_and_words(tmp_path: Path) -> None:
+    pytest.importorskip("pillow_heif")
+    found = fuzzed("images", "--seed", "1", "--inputs", "8000", "--keep", str(tmp_path))
+    assert found["findings"] == []
+    assert found["inputs"] == 8000
+    assert min(found["outcomes"].values()) > 100  # seen, unreadable, unsupported, too large: each is reached
+
+
+def test_mutated_requests_are_answered_in_time_and_never_with_a_fault(tmp_path: Path) -> None:
+    pytest.importorskip("pillow_heif")
+    found = fuzzed("routes", "--seed", "1", "--inputs", "1000", "--keep", str(tmp_path))
+    assert found["findings"] == []
+    assert found["inputs"] == 1000
+    assert {"200", "400", "404", "415", "422"} <= set(found["outcomes"])
+
+
+def test_a_file_that_is_taken_apart_and_put_together_is_the_same(
+    mutations: tuple[ModuleType, dict[str, list[bytes]]],
+) -> None:
+    module, seeds = mutations
+    for kind, (split, join) in module.STRUCTURES.items():
+        for file in seeds[kind]:
+            assert join(split(file)) == file, kind
+
+
+def test_an_input_is_known_by_its_seed_and_number(mutations: tuple[ModuleType, dict[str, list[bytes]]]) -> None:
+    module, seeds = mutations
+    for kind, files in seeds.items():
+        made = [module.mutated(kind, files, random.Random(f"1 {number}")) for number in range(20)]
+        assert made == [module.mutated(kind, files, random.Random(f"1 {number}")) for number in range(20)]
+        assert sum(one not in files for one in made) > 15
