@@ -1,19 +1,25 @@
 """Sparse vectors in the forms that databases and libraries take; nothing here needs their packages.
 
 Every function takes `Embeddings` and gives one entry a vector, in order. Indices are 0-based unless said otherwise.
+Those that end with `_points` give whole entries, with id and payload, as the database's own client takes them.
 """
 
 from __future__ import annotations
 
+import json
 import struct
-from typing import Any, TypedDict
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias, TypedDict
 
 from nonneg_client.embeddings import Embeddings
-from nonneg_core.errors import ConfigInvalid
+from nonneg_core.errors import ConfigInvalid, DataInvalid
 
 PINECONE_LIMIT = 1000  # non-zeros a sparse vector may have there
 PGVECTOR_LIMIT = 16_000  # non-zeros a sparsevec may have
 PGVECTOR_HNSW_LIMIT = 1000  # and in an HNSW index
+
+
+Payloads: TypeAlias = Sequence[Mapping[str, Any]]
 
 
 class Sparse(TypedDict):
@@ -32,6 +38,47 @@ def pinecone(embeddings: Embeddings) -> list[Sparse]:
     """`sparse_values` of Pinecone; more non-zeros than it takes are refused here, by name."""
     _at_most(embeddings, PINECONE_LIMIT, "Pinecone")
     return qdrant(embeddings)
+
+
+def qdrant_points(
+    embeddings: Embeddings, payloads: Payloads | None = None, *, name: str = "nonneg"
+) -> list[dict[str, Any]]:
+    """Points for Qdrant, as JSON or as `PointStruct(**point)`: a UUID made of the id, the id kept in the payload.
+
+    name: of the collection's sparse vector. An `Index` on Qdrant makes the same points.
+    """
+    from nonneg_client.search.points import point_id
+
+    rows = zip(*_named(embeddings, payloads), qdrant(embeddings), strict=True)
+    return [{"id": point_id(key), "vector": {name: row}, "payload": {**said, "id": key}} for key, said, row in rows]
+
+
+def pinecone_points(embeddings: Embeddings, payloads: Payloads | None = None) -> list[dict[str, Any]]:
+    """Records for the `upsert` of a sparse Pinecone index."""
+    rows = zip(*_named(embeddings, payloads), pinecone(embeddings), strict=True)
+    return [{"id": key, "sparse_values": row, "metadata": said} for key, said, row in rows]
+
+
+def milvus_points(
+    embeddings: Embeddings, payloads: Payloads | None = None, *, field: str = "vector"
+) -> list[dict[str, Any]]:
+    """Entities for `MilvusClient.upsert`: `id`, the vector, and the fields of the payload."""
+    rows = zip(*_named(embeddings, payloads), milvus(embeddings), strict=True)
+    return [{**said, "id": key, field: row} for key, said, row in rows]
+
+
+def pgvector_points(embeddings: Embeddings, payloads: Payloads | None = None) -> list[tuple[str, str, str]]:
+    """Rows of id, vector and payload (JSON): parameters for `INSERT ... VALUES (%s, %s::sparsevec, %s::jsonb)`."""
+    rows = zip(*_named(embeddings, payloads), pgvector(embeddings), strict=True)
+    return [(key, row, json.dumps(said, ensure_ascii=False)) for key, said, row in rows]
+
+
+def elasticsearch_points(
+    embeddings: Embeddings, payloads: Payloads | None = None, *, index: str, field: str = "vector"
+) -> list[dict[str, Any]]:
+    """Actions for `helpers.bulk` of Elasticsearch and of OpenSearch."""
+    rows = zip(*_named(embeddings, payloads), elasticsearch(embeddings), strict=True)
+    return [{"_index": index, "_id": key, "_source": {**said, "id": key, field: row}} for key, said, row in rows]
 
 
 def milvus(embeddings: Embeddings) -> list[dict[int, float]]:
@@ -88,6 +135,17 @@ def torch_csr(embeddings: Embeddings) -> dict[str, Any]:
         "values": embeddings.values,
         "size": (len(embeddings), embeddings.dimensions),
     }
+
+
+def _named(embeddings: Embeddings, payloads: Payloads | None) -> tuple[Sequence[str], Sequence[dict[str, Any]]]:
+    """Every vector's id and payload."""
+    if embeddings.ids is None:
+        raise DataInvalid("vectors without ids cannot be found again", fix="embeddings.named([...])")
+    if payloads is not None and len(payloads) != len(embeddings):
+        raise DataInvalid(f"{len(payloads)} payloads for {len(embeddings)} vectors", fix="give one a vector")
+    if any("id" in payload for payload in payloads or ()):
+        raise ConfigInvalid("a payload may not have the field id", fix="name it otherwise", field="id")
+    return embeddings.ids, [dict(payload) for payload in payloads] if payloads else [{} for _ in embeddings.ids]
 
 
 def _at_most(embeddings: Embeddings, limit: int, whose: str) -> None:

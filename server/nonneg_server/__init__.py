@@ -18,3 +18,7 @@ def __getattr__(name: str) -> Any:
 
     globals()[name] = Encoder
     return Encoder
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nonneg_client import Embeddings, converters
-from nonneg_core.errors import ConfigInvalid
+from nonneg_core.errors import ConfigInvalid, DataInvalid
 
 Z = np.float32([[0, 0.5, 0, 0.25], [0, 0, 0, 0], [1, 0, 0, 0.1]])
 
@@ -80,3 +80,49 @@ def test_more_than_a_database_takes_is_refused_with_the_way_out():
         converters.pinecone(wide)
     assert caught.value.fix == "embeddings.shorten(top_k=1000)"
     assert len(converters.qdrant(wide)[0]["indices"]) == 1001
+
+
+@pytest.fixture(scope="module")
+def named(embeddings):
+    return embeddings.named(["a.jpg", "b.jpg", "c.jpg"])
+
+
+PAYLOADS = [{"price": 3}, {"price": 4}, {"price": 5, "new": True}]
+
+
+def test_points_of_qdrant_are_taken_and_found_by_its_client(named):
+    from qdrant_client import QdrantClient, models
+
+    client = QdrantClient(":memory:")
+    client.create_collection("c", vectors_config={}, sparse_vectors_config={"nonneg": models.SparseVectorParams()})
+    points = converters.qdrant_points(named[[0, 2]], [PAYLOADS[0], PAYLOADS[2]])
+    client.upsert("c", [models.PointStruct(**point) for point in points])
+    (found,) = client.query_points(
+        "c", query=models.SparseVector(indices=[1], values=[1.0]), using="nonneg", with_payload=True
+    ).points
+    assert found.payload == {"price": 3, "id": "a.jpg"}
+    assert found.score == pytest.approx(0.5)
+    client.close()
+
+
+def test_points_carry_id_vector_and_payload(named):
+    assert converters.pinecone_points(named, PAYLOADS)[2] == {
+        "id": "c.jpg",
+        "sparse_values": converters.pinecone(named)[2],
+        "metadata": {"price": 5, "new": True},
+    }
+    assert converters.milvus_points(named, PAYLOADS)[0] == {"id": "a.jpg", "price": 3, "vector": {1: 0.5, 3: 0.25}}
+    assert converters.pgvector_points(named, PAYLOADS)[0] == ("a.jpg", "{2:0.5,4:0.25}/4", '{"price": 3}')
+    (first, *_) = converters.elasticsearch_points(named, index="photos")
+    assert first == {"_index": "photos", "_id": "a.jpg", "_source": {"id": "a.jpg", "vector": {"1": 0.5, "3": 0.25}}}
+
+
+@pytest.mark.parametrize("payloads", [PAYLOADS[:2], [{"id": 3}, {}, {}]])
+def test_payloads_that_do_not_fit_are_refused(named, payloads):
+    with pytest.raises((DataInvalid, ConfigInvalid)):
+        converters.qdrant_points(named, payloads)
+
+
+def test_points_need_ids(embeddings):
+    with pytest.raises(DataInvalid, match="without ids"):
+        converters.pgvector_points(embeddings)

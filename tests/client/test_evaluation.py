@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from nonneg_cli.table import nonneg
-from nonneg_client import Embeddings
+from nonneg_client import Client, Embeddings
 from nonneg_client.evaluation.datasets import csv_file, image_folder
 from nonneg_client.evaluation.retrieval import apart, by_length, grid
 from nonneg_client.evaluation.revisited import PROTOCOLS, average_precision, read_ground_truth
-from nonneg_core.errors import ConfigInvalid, DataInvalid, FingerprintMismatch, ParameterInvalid
+from nonneg_core.errors import ConfigInvalid, DataInvalid, FingerprintMismatch, ParameterInvalid, StorageFailed
 from nonneg_core.evaluation.lengths import Length
 from nonneg_core.evaluation.metrics import retrieval
 from nonneg_core.evaluation.probe import halves, probe
@@ -345,6 +345,28 @@ def test_a_file_of_vectors_is_of_these_photos_wherever_they_were_embedded_from(r
     assert [rows[0]["P@1"] for rows in found] == [found[0][0]["P@1"]] * 4
     refused = run("evaluate", photos / "cat", "--vectors", tmp_path / "photos.npz").exception
     assert isinstance(refused, DataInvalid)
+
+
+@pytest.mark.parametrize(
+    "options", [["--lengths", "5000"], ["--selections", "prefix,best"], ["--save-vectors", "kept.jpg"]]
+)
+def test_what_cannot_be_evaluated_is_told_before_anything_is_embedded(server, photos, options, monkeypatch):
+    def embed(*_: object, **__: object):
+        raise AssertionError("embedded")
+
+    monkeypatch.setattr(Client, "embed", embed)
+    result = CliRunner().invoke(nonneg, ["evaluate", str(photos), "--url", server, *options])
+    assert isinstance(result.exception, (ParameterInvalid, ConfigInvalid))
+
+
+def test_the_vectors_of_an_evaluation_can_be_kept_and_updated(run, photos, tmp_path):
+    out = tmp_path / "photos.npz"
+    measured = run("evaluate", photos, "--lengths", "64", "--json", "--save-vectors", out)
+    again = run("evaluate", photos, "--lengths", "64", "--json", "--vectors", out, "--url", "http://127.0.0.1:9")
+    assert json.loads(again.stdout)["rows"] == json.loads(measured.stdout)["rows"]
+    updated = run("embed", photos, "-o", out, "--update", "--url", "http://127.0.0.1:9")
+    assert "0 new, 0 changed, 0 gone, 35 unchanged" in updated.stderr
+    assert isinstance(run("evaluate", photos, "--save-vectors", out).exception, StorageFailed)
 
 
 def test_a_csv_with_a_split_is_evaluated_by_it(run, photos, tmp_path):

@@ -206,12 +206,6 @@ def test_a_question_through_a_shorter_model_is_another_models_not_too_long(run, 
     assert isinstance(asked.exception, FingerprintMismatch)
 
 
-def test_several_images_are_no_question(run, made, photos):
-    error = run("search", made, photos / "cat").exception
-    assert isinstance(error, DataInvalid)
-    assert "stands for several images, a search takes one: give one of them" in str(error)
-
-
 def test_another_length_than_the_index_has_is_refused_not_passed_over(run, made, photos):
     error = run("index", photos, "-o", made, "--dimensions", 64).exception
     assert "holds vectors of 1280 dimensions, not of 64: leave --dimensions out" in str(error)
@@ -359,3 +353,31 @@ def test_attributes_that_cannot_be_kept_are_refused_before_the_work(run, photos,
     result = run("index", photos, "-o", tmp_path / "x.index", "--attributes", tmp_path / "a.csv")
     assert isinstance(result.exception, DataInvalid)
     assert not (tmp_path / "x.index").exists()
+
+
+def test_a_query_that_is_in_the_index_may_leave_itself_out(run, made, photos):
+    query = photos / "cat" / "cat-0.jpg"
+    everything = json.loads(run("search", made, query, "-k", 4, "--json").stdout)["hits"]
+    others = json.loads(run("search", made, query, "-k", 3, "--exclude-self", "--json").stdout)["hits"]
+    assert [hit["id"] for hit in others] == [hit["id"] for hit in everything][1:]
+    assert "cat/cat-0.jpg" not in {hit["id"] for hit in others}
+
+
+def test_several_queries_are_asked_in_one_call(run, made, photos, tmp_path):
+    shutil.copytree(photos / "cat", tmp_path / "cat")
+    result = run("search", made, tmp_path / "cat", photos / "rocket" / "rocket-1.jpg", "-k", 2, "--json")
+    found = json.loads(result.stdout)["queries"]
+    assert [entry["query"][-8:] for entry in found] == [*(f"at-{i}.jpg" for i in range(5)), "et-1.jpg"]
+    alone = json.loads(run("search", made, photos / "rocket" / "rocket-1.jpg", "-k", 2, "--json").stdout)["hits"]
+    assert [hit["id"] for hit in found[-1]["hits"]] == [hit["id"] for hit in alone]
+    lines = run("search", made, tmp_path / "cat", "-k", 2).stdout.splitlines()
+    assert lines[0].split() == ["query", "score", "image"]
+    assert len(lines) == 11
+    assert run("search", made, tmp_path / "cat", "--html", tmp_path / "x.html").exit_code == 2
+
+
+def test_vectors_that_are_too_short_for_an_index_are_told_how_to_be_longer(made, client, photos):
+    query = client.embed(photos / "cat" / "cat-0.jpg", dimensions=512)
+    with Index.open(made) as index, pytest.raises(DataInvalid) as caught:
+        index.search(query)
+    assert caught.value.fix == "embed with dimensions=1280"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ _HIDDEN = {"selection", "dimensions", "top_k", "sparse_bytes", "dense_bytes", "i
 @click.option("--intervals", is_flag=True, help="Add 95 % intervals (bootstrap over queries).")
 @click.option("--probe", "with_probe", is_flag=True, help="Add a linear probe: half the images teach, half are asked.")
 @click.option("--plot", "picture", type=click.Path(path_type=Path), help="Draw mAP over length (.png, .svg, .pdf).")
+@click.option("--save-vectors", "kept", type=click.Path(path_type=Path), help="Keep the vectors in this file.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @embeds
 def evaluate(
@@ -43,6 +45,7 @@ def evaluate(
     intervals: bool,
     with_probe: bool,
     picture: Path | None,
+    kept: Path | None,
     as_json: bool,
     through: Through,
 ) -> None:
@@ -57,20 +60,29 @@ def evaluate(
       nonneg evaluate photos/
       nonneg evaluate photos/ --lengths 1280,512,128,512:32 --json
       nonneg evaluate photos/ --selections prefix,random,pca --intervals --plot quality.png
+      nonneg evaluate photos/ --save-vectors photos.npz
     """
     from nonneg_client.commands.vectors import vectors_of
     from nonneg_client.evaluation.datasets import read_dataset
+    from nonneg_client.evaluation.retrieval import check_selections
 
     if data.suffix.lower() == ".json":
+        if kept is not None:
+            raise click.UsageError("--save-vectors has no meaning beside a ground truth of landmarks")
         landmarks(data, lengths, through, as_json)
         return
+    chosen = selections.split(",")
+    check_selections(chosen)
+    if kept is not None:
+        check_keeping(kept, vectors)
     if picture is not None:
         from nonneg_client.evaluation.plotting import check_form
 
         check_form(picture)
     labelled = read_dataset(data)
-    embeddings = vectors_of(labelled, vectors, through)
-    chosen = selections.split(",")
+    embeddings = vectors_of(labelled, vectors, through, lengths)
+    if kept is not None:
+        keep(embeddings, labelled, kept)
     evaluated, others = separated(embeddings, chosen)
     rows = score(labelled, evaluated, others, lengths, k, chosen)
     records = [row.record(intervals=intervals) for row in rows]
@@ -84,6 +96,34 @@ def evaluate(
         click.echo(json.dumps(summary(data, embeddings, labelled, rows, records), ensure_ascii=False))
     else:
         show(data, embeddings, labelled, rows, records)
+
+
+def check_keeping(out: Path, vectors: Path | None) -> None:
+    """Raise if the vectors could not be kept there: before they are embedded."""
+    from nonneg_client.storage import module_for
+    from nonneg_core.errors import StorageFailed
+
+    if vectors is not None:
+        raise click.UsageError("--save-vectors has no meaning beside --vectors: they are in a file already")
+    module_for(out)
+    if out.exists():
+        raise StorageFailed(f"{out} exists", fix="choose another name, or evaluate it with --vectors")
+
+
+def keep(embeddings: Embeddings, data: Labelled, out: Path) -> None:
+    """Save the vectors, under their paths within the data's folder as `nonneg embed` would."""
+    from nonneg_client.origins import Origins, origins_of, write_origins
+    from nonneg_client.sources.identity import identity, stamp
+    from nonneg_core.image_files import named
+
+    root = data.root.resolve()
+    places = {named(path): root / os.path.relpath(path, data.root) for path in data.paths}
+    ids = {name: identity(places[name], root) for name in embeddings.ids or ()}
+    asked = {"dimensions": None, "top_k": None, "normalize": True, "model": None}
+    stamps = {ids[name]: looks for name in ids if (looks := stamp(places[name])) is not None}
+    write_origins(origins_of(out), Origins(str(root), asked, stamps))
+    embeddings.named(tuple(ids[name] for name in embeddings.ids or ())).save(out)
+    click.echo(f"{out}: {len(embeddings)} vectors kept", err=True)
 
 
 def separated(embeddings: Embeddings, selections: list[str]) -> tuple[Embeddings, Embeddings | None]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
-from dataclasses import asdict
-from itertools import islice
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +41,7 @@ def _typed(_ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...])
 
 @click.command()
 @click.argument("index", type=click.Path(path_type=Path))
-@click.argument("query", required=False)
+@click.argument("queries", metavar="[QUERY]...", nargs=-1)
 @served_model
 @click.option("-k", type=click.IntRange(min=1), default=10, show_default=True, help="How many hits.")
 @click.option("--more", multiple=True, callback=_more, metavar="DIM[=W]", help="More of this dimension; repeatable.")
@@ -53,57 +53,73 @@ def _typed(_ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...])
     metavar="COND",
     help="folder=cats,dogs, folder!=cats, price<30; repeatable, all must hold.",
 )
+@click.option("--exclude-self", is_flag=True, help="Leave a query that is in the index out of its own hits.")
 @click.option("--cut", type=click.IntRange(min=1), metavar="N", help="Ask with the N largest entries, rank exactly.")
 @click.option("--html", type=click.Path(path_type=Path), help="Write a contact sheet.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @embeds
 def search(
     index: Path,
-    query: str | None,
+    queries: tuple[str, ...],
     model: str | None,
     k: int,
     more: dict[int, float],
     without: tuple[int, ...],
     where: tuple[str, ...],
+    exclude_self: bool,
     cut: int | None,
     html: Path | None,
     as_json: bool,
     through: Through,
 ) -> None:
-    """Find the images of INDEX that are like QUERY, a photo or a URL.
+    """Find the images of INDEX that are like QUERY: photos, folders, globs or URLs.
 
-    Without QUERY, --more finds the images in which dimensions are strongest. A hit's reasons are the dimensions that it
+    Without QUERY, --more finds the images in which dimensions are strongest. Queries are images: there are no words to
+    search by. A hit's reasons are the dimensions that it
     shares with the query and their parts of the score.
 
     \b
       nonneg search photos.index photo.jpg --html hits.html
       nonneg search photos.index photo.jpg --where folder=cats,dogs --where 'price<30'
       nonneg search photos.index photo.jpg --where 'day>=2024-05-31' --without 40
+      nonneg search photos.index queries/ -k 1 --exclude-self --json
       nonneg search photos.index --more 17 --more 3=0.5
     """
     from nonneg_client.search.conditions import read_conditions
     from nonneg_client.search.index import Index
 
-    if (query is not None) == bool(more):
-        raise click.UsageError("give one of QUERY and --more (copies and look-alikes: nonneg curate)")
+    if bool(queries) == bool(more):
+        raise click.UsageError("give QUERY or --more, one of them (copies and look-alikes: nonneg curate)")
     check_together("more" if more else "query")
     with Index.open(index) as opened:
         conditions = read_conditions(where, opened.description.fields)
-        if query is None:
-            hits = opened.by_dimensions(more, k, without=without, where=conditions)
+        if more:
+            found = {"": opened.by_dimensions(more, k, without=without, where=conditions)}
         else:
-            hits = by_image(opened, query, model, k, conditions, without, cut, through)
-        if where and not hits:
+            asked = Asked(k, conditions, without, exclude_self, cut)
+            found = by_images(opened, queries, model, asked, through)
+        if where and not any(found.values()):
             explain(opened, conditions)
         root = opened.description.root
-        title = f"{index}: like {query}" if query else f"{index}: more of {', '.join(map(str, more))}"
+    title = f"{index}: like {', '.join(queries)}" if queries else f"{index}: more of {', '.join(map(str, more))}"
     if html is not None:
-        from nonneg_client.search.sheet import write_sheet
+        write_html(html, title, found, root)
+    if len(found) == 1:
+        show(next(iter(found.values())), as_json, title)
+    else:
+        show_all(found, as_json, title)
 
-        unseen = write_sheet(html, title, hits, query=query, root=root)
-        if unseen:
-            click.echo(f"{html}: {unseen} of {len(hits)} images cannot be read in {root or 'this folder'}", err=True)
-    show(hits, as_json, title)
+
+def write_html(html: Path, title: str, found: dict[str, list[Hit]], root: str) -> None:
+    """One query's hits as a contact sheet."""
+    from nonneg_client.search.sheet import write_sheet
+
+    if len(found) > 1:
+        raise click.UsageError("--html shows the hits of one query: give one, or take --json")
+    ((query, hits),) = found.items()
+    unseen = write_sheet(html, title, hits, query=query or None, root=root)
+    if unseen:
+        click.echo(f"{html}: {unseen} of {len(hits)} images cannot be read in {root or 'this folder'}", err=True)
 
 
 def explain(opened: Index, where: dict[str, Any]) -> None:
@@ -113,7 +129,7 @@ def explain(opened: Index, where: dict[str, Any]) -> None:
     click.echo(f"no hit: {explain_none(opened.engine.payloads().values(), where)}", err=True)
 
 
-NEEDLESS = {"more": ("model", "cut"), "query": ()}
+NEEDLESS = {"more": ("model", "cut", "exclude_self"), "query": ()}
 
 
 def check_together(what: str) -> None:
@@ -121,31 +137,48 @@ def check_together(what: str) -> None:
     context = click.get_current_context()
     for name in NEEDLESS[what]:
         if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
-            flag = "-k" if name == "k" else f"--{name}"
+            flag = "-k" if name == "k" else f"--{name.replace('_', '-')}"
             raise click.UsageError(f"{flag} has no meaning beside --{what}: leave one of them out")
 
 
-def by_image(
-    opened: Index,
-    query: str,
-    model: str | None,
-    k: int,
-    where: dict[str, Any],
-    without: tuple[int, ...],
-    cut: int | None,
-    through: Through,
-) -> list[Hit]:
-    """Embed the photo and look for it at the index's length."""
-    from nonneg_client.sources.images import items
-    from nonneg_core.errors import DataInvalid
+@dataclass(frozen=True)
+class Asked:
+    """What every query asks for."""
 
-    if len(list(islice(items(query), 2))) > 1:
-        raise DataInvalid(f"{query} stands for several images, a search takes one", fix="give one of them")
+    k: int
+    where: dict[str, Any]
+    without: tuple[int, ...]
+    exclude_self: bool
+    cut: int | None
+
+
+def by_images(
+    opened: Index, queries: tuple[str, ...], model: str | None, asked: Asked, through: Through
+) -> dict[str, list[Hit]]:
+    """The hits of each photo, looked for at the index's length; all photos are embedded together."""
+    from nonneg_client.sources.identity import identity
+    from nonneg_client.sources.images import items
+
+    sources = [item for query in queries for item in items(query)]
     with through.opened() as client:
-        vector = client.embed(query, model=model)
-    if vector.fingerprint == opened.description.fingerprint:  # else it is refused as another model's
-        vector = vector.shorten(opened.description.dimensions)
-    return opened.search(vector, k, where=where, without=without, cut=cut)
+        vectors = client.embed(list(queries), model=model)
+    if vectors.fingerprint == opened.description.fingerprint:  # else it is refused as another model's
+        vectors = vectors.shorten(opened.description.dimensions)
+    found = {}
+    for number, item in enumerate(sources):
+        own: list[str] = [item.id]
+        if item.path is not None:
+            place = Path(os.path.realpath(item.path.parent)) / item.path.name
+            own = [identity(place, Path(opened.description.root))]
+        found[item.id] = opened.search(
+            vectors[number],
+            asked.k,
+            where=asked.where,
+            without=asked.without,
+            exclude=own if asked.exclude_self else (),
+            cut=asked.cut,
+        )
+    return found
 
 
 def show(hits: list[Hit], as_json: bool, title: str) -> None:
@@ -157,3 +190,15 @@ def show(hits: list[Hit], as_json: bool, title: str) -> None:
 
     rows = [(hit.score, hit.id, ", ".join(f"{d}: {part:.3f}" for d, part in hit.reasons[:3])) for hit in hits]
     click.echo(table(["score", "image", "because of dimensions"], rows, title=title if sys.stdout.isatty() else ""))
+
+
+def show_all(found: dict[str, list[Hit]], as_json: bool, title: str) -> None:
+    """The hits of several queries."""
+    if as_json:
+        queries = [{"query": query, "hits": [asdict(hit) for hit in hits]} for query, hits in found.items()]
+        click.echo(json.dumps({"queries": queries}, ensure_ascii=False))
+        return
+    from nonneg_core.tables import table
+
+    rows = [(query, hit.score, hit.id) for query, hits in found.items() for hit in hits]
+    click.echo(table(["query", "score", "image"], rows, title=title if sys.stdout.isatty() else ""))

@@ -13,15 +13,24 @@ if TYPE_CHECKING:
     from nonneg_client.commands.connection import Through
     from nonneg_client.embeddings import Embeddings
     from nonneg_client.evaluation.datasets import Labelled
+    from nonneg_core.evaluation.lengths import Length
 
 
-def vectors_of(data: Labelled, source: Path | None, through: Through) -> Embeddings:
-    """The vectors of every image that can be had; the others are named on standard error."""
+def vectors_of(
+    data: Labelled, source: Path | None, through: Through, lengths: list[Length] | None = None
+) -> Embeddings:
+    """The vectors of every image that can be had; the others are named on standard error.
+
+    lengths: to which they will be cut; one that the model has not is refused before anything is embedded.
+    """
     from nonneg_client.embeddings import Embeddings
+    from nonneg_client.evaluation.retrieval import check_lengths
 
     if source is not None:
         return of_these(Embeddings.load(source), data, source)
     with through.opened() as client:
+        if lengths is not None:
+            check_lengths(lengths, client.model().dimensions)
         embeddings = client.embed(data.paths, on_error="return")
     for failure in embeddings.failures:
         click.echo(f"skipped {failure.id}: {failure.error}", err=True)

@@ -58,6 +58,24 @@ def grid(dimensions: int) -> list[Length]:
     return [Length(dimensions), *(Length(k) for k in powers)]
 
 
+def check_lengths(lengths: Sequence[Length | int], dimensions: int) -> list[Length]:
+    """The lengths; raises if one is not to be had of vectors with so many dimensions."""
+    wanted = [length if isinstance(length, Length) else Length(length) for length in lengths]
+    for length in wanted:
+        check_dimensions(length.dimensions, dimensions)
+        check_top_k(length.top_k)
+    return wanted
+
+
+def check_selections(selections: Sequence[str]) -> None:
+    """Raise unless all of them are known."""
+    for selection in selections:
+        if selection not in SELECTIONS:
+            raise ConfigInvalid(
+                f"{selection!r} is not a selection", fix=f"choose among {', '.join(SELECTIONS)}", field="selections"
+            )
+
+
 def by_length(
     gallery: Embeddings,
     labels: Sequence[Any] | NDArray[Any],
@@ -80,11 +98,7 @@ def by_length(
         raise DataInvalid("there is no vector to evaluate", fix="embed some images first")
     if queries is not None:
         gallery.same_form(queries)
-    lengths = grid(gallery.dimensions) if lengths is None else lengths
-    wanted = [length if isinstance(length, Length) else Length(length) for length in lengths]
-    for length in wanted:
-        check_dimensions(length.dimensions, gallery.dimensions)
-        check_top_k(length.top_k)
+    wanted = check_lengths(grid(gallery.dimensions) if lengths is None else lengths, gallery.dimensions)
     faces = [gallery.numpy()] + ([] if queries is None else [queries.numpy()])  # (batch, D) each
     rows = []
     for selection in selections:

@@ -14,14 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from nonneg_client.search.engine import Description, Where
-    from nonneg_client.search.index import Hit, Index
+    from nonneg_client.search.index import Hit, Index, describe
 
-__all__ = ["Description", "Hit", "Index", "Where"]
+__all__ = ["Description", "Hit", "Index", "Where", "describe"]
 
-_HOME = {"Description": "engine", "Where": "engine", "Hit": "index", "Index": "index"}
+_HOME = {"Description": "engine", "Where": "engine", "Hit": "index", "Index": "index", "describe": "index"}
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

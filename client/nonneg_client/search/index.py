@@ -80,12 +80,14 @@ class Index:
         *,
         where: Where | None = None,
         without: Sequence[int] = (),
+        exclude: Sequence[str] = (),
         cut: int | None = None,
         reasons: bool = True,
     ) -> list[Hit]:
         """The k nearest to one vector, by cosine.
 
-        where: conditions on the payload. without: dimensions that must not be active in a hit.
+        where: conditions on the payload. without: dimensions that must not be active in a hit. exclude: ids that are
+            not wanted, such as the query's own.
         cut: ask with the query's `cut` largest entries only, for many times `k`, and rank these exactly: nearly always
             the same answer, for engines whose time grows with the query's entries (the local one's is shorter
             without). Without it the answer is exact.
@@ -94,7 +96,7 @@ class Index:
             raise DataInvalid(f"a search takes one vector, not {len(query)}", fix="query[i]")
         self._same(query)
         unit = query if query.normalized else query.shorten()
-        return self.by_weights(unit.row(0), k, where=where, without=without, cut=cut, reasons=reasons)
+        return self.by_weights(unit.row(0), k, where=where, without=without, exclude=exclude, cut=cut, reasons=reasons)
 
     def by_dimensions(
         self, more: Mapping[int, float], k: int = 10, *, without: Sequence[int] = (), where: Where | None = None
@@ -114,6 +116,7 @@ class Index:
         *,
         where: Where | None = None,
         without: Sequence[int] = (),
+        exclude: Sequence[str] = (),
         cut: int | None = None,
         reasons: bool = True,
     ) -> list[Hit]:
@@ -124,13 +127,15 @@ class Index:
             raise ConfigInvalid(f"k={k} asks for nothing", fix="ask for 1 or more", field="k")
         if not len(query[0]):
             return []  # a zero vector is near to nothing
-        asked = k
+        unwanted = frozenset(exclude)
+        asked = k + len(unwanted)
         while True:
             if cut is None:
                 found = self.engine.nearest(*query, asked, where)
             else:
                 found = self.engine.reranked(largest(query, cut), query, max(200, 20 * asked), asked, where)
-            hits = self._ranked(found, query, without, explained=reasons)
+            wanted = [one for one in found if one.id not in unwanted]
+            hits = self._ranked(wanted, query, without, explained=reasons)
             if len(hits) >= k or len(found) < asked:
                 return hits[:k]
             asked *= 4  # those that are unwanted took the places
@@ -172,9 +177,10 @@ class Index:
         held = self.description
         Embeddings.from_rows([], dimensions=held.dimensions, fingerprint=held.fingerprint).same_model(embeddings)
         if embeddings.dimensions != held.dimensions:
+            longer = embeddings.dimensions > held.dimensions
             raise DataInvalid(
                 f"the index holds vectors of {held.dimensions} dimensions, these have {embeddings.dimensions}",
-                fix=f"embeddings.shorten({held.dimensions})",
+                fix=f"embeddings.shorten({held.dimensions})" if longer else f"embed with dimensions={held.dimensions}",
             )
 
 
