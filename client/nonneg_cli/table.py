@@ -45,6 +45,7 @@ COMMANDS: dict[str, Entry] = {
     "index": Entry("nonneg_client.commands.index:index", "Make a folder of images searchable."),
     "search": Entry("nonneg_client.commands.search:search", "Find images like a photo, or by dimensions."),
     "curate": Entry("nonneg_client.commands.curate:curate", "Find duplicates, outliers, clusters, doubtful labels."),
+    "diff": Entry("nonneg_client.commands.diff:diff", "Say what distinguishes two folders of photos."),
     "evaluate": Entry("nonneg_cli.evaluate:evaluate", "Measure retrieval by length, or what dimensions are like."),
     "key": Entry("nonneg_cli.key:key", "Make an API key for a server.", "server"),
     "compare": Entry("nonneg_client.commands.compare:compare", "Compare two lengths or two models, with a test."),

@@ -8,10 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from nonneg_client.commands.connection import DEFAULT_BUNDLE
+
 if TYPE_CHECKING:
     from nonneg_client.curation.findings import Section
 
 PARTS = ("exact", "copies", "similar", "pixels", "outliers", "clusters", "subset", "labels", "missed", "classes")
+named_by = click.option(
+    "--bundle", metavar="FOLDER", help="Bundle whose names the dimensions get, if not the default's."
+)
 GROUPS = 20  # of a part that the table shows
 PHOTOS = 6  # of a group that the table shows
 
@@ -47,6 +52,7 @@ def _parts(_ctx: click.Context, _param: click.Parameter, text: str | None) -> tu
     help="Print only the photos with this action, one a line.",
 )  # fmt: skip
 @click.option("-0", "--null", is_flag=True, help="With --list: end each path with a zero byte, for xargs -0.")
+@named_by
 @click.option("--quiet", is_flag=True, help="No progress bars.")
 def curate(
     index: Path,
@@ -62,6 +68,7 @@ def curate(
     as_json: bool,
     action: str | None,
     null: bool,
+    bundle: str | None,
     quiet: bool,
 ) -> None:
     """Put the photos of INDEX in order: what is double, alike, alone, unusable, or wrongly labelled.
@@ -80,13 +87,15 @@ def curate(
     from nonneg_client.curation.curate import curate as curated
     from nonneg_client.curation.findings import as_csv, listed
     from nonneg_client.curation.findings import as_json as for_programs
+    from nonneg_client.curation.naming import names_of
     from nonneg_core.atomic import atomic_write
     from nonneg_core.curation.neighbours import Limits
 
     named = click.get_current_context().get_parameter_source("only") is click.core.ParameterSource.COMMANDLINE
     _check(only, named, against, action, null)
-    wishes = Wishes(only, Limits(similar=similar), clusters, subset, labels, shown=False if quiet else None)
     collection = read_collection(index).where(where)
+    names = names_of(collection.vectors.fingerprint, None if bundle == DEFAULT_BUNDLE else bundle)
+    wishes = Wishes(only, Limits(similar=similar), clusters, subset, labels, names, False if quiet else None)
     if against is not None:
         sections = curate_two(collection, read_collection(against), wishes)
     else:

@@ -95,7 +95,9 @@ def _table(section: Section) -> str:
 
 
 def _cell(cell: Any) -> str:
-    return f"{cell:.3f}" if isinstance(cell, float) else html.escape(str(cell))
+    if cell is None:
+        return "-"
+    return f"{cell:.3g}" if isinstance(cell, float) else html.escape(str(cell))
 
 
 def _group(section: Section, number: int, group: Group, pictures: dict[str, str | None]) -> str:

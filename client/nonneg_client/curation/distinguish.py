@@ -1,0 +1,83 @@
+"""What distinguishes two collections, in words: the dimensions of which one has more, with the photos that show it."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable
+
+import numpy as np
+
+from nonneg_client.curation.collection import Collection
+from nonneg_client.curation.duplicates import lost
+from nonneg_client.curation.findings import Group, Section, found_at
+from nonneg_client.curation.overview import Names, name_of
+from nonneg_core.curation.differences import Differences, differences
+
+EXEMPLARS = 6
+OFTEN = ("share A", "share B", "times", "times low", "times high")
+COLUMNS = ("dimension", "name", "more in", *OFTEN, "effect", "low", "high", "q")
+
+
+def distinguish(a: Collection, b: Collection, names: Names, discoveries: float = 0.05) -> Section:
+    """The dimensions that differ, the largest effect first; a group shows those photos that have most of one."""
+    a.vectors.same_form(b.vectors)
+    found = differences(a.vectors, b.vectors)
+    named = found.named(discoveries).tolist()
+    strongest = [_strongest(c, named) for c in (a, b)]
+    rows, groups = [], []
+    for place, d in enumerate(named):
+        side = int(found.effect[d] > 0)
+        rows.append(_row(d, found, names))
+        title = sentence(name_of(d, names), found, d)
+        held, exemplars = (a, b)[side], strongest[side][place]
+        groups.append(Group(title, tuple(found_at(held, i, "", f"{value:.3f}") for i, value in exemplars)))
+    how = (
+        f"B ({b.name}, {len(b)} photos) beside A ({a.name}, {len(a)} photos), by the mean of each dimension; "
+        "effect: the difference in standard deviations, with its 95 % interval; q: of those named, at most "
+        f"{discoveries:.0%} are expected to differ by chance alone (Welch; Benjamini and Hochberg over "
+        f"{len(found.q)} dimensions)."
+    )
+    notes = lost(a) or lost(b)
+    if not named:
+        notes = (*notes, f"Nothing distinguishes them at {discoveries:.0%} false discoveries.")
+    return Section(
+        "differences", f"What distinguishes {b.name} from {a.name}", how, tuple(groups), notes, COLUMNS, tuple(rows)
+    )
+
+
+def sentence(name: str, found: Differences, d: int) -> str:
+    """What differs, in words: `snow: 3.1x (2.2x to 4.4x) as strong, in 12.4% of the photos instead of 4.0%`."""
+    before, now = float(found.share_a[d]), float(found.share_b[d])
+    if before == 0:
+        return f"{name}: new, in {now:.1%} of the photos"
+    if now == 0:
+        return f"{name}: gone, before in {before:.1%} of the photos"
+    strong = f"{found.times[d]:.2g}x ({found.times_low[d]:.2g}x to {found.times_high[d]:.2g}x) as strong"
+    return f"{name}: {strong}, in {now:.1%} of the photos instead of {before:.1%}"
+
+
+def rows_as_csv(section: Section) -> str:
+    """The figures of a section, one line a dimension."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(section.columns)
+    writer.writerows(section.rows)
+    return text.getvalue()
+
+
+def _row(d: int, found: Differences, names: Names) -> tuple[object, ...]:
+    values = [found.share_a, found.share_b, found.times, found.times_low, found.times_high]
+    values += [found.effect, found.low, found.high, found.q]
+    numbers = [float(value[d]) if np.isfinite(value[d]) else None for value in values]  # infinite where A has none
+    return (d, names.get(d, ""), "B" if found.effect[d] > 0 else "A", *numbers)
+
+
+def _strongest(collection: Collection, dimensions: Iterable[int]) -> list[list[tuple[int, float]]]:
+    """Of each dimension the photos that have most of it, the strongest first."""
+    held = collection.vectors
+    owner = np.repeat(np.arange(len(held)), held.nnz)
+    order = np.lexsort((owner, -held.values, held.indices))
+    begins = np.searchsorted(held.indices[order], np.arange(held.dimensions + 1))
+    spans = [order[begins[d] : min(begins[d] + EXEMPLARS, begins[d + 1])] for d in dimensions]
+    return [list(zip(owner[span].tolist(), held.values[span].tolist(), strict=True)) for span in spans]
