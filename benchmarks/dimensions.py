@@ -1,9 +1,10 @@
 """Draws the test images that activate eight dimensions of CL and eight of NCL most: docs/dimensions.png.
 
-    python benchmarks/dimensions.py --work WORK --root DIR    WORK: where `nonneg study run cifar10` kept its runs
+    python benchmarks/dimensions.py --work WORK --root DIR    WORK: where `nonneg study run` kept its runs
 
-The dimensions are drawn by chance among those that are active on at least eight images (seed 0 of the study, seed 0 of
-the draw), not chosen for their looks. Prints how pure they are: the share of the most frequent class in each row.
+Of the study longer, variants cl-36 and ncl-36, unless --study and --variant say otherwise. The dimensions are drawn by
+chance among those that are active on at least eight images (the study's seed 0, seed 0 of the draw), not chosen for
+their looks. Prints how pure they are: the share of the most frequent class in each row.
 """
 
 from __future__ import annotations
@@ -22,20 +23,21 @@ from nonneg_training.data import Arrays, open_data
 from nonneg_training.measure.seen import see
 from nonneg_training.measure.trained import runner
 from nonneg_training.study import Study
+from nonneg_training.study.plan import differing
+from nonneg_training.study.tasks.encoder import portable
 
 ROWS = TILES = 8
 GAP, HEAD = 24, 16
 OUT = Path(__file__).parents[1] / "docs" / "dimensions.png"
 
 
-def run_of(work: Path, root: Path, variant: str) -> Path:
+def run_of(study: Study, variant: str) -> Path:
     """The checkpoint of the study's first seed."""
-    wanted = next(run for run in Study("cifar10", root=root).grid() if run.variant == variant and run.seed == 0)
-    for run in sorted(work.glob(f"{wanted.settings['method']}-0-*")):
-        model = run_settings(run).model_dump(mode="json")["model"]
-        if model == wanted.settings["model"] and run_settings(run).data.limit == wanted.settings["data"]["limit"]:
+    wanted = next(run for run in study.grid() if run.variant == variant and run.seed == 0)
+    for run in sorted(study.work.glob(f"{wanted.settings['method']}-0-*")):
+        if not differing(wanted.settings, portable(run_settings(run)), {}):
             return run
-    raise SystemExit(f"{work} holds no run of {variant}: nonneg study run cifar10 --work {work}")
+    raise SystemExit(f"{study.work} holds no run of {variant}: nonneg study run {study.name} --work {study.work}")
 
 
 def rows(z: NDArray[np.float32]) -> NDArray[np.int64]:
@@ -49,18 +51,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--root", type=Path, required=True)
+    parser.add_argument("--study", default="longer")
+    parser.add_argument("--variant", nargs=2, default=["cl-36", "ncl-36"])
     given = parser.parse_args()
+    study = Study(given.study, root=given.root, work=given.work)
     images = open_data("cifar10:test", given.root)
     assert isinstance(images, Arrays)
     side = images.array.shape[1]
     sheet = Image.new("RGB", (2 * TILES * side + GAP, HEAD + ROWS * side), "white")
     pen, purity = ImageDraw.Draw(sheet), {}
-    for block, variant in enumerate(("cl", "ncl")):
-        encoder = load_encoder(run_of(given.work, given.root, variant))
+    for block, variant in enumerate(given.variant):
+        encoder = load_encoder(run_of(study, variant))
         seen = see(runner(encoder), images, encoder.view, seconds=False)
         found = rows(seen.z)
         left = block * (TILES * side + GAP)
-        pen.text((left, 2), f"{variant.upper()}: a row a dimension", fill="black")
+        pen.text((left, 2), f"{variant.partition('-')[0].upper()}: a row a dimension", fill="black")
         for y, row in enumerate(found):
             for x, place in enumerate(row):
                 tile = Image.fromarray(images.array[seen.order[place]])

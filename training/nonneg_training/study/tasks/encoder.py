@@ -63,7 +63,7 @@ class Encoder(Task):
 
     def settle(self, record: Record, root: Path | None) -> Record:
         settings = _rooted(validate(record, "the study's settings"), root)
-        return _portable(resolve(settings, _images(settings.data), World()))
+        return portable(resolve(settings, _images(settings.data), World()))
 
     def check_measure(self, record: Record) -> Record:
         found = checked(Measure, record, "measure")
@@ -90,7 +90,7 @@ TASK = Encoder()
 
 def trained(settings: Settings, work: Path) -> Path:
     """The folder of a finished run of these settings: found, gone on with, or made."""
-    name = hashlib.sha256(json.dumps(_portable(settings), sort_keys=True).encode()).hexdigest()[:16]
+    name = hashlib.sha256(json.dumps(portable(settings), sort_keys=True).encode()).hexdigest()[:16]
     run = work / f"{settings.method}-{settings.seed}-{name}"
     begun = (run / CONFIG).is_file() and (run / "checkpoint.safetensors").is_file()
     if not begun:
@@ -231,7 +231,7 @@ def _rooted(settings: Settings, root: Path | None) -> Settings:
     return settings.model_copy(update={"data": settings.data.model_copy(update={"root": root})})
 
 
-def _portable(settings: Settings) -> Record:
+def portable(settings: Settings) -> Record:
     """What a run depends on: not where its data lie, nor the seed, which is named beside it."""
     record = settings.model_dump(mode="json")
     for name in APART:
