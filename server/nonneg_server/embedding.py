@@ -52,6 +52,20 @@ class Answer(NamedTuple):
     timing: Timing
 
     @property
+    def count(self) -> int:
+        """How many images there were, those with an error included."""
+        return len(self.positions) + len(self.errors)
+
+    @property
+    def rows(self) -> Vectors:
+        """One vector an image, in order, at the first length: zeros where there is an error, so that widths agree."""
+        if not self.errors:
+            return self.vectors[0]
+        z = np.zeros((self.count, self.lengths[0]), np.float32)  # (images, k)
+        z[self.positions] = self.vectors[0]
+        return z
+
+    @property
     def several(self) -> bool:
         """Whether a list of lengths was asked for, be it a list of one."""
         return isinstance(self.parameters.dimensions, list)
@@ -67,7 +81,7 @@ async def embed(
 ) -> Answer:
     """Encode and shorten; parameters are checked before any work is done."""
     manifest = engine.bundle.manifest
-    lengths_of(parameters, manifest.dimensions)
+    lengths_of(parameters, manifest)
     raw = await encode(engine, images, fail=fails(parameters, len(images)), field=field, deadline=deadline)
     return shortened(manifest, raw, parameters)
 
@@ -79,17 +93,28 @@ def fails(parameters: Parameters, count: int) -> bool:
 
 def shortened(manifest: Manifest, raw: Raw, parameters: Parameters) -> Answer:
     """The raw vectors at every length, by the one rule."""
-    lengths = lengths_of(parameters, raw.vectors.shape[1])
+    lengths = lengths_of(parameters, manifest, raw.vectors.shape[1])
     vectors = tuple(shorten(raw.vectors, k, parameters.top_k, normalize=parameters.normalize) for k in lengths)
     return Answer(manifest, parameters, lengths, vectors, raw.positions, raw.errors, raw.timing)
 
 
-def lengths_of(parameters: Parameters, width: int) -> tuple[int, ...]:
-    """The lengths asked for, each within the width."""
-    asked = parameters.dimensions
-    if not isinstance(asked, list):
-        return (check_dimensions(asked, width),)
-    return tuple(check_dimensions(k, width) for k in asked)
+def lengths_of(parameters: Parameters, manifest: Manifest, width: int | None = None) -> tuple[int, ...]:
+    """The lengths asked for, each within the vectors' width, which is the model's unless they were cut before."""
+    asked = parameters.dimensions if isinstance(parameters.dimensions, list) else [parameters.dimensions]
+    try:
+        return tuple(check_dimensions(k, width or manifest.dimensions) for k in asked)
+    except ParameterInvalid as error:
+        if error.limit == manifest.dimensions:
+            error.fix = "; ".join([str(error.fix), *measured(manifest)])
+        raise
+
+
+def measured(manifest: Manifest) -> list[str]:
+    """What the lengths that were measured are good for, in one sentence, or none."""
+    rows = () if manifest.quality is None else manifest.quality.rows
+    found = {row.dimensions: row.p_at_1 for row in rows if row.selection == "expected-activation" and row.top_k is None}
+    said = ", ".join(f"{k}: {found[k]:.3f}" for k in sorted(found, reverse=True))
+    return [f"P@1 as measured at each length: {said}"] if said else []
 
 
 async def encode(

@@ -26,7 +26,7 @@ async def serve(
     limits = state.settings.limits
     check_count(len(images), limits.images, field)
     engine = state.registry.get(parameters.model)
-    lengths_of(parameters, engine.bundle.manifest.dimensions)
+    lengths_of(parameters, engine.bundle.manifest)
     deadline = deadline_of(request, state.settings.timeout)
     ready = await _fetched(state, [sized(image, limits) for image in images], deadline)
     answer = await embed(engine, ready, parameters, field=field, deadline=deadline)

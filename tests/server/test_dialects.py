@@ -69,6 +69,46 @@ def test_images_may_stand_in_objects(ask: openai.OpenAI, local: Any, png: Paint,
     np.testing.assert_array_equal(np.float32(answer.data[0].embedding), local(png(0))[0])
 
 
+LIVE = [
+    {"input": lambda part: [{"content": [part]}]},
+    {"input": lambda part: {"content": [part]}},
+    {"messages": lambda part: [{"role": "user", "content": [part]}]},
+    {"messages": lambda part: [{"role": "user", "content": [part]}], "add_special_tokens": lambda _: False},
+]
+
+
+@pytest.mark.parametrize("body", LIVE, ids=lambda body: "-".join(body))
+def test_openai_takes_images_as_other_servers_clients_send_them(
+    ask: openai.OpenAI, local: Any, png: Paint, body: dict[str, Callable[[Any], Any]]
+) -> None:
+    part = {"type": "image_url", "image_url": {"url": uri(png(0))}}
+    asked = {"model": "tiny", **{name: of(part) for name, of in body.items()}}
+    answer = ask.post("/embeddings", cast_to=openai.types.CreateEmbeddingResponse, body=asked)
+    np.testing.assert_allclose(np.float32([item.embedding for item in answer.data]), local(png(0)), rtol=1e-6)
+
+
+TEXT = {"type": "text", "text": "Represent the given image."}
+PART = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({"messages": [{"role": "user", "content": [PART, TEXT]}]}, "messages"),
+        ({"messages": [{"role": "user", "content": [PART]}, {"role": "user", "content": [PART]}]}, "messages"),
+        ({"messages": [{"role": "user", "content": "a cat"}]}, "messages.content[0]"),
+        ({"messages": []}, "messages"),
+        ({"messages": [PART], "input": "AAAA"}, "messages"),
+        ({"input": [{"content": [PART, TEXT]}]}, "input[0]"),
+        ({"input": [{"content": []}, {"content": [PART]}]}, "input[0]"),
+        ({}, "input"),
+    ],
+)
+def test_what_is_not_one_image_is_refused_and_not_passed_over(served: str, body: dict[str, Any], param: str) -> None:
+    answer = httpx.post(served + "/v1/embeddings", json={"model": "tiny", **body})
+    assert (answer.status_code, answer.json()["error"]["param"]) == (422, param), answer.text
+
+
 def test_openai_lists_the_models(ask: openai.OpenAI) -> None:
     assert [model.id for model in ask.models.list()] == ["tiny"]
     assert ask.models.retrieve("tiny").owned_by == "nonneg"
@@ -253,8 +293,9 @@ def test_with_openai_one_bad_image_need_not_fail_the_others(
     assert [item.index for item in answer.data] == [0, 1, 2, 3]
     good = [item.embedding for item in answer.data if not hasattr(item, "error")]
     np.testing.assert_allclose(np.float32(good), local(png(0), png(1)), rtol=1e-6)
+    assert {len(item.embedding) for item in answer.data} == {48}
     bad = answer.data[1]
-    assert len(bad.embedding) == 0
+    assert not any(bad.embedding)
     assert (bad.error["code"], bad.error["param"]) == ("image_unreadable", "input[1]")
     assert set(bad.error) == {"message", "type", "param", "code"}
 
@@ -270,7 +311,7 @@ def test_with_cohere_one_bad_image_need_not_fail_the_others(served: str, local: 
         )
     z = local(png(0), png(1))
     floats, bits = answer.embeddings.float_, answer.embeddings.ubinary
-    assert (floats[1], bits[1]) == ([], [])
+    assert (floats[1], bits[1]) == ([0.0] * len(floats[0]), [0] * len(bits[0]))
     np.testing.assert_allclose(np.float32([floats[0], floats[2]]), z, rtol=1e-6)
     np.testing.assert_array_equal(np.array([bits[0], bits[2]]), np.packbits(z > 0, axis=1))
     (failed,) = answer.errors

@@ -9,13 +9,18 @@ import httpx
 import numpy as np
 import pytest
 
+from nonneg_core.errors import ParameterInvalid
 from nonneg_core.pixels.decode import decode
+from nonneg_core.pixels.resizing import fast_resize
 from nonneg_core.shortening import shorten
 from nonneg_runtime.bundle import Bundle
+from nonneg_runtime.manifest import Quality, QualityRow
 from nonneg_runtime.session import Session
 from nonneg_server.app import create_app
+from nonneg_server.embedding import lengths_of
 from nonneg_server.engine.engine import Engine
 from nonneg_server.registry import Registry
+from nonneg_server.requests.parameters import Parameters
 from nonneg_server.settings import Settings
 
 pytestmark = pytest.mark.anyio
@@ -35,7 +40,7 @@ def expected(bundle: Bundle) -> Callable[..., np.ndarray]:
     session = Session(bundle.encoder)
 
     def embed(data: bytes, dimensions: int | None = None, top_k: int | None = None, normalize: bool = True) -> Any:
-        pixels = bundle.manifest.view.apply(decode(data))[None]
+        pixels = bundle.manifest.view.apply(decode(data), fast_resize())[None]
         return shorten(session.run(pixels)[0], dimensions, top_k, normalize=normalize)
 
     return embed
@@ -69,6 +74,16 @@ async def test_multipart_raw_and_json_give_the_same_vectors(png: Paint, client: 
     plain = (await client.post("/embed", json={"images": [text(png())]})).json()["data"]
     uri = (await client.post("/embed", json={"images": ["data:image/png;base64," + text(png())]})).json()["data"]
     assert raw == form == plain == uri
+
+
+async def test_an_image_that_curl_calls_a_form_is_read_as_the_image_it_is(
+    png: Paint, client: httpx.AsyncClient
+) -> None:
+    form = {"content-type": "application/x-www-form-urlencoded"}  # of `curl --data-binary @photo.jpg`
+    asked = [await client.post("/embed", content=png(0), headers=headers) for headers in (form, PNG)]
+    assert asked[0].json()["data"] == asked[1].json()["data"]
+    refused = await client.post("/embed", content=b"image=cat", headers=form)
+    assert (refused.status_code, refused.json()["error"]["type"]) == (415, "media_unsupported")
 
 
 @pytest.mark.parametrize("dimensions", [None, 1, 17, 48])
@@ -230,3 +245,23 @@ async def test_an_npy_is_answered_on_accept(png: Paint, client: httpx.AsyncClien
     np.testing.assert_array_equal(np.load(io.BytesIO(response.content))[0], expected(png()))
     refused = await client.post("/embed", content=png(), headers={**PNG, "accept": "text/csv"})
     assert (refused.status_code, refused.json()["error"]["type"]) == (406, "not_acceptable")
+
+
+def test_too_many_dimensions_are_answered_with_the_lengths_there_are_and_their_quality(bundle: Bundle) -> None:
+    row = {"p_at_10": 0.0, "map_at_k": 0.0, "knn": 0.0, "zero_share": 0.0, "mean_nnz": 1.0, "bytes": 1.0}
+    ranked = {"selection": "expected-activation", **row}
+    rows = [
+        {"dimensions": 8, "p_at_1": 0.75, **ranked},
+        {"dimensions": 48, "p_at_1": 0.875, **ranked},
+        {"dimensions": 48, "top_k": 4, "p_at_1": 0.5, **ranked},
+        {"dimensions": 8, "p_at_1": 0.25, **row, "selection": "random"},
+    ]
+    quality = Quality.model_construct(rows=tuple(QualityRow(**row) for row in rows))
+    manifest = bundle.manifest.model_copy(update={"quality": quality})
+    with pytest.raises(ParameterInvalid) as refused:
+        lengths_of(Parameters(dimensions=[8, 900]), manifest)
+    assert refused.value.fix == "ask for at most 48 or omit it; P@1 as measured at each length: 48: 0.875, 8: 0.750"
+    assert lengths_of(Parameters(dimensions=48), manifest) == (48,)
+    with pytest.raises(ParameterInvalid) as narrower:  # stored vectors that were cut before
+        lengths_of(Parameters(dimensions=9), manifest, 8)
+    assert narrower.value.fix == "ask for at most 8 or omit it"

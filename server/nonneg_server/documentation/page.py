@@ -130,7 +130,7 @@ def _curl(address: str, method: str, path: str, content: Schema) -> str:
         return f"curl -s {where}"
     lines = []
     if "image/*" in content:
-        lines.append(f"curl -s --data-binary @photo.jpg -H 'Content-Type: image/jpeg' {where}")
+        lines.append(f"curl -s --data-binary @photo.jpg {where}")
     if "multipart/form-data" in content:
         lines.append(f"curl -s -F images=@photo.jpg -F images=@other.jpg {where}")
     if "application/json" in content:

@@ -95,6 +95,18 @@ def image_from(entry: Any, field: str, limits: Limits) -> Incoming:
     return within(len(text) * 3 // 4 - 2, limits) or _decoded(text, field)  # before there are that many bytes
 
 
+def image_of_content(entry: Any, field: str, limits: Limits) -> Incoming:
+    """The one image of {"content": [{"type": "image_url", "image_url": {"url": …}}]}."""
+    content = entry.get("content") if isinstance(entry, dict) and len(entry) == 1 else None
+    if not isinstance(content, list) or len(content) != 1:
+        return ParameterInvalid(
+            f"{field} does not hold exactly one image, and nothing else",
+            fix='send {"content": [{"type": "image_url", "image_url": {"url": "data:image/…"}}]}',
+            field=field,
+        )
+    return image_from(content[0], f"{field}.content[0]", limits)
+
+
 def unwrapped(entry: Any) -> Any:
     """The text inside {"image": …}, {"image_url": {"url": …}}, {"image_base64": …} and their kin."""
     while isinstance(entry, dict):

@@ -53,7 +53,7 @@ class CohereAnswer(TypedDict):
     embeddings: dict[str, list[Any]]
     texts: list[str]
     meta: dict[str, Any]
-    errors: NotRequired[Annotated[list[CohereItemError], Field(description="Images whose rows are empty.")]]
+    errors: NotRequired[Annotated[list[CohereItemError], Field(description="Images whose rows are zeros.")]]
 
 
 ASKED = {"model": "nonneg-lite0", "input_type": "image", "images": [URI], "embedding_types": ["float", "ubinary"]}

@@ -13,7 +13,7 @@ from nonneg_core.shortening import Vectors
 from nonneg_server.answers.as_json import text
 from nonneg_server.api.cohere.schemas import CohereFailure, EmbedBody, Kind
 from nonneg_server.embedding import Answer
-from nonneg_server.requests.images import Incoming, Limits, check_count, image_from, images_from
+from nonneg_server.requests.images import Incoming, Limits, check_count, image_of_content, images_from
 from nonneg_server.requests.parameters import Parameters, from_json
 
 
@@ -28,7 +28,7 @@ def read(given: dict[str, Any], limits: Limits) -> tuple[list[Incoming], Paramet
         images = images_from(wanted.images, "images", limits)
     else:
         check_count(len(wanted.inputs or []), limits.images, "inputs")
-        images = [_of_input(entry, f"inputs[{i}]", limits) for i, entry in enumerate(wanted.inputs or [])]
+        images = [image_of_content(entry, f"inputs[{i}]", limits) for i, entry in enumerate(wanted.inputs or [])]
     parameters = Parameters(
         model=wanted.model, dimensions=wanted.output_dimension, format="dense", errors=wanted.errors
     )
@@ -36,14 +36,14 @@ def read(given: dict[str, Any], limits: Limits) -> tuple[list[Incoming], Paramet
 
 
 def write(answer: Answer, kinds: list[Kind], request_id: str) -> bytes:
-    """Every asked-for type of the same vectors; where an image has its error, each type has an empty row."""
-    z = answer.vectors[0]  # (good, k), of length one: every value lies in 0..1
+    """Every asked-for type of the same vectors; where an image has its error, each type has zeros."""
+    z = answer.rows  # (images, k), of length one or zero: every value lies in 0..1
     failed = [{"index": i, "type": error.type, "message": str(error)} for i, error in sorted(answer.errors.items())]
-    meta: dict[str, Any] = {"api_version": {"version": "2"}, "billed_units": {"images": len(z)}}
+    meta: dict[str, Any] = {"api_version": {"version": "2"}, "billed_units": {"images": len(answer.positions)}}
     body: dict[str, Any] = {
         "id": request_id,
         "response_type": "embeddings_by_type",
-        "embeddings": {kind: _in_place(_typed(z, kind), kind, answer) for kind in kinds},
+        "embeddings": {kind: _typed(z, kind) for kind in kinds},
         "texts": [],
         "meta": meta,
     }
@@ -53,29 +53,8 @@ def write(answer: Answer, kinds: list[Kind], request_id: str) -> bytes:
     return orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
-def _in_place(rows: Any, kind: Kind, answer: Answer) -> Any:
-    """The rows with an empty one for every image that failed."""
-    if not answer.errors:
-        return rows
-    found = dict(zip(answer.positions, rows, strict=True))
-    empty: Any = "" if kind == "base64" else []
-    return [found.get(i, empty) for i in range(len(found) + len(answer.errors))]
-
-
 def error_body(error: NonnegError, request_id: str) -> CohereFailure:
     return {"id": request_id, "message": str(error)}
-
-
-def _of_input(entry: Any, field: str, limits: Limits) -> Incoming:
-    """One input holds one image: {"content": [{"type": "image_url", "image_url": {"url": …}}]}."""
-    content = entry.get("content") if isinstance(entry, dict) and len(entry) == 1 else None
-    if not isinstance(content, list) or len(content) != 1:
-        return ParameterInvalid(
-            f"{field} does not hold exactly one image",
-            fix='send {"content": [{"type": "image_url", "image_url": {"url": "data:image/…"}}]}',
-            field=field,
-        )
-    return image_from(content[0], f"{field}.content[0]", limits)
 
 
 def _typed(z: Vectors, kind: Kind) -> Any:

@@ -85,12 +85,8 @@ def write(request: InferRequest, answer: Answer) -> tuple[bytes, int | None]:
 
 def _tensors(answer: Answer) -> dict[str, NDArray[Any]]:
     """One row an image, in order: zeros where there is an error instead, and its text beside them."""
-    count = len(answer.positions) + len(answer.errors)
-    z = answer.vectors[0]
-    if answer.errors:
-        z = np.zeros((count, z.shape[1]), np.float32)
-        z[answer.positions] = answer.vectors[0]
-    texts = np.full(count, "", object)
+    z = answer.rows
+    texts = np.full(answer.count, "", object)
     for i, error in answer.errors.items():
         texts[i] = f"{error.type}: {error}"
     nnz = np.count_nonzero(z > 0, axis=1).astype("<i4")

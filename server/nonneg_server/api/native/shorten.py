@@ -35,7 +35,7 @@ async def post_shorten(request: Request) -> Response:
         form.check(stored.parameters)
         manifest = request.app.state.registry.get(stored.parameters.model).bundle.manifest
         z = as_array(stored, manifest)
-        check_size(len(z), sum(lengths_of(stored.parameters, z.shape[1])))
+        check_size(len(z), sum(lengths_of(stored.parameters, manifest, z.shape[1])))
         answer = shortened(manifest, Raw(z, list(range(len(z))), {}), stored.parameters)
         return form.write(answer), answer
 

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from starlette.requests import Request
 
 from nonneg_core.errors import MediaUnsupported, NonnegError, ParameterInvalid
+from nonneg_core.pixels.identify import signature
 from nonneg_server.api.native.schemas import ErrorDetail, Failure
 from nonneg_server.requests.body import read_body
 from nonneg_server.requests.images import Incoming, Limits, images_from
@@ -26,7 +27,7 @@ async def read_request(request: Request, kind: type[Asked]) -> tuple[list[Incomi
     content_type = request.headers.get("content-type", "")
     body = await read_body(request, request.app.state.settings.max_body)
     media = media_of(content_type)
-    if is_image(media):
+    if is_image(media, body):
         return [body], query
     limits = request.app.state.settings.limits
     if media == "multipart/form-data":
@@ -48,8 +49,10 @@ def media_of(content_type: str) -> str:
     return content_type.partition(";")[0].strip().lower()
 
 
-def is_image(media: str) -> bool:
-    """Whether a body of this type is one image's bytes; what they are, they say themselves."""
+def is_image(media: str, body: bytes) -> bool:
+    """Whether a body is one image's bytes: so its type says, or, where curl chose the type, so do the bytes."""
+    if media == "application/x-www-form-urlencoded":
+        return signature(body) is not None
     return media.startswith("image/") or media in ("", "application/octet-stream")
 
 

@@ -20,9 +20,11 @@ router = APIRouter(route_class=Route, tags=["OpenAI"])
 @embedding
 @documented(schemas.OpenAIEmbeddings, schemas.EMBEDDINGS, body=json_body(schemas.EmbeddingsRequest, schemas.ASKED))
 async def post_embeddings(request: Request) -> Response:
-    images, parameters = openai.read(await read_object(request), request.app.state.settings.limits)
-    answer = await serve(request, images, parameters, field="input")
-    return reply(openai.write(answer), answer)
+    given = await read_object(request)
+    field = "messages" if "messages" in given else "input"
+    images, parameters = openai.read(given, request.app.state.settings.limits)
+    answer = await serve(request, images, parameters, field=field)
+    return reply(openai.write(answer, field), answer)
 
 
 @router.get("/v1/models", summary="The models served here, as OpenAI lists them")

@@ -10,13 +10,21 @@ from typing_extensions import TypedDict
 from nonneg_server.api.openapi import URI, shape
 from nonneg_server.requests.parameters import Errors, Length
 
+_OfText = Annotated[bool | None, Field(description="Of text, which images have none of; sent beside messages.")]
+
 
 class EmbeddingsRequest(BaseModel):
     """The body of POST /v1/embeddings; `top_k`, `normalize` and `errors` are ours, for `extra_body`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    input: Annotated[Any, Field(description="An image or a list of them.")]
+    input: Annotated[
+        Any,
+        Field(description="An image or a list of them: bare, in an object, or as {content: [{type: image_url, …}]}."),
+    ] = None
+    messages: Annotated[
+        list[Any] | None, Field(description="In place of input, one image: [{role, content: [{type: image_url, …}]}].")
+    ] = None
     model: Annotated[str, Field(description="A served model's name.")]
     encoding_format: Literal["float", "base64"] = "float"
     dimensions: Length | None = None
@@ -25,6 +33,9 @@ class EmbeddingsRequest(BaseModel):
     top_k: Length | None = None
     normalize: bool = True
     errors: Errors = "fail"
+    add_generation_prompt: _OfText = None
+    add_special_tokens: _OfText = None
+    continue_final_message: _OfText = None
 
 
 @shape
@@ -46,7 +57,7 @@ class OpenAIFailure(TypedDict):
 class OpenAIEmbedding(TypedDict):
     object: Literal["embedding"]
     index: int
-    embedding: Annotated[list[float] | str, Field(description="Empty where there is an error instead.")]
+    embedding: Annotated[list[float] | str, Field(description="Zeros where there is an error.")]
     error: NotRequired[OpenAIErrorDetail]
 
 

@@ -12,16 +12,13 @@ from nonneg_runtime.manifest import FILE_NAME
 from nonneg_server.answers.as_json import text
 from nonneg_server.api.openai.schemas import EmbeddingsRequest, OpenAIFailure, OpenAIModel
 from nonneg_server.embedding import Answer
-from nonneg_server.requests.images import Incoming, Limits, images_from
+from nonneg_server.requests.images import Incoming, Limits, check_count, image_from, image_of_content
 from nonneg_server.requests.parameters import Parameters, from_json
 
 
 def read(given: dict[str, Any], limits: Limits) -> tuple[list[Incoming], Parameters]:
     """The images and what is asked of them."""
     wanted = from_json(EmbeddingsRequest, given)
-    entries = wanted.input if isinstance(wanted.input, list) else [wanted.input]
-    if entries and isinstance(entries[0], (int, list)):
-        raise ParameterInvalid("input holds tokens", fix="send images as data URIs", field="input")
     parameters = Parameters(
         model=wanted.model,
         dimensions=wanted.dimensions,
@@ -31,21 +28,45 @@ def read(given: dict[str, Any], limits: Limits) -> tuple[list[Incoming], Paramet
         format="dense",
         errors=wanted.errors,
     )
-    return images_from(entries, "input", limits), parameters
+    return _images(wanted, limits), parameters
 
 
-def write(answer: Answer) -> bytes:
-    """A list of embeddings, empty where an image has its error; images have no tokens, so that none are counted."""
-    z, base64 = answer.vectors[0], answer.parameters.encoding == "base64"
-    rows = map(text, z.astype("<f4", copy=False)) if base64 else iter(z)
-    found: dict[int, dict[str, Any]] = {
-        i: {"object": "embedding", "index": i, "embedding": row} for i, row in zip(answer.positions, rows, strict=True)
-    }
+def _images(wanted: EmbeddingsRequest, limits: Limits) -> list[Incoming]:
+    if "input" not in wanted.model_fields_set and wanted.messages is None:
+        raise ParameterInvalid("input is missing", fix="give input, or messages", field="input")
+    if wanted.messages is not None:
+        if "input" in wanted.model_fields_set:
+            raise ParameterInvalid("input and messages are given", fix="give one of them", field="messages")
+        return [_of_messages(wanted.messages, limits)]
+    entries = wanted.input if isinstance(wanted.input, list) else [wanted.input]
+    if entries and isinstance(entries[0], (int, list)):
+        raise ParameterInvalid("input holds tokens", fix="send images as data URIs", field="input")
+    check_count(len(entries), limits.images, "input")
+    return [_of_entry(entry, f"input[{i}]", limits) for i, entry in enumerate(entries)]
+
+
+def _of_entry(entry: Any, field: str, limits: Limits) -> Incoming:
+    has_content = isinstance(entry, dict) and "content" in entry
+    return image_of_content(entry, field, limits) if has_content else image_from(entry, field, limits)
+
+
+def _of_messages(messages: list[Any], limits: Limits) -> Incoming:
+    """The one image of a conversation, which has one vector however many messages it is of."""
+    parts: list[Any] = []
+    for message in messages:
+        content = message.get("content") if isinstance(message, dict) else None
+        parts += content if isinstance(content, list) else [content]
+    return image_of_content({"content": parts}, "messages", limits)
+
+
+def write(answer: Answer, field: str = "input") -> bytes:
+    """A list of embeddings, zeros where an image has its error; images have no tokens, so that none are counted."""
+    z = answer.rows
+    rows = map(text, z.astype("<f4", copy=False)) if answer.parameters.encoding == "base64" else iter(z)
+    data: list[dict[str, Any]] = [{"object": "embedding", "index": i, "embedding": row} for i, row in enumerate(rows)]
     for i, error in answer.errors.items():
-        error.field = f"input[{i}]"
-        empty: Any = "" if base64 else []
-        found[i] = {"object": "embedding", "index": i, "embedding": empty, **error_body(error, "")}
-    data = [found[i] for i in sorted(found)]
+        error.field = f"{field}[{i}]"
+        data[i].update(error_body(error, ""))
     body = {
         "object": "list",
         "data": data,
