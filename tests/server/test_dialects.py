@@ -267,6 +267,43 @@ def test_a_broken_inference_request_is_explained(served: str, change: dict[str, 
     assert what in answer.json()["error"]
 
 
+def test_triton_reads_a_models_configuration(kserve: triton.InferenceServerClient) -> None:
+    config, metadata = kserve.get_model_config("tiny"), kserve.get_model_metadata("tiny", "1")
+    assert (config["name"], config["max_batch_size"]) == ("tiny", 0)
+    for side in ("input", "output"):
+        tensors = [(tensor["name"], tensor["dims"]) for tensor in config[side]]
+        assert tensors == [(tensor["name"], tensor["shape"]) for tensor in metadata[f"{side}s"]]
+    with pytest.raises(InferenceServerException, match="no version"):
+        kserve.get_model_config("tiny", "7")
+
+
+def test_triton_reads_statistics_that_grow_with_every_image(kserve: triton.InferenceServerClient, png: Paint) -> None:
+    def ask(*model: str) -> dict[str, Any]:
+        (found,) = kserve.get_inference_statistics(*model)["model_stats"]
+        return dict(found)
+
+    before, files = ask("tiny"), triton.InferInput("image", [3], "BYTES")
+    files.set_data_from_numpy(np.array([png(0), BROKEN, png(1)], dtype=object))
+    kserve.infer("tiny", [files], parameters={"errors": "item"})
+    after = ask("tiny", "1")
+    assert after["inference_count"] - before["inference_count"] == 2
+    stats = {
+        name: (after["inference_stats"][name], before["inference_stats"][name]) for name in after["inference_stats"]
+    }
+    assert {name: new["count"] - old["count"] for name, (new, old) in stats.items()} == {
+        **dict.fromkeys(("success", "queue", "compute_input", "compute_infer", "compute_output"), 2),
+        "fail": 1,
+    }
+    assert stats["compute_infer"][0]["ns"] > stats["compute_infer"][1]["ns"]
+    assert after["last_inference"] > before["last_inference"]
+    assert ask() == ask("tiny")
+
+
+def test_triton_lists_the_models(kserve: triton.InferenceServerClient) -> None:
+    assert kserve.get_model_repository_index() == [{"name": "tiny", "version": "1", "state": "READY", "reason": ""}]
+    assert {"model_configuration", "statistics"} <= set(kserve.get_server_metadata()["extensions"])
+
+
 @pytest.mark.parametrize("length", ["x", "-1", "99999"])
 def test_a_wrong_header_length_is_a_bad_request(served: str, length: str) -> None:
     answer = httpx.post(

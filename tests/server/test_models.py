@@ -223,9 +223,11 @@ def test_models_that_go_to_rest_or_away_give_their_memory_back(tmp_path: Path, m
 
 
 @pytest.mark.anyio
-async def test_without_manage_nobody_loads_anything(two: Repository) -> None:
+async def test_without_manage_models_are_listed_and_not_loaded(two: Repository) -> None:
     app = create_app(two.registry, Settings(), repository=two)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+        listed = (await client.post("/v2/repository/index")).json()
+        assert {row["name"] for row in listed} >= {"a", "b"}
         assert (await client.post("/v2/repository/models/b/load")).status_code == 404
 
 

@@ -105,6 +105,7 @@ CASES: dict[str, Case] = {
     "kserve_unknown_model": {"path": "/v2/models/other/infer", "json": {"inputs": [TENSOR]}},
     "kserve_server": {"path": "/v2", "method": "GET"},
     "kserve_model": {"path": "/v2/models/tiny", "method": "GET"},
+    "kserve_config": {"path": "/v2/models/tiny/config", "method": "GET"},
     "kserve_ready": {"path": "/v2/models/tiny/ready", "method": "GET"},
     "kserve_live": {"path": "/v2/health/live", "method": "GET"},
     "kserve_index": {"path": "/v2/repository/index", "json": {}},

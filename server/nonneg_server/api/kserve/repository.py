@@ -21,10 +21,10 @@ router = APIRouter(route_class=Route, prefix="/v2/repository", tags=["KServe v2"
 @router.post("/index", summary="Every model that is served or could be")
 @documented(list[KServeIndexRow], INDEX, says="Every model that is served or could be.")
 async def index(request: Request) -> Response:
-    repository = _repository(request)
-    served = {engine.name: engine for engine in repository.registry.all()}
+    repository = request.app.state.repository
+    served = {engine.name: engine for engine in request.app.state.registry.all()}
     rows: list[KServeIndexRow] = []
-    for name in repository.names():
+    for name in repository.names() if repository is not None else served:
         engine = served.get(name)
         version = engine.bundle.manifest.version if engine else ""
         rows.append({"name": name, "version": version, "state": "READY" if engine else "UNAVAILABLE", "reason": ""})

@@ -12,6 +12,7 @@ from nonneg_core.errors import ModelNotFound
 from nonneg_server.api.dialect import Dialect
 from nonneg_server.api.kserve import repository, schemas
 from nonneg_server.api.kserve import translation as kserve
+from nonneg_server.api.kserve.extensions import config_of, statistics_of
 from nonneg_server.api.openapi import BINARY, documented, json_body
 from nonneg_server.api.route import Route, embedding, health
 from nonneg_server.engine.engine import Engine
@@ -46,11 +47,32 @@ async def ready(request: Request) -> Response:
     return _json({"ready": True})
 
 
+@router.get("/models/stats", summary="What all models did since they were loaded")
+@documented(schemas.KServeAllStatistics, schemas.STATISTICS)
+async def get_all_statistics(request: Request) -> Response:
+    return _json({"model_stats": [statistics_of(engine) for engine in request.app.state.registry.all()]})
+
+
 @router.get("/models/{model}", summary="A model's tensors")
 @router.get("/models/{model}/versions/{version}", summary="A model version's tensors")
 @documented(schemas.KServeModel, schemas.MODEL)
 async def get_model(request: Request, model: str, version: str | None = None) -> Response:
     return _json(kserve.model_metadata(_engine(request, model, version).bundle.manifest))
+
+
+@router.get("/models/{model}/config", summary="A model's configuration")
+@router.get("/models/{model}/versions/{version}/config", summary="A model version's configuration")
+@documented(schemas.KServeConfig, schemas.CONFIG)
+async def get_config(request: Request, model: str, version: str | None = None) -> Response:
+    engine, images = _engine(request, model, version), request.app.state.settings.max_images
+    return _json(config_of(kserve.model_metadata(engine.bundle.manifest), engine.threads, images))
+
+
+@router.get("/models/{model}/stats", summary="What a model did since it was loaded")
+@router.get("/models/{model}/versions/{version}/stats", summary="What a model version did since it was loaded")
+@documented(schemas.KServeAllStatistics, schemas.STATISTICS)
+async def get_statistics(request: Request, model: str, version: str | None = None) -> Response:
+    return _json({"model_stats": [statistics_of(_engine(request, model, version))]})
 
 
 @router.get("/models/{model}/ready", summary="A model is ready")

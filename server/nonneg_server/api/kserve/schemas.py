@@ -119,15 +119,87 @@ class KServeDone(TypedDict):
     """Nothing more to say."""
 
 
+@shape
+class KServeConfigTensor(TypedDict):
+    name: str
+    data_type: str
+    dims: list[int]
+
+
+@shape
+class KServeConfig(TypedDict):
+    """A model's configuration, in the words of Triton's ModelConfig."""
+
+    name: str
+    platform: str
+    backend: str
+    version_policy: dict[str, Any]
+    max_batch_size: Annotated[int, Field(description="0: the tensors' shapes have their batch dimension.")]
+    input: list[KServeConfigTensor]
+    output: list[KServeConfigTensor]
+    instance_group: list[dict[str, Any]]
+    parameters: Annotated[dict[str, Any], Field(description="max_images: how many images a request may have.")]
+
+
+@shape
+class KServeDuration(TypedDict):
+    count: int
+    ns: int
+
+
+@shape
+class KServeStatistics(TypedDict):
+    name: str
+    version: str
+    last_inference: Annotated[int, Field(description="Milliseconds since the epoch; 0 before the first.")]
+    inference_count: Annotated[int, Field(description="Images, without those that a cache knew.")]
+    execution_count: int
+    inference_stats: Annotated[
+        dict[str, KServeDuration], Field(description="compute_input is decoding; fail counts images and has no time.")
+    ]
+    batch_stats: list[Any]
+
+
+@shape
+class KServeAllStatistics(TypedDict):
+    """What models did since they were loaded."""
+
+    model_stats: list[KServeStatistics]
+
+
 _TENSOR = {"name": "image", "shape": [1], "datatype": "BYTES", "data": [PIXEL]}
 ASKED: Schema = {"inputs": [_TENSOR], "parameters": {"dimensions": 8}}
-SERVER: KServeServer = {"name": "nonneg", "version": "0.1.0", "extensions": ["binary_tensor_data"]}
+SERVER: KServeServer = {"name": "nonneg", "version": "0.1.0", "extensions": ["binary_tensor_data", "statistics"]}
 MODEL: KServeModel = {
     "name": "nonneg-lite0",
     "versions": ["1"],
     "platform": "onnxruntime_onnx",
     "inputs": [{"name": "image", "datatype": "BYTES", "shape": [-1]}],
     "outputs": [{"name": "embedding", "datatype": "FP32", "shape": [-1, 1280]}],
+}
+CONFIG: KServeConfig = {
+    "name": "nonneg-lite0",
+    "platform": "onnxruntime_onnx",
+    "backend": "onnxruntime",
+    "version_policy": {"latest": {"num_versions": 1}},
+    "max_batch_size": 0,
+    "input": [{"name": "image", "data_type": "TYPE_STRING", "dims": [-1]}],
+    "output": [{"name": "embedding", "data_type": "TYPE_FP32", "dims": [-1, 1280]}],
+    "instance_group": [{"name": "nonneg-lite0", "kind": "KIND_AUTO", "count": 2}],
+    "parameters": {"max_images": {"string_value": "256"}},
+}
+STATISTICS: KServeAllStatistics = {
+    "model_stats": [
+        {
+            "name": "nonneg-lite0",
+            "version": "1",
+            "last_inference": 1763424000000,
+            "inference_count": 100,
+            "execution_count": 100,
+            "inference_stats": {"success": {"count": 100, "ns": 900000000}, "fail": {"count": 1, "ns": 0}},
+            "batch_stats": [],
+        }
+    ]
 }
 MODEL_READY: KServeModelReady = {"name": "nonneg-lite0", "ready": True}
 ANSWER: KServeAnswer = {

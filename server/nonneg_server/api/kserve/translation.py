@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from nonneg_core.errors import NonnegError, ParameterInvalid, RequestInvalid
 from nonneg_core.version import __version__
 from nonneg_runtime.manifest import Manifest
+from nonneg_server.api.kserve.extensions import EXTENSIONS
 from nonneg_server.api.kserve.schemas import InferRequest, KServeFailure, KServeModel, KServeServer, Output
 from nonneg_server.api.kserve.tensors import IMAGE, PIXELS, photos
 from nonneg_server.embedding import Answer
@@ -101,7 +102,7 @@ def _binary(tensor: NDArray[Any]) -> bytes:
 
 
 def server_metadata() -> KServeServer:
-    return {"name": "nonneg", "version": __version__, "extensions": ["binary_tensor_data"]}
+    return {"name": "nonneg", "version": __version__, "extensions": EXTENSIONS}
 
 
 def model_metadata(manifest: Manifest) -> KServeModel:
