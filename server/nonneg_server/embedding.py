@@ -52,7 +52,7 @@ class Answer(NamedTuple):
     timing: Timing
 
     @property
-    def count(self) -> int:
+    def images(self) -> int:
         """How many images there were, those with an error included."""
         return len(self.positions) + len(self.errors)
 
@@ -61,7 +61,7 @@ class Answer(NamedTuple):
         """One vector an image, in order, at the first length: zeros where there is an error, so that widths agree."""
         if not self.errors:
             return self.vectors[0]
-        z = np.zeros((self.count, self.lengths[0]), np.float32)  # (images, k)
+        z = np.zeros((self.images, self.lengths[0]), np.float32)  # (images, k)
         z[self.positions] = self.vectors[0]
         return z
 

@@ -55,6 +55,20 @@ async def test_the_page_shows_every_operation_and_fetches_nothing(client: httpx.
     assert "Of those, keep each vector&#x27;s largest this many." in answer.text
 
 
+async def test_the_root_points_to_what_there_is(client: httpx.AsyncClient) -> None:
+    pointers = (await client.get("/")).json()
+    assert pointers.pop("name") == "nonneg"
+    assert pointers.pop("version")
+    for name, path in pointers.items():
+        assert (await client.get(path)).status_code == (405 if name == "embed" else 200), path
+    seen = await client.get("/", headers={"accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
+    assert (seen.status_code, seen.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    links = re.findall(r'href="([^"]+)"', seen.text)
+    assert "docs" in links
+    for link in links:
+        assert (await client.get(f"/{link}")).status_code == 200, link
+
+
 async def test_no_other_page_would_fetch_from_elsewhere(client: httpx.AsyncClient) -> None:
     for path in ("/redoc", "/docs/oauth2-redirect"):
         assert (await client.get(path)).status_code == 404
@@ -69,13 +83,13 @@ async def test_the_host_that_a_client_names_is_text_and_nothing_more(client: htt
 GETS = sorted({route.path for _, route, _ in operations() if "GET" in (route.methods or ())})
 
 
-@pytest.mark.parametrize("path", [*GETS, "/docs", "/openapi.json"])
+@pytest.mark.parametrize("path", [*GETS, "/", "/docs", "/openapi.json"])
 async def test_head_answers_as_get_does_without_a_body(client: httpx.AsyncClient, bundle: Bundle, path: str) -> None:
     path = path.format(model="tiny", version="1", dimension="0", example="0")
     asked, got = await client.head(path), await client.get(path)
     assert asked.status_code == got.status_code == 200
     assert asked.content == b""
-    assert asked.headers["content-type"] == got.headers["content-type"]
+    assert asked.headers.get("content-type") == got.headers.get("content-type")
     if path != "/metrics":
         assert asked.headers["content-length"] == str(len(got.content))
 

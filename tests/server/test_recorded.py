@@ -109,6 +109,11 @@ CASES: dict[str, Case] = {
     "kserve_ready": {"path": "/v2/models/tiny/ready", "method": "GET"},
     "kserve_live": {"path": "/v2/health/live", "method": "GET"},
     "kserve_index": {"path": "/v2/repository/index", "json": {}},
+    "tei": {"path": "/embed", "json": {"inputs": [URI, TEXT_B], "dimensions": 8, "truncate": True}},
+    "tei_sparse": {"path": "/embed_sparse", "json": {"inputs": URI, "top_k": 3}},
+    "tei_fails": {"path": "/embed", "json": {"inputs": [URI, "a text"]}},
+    "tei_health": {"path": "/health", "method": "GET"},
+    "root": {"path": "/", "method": "GET"},
     "tei_info": {"path": "/info", "method": "GET"},
 }
 

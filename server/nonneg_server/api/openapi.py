@@ -36,6 +36,7 @@ class Operation:
     query: type[BaseModel] | None = None
     others: Schema = field(default_factory=dict)  # further media types of the answer
     says: str | None = None  # of the answer; without it, its type's first line
+    failure: Any = None  # the type of its errors; without it, its dialect's
 
 
 def documented(
@@ -46,11 +47,12 @@ def documented(
     query: type[BaseModel] | None = None,
     others: Schema | None = None,
     says: str | None = None,
+    failure: Any = None,
 ) -> Callable[[Endpoint], Endpoint]:
     """Note on an endpoint what it takes and answers."""
 
     def note(endpoint: Endpoint) -> Endpoint:
-        vars(endpoint)["operation"] = Operation(answer, example, body, query, others or {}, says)
+        vars(endpoint)["operation"] = Operation(answer, example, body, query, others or {}, says, failure)
         return endpoint
 
     return note

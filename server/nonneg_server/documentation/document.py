@@ -57,7 +57,9 @@ def document(app: FastAPI) -> dict[str, Any]:
         routes=app.routes,
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
     )
-    types = {kind for dialect, _, said in operations() for kind in (said.answer, dialect.failure) if kind is not None}
+    types = {
+        kind for dialect, _, said in operations() for kind in (said.answer, said.failure or dialect.failure) if kind
+    }
     adapters = [(kind, "serialization", TypeAdapter(kind)) for kind in types]
     schemas, definitions = TypeAdapter.json_schemas(adapters, ref_template=_WHERE)  # type: ignore[arg-type]
     found["components"] = {"schemas": dict(sorted(definitions["$defs"].items()))}
@@ -87,14 +89,15 @@ def _fill(slot: dict[str, Any], dialect: Dialect, said: Operation, shapes: dict[
     shown = list(HEADERS.items())[: 2 if said.body is None else None]
     headers = {name: {"description": text, "schema": {"type": "string"}} for name, text in shown}
     slot["responses"] = {"200": {"description": _described(said), "headers": headers, "content": content}}
+    shape = shapes[said.failure or dialect.failure]
     for kind in _READING if said.body is None else _WORK:
-        slot["responses"][str(kind.status)] = _failure(dialect, shapes, _types_with(kind.status))
-    slot["responses"]["default"] = _failure(dialect, shapes, "Any other failure.")
+        slot["responses"][str(kind.status)] = _failure(dialect, shape, _types_with(kind.status))
+    slot["responses"]["default"] = _failure(dialect, shape, "Any other failure.")
 
 
-def _failure(dialect: Dialect, shapes: dict[Any, Schema], description: str) -> Schema:
+def _failure(dialect: Dialect, shape: Schema, description: str) -> Schema:
     example = dialect.error_body(_EXAMPLE, "5f0c…")
-    content = {"application/json": {"schema": shapes[dialect.failure], "example": example}}
+    content = {"application/json": {"schema": shape, "example": example}}
     return {"description": description, "content": content}
 
 
@@ -114,5 +117,6 @@ Images in; vectors out that are non-negative, sparse and can be shortened: `dime
 model's dimensions, `top_k=m` each vector's m largest of those, then they are divided by their length.
 
 Every error names the field, the value, the limit and the fix. Unknown parameters are refused, never ignored.
-The routes under `/v1` speak OpenAI's dialect, `/v2/embed` Cohere's, the rest of `/v2` KServe's, `/info` TEI's.
+The routes under `/v1` speak OpenAI's dialect, `/v2/embed` Cohere's, the rest of `/v2` KServe's; `/embed` with `inputs`,
+`/embed_sparse`, `/health` and `/info` speak TEI's.
 """

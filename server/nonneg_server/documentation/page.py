@@ -33,6 +33,16 @@ def page(document: Schema, address: str) -> str:
     )
 
 
+def front(version: str, pointers: dict[str, str]) -> str:
+    """What a browser sees at /: where to go."""
+    links = "".join(f'<li><a href="{path[1:]}">{_text(name)}</a>' for name, path in pointers.items() if name != "embed")
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>nonneg</title><style>{_STYLE}</style>'
+        f"</head><body><h1>nonneg <small>{_text(version)}</small></h1><p>Images in, non-negative sparse vectors out: "
+        f"<code>POST /embed</code>.</p><ul>{links}</ul></body></html>"
+    )
+
+
 def _operation(document: Schema, address: str, method: str, path: str, slot: Schema) -> str:
     content = slot.get("requestBody", {}).get("content", {})
     parts = [
@@ -48,9 +58,12 @@ def _operation(document: Schema, address: str, method: str, path: str, slot: Sch
 
 def _body(document: Schema, kind: str, found: Schema) -> str:
     schema = _resolved(document, found["schema"])
-    required = schema.get("required", [])
-    fields = [(name + (" *" if name in required else ""), s, s) for name, s in schema.get("properties", {}).items()]
-    return _table(f"Body: {kind}", fields) or f"<h4>Body: {_text(kind)}</h4><p>The bytes themselves.</p>"
+    tables = []
+    for arm in schema.get("anyOf", [schema]):
+        required = arm.get("required", [])
+        fields = [(name + (" *" if name in required else ""), s, s) for name, s in arm.get("properties", {}).items()]
+        tables.append(_table(f"Body: {kind}", fields))
+    return "".join(tables) or f"<h4>Body: {_text(kind)}</h4><p>The bytes themselves.</p>"
 
 
 def _answer(document: Schema, found: Schema) -> str:

@@ -96,7 +96,7 @@ class RequestContext:
         except Exception:
             logger.exception("request %s to %s failed", request_id, scope["path"])
             if not status:
-                await respond(internal(), request_id, scope["path"])(scope, receive, wrapped)
+                await respond(internal(), request_id, scope["path"], state.get("dialect"))(scope, receive, wrapped)
         scope.setdefault("route", asked.get("route"))
         seconds = time.perf_counter() - started
         completed = Completed(scope, status, time.time() - seconds, seconds)

@@ -13,13 +13,14 @@ from starlette.responses import Response
 
 from nonneg_core.errors import MethodNotAllowed, NonnegError, NotFound, RequestInvalid
 from nonneg_server.api import dialect_of
+from nonneg_server.api.dialect import Dialect
 
 logger = logging.getLogger("nonneg")
 
 
-def respond(error: NonnegError, request_id: str, path: str = "") -> Response:
-    """The error answer in the dialect of the path."""
-    body = dialect_of(path).error_body(error, request_id)
+def respond(error: NonnegError, request_id: str, path: str = "", dialect: Dialect | None = None) -> Response:
+    """The error answer in the dialect of the request, which is its path's unless its body said otherwise."""
+    body = (dialect or dialect_of(path)).error_body(error, request_id)
     headers = {} if error.retry_after is None else retry_headers(error.retry_after)
     return Response(orjson.dumps(body), error.status, headers, "application/json")
 
@@ -29,17 +30,18 @@ def retry_headers(seconds: float) -> dict[str, str]:
     return {"retry-after": str(max(1, math.ceil(seconds))), "retry-after-ms": str(math.ceil(seconds * 1000))}
 
 
-def logged(error: NonnegError, request_id: str, path: str) -> Response:
+def logged(error: NonnegError, request_id: str, path: str, dialect: Dialect | None = None) -> Response:
     """The error's answer; where the server itself failed, the answer does not tell why, the log does."""
     if error.status == NonnegError.status:
         logger.error("request %s failed", request_id, exc_info=error)
-    return respond(error, request_id, path)
+    return respond(error, request_id, path, dialect)
 
 
 async def on_error(request: Request, error: Exception) -> Response:
     """The handler of our own errors."""
     assert isinstance(error, NonnegError)
-    return logged(error, request.scope["state"]["request_id"], request.scope["path"])
+    state = request.scope["state"]
+    return logged(error, state["request_id"], request.scope["path"], state.get("dialect"))
 
 
 async def on_http_exception(request: Request, error: Exception) -> Response:

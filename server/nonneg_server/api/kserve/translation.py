@@ -87,7 +87,7 @@ def write(request: InferRequest, answer: Answer) -> tuple[bytes, int | None]:
 def _tensors(answer: Answer) -> dict[str, NDArray[Any]]:
     """One row an image, in order: zeros where there is an error instead, and its text beside them."""
     z = answer.rows
-    texts = np.full(answer.count, "", object)
+    texts = np.full(answer.images, "", object)
     for i, error in answer.errors.items():
         texts[i] = f"{error.type}: {error}"
     nnz = np.count_nonzero(z > 0, axis=1).astype("<i4")

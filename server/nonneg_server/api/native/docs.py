@@ -1,13 +1,35 @@
-"""GET /docs: the API for people, and /openapi.json: the same for programs."""
+"""GET /docs: the API for people, /openapi.json: the same for programs, and / which points to both."""
 
 from __future__ import annotations
 
 import orjson
 from fastapi import APIRouter, Request, Response
 
+from nonneg_core.version import __version__
 from nonneg_server.api.route import Route
 
 router = APIRouter(route_class=Route, include_in_schema=False)
+
+
+POINTERS = {
+    "docs": "/docs",
+    "openapi": "/openapi.json",
+    "embed": "/embed",
+    "models": "/models",
+    "ready": "/readyz",
+    "metrics": "/metrics",
+}
+
+
+@router.get("/")
+async def get_root(request: Request) -> Response:
+    if "text/html" not in request.headers.get("accept", ""):
+        return Response(
+            orjson.dumps({"name": "nonneg", "version": __version__, **POINTERS}), media_type="application/json"
+        )
+    from nonneg_server.documentation.page import POLICY, front
+
+    return Response(front(__version__, POINTERS), headers={"content-security-policy": POLICY}, media_type="text/html")
 
 
 @router.get("/docs")

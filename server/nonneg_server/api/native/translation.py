@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar, cast
 from urllib.parse import parse_qsl
 
@@ -21,8 +23,17 @@ Asked = TypeVar("Asked", bound=BaseModel)
 FILES = ("images", "images[]", "image", "file", "files")  # the names a form's files may have
 
 
-async def read_request(request: Request, kind: type[Asked]) -> tuple[list[Incoming], Asked]:
-    """The images and the parameters of multipart, raw bytes or JSON, by the Content-Type."""
+ReadObject = Callable[[dict[str, Any], Limits], tuple[list[Incoming], Asked]]
+
+
+async def read_request(
+    request: Request, kind: type[Asked], read_object: ReadObject[Asked] | None = None
+) -> tuple[list[Incoming], Asked]:
+    """The images and the parameters of multipart, raw bytes or JSON, by the Content-Type.
+
+    `read_object` reads the JSON object, if that may be one of another API.
+    """
+    read = read_object or partial(from_object, kind)
     query = query_parameters(request.scope["query_string"], kind)
     content_type = request.headers.get("content-type", "")
     body = await read_body(request, request.app.state.settings.max_body)
@@ -33,7 +44,7 @@ async def read_request(request: Request, kind: type[Asked]) -> tuple[list[Incomi
     if media == "multipart/form-data":
         images, parameters = _from_form(body, content_type, kind, limits)
     elif media == "application/json":
-        images, parameters = await off_the_loop(body, lambda: _from_object(json_object(body), kind, limits))
+        images, parameters = await off_the_loop(body, lambda: read(json_object(body), limits))
     else:
         raise MediaUnsupported(
             f"a body of {media!r} is not understood",
@@ -72,7 +83,8 @@ def _from_form(body: bytes, content_type: str, kind: type[Asked], limits: Limits
     return list(form.files), from_strings(kind, form.parameters)
 
 
-def _from_object(given: dict[str, Any], kind: type[Asked], limits: Limits) -> tuple[list[Incoming], Asked]:
+def from_object(kind: type[Asked], given: dict[str, Any], limits: Limits) -> tuple[list[Incoming], Asked]:
+    """The images and the parameters of a JSON object."""
     if "images" not in given:
         raise ParameterInvalid("the body has no images", fix='send {"images": ["<base64>", …]}', field="images")
     listed = given.pop("images")

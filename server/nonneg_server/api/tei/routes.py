@@ -1,4 +1,4 @@
-"""TEI's route: GET /info."""
+"""TEI's routes: POST /embed_sparse, GET /info and /health; POST /embed is shared with the native API."""
 
 from __future__ import annotations
 
@@ -7,13 +7,38 @@ from fastapi import APIRouter, Request, Response
 
 from nonneg_core.version import __version__
 from nonneg_server.api.dialect import Dialect
-from nonneg_server.api.native.schemas import Failure
-from nonneg_server.api.native.translation import error_body
-from nonneg_server.api.openapi import documented
-from nonneg_server.api.route import Route
-from nonneg_server.api.tei.schemas import INFO, TeiInfo
+from nonneg_server.api.openapi import documented, json_body
+from nonneg_server.api.route import Route, embedding, health
+from nonneg_server.api.tei import translation as tei
+from nonneg_server.api.tei.schemas import ASKED, INFO, SPARSE, TeiEmbedRequest, TeiFailure, TeiInfo, TeiSparseValue
+from nonneg_server.health import check_alive, check_ready
+from nonneg_server.requests.json_body import read_object
+from nonneg_server.serving import reply, serve
 
 router = APIRouter(route_class=Route, tags=["TEI"])
+
+
+@router.post("/embed_sparse", summary="Embed images; only their active dimensions are answered")
+@embedding
+@documented(
+    list[list[TeiSparseValue]],
+    SPARSE,
+    body=json_body(TeiEmbedRequest, ASKED),
+    says="The active dimensions of each image.",
+)
+async def post_embed_sparse(request: Request) -> Response:
+    images, parameters = tei.read(await read_object(request), request.app.state.settings.limits)
+    answer = await serve(request, images, parameters, field="inputs")
+    return reply(tei.write_sparse(answer), answer)
+
+
+@router.get("/health", summary="Alive and ready, as TEI says it: with an empty body")
+@health
+@documented(says="Everything is working; the body is empty.")
+async def get_health(request: Request) -> Response:
+    check_alive(request.app.state)
+    check_ready(request.app.state)
+    return Response()
 
 
 @router.get("/info", summary="The default model and the limits, as TEI names them")
@@ -37,4 +62,4 @@ async def get_info(request: Request) -> Response:
     return Response(orjson.dumps(info), media_type="application/json")
 
 
-TEI = Dialect("tei", ("/info",), error_body, Failure, tuple(router.routes))
+TEI = Dialect("tei", ("/info", "/health", "/embed_sparse"), tei.error_body, TeiFailure, tuple(router.routes))

@@ -2,11 +2,47 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Literal
 
+from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
-from nonneg_server.api.openapi import FINGERPRINT, shape
+from nonneg_server.api.openapi import FINGERPRINT, URI, shape
+from nonneg_server.requests.parameters import Length
+
+
+class TeiEmbedRequest(BaseModel):
+    """The body of POST /embed with `inputs`, and of POST /embed_sparse; `model` and `top_k` are ours."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    inputs: Annotated[Any, Field(description="An image or a list of them: base64, data URIs, URLs where allowed.")]
+    dimensions: Length | None = None
+    normalize: bool = True
+    truncate: Annotated[bool | None, Field(description="Of text, which images have none of.")] = None
+    truncation_direction: Annotated[
+        Literal["Left", "Right", "left", "right"] | None, Field(description="Of text, which images have none of.")
+    ] = None
+    prompt_name: Annotated[None, Field(description="There are no prompts for images.")] = None
+    model: Annotated[str | None, Field(description="A served model's name; without it, the default one.")] = None
+    top_k: Length | None = None
+
+
+ErrorType = Literal["validation", "overloaded", "unhealthy", "backend"]
+
+
+@shape
+class TeiFailure(TypedDict):
+    """TEI's error body."""
+
+    error: str
+    error_type: ErrorType
+
+
+@shape
+class TeiSparseValue(TypedDict):
+    index: int
+    value: float
 
 
 @shape
@@ -37,3 +73,8 @@ INFO: TeiInfo = {
     "payload_limit": 67108864,
     "version": "0.1.0",
 }
+ASKED = {"inputs": [URI], "dimensions": 8}
+EMBEDDED = [[0.816, 0, 0, 0.408, 0, 0, 0, 0.41]]
+SPARSE: list[list[TeiSparseValue]] = [
+    [{"index": 0, "value": 0.816}, {"index": 3, "value": 0.408}, {"index": 7, "value": 0.41}]
+]
