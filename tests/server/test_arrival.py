@@ -97,7 +97,7 @@ def listens(address: str) -> bool:
     parts = urlsplit(address)
     try:
         socket.create_connection((parts.hostname, parts.port), timeout=20).close()
-    except ConnectionRefusedError:
+    except (ConnectionRefusedError, ConnectionResetError):  # reset: made as the listener was closing
         return False
     return True
 

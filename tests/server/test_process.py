@@ -89,7 +89,7 @@ def connections(address: str) -> float:
 def refuses_connections(address: str) -> bool:
     try:
         open_socket(address).close()
-    except ConnectionRefusedError:
+    except (ConnectionRefusedError, ConnectionResetError):  # reset: made as the listener was closing
         return True
     return False
 
