@@ -12,6 +12,7 @@ import pytest
 
 from nonneg_client import Client, shorten
 from nonneg_core.pixels.decode import decode
+from nonneg_core.pixels.resizing import fast_resize
 from nonneg_export.canonical import save
 from nonneg_export.columns import select_columns
 from nonneg_runtime.bundle import open_bundle
@@ -97,7 +98,7 @@ def test_the_default_model_exported_anew_with_fewer_columns_gives_the_same_prefi
     save(model, tmp_path / "encoder.onnx")
     fresh = Session(tmp_path / "encoder.onnx")
     view = open_bundle().manifest.view
-    exported = np.concatenate([fresh.run(view.apply(decode(file.read_bytes()))[None]) for file in files])
+    exported = np.concatenate([fresh.run(view.apply(decode(file.read_bytes()), fast_resize())[None]) for file in files])
     with Client(server) as client:
         np.testing.assert_allclose(shorten(exported), client.embed(files, dimensions=256).numpy(), atol=1e-6)
 

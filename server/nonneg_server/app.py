@@ -39,6 +39,7 @@ def create_app(
         version=__version__,
         redirect_slashes=False,
         openapi_url=None,  # its own pages would load their scripts from elsewhere: ours load nothing
+        telemetry={"tracing": False, "metrics": False, "logs": False},  # --otel has its own, and nothing else reports
     )
     app.state.registry = registry
     app.state.settings = settings

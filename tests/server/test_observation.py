@@ -5,6 +5,8 @@ import json
 import logging
 import math
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -148,6 +150,37 @@ def test_a_log_line_holds_its_exception() -> None:
     line = json.loads(Json().format(record))
     assert line["message"] == "it failed: x"
     assert "ValueError: why" in line["exception"]
+
+
+FRAMEWORK = """
+import asyncio
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+import httpx
+from nonneg_server.app import create_app
+from nonneg_server.registry import Registry
+from nonneg_server.settings import Settings
+
+spans = InMemorySpanExporter()
+provider = TracerProvider()
+provider.add_span_processor(SimpleSpanProcessor(spans))
+trace.set_tracer_provider(provider)
+
+async def ask():
+    app = create_app(Registry(), Settings())
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+        assert (await client.get("/livez")).status_code == 200
+
+asyncio.run(ask())
+print(len(spans.get_finished_spans()))
+"""
+
+
+def test_without_being_asked_nothing_traces_also_where_a_tracer_is_set_up() -> None:
+    done = subprocess.run([sys.executable, "-c", FRAMEWORK], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "0\n"
 
 
 async def test_a_request_is_a_span_with_its_stages_under_the_clients_trace(fresh: Registry, png: Png) -> None:

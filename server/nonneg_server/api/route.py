@@ -55,9 +55,13 @@ class RouteTable:
 
     def __init__(self, routes: Iterable[BaseRoute]) -> None:
         self._routes = [route for route in routes if isinstance(route, Route)]
+        self._known = {(method, route.path): route for route in self._routes for method in route.methods or ()}
 
     def find(self, method: str, path: str) -> Route | None:
         """The route of a path, the one that answers the method if there are several."""
+        known = self._known.get((method, path))  # the path of one without parameters is its own template
+        if known is not None:
+            return known
         found = [route for route in self._routes if route.path_regex.match(path)]
         return next((route for route in found if method in (route.methods or ())), next(iter(found), None))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 
 from nonneg_core.errors import BodyTooLarge, MediaUnsupported, RequestInvalid
 
@@ -21,17 +21,18 @@ async def read_body(request: Request, limit: int) -> bytes:
     if announced.isdecimal() and int(announced) > limit:
         raise _too_large(int(announced), limit)
     chunks: list[bytes] = []
-    received = 0
-    try:
-        async for chunk in request.stream():
-            received += len(chunk)
-            if received > limit:
-                raise _too_large(received, limit)
-            chunks.append(chunk)
-    except ClientDisconnect:
-        raise RequestInvalid(
-            f"the connection closed after {received} bytes", fix="send the whole body", field="body", value=received
-        ) from None
+    received, more = 0, True
+    while more:  # not `request.stream()`, whose last, empty chunk would have a whole body copied
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise RequestInvalid(
+                f"the connection closed after {received} bytes", fix="send the whole body", field="body", value=received
+            )
+        chunks.append(message.get("body", b""))
+        received += len(chunks[-1])
+        if received > limit:
+            raise _too_large(received, limit)
+        more = message.get("more_body", False)
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
