@@ -58,8 +58,8 @@ def _section(study: Study, results: Path) -> list[str]:
     ]
     for verdict in study.verdicts():
         lines += _claim(verdict)
-    if (results / study.name / "plot.png").exists():
-        lines += ["", f"![{plan.title}](../results/{study.name}/plot.png)"]
+    for picture in sorted((results / study.name).glob("*.png")):
+        lines += ["", f"![{plan.title}](../results/{study.name}/{picture.name})"]
     return lines
 
 

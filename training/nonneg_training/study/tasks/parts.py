@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from nonneg_core.evaluation.certificate import structure
-from nonneg_training.data import open_data
+from nonneg_training.data import Images, open_data
 from nonneg_training.settings import validate
 from nonneg_training.study.tasks.task import Alone, Figures, Part, Record
 
@@ -31,15 +31,8 @@ class Factorised(Alone):
     kind = Parts
 
     def run(self, settings: Record, measure: Record, seed: int, work: Path, root: Path | None) -> Figures:
-        wanted = Parts.model_validate(settings)
-        train, test = open_data("digits"), open_data("digits", split="test")
-        x, y = [image.array[..., 0].reshape(len(image), -1) / 255 for image in (train, test)]  # type: ignore[attr-defined]
-        if wanted.method in ("cl", "ncl"):
-            codes = _contrastive(wanted, seed, work)
-            pictures = np.maximum(codes, 0).T @ (y - y.mean(axis=0))
-        else:
-            codes, pictures = _factors(wanted, x, y, seed)
-        found = structure(codes, test.labels)
+        codes, pictures = factorised(Parts.model_validate(settings), seed, work)
+        found = structure(codes, open_data("digits", split="test").labels)
         return {
             "picture.sparsity": hoyer(pictures),
             "picture.negative": float((pictures < -1e-9 * np.abs(pictures).max()).mean()),
@@ -52,6 +45,22 @@ class Factorised(Alone):
 
 
 TASK = Factorised()
+
+
+def factorised(wanted: Parts, seed: int, work: Path) -> tuple[Floats, Floats]:
+    """The test images' codes, (n, parts), and what each part looks like, (parts, pixels).
+
+    Of CL and NCL: the mean of the images, weighted by how much of the part they have, less the mean of all.
+    """
+    x, y = (_pixels(open_data("digits", split=split)) for split in ("train", "test"))
+    if wanted.method not in ("cl", "ncl"):
+        return _factors(wanted, x, y, seed)
+    codes = _contrastive(wanted, seed, work)
+    return codes, np.maximum(codes, 0).T @ (y - y.mean(axis=0))
+
+
+def _pixels(images: Images) -> Floats:
+    return np.stack([np.asarray(images.image(i))[..., 0].ravel() / 255 for i in range(len(images))])
 
 
 def hoyer(rows: Floats) -> float:
