@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, with_config
+from pydantic import BaseModel, ConfigDict, TypeAdapter, with_config
+from typing_extensions import TypedDict
 
 Schema = dict[str, Any]
 Endpoint = TypeVar("Endpoint", bound=Callable[..., object])
 
-shape = with_config(ConfigDict(extra="forbid"))  # a TypedDict of exactly these keys
 FINGERPRINT = "9e3ce24a107dceea4a819aea528c5018"  # of the examples
 PIXEL = (  # a PNG of one orange pixel
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR42mP438AAAAQBAYD718vxAAAAAElFTkSuQmCC"
@@ -24,6 +24,11 @@ LENGTHS: Schema = {
         {"type": "string", "pattern": r"^[1-9][0-9]{0,8}(,[1-9][0-9]{0,8}){0,31}$"},
     ]
 }
+
+
+@with_config(ConfigDict(extra="forbid"))
+class Shape(TypedDict):
+    """An answer of exactly these keys; orjson writes it, and nothing is checked then."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +79,9 @@ def query_parameters(kind: type[BaseModel]) -> list[Schema]:
     return [{"name": name, "in": "query", **parameter(name, schema)} for name, schema in fields.items()]
 
 
-def flat(kind: type[BaseModel]) -> Schema:
-    """The model's JSON schema with nothing to look up elsewhere."""
-    schema = kind.model_json_schema()
+def flat(kind: Any) -> Schema:
+    """A type's JSON schema with nothing to look up elsewhere."""
+    schema = TypeAdapter(kind).json_schema()
     definitions = schema.pop("$defs", {})
 
     def resolved(part: Any) -> Any:

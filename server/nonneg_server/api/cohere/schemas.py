@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import BaseModel, ConfigDict, Field
-from typing_extensions import TypedDict
 
-from nonneg_server.api.openapi import URI, shape
+from nonneg_server.api.openapi import URI, Shape
 from nonneg_server.requests.parameters import Errors, Length
 
 Kind = Literal["float", "int8", "uint8", "binary", "ubinary", "base64"]
@@ -31,23 +30,20 @@ class EmbedBody(BaseModel):
     errors: Errors = "fail"
 
 
-@shape
-class CohereFailure(TypedDict):
+class CohereFailure(Shape):
     """Cohere's error body."""
 
     id: str
     message: str
 
 
-@shape
-class CohereItemError(TypedDict):
+class CohereItemError(Shape):
     index: int
     type: str
     message: str
 
 
-@shape
-class CohereAnswer(TypedDict):
+class CohereAnswer(Shape):
     id: str
     response_type: Literal["embeddings_by_type"]
     embeddings: dict[str, list[Any]]

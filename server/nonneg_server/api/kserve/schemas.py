@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import BaseModel, ConfigDict, Field
-from typing_extensions import TypedDict
 
-from nonneg_server.api.openapi import FINGERPRINT, PIXEL, Schema, shape
+from nonneg_server.api.openapi import FINGERPRINT, PIXEL, Schema, Shape
 
 
 class Tensor(BaseModel):
@@ -42,45 +41,38 @@ class InferRequest(BaseModel):
     outputs: list[Output] | None = None
 
 
-@shape
-class KServeFailure(TypedDict):
+class KServeFailure(Shape):
     """KServe's error body."""
 
     error: str
 
 
-@shape
-class KServeServer(TypedDict):
+class KServeServer(Shape):
     name: str
     version: str
     extensions: list[str]
 
 
-@shape
-class KServeLive(TypedDict):
+class KServeLive(Shape):
     live: bool
 
 
-@shape
-class KServeReady(TypedDict):
+class KServeReady(Shape):
     ready: bool
 
 
-@shape
-class KServeModelReady(TypedDict):
+class KServeModelReady(Shape):
     name: str
     ready: bool
 
 
-@shape
-class KServeTensor(TypedDict):
+class KServeTensor(Shape):
     name: str
     datatype: str
     shape: list[int]
 
 
-@shape
-class KServeModel(TypedDict):
+class KServeModel(Shape):
     name: str
     versions: list[str]
     platform: str
@@ -88,8 +80,7 @@ class KServeModel(TypedDict):
     outputs: list[KServeTensor]
 
 
-@shape
-class KServeOutput(TypedDict):
+class KServeOutput(Shape):
     name: str
     datatype: str
     shape: list[int]
@@ -97,8 +88,7 @@ class KServeOutput(TypedDict):
     parameters: NotRequired[dict[str, Any]]
 
 
-@shape
-class KServeAnswer(TypedDict):
+class KServeAnswer(Shape):
     model_name: str
     model_version: str
     id: NotRequired[str]
@@ -106,28 +96,24 @@ class KServeAnswer(TypedDict):
     parameters: dict[str, Any]
 
 
-@shape
-class KServeIndexRow(TypedDict):
+class KServeIndexRow(Shape):
     name: str
     version: str
     state: Literal["READY", "UNAVAILABLE"]
     reason: str
 
 
-@shape
-class KServeDone(TypedDict):
+class KServeDone(Shape):
     """Nothing more to say."""
 
 
-@shape
-class KServeConfigTensor(TypedDict):
+class KServeConfigTensor(Shape):
     name: str
     data_type: str
     dims: list[int]
 
 
-@shape
-class KServeConfig(TypedDict):
+class KServeConfig(Shape):
     """A model's configuration, in the words of Triton's ModelConfig."""
 
     name: str
@@ -141,14 +127,12 @@ class KServeConfig(TypedDict):
     parameters: Annotated[dict[str, Any], Field(description="max_images: how many images a request may have.")]
 
 
-@shape
-class KServeDuration(TypedDict):
+class KServeDuration(Shape):
     count: int
     ns: int
 
 
-@shape
-class KServeStatistics(TypedDict):
+class KServeStatistics(Shape):
     name: str
     version: str
     last_inference: Annotated[int, Field(description="Milliseconds since the epoch; 0 before the first.")]
@@ -160,8 +144,7 @@ class KServeStatistics(TypedDict):
     batch_stats: list[Any]
 
 
-@shape
-class KServeAllStatistics(TypedDict):
+class KServeAllStatistics(Shape):
     """What models did since they were loaded."""
 
     model_stats: list[KServeStatistics]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel
+from typing import Annotated, NotRequired
+
+from pydantic import BaseModel, Field
 
 from nonneg_server.answers import as_arrow, as_msgpack, as_npy
-from nonneg_server.api.openapi import BINARY, PIXEL, Schema, body, flat, parameter
+from nonneg_server.api.openapi import BINARY, PIXEL, Schema, Shape, body, flat, parameter
 from nonneg_server.requests.parameters import Parameters
 
 FORMS: Schema = {form.MEDIA_TYPE: BINARY for form in (as_msgpack, as_npy, as_arrow)}
@@ -41,45 +43,25 @@ def images(kind: type[BaseModel], count: int | None = None) -> Schema:
     return body(contents)
 
 
-_ROW = {
-    "anyOf": [
-        {"type": "array", "items": {"type": "number", "minimum": 0}, "minItems": 1},
-        {
-            "type": "object",
-            "required": ["indices", "values"],
-            "additionalProperties": False,
-            "properties": {
-                "indices": {"type": "array", "items": {"type": "integer", "minimum": 0}},
-                "values": {"type": "array", "items": {"type": "number", "minimum": 0}},
-            },
-        },
+NotNegative = Annotated[float, Field(ge=0)]
+
+
+class SparseRow(Shape):
+    indices: list[Annotated[int, Field(ge=0)]]
+    values: list[NotNegative]
+
+
+class Vectors(Shape):
+    vectors: Annotated[list[Annotated[list[NotNegative], Field(min_length=1)] | SparseRow], Field(min_length=1)]
+    width: NotRequired[
+        Annotated[int | None, Field(ge=1, description="Dimensions that sparse rows have now; without it, the model's.")]
     ]
-}
+    fingerprint: NotRequired[Annotated[str | None, Field(description="Refuse vectors of another model.")]]
 
 
 def vectors() -> Schema:
     """Stored vectors, dense or sparse, or one .npy."""
-    schema = {
-        "type": "object",
-        "required": ["vectors"],
-        "additionalProperties": False,
-        "properties": {
-            "vectors": {"type": "array", "items": _ROW, "minItems": 1},
-            "width": {
-                "anyOf": [{"type": "integer", "minimum": 1}, {"type": "null"}],
-                "description": "Dimensions that sparse rows have now; without it, the model's.",
-            },
-            "fingerprint": {
-                "anyOf": [{"type": "string"}, {"type": "null"}],
-                "description": "Refuse vectors of another model.",
-            },
-            **flat(Parameters)["properties"],
-        },
-    }
+    schema = flat(Vectors)
+    schema["properties"].update(flat(Parameters)["properties"])
     example = {"vectors": [{"indices": [0, 3, 7], "values": [0.5, 0.25, 0.1]}], "dimensions": 4}
-    return body(
-        {
-            "application/json": {"schema": schema, "example": example},
-            "application/x-npy": BINARY,
-        }
-    )
+    return body({"application/json": {"schema": schema, "example": example}, "application/x-npy": BINARY})

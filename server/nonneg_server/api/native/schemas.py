@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import ConfigDict, Field, with_config
-from typing_extensions import TypedDict
 
 from nonneg_core.pixels.view import View
 from nonneg_runtime.manifest import Precision
-from nonneg_server.api.openapi import FINGERPRINT, shape
+from nonneg_server.api.openapi import FINGERPRINT, Shape
 
 
-@shape
-class ErrorDetail(TypedDict):
+class ErrorDetail(Shape):
     """What is wrong, with which value, and how to mend it."""
 
     type: str
@@ -24,8 +22,7 @@ class ErrorDetail(TypedDict):
     fix: str | None
 
 
-@shape
-class Failure(TypedDict):
+class Failure(Shape):
     """The body of every error answer of the native routes."""
 
     error: ErrorDetail
@@ -36,8 +33,7 @@ Numbers = Annotated[list[float] | str, Field(description="Numbers; with any enco
 Indices = Annotated[list[int] | str, Field(description="Sorted and unique; with any encoding but float, base64.")]
 
 
-@shape
-class Vector(TypedDict):
+class Vector(Shape):
     """One vector at one length: sparse, dense or both."""
 
     indices: NotRequired[Indices]
@@ -48,34 +44,29 @@ class Vector(TypedDict):
     zero: Annotated[bool, Field(description="Whether nothing is left of it.")]
 
 
-@shape
 class IndexedVector(Vector):
     index: int
 
 
-@shape
 class VectorAtLength(Vector):
     dimensions: int
 
 
-@shape
-class VectorsAtLengths(TypedDict):
+class VectorsAtLengths(Shape):
     """One image at every length that was asked for."""
 
     index: int
     lengths: list[VectorAtLength]
 
 
-@shape
-class FailedItem(TypedDict):
+class FailedItem(Shape):
     """An image that could not be read, in its place."""
 
     index: int
     error: ErrorDetail
 
 
-@shape
-class EmbedAnswer(TypedDict):
+class EmbedAnswer(Shape):
     """Vectors in the order of the images."""
 
     model: str
@@ -87,8 +78,7 @@ class EmbedAnswer(TypedDict):
     data: list[IndexedVector | VectorsAtLengths | FailedItem]
 
 
-@shape
-class Contribution(TypedDict):
+class Contribution(Shape):
     dimension: int
     name: str | None
     details: str
@@ -98,8 +88,7 @@ class Contribution(TypedDict):
     share: float
 
 
-@shape
-class ExplainAnswer(TypedDict):
+class ExplainAnswer(Shape):
     """A cosine and the dimensions it is made of: contributions and rest sum to it."""
 
     model: str
@@ -112,8 +101,7 @@ class ExplainAnswer(TypedDict):
     rest: float
 
 
-@shape
-class ModelSummary(TypedDict):
+class ModelSummary(Shape):
     name: str
     version: str
     description: str
@@ -123,13 +111,12 @@ class ModelSummary(TypedDict):
     view: View
 
 
-@shape
-class ModelList(TypedDict):
+class ModelList(Shape):
     models: list[ModelSummary]
 
 
 @with_config(ConfigDict(extra="allow"))
-class ModelDetails(TypedDict):
+class ModelDetails(Shape):
     """The manifest without its columns, and the measured quality of each length."""
 
     name: str
@@ -139,15 +126,13 @@ class ModelDetails(TypedDict):
     lengths: list[dict[str, Any]]
 
 
-@shape
-class Example(TypedDict):
+class Example(Shape):
     image: str
     activation: float
     label: str | None
 
 
-@shape
-class DimensionDetails(TypedDict):
+class DimensionDetails(Shape):
     model: str
     fingerprint: str
     dimension: int
@@ -160,8 +145,7 @@ class DimensionDetails(TypedDict):
     examples: list[Example]
 
 
-@shape
-class Health(TypedDict):
+class Health(Shape):
     status: Literal["alive", "ready"]
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import BaseModel, ConfigDict, Field
-from typing_extensions import TypedDict
 
-from nonneg_server.api.openapi import URI, shape
+from nonneg_server.api.openapi import URI, Shape
 from nonneg_server.requests.parameters import Errors, Length
 
 _OfText = Annotated[bool | None, Field(description="Of text, which images have none of; sent beside messages.")]
@@ -38,53 +37,46 @@ class EmbeddingsRequest(BaseModel):
     continue_final_message: _OfText = None
 
 
-@shape
-class OpenAIErrorDetail(TypedDict):
+class OpenAIErrorDetail(Shape):
     message: str
     type: str
     param: str | None
     code: str | None
 
 
-@shape
-class OpenAIFailure(TypedDict):
+class OpenAIFailure(Shape):
     """OpenAI's error body."""
 
     error: OpenAIErrorDetail
 
 
-@shape
-class OpenAIEmbedding(TypedDict):
+class OpenAIEmbedding(Shape):
     object: Literal["embedding"]
     index: int
     embedding: Annotated[list[float] | str, Field(description="Zeros where there is an error.")]
     error: NotRequired[OpenAIErrorDetail]
 
 
-@shape
-class Usage(TypedDict):
+class Usage(Shape):
     prompt_tokens: int
     total_tokens: int
 
 
-@shape
-class OpenAIEmbeddings(TypedDict):
+class OpenAIEmbeddings(Shape):
     object: Literal["list"]
     data: list[OpenAIEmbedding]
     model: str
     usage: Usage
 
 
-@shape
-class OpenAIModel(TypedDict):
+class OpenAIModel(Shape):
     id: str
     object: Literal["model"]
     created: int
     owned_by: str
 
 
-@shape
-class OpenAIModels(TypedDict):
+class OpenAIModels(Shape):
     object: Literal["list"]
     data: list[OpenAIModel]
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
-from typing_extensions import TypedDict
 
-from nonneg_server.api.openapi import FINGERPRINT, URI, shape
+from nonneg_server.api.openapi import FINGERPRINT, URI, Shape
 from nonneg_server.requests.parameters import Length
 
 
@@ -31,22 +30,19 @@ class TeiEmbedRequest(BaseModel):
 ErrorType = Literal["validation", "overloaded", "unhealthy", "backend"]
 
 
-@shape
-class TeiFailure(TypedDict):
+class TeiFailure(Shape):
     """TEI's error body."""
 
     error: str
     error_type: ErrorType
 
 
-@shape
-class TeiSparseValue(TypedDict):
+class TeiSparseValue(Shape):
     index: int
     value: float
 
 
-@shape
-class TeiInfo(TypedDict):
+class TeiInfo(Shape):
     model_id: str
     model_sha: str
     model_dtype: str
