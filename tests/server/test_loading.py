@@ -72,6 +72,10 @@ def test_while_models_load_it_is_alive_and_not_ready_and_then_it_serves() -> Non
         assert (ready.status_code, ready.headers["retry-after"]) == (503, "1")
         assert ready.json()["error"]["message"] == "the models are loading", "it was asked too late: load more models"
         assert ready.json()["request_id"] == ready.headers["x-request-id"]
+        assert httpx.get(f"{address}/health").json() == {
+            "error": "the models are loading: wait for /readyz",
+            "error_type": "unhealthy",
+        }
         refused = httpx.post(f"{address}/embed", content=bytes(3_000_000))
         assert (refused.status_code, refused.json()["error"]["type"]) == (503, "not_ready")
         statuses, until = [503], time.monotonic() + 60
