@@ -144,7 +144,7 @@ class Process(uvicorn.Server):
             fix = f"check that it and {key} are PEM, readable and belong together, then send SIGHUP again"
             logger.error("the certificate stays as it was: %s (%s): %s", cert, error, fix)
         else:
-            logger.warning("read the certificate anew: %s", cert)
+            logger.warning("read the certificate again: %s", cert)
 
     def _reloaded(self, done: asyncio.Future[object]) -> None:
         self._reloading = None
@@ -171,7 +171,7 @@ class Process(uvicorn.Server):
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept no more clients, answer those who are there; what takes longer than the grace period is cut off."""
+        """Accept no more connections, answer those there are; what takes longer than the grace period is cut off."""
         self._shared.draining = True
         grace = self._grace if self.failure is None else min(self._grace, AFTER_FAILURE)
         self._end_in_any_case(grace + PATIENCE + LAST_RESORT)

@@ -101,7 +101,7 @@ class Registry:
         return {engine.name: engine, **others} if engine.name == self._default else others
 
     def _has_room(self, weight: int) -> bool:
-        """Whether so many bytes more fit beside all that is loaded: nobody has to rest for a second session."""
+        """Whether so many bytes more fit beside all that is loaded: no model has to rest for a second session."""
         held = sum(engine.sessions.weight for engine in self._engines.values() if engine.sessions.loaded)
         return self.memory is None or held + weight <= self.memory
 

@@ -75,7 +75,7 @@ class Repository:
         self.registry.remove(name)
 
     def reload(self) -> dict[str, NonnegError]:
-        """Load every served model anew; one that fails stays as it was, and its error is told."""
+        """Load every served model again; one that fails stays as it was, and its error is returned."""
         failed: dict[str, NonnegError] = {}
         for name in [engine.name for engine in self.registry.all()]:
             try:

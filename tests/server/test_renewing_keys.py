@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="signals o
 Png = Callable[[int], bytes]
 Popen = subprocess.Popen[str]
 LEAVING, STAYING, COMING = (f"the-secret-of-who-is-{what}" for what in ("leaving", "staying", "coming"))
-DONE, KEPT = "read the API keys anew", "the API keys stay as they were"
+DONE, KEPT = "read the API keys again", "the API keys stay as they were"
 
 
 def line(secret: str, name: str = "") -> str:
@@ -161,8 +161,8 @@ def test_a_file_that_is_no_good_keeps_the_keys_that_were_there(start: Callable, 
     mishaps: dict[str, tuple[Callable[[], object], str]] = {
         "empty": (partial(rewrite, keys, ""), "holds no key: add what `nonneg key` prints"),
         "comments": (partial(rewrite, keys, "# " + line(STAYING, "staying")), "holds no key"),
-        "the key itself": (partial(rewrite, keys, line(COMING, "coming") + f"mine {STAYING}"), "line 2 is no key"),
-        "cut off": (partial(rewrite, keys, line(STAYING, "staying")[:40]), "line 1 is no SHA-256"),
+        "the key itself": (partial(rewrite, keys, line(COMING, "coming") + f"mine {STAYING}"), "line 2 is not a key"),
+        "cut off": (partial(rewrite, keys, line(STAYING, "staying")[:40]), "line 1 is not a SHA-256"),
         "twice the name": (partial(rewrite, keys, line(STAYING, "a") + line(COMING, "a")), "a name used before"),
         "no text": (partial(keys.write_bytes, b"\xff\xfe\0\0"), "cannot be read"),
         "gone": (keys.unlink, "cannot be read"),

@@ -39,7 +39,7 @@ _EXAMPLE = errors.ParameterInvalid(
 )
 HEADERS: dict[str, str] = {
     "X-Request-Id": "The client's, or one made here.",
-    "X-Total-Time": "Milliseconds from the request's first byte to the answer's.",
+    "X-Total-Time": "Milliseconds from the request's headers to the answer's.",
     "X-Fingerprint": "Which vectors these are.",
     "X-Queue-Time": "Milliseconds the longest of the request's images waited.",
     "X-Decode-Time": "Milliseconds of decoding, summed over the images.",

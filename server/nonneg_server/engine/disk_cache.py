@@ -218,7 +218,7 @@ class DiskCache:
 
 
 def _size(connection: sqlite3.Connection) -> int:
-    """Bytes in use, whoever wrote them."""
+    """Bytes in use, by every process that shares the file."""
     pages, free, size = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in _SIZES)
     return int((pages - free) * size)
 

@@ -1,4 +1,4 @@
-"""What becomes of an image: its vector and where the time went, or that it is too late."""
+"""An encoded image: its vector and where its time went; or the error that it is too late."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Encoded(NamedTuple):
 
 
 def too_late() -> DeadlineExceeded:
-    """What those hear whose deadline has passed."""
+    """The error of a request whose deadline has passed."""
     return DeadlineExceeded(
         "the deadline passed before the vectors were ready",
         fix="ask again later, or with fewer images, or with a longer timeout",

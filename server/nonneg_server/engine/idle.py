@@ -1,4 +1,4 @@
-"""A server that nobody asks for anything gives back what its heaps kept of a burst of large photos."""
+"""An idle server gives back what its heaps kept of a burst of large photos."""
 
 from __future__ import annotations
 

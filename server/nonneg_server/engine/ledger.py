@@ -1,4 +1,4 @@
-"""What a model did since it was loaded: plain counts, kept on the event loop, read when somebody asks."""
+"""What a model did since it was loaded: plain counts, kept on the event loop, read when metrics are asked for."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Ledger:
         self._fresh: list[Timed] = []
 
     def note(self, image: Timed) -> None:
-        """One image's raw vector and its times, counted when there are some or when somebody asks."""
+        """One image's raw vector and its times, counted when there are some, or when metrics are asked for."""
         self._fresh.append(image)
         if len(self._fresh) >= TOGETHER:
             self.settle()

@@ -1,4 +1,4 @@
-"""Connections that cannot be used against the server: silent, endless, too many, or gone while they are worked for.
+"""Connections that cannot be used against the server: silent, endless, too many, or closed before their answer.
 
 Built on uvicorn's own protocol. No timers a request: one sweep a second looks at every connection.
 """
@@ -198,7 +198,7 @@ class Connection(HttpToolsProtocol):
         return self._running is not None and not self._running.response_complete
 
     def _asked(self) -> tuple[Scope, float]:
-        """What is asked, as far as it was heard, with its id; and for how many seconds."""
+        """The request, as far as its head has arrived, with its id; and its age in seconds."""
         if self._running is not None and self._in_work():
             scope: Any = self._running.scope
             seconds = time.perf_counter() - scope["state"]["started"]
@@ -291,7 +291,7 @@ def without_upgrade(method: str, url: bytes, version: str, headers: Sequence[tup
 
 
 def abandon(scope: Any, status: int = CLIENT_CLOSED) -> None:
-    """Cancel the task that works for a client who is gone, or was answered here; one that has not begun never will."""
+    """Cancel the task of a request whose client has gone, or was answered here; one that has not begun never will."""
     state = scope["state"]
     task = state.get("task")
     if task is None or not task.done():

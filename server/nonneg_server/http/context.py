@@ -47,7 +47,7 @@ Observer = Callable[[Completed], None]
 
 
 class RequestContext:
-    """Pure ASGI, outermost: the id, the clock, the last resort of errors, and those who count the answers.
+    """Pure ASGI, outermost: the id, the clock, the last resort of errors, and whatever counts the answers.
 
     The clock runs from the request's headers on: the connection notes when they were complete.
     """

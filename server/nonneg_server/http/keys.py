@@ -27,7 +27,7 @@ class Keys:
         return len(self._digests)
 
     def name_of(self, presented: str) -> str | None:
-        """Whose key this is; None for nobody's. Every known key is looked at, whichever one it is."""
+        """The name of a known key, or None. Every known key is compared, whichever one it is."""
         digest, found = digest_of(presented), None
         for name, known in self._digests.items():
             if hmac.compare_digest(digest, known):
@@ -48,7 +48,7 @@ def reload_keys(keys: Keys, given: Sequence[str], file: Path) -> None:
         logger.error("the API keys stay as they were, withdrawn ones included: %s; then send SIGHUP again", error)
         return
     told = f"new: {', '.join(added) or 'none'}; withdrawn: {', '.join(withdrawn) or 'none'}"
-    logger.warning("read the API keys anew: %s, %d keys, %s", file, len(keys), told)
+    logger.warning("read the API keys again: %s, %d keys, %s", file, len(keys), told)
 
 
 def read_keys(given: Sequence[str], file: Path | None) -> Keys:
@@ -62,7 +62,7 @@ def read_keys(given: Sequence[str], file: Path | None) -> Keys:
         name = words[0] if len(words) == 2 else f"line {number}"
         if len(words) > 2 or name in digests or not words[-1].startswith(MARK):
             raise ConfigInvalid(
-                f"{file}, line {number} is no key, or has a name used before",
+                f"{file}, line {number} is not a key, or has a name used before",
                 fix="write `name sha256:<hex>`, as `nonneg key` prints it",
                 field="api_key_file",
             )
@@ -94,7 +94,7 @@ def _digest(text: str, where: str) -> bytes:
     except ValueError:
         found = b""
     if len(found) != hashlib.sha256().digest_size:
-        raise ConfigInvalid(f"{where} is no SHA-256 in hex", fix="make a key with `nonneg key`", field="api_key")
+        raise ConfigInvalid(f"{where} is not a SHA-256 in hex", fix="make a key with `nonneg key`", field="api_key")
     return found
 
 

@@ -37,7 +37,7 @@ def serialized(response: Response, request_id: str, seconds: float, *, keep_aliv
 
 
 def malformed_request() -> RequestInvalid:
-    return RequestInvalid("this is no HTTP/1.1 request", fix="check what writes it", field="request")
+    return RequestInvalid("this is not an HTTP/1.1 request", fix="check what writes it", field="request")
 
 
 def not_a_proxy() -> MethodNotAllowed:
