@@ -64,8 +64,7 @@ def _centres(z: Floats, k: int, rng: np.random.Generator) -> Floats:
         before, nearest = nearest, (z @ centres.T).argmax(axis=1)
         if (before == nearest).all():
             break
-        sums = np.zeros_like(centres)
-        np.add.at(sums, nearest, z)
+        sums = np.eye(len(centres), dtype=np.float32)[:, nearest] @ z
         empty = np.bincount(nearest, minlength=len(centres)) == 0
         sums[empty] = centres[empty]
         centres = _unit(sums)

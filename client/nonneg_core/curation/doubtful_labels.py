@@ -78,5 +78,5 @@ def _toward(rows: SparseRows, mean: Floats, own: Places, labels: int) -> NDArray
     """The sums of the centred rows of each label, (D, C): X'Y."""
     sums = np.zeros((labels, rows.dimensions))
     for start in range(0, count(rows), BLOCK):
-        np.add.at(sums, own[start : start + BLOCK], dense(rows, start, start + BLOCK) - mean)
+        sums += np.eye(labels)[:, own[start : start + BLOCK]] @ (dense(rows, start, start + BLOCK) - mean)
     return sums.T

@@ -8,6 +8,7 @@ brightness and contrast. The perceptual hash of the duplicates is this, with gre
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,7 @@ def _windows(z: Thumbnails) -> Iterator[Thumbnails]:
                 yield _unit(_window(top, scale) @ z @ _window(left, scale).T)
 
 
+@cache
 def _window(place: float, scale: float) -> NDArray[np.float32]:
     """(GRID, GRID): cells of a window by cubic interpolation (Catmull and Rom) between the cells of the whole."""
     at = place * (1 - scale) * GRID + scale * (np.arange(GRID) + 0.5) - 0.5  # where the cells' centres lie

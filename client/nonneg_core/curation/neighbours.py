@@ -19,7 +19,7 @@ from nonneg_core.curation.sparse_rows import Floats, Places, SparseRows, against
 
 ROWS, COLUMNS = 2048, 8192  # of a tile
 MARGIN = 1e-4  # what rounding may take off a bound
-CANDIDATES = 4  # times as many neighbours as are wanted are computed in full
+CANDIDATES = 4  # times as many neighbours as are wanted are computed in full, where the bounds are not exact
 
 
 @dataclass(frozen=True)
@@ -89,6 +89,7 @@ class Scan:
         self.limits, self.k = limits, k
         self._alone = others is None
         self._bounds, self._other_bounds = bounding(rows, others)
+        self._exact = self._bounds.shape[1] == rows.dimensions
         self._thumbnails = thumbnails
         self._other_thumbnails = thumbnails if others is None else other_thumbnails
         if self._thumbnails is not None and self._other_thumbnails is not None:
@@ -99,10 +100,12 @@ class Scan:
     def block(self, start: int) -> Block:
         """The pairs and neighbours of some rows."""
         block = dense(self.rows, start, start + ROWS)
-        similar, near = [], _Best(len(block), min(CANDIDATES * self.k, count(self.others)))
+        among = self.k if self._exact else CANDIDATES * self.k
+        similar, near = [], _Best(len(block), min(among, count(self.others)))
         for left in range(0, count(self.others), COLUMNS):
             tile = self._bounds[start : start + len(block)] @ self._other_bounds[left : left + COLUMNS].T
-            similar.append(self._candidates(tile, start, left))
+            if not self._alone or left + tile.shape[1] > start:  # else its pairs were found from the other side
+                similar.append(self._candidates(tile, start, left))
             if self._alone:
                 _blank(tile, start, left)
             near.add(tile, left)

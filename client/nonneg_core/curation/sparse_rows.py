@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float32]
 Places = NDArray[np.intp]
 
+ENTRIES = 4_000_000  # entries of rows that are multiplied at a time
+
 
 class SparseRows(Protocol):
     """Compressed rows of length one (or zero): row i is indices/values[indptr[i]:indptr[i + 1]]."""
@@ -52,7 +54,7 @@ def entries(rows: SparseRows, chosen: Places) -> tuple[NDArray[np.int64], NDArra
 
 def against(block: Floats, one: Places, rows: SparseRows, other: Places) -> Floats:
     """Inner products block[one[i]] . rows[other[i]], summed in double precision."""
-    at_once = 200_000  # pairs
+    at_once = max(1, ENTRIES * count(rows) // max(1, len(rows.indices)))  # pairs
     parts = []
     for start in range(0, len(one), at_once):
         where, owner = entries(rows, other[start : start + at_once])
@@ -63,8 +65,11 @@ def against(block: Floats, one: Places, rows: SparseRows, other: Places) -> Floa
 
 def times(rows: SparseRows, weights: NDArray[np.float32]) -> Floats:
     """Inner products of every row with one weighting of the dimensions (D,)."""
-    sums = np.concatenate([[0.0], np.cumsum(rows.values * weights[rows.indices], dtype=np.float64)])
-    return np.diff(sums[rows.indptr]).astype(np.float32)
+    sums = np.zeros(count(rows), np.float32)
+    filled = np.flatnonzero(np.diff(rows.indptr))  # `reduceat` knows no empty spans
+    if len(filled):
+        sums[filled] = np.add.reduceat(rows.values * weights[rows.indices], rows.indptr[:-1][filled])
+    return sums
 
 
 def column_means(rows: SparseRows) -> Floats:

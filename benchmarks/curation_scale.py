@@ -1,0 +1,89 @@
+"""What curating many photos takes: `python benchmarks/curation_scale.py VECTORS [--photos 100000]`.
+
+Vectors are made from real ones: two of one label, mixed and cut to as many entries as they have on average; one in 50
+is a near copy of another. Thumbnails are drawn by chance, those of near copies nearly the same. All parts run as in
+`nonneg curate`, with the photos' measures in the index; seconds are of all cores together, memory is the peak.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from nonneg_client.curation.collection import Collection
+from nonneg_client.curation.curate import PARTS, Wishes, curate
+from nonneg_client.curation.photos import Photo, attributes
+from nonneg_client.embeddings import Embeddings
+from nonneg_core.curation.pixel_checks import GRID, PixelChecks
+from nonneg_core.tables import table
+
+AT_ONCE = 2000
+COPIES = 50  # one in so many photos is a copy
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("vectors", type=Path, help="a file of vectors of a labelled folder")
+    parser.add_argument("--photos", type=int, default=100_000)
+    options = parser.parse_args()
+    collection = made(Embeddings.load(options.vectors).shorten(), options.photos)
+    rows = []
+    with tempfile.TemporaryDirectory() as cache:
+        os.environ["XDG_CACHE_HOME"] = cache
+        for name, parts in (("all parts", PARTS), ("copies again", ("exact", "copies"))):
+            started, worked = time.perf_counter(), time.process_time()
+            sections = curate(collection, Wishes(parts, shown=False))
+            elapsed, seconds = time.perf_counter() - started, time.process_time() - worked
+            rows.append(
+                (name, seconds, elapsed, sum(section.images() for section in sections if section.part == "copies"))
+            )
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    entries = float(collection.vectors.nnz.mean())
+    print(f"{len(collection)} photos, {collection.vectors.dimensions} dimensions, {entries:.0f} entries each")
+    print(table(["what", "seconds of all cores", "seconds passed", "photos in groups of copies"], rows))
+    print(f"peak memory {peak:.2f} GiB")
+    print(json.dumps({"photos": len(collection), "entries": entries, "rows": rows, "peak_gib": peak}))
+
+
+def made(real: Embeddings, photos: int) -> Collection:
+    """A collection of mixtures."""
+    rng = np.random.default_rng(0)
+    labels = np.array([Path(name).parent.name for name in real.ids or ()])
+    by_label = {label: np.flatnonzero(labels == label) for label in np.unique(labels)}
+    keep = round(float(real.nnz.mean()))
+    parts, payloads, ids = [], [], []
+    while len(ids) < photos:
+        one = rng.integers(0, len(real), min(AT_ONCE, photos - len(ids)))
+        other = np.array([rng.choice(by_label[labels[i]]) for i in one])
+        weight = rng.uniform(0, 1, (len(one), 1)).astype(np.float32)
+        z = weight * real[one].numpy() + (1 - weight) * real[other].numpy()
+        thumbnails = rng.integers(0, 256, (len(one), GRID * GRID), dtype=np.uint8)
+        copies = np.arange(COPIES, len(one), COPIES)
+        z[copies] = z[copies - 1] + 0.1 * z[copies - 2]
+        thumbnails[copies] = np.clip(
+            thumbnails[copies - 1].astype(int) + rng.integers(-9, 10, thumbnails[copies].shape), 0, 255
+        )
+        mixed = Embeddings.from_dense(z, fingerprint=real.fingerprint).shorten(top_k=keep)
+        parts.append(mixed)
+        payloads += [
+            described(bytes(t), labels[i], len(ids) + n) for n, (t, i) in enumerate(zip(thumbnails, one, strict=True))
+        ]
+        ids += [f"{labels[i]}/{len(ids) + n:06d}.jpg" for n, i in enumerate(one)]
+    return Collection("made", Embeddings.concatenate(parts).named(ids), payloads)
+
+
+def described(thumbnail: bytes, label: str, number: int) -> dict[str, object]:
+    """What an index holds of a photo."""
+    checks = PixelChecks(640, 480, 0.1, 0.9, 0.2, thumbnail)
+    return {"folder": label, **attributes(Photo(50_000 + number, f"{number:032x}", checks))}
+
+
+if __name__ == "__main__":
+    main()
