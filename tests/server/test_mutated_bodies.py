@@ -67,12 +67,16 @@ def valid(dice: random.Random) -> Request:
     image = dice.choice(IMAGES)
     text = base64.b64encode(image).decode()
     uri = f"data:image/png;base64,{text}"
+    part = {"type": "image_url", "image_url": {"url": uri}}
     pixels = {"name": "pixels", "shape": [1, 1, 2, 3], "datatype": "UINT8", "data": [[[[1, 2, 3], [4, 5, 6]]]]}
     makers: list[Callable[[], Request]] = [
         lambda: ("/embed", image, {"content-type": "image/*"}),
         lambda: as_form([image, IMAGES[0]]),
         lambda: of_json("/embed", {"images": [text, {"image_url": {"url": uri}}], "dimensions": [8, 3], "top_k": 2}),
         lambda: of_json("/v1/embeddings", {"model": "tiny", "input": [uri], "encoding_format": "base64"}),
+        lambda: of_json("/v1/embeddings", {"model": "tiny", "messages": [{"role": "user", "content": [part]}]}),
+        lambda: of_json("/embed", {"inputs": [text, uri], "dimensions": 8, "truncate": True}),
+        lambda: of_json("/embed_sparse", {"inputs": uri, "normalize": False}),
         lambda: of_json("/v2/embed", {"model": "tiny", "images": [uri], "embedding_types": ["int8"], "errors": "item"}),
         lambda: of_json("/v2/embed", {"model": "tiny", "inputs": [{"content": [{"type": "image_url", "url": uri}]}]}),
         lambda: of_json("/v2/models/tiny/infer", {"inputs": [pixels], "parameters": {"top_k": 3}}),

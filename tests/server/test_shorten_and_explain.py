@@ -3,6 +3,7 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -13,6 +14,10 @@ from PIL import Image
 from nonneg_client.local import Encoder
 from nonneg_core.shortening import shorten
 from nonneg_runtime.bundle import Bundle
+from nonneg_server.app import create_app
+from nonneg_server.engine.engine import Engine
+from nonneg_server.registry import Registry
+from nonneg_server.settings import Settings
 
 pytestmark = pytest.mark.anyio
 Paint = Callable[[int], bytes]
@@ -190,3 +195,26 @@ async def test_an_explanation_names_dimensions_and_shows_examples(client: httpx.
         assert len(item["examples"]) == {0: 2, 3: 1}.get(item["dimension"], 0)
         assert item["name"] == ("red things" if item["dimension"] == 0 else None)
     assert answer["cosine"] == pytest.approx(1)
+
+
+async def test_an_explanation_is_of_the_model_that_made_its_vectors(
+    make_bundle: Callable[..., Bundle], tmp_path: Path, png: Paint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = [tmp_path / "old", tmp_path / "new"]
+    for folder in folders:
+        folder.mkdir()
+    engines = [Engine(make_bundle(folder, seed=seed), threads=1) for seed, folder in enumerate(folders)]
+    registry, encode_all = Registry(engines[0]), engines[0].encode_all
+
+    async def encode_and_be_replaced(*given: Any, **options: Any) -> Any:
+        registry.put(engines[1])
+        return await encode_all(*given, **options)
+
+    monkeypatch.setattr(engines[0], "encode_all", encode_and_be_replaced)
+    transport = httpx.ASGITransport(create_app(registry, Settings()))
+    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        answer = await client.post("/explain", files=[("images", png(0)), ("images", png(1))])
+    assert registry.get("tiny") is engines[1]
+    assert answer.json()["fingerprint"] == answer.headers["x-fingerprint"] == engines[0].bundle.manifest.fingerprint
+    for engine in engines:
+        engine.close()

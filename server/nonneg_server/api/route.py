@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
+import orjson
 from fastapi.routing import APIRoute
 from starlette.responses import Response
 from starlette.routing import BaseRoute, request_response
@@ -48,6 +49,11 @@ def health(endpoint: Endpoint) -> Endpoint:
     """Mark an endpoint that tells how the server is."""
     vars(endpoint)["tells_health"] = True
     return endpoint
+
+
+def json_response(content: Any) -> Response:
+    """What is not an answer to images, as JSON."""
+    return Response(orjson.dumps(content), media_type="application/json")
 
 
 class RouteTable:

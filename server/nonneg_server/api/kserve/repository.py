@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 
-import orjson
 from fastapi import APIRouter, Request, Response
 
 from nonneg_core.errors import BundleInvalid, CheckFailed, DataInvalid, NotFound, ParameterInvalid, StorageFailed
 from nonneg_server.api.kserve.schemas import INDEX, KServeDone, KServeIndexRow
 from nonneg_server.api.openapi import documented
-from nonneg_server.api.route import Route
+from nonneg_server.api.route import Route, json_response
 from nonneg_server.repository import Repository
 
 logger = logging.getLogger("nonneg")
@@ -28,7 +27,7 @@ async def index(request: Request) -> Response:
         engine = served.get(name)
         version = engine.bundle.manifest.version if engine else ""
         rows.append({"name": name, "version": version, "state": "READY" if engine else "UNAVAILABLE", "reason": ""})
-    return Response(orjson.dumps(rows), media_type="application/json")
+    return json_response(rows)
 
 
 @router.post("/models/{model}/load", summary="Serve a model, or the present state of its folder")
@@ -46,7 +45,7 @@ async def load(request: Request, model: str) -> Response:
             value=model,
         ) from error
     _log(request, f"loaded {model} ({engine.bundle.manifest.fingerprint[:8]})")
-    return Response(b"{}", media_type="application/json")
+    return json_response({})
 
 
 @router.post("/models/{model}/unload", summary="Serve a model no more; what it was asked is answered")
@@ -59,7 +58,7 @@ async def unload(request: Request, model: str) -> Response:
         )
     await asyncio.get_running_loop().run_in_executor(None, repository.unload, model)
     _log(request, f"unloaded {model}")
-    return Response(b"{}", media_type="application/json")
+    return json_response({})
 
 
 def _log(request: Request, what: str) -> None:

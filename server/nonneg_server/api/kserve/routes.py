@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-import orjson
 from fastapi import APIRouter, Request, Response
 
 from nonneg_core.errors import ModelNotFound
@@ -14,7 +10,7 @@ from nonneg_server.api.kserve import repository, schemas
 from nonneg_server.api.kserve import translation as kserve
 from nonneg_server.api.kserve.extensions import config_of, statistics_of
 from nonneg_server.api.openapi import BINARY, documented, json_body
-from nonneg_server.api.route import Route, embedding, health
+from nonneg_server.api.route import Route, embedding, health, json_response
 from nonneg_server.engine.engine import Engine
 from nonneg_server.health import check_alive, check_ready
 from nonneg_server.requests.body import read_body
@@ -28,7 +24,7 @@ _BINARY = {"application/octet-stream": BINARY}
 @router.get("", summary="The server's name, version and extensions")
 @documented(schemas.KServeServer, schemas.SERVER)
 async def get_server() -> Response:
-    return _json(kserve.server_metadata())
+    return json_response(kserve.server_metadata())
 
 
 @router.get("/health/live", summary="Alive")
@@ -36,7 +32,7 @@ async def get_server() -> Response:
 @documented(schemas.KServeLive, {"live": True})
 async def live(request: Request) -> Response:
     check_alive(request.app.state)
-    return _json({"live": True})
+    return json_response({"live": True})
 
 
 @router.get("/health/ready", summary="Ready")
@@ -44,20 +40,20 @@ async def live(request: Request) -> Response:
 @documented(schemas.KServeReady, {"ready": True})
 async def ready(request: Request) -> Response:
     check_ready(request.app.state)
-    return _json({"ready": True})
+    return json_response({"ready": True})
 
 
 @router.get("/models/stats", summary="What all models did since they were loaded")
 @documented(schemas.KServeAllStatistics, schemas.STATISTICS)
 async def get_all_statistics(request: Request) -> Response:
-    return _json({"model_stats": [statistics_of(engine) for engine in request.app.state.registry.all()]})
+    return json_response({"model_stats": [statistics_of(engine) for engine in request.app.state.registry.all()]})
 
 
 @router.get("/models/{model}", summary="A model's tensors")
 @router.get("/models/{model}/versions/{version}", summary="A model version's tensors")
 @documented(schemas.KServeModel, schemas.MODEL)
 async def get_model(request: Request, model: str, version: str | None = None) -> Response:
-    return _json(kserve.model_metadata(_engine(request, model, version).bundle.manifest))
+    return json_response(kserve.model_metadata(_engine(request, model, version).bundle.manifest))
 
 
 @router.get("/models/{model}/config", summary="A model's configuration")
@@ -65,21 +61,21 @@ async def get_model(request: Request, model: str, version: str | None = None) ->
 @documented(schemas.KServeConfig, schemas.CONFIG)
 async def get_config(request: Request, model: str, version: str | None = None) -> Response:
     engine, images = _engine(request, model, version), request.app.state.settings.max_images
-    return _json(config_of(kserve.model_metadata(engine.bundle.manifest), engine.threads, images))
+    return json_response(config_of(kserve.model_metadata(engine.bundle.manifest), engine.threads, images))
 
 
 @router.get("/models/{model}/stats", summary="What a model did since it was loaded")
 @router.get("/models/{model}/versions/{version}/stats", summary="What a model version did since it was loaded")
 @documented(schemas.KServeAllStatistics, schemas.STATISTICS)
 async def get_statistics(request: Request, model: str, version: str | None = None) -> Response:
-    return _json({"model_stats": [statistics_of(_engine(request, model, version))]})
+    return json_response({"model_stats": [statistics_of(_engine(request, model, version))]})
 
 
 @router.get("/models/{model}/ready", summary="A model is ready")
 @router.get("/models/{model}/versions/{version}/ready", summary="A model version is ready")
 @documented(schemas.KServeModelReady, schemas.MODEL_READY)
 async def model_ready(request: Request, model: str, version: str | None = None) -> Response:
-    return _json({"name": _engine(request, model, version).bundle.manifest.name, "ready": True})
+    return json_response({"name": _engine(request, model, version).bundle.manifest.name, "ready": True})
 
 
 @router.post("/models/{model}/infer", summary="Embed a tensor of images")
@@ -115,10 +111,6 @@ def _engine(request: Request, model: str, version: str | None) -> Engine:
             f"{model} has no version {version!r}", fix=f"ask for {found}", field="version", value=version
         )
     return engine
-
-
-def _json(content: Mapping[str, Any]) -> Response:
-    return Response(orjson.dumps(content), media_type="application/json")
 
 
 _ROUTES = (*router.routes, *repository.router.routes)

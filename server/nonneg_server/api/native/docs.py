@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import orjson
 from fastapi import APIRouter, Request, Response
 
 from nonneg_core.version import __version__
-from nonneg_server.api.route import Route
+from nonneg_server.api.route import Route, json_response
 
 router = APIRouter(route_class=Route, include_in_schema=False)
 
@@ -24,9 +23,7 @@ POINTERS = {
 @router.get("/")
 async def get_root(request: Request) -> Response:
     if "text/html" not in request.headers.get("accept", ""):
-        return Response(
-            orjson.dumps({"name": "nonneg", "version": __version__, **POINTERS}), media_type="application/json"
-        )
+        return json_response({"name": "nonneg", "version": __version__, **POINTERS})
     from nonneg_server.documentation.page import POLICY, front
 
     return Response(front(__version__, POINTERS), headers={"content-security-policy": POLICY}, media_type="text/html")
@@ -43,4 +40,4 @@ async def get_docs(request: Request) -> Response:
 
 @router.get("/openapi.json")
 async def get_openapi(request: Request) -> Response:
-    return Response(orjson.dumps(request.app.openapi()), media_type="application/json")
+    return json_response(request.app.openapi())

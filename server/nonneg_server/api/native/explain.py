@@ -31,8 +31,8 @@ async def post_explain(request: Request) -> Response:
             f"/explain compares 2 images, not {len(photos)}", fix="send two", field="images", value=len(photos), limit=2
         )
     wanted = Parameters(model=asked.model, dimensions=asked.dimensions, top_k=asked.top_k, errors="fail")
+    bundle = request.app.state.registry.get(asked.model).bundle  # before: another may have its name afterwards
     answer = await serve(request, photos, wanted)
     a, b = answer.vectors[0]
-    bundle = request.app.state.registry.get(asked.model).bundle
     found = await asyncio.to_thread(explain, bundle, a, b, asked.limit)  # the atlas is on the disk
     return reply(orjson.dumps(found), answer)

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request, Response
 
 from nonneg_server.api.native.schemas import ALIVE, Health
 from nonneg_server.api.openapi import documented
-from nonneg_server.api.route import Route, health
+from nonneg_server.api.route import Route, health, json_response
 from nonneg_server.health import check_alive, check_ready
 
 router = APIRouter(route_class=Route, tags=["health"])
@@ -17,7 +17,7 @@ router = APIRouter(route_class=Route, tags=["health"])
 @documented(Health, ALIVE)
 async def livez(request: Request) -> Response:
     check_alive(request.app.state)
-    return Response(b'{"status":"alive"}', media_type="application/json")
+    return json_response({"status": "alive"})
 
 
 @router.get("/readyz", summary="Ready: a model is loaded, has passed its self-test, and takes work")
@@ -25,4 +25,4 @@ async def livez(request: Request) -> Response:
 @documented(Health, ALIVE)
 async def readyz(request: Request) -> Response:
     check_ready(request.app.state)
-    return Response(b'{"status":"ready"}', media_type="application/json")
+    return json_response({"status": "ready"})

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import orjson
 from fastapi import APIRouter, Request, Response
 
 from nonneg_core.errors import NotFound
 from nonneg_runtime.manifest import Manifest
 from nonneg_server.api.native import schemas
 from nonneg_server.api.openapi import BINARY, documented
-from nonneg_server.api.route import Route
+from nonneg_server.api.route import Route, json_response
 from nonneg_server.dimensions import details, thumbnail
 
 router = APIRouter(route_class=Route, tags=["models"])
@@ -21,7 +20,7 @@ router = APIRouter(route_class=Route, tags=["models"])
 @router.get("/models", summary="The models served here; the first is the default")
 @documented(schemas.ModelList, schemas.MODELS)
 async def get_models(request: Request) -> Response:
-    return _json({"models": [summary(engine.bundle.manifest) for engine in request.app.state.registry.all()]})
+    return json_response({"models": [summary(engine.bundle.manifest) for engine in request.app.state.registry.all()]})
 
 
 @router.get("/models/{model}", summary="One model: its manifest, and its measured quality by length")
@@ -29,14 +28,14 @@ async def get_models(request: Request) -> Response:
 async def get_model(request: Request, model: str) -> Response:
     manifest = request.app.state.registry.get(model).bundle.manifest
     whole = manifest.model_dump(mode="json", exclude={"columns", "golden"})
-    return _json({**whole, "lengths": lengths(manifest)})
+    return json_response({**whole, "lengths": lengths(manifest)})
 
 
 @router.get("/models/{model}/dimensions/{dimension}", summary="One dimension: its statistics and examples")
 @documented(schemas.DimensionDetails, schemas.DIMENSION)
 async def get_dimension(request: Request, model: str, dimension: str) -> Response:
     bundle = request.app.state.registry.get(model).bundle
-    return _json(await asyncio.to_thread(details, bundle, _number(dimension, "dimension")))
+    return json_response(await asyncio.to_thread(details, bundle, _number(dimension, "dimension")))
 
 
 @router.get("/models/{model}/dimensions/{dimension}/examples/{example}", summary="The picture of one example")
@@ -73,7 +72,3 @@ def lengths(manifest: Manifest) -> list[dict[str, Any]]:
         return []
     rows = [row for row in manifest.quality.rows if row.selection == "expected-activation"]
     return [row.model_dump(mode="json", exclude={"selection"}) for row in rows]
-
-
-def _json(content: dict[str, Any]) -> Response:
-    return Response(orjson.dumps(content), media_type="application/json")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import orjson
 from fastapi import APIRouter, Request, Response
 
 from nonneg_server.api.dialect import Dialect
 from nonneg_server.api.openai import schemas
 from nonneg_server.api.openai import translation as openai
 from nonneg_server.api.openapi import documented, json_body
-from nonneg_server.api.route import Route, embedding
+from nonneg_server.api.route import Route, embedding, json_response
 from nonneg_server.requests.json_body import read_object
 from nonneg_server.serving import reply, serve
 
@@ -31,14 +30,14 @@ async def post_embeddings(request: Request) -> Response:
 @documented(schemas.OpenAIModels, schemas.MODELS)
 async def get_models(request: Request) -> Response:
     cards = [openai.model_card(engine.bundle) for engine in request.app.state.registry.all()]
-    return Response(orjson.dumps({"object": "list", "data": cards}), media_type="application/json")
+    return json_response({"object": "list", "data": cards})
 
 
 @router.get("/v1/models/{model}", summary="One model, as OpenAI describes it")
 @documented(schemas.OpenAIModel, schemas.MODEL)
 async def get_model(request: Request, model: str) -> Response:
     card = openai.model_card(request.app.state.registry.get(model).bundle)
-    return Response(orjson.dumps(card), media_type="application/json")
+    return json_response(card)
 
 
 OPENAI = Dialect("openai", ("/v1",), openai.error_body, schemas.OpenAIFailure, tuple(router.routes))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import orjson
 from fastapi import APIRouter, Request, Response
 
 from nonneg_core.version import __version__
 from nonneg_server.api.dialect import Dialect
 from nonneg_server.api.openapi import documented, json_body
-from nonneg_server.api.route import Route, embedding, health
+from nonneg_server.api.route import Route, embedding, health, json_response
 from nonneg_server.api.tei import translation as tei
 from nonneg_server.api.tei.schemas import ASKED, INFO, SPARSE, TeiEmbedRequest, TeiFailure, TeiInfo, TeiSparseValue
 from nonneg_server.health import check_alive, check_ready
@@ -59,7 +58,7 @@ async def get_info(request: Request) -> Response:
         "payload_limit": settings.max_body,
         "version": __version__,
     }
-    return Response(orjson.dumps(info), media_type="application/json")
+    return json_response(info)
 
 
 TEI = Dialect("tei", ("/info", "/health", "/embed_sparse"), tei.error_body, TeiFailure, tuple(router.routes))
