@@ -15,7 +15,7 @@ from nonneg_training.study.verdict import FAILED, HELD, OPEN, PART, Verdict
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "results.md"
 STUDIES = (  # in the page's order
-    "cifar10", "quick", "longer", "selection", "distribution", "supervised", "activations", "theory", "parts",
+    "cifar10", "quick", "longer", "selection", "distribution", "supervised", "finetune", "activations", "theory", "parts",
     "sprites", "heads", "towers", "questions",
 )  # fmt: skip
 MARK = {HELD: "**held**", PART: "held in part", FAILED: "**did not hold here**", OPEN: "not decided"}
