@@ -15,8 +15,8 @@ from nonneg_training.study.verdict import FAILED, HELD, OPEN, PART, Verdict
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "results.md"
 STUDIES = (  # in the page's order
-    "cifar10", "quick", "longer", "selection", "distribution", "supervised", "finetune", "activations", "theory", "parts",
-    "sprites", "heads", "towers", "questions",
+    "cifar10", "quick", "longer", "finetune", "selection", "distribution", "supervised", "activations", "theory",
+    "parts", "sprites", "heads", "towers", "questions",
 )  # fmt: skip
 MARK = {HELD: "**held**", PART: "held in part", FAILED: "**did not hold here**", OPEN: "not decided"}
 HEAD = """# Results: the method's claims, measured here
