@@ -1,9 +1,10 @@
-"""AVIF and HEIC, seen in a process of its own that is ended when it takes too long or too much.
+"""AVIF, HEIC and large WebP, seen in a process of its own that is ended when it takes too long or too much.
 
-What these take cannot be read from outside: a picture may refer to others many times over, or decode to another size
-than is announced. Every thread that meets such an image starts one process and keeps it; it gets a file and gives back
-the few pixels that the encoder sees. One that uses more processor time or memory than any accepted image may is killed,
-and the image refused. A fault in a decoder ends that process and not the server.
+What the first two take cannot be read from outside: a picture may refer to others many times over, or decode to another
+size than is announced. Every thread that meets such an image starts one process and keeps it; it gets a file and gives
+back the few pixels that the encoder sees. One that uses more processor time or memory than an image may is killed, and
+the image refused. A fault in a decoder ends that process and not the server. WebP's decoder is one that keeps the
+interpreter, and with it every other thread, while it copies a picture.
 """
 
 from __future__ import annotations
@@ -28,12 +29,18 @@ from nonneg_core.errors import BY_TYPE, ImageTooLarge, ImageUnreadable, NonnegEr
 from nonneg_core.pixels.pricing.price import MAX_SECONDS, Price
 from nonneg_core.pixels.view import Pixels
 
-FORMATS = ("AVIF", "HEIF")
+UNBOUNDED = ("AVIF", "HEIF")
+LARGE_WEBP = 4_000_000  # pixels
 LONGEST = 30.0  # seconds that an image may take, however little of them it had a processor
 ROOM = 96 * 2**20  # bytes of address space beside an image's price: buffers of the allocator, stacks
 _HEAD = struct.Struct(">II")
 _LOOK = 0.05  # seconds between two looks at what the process has used
 _own = threading.local()
+
+
+def belongs_apart(price: Price) -> bool:
+    """Whether an image that anyone may have sent is decoded in a process of its own."""
+    return price.format in UNBOUNDED or (price.format == "WEBP" and price.pixels > LARGE_WEBP)
 
 
 def pixels_apart(image: bytes, price: Price, settings: dict[str, Any], size: int) -> Pixels:

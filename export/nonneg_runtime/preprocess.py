@@ -17,7 +17,7 @@ from nonneg_core.pixels.identify import MAX_PIXELS, identify
 from nonneg_core.pixels.pricing.price import Price
 from nonneg_core.pixels.resizing import fast_resize, resize_pillow
 from nonneg_core.pixels.view import Pixels, View
-from nonneg_runtime.decoder_process import FORMATS, pixels_apart
+from nonneg_runtime.decoder_process import belongs_apart, pixels_apart
 
 Photo = bytes | Image.Image
 Inspect = Callable[[Image.Image], object]
@@ -69,7 +69,7 @@ class Viewer:
         view = self._view
         if isinstance(image, bytes):
             price = price or self.price(image)
-            if self._apart is not None and price.format in FORMATS:
+            if self._apart is not None and belongs_apart(price):
                 return pixels_apart(image, price, self._apart, view.size)
             return seen(
                 image,

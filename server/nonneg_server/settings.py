@@ -200,7 +200,8 @@ class Settings(BaseSettings):
     )
     image_memory: int = setting(
         BUDGET,
-        "Bytes that all images being decoded may take together; others wait, and one that alone takes more gets 413.",
+        "Bytes that all images being decoded may take together; others wait, and one that alone takes more than seven "
+        "eighths of it gets 413.",
         group="Limits",
         ge=2**24,
         metavar="BYTES",

@@ -90,6 +90,13 @@ def test_while_small_jobs_wait_a_large_one_gets_no_more_time_than_they() -> None
     assert spent["L"] >= 3
 
 
+def test_a_small_job_begins_beside_the_largest_that_is_let_in() -> None:
+    turns = Turns()
+    turns.add(job("A", "A", Cost(1.0, turns.most)))
+    turns.add(job("b", "b", Cost(0.01, 20 * 2**20)))
+    assert [found and found.promise for found in (turns.begin(), turns.begin())] == ["A", "b"]
+
+
 @given(
     st.lists(st.tuples(st.integers(0, 5), st.floats(0, 1), st.integers(0, 3 * LARGE_BYTES)), max_size=40),
     st.integers(1, 4),
@@ -174,7 +181,7 @@ async def test_an_image_that_takes_more_than_the_budget_fails_alone_and_names_it
     fine, over = await engine.encode_all([picture((64, 64)), picture((3000, 3000))])
     assert isinstance(fine, Encoded)
     assert isinstance(over, ImageTooLarge)
-    assert (over.field, over.limit) == ("image_memory", 2**25)
+    assert (over.field, over.limit) == ("image_memory", 7 * 2**22)
     workers.close()
 
 

@@ -42,9 +42,9 @@ def identify(data: bytes, *, max_pixels: int = MAX_PIXELS, at_least: int | None 
             fix="install the extra heic where the image is decoded (nonneg doctor says how), or send a JPEG",
             value=known,
         )
-    if known == "TIFF":
-        check_layout(data)
     price = of_jpeg.price(data, at_least) if known == "JPEG" else _PRICES[known](data)
+    if known == "TIFF":
+        check_layout(data)  # reads all that the directory refers to, which is known not to be much
     _check(price, max_pixels)
     return price
 

@@ -134,14 +134,14 @@ class Engine:
             price = self._viewer.price(image)
         except NonnegError as error:
             return error
-        if price.bytes > self.workers.memory:
+        if price.bytes > self.workers.pool.most:
             return ImageTooLarge(
                 f"decoding this {price.format} of {price.width} x {price.height} pixels takes up to {price.bytes} "
-                f"bytes, more than the limit of {self.workers.memory}",
+                f"bytes, more than the limit of {self.workers.pool.most}",
                 fix="scale it down, save it as a JPEG, or raise --image-memory",
                 field="image_memory",
                 value=price.bytes,
-                limit=self.workers.memory,
+                limit=self.workers.pool.most,
             )
         return price
 

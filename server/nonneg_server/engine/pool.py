@@ -97,6 +97,11 @@ class Pool:
             _deliver(held)
 
     @property
+    def most(self) -> int:
+        """Bytes that one job may take."""
+        return self._turns.most
+
+    @property
     def waiting(self) -> int:
         return len(self._turns)
 

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 LARGE_SECONDS = 0.3  # of a core: from here on a job is large; a photo of 12 megapixels is not,
 LARGE_BYTES = 64 * 2**20  # or from so much memory
-BUDGET = 512 * 2**20  # bytes, of all jobs that run
+BUDGET = 512 * 2**20  # bytes, of all jobs that run,
+RESERVE = 8  # of which the eighth part is kept from large ones: small ones go on beside the largest
 
 
 class Cost(NamedTuple):
@@ -50,6 +51,11 @@ class Turns:
 
     def __len__(self) -> int:
         return len(self.small) + len(self.large)
+
+    @property
+    def most(self) -> int:
+        """Bytes that one job may take."""
+        return self.budget - self.budget // RESERVE
 
     def add(self, job: Job) -> None:
         (self.large if job.cost.large else self.small).add(job)
@@ -98,7 +104,7 @@ class Turns:
         return not self.small or not self._owed
 
     def _fits(self, cost: Cost) -> bool:
-        return not self._running or self._bytes + cost.bytes <= self.budget
+        return not self._running or self._bytes + cost.bytes <= (self.most if cost.large else self.budget)
 
 
 class Line:

@@ -28,7 +28,6 @@ class Workers:
         stall_seconds: float = STALL_SECONDS,
     ) -> None:
         self.threads = threads or granted()
-        self.memory = memory
         self.pool = Pool(self.threads, stall_seconds=stall_seconds, memory=memory)
         self.admission = Admission(max_images=max_images, max_bytes=max_bytes, workers=self.threads)
         self._completions: Completions | None = None

@@ -1,0 +1,159 @@
+"""What two bad clients do to a normal one: its latency while two others send the worst images in a loop, kind by kind.
+
+    python benchmarks/bad_clients.py [--seconds 8] [--only "webp, flat"] [--threads 2]
+
+A normal client sends one photo every 0.1 s, and `/livez` is asked as often: first beside nobody, then beside two
+clients who send photos of 12 megapixels, then beside two of each bad kind, refused at once or the largest that are
+accepted. The ratio is that of the normal client's 95th percentile to the one beside the photos. Prints a table, then
+one JSON line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parent / "serving"))
+
+import httpx
+import numpy as np
+from PIL import Image
+from provenance import provenance
+from worst_image import HARD, jpeg_with, largest, png, refined, saved
+
+from nonneg_core.pixels.identify import identify
+from nonneg_server.engine.turns import Turns
+
+EVERY = 0.1  # seconds between two requests of the normal client
+MOST = 32 * 2**20  # bytes
+
+
+def photo(width: int, height: int) -> bytes:
+    """Smooth noise, as large a JPEG as a camera makes."""
+    noise = np.random.default_rng(0).integers(0, 256, (height // 8, width // 8, 3), np.uint8)
+    return saved(Image.fromarray(noise).resize((width, height)), "JPEG", quality=90)
+
+
+def accepted(name: str) -> bytes:
+    """The largest of a kind that the server's budget of memory lets in."""
+    pixels = 100_000_000
+    while True:
+        data = largest(HARD[name], pixels, MOST)
+        assert data is not None
+        if identify(data).bytes <= Turns().most:
+            return data
+        pixels = round(pixels * 0.8)
+
+
+def strips() -> bytes:
+    import struct
+
+    tags = [(256, 4, 1, 1), (257, 4, 1, 15_000_000), (258, 3, 1, 8), (259, 3, 1, 1), (262, 3, 1, 1)]
+    tags += [(273, 3, 15_000_000, 110), (277, 3, 1, 1), (278, 4, 1, 1)]
+    head = b"II*\0\x08\0\0\0\x08\0" + b"".join(struct.pack("<HHII", *tag) for tag in tags)
+    return head + bytes(4) + b"\x08\0" * 15_000_000
+
+
+BAD: dict[str, Callable[[], bytes]] = {
+    "webp, flat": lambda: accepted("webp, flat"),
+    "png, flat, see-through, turned": lambda: accepted("png, flat, see-through, turned"),
+    "png, one column": lambda: accepted("png, one column"),
+    "png, noise, Paeth": lambda: accepted("png, noise, Paeth"),
+    "jpeg, scans": lambda: refined(27_000_000),
+    "jpeg, 8 M segments": lambda: jpeg_with(lambda: b"\xff\xe5\0\2" * 8_000_000)(0),
+    "jpeg, 32 MB of fill bytes": lambda: jpeg_with(lambda: b"\xff" * 32_000_000)(0),
+    "png, 2.6 M chunks": lambda: png((8, 8), 8, 0, bytes(72), before=b"\0\0\0\0abCd\0\0\0\0" * 2_600_000),
+    "tiff, 15 M strips": strips,
+    "tiff, LZW": lambda: accepted("tiff, LZW"),
+    "bmp, runs": lambda: accepted("bmp, runs"),
+    "gif, noise": lambda: accepted("gif, noise"),
+    "heif, flat": lambda: accepted("heif, flat"),
+    "avif, noise": lambda: accepted("avif, noise"),
+}
+
+
+def measured(address: str, bad: list[Any] | None, seconds: float, normal: bytes) -> dict[str, Any]:
+    """Latencies of the normal client and of `/livez` in milliseconds, and what became of the bad ones' requests."""
+    until, answers = time.monotonic() + seconds, Counter[str]()
+    threads = [threading.Thread(target=_loop, args=(address, bad, until, answers)) for _ in range(2 if bad else 0)]
+    alive: list[float] = []
+    threads.append(threading.Thread(target=_ask, args=(address, "GET", "/livez", None, until, alive, Counter())))
+    for thread in threads:
+        thread.start()
+    times: list[float] = []
+    statuses: Counter[str] = Counter()
+    _ask(address, "POST", "/embed", normal, until, times, statuses)
+    for thread in threads:
+        thread.join()
+    p95 = quantiles(times, n=20)[-1] if len(times) > 1 else float("nan")
+    return {
+        "p50": round(median(times)), "p95": round(p95), "max": round(max(times)), "livez_max": round(max(alive)),
+        "normal": dict(statuses), "bad": dict(answers),
+    }  # fmt: skip
+
+
+def _ask(
+    address: str, method: str, path: str, body: bytes | None, until: float, times: list[float], statuses: Counter[str]
+) -> None:
+    with httpx.Client(base_url=address, timeout=90) as client:
+        while (began := time.monotonic()) < until:
+            statuses[str(client.request(method, path, content=body).status_code)] += 1
+            times.append(1000 * (time.monotonic() - began))
+            time.sleep(max(0.0, EVERY - (time.monotonic() - began)))
+
+
+def _loop(address: str, files: list[Any], until: float, answers: Counter[str]) -> None:
+    with httpx.Client(base_url=address, timeout=120) as client:
+        while time.monotonic() < until:
+            try:
+                answer = (
+                    client.post("/embed", files=files) if len(files) > 1 else client.post("/embed", content=files[0])
+                )
+                answers[str(answer.status_code)] += 1
+            except httpx.TransportError:
+                answers["closed"] += 1
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=8.0)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--only", nargs="*", default=[])
+    asked = parser.parse_args()
+    __import__("pillow_heif").register_heif_opener()
+    Image.MAX_IMAGE_PIXELS = None
+    kinds: dict[str, list[Any] | None] = {"nobody": None, "photos of 12 MP": [photo(4000, 3000)]}
+    kinds |= {name: [make()] for name, make in BAD.items() if not asked.only or name in asked.only}
+    if not asked.only:
+        kinds["forms of 200 x webp, flat"] = [("images", kinds["webp, flat"][0])] * 200  # type: ignore[index]
+    normal, rows = photo(496, 376), []
+    with subprocess.Popen(
+        [sys.executable, "-m", "nonneg_cli", "serve", "--port", "0", "--threads", str(asked.threads)],
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as server:
+        assert server.stdout is not None
+        found = re.search(r"http://[\d.]+:\d+", server.stdout.readline())
+        assert found is not None
+        for name, bad in kinds.items():
+            rows.append({"beside": name, **measured(found[0], bad, asked.seconds, normal)})
+            beside_photos = rows[min(1, len(rows) - 1)]["p95"]
+            rows[-1]["ratio"] = round(rows[-1]["p95"] / beside_photos, 2)
+            print("  ".join(f"{key} {value}" for key, value in rows[-1].items()), flush=True)
+        server.terminate()
+    print(json.dumps({"provenance": provenance(), "rows": rows}))
+
+
+if __name__ == "__main__":
+    main()
