@@ -64,6 +64,22 @@ def test_the_pod_is_asked_where_the_server_answers_and_runs_as_its_user(containe
     assert container["image"] == f"nonneg:{__version__}"
 
 
+def test_compose_builds_the_server_with_settings_that_are_valid(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = yaml.safe_load((DEPLOY.parent / "compose.yaml").read_text())
+    service = found["services"]["nonneg"]
+    known = {variable(name) for name in Settings.model_fields}
+    for name, value in service["environment"].items():
+        assert name in known
+        assert isinstance(value, str)
+        monkeypatch.setenv(name, value)
+    settings = read_settings()
+    assert settings.drain + settings.grace + LAST_RESORT <= int(service["stop_grace_period"].removesuffix("s"))
+    assert (DEPLOY.parent / service["build"] / "Dockerfile").is_file()
+    assert service["ports"] == ["127.0.0.1:8000:8000"]
+    assert found["services"]["qdrant"]["profiles"] == ["qdrant"]  # only where it is asked for
+    assert set(found["volumes"]) == {"qdrant"}
+
+
 def test_alerts_and_dashboard_ask_for_metrics_that_are_there() -> None:
     rules = [
         rule

