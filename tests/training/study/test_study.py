@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -190,6 +191,14 @@ def test_a_setting_that_came_later_counts_as_its_default() -> None:
     assert not same(recorded, {"lr": 0.5, "new": "off"}, defaults)
     assert differing({"a": {"lr": 1, "gone": 3}}, {"a": {"lr": 1, "new": "off"}}, {"a": {"new": "off"}}) == set()
     assert differing({"a": {"lr": 1}}, {"a": {"lr": 2, "new": "on"}}, {"a": {"new": "off"}}) == {"a.lr", "a.new"}
+
+
+def test_a_result_that_measured_more_is_another_result(finished: Path, tmp_path: Path) -> None:
+    less = tmp_path / "small.toml"
+    less.write_text(re.sub(r"finetune = .*\n", "", PLAN))
+    other = Study(str(less), results=finished / "results", work=tmp_path / "work")
+    assert other.results() == []
+    assert len(other.missing()) == 4
 
 
 def test_an_edited_result_is_refused(finished: Path, tmp_path: Path) -> None:

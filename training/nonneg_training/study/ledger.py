@@ -36,7 +36,7 @@ class Result:
 
 
 def same(recorded: dict[str, Any], wanted: dict[str, Any], defaults: dict[str, Any]) -> bool:
-    """Whether two flat records mean the same run.
+    """Whether two records mean the same run.
 
     A setting that did not exist yet when the run was made counts as its default, which changes nothing; one that exists
     no longer does not count.

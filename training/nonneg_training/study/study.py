@@ -113,21 +113,20 @@ class Study:
         stated = flat(merged(self.plan.base, self.plan.variants[result.variant]))
         recorded = flat(result.settings)
         _, measure = self.task.defaults()
-        return all(recorded.get(name) == value for name, value in stated.items()) and ledger.same(
-            flat(result.measure), flat(self.measure), flat(measure)
-        )
+        as_stated = all(recorded.get(name) == value for name, value in stated.items())
+        return as_stated and ledger.same(result.measure, self.measure, measure)
 
     def _sorted(self) -> tuple[list[Result], list[Result]]:
         wanted = {(run.variant, run.seed): run for run in self.grid()}
-        settings, measure = (flat(record) for record in self.task.defaults())
+        settings, measure = self.task.defaults()
         ours: list[Result] = []
         others: list[Result] = []
         for result in ledger.read_results(self.folder):
             run = wanted.get((result.variant, result.seed))
             fits = (
                 run is not None
-                and ledger.same(flat(result.settings), flat(run.settings), settings)
-                and ledger.same(flat(result.measure), flat(self.measure), measure)
+                and ledger.same(flat(result.settings), flat(run.settings), flat(settings))
+                and ledger.same(result.measure, self.measure, measure)
             )
             (ours if fits else others).append(result)
         return ours, others
