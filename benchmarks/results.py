@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from nonneg_training.study import Study
-from nonneg_training.study.verdict import FAILED, HELD, OPEN, PART, Verdict
+from nonneg_training.study.verdict import FAILED, HELD, OPEN, PART, Verdict, short
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "results.md"
@@ -36,15 +36,24 @@ def page(results: Path = ROOT / "results") -> str:
     """The whole page, in Markdown."""
     studies = [Study(name, results=results) for name in STUDIES if (results / name).is_dir()]
     lines = [HEAD]
-    lines += ["| claim | paper | study | verdict |", "|---|---|---|---|"]
+    lines += ["| claim | paper | ours | study | verdict |", "|---|---|---|---|---|"]
     for study in studies:
-        lines += [
-            f"| {v.claim.says} | {v.claim.paper or '-'} | [{study.name}](#{study.name}) | {MARK[v.status]} |"
-            for v in study.verdicts()
-        ]
+        for v in study.verdicts():
+            cells = [v.claim.says, v.claim.paper or "-", _ours(v), f"[{study.name}](#{study.name})", MARK[v.status]]
+            lines.append(f"| {' | '.join(cells)} |")
     for study in studies:
         lines += ["", *_section(study, results)]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _ours(verdict: Verdict) -> str:
+    """The first check's numbers; the others stand in the study's section."""
+    first = verdict.checks[0]
+    if first.estimate is None:
+        return "-"
+    if first.of is None or first.than is None:
+        return short(first.estimate.mean)
+    return f"{short(first.of.mean)} against {short(first.than.mean)}"
 
 
 def _section(study: Study, results: Path) -> list[str]:
