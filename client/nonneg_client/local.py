@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from concurrent.futures import Future
 from functools import partial
 
@@ -18,7 +18,7 @@ from nonneg_client.wire.protocol import Options
 from nonneg_core.errors import ModelNotFound, NonnegError
 from nonneg_core.lookahead import bounded_map
 from nonneg_core.shortening import check_dimensions, check_top_k, shorten
-from nonneg_runtime.atlas import open_atlas
+from nonneg_runtime.atlas import names_of
 from nonneg_runtime.bundle import Bundle, open_bundle
 from nonneg_runtime.encoder import BundleEncoder
 from nonneg_runtime.preprocess import Decoding, Photo
@@ -95,14 +95,10 @@ class Encoder(Embedder):
         return Part((vector,), held.name, held.fingerprint, len(z), options.normalize)
 
 
-def named_dimensions(bundle: str | os.PathLike[str] | None = None) -> tuple[str, dict[int, str]]:
+def named_dimensions(bundle: str | os.PathLike[str] | None = None) -> tuple[str, Mapping[int, str]]:
     """A bundle's fingerprint, and the names of those of its dimensions that have one."""
     held = open_bundle(bundle)
-    atlas = open_atlas(held)
-    if atlas is None:
-        return held.manifest.fingerprint, {}
-    with atlas:
-        return held.manifest.fingerprint, {d.id: d.name for d in atlas.dimensions() if d.name}
+    return held.manifest.fingerprint, names_of(held)
 
 
 def _photo(item: Item, downscale: int | None) -> Photo:

@@ -7,9 +7,10 @@ exactly these, and no row is fetched that is larger than a thumbnail can be.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,17 @@ class Atlas:
 def open_atlas(bundle: Bundle) -> Atlas | None:
     """The atlas of a verified bundle, if it has one."""
     return Atlas(bundle.path / FILE_NAME) if FILE_NAME in bundle.manifest.files else None
+
+
+def names_of(bundle: Bundle) -> Mapping[int, str]:
+    """The names of those dimensions of a bundle that have one; read once."""
+    return _names(bundle.path, bundle.manifest.files[FILE_NAME].sha256) if FILE_NAME in bundle.manifest.files else {}
+
+
+@lru_cache(maxsize=16)
+def _names(folder: Path, _digest: str) -> Mapping[int, str]:
+    with Atlas(folder / FILE_NAME) as atlas:
+        return {found.id: found.name for found in atlas.dimensions() if found.name}
 
 
 def _broken(path: Path, why: str) -> BundleInvalid:

@@ -23,7 +23,7 @@ from nonneg_server.app import create_app
 from nonneg_server.engine.encoded import Encoded
 from nonneg_server.engine.engine import Engine
 from nonneg_server.engine.ledger import FORGET, Histogram, Ledger
-from nonneg_server.observation.drift import drift
+from nonneg_server.observation.drift import drift, moved
 from nonneg_server.observation.logs import Json
 from nonneg_server.observation.metrics import METRICS
 from nonneg_server.observation.tracing import Tracer
@@ -123,6 +123,27 @@ def test_images_like_the_calibrations_do_not_drift() -> None:
     assert other is not None
     assert found.psi < 0.01 < 0.25 < other.psi
     assert found.newly_dead == 0
+
+
+def test_a_planted_shift_is_named_with_how_many_times_as_often() -> None:
+    rng = np.random.default_rng(1)
+    known = rng.uniform(0.02, 0.5, 512)
+    now = known.copy()
+    now[7], now[90] = min(3 * known[7], 0.9), 0
+    found = moved(known, 5000, (rng.random((3000, 512)) < now).mean(axis=0), 3000)
+    by_dimension = {m.dimension: m for m in found}
+    assert {7, 90} <= set(by_dimension)
+    assert by_dimension[7].times == pytest.approx(now[7] / known[7], rel=0.25)
+    assert by_dimension[90].times == 0
+    assert len(found) <= 4
+
+
+def test_images_like_the_calibrations_name_hardly_anything_and_few_images_nothing() -> None:
+    rng = np.random.default_rng(2)
+    known = rng.uniform(0.02, 0.5, 512)
+    drawn = [(rng.random((500, 512)) < known).mean(axis=0) for _ in range(40)]
+    assert sum(bool(moved(known, 10**9, live, 500)) for live in drawn) <= 6  # 2 are expected
+    assert moved(known, 5000, 1 - known, 99) == []
 
 
 async def test_the_access_log_tells_a_request_in_json_and_never_its_content(

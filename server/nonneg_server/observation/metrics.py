@@ -13,8 +13,9 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from nonneg_core.version import __version__
+from nonneg_runtime.atlas import names_of
 from nonneg_server.engine.ledger import SECONDS, Histogram
-from nonneg_server.observation.drift import drift
+from nonneg_server.observation.drift import drift, moved
 from nonneg_server.observation.logs import lines_lost
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ METRICS = {
     "nonneg_load_failures": "Times a model could not be loaded or reloaded; what was served went on.",
     "nonneg_model_loaded": "1 while a model's weights are in memory, 0 while it rests.",
     "nonneg_drift_psi": "Population stability index of live activations against the calibration's, by model.",
+    "nonneg_drift_times": "The ten dimensions that moved most, and how many times as often as on calibration images "
+    "they are active; by model, dimension and name.",
     "nonneg_drift_newly_dead": "Dimensions active on calibration images and on no recent one, by model.",
     "nonneg_drift_newly_alive": "Dimensions active now that no calibration image activated, by model.",
     "nonneg_build_info": "1, with the version of this server.",
@@ -131,14 +134,19 @@ class Metrics(Collector):
     def _of_drift(self, engines: list[Engine]) -> Iterator[Metric]:
         psi, dead = _gauge("nonneg_drift_psi", "model"), _gauge("nonneg_drift_newly_dead", "model")
         alive = _gauge("nonneg_drift_newly_alive", "model")
+        times = _gauge("nonneg_drift_times", "model", "dimension", "name")
         for engine in engines:
             known = np.asarray(engine.bundle.manifest.columns.frequency)
             found = drift(known, engine.ledger.frequencies(), engine.ledger.seen)
+            calibrated = engine.bundle.manifest.calibration.images
+            for m in moved(known, calibrated, engine.ledger.frequencies(), engine.ledger.seen):
+                called = names_of(engine.bundle).get(m.dimension, "")
+                times.add_metric([engine.name, str(m.dimension), called], m.times)
             if found is not None:
                 psi.add_metric([engine.name], found.psi)
                 dead.add_metric([engine.name], found.newly_dead)
                 alive.add_metric([engine.name], found.newly_alive)
-        yield from (psi, dead, alive)
+        yield from (psi, times, dead, alive)
 
     def _of_queue(self) -> Iterator[Metric]:
         admission = self._models.admission
