@@ -2,7 +2,7 @@
 
     python benchmarks/dimensions.py --work WORK --root DIR    WORK: where `nonneg study run` kept its runs
 
-Of the study longer, variants cl-36 and ncl-36, unless --study and --variant say otherwise. The dimensions are drawn by
+Of the study quick, variants cl and ncl, unless --study and --variant say otherwise. The dimensions are drawn by
 chance among those that are active on at least eight images (the study's seed 0, seed 0 of the draw), not chosen for
 their looks. Prints how pure they are: the share of the most frequent class in each row.
 """
@@ -51,8 +51,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--root", type=Path, required=True)
-    parser.add_argument("--study", default="longer")
-    parser.add_argument("--variant", nargs=2, default=["cl-36", "ncl-36"])
+    parser.add_argument("--study", default="quick")
+    parser.add_argument("--variant", nargs=2, default=["cl", "ncl"])
     given = parser.parse_args()
     study = Study(given.study, root=given.root, work=given.work)
     images = open_data("cifar10:test", given.root)
