@@ -24,7 +24,7 @@ HOMES = {
     "nonneg_training": "training",
     "nonneg_server": "server",
 }
-DEFAULT_MODEL = "nonneg_runtime/default_model"
+MODELS = "nonneg_runtime/models"
 
 
 @pytest.fixture(scope="module")
@@ -65,10 +65,14 @@ def test_it_holds_nothing_but_the_packages_and_their_description(wheel: zipfile.
     assert {top for top in tops if not top.endswith(".dist-info")} == set(HOMES)
 
 
-def test_it_holds_the_default_model_within_its_size(wheel: zipfile.ZipFile) -> None:
+def test_it_holds_both_models_with_all_their_forms_within_their_size(wheel: zipfile.ZipFile) -> None:
     sizes = {info.filename: info.file_size for info in wheel.infolist()}
-    assert {f"{DEFAULT_MODEL}/encoder.onnx", f"{DEFAULT_MODEL}/manifest.json"} <= set(sizes)
-    assert sum(size for name, size in sizes.items() if name.startswith(DEFAULT_MODEL)) <= 30 * 10**6
+    forms = {"encoder.onnx", "encoder.int8.onnx", "head.safetensors"}
+    files = forms | {"spread.safetensors", "names.json", "manifest.json"}
+    found = {name.removeprefix(f"{MODELS}/") for name in sizes if name.startswith(MODELS)}
+    assert found == {f"{model}/{file}" for model in ("photo", "photo-fast") for file in files}
+    assert sum(size for name, size in sizes.items() if name.startswith(MODELS)) <= 50 * 10**6
+    assert all(size <= 10**6 for name, size in sizes.items() if name.endswith("names.json"))
     assert not [name for name in sizes if name.endswith((".pth", ".pt", ".pkl"))]
 
 

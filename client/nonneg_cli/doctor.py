@@ -10,7 +10,7 @@ import os
 import platform
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -133,6 +133,7 @@ def files() -> Finding:
 def self_test(model: Path | None) -> Iterator[Finding]:
     """The bundle opens, and its encoder answers the golden vector that the exporter wrote down."""
     from nonneg_runtime.bundle import open_bundle
+    from nonneg_runtime.variants import as_variant
 
     try:
         bundle = open_bundle(model)
@@ -143,6 +144,9 @@ def self_test(model: Path | None) -> Iterator[Finding]:
         return
     if any(installed(name) for name in RUNTIMES):
         yield answered("self-test", bundle)
+        for variant in manifest.variants:
+            found = answered(f"self-test {variant.precision}", as_variant(bundle, variant))
+            yield found if found.verdict == "ok" else replace(found, verdict="note", fix="nothing: it is not used here")
         if installed("onnxruntime-gpu"):  # it names CUDA wherever it is; whether it runs there, only a session shows
             yield answered("gpu", bundle, "cuda")
 

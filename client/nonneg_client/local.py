@@ -22,6 +22,7 @@ from nonneg_runtime.atlas import names_of
 from nonneg_runtime.bundle import Bundle, open_bundle
 from nonneg_runtime.encoder import BundleEncoder
 from nonneg_runtime.preprocess import Decoding, Photo
+from nonneg_runtime.variants import Asked, open_variant
 
 AHEAD = 4  # images that wait for each thread
 
@@ -39,8 +40,10 @@ class Encoder(Embedder):
         *,
         threads: int | None = None,
         decode: Decoding = "fast",
+        precision: Asked = "auto",
     ) -> None:
-        self.bundle = bundle if isinstance(bundle, Bundle) else open_bundle(bundle)
+        """A folder, or the name of a model that comes with nonneg; `precision`: as `nonneg serve --precision`."""
+        self.bundle = bundle if isinstance(bundle, Bundle) else open_variant(bundle, precision)
         self._encoder = BundleEncoder(self.bundle, threads=threads, decode=decode)
 
     def stream(

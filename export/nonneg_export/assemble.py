@@ -138,7 +138,13 @@ class Made(Protocol):
 
 def seal(made: Made, out: Path, *, overwrite: bool = False) -> Bundle:
     """Write the bundle, whole or not at all; with a quality report also its table and plots."""
-    files = {ENCODER: made.encoder, **evidence(made.manifest, made.encoder.parent)}
+    work = made.encoder.parent
+    names = made.manifest.names
+    files = {
+        ENCODER: made.encoder,
+        **evidence(made.manifest, work),
+        **({names.file: work / names.file} if names else {}),
+    }
     return write_bundle(out, made.manifest, files, replace=overwrite)
 
 

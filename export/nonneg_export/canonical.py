@@ -10,6 +10,8 @@ from onnx import GraphProto, ModelProto
 from nonneg_runtime.bundle import storing
 from nonneg_training.foreign.graph import stripped, subgraphs
 
+KEPT = "head."  # initializers of these names keep them: they may be moved into a file of their own
+
 
 def canonical(model: ModelProto) -> ModelProto:
     """A copy that names its values by their place in the graph and carries nothing but the graph."""
@@ -45,7 +47,8 @@ def _rename(graph: GraphProto) -> None:
     """Initializers become w0, w1, …, other values v0, v1, …, in the order in which the nodes use them."""
     weights = {tensor.name: tensor for tensor in graph.initializer}
     names = {value.name: value.name for value in (*graph.input, *graph.output)}
-    weight_order: list[str] = []
+    names |= {name: name for name in weights if name.startswith(KEPT)}
+    weight_order: list[str] = list(filter(names.__contains__, weights))
     for i, node in enumerate(graph.node):
         for name in node.input:
             if name in weights and name not in names:

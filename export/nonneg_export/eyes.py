@@ -35,7 +35,7 @@ def sees_alike(view: View, evaluation: Callable[[Path], Pixels], paths: Sequence
     return held(Check(name="view", what=what, value=differing, limit=0))
 
 
-def decodes_alike(session: Runner, view: View, paths: Sequence[Path]) -> Check:
+def decodes_alike(session: Runner, view: View, paths: Sequence[Path], *, least: float = LEAST_MEDIAN) -> Check:
     """Decoded at a smaller scale, as large JPEGs are by default, a photo is hardly another one."""
     some = spread(paths, PHOTOS)
     largest = sorted(paths, key=lambda path: path.stat().st_size)[-LARGEST:]
@@ -47,7 +47,7 @@ def decodes_alike(session: Runner, view: View, paths: Sequence[Path]) -> Check:
         f"1 - median cosine of large JPEGs decoded smaller to decoded in full (least {cosines.min():.4f}), "
         f"on {max(0, len(other) - 1)} photos and a sheet of {TILES**2}"
     )
-    return held(Check(name="decode", what=what, value=1 - float(np.median(cosines)), limit=1 - LEAST_MEDIAN))
+    return held(Check(name="decode", what=what, value=1 - float(np.median(cosines)), limit=1 - least))
 
 
 def resizes_alike(session: Runner, view: View, paths: Sequence[Path]) -> Check:

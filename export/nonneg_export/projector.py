@@ -7,8 +7,10 @@ from numpy.typing import NDArray
 from onnx import ModelProto
 from torch import nn
 
+from nonneg_core.heads.head import Head
 from nonneg_export.columns import activate
 from nonneg_export.head import with_head
+from nonneg_export.root_head import with_root_head
 from nonneg_training.encoder import Encoder
 
 Weight = NDArray[np.float32]
@@ -17,10 +19,19 @@ OPERATORS = {"relu": "Relu", "rep_relu": "Relu", "sigmoid": "Sigmoid", "softplus
 
 def with_projector(model: ModelProto, encoder: Encoder) -> ModelProto:
     """A copy with all that `encoder` has behind its backbone."""
+    if encoder.root or encoder.power != 1 or encoder.gate is not None:
+        return with_root_head(model, _head(encoder), root=encoder.root, stored=np.float32)
     for layer in encoder.hidden:
         model = with_head(model, *_arrays(layer)) if isinstance(layer, nn.Linear) else activate(model)
     model = with_head(model, *folded(*encoder.output_layers()))
     return activate(model, OPERATORS[encoder.activation])
+
+
+def _head(encoder: Encoder) -> Head:
+    """The encoder's one layer, its gate and its power."""
+    weight, bias = folded(*encoder.output_layers())
+    gate = np.zeros_like(bias) if encoder.gate is None else encoder.gate.detach().numpy()
+    return Head(np.ascontiguousarray(weight.T), bias, gate, encoder.power)
 
 
 def folded(linear: nn.Linear, norm: nn.BatchNorm1d | None) -> tuple[Weight, Weight]:

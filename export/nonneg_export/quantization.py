@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
-from onnx import ModelProto
+from onnx import ModelProto, NodeProto
 
 from nonneg_core.atomic import storage_error
 from nonneg_core.errors import CheckFailed, NonnegError
@@ -29,8 +29,11 @@ QUANTIZED = ("Conv", "Gemm", "MatMul", "Add", "Clip", "Relu", "MaxPool", "Concat
 LAYERS = ("Conv", "Gemm", "MatMul", "ReduceMean", "GlobalAveragePool")
 
 
-def to_int8(encoder: Path, photos: Sequence[Path], view: View) -> ModelProto:
-    """The encoder with 8-bit weights (one scale a channel) and activations (ranges seen on the photos)."""
+def to_int8(encoder: Path, photos: Sequence[Path], view: View | None, *, ranges: Path | None = None) -> ModelProto:
+    """The encoder with 8-bit weights (one scale a channel) and activations (ranges seen on the photos).
+
+    ranges: a file that is written with what was seen; once it is there it is read, and the photos are not.
+    """
     from onnxruntime.quantization import CalibrationMethod, QuantFormat, QuantType, quantize_static
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
@@ -42,7 +45,7 @@ def to_int8(encoder: Path, photos: Sequence[Path], view: View) -> ModelProto:
             quantize_static(
                 str(prepared),
                 str(quantized),
-                _Reader(photos, view),
+                None if view is None else _Reader(photos, view),
                 quant_format=QuantFormat.QDQ,
                 op_types_to_quantize=list(QUANTIZED),
                 nodes_to_exclude=_tail(load(prepared)),
@@ -50,6 +53,7 @@ def to_int8(encoder: Path, photos: Sequence[Path], view: View) -> ModelProto:
                 activation_type=QuantType.QUInt8,
                 weight_type=QuantType.QInt8,
                 calibrate_method=CalibrationMethod.MinMax,
+                **({} if ranges is None else {"calibration_cache_path": ranges}),
             )
         except OSError as error:
             raise storage_error(Path(place), error) from error
@@ -85,7 +89,13 @@ def _tail(model: ModelProto) -> list[str]:
     found, waiting = [], [OUTPUT]
     while waiting:
         node = makers.get(waiting.pop())
-        if node is not None and node.op_type not in LAYERS:
+        if node is not None and (node.op_type not in LAYERS or _on_roots(node, makers)):
             found.append(node.name)
             waiting += node.input
     return found
+
+
+def _on_roots(node: NodeProto, makers: dict[str, NodeProto]) -> bool:
+    """Whether it is the layer of a head on roots, which has large numbers and small ones that count."""
+    before = makers.get(node.input[0])
+    return node.op_type in ("MatMul", "Gemm") and before is not None and before.op_type == "Sqrt"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from nonneg_runtime.manifest import Manifest, Quality, Structure
+from nonneg_runtime.manifest import Manifest, Quality, Structure, Variant
 
 SELECTIONS = {"expected-activation": "expected activation", "random": "random", "variance": "variance", "pca": "PCA"}
 
@@ -77,7 +77,7 @@ def size(count: int) -> str:
 
 def _facts(manifest: Manifest) -> str:
     view, calibration, source = manifest.view, manifest.calibration, manifest.provenance
-    atlas = manifest.atlas
+    atlas, head, names = manifest.atlas, manifest.head, manifest.names
     live = sum(value > 0 for value in manifest.columns.frequency)
     facts = {
         "model": f"{manifest.name} {manifest.version}",
@@ -87,6 +87,9 @@ def _facts(manifest: Manifest) -> str:
         "dimensions": f"{manifest.dimensions}, {live} live, {mean(manifest.columns.frequency):.0%} active on an image",
         "activation": manifest.activation,
         "precision": manifest.precision,
+        "forms": "; ".join(map(_form, manifest.variants)),
+        "head": "" if head is None else f"{head.file}, on {head.takes}, the first {head.trained} columns trained",
+        "names": "" if names is None else f"{names.named} dimensions, {names.checked} checked on {names.data}",
         "view": f"{view.size} x {view.size}, {view.fit} {view.crop:g}, {view.interpolation}",
         "ranked by": f"{calibration.ranked_by}, on {calibration.images:,} images ({calibration.data})",
         "weights": f"{source.weights} [{source.weights_license}]",
@@ -98,6 +101,12 @@ def _facts(manifest: Manifest) -> str:
         "files": ", ".join(f"{name} {size(record.bytes)}" for name, record in manifest.files.items()),
     }
     return "\n".join(f"{name + ':':<14}{text}" for name, text in facts.items() if text)
+
+
+def _form(variant: Variant) -> str:
+    """A form of the encoder in another precision, and what it costs."""
+    lost = ", ".join(f"{check.value:.2g} {check.what}" for check in variant.checks if check.name != "batch")
+    return f"{variant.precision}, in the same space: {lost}"
 
 
 def _checks(manifest: Manifest) -> list[tuple[str, ...]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -62,7 +62,7 @@ def shrink(
     elif to == "fp16":
         save(halved(load(bundle.encoder)), encoder)
     else:  # the same encoder, computed otherwise
-        shutil.copyfile(bundle.encoder, encoder)
+        save(load(bundle.encoder), encoder)
     after = collect(encoder, others, view, work / "after", precision=to, tick=tick)
     found = likeness(before.values, after.values)
     recorded = golden.record(encoder, view.size, to)
@@ -78,8 +78,12 @@ def shrink(
             ),
             "quality": None,
             "atlas": None,
+            "head": None,  # within the graph
+            "variants": (),
         }
     )
+    if manifest.names is not None:
+        shutil.copyfile(bundle.path / manifest.names.file, work / manifest.names.file)
     return Shrunk(encoder, manifest, after, found)
 
 
@@ -88,4 +92,4 @@ def judge(shrunk: Shrunk, photos: Photos, labelled: Photos, work: Path, *, data:
     used = tuple(hashlib.sha256(path.read_bytes()).hexdigest() for path in photos.paths if path.is_file())
     quality = evaluate(shrunk.encoder, shrunk.manifest, shrunk.seen.values, used, labelled, work, data=data)
     manifest = shrunk.manifest.model_copy(update={"quality": quality})
-    return Shrunk(shrunk.encoder, manifest, shrunk.seen, shrunk.likeness)
+    return replace(shrunk, manifest=manifest)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from nonneg_core.errors import ConfigInvalid
 from nonneg_runtime.bundle import Bundle, staged, storing
+from nonneg_runtime.external_data import external_files
 from nonneg_runtime.graph import INPUT, OUTPUT
 from nonneg_runtime.manifest import Manifest
 
@@ -26,9 +27,9 @@ def write_repository(bundle: Bundle, repository: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         version = 1 + max((int(p.name) for p in folder.iterdir() if p.name.isdigit()), default=0)
         with staged(folder / str(version)) as place:
-            for name in bundle.manifest.files:
-                if name.startswith("encoder"):  # the graph and, where it has some, its external data
-                    shutil.copyfile(bundle.path / name, place / ("model.onnx" if name == "encoder.onnx" else name))
+            shutil.copyfile(bundle.encoder, place / "model.onnx")
+            for name in external_files(bundle.encoder):  # weights that lie beside the graph
+                shutil.copyfile(bundle.path / name, place / name)
         (folder / "config.pbtxt").write_text(config(bundle.manifest), encoding="utf-8")
     return folder
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from nonneg_core.errors import BundleInvalid, ParameterInvalid
 from nonneg_runtime.bundle import Bundle
+from nonneg_runtime.names import read_names
 
 FILE_NAME = "atlas.sqlite"
 SCHEMA_VERSION = 1
@@ -139,8 +140,17 @@ def open_atlas(bundle: Bundle) -> Atlas | None:
 
 
 def names_of(bundle: Bundle) -> Mapping[int, str]:
-    """The names of those dimensions of a bundle that have one; read once."""
-    return _names(bundle.path, bundle.manifest.files[FILE_NAME].sha256) if FILE_NAME in bundle.manifest.files else {}
+    """The names of those dimensions of a bundle that have one, an atlas's before those it came with; read once."""
+    files, record = bundle.manifest.files, bundle.manifest.names
+    found: Mapping[int, str] = {}
+    if record is not None:
+        found = _given(bundle.path / record.file, files[record.file].sha256, bundle.manifest.dimensions)
+    return {**found, **_names(bundle.path, files[FILE_NAME].sha256)} if FILE_NAME in files else found
+
+
+@lru_cache(maxsize=16)
+def _given(path: Path, _digest: str, dimensions: int) -> Mapping[int, str]:
+    return {name.dimension: name.name for name in read_names(path, dimensions).names}
 
 
 @lru_cache(maxsize=16)

@@ -18,7 +18,8 @@ from nonneg_runtime.external_data import external_files
 from nonneg_runtime.manifest import FILE_NAME, FileRecord, Manifest, read_manifest
 
 ENCODER = "encoder.onnx"
-DEFAULT = Path(__file__).parent / "default_model"
+SHIPPED = Path(__file__).parent / "models"  # the models that come with nonneg, a folder each
+DEFAULT = SHIPPED / "photo"
 MAX_ENCODER = 2**31  # protobuf's own limit
 MAX_FILE = 2**34
 
@@ -29,22 +30,46 @@ class Bundle:
 
     path: Path
     manifest: Manifest
+    file: str = ENCODER  # or that of a variant
 
     @property
     def encoder(self) -> Path:
-        return self.path / ENCODER
+        return self.path / self.file
+
+    @property
+    def stored(self) -> int:
+        """Bytes of the encoder and of what lies beside it."""
+        head = self.manifest.head
+        parts = [self.file, *([head.file] if head else [])]
+        return sum(self.manifest.files[name].bytes for name in parts)
 
 
 def open_bundle(path: str | os.PathLike[str] | None = None) -> Bundle:
-    """Verify and open a bundle; without a path, the default model that comes with nonneg."""
-    folder = DEFAULT if path is None else Path(path)
+    """Verify and open a bundle, or a model that comes with nonneg by its name; without a path, the default one."""
+    folder = located(path)
     manifest = read_manifest(folder)
     if ENCODER not in manifest.files:
         raise BundleInvalid(f"{folder}: the manifest lists no {ENCODER}", fix="export the bundle again")
     for name, record in manifest.files.items():
         _verify(folder, name, record)
     _confined(folder, manifest)
+    _complete(folder, manifest)
     return Bundle(folder, manifest)
+
+
+def located(path: str | os.PathLike[str] | None = None) -> Path:
+    """The folder of a bundle: one that is there, else the model of that name that comes with nonneg."""
+    if path is None:
+        return DEFAULT
+    folder = Path(path)
+    ours = SHIPPED / folder
+    return ours if len(folder.parts) == 1 and not (folder / FILE_NAME).is_file() and ours.is_dir() else folder
+
+
+def shipped_names() -> tuple[str, ...]:
+    """The models that come with nonneg, the default one first."""
+    found = sorted(place.parent.name for place in SHIPPED.glob(f"*/{FILE_NAME}"))
+    return tuple(sorted(found, key=lambda name: name != DEFAULT.name))
 
 
 def write_bundle(out: Path, manifest: Manifest, files: Mapping[str, Path], *, replace: bool = False) -> Bundle:
@@ -133,12 +158,36 @@ def _confined(folder: Path, manifest: Manifest) -> None:
     """The model reads only files that the manifest lists: no path that leaves the folder, nothing unverified."""
     for location in external_files(folder / ENCODER):
         if location not in manifest.files:
+            raise _strays(folder / ENCODER, location)
+
+
+def _complete(folder: Path, manifest: Manifest) -> None:
+    """Every file that the manifest speaks of is one that it lists."""
+    spoken = [variant.file for variant in manifest.variants]
+    if manifest.head is not None:
+        spoken += [manifest.head.file, *([manifest.head.spread] if manifest.head.spread else [])]
+    if manifest.names is not None:
+        spoken.append(manifest.names.file)
+    for name in spoken:
+        if name not in manifest.files:
             raise BundleInvalid(
-                f"{folder / ENCODER} reads external data from {location!r}, which is no listed file of the bundle",
-                fix="do not use this bundle",
-                field=ENCODER,
-                value=location,
+                f"{folder}: the manifest speaks of {name} and does not list it",
+                fix="export the bundle again",
+                field=name,
             )
+    for variant in manifest.variants:
+        for location in external_files(folder / variant.file):
+            if location not in manifest.files:
+                raise _strays(folder / variant.file, location)
+
+
+def _strays(encoder: Path, location: str) -> BundleInvalid:
+    return BundleInvalid(
+        f"{encoder} reads external data from {location!r}, which is no listed file of the bundle",
+        fix="do not use this bundle",
+        field=encoder.name,
+        value=location,
+    )
 
 
 @contextmanager

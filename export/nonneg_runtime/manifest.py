@@ -23,6 +23,7 @@ from nonneg_core.pixels.view import View
 SCHEMA_VERSION = 1
 FILE_NAME = "manifest.json"
 MAX_BYTES = 64 * 2**20
+CAME_LATER = ("head", "variants", "names")  # fields that bundles of schema 1 did not have from the start
 
 
 Precision = Literal["fp32", "fp16", "int8", "bf16"]  # fp16: of the stored weights; the others: of what computes
@@ -152,6 +153,34 @@ class AtlasRecord(_Record):
     named: int = Field(description="dimensions with a suggested name")
 
 
+class NamesRecord(_Record):
+    """The file of names that some of the dimensions have, each with its evidence."""
+
+    file: str
+    named: int = Field(ge=0, description="dimensions with a name")
+    checked: int = Field(ge=0, description="of which so many were checked on photos that nothing was fitted on")
+    data: str = Field(description="those photos")
+
+
+class HeadRecord(_Record):
+    """The layer behind the backbone, whose weights lie in a file of their own, and what it was computed from."""
+
+    file: str = Field(description="safetensors: weight (features, D), bias (D,), gate (D,)")
+    spread: str = Field(default="", description="safetensors: mean and covariance of the features it was fitted on")
+    takes: Literal["roots", "features"] = Field(description="square roots of the pooled features, or these")
+    power: float = Field(gt=0, le=1, description="an active column is (x weight + bias)^power")
+    trained: int = Field(default=0, ge=0, description="so many columns in front were trained, the others computed")
+
+
+class Variant(_Record):
+    """The same model in another precision, whose vectors lie in the same space: they have one fingerprint."""
+
+    precision: Literal["int8"]
+    file: str = Field(description="its encoder, in this bundle")
+    golden: Golden
+    checks: tuple[Check, ...] = Field(description="the measured loss")
+
+
 class Manifest(_Record):
     """A bundle's description; `fingerprint` names the vectors, `digest` seals the whole."""
 
@@ -171,6 +200,9 @@ class Manifest(_Record):
     checks: tuple[Check, ...] = ()
     quality: Quality | None = None
     atlas: AtlasRecord | None = None
+    head: HeadRecord | None = None
+    variants: tuple[Variant, ...] = Field(default=(), description="fastest first")
+    names: NamesRecord | None = None
     files: dict[str, FileRecord]
     fingerprint: str = ""
     digest: str = ""
@@ -187,10 +219,15 @@ class Manifest(_Record):
     def sealed(self) -> Manifest:
         """This manifest with its fingerprint and digest computed."""
         named = self.model_copy(update={"fingerprint": _fingerprint(self), "digest": ""})
-        return named.model_copy(update={"digest": _sha256(_canonical(named.model_dump(mode="json")))})
+        return named.model_copy(update={"digest": _sha256(_canonical(named.record()))})
 
     def to_json(self) -> str:
-        return json.dumps(self.model_dump(mode="json"), indent=1, ensure_ascii=False) + "\n"
+        return json.dumps(self.record(), indent=1, ensure_ascii=False) + "\n"
+
+    def record(self) -> dict[str, Any]:
+        """What is written: a field that came later is left out where it says nothing, so that older digests hold."""
+        unsaid = {name for name in CAME_LATER if not getattr(self, name)}
+        return self.model_dump(mode="json", exclude=unsaid)
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -244,7 +281,9 @@ def _read(path: Path, folder: Path) -> dict[str, Any]:
 
 def _fingerprint(manifest: Manifest) -> str:
     """Names what the vectors depend on: encoder, view and width. Evidence beside them does not change it."""
-    encoder = {name: record.sha256 for name, record in sorted(manifest.files.items()) if name.startswith("encoder")}
+    variants = {variant.file for variant in manifest.variants}
+    parts = sorted(name for name in manifest.files if name.startswith(("encoder", "head.")) and name not in variants)
+    encoder = {name: manifest.files[name].sha256 for name in parts}
     view = manifest.view.model_dump(mode="json")
     named = {"encoder": encoder, "view": view, "dimensions": manifest.dimensions}
     if manifest.precision == "bf16":  # the same file, computed otherwise

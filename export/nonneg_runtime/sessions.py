@@ -14,7 +14,7 @@ from nonneg_core.errors import BundleInvalid, CheckFailed, DataInvalid, NonnegEr
 from nonneg_core.pixels.view import Pixels
 from nonneg_runtime import golden
 from nonneg_runtime.all_cores import Wide
-from nonneg_runtime.bundle import ENCODER, Bundle, open_bundle
+from nonneg_runtime.bundle import Bundle, open_bundle
 from nonneg_runtime.device_session import warm_sizes
 from nonneg_runtime.open import open_session
 from nonneg_runtime.providers import Runner
@@ -115,7 +115,7 @@ class Sessions:
 
     @property
     def _each(self) -> int:
-        stored = self._bundle.manifest.files[ENCODER].bytes
+        stored = self._bundle.stored
         return stored * (2 if self._bundle.manifest.precision == "fp16" else 1)  # halves are widened
 
     @property

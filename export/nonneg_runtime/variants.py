@@ -1,41 +1,73 @@
-"""The same model in another precision: a bundle beside the one it was made from, proved to be so by its manifest."""
+"""The same model in another precision: in its bundle, or a bundle beside it that was made from it."""
 
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from nonneg_core.errors import BundleInvalid
-from nonneg_runtime.bundle import DEFAULT, Bundle, open_bundle
-from nonneg_runtime.manifest import FILE_NAME, read_manifest
+from nonneg_core.errors import BundleInvalid, CheckFailed
+from nonneg_runtime import golden
+from nonneg_runtime.bundle import SHIPPED, Bundle, located, open_bundle
+from nonneg_runtime.manifest import FILE_NAME, Variant, read_manifest
 
-Asked = Literal["fp32", "int8", "bf16"]  # what computes; weights stored as fp16 are computed with as fp32
-COMPUTES: dict[str, Asked] = {"fp32": "fp32", "fp16": "fp32", "int8": "int8", "bf16": "bf16"}
+Computed = Literal["fp32", "int8", "bf16"]  # what computes; weights stored as fp16 are computed with as fp32
+Asked = Literal["fp32", "int8", "bf16", "auto"]
+COMPUTES: dict[str, Computed] = {"fp32": "fp32", "fp16": "fp32", "int8": "int8", "bf16": "bf16"}
 
 
 def place_of(bundle: Path, precision: str) -> Path:
     """Where `nonneg quantize` puts a variant and the server looks for it: `my.bundle.int8` beside `my.bundle`."""
-    if bundle.resolve() != DEFAULT.resolve():
-        return bundle.with_name(f"{bundle.resolve().name}.{precision}")
+    name = f"{bundle.resolve().name}.{precision}"
+    if bundle.resolve().parent != SHIPPED.resolve():
+        return bundle.with_name(name)
     data = Path(os.environ.get("XDG_DATA_HOME") or Path("~/.local/share").expanduser())
-    return data / "nonneg" / f"default_model.{precision}"  # what is installed is not written to
+    return data / "nonneg" / name  # what is installed is not written to
 
 
-def open_variant(path: Path, precision: Asked | None) -> Bundle:
-    """The bundle at `path` if it has this precision, or its variant that has; without a precision, as it is."""
-    bundle = open_bundle(path)
+def open_variant(path: str | os.PathLike[str] | None, precision: Asked | None) -> Bundle:
+    """The bundle at `path` in this precision; None: as it is; auto: the fastest of its forms that is right here."""
+    folder = located(path)
+    bundle = open_bundle(folder)
     if precision is None or COMPUTES[bundle.manifest.precision] == precision:
         return bundle
+    if precision == "auto":
+        forms = (as_variant(bundle, variant) for variant in bundle.manifest.variants)
+        return next(filter(passes, forms), bundle)
+    for variant in bundle.manifest.variants:
+        if variant.precision == precision:
+            return as_variant(bundle, variant)
+    return _beside(folder, bundle, precision)
+
+
+def as_variant(bundle: Bundle, variant: Variant) -> Bundle:
+    """The bundle that computes with this variant; its vectors lie in the same space, so the fingerprint stays."""
+    manifest = bundle.manifest.model_copy(update={"precision": variant.precision, "golden": variant.golden})
+    return replace(bundle, manifest=manifest, file=variant.file)
+
+
+def passes(form: Bundle) -> bool:
+    """Whether this processor computes what the exporter's did."""
+    from nonneg_runtime.open import open_session  # ONNX Runtime, which looking at a bundle does not need
+
+    try:
+        golden.check(open_session(form.encoder, precision=form.manifest.precision), form.manifest)
+    except CheckFailed:
+        return False
+    return True
+
+
+def _beside(path: Path, bundle: Bundle, precision: str) -> Bundle:
     if precision == "fp32":
         raise _absent(path, precision, f"it is {bundle.manifest.precision}", "serve the bundle it was made from")
     place = place_of(path, precision)
-    command = f"nonneg quantize {'' if path == DEFAULT else f'{path} '}--to {precision} --images PHOTOS"
+    command = f"nonneg quantize {path.name if path.parent == SHIPPED else path} --to {precision} --images PHOTOS"
     if not (place / FILE_NAME).is_file():
         raise _absent(path, precision, f"there is none at {place}", f"make it: {command}")
     found = read_manifest(place)
     if found.derived_from != bundle.manifest.fingerprint or found.precision != precision:
-        raise _absent(path, precision, f"{place} was made from another model", f"make it anew: {command} --replace")
+        raise _absent(path, precision, f"{place} was made from another model", f"make it again: {command} --replace")
     return open_bundle(place)
 
 

@@ -162,7 +162,9 @@ def repository_of(
         opening()
         return _engine(settings, workers, cache, bundle)
 
-    return Repository(sources, registry, make, settings.repository, precision=settings.precision)
+    on_device = settings.provider not in (None, "cpu")
+    precision = None if on_device and settings.precision == "auto" else settings.precision
+    return Repository(sources, registry, make, settings.repository, precision=precision)
 
 
 def _cache(settings: Settings) -> Cache | None:

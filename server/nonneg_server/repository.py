@@ -10,7 +10,7 @@ from pathlib import Path
 
 from nonneg_core import allocator
 from nonneg_core.errors import ConfigInvalid, ModelNotFound, NonnegError
-from nonneg_runtime.bundle import DEFAULT, Bundle
+from nonneg_runtime.bundle import DEFAULT, Bundle, located
 from nonneg_runtime.manifest import read_manifest
 from nonneg_runtime.variants import Asked, open_variant
 from nonneg_server.engine.engine import Engine
@@ -98,9 +98,9 @@ class Repository:
 def sources_of(models: Sequence[str]) -> dict[str, Path]:
     """`name=folder` or just a folder, whose bundle says its name; nothing at all is the default model."""
     found: dict[str, Path] = {}
-    for given in models or (str(DEFAULT),):
+    for given in models or (DEFAULT.name,):
         name, equals, path = given.partition("=")
-        folder = Path(path if equals else given)
+        folder = located(path if equals else given)
         key = name if equals else read_manifest(folder).name
         if key in found:
             raise ConfigInvalid(

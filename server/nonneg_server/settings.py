@@ -119,10 +119,11 @@ class Settings(BaseSettings):
         "Pillow, equal in every bit; fastest: the former name of fast.",
         group="Engine",
     )
-    precision: Literal["fp32", "int8", "bf16"] | None = setting(
-        None,
-        "Serve every model in this precision, by the variant that `nonneg quantize` made of it; one that is not there "
-        "is refused. None: each as its bundle is.",
+    precision: Literal["auto", "fp32", "int8", "bf16"] = setting(
+        "auto",
+        "Serve every model in this precision, by the variant in its bundle or the one that `nonneg quantize` made; one "
+        "that is not there is refused. auto: the fastest form in the bundle that answers its self-test on this "
+        "processor, which lies in the same space, else the bundle as it is.",
         group="Engine",
     )
     provider: Literal["cpu", "cuda", "tensorrt", "openvino"] | None = setting(

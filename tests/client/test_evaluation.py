@@ -249,14 +249,14 @@ def landmarks(photos, tmp_path):
 
 
 def test_landmarks_are_scored_in_three_protocols(server, landmarks):
-    result = CliRunner().invoke(nonneg, ["evaluate", str(landmarks), "--lengths", "1280,64", "--json", "--url", server])
+    result = CliRunner().invoke(nonneg, ["evaluate", str(landmarks), "--lengths", "2048,64", "--json", "--url", server])
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)["lengths"]
-    assert list(found) == ["1280", "64"]
-    assert set(found["1280"]) == set(PROTOCOLS)
-    assert found["1280"]["medium"]["queries"] == 7
-    assert found["1280"]["medium"]["mAP"] > 0.8
-    assert found["1280"]["hard"]["P@1"] > 0.8  # what is easy is junk there, and out of the way
+    assert list(found) == ["2048", "64"]
+    assert set(found["2048"]) == set(PROTOCOLS)
+    assert found["2048"]["medium"]["queries"] == 7
+    assert found["2048"]["medium"]["mAP"] > 0.8
+    assert found["2048"]["hard"]["P@1"] > 0.8  # what is easy is junk there, and out of the way
     table = CliRunner().invoke(nonneg, ["evaluate", str(landmarks), "--lengths", "64", "--url", server]).stdout
     assert len(table.splitlines()) == 4
 
@@ -387,7 +387,7 @@ def test_a_plot_is_drawn(run, photos, tmp_path, suffix):
 
 
 def test_compare_tests_two_lengths_on_the_same_queries(run, photos):
-    result = run("compare", photos, "1280", "8:2", "--json")
+    result = run("compare", photos, "2048", "8:2", "--json")
     assert result.exit_code == 0, result.output
     compared = json.loads(result.stdout)
     assert compared["queries"] == 35
@@ -395,7 +395,7 @@ def test_compare_tests_two_lengths_on_the_same_queries(run, photos):
     assert found["mean"] == pytest.approx(found["b"] - found["a"])
     assert found["high"] < 0
     assert found["p"] < 0.01
-    lines = run("compare", photos, "1280", "1280").stdout.splitlines()
+    lines = run("compare", photos, "2048", "2048").stdout.splitlines()
     assert lines[1].split()[:3] == ["metric", "A", "B"]
     assert lines[2].split()[-1] == "1.0000"
 
@@ -408,6 +408,6 @@ def test_compare_takes_files_of_two_models(run, client, photos, random_embedding
     assert json.loads(result.stdout)["metrics"]["P@1"]["low"] > 0.3
 
 
-@pytest.mark.parametrize("sides", [("1280", "foo"), ("1280", "x.npz@y"), ("a@b", "5")])
+@pytest.mark.parametrize("sides", [("2048", "foo"), ("2048", "x.npz@y"), ("a@b", "5")])
 def test_compare_says_what_it_cannot_read_before_the_work(run, photos, sides):
     assert run("compare", photos, *sides).exit_code == 2

@@ -99,8 +99,8 @@ def test_a_generator_is_read_only_a_little_ahead(encoder, photos):
 
 
 def test_evaluation_scores_the_same_through_a_server_and_without(client: Client, encoder, photos):
-    there = evaluate(photos, through=client, lengths=[1280, 64], k=5)
-    here = evaluate(photos, through=encoder, lengths=[1280, 64], k=5)
+    there = evaluate(photos, through=client, lengths=[2048, 64], k=5)
+    here = evaluate(photos, through=encoder, lengths=[2048, 64], k=5)
     assert [row.record() for row in here] == [row.record() for row in there]
     assert here[0].report.means()["P@1"] > 0.9
 
@@ -149,14 +149,14 @@ def test_commands_work_without_a_server(here, client: Client, photos, tmp_path):
     query = photos / "cat" / "cat-0.jpg"
     result = here("search", tmp_path / "a.index", query, "--bundle", "default", "--json")
     assert json.loads(result.stdout)["hits"][0]["id"] == "cat/cat-0.jpg"
-    result = here("evaluate", photos, "--bundle", "default", "--lengths", "1280,64", "--json")
+    result = here("evaluate", photos, "--bundle", "default", "--lengths", "2048,64", "--json")
     locally = json.loads(result.stdout)["rows"]
-    result = here("evaluate", photos, "--url", client.settings.url, "--lengths", "1280,64", "--json")
+    result = here("evaluate", photos, "--url", client.settings.url, "--lengths", "2048,64", "--json")
     assert json.loads(result.stdout)["rows"] == locally
     result = here("compare", photos, "default@64", tmp_path / "a.npz", "--json")
     metrics = json.loads(result.stdout)["metrics"]
     assert (metrics["P@1"]["a"], metrics["P@1"]["b"]) == (locally[1]["P@1"], locally[0]["P@1"])
-    result = here("compare", photos, "64", "1280", "--bundle", "default", "--json")
+    result = here("compare", photos, "64", "2048", "--bundle", "default", "--json")
     assert json.loads(result.stdout)["metrics"] == metrics
 
 

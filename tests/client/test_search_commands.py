@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from PIL import Image
@@ -33,7 +34,7 @@ def made(run, photos, tmp_path_factory):
     out = tmp_path_factory.mktemp("made") / "photos.index"
     result = run("index", photos, "-o", out)
     assert result.exit_code == 0, result.output
-    assert "35 images, 1280 dimensions" in result.stdout
+    assert "35 images, 2048 dimensions" in result.stdout
     return out
 
 
@@ -186,7 +187,7 @@ def test_a_folder_that_is_no_index_and_another_model_are_said(run, made, random_
 
 
 def test_the_model_is_asked_for_by_its_name(run, made, photos, start_server, tmp_path):
-    several = ["--url", start_server("--alias", "latest=nonneg-lite0")]
+    several = ["--url", start_server("--alias", "latest=photo")]
     photo = photos / "cat" / "cat-0.jpg"
     assert run("index", photo, "-o", tmp_path / "x.index", *several, "--model", "latest").exit_code == 0
     assert "cat-0.jpg" in run("search", tmp_path / "x.index", photo, *several, "--model", "latest").stdout
@@ -208,8 +209,33 @@ def test_a_question_through_a_shorter_model_is_another_models_not_too_long(run, 
 
 def test_another_length_than_the_index_has_is_refused_not_passed_over(run, made, photos):
     error = run("index", photos, "-o", made, "--dimensions", 64).exception
-    assert "holds vectors of 1280 dimensions, not of 64: leave --dimensions out" in str(error)
-    assert run("index", photos, "-o", made, "--dimensions", 1280).exit_code == 0
+    assert "holds vectors of 2048 dimensions, not of 64: leave --dimensions out" in str(error)
+    assert run("index", photos, "-o", made, "--dimensions", 2048).exit_code == 0
+
+
+def test_an_index_that_keeps_a_tenth_is_asked_with_whole_vectors(run, made, photos, tmp_path):
+    cut = tmp_path / "cut.index"
+    assert "2048 dimensions, 205 values kept of each" in run("index", photos, "-o", cut, "--keep", 205).stdout
+    with Index.open(cut) as index:
+        stored = index.engine.get(["cat/cat-0.jpg"])
+        assert np.diff(stored.indptr).tolist() == [205]
+        assert index.description.kept == 205
+    (hit, *_) = json.loads(run("search", cut, photos / "cat" / "cat-0.jpg", "--json").stdout)["hits"]
+    assert hit["id"] == "cat/cat-0.jpg"
+    with Index.open(made) as index:
+        whole = index.engine.get(["cat/cat-0.jpg"]).numpy()[0]
+    largest = np.sort(whole)[-205:]
+    assert hit["score"] == pytest.approx(float(np.linalg.norm(largest)), abs=1e-3)  # the whole query, the cut vector
+
+
+def test_an_index_keeps_as_many_values_as_it_began_with(run, photos, tmp_path):
+    cut = tmp_path / "cut.index"
+    run("index", photos / "cat", "-o", cut, "--root", photos, "--keep", 50)
+    run("index", photos, "-o", cut)
+    with Index.open(cut) as index:
+        assert np.diff(index.engine.get(list(index.engine.payloads())).indptr).tolist() == [50] * 35
+    error = run("index", photos, "-o", cut, "--keep", 60).exception
+    assert "keeps 50 values of each vector, not 60" in str(error)
 
 
 def test_the_contact_sheet_holds_thumbnails_scores_and_reasons(run, made, photos, tmp_path):

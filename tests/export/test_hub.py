@@ -143,7 +143,8 @@ def nonneg(hub: Hub, home: Path, *words: str) -> subprocess.CompletedProcess[str
 def test_a_bundle_goes_to_the_hub_and_comes_back_the_same(hub: Hub, tmp_path: Path) -> None:
     done = nonneg(hub, tmp_path, "push", str(DEFAULT), "hf:somebody/lite", "--private")
     assert done.returncode == 0, done.stderr
-    assert sorted(hub.files["somebody/lite"]) == ["README.md", "encoder.onnx", "manifest.json"]
+    shipped = [path.name for path in DEFAULT.iterdir()]
+    assert sorted(hub.files["somebody/lite"]) == sorted([*shipped, "README.md"])
     assert hub.files["somebody/lite"]["README.md"].startswith(b'---\nlicense: "apache-2.0"')
     assert hub.private["somebody/lite"]
     assert open_bundle().manifest.fingerprint in hub.messages[0]
@@ -151,15 +152,13 @@ def test_a_bundle_goes_to_the_hub_and_comes_back_the_same(hub: Hub, tmp_path: Pa
     done = nonneg(hub, tmp_path, "pull", "hf:somebody/lite", "back")
     assert done.returncode == 0, done.stderr
     assert open_bundle(tmp_path / "back").manifest == open_bundle().manifest
-    assert sorted(path.name for path in (tmp_path / "back").iterdir()) == ["README.md", "encoder.onnx", "manifest.json"]
+    assert sorted(path.name for path in (tmp_path / "back").iterdir()) == sorted([*shipped, "README.md"])
     assert not list((tmp_path / "hf").rglob("evil.py")), "what the manifest does not list is not even fetched"
 
 
 def test_a_damaged_repository_is_not_pulled(hub: Hub, tmp_path: Path) -> None:
-    hub.files["somebody/bad"] = {
-        "manifest.json": (DEFAULT / "manifest.json").read_bytes(),
-        "encoder.onnx": (DEFAULT / "encoder.onnx").read_bytes()[:-1] + b"x",
-    }
+    whole = {path.name: path.read_bytes() for path in DEFAULT.iterdir()}
+    hub.files["somebody/bad"] = {**whole, "encoder.onnx": whole["encoder.onnx"][:-1] + b"x"}
     done = nonneg(hub, tmp_path, "pull", "hf:somebody/bad", "out")
     assert done.returncode == 1
     assert "encoder.onnx is not the file that was exported" in done.stderr

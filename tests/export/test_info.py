@@ -13,7 +13,14 @@ from nonneg_runtime.bundle import open_bundle
 def test_a_person_reads_what_the_default_model_is() -> None:
     text = CliRunner().invoke(info, [], catch_exceptions=False).output
     manifest = open_bundle().manifest
-    for said in (manifest.name, manifest.fingerprint, "1280, 1280 live", "Apache-2.0", "encoder.onnx 6.4 MB"):
+    for said in (
+        manifest.name,
+        manifest.fingerprint,
+        "2048, 2048 live",
+        "Apache-2.0",
+        "encoder.onnx 9.2 MB",
+        "int8, in the same space",
+    ):
         assert said in text
 
 
@@ -22,7 +29,7 @@ def test_a_program_reads_json() -> None:
     assert record["fingerprint"] == open_bundle().manifest.fingerprint
     assert "columns" not in record
     full = json.loads(CliRunner().invoke(info, ["--json", "--columns"], catch_exceptions=False).output)
-    assert len(full["columns"]["frequency"]) == 1280
+    assert len(full["columns"]["frequency"]) == 2048
 
 
 def test_info_needs_neither_torch_nor_onnx() -> None:

@@ -30,8 +30,8 @@ def test_writing_again_adds_a_version(tmp_path: Path) -> None:
 def test_the_config_says_what_the_encoder_takes_and_gives() -> None:
     text = config(open_bundle().manifest)
     assert 'platform: "onnxruntime_onnx"' in text
-    assert 'input { name: "pixels" data_type: TYPE_UINT8 dims: [ 224, 224, 3 ] }' in text
-    assert 'output { name: "embedding" data_type: TYPE_FP32 dims: [ 1280 ] }' in text
+    assert 'input { name: "pixels" data_type: TYPE_UINT8 dims: [ 260, 260, 3 ] }' in text
+    assert 'output { name: "embedding" data_type: TYPE_FP32 dims: [ 2048 ] }' in text
     assert open_bundle().manifest.fingerprint in text
 
 
@@ -41,8 +41,8 @@ def test_triton_itself_reads_the_config() -> None:
     found = text_format.Parse(config(manifest), model_config().ModelConfig())
     assert (found.name, found.platform, found.max_batch_size) == (manifest.name, "onnxruntime_onnx", 32)
     assert [(i.name, list(i.dims)) for i in (*found.input, *found.output)] == [
-        ("pixels", [224, 224, 3]),
-        ("embedding", [1280]),
+        ("pixels", [260, 260, 3]),
+        ("embedding", [2048]),
     ]
     assert found.HasField("dynamic_batching")
     assert found.parameters["activation"].string_value == manifest.activation

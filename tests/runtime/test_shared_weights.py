@@ -44,7 +44,7 @@ def test_twins_answer_the_same_in_every_bit_when_their_file_is_gone(encoder: Pat
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_the_default_models_weights_are_mapped_once_for_each_and_answer_the_same(place: Path) -> None:
     path = open_bundle().encoder
-    pixels = np.random.default_rng(0).integers(0, 256, (1, 224, 224, 3), dtype=np.uint8)
+    pixels = np.random.default_rng(0).integers(0, 256, (1, 260, 260, 3), dtype=np.uint8)
     both = twins(path, (1, 1))
     lines = [line.split() for line in Path("/proc/self/maps").read_text().splitlines() if str(place) in line]
     assert {line[6] for line in lines} == {"(deleted)"}

@@ -38,9 +38,13 @@ class Batches(ABC):
 class FeatureBatches(Batches):
     """Cached features: one view an image, or two different ones drawn among the cached."""
 
-    def __init__(self, images: Images, features: Features, views: int, device: torch.device) -> None:
+    def __init__(
+        self, images: Images, features: Features, views: int, device: torch.device, taught: Features | None = None
+    ) -> None:
+        """features: (cached views, n, width); `taught`: the teacher's vectors of the same views."""
         self.labels = torch.from_numpy(images.labels)
-        self.features, self.views, self.device = features, views, device  # features: (cached views, n, width)
+        self.features, self.views, self.device = features, views, device
+        self.taught = taught
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -50,8 +54,11 @@ class FeatureBatches(Batches):
         cached = len(self.features)
         first = torch.randint(cached, (len(rows),), generator=g).numpy()
         other = (first + torch.randint(1, max(2, cached), (len(rows),), generator=g).numpy()) % cached
-        chosen = [self.features[view, rows] for view in (first, other)[: self.views]]
-        return {"features": torch.from_numpy(np.concatenate(chosen)), "labels": self.labels[rows]}
+        views = (first, other)[: self.views]
+        found = {"features": np.concatenate([self.features[view, rows] for view in views])}
+        if self.taught is not None:
+            found["taught"] = np.concatenate([self.taught[view, rows] for view in views])
+        return {name: torch.from_numpy(array) for name, array in found.items()} | {"labels": self.labels[rows]}
 
     def finish(self, fetched: Batch, g: torch.Generator) -> Batch:
         return {name: tensor.to(self.device) for name, tensor in fetched.items()}

@@ -65,6 +65,9 @@ def build_encoder(settings: Settings, *, pretrained: bool = True) -> Encoder:
         hidden=model.hidden or (),
         activation=model.activation,
         batch_norm=bool(model.batch_norm),
+        root=model.root,
+        power=model.power,
+        gated=bool(settings.head.gate or settings.head.names_gate),
     )
 
 

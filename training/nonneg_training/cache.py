@@ -44,7 +44,8 @@ class Wanted:
 
     def about(self) -> dict[str, Any]:
         """All that the numbers depend on."""
-        drawn = {"settings": self.views.model_dump(mode="json"), "seed": self.seed} if self.random else None
+        settings = self.views.model_dump(mode="json", exclude={"size"})  # that of the view counts
+        drawn = {"settings": settings, "seed": self.seed} if self.random else None
         return {
             "format": "nonneg-features-1",
             "backbone": hashlib.sha256(self.encoder.backbone.identity()).hexdigest(),

@@ -37,6 +37,28 @@ def check_method(settings: Settings, images: Images | Stream) -> None:
             fix="set head.views to 2 or more",
             field="head.views",
         )
+    of_one_layer = {
+        "head.start": settings.head.start == "rotated",
+        "model.root": model.root,
+        "model.power": model.power != 1,
+        "head.gate": bool(settings.head.gate or settings.head.names_gate),
+    }
+    several = bool(model.hidden or model.batch_norm or model.activation not in (None, "relu", "rep_relu"))
+    for field, given in of_one_layer.items():
+        if given and (several or method != "head"):
+            raise ConfigInvalid(
+                f"{field} is for a head of one linear layer and a ReLU",
+                fix="use method=head, and leave model.hidden, model.batch_norm and model.activation out",
+                field=field,
+            )
+    if method == "head" and (settings.head.trained or 0) > model.dimensions:
+        raise ConfigInvalid(
+            f"head.trained={settings.head.trained} exceeds the head's {model.dimensions} dimensions",
+            fix="ask for fewer, or leave it out",
+            field="head.trained",
+            value=settings.head.trained,
+            limit=model.dimensions,
+        )
     if method == "head" and not any(getattr(settings.head, name) for name in HEAD_LOSSES):
         raise ConfigInvalid(
             "this head has no loss to learn from", fix="set head.neighbours = 1", field="head.neighbours"

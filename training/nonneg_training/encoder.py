@@ -12,12 +12,15 @@ from nonneg_core.pixels.view import View
 from nonneg_training.activations import activation
 from nonneg_training.backbones import Backbone
 
+SMOOTH = 1e-3  # added below the power while learning
+
 
 class Encoder(nn.Module):
     """uint8 pixels (batch, h, w, 3) -> activated features (batch, D), not divided by their length."""
 
     mean: Tensor
     std: Tensor
+    gate: Tensor | None
 
     def __init__(
         self,
@@ -28,6 +31,9 @@ class Encoder(nn.Module):
         hidden: Sequence[int] = (),
         activation: str = "relu",
         batch_norm: bool = False,
+        root: bool = False,
+        power: float = 1.0,
+        gated: bool = False,
     ) -> None:
         """`hidden` widths make the projector an MLP; `dimensions=None` leaves it out: features are the embedding."""
         super().__init__()
@@ -36,6 +42,8 @@ class Encoder(nn.Module):
         self.activation = activation
         self.hidden, self.output = _projector(backbone.width, hidden, dimensions)
         self.norm = nn.BatchNorm1d(self.output.out_features) if batch_norm else None
+        self.root, self.power = root, power
+        self.register_buffer("gate", torch.zeros(self.output.out_features) if gated else None)
         self.register_buffer("mean", torch.tensor(backbone.mean).view(1, 3, 1, 1), persistent=False)
         self.register_buffer("std", torch.tensor(backbone.std).view(1, 3, 1, 1), persistent=False)
 
@@ -65,13 +73,27 @@ class Encoder(nn.Module):
         return self.activate(self.preactivation(features))
 
     def activate(self, z: Tensor) -> Tensor:
-        """The activation alone."""
-        return activation(self.activation)(z)
+        """Activation, gate and power: p^power where p = activation(z) is above the gate, and 0 elsewhere."""
+        p = activation(self.activation)(z)
+        if self.gate is not None:
+            p = torch.where(p > self.gate, p, 0)
+        if self.power == 1:
+            return p
+        if not z.requires_grad:
+            raised: Tensor = p**self.power
+            return raised
+        # the power's own slope at 0 is infinite
+        smooth: Tensor = (p + SMOOTH) ** self.power - SMOOTH**self.power
+        return smooth
 
     def preactivation(self, features: Tensor) -> Tensor:
         """The embedding before its activation."""
-        z: Tensor = self.output(self.hidden(features))
+        z: Tensor = self.output(self.hidden(self.rooted(features)))
         return z if self.norm is None else self.norm(z)
+
+    def rooted(self, features: Tensor) -> Tensor:
+        """The features as the head takes them: their square roots, or as they are."""
+        return features.clamp(min=0).sqrt() if self.root else features
 
 
 def _projector(width: int, hidden: Sequence[int], dimensions: int | None) -> tuple[nn.Sequential, nn.Linear]:

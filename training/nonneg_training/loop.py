@@ -73,7 +73,7 @@ class Loop:
         self.settings, self.folder, self.method, self.batches, self.look = settings, run, method, batches, look
         self.world, self.tested = world, tested
         self.plan = Steps(len(batches), loop.batch, loop.accumulate, loop.epochs, settings.seed, world, loop.steps)
-        self.optimiser = build_optimiser(method, settings.optimiser)
+        self.optimiser = build_optimiser(method, settings.optimiser, method.pace)
         self.precision = Precision(loop.precision, next(method.parameters()).device)
         self.done = 0
         if checkpoint:
@@ -122,7 +122,7 @@ class Loop:
         """Step number `step`, which depends on nothing but the weights and (seed, step)."""
         lr = rate(step, self.plan.total, self.settings.optimiser.lr, self.settings.optimiser.warmup)
         for group in self.optimiser.param_groups:
-            group["lr"] = lr
+            group["lr"] = lr * group["pace"]
         torch.manual_seed(derive(self.settings.seed, "step", step, self.world.rank))
         self.method.train()
         self.method.advance(step / self.plan.total)
@@ -161,7 +161,8 @@ class Loop:
         loss = float(result["loss"])
         row: dict[str, float | None] = {name: float(value) for name, value in result.items()}
         row |= {"step": self.done, "epoch": (self.done - 1) // self.plan.per_epoch}
-        row |= {"lr": self.optimiser.param_groups[0]["lr"], "images_per_second": round(speed, 1)}
+        first = self.optimiser.param_groups[0]
+        row |= {"lr": first["lr"] / first["pace"], "images_per_second": round(speed, 1)}
         self.gates.check_loss(self.done, loss)
         if metrics is None:
             return loss

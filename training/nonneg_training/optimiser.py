@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from torch import Tensor, nn
 from torch.optim import SGD, AdamW, Optimizer
 
@@ -9,13 +12,19 @@ from nonneg_training.lars import LARS
 from nonneg_training.settings import Optimiser
 
 
-def build_optimiser(module: nn.Module, settings: Optimiser) -> Optimizer:
-    """The optimiser of everything in `module` that learns; biases and norms are not decayed."""
-    learning = [p for p in module.parameters() if p.requires_grad]
-    decayed = [p for p in learning if p.ndim > 1]
-    exempt = [p for p in learning if p.ndim <= 1]
-    groups = [{"params": decayed, "weight_decay": settings.weight_decay}, {"params": exempt, "weight_decay": 0.0}]
-    groups = [group for group in groups if group["params"]]
+def build_optimiser(module: nn.Module, settings: Optimiser, pace: Callable[[str], float] | None = None) -> Optimizer:
+    """The optimiser of everything in `module` that learns; biases and norms are not decayed.
+
+    pace: how fast the parameter of a name learns, as a multiple of the rate.
+    """
+    kinds: dict[tuple[bool, float], list[nn.Parameter]] = {}
+    for name, weight in module.named_parameters():
+        if weight.requires_grad:
+            kinds.setdefault((weight.ndim <= 1, pace(name) if pace else 1.0), []).append(weight)
+    groups: list[dict[str, Any]] = [
+        {"params": kinds[exempt, speed], "weight_decay": 0.0 if exempt else settings.weight_decay, "pace": speed}
+        for exempt, speed in sorted(kinds)
+    ]
     if settings.name == "adamw":
         return AdamW(groups, settings.lr, betas=(settings.momentum, 0.999))
     if settings.name == "lars":

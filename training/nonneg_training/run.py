@@ -16,7 +16,7 @@ from nonneg_core.progress import Bar
 from nonneg_training import monitor
 from nonneg_training.batches import Batches, CaptionBatches, FeatureBatches, StreamBatches, ViewBatches
 from nonneg_training.build import build_encoder, pretrained_run, resolve
-from nonneg_training.cache import Wanted, features
+from nonneg_training.cache import Features, Wanted, features
 from nonneg_training.checkpoint import FILE_NAME, Checkpoint, load_backbone, read_checkpoint, run_settings
 from nonneg_training.data import Captions, Images, Kept, Stream, open_source, unseen
 from nonneg_training.distributed import World, barrier, join, leave
@@ -26,7 +26,8 @@ from nonneg_training.methods import Method, build_method
 from nonneg_training.seeds import derive, generator
 from nonneg_training.settings import FILE_NAME as CONFIG
 from nonneg_training.settings import Settings, write_settings
-from nonneg_training.starts import sample, start
+from nonneg_training.starts import every_view, sample, start, start_rotated
+from nonneg_training.teachers import teach, teachers
 from nonneg_training.views import cutter_for, pipeline_for
 
 
@@ -143,14 +144,20 @@ def _head(
 ) -> tuple[Method, Batches, Look]:
     """Cache the features, start the head from them."""
     head = settings.head
-    wanted = Wanted(encoder, images, settings.views, head.views, settings.seed)
-    with Bar("caching features", len(images), shown=None if world.first else False) as bar:
-        found = features(wanted, head.cache, tick=bar.move)
-    x = sample(found)
-    if not len(encoder.hidden):  # behind hidden layers the features mean nothing
+
+    def cached(of: Encoder) -> Features:
+        with Bar("caching features", len(images), shown=None if world.first else False) as bar:
+            return features(Wanted(of, images, settings.views, head.views, settings.seed), head.cache, tick=bar.move)
+
+    found = cached(encoder)
+    taught = teach([cached(each.to(device)) for each in teachers(settings)]) if head.teachers else None
+    x, fit = sample(found), None
+    if head.start == "rotated":
+        fit = start_rotated(encoder, every_view(found), head, settings.seed)
+    elif not len(encoder.hidden):  # behind hidden layers the features mean nothing
         start(encoder.output, x, head.start, generator(settings.seed, "start"))
-    method = build_method(settings, encoder, images, x)
-    batches = FeatureBatches(images, found, 2 if head.contrastive else 1, device)
+    method = build_method(settings, encoder, images, x, fit)
+    batches = FeatureBatches(images, found, 2 if head.contrastive else 1, device, taught)
     return method, batches, partial(monitor.embed_cached, encoder, found, batches.labels, settings.loop.monitor_images)
 
 

@@ -86,6 +86,8 @@ class Model(Section):
         description="D, the width of the embedding; 0: no projector, the features themselves",
     )
     activation: str | None = Field(default=None, description="default: the method's own")
+    root: bool = Field(default=False, description="a head on the square roots of pooled, non-negative features")
+    power: float = Field(default=1.0, gt=0, le=1, description="the activated features are raised to this")
     batch_norm: bool | None = Field(
         default=None,
         description="batch norm before the activation keeps dimensions alive; default: yes, but not in a head",
@@ -117,11 +119,25 @@ class Loss(Section):
 class Head(Section):
     """The head method: a weight a loss (0: off), and what they need to know."""
 
-    start: Literal["random", "centred", "principal", "both"] = Field(
+    start: Literal["random", "centred", "principal", "both", "rotated"] = Field(
         default="random",
         description="rows of the head at the start: random directions; one a feature (D = the backbone's width); "
-        "each principal component and its opposite; both: these in front of one a feature",
+        "each principal component and its opposite; both: these in front of one a feature; rotated: half-whitened "
+        "components turned so that their positive parts say most, and their opposites",
     )
+    exponent: float = Field(default=0.42, ge=0, le=0.5, description="rotated: how far components are whitened; .5: all")
+    components: int = Field(default=1024, ge=1, description="rotated: principal components that are used")
+    names: int = Field(default=0, ge=0, description="rotated: last columns along the backbone's own classes")
+    opposites: int = Field(default=0, ge=0, description="rotated: columns before them along the opposites of so many")
+    gate: float = Field(default=0.0, ge=0, description="columns that do not learn are 0 below this, unchanged above it")
+    names_gate: float = Field(default=0.0, ge=0, description="the same for the named columns")
+    trained: int | None = Field(default=None, ge=1, description="only the first so many columns learn; default: all")
+    teachers: tuple[str, ...] = Field(
+        default=(),
+        description="backbones whose half-whitened features are the neighbours to follow; default: the backbone's own",
+    )
+    learn_temperatures: bool = Field(default=False, description="the head's softmaxes have a temperature a length")
+    relative: bool = Field(default=False, description="optimiser.lr is in units of the head's root mean square")
     similarity: float = Field(default=0.0, ge=0, description="follow the backbone's similarities (squared error)")
     neighbours: float = Field(default=1.0, ge=0, description="follow who is near whom (divergence of softmaxes)")
     neighbour_temperature: float = Field(

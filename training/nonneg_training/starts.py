@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nonneg_core.errors import ConfigInvalid
+from nonneg_core.errors import ConfigInvalid, DataInvalid
+from nonneg_core.heads.head import Head, analytic, roots
+from nonneg_core.heads.named import Named, choose_names, class_directions, with_names
+from nonneg_core.heads.rotated import EDGES, Basis, fit_basis, within
+from nonneg_core.heads.spread import Rows, Spread, spread
 from nonneg_training.cache import Features
+from nonneg_training.encoder import Encoder
+from nonneg_training.settings import Head as Settings
 
 SAMPLE = 20_000  # features that mean and components are computed from
 
@@ -27,6 +35,63 @@ def start(layer: nn.Linear, x: Tensor, how: str, g: torch.Generator) -> None:
     scale = ((x - mean) @ rows.T).square().mean().sqrt().clamp(min=1e-12)
     layer.weight.copy_(rows / scale)
     layer.bias.copy_(-(layer.weight @ mean))
+
+
+def every_view(features: Features) -> Rows:
+    """Rows of all cached views, evenly spread where they are many, (n, width)."""
+    flat = features.reshape(-1, features.shape[2])
+    rows = np.linspace(0, len(flat) - 1, min(len(flat), SAMPLE)).astype(np.int64)
+    return np.asarray(flat[rows], dtype=np.float32)
+
+
+@torch.no_grad()
+def start_rotated(encoder: Encoder, pooled: Rows, head: Settings, seed: int) -> tuple[Spread, Named | None]:
+    """Fill the encoder's layer and gate with the analytic head of these features; what it was computed from."""
+    rows = _rooted(encoder, pooled)
+    of = spread(rows)
+    edges = within([*(edge for edge in EDGES if edge < head.components), head.components], len(of.mean))
+    basis = fit_basis(rows, of, edges=edges, exponent=head.exponent, seed=seed)
+    found, named = analytic(basis, rows, encoder.dimensions), None
+    if head.names:
+        named = choose_names(_class_directions(encoder, basis, pooled), head.names)
+        found = with_names(found, basis, named, rows, head.opposites)
+    encoder.output.weight.copy_(torch.from_numpy(found.weight.T))
+    encoder.output.bias.copy_(torch.from_numpy(found.bias))
+    if encoder.gate is not None:
+        encoder.gate.copy_(_gate(found, head))
+    return of, named
+
+
+def _rooted(encoder: Encoder, pooled: Rows) -> Rows:
+    if not encoder.root:
+        return pooled
+    if pooled.min() < 0:
+        raise DataInvalid(
+            f"this backbone's features go below zero (to {pooled.min():.3g}): they have no square roots",
+            fix="set model.root = false",
+            field="model.root",
+        )
+    return roots(pooled)
+
+
+def _class_directions(encoder: Encoder, basis: Basis, pooled: Rows) -> NDArray[np.float64]:
+    classifier = encoder.backbone.classifier
+    if classifier is None or not encoder.root:
+        raise ConfigInvalid(
+            "head.names needs a backbone that brings its classifier, and model.root",
+            fix="use efficientnet-lite0 or -lite2 with model.root = true, or head.names = 0",
+            field="head.names",
+        )
+    return class_directions(basis, classifier, pooled.mean(axis=0))
+
+
+def _gate(found: Head, head: Settings) -> Tensor:
+    """Open where columns learn, else the two gates."""
+    gate = torch.full((found.dimensions,), head.gate)
+    gate[: head.trained or found.dimensions] = 0
+    if head.names:
+        gate[-head.names :] = head.names_gate
+    return gate
 
 
 def random(x: Tensor, dimensions: int, g: torch.Generator) -> Tensor:

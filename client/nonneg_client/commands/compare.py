@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nonneg_client.commands.connection import DEFAULT_BUNDLE, embeds
+from nonneg_client.commands.connection import SHIPPED_BUNDLES, embeds
 
 if TYPE_CHECKING:
     from nonneg_client.commands.connection import Through
@@ -29,13 +29,14 @@ if TYPE_CHECKING:
 def compare(data: Path, a: str, b: str, k: int, as_json: bool, through: Through) -> None:
     """Compare two lengths or two models on the same queries.
 
-    DATA is what `nonneg evaluate` takes. A and B are each a length (1280, or 512:64 for the 64 largest of 512), a file
-    of vectors, a server's address, a bundle's folder, or one of the latter three with a length behind an @.
+    DATA is what `nonneg evaluate` takes. A and B are each a length (2048; 512:64: the 64 largest of 512; 2048/205:
+    stored with the 205 largest and asked whole), a file of vectors, a server's address, a bundle's folder, or
+    one of the latter three with a length behind an @.
 
     The difference is B - A with its 95 % interval (bootstrap over queries) and the p-value of a sign-flip test.
 
     \b
-      nonneg compare photos/ 1280 256
+      nonneg compare photos/ 2048 2048/205
       nonneg compare photos/ old.npz new.npz@512
       nonneg compare photos/ http://127.0.0.1:8000 http://127.0.0.1:8001
     """
@@ -69,16 +70,16 @@ def parse(side: str, through: Through) -> tuple[str, Length | None]:
     from nonneg_client.commands.lengths import read_length
 
     source, _, length = side.rpartition("@")
-    if not source and side.replace(":", "", 1).isdigit():
+    if not source and side.replace(":", "", 1).replace("/", "", 1).isdigit():
         source, length = through.bundle or through.url, side
     elif not source:
         source, length = side, ""
-    if not source.startswith(("http://", "https://")) and source != DEFAULT_BUNDLE and not Path(source).exists():
+    if not source.startswith(("http://", "https://")) and source not in SHIPPED_BUNDLES and not Path(source).exists():
         raise click.UsageError(f"{source!r} is no length, no file of vectors, no address and no bundle")
     try:
         return source, read_length(length) if length else None
     except ValueError:
-        raise click.UsageError(f"{length!r} is no length like 512 or 512:64") from None
+        raise click.UsageError(f"{length!r} is no length like 512, 512:64 or 512/64") from None
 
 
 def from_source(source: str, data: Labelled, through: Through) -> Embeddings:
@@ -87,7 +88,7 @@ def from_source(source: str, data: Labelled, through: Through) -> Embeddings:
 
     if source.startswith(("http://", "https://")):
         return vectors_of(data, None, replace(through, url=source, bundle=None))
-    if source == DEFAULT_BUNDLE or Path(source).is_dir():
+    if source in SHIPPED_BUNDLES or Path(source).is_dir():
         return vectors_of(data, None, replace(through, bundle=source))
     return vectors_of(data, Path(source), through)
 
@@ -96,8 +97,8 @@ def reports_of(data: Labelled, sides: list[tuple[Embeddings, Length | None]], k:
     """The scores of both sides on the images that both have."""
     import numpy as np
 
-    from nonneg_core.evaluation.lengths import cut
-    from nonneg_core.evaluation.metrics import retrieval
+    from nonneg_client.evaluation.retrieval import scored
+    from nonneg_core.evaluation.lengths import Length
     from nonneg_core.image_files import named
 
     shared = set(sides[0][0].ids or ()) & set(sides[1][0].ids or ())
@@ -107,10 +108,9 @@ def reports_of(data: Labelled, sides: list[tuple[Embeddings, Length | None]], k:
     for embeddings, length in sides:
         place = {name: i for i, name in enumerate(embeddings.ids or ())}
         z = embeddings[[place[name] for name in names]].numpy()
-        z = z if length is None else cut(z, length)
-        if asks is None:
-            reports.append(retrieval(z, labels, k=k))
-        else:
-            ask = np.array(asks)
-            reports.append(retrieval(z[~ask], labels[~ask], z[ask], labels[ask], k=k))
+        at = Length(z.shape[1]) if length is None else length
+        ask = None if asks is None else np.array(asks)
+        faces = [z] if ask is None else [z[~ask], z[ask]]
+        owned, others = (labels, None) if ask is None else (labels[~ask], labels[ask])
+        reports.append(scored(at, faces, owned, others, k)[0])
     return reports

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 Command = Callable[..., Any]
 
-DEFAULT_BUNDLE = "default"  # the name of the model that comes with the package
+DEFAULT_BUNDLE = "default"  # the first of the models that come with the package
+SHIPPED_BUNDLES = (DEFAULT_BUNDLE, "photo", "photo-fast")
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ def embeds(command: Command) -> Command:
         click.option(
             "--bundle",
             metavar="FOLDER",
-            help="Embed in this process with this bundle, without a server; `default` is the model that comes along.",
+            help="Embed in this process with this bundle, without a server; `photo` and `photo-fast` come along.",
         ),
         click.option("--timeout", type=click.FloatRange(min=0.1), default=60.0, show_default=True, help="Seconds."),
         click.option("--api-key", envvar=API_KEY, show_envvar=True, help="Key, if the server wants one."),

@@ -31,7 +31,13 @@ AT_ONCE = 1000  # images added to the index
 @click.argument("sources", nargs=-1, required=True)
 @click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="Folder of the index.")
 @click.option("--dimensions", type=click.IntRange(min=1), help="Keep the first N dimensions.")
-@click.option("--top-k", type=click.IntRange(min=1), help="Of these keep each vector's N largest.")
+@click.option(
+    "--keep",
+    "--top-k",
+    "keep",
+    type=click.IntRange(min=1),
+    help="Store each vector's N largest values; images are searched with their whole vectors.",
+)
 @served_model
 @click.option(
     "--attributes",
@@ -51,7 +57,7 @@ def index(
     sources: tuple[str, ...],
     out: Path,
     dimensions: int | None,
-    top_k: int | None,
+    keep: int | None,
     model: str | None,
     attributes: Path | None,
     root: Path | None,
@@ -81,9 +87,9 @@ def index(
     images = [name for name in sources if not _is_vectors(name)]
     into = begin(out, images, vectors, root, attributes)
     if vectors:
-        into.add_files(vectors, dimensions, top_k)
+        into.add_files(vectors, dimensions, keep)
     if images:
-        into.add_images(images, dimensions, top_k, model, quiet, through)
+        into.add_images(images, dimensions, keep, model, quiet, through)
     if not (out / "index.json").exists():
         raise DataInvalid(f"nothing could be indexed, so there is no {out}", fix="see why each image failed")
     into.tell(prune=prune)
@@ -113,7 +119,7 @@ def begin(out: Path, images: list[str], vectors: list[str], root: Path | None, a
         origins = next((found for found in (read_origins(Path(name)) for name in vectors) if found), None)
         place = root_of([]) if origins is None else Path(origins.root)
     said = Attributes() if attributes is None else read_attributes(attributes, place)
-    return Into(out, place, known, None if held is None else held.dimensions, said)
+    return Into(out, place, known, held, said)
 
 
 @dataclass
@@ -123,24 +129,26 @@ class Into:
     out: Path
     root: Path
     known: Mapping[str, Payload]
-    dimensions: int | None  # of the index, if there is one
+    held: Description | None  # of the index, if there is one
     attributes: Attributes
     seen: set[str] = field(default_factory=set)
     new: int = 0
     changed: int = 0
     failed: int = 0
     measured: dict[str, dict[str, Any]] = field(default_factory=dict)  # what the pixels of each image say
+    kept: int | None = None  # values that are stored of each vector
 
-    def add_files(self, names: list[str], dimensions: int | None, top_k: int | None) -> None:
+    def add_files(self, names: list[str], dimensions: int | None, keep: int | None) -> None:
         """Put files of vectors into the index."""
         from nonneg_client.embeddings import Embeddings
         from nonneg_client.origins import read_origins
         from nonneg_client.sources.identity import identity, place_of
 
+        self._as_its_first(dimensions, keep)
         for name in names:
             embeddings, origins = Embeddings.load(name), read_origins(Path(name))
-            if dimensions is not None or top_k is not None:
-                embeddings = embeddings.shorten(dimensions, top_k)
+            if dimensions is not None or self.kept is not None:
+                embeddings = embeddings.shorten(dimensions, self.kept)
             ids = embeddings.ids or ()
             stamps = origins.stamps if origins else {}
             if origins is not None:
@@ -158,7 +166,7 @@ class Into:
         self,
         names: list[str],
         dimensions: int | None,
-        top_k: int | None,
+        keep: int | None,
         model: str | None,
         quiet: bool,
         through: Through,
@@ -169,7 +177,7 @@ class Into:
         from nonneg_client.watch import Watch
         from nonneg_client.wire.protocol import Options
 
-        self._at_its_length(dimensions)
+        self._as_its_first(dimensions, keep)
         found = {item.id: item for item in rooted(names, self.root)}
         payloads = {name: self.payload(name, stamp(item.path)) for name, item in found.items()}
         left = [self._inspected(item) for name, item in found.items() if _differs(self.known.get(name), payloads[name])]
@@ -179,7 +187,8 @@ class Into:
         said = {name: {**measures(self.known[name]), **self.measured.get(name, {}), **p} for name, p in same.items()}
         self._describe_again({name: p for name, p in said.items() if p != self.known[name]})
         with through.opened() as client, Watch(len(left), False if quiet else None, lines=True) as watch:
-            parts = client.stream(left, Options(self.dimensions or dimensions, top_k, model=model))
+            length = dimensions if self.held is None else self.held.dimensions
+            parts = client.stream(left, Options(length, self.kept, model=model))
             self._put(watch.over(parts), payloads)
         self.seen |= found.keys()
 
@@ -192,7 +201,8 @@ class Into:
     def opened(self, like: Embeddings) -> Index:
         from nonneg_client.search.index import Index, describe
 
-        return Index.open(self.out, like=replace(describe(like), root=str(self.root), fields=self.attributes.kinds))
+        said = replace(describe(like), root=str(self.root), fields=self.attributes.kinds, kept=self.kept)
+        return Index.open(self.out, like=said)
 
     def tell(self, *, prune: bool) -> None:
         """Forget what is not to be kept, and say what the index holds."""
@@ -207,20 +217,34 @@ class Into:
             counts = [f"{self.new} new", f"{self.changed} changed", f"{same} unchanged"]
             counts += [f"{self.failed} failed"] * bool(self.failed) + [f"{len(gone)} forgotten"] * bool(gone)
             click.echo(
-                f"{self.out}: {len(index)} images, {held.dimensions} dimensions, model {held.model} "
+                f"{self.out}: {len(index)} images, {held.dimensions} dimensions, "
+                + (f"{held.kept} values kept of each, " if held.kept else "")
+                + f"model {held.model} "
                 f"({held.fingerprint[:8]}); {', '.join(counts)}"
             )
 
-    def _at_its_length(self, dimensions: int | None) -> None:
-        """All vectors of an index are as long as its first: asking for others is refused."""
+    def _as_its_first(self, dimensions: int | None, keep: int | None) -> None:
+        """All vectors of an index are as long, and cut as short, as its first: asking for others is refused."""
         from nonneg_core.errors import ConfigInvalid
 
-        if self.dimensions is not None and dimensions not in (None, self.dimensions):
+        self.kept = keep
+        if self.held is None:
+            return
+        self.kept = self.held.kept
+        held, cut = self.held.dimensions, self.held.kept
+        if dimensions not in (None, held):
             raise ConfigInvalid(
-                f"{self.out} holds vectors of {self.dimensions} dimensions, not of {dimensions}",
+                f"{self.out} holds vectors of {held} dimensions, not of {dimensions}",
                 fix="leave --dimensions out, or make another index with --out",
                 field="dimensions",
                 value=dimensions,
+            )
+        if keep not in (None, cut):
+            raise ConfigInvalid(
+                f"{self.out} keeps {'all values' if cut is None else f'{cut} values'} of each vector, not {keep}",
+                fix="leave --keep out, or make another index with --out",
+                field="keep",
+                value=keep,
             )
 
     def _describe_again(self, payloads: Mapping[str, Payload]) -> None:

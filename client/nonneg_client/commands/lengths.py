@@ -1,4 +1,4 @@
-"""The option that names lengths: 1280,512,512:64."""
+"""The option that names lengths: 2048,512,512:64,2048/205."""
 
 from __future__ import annotations
 
@@ -11,18 +11,22 @@ if TYPE_CHECKING:
 
 
 def read_lengths(_ctx: click.Context, _param: click.Parameter, text: str | None) -> list[Length] | None:
-    """Each part is a number of dimensions; N:M keeps the M largest of N."""
+    """Each part is a number of dimensions; N:M keeps the M largest of N, N/M of what is stored alone."""
     if text is None:
         return None
     try:
         return [read_length(part) for part in text.split(",")]
     except ValueError:
-        raise click.BadParameter(f"{text!r} is not like 1280,512,128 or 512:64 (512 dimensions, top_k 64)") from None
+        raise click.BadParameter(
+            f"{text!r} is not like 2048,512,128 or 512:64 (512 dimensions, top_k 64) or 2048/205 (stored with the 205 "
+            "largest of 2048, asked with all)"
+        ) from None
 
 
 def read_length(text: str) -> Length:
-    """512, or 512:64 for the 64 largest of 512; ValueError if it is neither."""
+    """512, 512:64 for the 64 largest of 512, or 512/64 for these stored and asked whole; ValueError if it is none."""
     from nonneg_core.evaluation.lengths import Length
 
-    dimensions, colon, top_k = text.partition(":")
-    return Length(int(dimensions), int(top_k) if colon else None)
+    between = "/" if "/" in text else ":"
+    dimensions, found, top_k = text.partition(between)
+    return Length(int(dimensions), int(top_k) if found else None, asked_whole=between == "/")

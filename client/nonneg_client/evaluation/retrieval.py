@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from nonneg_client.embeddings import Embeddings
 from nonneg_core.errors import ConfigInvalid, DataInvalid
-from nonneg_core.evaluation.lengths import DENSE_BYTES, SPARSE_BYTES, Length, cut
+from nonneg_core.evaluation.lengths import DENSE_BYTES, SPARSE_BYTES, Length, asked, cut
 from nonneg_core.evaluation.metrics import Report, retrieval
 from nonneg_core.evaluation.selection import by_chance, choose, falling, fit_pca
 from nonneg_core.evaluation.uncertainty import interval
@@ -109,9 +109,8 @@ def by_length(
 
 
 def _row(length: Length, selection: str, faces: list[Vectors], labels: Any, query_labels: Any, k: int) -> Row:
-    short = [cut(z, length) for z in faces]
-    report = retrieval(short[0], labels, short[1] if len(short) > 1 else None, query_labels, k=k)
-    active = short[0] != 0
+    report, stored = scored(length, faces, labels, query_labels, k)
+    active = stored != 0
     return Row(
         length,
         report,
@@ -120,6 +119,14 @@ def _row(length: Length, selection: str, faces: list[Vectors], labels: Any, quer
         live=int(active.any(axis=0).sum()),
         selection=selection,
     )
+
+
+def scored(length: Length, faces: Sequence[Vectors], labels: Any, query_labels: Any, k: int) -> tuple[Report, Vectors]:
+    """Retrieval at a length, and what is stored then; one face asks itself, of two the second asks the first."""
+    stored = cut(faces[0], length)
+    alone = len(faces) == 1
+    queries = asked(faces[-1], length) if length.asked_whole or not alone else None
+    return retrieval(stored, labels, queries, query_labels, k=k, same=alone and queries is not None), stored
 
 
 def apart(n: int, share: float = 0.2, *, seed: int = 0) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

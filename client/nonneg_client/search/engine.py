@@ -29,6 +29,7 @@ class Description:
     model: str = ""
     root: str = ""  # the folder within which ids are paths; empty if they are something else
     fields: Mapping[str, str] = field(default_factory=dict)  # number, date, truth or text, of those that were declared
+    kept: int | None = None  # values that are stored of each vector, its largest; queries are asked whole
 
 
 @dataclass(frozen=True)

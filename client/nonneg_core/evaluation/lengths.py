@@ -14,13 +14,20 @@ DENSE_BYTES = 4
 
 @dataclass(frozen=True)
 class Length:
-    """What to keep of each vector."""
+    """What to keep of each vector; `asked_whole`: of each stored one, and ask with all `dimensions` of the query."""
 
     dimensions: int
     top_k: int | None = None
+    asked_whole: bool = False
 
     def __str__(self) -> str:
-        return str(self.dimensions) if self.top_k is None else f"{self.dimensions}:{self.top_k}"
+        between = "/" if self.asked_whole else ":"
+        return str(self.dimensions) if self.top_k is None else f"{self.dimensions}{between}{self.top_k}"
+
+
+def asked(z: Vectors, length: Length) -> Vectors:
+    """The vectors as they ask those that `cut` leaves."""
+    return np.asarray(z[:, : length.dimensions]) if length.asked_whole else cut(z, length)
 
 
 def cut(z: Vectors, length: Length) -> Vectors:

@@ -66,9 +66,14 @@ def retrieval(
     k: int = 100,
     precision_at: Sequence[int] = (1, 10),
     neighbours: int = 20,
+    same: bool = False,
 ) -> Report:
-    """Score the retrieval of equally labelled images; without `queries` every image asks for all the others."""
-    alone = queries is None
+    """Score the retrieval of equally labelled images; without `queries` every image asks for all the others.
+
+    same: queries[i] is another form of image i, for example its whole vector where the gallery is cut; it does not find
+    itself.
+    """
+    alone = queries is None or same
     queries = gallery if queries is None else queries
     names, codes = np.unique(np.concatenate([labels, labels if alone else _given(query_labels)]), return_inverse=True)
     of_gallery, of_queries = codes[: len(labels)], codes[len(labels) :]

@@ -1,4 +1,4 @@
-"""`nonneg build-default`: the default model from its recipe, byte for byte."""
+"""`nonneg build-default`: the models that come with nonneg, byte for byte from what is committed, or from photos."""
 
 from __future__ import annotations
 
@@ -11,64 +11,77 @@ import click
 from nonneg_core.errors import CheckFailed, ConfigInvalid
 from nonneg_core.progress import Bar
 from nonneg_export.commands.options import evaluation_options
-from nonneg_export.default import RECIPE, build, calibrate, read_recipe
-from nonneg_export.photos import find_photos
-from nonneg_runtime.bundle import DEFAULT, Bundle, storing
+from nonneg_export.shipped import PLANS, plan_of, rebuild
+from nonneg_runtime.bundle import SHIPPED, Bundle
+
+PATH = click.Path(path_type=Path)
 
 
 @click.command("build-default")
-@click.option("--out", type=click.Path(path_type=Path), help="Write the bundle here.")
-@click.option("--replace", is_flag=True, help="Replace what is at --out.")
-@click.option("--recipe", type=click.Path(path_type=Path), help="The recipe to use, or to write with --calibrate.")
-@click.option("--calibrate", "photos", type=click.Path(path_type=Path), help="Measure a new recipe on these photos.")
-@click.option("--data", default="", help="With --calibrate: what the photos are, for the manifest.")
+@click.argument("names", nargs=-1)
+@click.option("--out", type=PATH, help="Write the bundles into this folder, each under its name.")
+@click.option("--replace", is_flag=True, help="Replace what is there.")
+@click.option("--fit", "photos", type=PATH, help="Fit the heads again on these photos (a folder of folders).")
+@click.option("--evidence", type=PATH, help="With --fit: other photos with ImageNet's wnids as folders, for the names.")
+@click.option("--evidence-data", default="", help="With --fit: what they are, for the manifest.")
 @evaluation_options
-@click.option("--model-version", default="1", show_default=True, help="With --calibrate: the new model's version.")
-def build_default(out: Path | None, replace: bool, recipe: Path | None, photos: Path | None, **flags: Any) -> None:
-    """Rebuild the default model.
+@click.option("--model-version", default="1", show_default=True, help="With --fit: the models' version.")
+def build_default(names: tuple[str, ...], out: Path | None, replace: bool, photos: Path | None, **flags: Any) -> None:
+    """Rebuild the models NAMES that come with nonneg, by default all of them.
 
-    Without options: rebuild it from the recorded recipe and compare it with the one that is installed, byte for byte.
-    With --out: write it there. With --calibrate: measure centre and ranking anew and record them in --recipe.
+    Without options: rebuild them from the packages of their backbones and compare them with what is installed, byte for
+    byte. With --out: write them there. With --fit: train their heads on photos, measure them, write all into --out.
     """
+    chosen = [plan_of(name).name for name in names or PLANS]
     if photos is not None:
-        if recipe is None:
-            raise ConfigInvalid("--calibrate writes a recipe", fix="say where: --recipe FILE", field="recipe")
-        _calibrate(photos, recipe, flags)
-    chosen = read_recipe(recipe or RECIPE)
-    if out is not None:
-        bundle = build(chosen, out, replace=replace)
-        click.echo(
-            f"{out}: {bundle.manifest.name} {bundle.manifest.version}, fingerprint {bundle.manifest.fingerprint}"
-        )
-    elif photos is None:
-        with tempfile.TemporaryDirectory() as work:
-            _compare(build(chosen, Path(work, "default_model")))
+        _fit(chosen, photos, out, flags)
+        return
+    for name in chosen:
+        if out is not None:
+            _tell(rebuild(name, out / name, replace=replace))
+            continue
+        with tempfile.TemporaryDirectory(prefix="nonneg-") as work:
+            _compare(rebuild(name, Path(work, name)), SHIPPED / name)
 
 
-def _calibrate(photos: Path, recipe: Path, flags: dict[str, Any]) -> None:
-    with tempfile.TemporaryDirectory() as work, Bar("calibrating") as bar:
-        found = calibrate(
-            find_photos(photos),
-            Path(work),
-            data=flags["data"] or photos.name,
-            version=flags["model_version"],
-            labelled=find_photos(flags["evaluate"]) if flags["evaluate"] else None,
-            labelled_data=flags["evaluation_data"],
-            tick=bar.move,
-        )
-    with storing(recipe):
-        recipe.write_text(found.to_json(), encoding="utf-8")
-    click.echo(f"{recipe}: measured on {found.manifest.calibration.images} images")
+def _fit(names: list[str], photos: Path, out: Path | None, flags: dict[str, Any]) -> None:
+    from nonneg_export.shipping import fit, ship
 
-
-def _compare(bundle: Bundle) -> None:
-    names = sorted({path.name for folder in (bundle.path, DEFAULT) for path in folder.iterdir()})
+    for field, given in (("out", out), ("evidence", flags["evidence"]), ("evaluate", flags["evaluate"])):
+        if given is None:
+            raise ConfigInvalid(f"--fit needs --{field}", fix=f"give a folder with --{field}", field=field)
+    assert out is not None
     for name in names:
-        rebuilt, shipped = bundle.path / name, DEFAULT / name
+        run = fit(name, photos, out / f"{name}.run")
+        with tempfile.TemporaryDirectory(prefix="nonneg-") as work, Bar("measuring") as bar:
+            bundle = ship(
+                name,
+                run,
+                flags["evidence"],
+                flags["evaluate"],
+                Path(work),
+                out / name,
+                out / f"{name}.ranges.json",
+                version=flags["model_version"],
+                evidence_data=flags["evidence_data"] or flags["evidence"].name,
+                labelled_data=flags["evaluation_data"] or flags["evaluate"].name,
+                tick=bar.move,
+            )
+        _tell(bundle)
+
+
+def _tell(bundle: Bundle) -> None:
+    click.echo(f"{bundle.path}: {bundle.manifest.name} {bundle.manifest.version}, {bundle.manifest.fingerprint}")
+
+
+def _compare(bundle: Bundle, installed: Path) -> None:
+    names = sorted({path.name for folder in (bundle.path, installed) for path in folder.iterdir()})
+    for name in names:
+        rebuilt, shipped = bundle.path / name, installed / name
         if not (rebuilt.is_file() and shipped.is_file() and rebuilt.read_bytes() == shipped.read_bytes()):
             raise CheckFailed(
-                f"the rebuilt {name} differs from the installed one",
-                fix="use the versions of torch, onnx and onnxscript that constraints.txt pins",
+                f"the rebuilt {name} of {bundle.manifest.name} differs from the installed one",
+                fix="use the versions of torch, onnx, onnxscript and onnxruntime that constraints.txt pins",
                 value=name,
             )
-    click.echo(f"identical: {', '.join(names)}")
+    click.echo(f"{bundle.manifest.name}: identical: {', '.join(names)}")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 Channels = tuple[float, float, float]
@@ -14,7 +16,14 @@ class Backbone(nn.Module):
     """A network without its classifier: (batch, 3, h, w) -> (batch, width)."""
 
     def __init__(
-        self, network: nn.Module, width: int, *, size: int, mean: Channels = IMAGENET_MEAN, std: Channels = IMAGENET_STD
+        self,
+        network: nn.Module,
+        width: int,
+        *,
+        size: int,
+        mean: Channels = IMAGENET_MEAN,
+        std: Channels = IMAGENET_STD,
+        classifier: NDArray[np.float32] | None = None,
     ) -> None:
         super().__init__()
         self.network = network
@@ -22,6 +31,7 @@ class Backbone(nn.Module):
         self.size = size  # the side it is usually fed
         self.mean = mean  # of pixel values 0..255
         self.std = std
+        self.classifier = classifier  # (classes, width): of the pretrained network, where it is linear in the features
 
     def identity(self) -> bytes:
         """All that its features depend on, besides the pixels."""

@@ -41,8 +41,11 @@ def lite(name: str, *, pretrained: str | None, size: int | None) -> Backbone:
     for model in models:
         weights = getattr(model, f"EfficientnetLite{number}ModelFile")
         net.load_state_dict(torch.load(weights.get_model_file_path(), weights_only=True, map_location="cpu"))
-    del net._fc  # the classifier
-    return Backbone(_Pooled(net), net._bn1.num_features, size=size, mean=(127.0,) * 3, std=(128.0,) * 3)
+    classifier = net._fc.weight.detach().numpy() if pretrained else None
+    del net._fc
+    return Backbone(
+        _Pooled(net), net._bn1.num_features, size=size, mean=(127.0,) * 3, std=(128.0,) * 3, classifier=classifier
+    )
 
 
 def _package(name: str, needed: list[str]) -> Any:

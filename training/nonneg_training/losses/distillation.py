@@ -22,9 +22,15 @@ def squared(student: Tensor, teacher: Tensor) -> Tensor:
     return (student - teacher.clamp(min=0))[off].square().mean()
 
 
-def divergence(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
-    """Mean over rows of KL(teacher || student) between the softmaxes over the other images: who is near whom."""
+def divergence(
+    student: Tensor, teacher: Tensor, temperature: float, of_student: float | Tensor | None = None
+) -> Tensor:
+    """Mean over rows of KL(teacher || student) between the softmaxes over the other images: who is near whom.
+
+    of_student: the student's own temperature, where it is not the teacher's.
+    """
+    warmth = temperature if of_student is None else of_student
     itself = torch.eye(len(student), dtype=torch.bool, device=student.device)
     log_p = (teacher / temperature).masked_fill(itself, -math.inf).log_softmax(dim=1)
-    log_q = (student / temperature).masked_fill(itself, -math.inf).log_softmax(dim=1)
+    log_q = (student / warmth).masked_fill(itself, -math.inf).log_softmax(dim=1)
     return (log_p.exp() * (log_p - log_q).masked_fill(itself, 0)).sum(dim=1).mean()

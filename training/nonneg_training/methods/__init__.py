@@ -7,7 +7,7 @@ from torch import Tensor
 from nonneg_training.data import Images, Stream
 from nonneg_training.encoder import Encoder
 from nonneg_training.methods.contrastive import Contrastive
-from nonneg_training.methods.head import Head
+from nonneg_training.methods.head import Fit, Head
 from nonneg_training.methods.method import Batch, Method
 from nonneg_training.methods.spectral import Spectral
 from nonneg_training.methods.supervised import Supervised
@@ -17,11 +17,17 @@ from nonneg_training.settings import Settings
 __all__ = ["Batch", "Method", "build_method"]
 
 
-def build_method(settings: Settings, encoder: Encoder, images: Images | Stream, sample: Tensor | None = None) -> Method:
-    """The method that the settings name, around `encoder`; `sample`: cached features, for a head."""
+def build_method(
+    settings: Settings,
+    encoder: Encoder,
+    images: Images | Stream,
+    sample: Tensor | None = None,
+    fit: Fit | None = None,
+) -> Method:
+    """The method that the settings name, around `encoder`; for a head some cached features, and its analytic start."""
     name = settings.method
     if sample is not None:
-        return Head(encoder, settings.loss, settings.head, sample)
+        return Head(encoder, settings.loss, settings.head, sample, fit)
     if name in ("ce", "nce"):
         return Supervised(encoder, settings.loss, len(images.classes), non_negative=name == "nce")
     if name in ("spectral-cl", "spectral-ncl"):

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from nonneg_core.heads.named import Named
+from nonneg_core.heads.spread import Spread
 from nonneg_training.distributed import gather
 from nonneg_training.encoder import Encoder
 from nonneg_training.losses.distillation import divergence, squared, teacher_similarity
@@ -16,6 +21,8 @@ from nonneg_training.methods.method import Batch, Method
 from nonneg_training.settings import Head as Settings
 from nonneg_training.settings import Loss
 
+Fit = tuple[Spread, Named | None]  # what an analytic start was computed from, and which classes its last columns are
+
 
 class Head(Method):
     """Only the projector learns, and a decoder where reconstruction asks for one; weights of zero switch losses off."""
@@ -23,8 +30,8 @@ class Head(Method):
     mean: Tensor
     quiet: Tensor
 
-    def __init__(self, encoder: Encoder, loss: Loss, head: Settings, sample: Tensor) -> None:
-        """`sample`: features that are typical of what it will learn from, (n, width)."""
+    def __init__(self, encoder: Encoder, loss: Loss, head: Settings, sample: Tensor, fit: Fit | None = None) -> None:
+        """`sample`: features that are typical of what it will learn from, (n, width); `fit`: of an analytic start."""
         super().__init__(encoder)
         encoder.backbone.requires_grad_(False)
         width, dimensions = encoder.backbone.width, encoder.dimensions
@@ -33,8 +40,18 @@ class Head(Method):
         self.parts = tuple(name for name in PARTS if getattr(head, name))
         self.register_buffer("mean", sample.mean(dim=0))  # of the features
         self.register_buffer("quiet", torch.zeros(dimensions, dtype=torch.int64))  # steps since it last fired
+        if fit is not None:  # kept for whoever names, or adapts, the head
+            spread, named = fit
+            self.register_buffer("spread_mean", torch.from_numpy(spread.mean))
+            self.register_buffer("spread_covariance", torch.from_numpy(spread.covariance))
+            self.register_buffer("spread_count", torch.tensor(spread.count))
+            self.register_buffer("classes", torch.from_numpy(named.classes if named else np.zeros(0, np.int64)))
         self.decoder = nn.Linear(dimensions, width, bias=False) if head.reconstruction else None
         self.k = head.top_k
+        self.trained = head.trained or dimensions
+        warmth = torch.full((len(self.lengths),), math.log(head.neighbour_temperature))
+        self.warmth = nn.Parameter(warmth) if head.learn_temperatures else None  # logarithms of the head's temperatures
+        self.scale = float(encoder.output.weight.detach().square().mean().sqrt())
         if self.decoder is not None and not len(encoder.hidden):
             self._tie(self.decoder, sample)
 
@@ -55,22 +72,45 @@ class Head(Method):
         if self.head.top_k:
             self.k = annealed(self.head.top_k, self.head.anneal_from, self.head.anneal_share, progress)
 
+    def pace(self, name: str) -> float:
+        """In relative steps: weights by their root mean square, temperatures slower than biases."""
+        if not self.head.relative:
+            return 1.0
+        return {"warmth": 1 / 3, "encoder.output.weight": self.scale}.get(name, 1.0)
+
     def forward(self, batch: Batch) -> dict[str, Tensor]:
         x = batch["features"]  # (batch * views, width), first all first views
         views = len(x) // len(batch["labels"])
-        raw = self.encoder.preactivation(x)
+        raw = self._raw(x)
         z = self._activate(raw)
         found: dict[str, Tensor] = {}
         if self._needs_similarities():
             x_all, z_all = (torch.cat([gather(part) for part in t.chunk(views)]) for t in (x, z))
             labels = gather(batch["labels"]).repeat(views)
-            found |= self._pairwise(prefix_similarities(z_all, self.lengths), x_all, labels, views)
+            teacher = self._teacher(x_all, batch.get("taught"), views)
+            found |= self._pairwise(prefix_similarities(z_all, self.lengths), teacher, labels, views)
         if self.decoder is not None:
             found |= self._reconstruct(x, z, raw)
         if self.head.sparsity:
             found["sparsity"] = sparsity(z)
         loss = torch.stack([getattr(self.head, name) * value for name, value in found.items()]).sum()
         return {"loss": loss, **found}
+
+    def _raw(self, x: Tensor) -> Tensor:
+        """What is activated; columns that do not learn leave no trace of how they came about."""
+        if self.trained == self.encoder.dimensions:
+            return self.encoder.preactivation(x)
+        rows, layer = self.encoder.rooted(x), self.encoder.output
+        with torch.no_grad():
+            rest = F.linear(rows, layer.weight[self.trained :], layer.bias[self.trained :])
+        return torch.cat([F.linear(rows, layer.weight[: self.trained], layer.bias[: self.trained]), rest], dim=1)
+
+    def _teacher(self, x: Tensor, taught: Tensor | None, views: int) -> Tensor:
+        """The cosines to follow: of the other teachers' vectors, or of the backbone's own centred features."""
+        if taught is None:
+            return teacher_similarity(x, self.mean)
+        t = torch.cat([gather(part) for part in taught.chunk(views)])
+        return t @ t.T
 
     def _activate(self, raw: Tensor) -> Tensor:
         z = self._keep(self.encoder.activate(raw))
@@ -87,17 +127,18 @@ class Head(Method):
     def _needs_similarities(self) -> bool:
         return any(getattr(self.head, name) for name in ("similarity", "neighbours", "contrastive", "labels"))
 
-    def _pairwise(self, students: list[Tensor], x: Tensor, labels: Tensor, views: int) -> dict[str, Tensor]:
+    def _pairwise(self, students: list[Tensor], teacher: Tensor, labels: Tensor, views: int) -> dict[str, Tensor]:
         """What compares pairs, as the mean over the nested lengths."""
         head, found = self.head, {}
-        teacher = teacher_similarity(x, self.mean)
         if head.similarity:
             found["similarity"] = torch.stack([squared(s, teacher) for s in students]).mean()
         if head.neighbours:
             t = head.neighbour_temperature
-            found["neighbours"] = torch.stack([divergence(s, teacher, t) for s in students]).mean()
+            own = [None] * len(students) if self.warmth is None else self.warmth.exp().unbind()
+            losses = [divergence(s, teacher, t, mine) for s, mine in zip(students, own, strict=True)]
+            found["neighbours"] = torch.stack(losses).mean()
         if head.contrastive:  # the other views of an image are its positives
-            owner = torch.arange(len(x) // views, device=x.device).repeat(views)
+            owner = torch.arange(len(labels) // views, device=labels.device).repeat(views)
             losses = [supervised_contrastive(s, owner, self.temperature) for s in students]
             found["contrastive"] = torch.stack(losses).mean()
         if head.labels:

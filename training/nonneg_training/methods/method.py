@@ -33,5 +33,9 @@ class Method(nn.Module, ABC):
         """The classes of embeddings (n, D), by what learns beside the encoder; None without a classifier."""
         return None
 
+    def pace(self, name: str) -> float:
+        """How fast the parameter of this name learns, as a multiple of the schedule's rate."""
+        return 1.0
+
     def advance(self, progress: float) -> None:
         """The run is this far, 0..1: for what changes on the way."""

@@ -52,7 +52,7 @@ class CohereAnswer(Shape):
     errors: NotRequired[Annotated[list[CohereItemError], Field(description="Images whose rows are zeros.")]]
 
 
-ASKED = {"model": "nonneg-lite0", "input_type": "image", "images": [URI], "embedding_types": ["float", "ubinary"]}
+ASKED = {"model": "photo", "input_type": "image", "images": [URI], "embedding_types": ["float", "ubinary"]}
 ANSWER: CohereAnswer = {
     "id": "5f0c…",
     "response_type": "embeddings_by_type",

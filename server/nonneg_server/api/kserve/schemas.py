@@ -154,27 +154,27 @@ _TENSOR = {"name": "image", "shape": [1], "datatype": "BYTES", "data": [PIXEL]}
 ASKED: Schema = {"inputs": [_TENSOR], "parameters": {"dimensions": 8}}
 SERVER: KServeServer = {"name": "nonneg", "version": "0.1.0", "extensions": ["binary_tensor_data", "statistics"]}
 MODEL: KServeModel = {
-    "name": "nonneg-lite0",
+    "name": "photo",
     "versions": ["1"],
     "platform": "onnxruntime_onnx",
     "inputs": [{"name": "image", "datatype": "BYTES", "shape": [-1]}],
     "outputs": [{"name": "embedding", "datatype": "FP32", "shape": [-1, 1280]}],
 }
 CONFIG: KServeConfig = {
-    "name": "nonneg-lite0",
+    "name": "photo",
     "platform": "onnxruntime_onnx",
     "backend": "onnxruntime",
     "version_policy": {"latest": {"num_versions": 1}},
     "max_batch_size": 0,
     "input": [{"name": "image", "data_type": "TYPE_STRING", "dims": [-1]}],
     "output": [{"name": "embedding", "data_type": "TYPE_FP32", "dims": [-1, 1280]}],
-    "instance_group": [{"name": "nonneg-lite0", "kind": "KIND_AUTO", "count": 2}],
+    "instance_group": [{"name": "photo", "kind": "KIND_AUTO", "count": 2}],
     "parameters": {"max_images": {"string_value": "256"}},
 }
 STATISTICS: KServeAllStatistics = {
     "model_stats": [
         {
-            "name": "nonneg-lite0",
+            "name": "photo",
             "version": "1",
             "last_inference": 1763424000000,
             "inference_count": 100,
@@ -184,11 +184,11 @@ STATISTICS: KServeAllStatistics = {
         }
     ]
 }
-MODEL_READY: KServeModelReady = {"name": "nonneg-lite0", "ready": True}
+MODEL_READY: KServeModelReady = {"name": "photo", "ready": True}
 ANSWER: KServeAnswer = {
-    "model_name": "nonneg-lite0",
+    "model_name": "photo",
     "model_version": "1",
     "outputs": [{"name": "embedding", "datatype": "FP32", "shape": [1, 3], "data": [0.816, 0, 0.578]}],
     "parameters": {"fingerprint": FINGERPRINT},
 }
-INDEX: list[KServeIndexRow] = [{"name": "nonneg-lite0", "version": "1", "state": "READY", "reason": ""}]
+INDEX: list[KServeIndexRow] = [{"name": "photo", "version": "1", "state": "READY", "reason": ""}]

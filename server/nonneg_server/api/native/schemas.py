@@ -149,7 +149,7 @@ class Health(Shape):
     status: Literal["alive", "ready"]
 
 
-_HEAD = {"model": "nonneg-lite0", "fingerprint": FINGERPRINT}
+_HEAD = {"model": "photo", "fingerprint": FINGERPRINT}
 _VECTOR = {"index": 0, "indices": [0, 3, 7], "values": [0.816, 0.408, 0.41], "nnz": 3, "zero": False}
 _ERROR = {
     "type": "image_unreadable",
@@ -160,7 +160,7 @@ _ERROR = {
     "fix": "send the whole file; re-save it if other programs cannot open it either",
 }
 _VIEW = {"size": 224, "fit": "cover", "crop": 0.875, "interpolation": "bicubic", "background": [255, 255, 255]}
-_MODEL = {"name": "nonneg-lite0", "version": "1", "fingerprint": FINGERPRINT, "dimensions": 1280, "precision": "fp16"}
+_MODEL = {"name": "photo", "version": "1", "fingerprint": FINGERPRINT, "dimensions": 1280, "precision": "fp16"}
 _LENGTH = {
     "dimensions": 512,
     "top_k": None,
@@ -190,8 +190,8 @@ EXPLAINED: Any = {
         {
             "dimension": 17,
             "name": "tabby cats",
-            "details": "/models/nonneg-lite0/dimensions/17",
-            "examples": ["/models/nonneg-lite0/dimensions/17/examples/0"],
+            "details": "/models/photo/dimensions/17",
+            "examples": ["/models/photo/dimensions/17/examples/0"],
             "values": [0.42, 0.38],
             "contribution": 0.16,
             "share": 0.193,
@@ -210,6 +210,6 @@ DIMENSION: Any = {
     "frequency": 0.31,
     "variance": 0.0012,
     "calibration_images": 5000,
-    "examples": [{"image": "/models/nonneg-lite0/dimensions/17/examples/0", "activation": 0.42, "label": "tabby"}],
+    "examples": [{"image": "/models/photo/dimensions/17/examples/0", "activation": 0.42, "label": "tabby"}],
 }
 ALIVE: Health = {"status": "alive"}

@@ -81,12 +81,12 @@ class OpenAIModels(Shape):
     data: list[OpenAIModel]
 
 
-ASKED = {"model": "nonneg-lite0", "input": [URI], "dimensions": 8}
+ASKED = {"model": "photo", "input": [URI], "dimensions": 8}
 EMBEDDINGS: OpenAIEmbeddings = {
     "object": "list",
     "data": [{"object": "embedding", "index": 0, "embedding": [0.816, 0, 0, 0.408, 0, 0, 0, 0.41]}],
-    "model": "nonneg-lite0",
+    "model": "photo",
     "usage": {"prompt_tokens": 0, "total_tokens": 0},
 }
-MODEL: OpenAIModel = {"id": "nonneg-lite0", "object": "model", "created": 1763424000, "owned_by": "nonneg"}
+MODEL: OpenAIModel = {"id": "photo", "object": "model", "created": 1763424000, "owned_by": "nonneg"}
 MODELS: OpenAIModels = {"object": "list", "data": [MODEL]}

@@ -57,11 +57,11 @@ class TeiInfo(Shape):
 
 
 INFO: TeiInfo = {
-    "model_id": "nonneg-lite0",
+    "model_id": "photo",
     "model_sha": FINGERPRINT,
     "model_dtype": "float32",
     "model_type": {"embedding": {"pooling": "model"}},
-    "served_model_name": "nonneg-lite0",
+    "served_model_name": "photo",
     "embedding_size": 1280,
     "max_client_batch_size": 256,
     "max_concurrent_requests": 512,

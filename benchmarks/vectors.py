@@ -1,0 +1,175 @@
+"""What a model's vectors retrieve when they are shortened: every length, and vectors stored cut and asked whole.
+
+    python benchmarks/vectors.py LABELLED... [--bundle NAME_OR_FOLDER]... [--precision int8] [--pca PHOTOS]
+
+A labelled folder holds a folder of images a class; each image asks for the others of its class. P@1 and mAP@100
+(denominator min(R, 100)) by cosine, with 95 % bootstrap intervals over the queries; active dimensions and bytes of a
+stored vector (a 2-byte index and a float16 for each, a float16 for a dense number), vectors without any, and live
+dimensions. `stored k` keeps each vector's k largest values and asks with the whole vector; `re-ranked` asks the vectors
+that are stored cut for 200 and orders these by their whole vectors. With --pca, beside each length the dense principal
+components of the backbone's own pooled features, fitted on those photos: what the head is to beat at equal lengths.
+Prints a table a folder, then one JSON line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+sys.path.insert(0, str(Path(__file__).parent / "serving"))
+
+from provenance import provenance
+
+from nonneg_core.evaluation import metrics
+from nonneg_core.evaluation.metrics import Report, retrieval
+from nonneg_core.evaluation.selection import fit_pca
+from nonneg_core.evaluation.uncertainty import interval
+from nonneg_core.shortening import keep_largest, unit
+from nonneg_export.activations import collect
+from nonneg_export.photos import Photos, find_photos, labels_of
+from nonneg_runtime.bundle import Bundle
+from nonneg_runtime.variants import open_variant
+
+LENGTHS = (512, 256, 128, 64)
+STORED = (64, 25)  # values a vector, beside a tenth of all
+DENSE = (*LENGTHS, 50)  # 50 numbers of two bytes: as large as 25 values with their indices
+ENTRY, NUMBER = 4, 2  # bytes: a 2-byte index and a float16, or a float16 alone
+CANDIDATES = 200
+Vectors = NDArray[np.float32]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("labelled", type=Path, nargs="+")
+    parser.add_argument("--bundle", action="append", help="By default photo and photo-fast.")
+    parser.add_argument("--precision", choices=("fp32", "int8", "bf16"))
+    parser.add_argument("--pca", type=Path, help="Photos to fit the dense components of the pooled features on.")
+    options = parser.parse_args()
+    found = []
+    for name in options.bundle or ("photo", "photo-fast"):
+        bundle = open_variant(name, options.precision)
+        for folder in options.labelled:
+            rows = measured(bundle, find_photos(folder), options.pca)
+            print(f"\n{bundle.manifest.name} ({bundle.manifest.precision}) on {folder.name}\n\n{table(rows)}")
+            found.append({"model": bundle.manifest.name, "data": folder.name, "rows": rows})
+    print("\n" + json.dumps({"found": found, "precision": options.precision, **provenance()}))
+
+
+def measured(bundle: Bundle, photos: Photos, pca: Path | None) -> list[dict[str, object]]:
+    """A row a way to shorten."""
+    with tempfile.TemporaryDirectory(prefix="nonneg-") as place:
+        seen = collect(bundle.encoder, photos, bundle.manifest.view, Path(place), precision=bundle.manifest.precision)
+        z, labels = np.array(seen.values), np.array(labels_of(photos, seen.paths))
+    width = z.shape[1]
+    tenth = round(width / 10)
+    cuts = [(f"first {k}", z[:, :k]) for k in (width, *LENGTHS) if k <= width]
+    rows = [row(name, cut, retrieval(cut, labels, k=100)) for name, cut in cuts]
+    for k in (tenth, *STORED):
+        stored = keep_largest(z, k)
+        rows.append(row(f"stored {k}, asked whole", stored, retrieval(stored, labels, z, k=100, same=True)))
+        rows.append(row(f"stored {k}, re-ranked", stored, reranked(stored, z, labels)))
+    if pca is not None:
+        rows += dense(bundle, photos, find_photos(pca), labels)
+    return rows
+
+
+def row(name: str, stored: Vectors, report: Report) -> dict[str, object]:
+    """What a table says of one way."""
+    active = stored != 0
+    found: dict[str, object] = {"": name}
+    for key, values in (("P@1", report.precision[1]), ("mAP@100", report.average_precision)):
+        bounds = interval(values)
+        found |= {key: round(bounds.mean, 4), f"{key} low": round(bounds.low, 4), f"{key} high": round(bounds.high, 4)}
+    return found | {
+        "nnz": round(float(active.sum(axis=1).mean()), 1),
+        "bytes": round(NUMBER * stored.shape[1] if (stored < 0).any() else ENTRY * float(active.sum(axis=1).mean())),
+        "zero": int((~active.any(axis=1)).sum()),
+        "live": int(active.any(axis=0).sum()),
+    }
+
+
+def reranked(stored: Vectors, z: Vectors, labels: NDArray[np.str_]) -> Report:
+    """The first 200 by stored vectors, ordered by the whole ones: the others keep a cosine below all of these."""
+    whole = unit(z)
+    near = unit(stored)
+    scores = whole @ near.T
+    np.fill_diagonal(scores, -np.inf)
+    depth = min(CANDIDATES, len(z) - 1)
+    first = np.argpartition(-scores, depth - 1, axis=1)[:, :depth]
+    exact = np.stack([whole[near] @ asked for asked, near in zip(whole, first, strict=True)])
+    order = np.take_along_axis(first, np.argsort(-exact, axis=1, kind="stable"), axis=1)
+    return scored(order, labels)
+
+
+def scored(order: NDArray[np.int64], labels: NDArray[np.str_]) -> Report:
+    """The metrics of lists that are given: as retrieval of lists that descend."""
+    _, codes = np.unique(labels, return_inverse=True)
+    relevant = np.bincount(codes)[codes] - 1
+    asked = np.flatnonzero(relevant > 0)
+    hits = (codes[order] == codes[:, None])[asked]
+    zeros = np.zeros(len(asked))
+    return Report(
+        k=100,
+        precision={1: metrics.precision(hits, 1)},
+        r_precision=zeros,
+        average_precision=metrics.average_precision(hits, relevant[asked], 100),
+        recall=zeros,
+        ndcg=zeros,
+        knn=zeros,
+        queries=asked,
+    )
+
+
+def dense(bundle: Bundle, photos: Photos, others: Photos, labels: NDArray[np.str_]) -> list[dict[str, object]]:
+    """The backbone's pooled features, whole and reduced by components of other photos."""
+    with tempfile.TemporaryDirectory(prefix="nonneg-") as place:
+        plain = Path(place, "pooled.onnx")
+        plain.write_bytes(pooled(bundle))
+        view = bundle.manifest.view
+        x = np.array(collect(plain, photos, view, Path(place, "asked")).values)
+        turned = fit_pca(np.array(collect(plain, others, view, Path(place, "others")).values)).apply(x, x.shape[1])
+    lengths = [k for k in (x.shape[1], *DENSE) if k <= x.shape[1]]
+    return [row(f"dense PCA {k}", turned[:, :k], retrieval(turned[:, :k], labels, k=100)) for k in lengths]
+
+
+def pooled(bundle: Bundle) -> bytes:
+    """The encoder up to the features that the head takes the roots of."""
+    import onnx
+
+    model = onnx.load(bundle.encoder, load_external_data=False)
+    roots = next(node for node in model.graph.node if node.op_type == "Sqrt")
+    del model.graph.node[list(model.graph.node).index(roots) :]
+    weights = [node for node in model.graph.node if node.input[0].startswith("head.")]
+    for node in weights:
+        model.graph.node.remove(node)
+    kept = {name for node in model.graph.node for name in node.input}
+    tensors = [tensor for tensor in model.graph.initializer if tensor.name in kept]
+    model.graph.ClearField("initializer")
+    model.graph.initializer.extend(tensors)
+    for node in model.graph.node:
+        node.output[:] = ["embedding" if name == roots.input[0] else name for name in node.output]
+    shape = model.graph.output[0].type.tensor_type.shape
+    shape.dim[1].Clear()
+    return model.SerializeToString()
+
+
+def table(rows: list[dict[str, object]]) -> str:
+    """Markdown."""
+    head = ("", "P@1", "mAP@100", "nnz", "bytes", "zero", "live")
+    lines = [f"| {' | '.join(head)} |", "|---|" + "---:|" * (len(head) - 1)]
+    for found in rows:
+        cells = [str(found[""])]
+        cells += [f"{found[k]:.3f} ({found[k + ' low']:.3f} to {found[k + ' high']:.3f})" for k in ("P@1", "mAP@100")]
+        cells += [str(found[key]) for key in ("nnz", "bytes", "zero", "live")]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""A head on square roots behind an ONNX backbone, and its weights in a file of their own beside the graph.
+
+The file is safetensors with a header of a fixed size, which ONNX reads as external data: whoever writes another head of
+the same shape there has another encoder, without a tool for graphs.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+
+from nonneg_core import tensors
+from nonneg_core.errors import DataInvalid
+from nonneg_core.heads.head import Head
+from nonneg_export.canonical import KEPT
+from nonneg_export.columns import width
+from nonneg_runtime.graph import OUTPUT
+from nonneg_runtime.head_file import HEAD, HEADER, PARTS, arrays_of
+
+
+def with_root_head(model: ModelProto, head: Head, *, root: bool = True, stored: type = np.float16) -> ModelProto:
+    """A copy whose pooled features f become p^power where p = relu(sqrt(f) weight + bias) is above the gate, else 0.
+
+    root: False takes the features as they are; `stored`: the weights' type in the file, widened as it is loaded.
+    """
+    features = width(model)
+    if head.weight.shape[0] != features:
+        raise DataInvalid(
+            f"a head for {head.weight.shape[0]} features does not fit this backbone's {features}",
+            fix="use the backbone that the head was fitted on",
+            field="head",
+            value=int(head.weight.shape[0]),
+            limit=features,
+        )
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    for node in copy.graph.node:
+        node.output[:] = ["head/features" if output == OUTPUT else output for output in node.output]
+    for name, array in (arrays_of(head) | {"weight": head.weight.astype(stored)}).items():
+        copy.graph.initializer.append(numpy_helper.from_array(array, KEPT + name))
+    constants = {"head/zero": 0.0, "head/power": head.power}
+    for name, value in constants.items():
+        copy.graph.initializer.append(numpy_helper.from_array(np.array(value, dtype=np.float32), name))
+    copy.graph.node.extend(_nodes("Sqrt" if root else "Identity"))
+    copy.graph.ClearField("output")
+    copy.graph.output.append(helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, ["batch", head.dimensions]))
+    return copy
+
+
+def _nodes(taken: str) -> list[Any]:
+    weight, bias, gate = (KEPT + name for name in PARTS)
+    steps: list[tuple[str, list[str], dict[str, Any]]] = [
+        ("Cast", [weight], {"to": TensorProto.FLOAT}),
+        (taken, ["head/features"], {}),
+        ("MatMul", ["head/1", "head/0"], {}),
+        ("Add", ["head/2", bias], {}),
+        ("Relu", ["head/3"], {}),
+        ("Greater", ["head/4", gate], {}),
+        ("Where", ["head/5", "head/4", "head/zero"], {}),
+        ("Pow", ["head/6", "head/power"], {}),
+    ]
+    outputs = [*(f"head/{i}" for i in range(len(steps) - 1)), OUTPUT]
+    return [
+        helper.make_node(op, inputs, [output], name=f"head/{op}", **attributes)
+        for (op, inputs, attributes), output in zip(steps, outputs, strict=True)
+    ]
+
+
+def detach_head(model: ModelProto, place: Path, metadata: dict[str, str]) -> bool:
+    """Move the head's weights from the graph into `place`/head.safetensors; False where the graph has none apart."""
+    inside = {tensor.name: tensor for tensor in model.graph.initializer if tensor.name.startswith(KEPT)}
+    if not inside:
+        return False
+    arrays: dict[str, NDArray[Any]] = {name: numpy_helper.to_array(inside[KEPT + name]) for name in PARTS}
+    tensors.write(place / HEAD, arrays, metadata, header=HEADER)
+    offsets = tensors.read(place / HEAD).offsets
+    for name, array in arrays.items():
+        tensor = inside[KEPT + name]
+        tensor.ClearField("raw_data")
+        tensor.data_location = TensorProto.EXTERNAL
+        entries = {"location": HEAD, "offset": str(offsets[name]), "length": str(array.nbytes)}
+        for key, value in entries.items():
+            tensor.external_data.add(key=key, value=value)
+    return True

