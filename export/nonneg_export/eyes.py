@@ -21,7 +21,7 @@ from nonneg_runtime.providers import Runner
 
 logger = logging.getLogger("nonneg")
 LARGEST = 8  # of the photos: those that fast decoding makes smallest
-LEAST_MEDIAN = 0.99  # cosine to the vector of the photo decoded in full
+LEAST_MEDIAN = 0.97  # cosine to the vector of the photo decoded in full: whitened, gated columns feel more
 WORST_RESIZED, MEDIAN_RESIZED = 0.999, 0.9998  # usual cosines to the vectors of photos resized by Pillow
 TILES = 4  # a side of the sheet that stands for a large photo
 
@@ -35,7 +35,7 @@ def sees_alike(view: View, evaluation: Callable[[Path], Pixels], paths: Sequence
     return held(Check(name="view", what=what, value=differing, limit=0))
 
 
-def decodes_alike(session: Runner, view: View, paths: Sequence[Path], *, least: float = LEAST_MEDIAN) -> Check:
+def decodes_alike(session: Runner, view: View, paths: Sequence[Path]) -> Check:
     """Decoded at a smaller scale, as large JPEGs are by default, a photo is hardly another one."""
     some = spread(paths, PHOTOS)
     largest = sorted(paths, key=lambda path: path.stat().st_size)[-LARGEST:]
@@ -47,7 +47,7 @@ def decodes_alike(session: Runner, view: View, paths: Sequence[Path], *, least: 
         f"1 - median cosine of large JPEGs decoded smaller to decoded in full (least {cosines.min():.4f}), "
         f"on {max(0, len(other) - 1)} photos and a sheet of {TILES**2}"
     )
-    return held(Check(name="decode", what=what, value=1 - float(np.median(cosines)), limit=1 - least))
+    return held(Check(name="decode", what=what, value=1 - float(np.median(cosines)), limit=1 - LEAST_MEDIAN))
 
 
 def resizes_alike(session: Runner, view: View, paths: Sequence[Path]) -> Check:

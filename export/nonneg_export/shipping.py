@@ -42,7 +42,6 @@ from nonneg_training.settings import read_settings
 
 FOR_RANGES, FOR_JUDGING = 200, 1000
 LEAST_KEPT = {"int8": 0.6}  # of the ten nearest neighbours: a gate is a jump, which moves codes more than rankings
-LEAST_DECODED = 0.97  # median cosine, for the same reason
 TOLERANCE = 0.95  # of int8's golden vector: processors round differently; one that saturates is far below
 
 
@@ -122,7 +121,7 @@ def ship(
         golden=record(work / ENCODER, view.size),
         checks=(
             verify.ignores_batch_mates(open_session(work / ENCODER), verify.samples(few.paths, view)),
-            eyes.decodes_alike(open_session(work / ENCODER), view, few.paths, least=LEAST_DECODED),
+            eyes.decodes_alike(open_session(work / ENCODER), view, few.paths),
         ),
         head=HeadRecord(file=HEAD, spread=SPREAD, takes="roots", power=trained.head.power, trained=trained.trained),
         variants=(

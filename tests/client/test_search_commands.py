@@ -406,4 +406,4 @@ def test_vectors_that_are_too_short_for_an_index_are_told_how_to_be_longer(made,
     query = client.embed(photos / "cat" / "cat-0.jpg", dimensions=512)
     with Index.open(made) as index, pytest.raises(DataInvalid) as caught:
         index.search(query)
-    assert caught.value.fix == "embed with dimensions=1280"
+    assert caught.value.fix == "embed with dimensions=2048"
