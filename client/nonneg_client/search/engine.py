@@ -1,23 +1,25 @@
-"""What an engine must be able to do so that an `Index` can stand on it."""
+"""What an engine must be able to do so that an `Index` can stand on it, and what all of them do alike."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from nonneg_client.embeddings import Embeddings
-from nonneg_client.search.weights import Weights
-from nonneg_core.errors import ConfigInvalid
+from nonneg_client.search.weights import Weights, ascending, score
+from nonneg_core.errors import ConfigInvalid, DataInvalid, FingerprintMismatch
 
 Payload: TypeAlias = Mapping[str, Any]
 # A field must equal a value, be one of a list, or lie in a range {"gte": .., "gt": .., "lte": .., "lt": ..};
 # {"not": [..]} keeps out those with one of these values, and may stand beside a range.
 Where: TypeAlias = Mapping[str, Any]
-BOUNDS = ("gte", "gt", "lte", "lt")
+SIGNS = {"gte": ">=", "gt": ">", "lte": "<=", "lt": "<"}
+BOUNDS = tuple(SIGNS)
 
 
 @dataclass(frozen=True)
@@ -41,35 +43,86 @@ class Found:
     payload: Payload
 
 
-class Engine(Protocol):
+class Engine(ABC):
     """Vectors under names, searched by inner product, exactly."""
 
-    @property
-    def description(self) -> Description: ...
+    noun: ClassVar[str] = "index"  # what it calls the place of the vectors: a collection, a table
+    description: Description
 
+    @abstractmethod
     def upsert(self, embeddings: Embeddings, payloads: Sequence[Payload]) -> None:
         """Store every vector under its id, in place of what stood there."""
 
+    @abstractmethod
     def delete(self, ids: Sequence[str]) -> None:
         """Forget these ids; unknown ones do not matter."""
 
+    @abstractmethod
     def nearest(
         self, indices: NDArray[np.int32], values: NDArray[np.float32], limit: int, where: Where | None
     ) -> list[Found]:
         """The `limit` largest inner products, falling."""
 
-    def reranked(self, cut: Weights, query: Weights, among: int, limit: int, where: Where | None) -> list[Found]:
-        """The `limit` largest inner products with `query` among the `among` largest with `cut`."""
-
+    @abstractmethod
     def get(self, ids: Sequence[str]) -> Embeddings:
         """The stored vectors of those ids that exist, named."""
 
+    @abstractmethod
     def payloads(self) -> dict[str, Payload]:
         """Every id with its payload."""
 
-    def count(self) -> int: ...
+    @abstractmethod
+    def count(self) -> int:
+        """How many vectors are stored."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:  # noqa: B027  most have nothing to give back
+        """Do nothing: the connection is the caller's."""
+
+    def reranked(self, cut: Weights, query: Weights, among: int, limit: int, where: Where | None) -> list[Found]:
+        """The `limit` largest inner products with `query` among the `among` largest with `cut`."""
+        candidates = self.nearest(*cut, among, where)
+        stored = self.get([found.id for found in candidates])
+        rows = dict(zip(stored.ids or (), stored, strict=True))
+        exact = [replace(found, score=score(query, rows[found.id])) for found in candidates]
+        return sorted(exact, key=lambda found: -found.score)[:limit]
+
+    def _open(self, name: str, made_for: Description | None) -> Description:
+        """What the index of this name holds; where there is none, it is made for these vectors."""
+        held = self._held()
+        if held is None:
+            if made_for is None:
+                raise DataInvalid(f"there is no {self.noun} {name}", fix="give made_for= to make it")
+            self._create(made_for)
+            return made_for
+        if made_for is not None and made_for.fingerprint != held.fingerprint:
+            raise FingerprintMismatch(
+                f"{name} holds vectors of {held.fingerprint}, not of {made_for.fingerprint}",
+                fix=f"use the model it was made with, or another {self.noun}",
+                value=made_for.fingerprint,
+            )
+        return held
+
+    @abstractmethod
+    def _held(self) -> Description | None:
+        """What is kept as the description; None where there is no index yet."""
+
+    @abstractmethod
+    def _create(self, made_for: Description) -> None:
+        """Make the index, and keep the description with it."""
+
+    def _not_ours(self, name: str) -> DataInvalid:
+        return DataInvalid(f"the {self.noun} {name} belongs to another program", fix="use another name")
+
+    def _embeddings(self, rows: Iterable[tuple[ArrayLike, ArrayLike]], ids: Iterable[str]) -> Embeddings:
+        """Stored vectors, in whatever order their entries come, as embeddings of this index's model."""
+        held = self.description
+        return Embeddings.from_rows(
+            [ascending(*row) for row in rows],
+            dimensions=held.dimensions,
+            fingerprint=held.fingerprint,
+            model=held.model,
+            ids=tuple(ids),
+        )
 
 
 def check_where(where: Where | None) -> None:

@@ -19,11 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nonneg_client.embeddings import Embeddings
-from nonneg_client.search.engine import Description, Found, Payload, Where
+from nonneg_client.search.engine import Description, Engine, Found, Payload, Where
 from nonneg_client.search.points import NAME, filter_of, named, point_id, stored
 from nonneg_client.search.weights import Weights
 from nonneg_core.atomic import atomic_write, storage_error
-from nonneg_core.errors import DataInvalid, FingerprintMismatch, MissingExtra, StorageFailed
+from nonneg_core.errors import DataInvalid, MissingExtra, StorageFailed
 from nonneg_core.installing import extra_hint
 
 BATCH = 2000  # points in one update
@@ -32,13 +32,15 @@ MAKING = "index.json.making"
 ROOM = 2**26  # bytes: Qdrant maps its files, and writing to one without a disk behind it would end this process
 
 
-class LocalEngine:
+class LocalEngine(Engine):
     """A folder that one process at a time has open."""
 
     def __init__(self, path: str | os.PathLike[str], made_for: Description | None = None) -> None:
         self._qdrant = _import()
         self.path = Path(path)
-        self.description = self._describe(made_for)
+        if made_for is None and not (self.path / "index.json").exists():
+            raise DataInvalid(f"{self.path} is no index", fix="make one with `nonneg index`", value=str(self.path))
+        self.description = self._open(str(self.path), made_for)
         self._dirty = False
 
     def upsert(self, embeddings: Embeddings, payloads: Sequence[Payload]) -> None:
@@ -63,21 +65,8 @@ class LocalEngine:
 
     def get(self, ids: Sequence[str]) -> Embeddings:
         records = self._shard.retrieve([point_id(name) for name in ids], with_payload=["id"], with_vector=True)
-        pairs = []
-        for record in records:
-            vector = record.vector[NAME]
-            indices, values = np.array(vector.indices, np.int32), np.array(vector.values, np.float32)
-            if (indices[1:] < indices[:-1]).any():
-                order = np.argsort(indices)
-                indices, values = indices[order], values[order]
-            pairs.append((indices, values))
-        return Embeddings.from_rows(
-            pairs,
-            dimensions=self.description.dimensions,
-            fingerprint=self.description.fingerprint,
-            model=self.description.model,
-            ids=tuple(record.payload["id"] for record in records),
-        )
+        vectors = [record.vector[NAME] for record in records]
+        return self._embeddings(((v.indices, v.values) for v in vectors), (r.payload["id"] for r in records))
 
     def payloads(self) -> dict[str, Payload]:
         found: dict[str, Payload] = {}
@@ -114,32 +103,26 @@ class LocalEngine:
         found = [(point.score, named(point.payload)) for point in self._shard.query(request)]
         return [Found(name, score, payload) for score, (name, payload) in found]
 
-    def _describe(self, made_for: Description | None) -> Description:
-        described = self.path / "index.json"
-        if not described.exists():
-            if made_for is None:
-                raise DataInvalid(f"{self.path} is no index", fix="make one with `nonneg index`", value=str(self.path))
-            if (self.path / MAKING).exists():
-                shutil.rmtree(self.path)
-            if self.path.is_dir() and any(self.path.iterdir()):
-                raise DataInvalid(f"{self.path} is no index, and not empty", fix="choose another folder")
-            self._create(described, made_for)
-            return made_for
-        try:
-            held = Description(**json.loads(described.read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError) as error:
-            raise DataInvalid(f"{described} is damaged ({error})", fix="make the index again") from error
-        if made_for is not None and made_for.fingerprint != held.fingerprint:
-            raise FingerprintMismatch(
-                f"{self.path} holds vectors of {held.fingerprint}, not of {made_for.fingerprint}",
-                fix="use the model it was made with, or make another index",
-                value=made_for.fingerprint,
-            )
+    def _open(self, name: str, made_for: Description | None) -> Description:
+        held = super()._open(name, made_for)
         (self.path / MAKING).unlink(missing_ok=True)
-        self._shard = self._open(lambda: self._qdrant.EdgeShard.load(str(self.path / "shard")))
+        self._shard = self._opened(lambda: self._qdrant.EdgeShard.load(str(self.path / "shard")))
         return held
 
-    def _create(self, described: Path, made_for: Description) -> None:
+    def _held(self) -> Description | None:
+        described = self.path / "index.json"
+        if not described.exists():
+            return None
+        try:
+            return Description(**json.loads(described.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError) as error:
+            raise DataInvalid(f"{described} is damaged ({error})", fix="make the index again") from error
+
+    def _create(self, made_for: Description) -> None:
+        if (self.path / MAKING).exists():
+            shutil.rmtree(self.path)
+        if self.path.is_dir() and any(self.path.iterdir()):
+            raise DataInvalid(f"{self.path} is no index, and not empty", fix="choose another folder")
         q = self._qdrant
         config = q.EdgeConfig(
             sparse_vectors={NAME: q.EdgeSparseVectorParams(datatype=q.VectorStorageDatatype.Float32)},
@@ -153,12 +136,11 @@ class LocalEngine:
             shard.mkdir()
         except OSError as error:
             raise storage_error(self.path, error) from error
-        self._shard = self._open(lambda: q.EdgeShard.create(str(shard), config))
-        with atomic_write(described) as temporary:
+        self._opened(lambda: q.EdgeShard.create(str(shard), config)).close()
+        with atomic_write(self.path / "index.json") as temporary:
             temporary.write_text(json.dumps(asdict(made_for)), encoding="utf-8")
-        (self.path / MAKING).unlink()
 
-    def _open(self, act: Any) -> Any:
+    def _opened(self, act: Any) -> Any:
         try:
             return act()
         except Exception as error:  # the bindings raise their own class, which is not public

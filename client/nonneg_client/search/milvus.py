@@ -18,25 +18,24 @@ from numpy.typing import NDArray
 
 from nonneg_client import converters
 from nonneg_client.embeddings import Embeddings
-from nonneg_client.search.engine import Description, Found, Payload, Where, parted
-from nonneg_client.search.rerank import reranked
-from nonneg_client.search.weights import Weights
-from nonneg_core.errors import DataInvalid, FingerprintMismatch, MissingExtra
+from nonneg_client.search.engine import SIGNS, Description, Engine, Found, Payload, Where, parted
+from nonneg_core.errors import MissingExtra
 from nonneg_core.installing import package_hint
 
 BATCH = 1000
 LONGEST_ID = 4096
 _DESCRIPTION = "\0description"
-_SIGNS = {"gte": ">=", "gt": ">", "lte": "<=", "lt": "<"}
 
 
-class MilvusEngine:
+class MilvusEngine(Engine):
     """A collection; the client is the caller's, to be closed by the caller. Milvus stores no zero vectors."""
+
+    noun = "collection"
 
     def __init__(self, client: Any, collection: str, made_for: Description | None = None) -> None:
         self._client = client
         self._collection = collection
-        self.description = self._describe(made_for)
+        self.description = self._open(collection, made_for)
 
     def upsert(self, embeddings: Embeddings, payloads: Sequence[Payload]) -> None:
         rows = [
@@ -66,19 +65,10 @@ class MilvusEngine:
         )
         return [Found(hit["id"], float(hit["distance"]), hit["entity"]["payload"]) for hit in hits]
 
-    def reranked(self, cut: Weights, query: Weights, among: int, limit: int, where: Where | None) -> list[Found]:
-        return reranked(self, cut, query, among, limit, where)
-
     def get(self, ids: Sequence[str]) -> Embeddings:
         rows = self._client.get(self._collection, ids=list(ids), output_fields=["vector"]) if ids else []
-        held = self.description
-        return Embeddings.from_rows(
-            [_pair(row["vector"]) for row in rows],
-            dimensions=held.dimensions,
-            fingerprint=held.fingerprint,
-            model=held.model,
-            ids=tuple(row["id"] for row in rows),
-        )
+        vectors = [row["vector"] for row in rows]
+        return self._embeddings(((list(v), list(v.values())) for v in vectors), (row["id"] for row in rows))
 
     def payloads(self) -> dict[str, Payload]:
         found: dict[str, Payload] = {}
@@ -93,25 +83,13 @@ class MilvusEngine:
         (row,) = self._client.query(self._collection, filter="", output_fields=["count(*)"], consistency_level="Strong")
         return int(row["count(*)"]) - 1  # the description
 
-    def close(self) -> None:
-        """Nothing: the client is the caller's."""
-
-    def _describe(self, made_for: Description | None) -> Description:
-        if self._client.has_collection(self._collection):
-            rows = self._client.get(self._collection, ids=[_DESCRIPTION], output_fields=["payload"])
-            if not rows:
-                raise DataInvalid(f"{self._collection} is no collection of ours", fix="use another name")
-            held = Description(**rows[0]["payload"])
-            if made_for is not None and made_for.fingerprint != held.fingerprint:
-                raise FingerprintMismatch(
-                    f"{self._collection} holds vectors of {held.fingerprint}, not of {made_for.fingerprint}",
-                    fix="use the model it was made with, or another collection",
-                )
-            return held
-        if made_for is None:
-            raise DataInvalid(f"there is no collection {self._collection}", fix="give made_for= to make it")
-        self._create(made_for)
-        return made_for
+    def _held(self) -> Description | None:
+        if not self._client.has_collection(self._collection):
+            return None
+        rows = self._client.get(self._collection, ids=[_DESCRIPTION], output_fields=["payload"])
+        if not rows:
+            raise self._not_ours(self._collection)
+        return Description(**rows[0]["payload"])
 
     def _create(self, made_for: Description) -> None:
         try:
@@ -136,15 +114,10 @@ def expression(where: Where | None) -> str:
         field = f"payload[{json.dumps(name)}]"
         if isinstance(wanted, Mapping):
             bounds, unwanted = parted(wanted)
-            parts += [f"{field} {_SIGNS[bound]} {json.dumps(value)}" for bound, value in bounds.items()]
+            parts += [f"{field} {SIGNS[bound]} {json.dumps(value)}" for bound, value in bounds.items()]
             parts += [f"not ({field} == {json.dumps(value)})" for value in unwanted]
         elif isinstance(wanted, (list, tuple)):
             parts.append("(" + " or ".join(f"{field} == {json.dumps(value)}" for value in wanted) + ")")
         else:
             parts.append(f"{field} == {json.dumps(wanted)}")
     return " and ".join(parts)
-
-
-def _pair(vector: Mapping[int, float]) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    indices = sorted(vector)
-    return np.array(indices, np.int32), np.array([vector[i] for i in indices], np.float32)

@@ -24,11 +24,10 @@ from numpy.typing import NDArray
 
 from nonneg_client import converters
 from nonneg_client.embeddings import Embeddings
-from nonneg_client.search.engine import Description, Found, Payload, Where, parted
+from nonneg_client.search.engine import Description, Engine, Found, Payload, Where, parted
 from nonneg_client.search.points import point_id
-from nonneg_client.search.rerank import reranked
-from nonneg_client.search.weights import Weights, largest, score
-from nonneg_core.errors import ConnectionFailed, DataInvalid, FingerprintMismatch, StorageFailed
+from nonneg_client.search.weights import Weights, ascending, largest, score
+from nonneg_core.errors import ConnectionFailed, StorageFailed
 
 if TYPE_CHECKING:
     import httpx
@@ -54,13 +53,13 @@ MAPPINGS = {
 }
 
 
-class OpenSearchEngine:
+class OpenSearchEngine(Engine):
     """An index; the HTTP client is the caller's, to be closed by the caller."""
 
     def __init__(self, http: httpx.Client, index: str, made_for: Description | None = None) -> None:
         self._http = http
         self._index = index
-        self.description = self._describe(made_for)
+        self.description = self._open(index, made_for)
 
     def upsert(self, embeddings: Embeddings, payloads: Sequence[Payload]) -> None:
         rows = zip(embeddings.ids or (), converters.opensearch(embeddings), payloads, strict=True)
@@ -89,23 +88,13 @@ class OpenSearchEngine:
                 return found[:limit]
             size = min(MOST, 4 * size)
 
-    def reranked(self, cut: Weights, query: Weights, among: int, limit: int, where: Where | None) -> list[Found]:
-        return reranked(self, cut, query, among, limit, where)
-
     def get(self, ids: Sequence[str]) -> Embeddings:
         sources: list[Mapping[str, Any]] = []
         for start in range(0, len(ids), BATCH):
             wanted = {"ids": [point_id(name) for name in ids[start : start + BATCH]]}
             answer = self._ask("POST", f"{self._index}/_mget", wanted, _source_includes="id,vector")
             sources += [doc["_source"] for doc in answer["docs"] if doc.get("found")]
-        held = self.description
-        return Embeddings.from_rows(
-            [_pair(source["vector"]) for source in sources],
-            dimensions=held.dimensions,
-            fingerprint=held.fingerprint,
-            model=held.model,
-            ids=tuple(source["id"] for source in sources),
-        )
+        return self._embeddings((_pair(source["vector"]) for source in sources), (source["id"] for source in sources))
 
     def payloads(self) -> dict[str, Payload]:
         found: dict[str, Payload] = {}
@@ -117,9 +106,6 @@ class OpenSearchEngine:
 
     def count(self) -> int:
         return int(self._ask("GET", f"{self._index}/_count")["count"])
-
-    def close(self) -> None:
-        """Nothing: the HTTP client is the caller's."""
 
     def _hits(self, query: Weights, size: int, where: Where | None) -> list[Any]:
         features = [
@@ -146,23 +132,17 @@ class OpenSearchEngine:
                     fix="see why, and add them again",
                 )
 
-    def _describe(self, made_for: Description | None) -> Description:
-        if self._exists():
-            (mapped,) = self._ask("GET", f"{self._index}/_mapping").values()
-            described = mapped["mappings"].get("_meta", {}).get("nonneg")
-            if described is None:
-                raise DataInvalid(f"{self._index} is no index of ours", fix="use another name")
-            held = Description(**described)
-            if made_for is not None and made_for.fingerprint != held.fingerprint:
-                raise FingerprintMismatch(
-                    f"{self._index} holds vectors of {held.fingerprint}, not of {made_for.fingerprint}",
-                    fix="use the model it was made with, or another index",
-                )
-            return held
-        if made_for is None:
-            raise DataInvalid(f"there is no index {self._index}", fix="give made_for= to make it")
+    def _held(self) -> Description | None:
+        if not self._exists():
+            return None
+        (mapped,) = self._ask("GET", f"{self._index}/_mapping").values()
+        described = mapped["mappings"].get("_meta", {}).get("nonneg")
+        if described is None:
+            raise self._not_ours(self._index)
+        return Description(**described)
+
+    def _create(self, made_for: Description) -> None:
         self._ask("PUT", self._index, {"mappings": {**MAPPINGS, "_meta": {"nonneg": asdict(made_for)}}})
-        return made_for
 
     def _exists(self) -> bool:
         return self._answer("HEAD", self._index, None, {}).status_code == 200
@@ -221,5 +201,4 @@ def _scored(source: Mapping[str, Any], query: Weights) -> Found:
 
 
 def _pair(vector: Mapping[str, float]) -> Weights:
-    pairs = sorted((int(i), value) for i, value in vector.items())
-    return np.array([i for i, _ in pairs], np.int32), np.array([value for _, value in pairs], np.float32)
+    return ascending([int(i) for i in vector], list(vector.values()))

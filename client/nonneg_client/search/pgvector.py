@@ -21,16 +21,14 @@ from numpy.typing import NDArray
 
 from nonneg_client import converters
 from nonneg_client.embeddings import Embeddings
-from nonneg_client.search.engine import Description, Found, Payload, Where, parted
-from nonneg_client.search.rerank import reranked
-from nonneg_client.search.weights import Weights
-from nonneg_core.errors import ConfigInvalid, DataInvalid, FingerprintMismatch
-
-_SIGNS = {"gte": ">=", "gt": ">", "lte": "<=", "lt": "<"}
+from nonneg_client.search.engine import SIGNS, Description, Engine, Found, Payload, Where, parted
+from nonneg_core.errors import ConfigInvalid
 
 
-class PgvectorEngine:
+class PgvectorEngine(Engine):
     """A table; the connection is the caller's, to be opened and closed by the caller, best with autocommit."""
+
+    noun = "table"
 
     def __init__(self, connection: Any, table: str, made_for: Description | None = None) -> None:
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,62}", table):
@@ -39,7 +37,7 @@ class PgvectorEngine:
             )
         self._connection = connection
         self._table = table
-        self.description = self._describe(made_for)
+        self.description = self._open(table, made_for)
 
     def upsert(self, embeddings: Embeddings, payloads: Sequence[Payload]) -> None:
         rows = zip(embeddings.ids or (), converters.pgvector(embeddings), map(json.dumps, payloads), strict=True)
@@ -66,21 +64,11 @@ class PgvectorEngine:
         )
         return [Found(name, float(score), payload) for name, payload, score in rows]
 
-    def reranked(self, cut: Weights, query: Weights, among: int, limit: int, where: Where | None) -> list[Found]:
-        return reranked(self, cut, query, among, limit, where)
-
     def get(self, ids: Sequence[str]) -> Embeddings:
         rows = self._connection.execute(
             f"SELECT id, vector::text FROM {self._table} WHERE id = ANY(%s)", (list(ids),)
         ).fetchall()
-        held = self.description
-        return Embeddings.from_rows(
-            [_read(text) for _, text in rows],
-            dimensions=held.dimensions,
-            fingerprint=held.fingerprint,
-            model=held.model,
-            ids=tuple(name for name, _ in rows),
-        )
+        return self._embeddings((_read(text) for _, text in rows), (name for name, _ in rows))
 
     def payloads(self) -> dict[str, Payload]:
         return dict(self._connection.execute(f"SELECT id, payload FROM {self._table}").fetchall())
@@ -88,30 +76,19 @@ class PgvectorEngine:
     def count(self) -> int:
         return int(self._connection.execute(f"SELECT count(*) FROM {self._table}").fetchone()[0])
 
-    def close(self) -> None:
-        """Nothing: the connection is the caller's."""
-
-    def _describe(self, made_for: Description | None) -> Description:
+    def _held(self) -> Description | None:
         (comment,) = self._connection.execute(
             "SELECT obj_description(to_regclass(%s), 'pg_class')", (self._table,)
         ).fetchone()
-        if comment is not None:
-            held = Description(**json.loads(comment))
-            if made_for is not None and made_for.fingerprint != held.fingerprint:
-                raise FingerprintMismatch(
-                    f"{self._table} holds vectors of {held.fingerprint}, not of {made_for.fingerprint}",
-                    fix="use the model it was made with, or another table",
-                )
-            return held
-        if made_for is None:
-            raise DataInvalid(f"there is no table {self._table} of ours", fix="give made_for= to make it")
+        return None if comment is None else Description(**json.loads(comment))
+
+    def _create(self, made_for: Description) -> None:
         self._connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
         self._connection.execute(
             f"CREATE TABLE {self._table} (id text PRIMARY KEY, vector sparsevec({made_for.dimensions}), payload jsonb)"
         )
         comment = json.dumps(asdict(made_for)).replace("'", "''")
         self._connection.execute(f"COMMENT ON TABLE {self._table} IS '{comment}'")
-        return made_for
 
 
 def _conditions(where: Where | None) -> tuple[str, list[Any]]:
@@ -122,7 +99,7 @@ def _conditions(where: Where | None) -> tuple[str, list[Any]]:
         if isinstance(wanted, Mapping):
             bounds, unwanted = parted(wanted)
             for bound, value in bounds.items():
-                parts.append(f"AND (payload ->> %s)::float8 {_SIGNS[bound]} %s")
+                parts.append(f"AND (payload ->> %s)::float8 {SIGNS[bound]} %s")
                 given += [name, value]
             for value in unwanted:
                 parts.append("AND payload -> %s IS DISTINCT FROM %s::jsonb")

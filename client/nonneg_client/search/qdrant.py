@@ -17,11 +17,9 @@ from numpy.typing import NDArray
 
 from nonneg_client import converters
 from nonneg_client.embeddings import Embeddings
-from nonneg_client.search.engine import Description, Found, Payload, Where, parted
+from nonneg_client.search.engine import Description, Engine, Found, Payload, Where, parted
 from nonneg_client.search.points import NAME, point_id
-from nonneg_client.search.rerank import reranked
-from nonneg_client.search.weights import Weights
-from nonneg_core.errors import DataInvalid, FingerprintMismatch, MissingExtra
+from nonneg_core.errors import MissingExtra
 from nonneg_core.installing import package_hint
 
 BATCH = 500
@@ -29,8 +27,10 @@ PAGE = 1000
 _DESCRIPTION = point_id("\0description")
 
 
-class QdrantEngine:
+class QdrantEngine(Engine):
     """A collection; the client is the caller's, to be closed by the caller."""
+
+    noun = "collection"
 
     def __init__(self, client: Any, collection: str, made_for: Description | None = None) -> None:
         try:
@@ -40,7 +40,7 @@ class QdrantEngine:
         self._models: Any = models
         self._client = client
         self._collection = collection
-        self.description = self._describe(made_for)
+        self.description = self._open(collection, made_for)
 
     def upsert(self, embeddings: Embeddings, payloads: Sequence[Payload]) -> None:
         m = self._models
@@ -69,20 +69,11 @@ class QdrantEngine:
         )
         return [Found(*_parted(p.payload, p.score)) for p in answer.points if p.score > 0]
 
-    def reranked(self, cut: Weights, query: Weights, among: int, limit: int, where: Where | None) -> list[Found]:
-        return reranked(self, cut, query, among, limit, where)
-
     def get(self, ids: Sequence[str]) -> Embeddings:
         points = [point_id(name) for name in ids]
         records = self._client.retrieve(self._collection, points, with_payload=True, with_vectors=True)
-        held = self.description
-        return Embeddings.from_rows(
-            [_pair(record.vector[NAME]) for record in records],
-            dimensions=held.dimensions,
-            fingerprint=held.fingerprint,
-            model=held.model,
-            ids=tuple(record.payload["id"] for record in records),
-        )
+        vectors = [record.vector[NAME] for record in records]
+        return self._embeddings(((v.indices, v.values) for v in vectors), (r.payload["id"] for r in records))
 
     def payloads(self) -> dict[str, Payload]:
         found: dict[str, Payload] = {}
@@ -99,31 +90,22 @@ class QdrantEngine:
     def count(self) -> int:
         return int(self._client.count(self._collection, exact=True).count) - 1  # the description
 
-    def close(self) -> None:
-        """Nothing: the client is the caller's."""
-
-    def _describe(self, made_for: Description | None) -> Description:
-        m = self._models
+    def _held(self) -> Description | None:
         if not self._client.collection_exists(self._collection):
-            if made_for is None:
-                raise DataInvalid(f"there is no collection {self._collection}", fix="give made_for= to make it")
-            index = m.SparseIndexParams(on_disk=False)
-            self._client.create_collection(
-                self._collection, vectors_config={}, sparse_vectors_config={NAME: m.SparseVectorParams(index=index)}
-            )
-            point = m.PointStruct(id=_DESCRIPTION, vector={}, payload={"description": asdict(made_for)})
-            self._client.upsert(self._collection, [point], wait=True)
-            return made_for
+            return None
         records = self._client.retrieve(self._collection, [_DESCRIPTION], with_payload=True)
         if not records:
-            raise DataInvalid(f"{self._collection} is no collection of ours", fix="use another name")
-        held = Description(**records[0].payload["description"])
-        if made_for is not None and made_for.fingerprint != held.fingerprint:
-            raise FingerprintMismatch(
-                f"{self._collection} holds vectors of {held.fingerprint}, not of {made_for.fingerprint}",
-                fix="use the model it was made with, or another collection",
-            )
-        return held
+            raise self._not_ours(self._collection)
+        return Description(**records[0].payload["description"])
+
+    def _create(self, made_for: Description) -> None:
+        m = self._models
+        index = m.SparseIndexParams(on_disk=False)
+        self._client.create_collection(
+            self._collection, vectors_config={}, sparse_vectors_config={NAME: m.SparseVectorParams(index=index)}
+        )
+        point = m.PointStruct(id=_DESCRIPTION, vector={}, payload={"description": asdict(made_for)})
+        self._client.upsert(self._collection, [point], wait=True)
 
     def _filter(self, where: Where | None) -> Any:
         m = self._models
@@ -148,8 +130,3 @@ class QdrantEngine:
 def _parted(payload: dict[str, Any], score: float) -> tuple[str, float, Payload]:
     rest = dict(payload)
     return str(rest.pop("id")), float(score), rest
-
-
-def _pair(vector: Any) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    order = np.argsort(vector.indices)
-    return np.asarray(vector.indices, np.int32)[order], np.asarray(vector.values, np.float32)[order]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 Weights = tuple[NDArray[np.int32], NDArray[np.float32]]  # indices, sorted and unique, and what each is worth
 
@@ -12,6 +12,15 @@ def score(query: Weights, stored: Weights) -> float:
     """The inner product."""
     _, i, j = np.intersect1d(query[0], stored[0], assume_unique=True, return_indices=True)
     return float(query[1][i].astype(np.float64) @ stored[1][j])
+
+
+def ascending(indices: ArrayLike, values: ArrayLike) -> Weights:
+    """A sparse vector's entries in the order of their indices."""
+    i, v = np.asarray(indices, np.int32), np.asarray(values, np.float32)
+    if (i[1:] > i[:-1]).all():
+        return i, v
+    order = np.argsort(i)
+    return i[order], v[order]
 
 
 def largest(query: Weights, cut: int | None) -> Weights:
