@@ -100,6 +100,8 @@ async def test_head_fails_as_get_does(client: httpx.AsyncClient) -> None:
     assert (refused.status_code, refused.headers["allow"], refused.content) == (405, "POST", b"")
     wrong = await client.delete("/livez")
     assert (wrong.status_code, wrong.headers["allow"]) == (405, "GET, HEAD")
+    both = await client.delete("/")  # two routes, one for each method
+    assert (both.status_code, both.headers["allow"]) == (405, "GET, POST, HEAD")
 
 
 def test_a_real_server_answers_head_and_keeps_the_connection(served: str) -> None:

@@ -14,6 +14,7 @@ from starlette.responses import Response
 from nonneg_core.errors import MethodNotAllowed, NonnegError, NotFound, RequestInvalid
 from nonneg_server.api import dialect_of
 from nonneg_server.api.dialect import Dialect
+from nonneg_server.api.route import Route
 
 logger = logging.getLogger("nonneg")
 
@@ -49,21 +50,23 @@ async def on_http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     response = respond(_translated(request, error), request.scope["state"]["request_id"], request.scope["path"])
     for name, value in (error.headers or {}).items():
-        response.headers[name] = _with_head(value) if name.lower() == "allow" else value
+        response.headers[name] = _allowed(request) if name.lower() == "allow" else value
     return response
 
 
-def _with_head(methods: str) -> str:
-    """HEAD is answered wherever GET is."""
-    listed = [method.strip() for method in methods.split(",")]
-    return ", ".join([*listed, "HEAD"] if "GET" in listed and "HEAD" not in listed else listed)
+def _allowed(request: Request) -> str:
+    """The methods of all routes at the request's path; HEAD is answered wherever GET is."""
+    routes = [route for route in request.app.routes if isinstance(route, Route)]
+    found = [route.methods or () for route in routes if route.path_regex.match(request.scope["path"])]
+    methods = sorted({method for listed in found for method in listed})
+    return ", ".join([*methods, "HEAD"] if "GET" in methods and "HEAD" not in methods else methods)
 
 
 def _translated(request: Request, error: HTTPException) -> NonnegError:
     path, method = request.scope["path"], request.scope["method"]
     if error.status_code == 405:
-        allowed = _with_head((error.headers or {}).get("Allow", ""))
-        return MethodNotAllowed(f"{path} does not answer {method}", fix=f"use {allowed}", field="method", value=method)
+        fix = f"use {_allowed(request)}"
+        return MethodNotAllowed(f"{path} does not answer {method}", fix=fix, field="method", value=method)
     if error.status_code == 404:
         known = sorted({getattr(route, "path", "") for route in request.app.routes} - {""})
         close = difflib.get_close_matches(path, known, n=1, cutoff=0.7)

@@ -9,6 +9,8 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from huggingface_hub import InferenceClient
+from huggingface_hub.errors import HfHubHTTPError
 
 from nonneg_runtime.bundle import Bundle
 
@@ -31,6 +33,17 @@ def test_tei_embeds_one_input_or_many(served: str, local: Any, png: Paint, png_u
     assert one == many[:1]
 
 
+@pytest.mark.parametrize("path", ["", "/embed"])
+def test_hugging_faces_client_embeds(served: str, local: Any, png: Paint, png_uri: Uri, path: str) -> None:
+    client = InferenceClient(model=served + path, token="none")
+    found = client.feature_extraction([png_uri(0), png_uri(1)], dimensions=8, truncate=True)
+    np.testing.assert_allclose(found, local(png(0), png(1), dimensions=8), rtol=1e-6)
+    with pytest.raises(HfHubHTTPError) as refused:
+        client.feature_extraction("a photo of a cat")
+    assert refused.value.response.status_code == 422
+    assert refused.value.response.json()["error_type"] == "validation"
+
+
 def test_tei_answers_active_dimensions_alone(served: str, local: Any, png: Paint, png_uri: Uri) -> None:
     (row,) = httpx.post(served + "/embed_sparse", json={"inputs": png_uri(0), "top_k": 3}).json()
     z = local(png(0), top_k=3)[0]
@@ -49,6 +62,7 @@ def test_tei_answers_active_dimensions_alone(served: str, local: Any, png: Paint
         ("/embed", {"inputs": "AAAA", "model": "other"}, 404),
         ("/embed?dimensions=8", {"inputs": "AAAA"}, 422),
         ("/embed_sparse", {"images": ["AAAA"]}, 422),
+        ("/", {"images": ["AAAA"]}, 422),
     ],
 )
 def test_tei_errors_have_teis_shape(served: str, path: str, body: dict[str, Any], status: int) -> None:

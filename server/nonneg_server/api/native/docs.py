@@ -5,9 +5,10 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 
 from nonneg_core.version import __version__
+from nonneg_server.api.openapi import documented
 from nonneg_server.api.route import Route, json_response
 
-router = APIRouter(route_class=Route, include_in_schema=False)
+router = APIRouter(route_class=Route, tags=["models"])
 
 
 POINTERS = {
@@ -20,7 +21,13 @@ POINTERS = {
 }
 
 
-@router.get("/")
+@router.get("/", summary="Where to go from here; a page for browsers")
+@documented(
+    dict[str, str],
+    {"name": "nonneg", "version": "0.1.0", **POINTERS},
+    others={"text/html": {"schema": {"type": "string"}}},
+    says="Paths by what they lead to.",
+)
 async def get_root(request: Request) -> Response:
     if "text/html" not in request.headers.get("accept", ""):
         return json_response({"name": "nonneg", "version": __version__, **POINTERS})
@@ -29,7 +36,7 @@ async def get_root(request: Request) -> Response:
     return Response(front(__version__, POINTERS), headers={"content-security-policy": POLICY}, media_type="text/html")
 
 
-@router.get("/docs")
+@router.get("/docs", include_in_schema=False)
 async def get_docs(request: Request) -> Response:
     from nonneg_server.documentation.page import POLICY, page
 
@@ -38,6 +45,6 @@ async def get_docs(request: Request) -> Response:
     return Response(page(request.app.openapi(), address), headers=headers, media_type="text/html")
 
 
-@router.get("/openapi.json")
+@router.get("/openapi.json", include_in_schema=False)
 async def get_openapi(request: Request) -> Response:
     return json_response(request.app.openapi())

@@ -1,6 +1,8 @@
-"""TEI's routes: POST /embed_sparse, GET /info and /health; POST /embed is shared with the native API."""
+"""TEI's routes: POST / and /embed_sparse, GET /info and /health; POST /embed is shared with the native API."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from fastapi import APIRouter, Request, Response
 
@@ -9,7 +11,17 @@ from nonneg_server.api.dialect import Dialect
 from nonneg_server.api.openapi import documented, json_body
 from nonneg_server.api.route import Route, embedding, health, json_response
 from nonneg_server.api.tei import translation as tei
-from nonneg_server.api.tei.schemas import ASKED, INFO, SPARSE, TeiEmbedRequest, TeiFailure, TeiInfo, TeiSparseValue
+from nonneg_server.api.tei.schemas import (
+    ASKED,
+    EMBEDDED,
+    INFO,
+    SPARSE,
+    TeiEmbedRequest,
+    TeiFailure,
+    TeiInfo,
+    TeiSparseValue,
+)
+from nonneg_server.embedding import Answer
 from nonneg_server.health import check_alive, check_ready
 from nonneg_server.requests.json_body import read_object
 from nonneg_server.serving import reply, serve
@@ -26,9 +38,21 @@ router = APIRouter(route_class=Route, tags=["TEI"])
     says="The active dimensions of each image.",
 )
 async def post_embed_sparse(request: Request) -> Response:
+    return await _embedded(request, tei.write_sparse)
+
+
+@router.post("/", summary="Embed images: /embed where Hugging Face's InferenceClient looks for it")
+@embedding
+@documented(list[list[float]], EMBEDDED, body=json_body(TeiEmbedRequest, ASKED), says="A list of vectors.")
+async def post_root(request: Request) -> Response:
+    request.scope["state"]["dialect"] = TEI
+    return await _embedded(request, tei.write)
+
+
+async def _embedded(request: Request, write: Callable[[Answer], bytes]) -> Response:
     images, parameters = tei.read(await read_object(request), request.app.state.settings.limits)
     answer = await serve(request, images, parameters, field="inputs")
-    return reply(tei.write_sparse(answer), answer)
+    return reply(write(answer), answer)
 
 
 @router.get("/health", summary="Alive and ready, as TEI says it: with an empty body")
