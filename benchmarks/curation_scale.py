@@ -18,13 +18,16 @@ from pathlib import Path
 import numpy as np
 
 from nonneg_client.curation.collection import Collection
+from nonneg_client.curation.comparing import NEIGHBOURS, compare
 from nonneg_client.curation.curate import PARTS, Wishes, curate
-from nonneg_client.curation.photos import Photo, attributes
+from nonneg_client.curation.photos import Photo, attributes, photos_of
 from nonneg_client.embeddings import Embeddings
+from nonneg_core.curation.neighbours import Limits
 from nonneg_core.curation.pixel_checks import GRID, PixelChecks
 from nonneg_core.tables import table
 
 AT_ONCE = 2000
+ASKED = 200
 COPIES = 50  # one in so many photos is a copy
 
 
@@ -44,12 +47,27 @@ def main() -> None:
             rows.append(
                 (name, seconds, elapsed, sum(section.images() for section in sections if section.part == "copies"))
             )
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        found = nearest(collection)
     entries = float(collection.vectors.nnz.mean())
     print(f"{len(collection)} photos, {collection.vectors.dimensions} dimensions, {entries:.0f} entries each")
     print(table(["what", "seconds of all cores", "seconds passed", "photos in groups of copies"], rows))
-    print(f"peak memory {peak:.2f} GiB")
-    print(json.dumps({"photos": len(collection), "entries": entries, "rows": rows, "peak_gib": peak}))
+    print(f"peak memory {peak:.2f} GiB; of {ASKED} photos {found:.2%} of the true ten nearest are found")
+    print(json.dumps({"photos": len(collection), "entries": entries, "rows": rows, "peak_gib": peak, "recall": found}))
+
+
+def nearest(collection: Collection) -> float:
+    """Of some photos the share of their true ten nearest that the comparison found."""
+    asked = np.random.default_rng(1).choice(len(collection), min(ASKED, len(collection)), replace=False)
+    photos = photos_of(collection, shown=False)
+    _, places, _ = compare(collection, Limits(), photos.thumbnails(), shown=False)
+    z = collection.vectors[asked].numpy()
+    parts = [z @ collection.vectors[s : s + AT_ONCE].numpy().T for s in range(0, len(collection), AT_ONCE)]
+    cosines = np.concatenate(parts, axis=1)
+    cosines[np.arange(len(asked)), asked] = -1
+    least = np.sort(cosines, axis=1)[:, -NEIGHBOURS]  # the tenth nearest: what is as near is right
+    right = np.take_along_axis(cosines, places[asked], axis=1) >= least[:, None] - 1e-6
+    return float(right.mean())
 
 
 def made(real: Embeddings, photos: int) -> Collection:

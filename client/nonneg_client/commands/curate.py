@@ -90,18 +90,23 @@ def curate(
     from nonneg_client.curation.naming import names_of
     from nonneg_core.atomic import atomic_write
     from nonneg_core.curation.neighbours import Limits
+    from nonneg_core.interrupting import Interrupted
 
     named = click.get_current_context().get_parameter_source("only") is click.core.ParameterSource.COMMANDLINE
     _check(only, named, against, action, null)
     collection = read_collection(index).where(where)
     names = names_of(collection.vectors.fingerprint, None if bundle == DEFAULT_BUNDLE else bundle)
     wishes = Wishes(only, Limits(similar=similar), clusters, subset, labels, names, False if quiet else None)
-    if against is not None:
-        sections = curate_two(collection, read_collection(against), wishes)
-    else:
-        if named and set(only) & set(OF_LABELS):
-            check_labels(collection, wishes)
-        sections = curated(collection, wishes)
+    if named and set(only) & set(OF_LABELS):
+        check_labels(collection, wishes)
+    try:
+        if against is not None:
+            sections = curate_two(collection, read_collection(against), wishes)
+        else:
+            sections = curated(collection, wishes)
+    except Interrupted as interrupted:
+        click.echo(f"{interrupted}: what was compared is kept; the same command goes on", err=True)
+        raise SystemExit(interrupted.exit_code) from None
     if csv_file is not None:
         with atomic_write(csv_file) as temporary:
             temporary.write_text(as_csv(sections), encoding="utf-8")

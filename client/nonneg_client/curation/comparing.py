@@ -23,6 +23,7 @@ from nonneg_core.curation.likeness import standardised
 from nonneg_core.curation.neighbours import Block, Limits, Pairs, Scan, joined, starts
 from nonneg_core.curation.sparse_rows import Floats, Places
 from nonneg_core.errors import DataInvalid, NonnegError
+from nonneg_core.interrupting import Interrupts
 from nonneg_core.progress import Bar
 
 NEIGHBOURS = 10
@@ -51,14 +52,15 @@ def compare(
     scan: Scan | None = None
     blocks: list[Block] = []
     pairs = 0
-    with Bar("comparing", len(one), shown=shown) as bar:
+    with Interrupts() as interrupts, Bar("comparing", len(one), shown=shown) as bar:
         for start in starts(len(one)):
             path = folder / f"{start:08d}.npz"
             block = _read(path)
             if block is None:
                 scan = scan or _scan(collections, parts, limits)
                 block = scan.block(start)
-                _write(path, block)
+                with interrupts.held():
+                    _write(path, block)
             blocks.append(block)
             pairs += len(block.pairs)
             _check(pairs, limits)

@@ -91,7 +91,8 @@ def _table(section: Section) -> str:
         return ""
     head = "".join(f"<th>{html.escape(column)}</th>" for column in section.columns)
     rows = "".join("<tr>" + "".join(f"<td>{_cell(cell)}</td>" for cell in row) + "</tr>" for row in section.rows)
-    return f"<details open><summary>Table</summary><table><tr>{head}</tr>{rows}</table></details>"
+    unfolded = "" if section.groups else " open"
+    return f"<details{unfolded}><summary>Table</summary><table><tr>{head}</tr>{rows}</table></details>"
 
 
 def _cell(cell: Any) -> str:

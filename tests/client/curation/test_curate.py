@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -130,6 +131,23 @@ def test_a_run_that_was_stopped_goes_on_with_the_next_block(run, index, monkeypa
     again = found(run("curate", index, "--only", "similar", "--similar", "0.5", "--json"))
     assert computed == [10, 20]
     assert again == whole
+
+
+def test_an_interrupt_says_that_the_same_command_goes_on_and_keeps_the_blocks(run, index, monkeypatch):
+    monkeypatch.setattr(neighbours, "ROWS", 10)
+    block = neighbours.Scan.block
+
+    def interrupted(scan: neighbours.Scan, start: int) -> neighbours.Block:
+        if start == 20:
+            signal.raise_signal(signal.SIGINT)
+        return block(scan, start)
+
+    monkeypatch.setattr(neighbours.Scan, "block", interrupted)
+    result = run("curate", index, "--only", "similar")
+    assert result.exit_code == 130
+    assert "the same command goes on" in result.stderr
+    (kept,) = (Path(index).parent / "cache" / "nonneg" / "curate").iterdir()
+    assert len(list(kept.iterdir())) == 2
 
 
 def test_only_the_last_few_comparisons_are_kept(run, index, monkeypatch):
