@@ -79,6 +79,26 @@ def test_more_headers_than_anybody_needs_are_refused_as_they_come(served: str) -
     assert httpx.get(f"{served}/livez", headers={f"x{number}": "1" for number in range(200)}).status_code == 200
 
 
+def test_an_address_that_is_too_long_is_refused_with_431(served: str) -> None:
+    for length in (66_000, 70_000, 200_000):
+        with connected(served) as connection:
+            connection.sendall(b"POST /embed?model=" + b"a" * length + b" HTTP/1.1\r\nHost: t\r\n\r\n")
+            assert connection.recv(100).startswith(b"HTTP/1.1 431 ")
+
+
+def test_a_body_that_was_refused_by_its_length_and_never_comes_gets_no_second_answer(
+    start: Callable, bundle: Bundle
+) -> None:
+    flags = ("--model", str(bundle.path), "--silence", "1", "--drain", "0", "--max-body", "2000")
+    with start(*flags) as (address, _), connected(address) as connection:
+        connection.sendall(b"POST /embed HTTP/1.1\r\nHost: t\r\nContent-Length: 3000\r\n\r\n")
+        received = b""
+        while piece := connection.recv(65536):
+            received += piece
+        assert received.startswith(b"HTTP/1.1 413 ")
+        assert received.count(b"HTTP/1.1 ") == 1
+
+
 def test_large_bodies_do_not_count_as_heads(served: str) -> None:
     pieces = [bytes(30_000)] * 30
     assert httpx.post(f"{served}/embed", content=b"".join(pieces)).status_code == 415

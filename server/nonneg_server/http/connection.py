@@ -122,7 +122,9 @@ class Connection(HttpToolsProtocol):
             return
         self._beside = 0
         self.scope["state"]["started"] = time.perf_counter()
-        if self._rejected_early():
+        if len(self.url) >= MOST_HEAD:  # more than uvicorn's parser of addresses takes
+            self.refuse(head_too_large(MOST_HEAD, MOST_HEADERS))
+        if self._refused or self._rejected_early():
             return
         super().on_headers_complete()
         if self._shared.draining:
@@ -173,11 +175,19 @@ class Connection(HttpToolsProtocol):
             self.transport.abort()
         if not self._arriving or self._refused:
             return
-        if now - self._heard > limits.silence:
+        late = now - self._heard > limits.silence or now - self._began > limits.arrival
+        if late and self._answered_early():
+            self.transport.close()
+        elif now - self._heard > limits.silence:
             self.refuse(request_timed_out(f"nothing arrived for {limits.silence:g} s", limits.silence))
         elif now - self._began > limits.arrival:
             what = f"the request took longer than {limits.arrival:g} s to arrive"
             self.refuse(request_timed_out(what, limits.arrival))
+
+    def _answered_early(self) -> bool:
+        """Whether the request that is still arriving has its answer: a second one would be taken for the next's."""
+        cycle: Any = self.cycle
+        return cycle is not None and cycle.scope is self.scope and bool(cycle.response_complete)
 
     def refuse(self, error: NonnegError) -> None:
         """Answer in the application's stead, drop its work and close."""
