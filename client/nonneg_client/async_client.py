@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from nonneg_client.results import Part
 from nonneg_client.settings import Tuning, settings
-from nonneg_client.sources.images import Item, Sources, items
-from nonneg_client.watch import Watch
+from nonneg_client.sources.images import Item, Sources
 from nonneg_client.wire.conversation import Reply, Send, advance, batched, converse, load
-from nonneg_client.wire.pace import Attempts, Pace
-from nonneg_client.wire.protocol import PATH, Options
-from nonneg_client.wire.transport import failure_of, json_of, options_of
-from nonneg_core.errors import ConfigInvalid, NonnegError
+from nonneg_client.wire.pace import Pace
+from nonneg_client.wire.protocol import Options
+from nonneg_client.wire.transport import Reach, failure_of, json_of, options_of
+from nonneg_core.errors import NonnegError
 from nonneg_core.progress import Progress
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ class AsyncClient:
         self.settings = settings(url, api_key, **tuning)
         self._errors = (httpx.HTTPError, httpx.InvalidURL)
         self._http = httpx.AsyncClient(**options_of(self.settings))
-        self._reached = False
+        self._reach = Reach(self.settings)
 
     async def embed(
         self,
@@ -58,19 +57,16 @@ class AsyncClient:
         progress: Progress = None,
     ) -> Embeddings:
         """Embed one image or many; the arguments are those of `Embedder.embed`."""
-        from nonneg_client.collect import Collected
+        from nonneg_client.collect import Gathering
 
-        source = items(images)
-        known = None if isinstance(images, Iterator) else list(source)
-        collected = Collected(on_error)
+        run = Gathering(images, on_error, progress)
         options = Options(dimensions, top_k, normalize, model)
-        parts = self.stream(source if known is None else known, options, downscale=downscale)
+        parts = self.stream(run.images, options, downscale=downscale)
         async with aclosing(parts):
-            with Watch(None if known is None else len(known), progress) as watch:
+            with run.watch:
                 async for part in parts:
-                    collected.add(part)
-                    watch(part)
-        return collected.embeddings()
+                    run.add(part)
+        return run.collected.embeddings()
 
     async def stream(
         self, images: Iterable[Item], options: Options, *, downscale: int | None = None
@@ -120,8 +116,7 @@ class AsyncClient:
     ) -> Part:
         async with places:
             loaded = await asyncio.to_thread(load, batch, downscale)
-            attempts = Attempts(self.settings.retries, self.settings.patience, self._reached)
-            talk = converse(batch, loaded, options, attempts, pace)
+            talk = converse(batch, loaded, options, self._reach.attempts(), pace)
             step = advance(talk)
             while not isinstance(step, Part):
                 reply = failed = None
@@ -136,16 +131,8 @@ class AsyncClient:
             return step
 
     async def _send(self, step: Send) -> Reply:
-        request = step.request
-        if self._http.is_closed:
-            raise ConfigInvalid("this client is closed", fix="make another one")
         try:
-            response = await self._http.post(
-                PATH, params=request.params, headers=request.headers, content=request.content
-            )
+            response = await self._http.post(**self._reach.request(step, closed=self._http.is_closed))
         except self._errors as error:
-            failure = failure_of(error, self.settings)
-            self._reached |= failure.field != "url"
-            raise failure from error
-        self._reached = True
-        return Reply(response.status_code, response.headers, response.content)
+            raise self._reach.failure(error) from error
+        return self._reach.reply(response)

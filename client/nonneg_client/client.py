@@ -14,11 +14,11 @@ from nonneg_client.results import Part
 from nonneg_client.settings import Tuning, settings
 from nonneg_client.sources.images import Item
 from nonneg_client.wire.conversation import Reply, Send, advance, batched, converse, load
-from nonneg_client.wire.pace import Attempts, Pace
-from nonneg_client.wire.protocol import PATH, Options
+from nonneg_client.wire.pace import Pace
+from nonneg_client.wire.protocol import Options
 from nonneg_client.wire.threads import Threads
-from nonneg_client.wire.transport import failure_of, json_of, options_of
-from nonneg_core.errors import ConfigInvalid, ConnectionFailed, NonnegError
+from nonneg_client.wire.transport import Reach, failure_of, json_of, options_of
+from nonneg_core.errors import ConnectionFailed, NonnegError
 
 MOMENT = 0.5  # seconds
 
@@ -45,7 +45,7 @@ class Client(Embedder):
         self._errors = (httpx.HTTPError, httpx.InvalidURL)
         self._http = httpx.Client(**options_of(self.settings))
         self._stop = threading.Event()
-        self._reached = False
+        self._reach = Reach(self.settings)
 
     def stream(
         self, images: Iterable[Item], options: Options, *, downscale: int | None = None
@@ -90,8 +90,7 @@ class Client(Embedder):
     def _one(
         self, batch: list[Item], options: Options, downscale: int | None, pace: Pace, stop: threading.Event
     ) -> Part:
-        attempts = Attempts(self.settings.retries, self.settings.patience, self._reached)
-        talk = converse(batch, load(batch, downscale), options, attempts, pace)
+        talk = converse(batch, load(batch, downscale), options, self._reach.attempts(), pace)
         step = advance(talk)
         while not isinstance(step, Part):
             reply = failed = None
@@ -106,17 +105,11 @@ class Client(Embedder):
         return step
 
     def _send(self, step: Send) -> Reply:
-        request = step.request
-        if self._http.is_closed:
-            raise ConfigInvalid("this client is closed", fix="make another one")
         try:
-            response = self._http.post(PATH, params=request.params, headers=request.headers, content=request.content)
+            response = self._http.post(**self._reach.request(step, closed=self._http.is_closed))
         except self._errors as error:
-            failure = failure_of(error, self.settings)
-            self._reached |= failure.field != "url"
-            raise failure from error
-        self._reached = True
-        return Reply(response.status_code, response.headers, response.content)
+            raise self._reach.failure(error) from error
+        return self._reach.reply(response)
 
     def _get(self, path: str) -> Any:
         try:

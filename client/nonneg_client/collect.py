@@ -8,7 +8,10 @@ from typing import Literal
 
 from nonneg_client.embeddings import Embeddings
 from nonneg_client.results import Failure, Part, Vector, joined
+from nonneg_client.sources.images import Item, Sources, items
+from nonneg_client.watch import Watch
 from nonneg_core.errors import ConfigInvalid, DataInvalid, NonnegError
+from nonneg_core.progress import Progress
 
 OnError = Literal["raise", "return"]
 
@@ -56,6 +59,22 @@ class Collected:
             normalized=self._meta.normalized,
             failures=tuple(self.failures),
         )
+
+
+class Gathering:
+    """One call of `embed`, of either client: its images, what is asked, and what has come of it."""
+
+    def __init__(self, images: Sources, on_error: OnError, progress: Progress) -> None:
+        found = items(images)
+        known = None if isinstance(images, Iterator) else list(found)
+        self.images: Iterable[Item] = found if known is None else known
+        self.collected = Collected(on_error)
+        self.watch = Watch(None if known is None else len(known), progress)
+
+    def add(self, part: Part) -> None:
+        """Take a part as it comes."""
+        self.collected.add(part)
+        self.watch(part)
 
 
 def gathered(

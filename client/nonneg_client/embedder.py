@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from nonneg_client.results import Part
-from nonneg_client.sources.images import Item, Sources, items
-from nonneg_client.watch import Watch
+from nonneg_client.sources.images import Item, Sources
 from nonneg_client.wire.protocol import Options
 from nonneg_core.progress import Progress
 
@@ -65,18 +64,15 @@ class Embedder(ABC):
         on_error: "raise" at the first image that fails, or "return" it in `Embeddings.failures` and go on.
         progress: True, False, or None for a bar where standard error is a terminal; or a function(done, total).
         """
-        from nonneg_client.collect import Collected
+        from nonneg_client.collect import Gathering
 
-        source = items(images)
-        known = None if isinstance(images, Iterator) else list(source)
-        collected = Collected(on_error)
+        run = Gathering(images, on_error, progress)
         options = Options(dimensions, top_k, normalize, model)
-        parts = self.stream(source if known is None else known, options, downscale=downscale)
-        with closing(parts), Watch(None if known is None else len(known), progress) as watch:
+        parts = self.stream(run.images, options, downscale=downscale)
+        with closing(parts), run.watch:
             for part in parts:
-                collected.add(part)
-                watch(part)
-        return collected.embeddings()
+                run.add(part)
+        return run.collected.embeddings()
 
     def __enter__(self) -> Self:
         return self

@@ -17,7 +17,7 @@ from nonneg_client.results import Failure, Part, Vector, joined
 from nonneg_client.sources.images import Item
 from nonneg_client.sources.loading import downscaled
 from nonneg_client.wire.pace import Attempts, Pace
-from nonneg_client.wire.protocol import Answer, Options, Request, Row, build, parse
+from nonneg_client.wire.protocol import Options, Request, build, parse
 from nonneg_core.errors import (
     OF_AN_IMAGE,
     BodyTooLarge,
@@ -91,7 +91,9 @@ def converse(
     batch: Sequence[Item], loaded: Sequence[bytes | NonnegError], options: Options, attempts: Attempts, pace: Pace
 ) -> Talk:
     """Get an answer for every image that could be loaded, in as many requests as the limits ask for."""
-    outcome: list[Row | NonnegError | None] = [x if isinstance(x, NonnegError) else None for x in loaded]
+    outcome: dict[int, Vector | Failure] = {
+        i: Failure(batch[i].id, error) for i, error in enumerate(loaded) if isinstance(error, NonnegError)
+    }
     images = {i: data for i, data in enumerate(loaded) if isinstance(data, bytes)}
     groups = list(_by_size(images))
     meta = Part(())
@@ -100,12 +102,12 @@ def converse(
         try:
             reply = yield Send(build([images[i] for i in group], options))
             assert reply is not None
-            answer = parse(reply.status, reply.headers, reply.body, sent=len(group))
+            answer = parse(reply.status, reply.headers, reply.body, [batch[i].id for i in group])
         except NonnegError as error:
             if isinstance(error, Overloaded):
                 pace.refused()
             if len(group) == 1 and isinstance(error, _OF_THE_IMAGE):
-                outcome[group[0]] = error
+                outcome[group[0]] = Failure(batch[group[0]].id, error)
             elif isinstance(error, TooLarge) and len(group) > 1:
                 groups[:0] = _split(group, error)
             elif (seconds := attempts.delay(error)) is not None:
@@ -115,10 +117,9 @@ def converse(
                 raise
         else:
             pace.succeeded()
-            meta = joined(meta, _meta(answer))
-            for i, row in zip(group, answer.rows, strict=True):
-                outcome[i] = row
-    return replace(meta, results=tuple(_result(item, row) for item, row in zip(batch, outcome, strict=True)))
+            meta = joined(meta, answer)
+            outcome |= dict(zip(group, answer.results, strict=True))
+    return replace(meta, results=tuple(outcome[i] for i in range(len(batch))))
 
 
 def advance(talk: Talk, reply: Reply | None = None, failed: NonnegError | None = None) -> Send | Wait | Part:
@@ -128,17 +129,6 @@ def advance(talk: Talk, reply: Reply | None = None, failed: NonnegError | None =
     except StopIteration as end:
         outcome: Part = end.value
         return outcome
-
-
-def _meta(answer: Answer) -> Part:
-    return Part((), answer.model, answer.fingerprint, answer.dimensions, answer.normalized)
-
-
-def _result(item: Item, row: Row | NonnegError | None) -> Vector | Failure:
-    if isinstance(row, Row):
-        return Vector(item.id, row.indices, row.values)
-    assert row is not None
-    return Failure(item.id, row)
 
 
 def _by_size(images: Mapping[int, bytes]) -> Iterator[list[int]]:

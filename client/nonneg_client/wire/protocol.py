@@ -6,13 +6,10 @@ import json
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from nonneg_client.results import Failure, Part, Vector
 from nonneg_core.errors import BY_TYPE, NonnegError, ResponseInvalid
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 PATH = "/embed"
 MSGPACK = "application/msgpack"
@@ -43,25 +40,6 @@ class Request:
     content: bytes
 
 
-@dataclass(frozen=True)
-class Row:
-    """One vector as it came."""
-
-    indices: NDArray[np.int32]
-    values: NDArray[np.float32]
-
-
-@dataclass(frozen=True)
-class Answer:
-    """A parsed response: one vector or one error for each image that was sent, in order."""
-
-    model: str
-    fingerprint: str
-    dimensions: int
-    normalized: bool
-    rows: tuple[Row | NonnegError, ...]
-
-
 def build(images: Sequence[bytes], options: Options) -> Request:
     """One image goes as the bare body, several as multipart: base64 would cost a third more and both sides' time."""
     params = {**options.params(), "format": "sparse"}
@@ -77,25 +55,26 @@ def build(images: Sequence[bytes], options: Options) -> Request:
     return Request(params, {"Content-Type": f"multipart/form-data; boundary={boundary}", "Accept": ACCEPT}, content)
 
 
-def parse(status: int, headers: Mapping[str, str], body: bytes, *, sent: int) -> Answer:
-    """The answer to `sent` images; raises the error that the server names, or ResponseInvalid."""
+def parse(status: int, headers: Mapping[str, str], body: bytes, ids: Sequence[str]) -> Part:
+    """What came of the images that were sent; raises the error that the server names, or ResponseInvalid."""
     if status != 200:
         raise error_of(status, headers, body)
     try:
         content = _content(headers, body)
         dimensions = int(content["dimensions"])
-        rows = tuple(_row(entry, dimensions) for entry in sorted(content["data"], key=lambda entry: entry["index"]))
-        answer = Answer(
-            str(content["model"]), str(content["fingerprint"]), dimensions, bool(content["normalized"]), rows
-        )
+        entries = sorted(content["data"], key=lambda entry: entry["index"])
+        if len(entries) != len(ids):
+            raise ResponseInvalid(
+                f"{len(entries)} vectors came for {len(ids)} images", fix="check what answers at this address"
+            )
+        results = tuple(_result(name, entry, dimensions) for name, entry in zip(ids, entries, strict=True))
+        model, fingerprint = str(content["model"]), str(content["fingerprint"])
+        return Part(results, model, fingerprint, dimensions, bool(content["normalized"]))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ResponseInvalid(
             f"the server's answer is not of the native form ({type(error).__name__}: {error})",
             fix="check that the address is a nonneg server of this version",
         ) from error
-    if len(rows) != sent:
-        raise ResponseInvalid(f"{len(rows)} vectors came for {sent} images", fix="check what answers at this address")
-    return answer
 
 
 def _content(headers: Mapping[str, str], body: bytes) -> Any:
@@ -106,11 +85,11 @@ def _content(headers: Mapping[str, str], body: bytes) -> Any:
     return json.loads(body)
 
 
-def _row(entry: Mapping[str, Any], dimensions: int) -> Row | NonnegError:
+def _result(name: str, entry: Mapping[str, Any], dimensions: int) -> Vector | Failure:
     import numpy as np
 
     if "error" in entry:
-        return _named(entry["error"])
+        return Failure(name, _named(entry["error"]))
     if isinstance(entry["indices"], bytes):
         indices, values = np.frombuffer(entry["indices"], "<i4"), np.frombuffer(entry["values"], "<f4")
     else:
@@ -121,7 +100,7 @@ def _row(entry: Mapping[str, Any], dimensions: int) -> Row | NonnegError:
         raise ValueError(f"indices are not sorted, unique and below {dimensions}")
     if not (np.isfinite(values).all() and (values >= 0).all()):
         raise ValueError("values are not finite and non-negative")
-    return Row(indices, values)
+    return Vector(name, indices, values)
 
 
 def error_of(status: int, headers: Mapping[str, str], body: bytes) -> NonnegError:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from nonneg_client.wire.protocol import error_of
-from nonneg_core.errors import ConnectionFailed, DeadlineExceeded, NonnegError, ResponseInvalid
+from nonneg_client.wire.conversation import Reply, Send
+from nonneg_client.wire.pace import Attempts
+from nonneg_client.wire.protocol import PATH, error_of
+from nonneg_core.errors import ConfigInvalid, ConnectionFailed, DeadlineExceeded, NonnegError, ResponseInvalid
 
 if TYPE_CHECKING:
     import httpx
@@ -14,6 +16,36 @@ if TYPE_CHECKING:
     from nonneg_client.settings import Settings
 
 CONNECT_SECONDS = 5.0
+
+
+class Reach:
+    """What a client knows of its server: how to ask it, and whether it ever answered."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._answered = False
+
+    def attempts(self) -> Attempts:
+        """How often one batch is asked for."""
+        return Attempts(self.settings.retries, self.settings.patience, self._answered)
+
+    def request(self, step: Send, *, closed: bool) -> dict[str, Any]:
+        """The arguments of httpx's `post`."""
+        if closed:
+            raise ConfigInvalid("this client is closed", fix="make another one")
+        asked = step.request
+        return {"url": PATH, "params": asked.params, "headers": asked.headers, "content": asked.content}
+
+    def reply(self, response: httpx.Response) -> Reply:
+        """What came back."""
+        self._answered = True
+        return Reply(response.status_code, response.headers, response.content)
+
+    def failure(self, error: httpx.HTTPError | httpx.InvalidURL) -> NonnegError:
+        """Our error for one of httpx's; one from a server that was reached shows that it is there."""
+        failure = failure_of(error, self.settings)
+        self._answered |= failure.field != "url"
+        return failure
 
 
 def options_of(settings: Settings) -> dict[str, Any]:
