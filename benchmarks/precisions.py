@@ -35,8 +35,10 @@ from nonneg_export.assemble import seal
 from nonneg_export.photos import find_photos, see
 from nonneg_export.smaller import shrink
 from nonneg_runtime.bundle import Bundle, open_bundle
+from nonneg_runtime.manifest import Check
 from nonneg_runtime.open import open_session
 from nonneg_runtime.providers import Runner
+from nonneg_runtime.variants import as_variant
 
 
 def main() -> None:
@@ -55,8 +57,8 @@ def main() -> None:
     rows = []
     for name, bundle in bundles.items():
         ratio = median(mine / base for mine, base in zip(speeds[name], speeds["fp32"], strict=True))
-        costs = {check.name: check.value for check in bundle.manifest.checks}
-        alike = 1 - costs["cosine"] if bundle.manifest.derived_from else 1.0
+        costs = {check.name: check.value for check in checks_of(bundle)}
+        alike = 1 - costs["cosine"] if "cosine" in costs else 1.0
         rows.append({"precision": name, "rate": median(speeds[name]), "ratio": ratio, "cosine": alike, **scores[name]})
     head = ("precision", "images/s", "of fp32", "cosine", "P@1", "P@10")
     print(f"| {' | '.join(head)} |\n|---|{'---:|' * (len(head) - 1)}")
@@ -72,7 +74,8 @@ def variants(options: argparse.Namespace, work: Path) -> dict[str, Bundle]:
     base = open_bundle(options.bundle)
     found = {"fp32": base}
     photos = find_photos(options.calibrate).every(100 if options.few else None)
-    for precision in ("int8", "bf16"):
+    found |= {form.precision: as_variant(base, form) for form in base.manifest.variants}  # those that it comes with
+    for precision in sorted({"int8", "bf16"} - set(found)):
         try:
             shrunk = shrink(base, precision, photos, work / f"make-{precision}", min_quality=0)
         except (ConfigInvalid, MissingExtra) as error:
@@ -80,6 +83,12 @@ def variants(options: argparse.Namespace, work: Path) -> dict[str, Bundle]:
             continue
         found[precision] = seal(shrunk, work / precision)
     return found
+
+
+def checks_of(bundle: Bundle) -> tuple[Check, ...]:
+    """What was measured of this form when it was made."""
+    own = [form.checks for form in bundle.manifest.variants if form.file == bundle.file]
+    return own[0] if own else bundle.manifest.checks
 
 
 def measured(
