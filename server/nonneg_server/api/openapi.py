@@ -73,9 +73,9 @@ def body(contents: Schema) -> Schema:
     return {"required": True, "content": contents}
 
 
-def query_parameters(kind: type[BaseModel]) -> list[Schema]:
+def query_parameters(kind: type[BaseModel] | None) -> list[Schema]:
     """The model's fields as query parameters."""
-    fields = flat(kind)["properties"]
+    fields = {} if kind is None else flat(kind)["properties"]
     return [{"name": name, "in": "query", **parameter(name, schema)} for name, schema in fields.items()]
 
 

@@ -16,12 +16,11 @@ Endpoint = TypeVar("Endpoint", bound=Callable[..., object])
 
 
 class Route(APIRoute):
-    """A route whose endpoint, if it takes nothing but the request, is called with it: FastAPI has nothing to inject."""
+    """A route whose endpoint takes the request and nothing else: FastAPI has nothing to inject, and is not asked to."""
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         super().__init__(path, endpoint, **options)
-        if takes_only_the_request(self):
-            self.app = request_response(endpoint)
+        self.app = request_response(endpoint)
 
     @property
     def embeds(self) -> bool:
@@ -70,14 +69,3 @@ class RouteTable:
             return known
         found = [route for route in self._routes if route.path_regex.match(path)]
         return next((route for route in found if method in (route.methods or ())), next(iter(found), None))
-
-
-def takes_only_the_request(route: APIRoute) -> bool:
-    """Whether FastAPI would call the endpoint with the request and nothing else, and send what it returns."""
-    needs = route.dependant
-    injected = (
-        needs.path_params, needs.query_params, needs.header_params, needs.cookie_params, needs.body_params,
-        needs.dependencies,
-    )  # fmt: skip
-    alone = needs.request_param_name == "request" and not any(injected)
-    return alone and route.endpoint.__annotations__.get("return") in ("Response", Response)

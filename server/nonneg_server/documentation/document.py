@@ -66,7 +66,9 @@ def document(app: FastAPI) -> dict[str, Any]:
     shapes = {kind: schema for (kind, _), schema in schemas.items()}
     for dialect, route, said in operations():
         for method in route.methods or ():
-            _fill(found["paths"][route.path_format][method.lower()], dialect, said, shapes)
+            slot = found["paths"][route.path_format][method.lower()]
+            slot["parameters"] = [*map(_in_path, route.param_convertors), *query_parameters(said.query)]
+            _fill(slot, dialect, said, shapes)
     return found
 
 
@@ -82,7 +84,6 @@ def _fill(slot: dict[str, Any], dialect: Dialect, said: Operation, shapes: dict[
     """One operation's body, parameters and answers."""
     if said.body is not None:
         slot["requestBody"] = said.body()
-    slot["parameters"] = [*slot.get("parameters", []), *(query_parameters(said.query) if said.query else [])]
     content = dict(said.others)
     if said.answer is not None:
         content = {"application/json": {"schema": shapes[said.answer], "example": said.example}, **content}
@@ -93,6 +94,10 @@ def _fill(slot: dict[str, Any], dialect: Dialect, said: Operation, shapes: dict[
     for kind in _READING if said.body is None else _WORK:
         slot["responses"][str(kind.status)] = _failure(dialect, shape, _types_with(kind.status))
     slot["responses"]["default"] = _failure(dialect, shape, "Any other failure.")
+
+
+def _in_path(name: str) -> Schema:
+    return {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
 
 
 def _failure(dialect: Dialect, shape: Schema, description: str) -> Schema:

@@ -32,8 +32,8 @@ async def index(request: Request) -> Response:
 
 @router.post("/models/{model}/load", summary="Serve a model, or the present state of its folder")
 @documented(KServeDone, {})
-async def load(request: Request, model: str) -> Response:
-    repository = _repository(request)
+async def load(request: Request) -> Response:
+    repository, model = _repository(request), request.path_params["model"]
     try:
         engine = await asyncio.get_running_loop().run_in_executor(None, repository.load, model)
     except (BundleInvalid, CheckFailed, DataInvalid, StorageFailed) as error:
@@ -50,8 +50,8 @@ async def load(request: Request, model: str) -> Response:
 
 @router.post("/models/{model}/unload", summary="Serve a model no more; what it was asked is answered")
 @documented(KServeDone, {})
-async def unload(request: Request, model: str) -> Response:
-    repository = _repository(request)
+async def unload(request: Request) -> Response:
+    repository, model = _repository(request), request.path_params["model"]
     if [engine.name for engine in repository.registry.all()] == [model]:
         raise ParameterInvalid(
             f"{model} is the only model served", fix="load another one first, or stop the server", field="model"

@@ -23,7 +23,7 @@ _BINARY = {"application/octet-stream": BINARY}
 
 @router.get("", summary="The server's name, version and extensions")
 @documented(schemas.KServeServer, schemas.SERVER)
-async def get_server() -> Response:
+async def get_server(_: Request) -> Response:
     return json_response(kserve.server_metadata())
 
 
@@ -52,30 +52,30 @@ async def get_all_statistics(request: Request) -> Response:
 @router.get("/models/{model}", summary="A model's tensors")
 @router.get("/models/{model}/versions/{version}", summary="A model version's tensors")
 @documented(schemas.KServeModel, schemas.MODEL)
-async def get_model(request: Request, model: str, version: str | None = None) -> Response:
-    return json_response(kserve.model_metadata(_engine(request, model, version).bundle.manifest))
+async def get_model(request: Request) -> Response:
+    return json_response(kserve.model_metadata(_engine(request).bundle.manifest))
 
 
 @router.get("/models/{model}/config", summary="A model's configuration")
 @router.get("/models/{model}/versions/{version}/config", summary="A model version's configuration")
 @documented(schemas.KServeConfig, schemas.CONFIG)
-async def get_config(request: Request, model: str, version: str | None = None) -> Response:
-    engine, images = _engine(request, model, version), request.app.state.settings.max_images
+async def get_config(request: Request) -> Response:
+    engine, images = _engine(request), request.app.state.settings.max_images
     return json_response(config_of(kserve.model_metadata(engine.bundle.manifest), engine.threads, images))
 
 
 @router.get("/models/{model}/stats", summary="What a model did since it was loaded")
 @router.get("/models/{model}/versions/{version}/stats", summary="What a model version did since it was loaded")
 @documented(schemas.KServeAllStatistics, schemas.STATISTICS)
-async def get_statistics(request: Request, model: str, version: str | None = None) -> Response:
-    return json_response({"model_stats": [statistics_of(_engine(request, model, version))]})
+async def get_statistics(request: Request) -> Response:
+    return json_response({"model_stats": [statistics_of(_engine(request))]})
 
 
 @router.get("/models/{model}/ready", summary="A model is ready")
 @router.get("/models/{model}/versions/{version}/ready", summary="A model version is ready")
 @documented(schemas.KServeModelReady, schemas.MODEL_READY)
-async def model_ready(request: Request, model: str, version: str | None = None) -> Response:
-    return json_response({"name": _engine(request, model, version).bundle.manifest.name, "ready": True})
+async def model_ready(request: Request) -> Response:
+    return json_response({"name": _engine(request).bundle.manifest.name, "ready": True})
 
 
 @router.post("/models/{model}/infer", summary="Embed a tensor of images")
@@ -87,14 +87,15 @@ async def model_ready(request: Request, model: str, version: str | None = None) 
     body=json_body(schemas.InferRequest, schemas.ASKED, **_BINARY),
     others=_BINARY,
 )
-async def infer(request: Request, model: str, version: str | None = None) -> Response:
-    _engine(request, model, version)
+async def infer(request: Request) -> Response:
+    _engine(request)
     body = await read_body(request, request.app.state.settings.max_body)
     length, settings = request.headers.get(kserve.HEADER_LENGTH), request.app.state.settings
     wanted, photos, parameters = await off_the_loop(
         body, lambda: kserve.read(body, length, settings.limits, settings.max_pixels)
     )
-    answer = await serve(request, photos, parameters.model_copy(update={"model": model}), field="inputs[0]")
+    asked = parameters.model_copy(update={"model": request.path_params["model"]})
+    answer = await serve(request, photos, asked, field="inputs[0]")
     content, header_length = kserve.write(wanted, answer)
     if header_length is None:
         return reply(content, answer)
@@ -103,7 +104,9 @@ async def infer(request: Request, model: str, version: str | None = None) -> Res
     return response
 
 
-def _engine(request: Request, model: str, version: str | None) -> Engine:
+def _engine(request: Request) -> Engine:
+    """The engine of the model, and of the version, in the path."""
+    model, version = request.path_params["model"], request.path_params.get("version")
     engine: Engine = request.app.state.registry.get(model)
     found = engine.bundle.manifest.version
     if version is not None and version != found:

@@ -8,6 +8,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from nonneg_core.errors import NotFound
+from nonneg_runtime.bundle import Bundle
 from nonneg_runtime.manifest import Manifest
 from nonneg_server.api.native import schemas
 from nonneg_server.api.openapi import BINARY, documented
@@ -25,29 +26,33 @@ async def get_models(request: Request) -> Response:
 
 @router.get("/models/{model}", summary="One model: its manifest, and its measured quality by length")
 @documented(schemas.ModelDetails, schemas.MODEL)
-async def get_model(request: Request, model: str) -> Response:
-    manifest = request.app.state.registry.get(model).bundle.manifest
+async def get_model(request: Request) -> Response:
+    manifest = _bundle(request).manifest
     whole = manifest.model_dump(mode="json", exclude={"columns", "golden"})
     return json_response({**whole, "lengths": lengths(manifest)})
 
 
 @router.get("/models/{model}/dimensions/{dimension}", summary="One dimension: its statistics and examples")
 @documented(schemas.DimensionDetails, schemas.DIMENSION)
-async def get_dimension(request: Request, model: str, dimension: str) -> Response:
-    bundle = request.app.state.registry.get(model).bundle
-    return json_response(await asyncio.to_thread(details, bundle, _number(dimension, "dimension")))
+async def get_dimension(request: Request) -> Response:
+    return json_response(await asyncio.to_thread(details, _bundle(request), _number(request, "dimension")))
 
 
 @router.get("/models/{model}/dimensions/{dimension}/examples/{example}", summary="The picture of one example")
 @documented(others={"image/*": BINARY}, says="A picture.")
-async def get_example(request: Request, model: str, dimension: str, example: str) -> Response:
-    bundle = request.app.state.registry.get(model).bundle
-    place = _number(example, "example")
-    picture = await asyncio.to_thread(thumbnail, bundle, _number(dimension, "dimension"), place)
+async def get_example(request: Request) -> Response:
+    dimension, place = _number(request, "dimension"), _number(request, "example")
+    picture = await asyncio.to_thread(thumbnail, _bundle(request), dimension, place)
     return Response(picture, media_type="image/jpeg", headers={"cache-control": "max-age=86400"})
 
 
-def _number(text: str, what: str) -> int:
+def _bundle(request: Request) -> Bundle:
+    found: Bundle = request.app.state.registry.get(request.path_params["model"]).bundle
+    return found
+
+
+def _number(request: Request, what: str) -> int:
+    text: str = request.path_params[what]
     if not (text.isascii() and text.isdecimal()) or len(text) > 9:
         raise NotFound(f"there is no {what} {text!r}", fix="name it by its number", field=what, value=text[:40])
     return int(text)

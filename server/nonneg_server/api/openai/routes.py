@@ -35,8 +35,8 @@ async def get_models(request: Request) -> Response:
 
 @router.get("/v1/models/{model}", summary="One model, as OpenAI describes it")
 @documented(schemas.OpenAIModel, schemas.MODEL)
-async def get_model(request: Request, model: str) -> Response:
-    card = openai.model_card(request.app.state.registry.get(model).bundle)
+async def get_model(request: Request) -> Response:
+    card = openai.model_card(request.app.state.registry.get(request.path_params["model"]).bundle)
     return json_response(card)
 
 
