@@ -53,10 +53,11 @@ def requirements(extra: str) -> list[str]:
             requirement, _, marker = (part.strip() for part in line.partition(";"))
             if not re.search(rf"extra == ['\"]{re.escape(current)}['\"]", marker):
                 continue
+            where = re.sub(r"\s*(and\s+)?extra == ['\"][^'\"]+['\"]", "", marker)  # which systems it is for
             if own := re.fullmatch(r"nonneg\[([^\]]+)\]", requirement):
                 waiting += [name for name in own[1].split(",") if name not in followed]
             else:
-                found[requirement] = None
+                found[f"{requirement}; {where}" if where else requirement] = None
     return list(found)
 
 
@@ -94,12 +95,12 @@ def _quoted(text: str) -> str:
     """As a shell takes it: in double quotes where these are enough, which Windows knows as well."""
     if re.fullmatch(r"[\w@%+=:,./-]+", text):
         return text
-    return f'"{text}"' if re.fullmatch(r"[\w@%+=:,./<>~!;\[\] -]+", text) else shlex.quote(text)
+    return f'"{text}"' if re.fullmatch(r"[\w@%+=:,./<>~!;'()\[\] -]+", text) else shlex.quote(text)
 
 
 def _installed(requirement: str) -> bool:
     try:
-        distribution(re.split(r"[\[<>=!~ ]", requirement, maxsplit=1)[0])
+        distribution(re.split(r"[\[<>=!~; ]", requirement, maxsplit=1)[0])
     except PackageNotFoundError:
         return False
     return True
