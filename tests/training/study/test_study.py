@@ -209,7 +209,7 @@ def test_an_edited_result_is_refused(finished: Path, tmp_path: Path) -> None:
     with pytest.raises(DigestMismatch, match=r"edited\.json was edited"):
         read_result(tmp_path / "edited.json")
     (tmp_path / "half.json").write_text(text[:100])
-    with pytest.raises(DigestMismatch, match="is no result of a study"):
+    with pytest.raises(DigestMismatch, match="is not a result of a study"):
         read_result(tmp_path / "half.json")
 
 
@@ -220,7 +220,7 @@ def test_an_edited_result_is_refused(finished: Path, tmp_path: Path) -> None:
         ('title = "Small"', 'title = "Small"\ncolour = 1', "colour: there is no such setting"),
         ("shots", "shotz", r"measure\.shotz=.*: there is no such setting: known: ask, teach"),
         ('task = "encoder"', 'task = "magic"', "there is no task magic: choose of encoder"),
-        ('of = "ncl"', 'of = "mcl"', "compares mcl, which is no variant"),
+        ('of = "ncl"', 'of = "mcl"', "compares mcl, which is not a variant"),
         (", at_least = 0.0", "", "needs one bound"),
         ('"digits", limit', '"cifar10", limit', "cifar10 needs to know where it lies"),
         ('codes = ["trained", "relu"]', 'codes = ["best"]', "there are no codes best"),

@@ -44,7 +44,7 @@ def open_subject(path: Path) -> Subject:
     if path.suffix.lower() == ".onnx" and path.is_file():
         return _onnx(path)
     raise DataInvalid(
-        f"{path} is no encoder" if path.exists() else f"{path} does not exist",
+        f"{path} is not an encoder" if path.exists() else f"{path} does not exist",
         fix="give the folder of a run or a bundle, an .onnx file, or vectors as .npy or .npz",
         value=str(path),
     )

@@ -97,7 +97,7 @@ def _check_claims(path: Path, plan: Plan) -> None:
             unknown = [name for name in (check.of, check.than) if name is not None and name not in plan.variants]
             if unknown:
                 raise ConfigInvalid(
-                    f"{path}: the claim {claim.name} compares {unknown[0]}, which is no variant",
+                    f"{path}: the claim {claim.name} compares {unknown[0]}, which is not a variant",
                     fix=f"name one of {', '.join(plan.variants)}",
                     field="claims",
                 )
