@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from nonneg_core.errors import ConfigInvalid
 from nonneg_core.pixels.view import View
-from nonneg_training.data import Images, open_data, open_source, subset, unseen
+from nonneg_training.data import Captions, Images, open_data, open_source, subset, unseen
 from nonneg_training.settings import Data
 
 
@@ -49,6 +51,15 @@ def test_a_split_is_named_behind_a_colon() -> None:
     assert len(open_data("digits:test")) == 359
     assert len(open_data("digits:train", split="test")) == 1438
     assert unseen(Data(source="digits:test")) is None
+
+
+def test_pairs_of_images_and_captions_stay_pairs(tmp_path: Path) -> None:
+    lines = [f"{i}.png,the number {i}" for i in range(9)]
+    (tmp_path / "captions.csv").write_text("\n".join(["image,caption", *lines]))
+    few = subset(Captions(tmp_path / "captions.csv"), limit=4)
+    assert isinstance(few, Captions)
+    assert len(few) == len(set(few.captions)) == 4
+    assert [f"the number {path.stem}" for path in few.paths] == few.captions
 
 
 def test_what_is_not_there_is_refused() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import hashlib
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 from nonneg_core.errors import DataInvalid
@@ -21,11 +23,19 @@ class Captions(Images):
     def __init__(self, path: Path, *, max_broken: int = 100) -> None:
         self.name, self.tolerance = str(path), Tolerance(str(path), max_broken)
         rows = _rows(path)
-        self.paths = [path.parent / row["image"] for row in rows]
-        self.captions = [row["caption"] for row in rows]
+        self._hold([path.parent / row["image"] for row in rows], [row["caption"] for row in rows])
+
+    def _hold(self, paths: list[Path], captions: list[str]) -> None:
+        self.paths, self.captions = paths, captions
         self.classes = tuple(sorted(set(self.captions)))
         number = {caption: i for i, caption in enumerate(self.classes)}
         self.labels = np.asarray([number[caption] for caption in self.captions], dtype=np.int64)
+
+    def part(self, rows: NDArray[np.int64]) -> Captions:
+        """The pairs in these rows."""
+        found = copy.copy(self)
+        found._hold([self.paths[i] for i in rows], [self.captions[i] for i in rows])
+        return found
 
     @property
     def broken(self) -> dict[str, str]:

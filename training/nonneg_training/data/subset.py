@@ -11,6 +11,7 @@ from PIL import Image
 
 from nonneg_core.errors import ConfigInvalid
 from nonneg_core.pixels.view import Pixels, View
+from nonneg_training.data.captions import Captions
 from nonneg_training.data.images import Images
 
 
@@ -58,4 +59,4 @@ def subset(images: Images, *, limit: int | None = None, only: Sequence[str] = ()
     rows = np.arange(len(images)) if classes is None else np.flatnonzero(np.isin(images.labels, classes))
     if limit is not None and limit < len(rows):
         rows = np.sort(np.random.default_rng(0).choice(rows, limit, replace=False))
-    return Subset(images, rows, classes)
+    return images.part(rows) if isinstance(images, Captions) else Subset(images, rows, classes)
