@@ -263,3 +263,11 @@ def test_a_palette_that_is_missing_is_unreadable() -> None:
     at = plain.index(b"PLTE") - 4
     with pytest.raises(ImageUnreadable):
         decode(plain[:at] + plain[at + 12 + int.from_bytes(plain[at : at + 4], "big") :])
+
+
+def test_a_tiff_of_jpegs_with_fewer_lengths_than_places_is_unreadable() -> None:
+    data = saved(Image.new("RGB", (64, 2000)), "TIFF", compression="jpeg")
+    at = data.index(struct.pack("<HH", 279, 4)) + 4
+    assert int.from_bytes(data[at : at + 4], "little") > 1
+    with pytest.raises(ImageUnreadable):
+        identify(data[:at] + struct.pack("<I", 1) + data[at + 4 :])

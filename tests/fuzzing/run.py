@@ -16,6 +16,7 @@ import os
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -41,6 +42,8 @@ def attempts(target: str, seed: int, start: int, stop: float, told: Connection) 
             told.send((number, made.attempt(made.make(number)), False))
         except Broken as error:
             told.send((number, str(error), True))
+        except Exception:
+            told.send((number, traceback.format_exc(), True))
         number += 1
     close = getattr(made, "close", None)
     if close is not None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 
 from nonneg_core.errors import ImageTooLarge, ImageUnsupported
 from nonneg_core.pixels.pricing import of_bmp, of_boxes, of_gif, of_jpeg, of_png, of_tiff, of_webp
-from nonneg_core.pixels.pricing.price import MAX_SECONDS, MAX_SIDE, Price
+from nonneg_core.pixels.pricing.price import MAX_SECONDS, MAX_SIDE, Price, broken
 from nonneg_core.pixels.tiff import check_layout
 
 MAX_PIXELS = 100_000_000
@@ -42,7 +43,10 @@ def identify(data: bytes, *, max_pixels: int = MAX_PIXELS, at_least: int | None 
             fix="install the extra heic where the image is decoded (nonneg doctor says how), or send a JPEG",
             value=known,
         )
-    price = of_jpeg.price(data, at_least) if known == "JPEG" else _PRICES[known](data)
+    try:
+        price = of_jpeg.price(data, at_least) if known == "JPEG" else _PRICES[known](data)
+    except (LookupError, ValueError, ArithmeticError, struct.error) as error:  # a number that leads out of the file
+        raise broken(known, len(data)) from error
     if known == "TIFF":
         check_layout(data)  # reads all that the directory refers to, which is known not to be much
     _check(price, max_pixels)

@@ -146,9 +146,11 @@ def _visits(page: Page, data: bytes, pieces: int, area: int) -> int:
     if page.number(_COMPRESSION, 1) == _OLD_JPEG:
         return check_visits(sum(scans) * pieces * area // 64)
     starts, sizes = (page.numbers(tag) for tag in tags)
+    if len(starts) != len(sizes):
+        raise broken("TIFF", len(data))
     order = np.argsort(starts, kind="stable")
     starts, sizes = starts[order], sizes[order]
-    if len(starts) != len(sizes) or (starts[:-1] + sizes[:-1] > starts[1:]).any():
+    if (starts[:-1] + sizes[:-1] > starts[1:]).any():
         raise broken("TIFF", len(data))
     if len(scans) > pieces:
         raise ImageUnsupported(
