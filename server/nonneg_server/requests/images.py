@@ -79,7 +79,7 @@ def image_from(entry: Any, field: str, limits: Limits) -> Incoming:
     if not isinstance(text, str):
         kind = type(entry).__name__
         return ParameterInvalid(
-            f"{field} is no text ({kind})", fix="send base64 or a data URI", field=field, value=kind
+            f"{field} is not text ({kind})", fix="send base64 or a data URI", field=field, value=kind
         )
     if text[:8].lower().startswith(("http://", "https://")):
         return Link(text, field)

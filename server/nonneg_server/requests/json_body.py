@@ -59,5 +59,5 @@ async def off_the_loop(body: bytes, parse: Callable[[], Parsed]) -> Parsed:
 
 
 async def in_turn(work: Callable[[], Parsed]) -> Parsed:
-    """Do what takes much memory when nobody else does; others are served meanwhile."""
+    """Run work that takes much memory, one piece at a time, on another thread."""
     return await asyncio.get_running_loop().run_in_executor(_one_by_one, work)

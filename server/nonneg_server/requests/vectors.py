@@ -46,9 +46,9 @@ def stored_vectors(body: bytes, content_type: str, query: Parameters) -> StoredV
         raise ParameterInvalid("the body has no vectors", fix=f"send vectors: {_SHAPES}", field="vectors")
     rows, width, fingerprint = (given.pop(name, None) for name in ("vectors", "width", "fingerprint"))
     if width is not None and (not isinstance(width, int) or isinstance(width, bool) or width < 1):
-        raise ParameterInvalid(f"width={width!r} is no whole number above 0", fix="omit it", field="width")
+        raise ParameterInvalid(f"width={width!r} is not a whole number above 0", fix="omit it", field="width")
     if fingerprint is not None and not isinstance(fingerprint, str):
-        raise ParameterInvalid("fingerprint is no text", fix="omit it", field="fingerprint")
+        raise ParameterInvalid("fingerprint is not text", fix="omit it", field="fingerprint")
     return StoredVectors(rows, width, fingerprint, merged(query, from_json(Parameters, given)))
 
 
@@ -100,7 +100,7 @@ def _npy(body: bytes) -> NDArray[Any]:
         array = np.load(io.BytesIO(body), allow_pickle=False)
     except Exception as error:  # numpy reads the header as Python: tokens, literals, types, each fails in its own way
         raise RequestInvalid(
-            f"the body is no .npy ({error})", fix="send what numpy.save writes", field="body"
+            f"the body is not an .npy ({error})", fix="send what numpy.save writes", field="body"
         ) from None
     if not isinstance(array, np.ndarray):
         raise RequestInvalid("the body is an .npz", fix="send one array, as numpy.save writes it", field="body")

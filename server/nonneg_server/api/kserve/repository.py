@@ -66,7 +66,7 @@ def _log(request: Request, what: str) -> None:
     state, client = request.scope["state"], request.client
     who = {"request_id": state["request_id"], "key": state.get("key"), "client": client.host if client else None}
     told = {name: value for name, value in who.items() if value is not None}
-    logger.warning("%s, as %s asked", what, state.get("key") or told.get("client", "somebody"), extra=told)
+    logger.warning("%s, as %s asked", what, state.get("key") or told.get("client", "an unknown client"), extra=told)
 
 
 def _repository(request: Request) -> Repository:

@@ -90,7 +90,7 @@ def from_object(kind: type[Asked], given: dict[str, Any], limits: Limits) -> tup
     listed = given.pop("images")
     if not isinstance(listed, list):
         raise ParameterInvalid(
-            "images is no list", fix='send {"images": ["<base64>", …]}', field="images", value=type(listed).__name__
+            "images is not a list", fix='send {"images": ["<base64>", …]}', field="images", value=type(listed).__name__
         )
     return images_from(listed, "images", limits), from_json(kind, given)
 
