@@ -16,6 +16,7 @@ from typing import Any
 
 from nonneg_core.errors import BundleInvalid, ParameterInvalid
 from nonneg_runtime.bundle import Bundle
+from nonneg_runtime.manifest import read_manifest
 from nonneg_runtime.names import read_names
 
 FILE_NAME = "atlas.sqlite"
@@ -140,23 +141,21 @@ def open_atlas(bundle: Bundle) -> Atlas | None:
 
 
 def names_of(bundle: Bundle) -> Mapping[int, str]:
-    """The names of those dimensions of a bundle that have one, an atlas's before those it came with; read once."""
-    files, record = bundle.manifest.files, bundle.manifest.names
-    found: Mapping[int, str] = {}
-    if record is not None:
-        found = _given(bundle.path / record.file, files[record.file].sha256, bundle.manifest.dimensions)
-    return {**found, **_names(bundle.path, files[FILE_NAME].sha256)} if FILE_NAME in files else found
-
-
-@lru_cache(maxsize=16)
-def _given(path: Path, _digest: str, dimensions: int) -> Mapping[int, str]:
-    return {name.dimension: name.name for name in read_names(path, dimensions).names}
+    """What the dimensions of a bundle that have a name are called, by its own file of names, else by its atlas."""
+    return _names(bundle.path, bundle.manifest.digest)
 
 
 @lru_cache(maxsize=16)
 def _names(folder: Path, _digest: str) -> Mapping[int, str]:
-    with Atlas(folder / FILE_NAME) as atlas:
-        return {found.id: found.name for found in atlas.dimensions() if found.name}
+    found: dict[int, str] = {}
+    manifest = read_manifest(folder)
+    if FILE_NAME in manifest.files:
+        with Atlas(folder / FILE_NAME) as atlas:
+            found |= {d.id: d.name for d in atlas.dimensions() if d.name}
+    if manifest.names is not None:
+        held = read_names(folder / manifest.names.file, manifest.dimensions)
+        found |= {name.dimension: name.name for name in held.names}
+    return found
 
 
 def _broken(path: Path, why: str) -> BundleInvalid:

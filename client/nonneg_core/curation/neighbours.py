@@ -18,6 +18,7 @@ from nonneg_core.curation.projection import bounding
 from nonneg_core.curation.sparse_rows import Floats, Places, SparseRows, against, count, dense
 
 ROWS, COLUMNS = 2048, 8192  # of a tile
+AT_ONCE = 65_536  # pairs whose coarse thumbnails are compared
 MARGIN = 1e-4  # what rounding may take off a bound
 CANDIDATES = 4  # times as many neighbours as are wanted are computed in full, where the bounds are not exact
 
@@ -113,17 +114,28 @@ class Scan:
 
     def _candidates(self, tile: Floats, start: int, left: int) -> tuple[Places, Places]:
         """Which pairs of a tile may be similar, or copies; each pair of one collection once."""
-        found = tile >= self.limits.similar - MARGIN
-        if self._thumbnails is not None and self._other_thumbnails is not None:
-            rows, columns = slice(start, start + len(tile)), slice(left, left + tile.shape[1])
-            alike = np.maximum(
-                self._coarse[rows] @ self._other_coarse[columns].T, self._coarse[rows] @ self._turned[columns].T
-            )
-            found |= (tile >= self.limits.least - MARGIN) & (alike >= self.limits.coarse)
-        one, other = np.nonzero(found)
-        other += left
-        later = other > one + start if self._alone else slice(None)
-        return one[later], other[later]
+        known = self._thumbnails is not None and self._other_thumbnails is not None
+        least = min(self.limits.similar, self.limits.least) if known else self.limits.similar
+        one, other = np.nonzero(tile >= least - MARGIN)
+        if self._alone:
+            later = other + left > one + start
+            one, other = one[later], other[later]
+        if known:
+            found = tile[one, other] >= self.limits.similar - MARGIN
+            unsure = np.flatnonzero(~found)
+            found[unsure] = self._alike(one[unsure] + start, other[unsure] + left) >= self.limits.coarse
+            one, other = one[found], other[found]
+        return one, other + left
+
+    def _alike(self, one: Places, other: Places) -> Floats:
+        """The correlations of coarse thumbnails, mirrored or not."""
+        found = np.empty(len(one), np.float32)
+        for begin in range(0, len(one), AT_ONCE):
+            some = slice(begin, begin + AT_ONCE)
+            mine = self._coarse[one[some]]
+            plain, turned = (np.einsum("ij,ij->i", mine, c[other[some]]) for c in (self._other_coarse, self._turned))
+            found[some] = np.maximum(plain, turned)
+        return found
 
     def _pairs(self, block: Floats, start: int, candidates: list[tuple[Places, Places]]) -> Pairs:
         one = np.concatenate([one for one, _ in candidates])

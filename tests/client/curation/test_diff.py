@@ -101,3 +101,21 @@ def test_too_few_photos_and_another_model_are_refused(run, months, tmp_path):
     other.save(tmp_path / "other.npz")
     assert isinstance(run("diff", months[0], tmp_path / "other.npz").exception, FingerprintMismatch)
     assert "no image of the index has a field colour" in str(run("diff", *months, "--where-a", "colour=red").exception)
+
+
+def test_the_names_of_the_default_model_are_used_for_its_vectors_and_for_no_others():
+    from nonneg_client.curation.naming import names_of
+    from nonneg_client.local import named_dimensions
+
+    fingerprint, names = named_dimensions()
+    assert names
+    assert names_of(fingerprint) == names
+    assert names_of("0" * 32) == {}
+    with pytest.raises(FingerprintMismatch):
+        names_of("0" * 32, str(_default_bundle()))
+
+
+def _default_bundle() -> Path:
+    from nonneg_runtime.bundle import DEFAULT
+
+    return DEFAULT
