@@ -8,13 +8,14 @@ from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
+from nonneg_client.embedder import Model
 from nonneg_client.results import Part
 from nonneg_client.settings import Tuning, settings
 from nonneg_client.sources.images import Item, Sources
 from nonneg_client.wire.conversation import Reply, Send, advance, batched, converse, load
 from nonneg_client.wire.pace import Pace
 from nonneg_client.wire.protocol import Options
-from nonneg_client.wire.transport import Reach, failure_of, json_of, options_of
+from nonneg_client.wire.transport import Reach, failure_of, json_of, model_path, options_of
 from nonneg_core.errors import NonnegError
 from nonneg_core.progress import Progress
 
@@ -89,10 +90,11 @@ class AsyncClient:
 
     async def models(self) -> Any:
         """What the server serves, as GET /models tells it."""
-        try:
-            return json_of(await self._http.get("/models"))
-        except self._errors as error:
-            raise failure_of(error, self.settings) from error
+        return await self._get("/models")
+
+    async def model(self, name: str | None = None) -> Model:
+        """The server's model of this name, without one its default model."""
+        return Model.of(await self._get(model_path(name)))
 
     async def ready(self) -> bool:
         """Whether the server would answer now."""
@@ -129,6 +131,12 @@ class AsyncClient:
                     failed = error
                 step = advance(talk, reply, failed)
             return step
+
+    async def _get(self, path: str) -> Any:
+        try:
+            return json_of(await self._http.get(path))
+        except self._errors as error:
+            raise failure_of(error, self.settings) from error
 
     async def _send(self, step: Send) -> Reply:
         try:

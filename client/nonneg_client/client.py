@@ -17,7 +17,7 @@ from nonneg_client.wire.conversation import Reply, Send, advance, batched, conve
 from nonneg_client.wire.pace import Pace
 from nonneg_client.wire.protocol import Options
 from nonneg_client.wire.threads import Threads
-from nonneg_client.wire.transport import Reach, failure_of, json_of, options_of
+from nonneg_client.wire.transport import Reach, failure_of, json_of, model_path, options_of
 from nonneg_core.errors import ConnectionFailed, NonnegError
 
 MOMENT = 0.5  # seconds
@@ -71,10 +71,9 @@ class Client(Embedder):
         """What the server serves, as GET /models tells it."""
         return self._get("/models")
 
-    def model(self) -> Model:
-        """The server's default model, which it names first."""
-        first = self.models()["models"][0]
-        return Model(first["name"], first["fingerprint"], int(first["dimensions"]))
+    def model(self, name: str | None = None) -> Model:
+        """The server's model of this name, without one its default model."""
+        return Model.of(self._get(model_path(name)))
 
     def ready(self) -> bool:
         """Whether the server would answer now."""

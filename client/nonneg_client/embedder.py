@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from nonneg_client.results import Part
 from nonneg_client.sources.images import Item, Sources
@@ -26,6 +26,12 @@ class Model:
     fingerprint: str
     dimensions: int
 
+    @classmethod
+    def of(cls, answer: Mapping[str, Any]) -> Self:
+        """From GET /models/NAME, or from GET /models, which names the default first."""
+        found = answer["models"][0] if "models" in answer else answer
+        return cls(str(found["name"]), str(found["fingerprint"]), int(found["dimensions"]))
+
 
 class Embedder(ABC):
     """Images in, embeddings out; to be closed."""
@@ -37,8 +43,8 @@ class Embedder(ABC):
         """The outcomes in the order of the images, some at a time, with a bounded number under way."""
 
     @abstractmethod
-    def model(self) -> Model:
-        """What images are embedded with where nothing else is asked for."""
+    def model(self, name: str | None = None) -> Model:
+        """The model of this name; without one that which images are embedded with where nothing else is asked for."""
 
     @abstractmethod
     def close(self) -> None:

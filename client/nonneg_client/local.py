@@ -67,8 +67,9 @@ class Encoder(Embedder):
         for item, job in bounded_map(submit, images, ahead=AHEAD * self._encoder.threads):
             yield self._part(item, job, options)
 
-    def model(self) -> Model:
-        """The bundle's own."""
+    def model(self, name: str | None = None) -> Model:
+        """The bundle's own; another is not here."""
+        self._check(Options(model=name))
         held = self.bundle.manifest
         return Model(held.name, held.fingerprint, held.dimensions)
 

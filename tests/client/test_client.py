@@ -269,3 +269,16 @@ def test_many_threads_may_share_a_client(client, files, expected):
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda i: client.embed(files[i]).numpy(), range(8)))
     np.testing.assert_allclose(np.concatenate(found), expected[:8].numpy(), atol=1e-6)
+
+
+def test_a_model_is_asked_for_by_its_name(client, server):
+    first = client.model()
+    assert client.model(first.name) == first
+    with pytest.raises(ModelNotFound):
+        client.model("no such model")
+
+    async def ask():
+        async with AsyncClient(server) as other:
+            return await other.model(), await other.model(first.name)
+
+    assert asyncio.run(ask()) == (first, first)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from nonneg_client.wire.conversation import Reply, Send
 from nonneg_client.wire.pace import Attempts
@@ -46,6 +47,11 @@ class Reach:
         failure = failure_of(error, self.settings)
         self._answered |= failure.field != "url"
         return failure
+
+
+def model_path(name: str | None) -> str:
+    """Where a model is described; without a name all are, the default first."""
+    return "/models" if name is None else f"/models/{quote(name, safe='')}"
 
 
 def options_of(settings: Settings) -> dict[str, Any]:
