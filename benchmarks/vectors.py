@@ -26,11 +26,10 @@ sys.path.insert(0, str(Path(__file__).parent / "serving"))
 
 from provenance import provenance
 
-from nonneg_core.evaluation import metrics
 from nonneg_core.evaluation.metrics import Report, retrieval
 from nonneg_core.evaluation.selection import fit_pca
 from nonneg_core.evaluation.uncertainty import interval
-from nonneg_core.shortening import keep_largest, unit
+from nonneg_core.shortening import keep_largest
 from nonneg_export.activations import collect
 from nonneg_export.photos import Photos, find_photos, labels_of
 from nonneg_runtime.bundle import Bundle
@@ -40,7 +39,6 @@ LENGTHS = (512, 256, 128, 64)
 STORED = (64, 25)  # values a vector, beside a tenth of all
 DENSE = (*LENGTHS, 50)  # 50 numbers of two bytes: as large as 25 values with their indices
 ENTRY, NUMBER = 4, 2  # bytes: a 2-byte index and a float16, or a float16 alone
-CANDIDATES = 200
 Vectors = NDArray[np.float32]
 
 
@@ -73,7 +71,7 @@ def measured(bundle: Bundle, photos: Photos, pca: Path | None) -> list[dict[str,
     for k in (tenth, *STORED):
         stored = keep_largest(z, k)
         rows.append(row(f"stored {k}, asked whole", stored, retrieval(stored, labels, z, k=100, same=True)))
-        rows.append(row(f"stored {k}, re-ranked", stored, reranked(stored, z, labels)))
+        rows.append(row(f"stored {k}, re-ranked", stored, retrieval(stored, labels, z, k=100, same=True, whole=z)))
     if pca is not None:
         rows += dense(bundle, photos, find_photos(pca), labels)
     return rows
@@ -92,38 +90,6 @@ def row(name: str, stored: Vectors, report: Report) -> dict[str, object]:
         "zero": int((~active.any(axis=1)).sum()),
         "live": int(active.any(axis=0).sum()),
     }
-
-
-def reranked(stored: Vectors, z: Vectors, labels: NDArray[np.str_]) -> Report:
-    """The first 200 by stored vectors, ordered by the whole ones: the others keep a cosine below all of these."""
-    whole = unit(z)
-    near = unit(stored)
-    scores = whole @ near.T
-    np.fill_diagonal(scores, -np.inf)
-    depth = min(CANDIDATES, len(z) - 1)
-    first = np.argpartition(-scores, depth - 1, axis=1)[:, :depth]
-    exact = np.stack([whole[near] @ asked for asked, near in zip(whole, first, strict=True)])
-    order = np.take_along_axis(first, np.argsort(-exact, axis=1, kind="stable"), axis=1)
-    return scored(order, labels)
-
-
-def scored(order: NDArray[np.int64], labels: NDArray[np.str_]) -> Report:
-    """The metrics of lists that are given: as retrieval of lists that descend."""
-    _, codes = np.unique(labels, return_inverse=True)
-    relevant = np.bincount(codes)[codes] - 1
-    asked = np.flatnonzero(relevant > 0)
-    hits = (codes[order] == codes[:, None])[asked]
-    zeros = np.zeros(len(asked))
-    return Report(
-        k=100,
-        precision={1: metrics.precision(hits, 1)},
-        r_precision=zeros,
-        average_precision=metrics.average_precision(hits, relevant[asked], 100),
-        recall=zeros,
-        ndcg=zeros,
-        knn=zeros,
-        queries=asked,
-    )
 
 
 def dense(bundle: Bundle, photos: Photos, others: Photos, labels: NDArray[np.str_]) -> list[dict[str, object]]:

@@ -26,10 +26,11 @@ def quality(found: Quality) -> str:
         f"quality on {found.data}: {found.images:,} images, {found.classes} classes{lonely}, "
         f"{found.queries:,} queries; {found.live_dimensions} live dimensions"
     )
-    columns = ("selection", "dims", "top_k", "P@1", "P@10", f"mAP@{found.k}", "kNN", "zero", "nnz", "bytes")
+    columns = ("selection", "dims", "top_k", "asked", "P@1", "P@10", f"mAP@{found.k}", "kNN", "zero", "nnz", "bytes")
     rows = [
         (
-            SELECTIONS[row.selection], str(row.dimensions), str(row.top_k or "-"), share(row.p_at_1),
+            SELECTIONS[row.selection], str(row.dimensions), str(row.top_k or "-"),
+            "-" if row.top_k is None else row.asked, share(row.p_at_1),
             share(row.p_at_10), share(row.map_at_k), share(row.knn), f"{row.zero_share:.2%}",
             f"{row.mean_nnz:.1f}", f"{row.bytes:.0f}",
         )

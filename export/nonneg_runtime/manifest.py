@@ -109,6 +109,17 @@ class QualityRow(_Record):
     zero_share: float = Field(description="share of the vectors of which nothing is left")
     mean_nnz: float
     bytes: float = Field(description="a vector: float32 dense, or 2-byte index and float16 value, whichever is smaller")
+    asked: Literal["cut", "whole", "re-ranked"] = Field(
+        default="cut", description="queries: cut as what is stored; whole; whole, which then order the first 200"
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_the_usual(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Rows of before did not say how they were asked, and keep their digests."""
+        record: dict[str, Any] = handler(self)
+        if self.asked == "cut":
+            record.pop("asked", None)
+        return record
 
 
 class Structure(_Record):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from nonneg_core.evaluation import quality
+from nonneg_core.evaluation.lengths import Length, cut
 from nonneg_core.evaluation.metrics import retrieval
 from nonneg_core.evaluation.quality import quality_by_length, split
 from nonneg_core.evaluation.selection import as_emitted, by_chance, falling, fit_pca
@@ -24,7 +25,7 @@ def table(**rest: object) -> dict[tuple[str, int, int | None], quality.Row]:
         "variance": [falling(tuple(z.var(axis=0)))],
     }
     rows = quality_by_length(z, y, orders, pca=fit_pca(z), lengths=(64, 16, 4), top_ks=(64, 4), k=10, **rest)
-    return {(row.selection, row.dimensions, row.top_k): row for row in rows}
+    return {(row.selection, row.dimensions, row.top_k): row for row in rows if row.asked == "cut"}
 
 
 def test_every_selection_is_measured_at_every_length_there_is() -> None:
@@ -85,3 +86,28 @@ def test_of_many_images_a_sample_asks_the_rest(monkeypatch: pytest.MonkeyPatch) 
 def test_of_few_images_each_asks_all_others() -> None:
     assert split(60).queries is None
     assert split(60).asked == 60
+
+
+@pytest.mark.parametrize("n", [60, 300])
+def test_what_is_stored_cut_is_also_asked_whole_and_re_ranked(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quality, "EVERY_QUERY", 100)  # of more images a sample asks
+    monkeypatch.setattr(quality, "SAMPLE", 40)
+    z, y = clustered(n)
+    rows = quality_by_length(z, y, {"expected-activation": [as_emitted(32)]}, lengths=(), top_ks=(4,), k=10)
+    found = {(row.top_k, row.asked): row for row in rows if row.top_k}
+    assert set(found) == {(4, "cut"), (3, "whole"), (3, "re-ranked"), (4, "whole"), (4, "re-ranked")}
+    assert found[4, "whole"].mean_nnz <= 4
+    who = split(n)
+    gallery = who.gallery
+    asking = gallery if who.queries is None else who.queries
+    stored = cut(z, Length(32, 4))
+    hits = []
+    for i in asking:
+        others = [j for j in gallery if j != i]
+        scores = {j: z[i] @ stored[j] / max(np.linalg.norm(stored[j]), 1e-9) for j in others}
+        hits.append(y[max(others, key=lambda j: scores[j])] == y[i])
+    assert found[4, "whole"].p_at_1 == pytest.approx(np.mean(hits))
+    exact = who.score(z, y, 10, 20)
+    if n <= 200:  # all of the others are re-ranked
+        assert found[4, "re-ranked"].map_at_k == pytest.approx(float(exact.average_precision.mean()))
+    assert found[4, "re-ranked"].map_at_k >= found[4, "whole"].map_at_k

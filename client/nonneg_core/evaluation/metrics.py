@@ -22,8 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nonneg_core.errors import DataInvalid
-from nonneg_core.evaluation.ranking import rank
+from nonneg_core.evaluation.ranking import rank, reranked
 
+RERANKED = 200  # of each list, where it is put in order by whole vectors
 Hits = NDArray[np.bool_]  # (queries, depth): is the item at this place relevant?
 Floats = NDArray[np.float64]
 
@@ -67,11 +68,12 @@ def retrieval(
     precision_at: Sequence[int] = (1, 10),
     neighbours: int = 20,
     same: bool = False,
+    whole: NDArray[Any] | None = None,
 ) -> Report:
     """Score the retrieval of equally labelled images; without `queries` every image asks for all the others.
 
     same: queries[i] is another form of image i, for example its whole vector where the gallery is cut; it does not find
-    itself.
+    itself. whole: the gallery's whole vectors, by which the first RERANKED of each list are put in order.
     """
     alone = queries is None or same
     queries = gallery if queries is None else queries
@@ -89,10 +91,11 @@ def retrieval(
     hits = np.zeros((len(asked), max(deepest, 1)), dtype=bool)
     r_precision, knn = np.zeros(len(asked)), np.zeros(len(asked))
     depths = np.zeros(len(queries), dtype=np.int64)
-    depths[asked] = np.maximum(relevant, deepest)
+    depths[asked] = np.maximum(relevant, deepest if whole is None else max(deepest, RERANKED))
     place = {query: i for i, query in enumerate(asked.tolist())}
 
-    for ranked in rank(queries, gallery, depths, leave_one_out=alone):
+    lists = rank(queries, gallery, depths, leave_one_out=alone)
+    for ranked in lists if whole is None else reranked(lists, queries, whole, RERANKED):
         i = place.get(ranked.query)
         if i is None:
             continue

@@ -35,6 +35,7 @@ class Row:
     zero_share: float
     mean_nnz: float
     bytes: float
+    asked: str = "cut"  # queries: cut as what is stored; whole; re-ranked: whole, which then order the first 200
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,12 +50,29 @@ class Split:
         """How many queries there are."""
         return len(self.gallery if self.queries is None else self.queries)
 
-    def score(self, z: Vectors, labels: NDArray[Any], k: int, neighbours: int) -> Report:
-        """Retrieval of equally labelled images."""
+    def score(
+        self,
+        z: Vectors,
+        labels: NDArray[Any],
+        k: int,
+        neighbours: int,
+        *,
+        asks: Vectors | None = None,
+        rerank: bool = False,
+    ) -> Report:
+        """Retrieval of equally labelled images; `asks`: their vectors as queries, which may also order the lists."""
+        ask = z if asks is None else asks
         if self.queries is None:
-            return retrieval(z, labels, k=k, neighbours=neighbours)
+            whole = ask if rerank else None
+            return retrieval(z, labels, asks, k=k, neighbours=neighbours, same=asks is not None, whole=whole)
         return retrieval(
-            z[self.gallery], labels[self.gallery], z[self.queries], labels[self.queries], k=k, neighbours=neighbours
+            z[self.gallery],
+            labels[self.gallery],
+            ask[self.queries],
+            labels[self.queries],
+            k=k,
+            neighbours=neighbours,
+            whole=ask[self.gallery] if rerank else None,
         )
 
 
@@ -80,7 +98,8 @@ def quality_by_length(
 ) -> list[Row]:
     """One row a selection and length; a selection with several orders (random draws) gets their mean.
 
-    `top_ks` are measured on the first selection at full width: what each vector's m largest entries keep.
+    `top_ks` are measured on the first selection at full width: what each vector's m largest entries keep, asked by
+    vectors that are cut likewise; these and a tenth of all also asked by whole vectors, and re-ranked by them.
     """
     z = np.asarray(z, dtype=np.float32)
     labels = np.asarray(labels)
@@ -92,7 +111,7 @@ def quality_by_length(
     kept = [m for m in top_ks if m < full]
 
     def measure(name: str, n: int, top_k: int | None, variants: Iterable[Vectors]) -> Row:
-        return _mean([_row(name, n, top_k, short, labels, who, k, neighbours) for short in variants])
+        return _mean([_row(name, n, top_k, z, who.score(z, labels, k, neighbours)) for z in variants])
 
     rows: list[Row] = []
     for name, n in cases:
@@ -108,13 +127,15 @@ def quality_by_length(
         rows.append(measure(rows[0].selection, full, m, [cut(z, Length(full, m))]))
         if tick:
             tick(len(rows), len(cases) + len(kept))
+    for m in dict.fromkeys([max(1, round(full / 10)), *kept]):
+        stored = cut(z, Length(full, m))
+        for how in ("whole", "re-ranked"):
+            report = who.score(stored, labels, k, neighbours, asks=z, rerank=how == "re-ranked")
+            rows.append(_row(rows[0].selection, full, m, stored, report, how))
     return rows
 
 
-def _row(
-    name: str, n: int, top_k: int | None, z: Vectors, labels: NDArray[Any], who: Split, k: int, neighbours: int
-) -> Row:
-    report = who.score(z, labels, k, neighbours)
+def _row(name: str, n: int, top_k: int | None, z: Vectors, report: Report, asked: str = "cut") -> Row:
     nnz = np.count_nonzero(z, axis=1)
     return Row(
         selection=name,
@@ -127,6 +148,7 @@ def _row(
         zero_share=float((nnz == 0).mean()),
         mean_nnz=float(nnz.mean()),
         bytes=min(DENSE_BYTES * n, SPARSE_BYTES * float(nnz.mean())) if name != "pca" else DENSE_BYTES * n,
+        asked=asked,
     )
 
 

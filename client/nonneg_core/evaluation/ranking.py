@@ -6,7 +6,7 @@ that two non-negative vectors share no dimension: such an item may fill a place 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +46,19 @@ def rank(
             depth = min(int(depths[start + i]), len(gallery) - leave_one_out)
             order = best(row, depth)
             yield Ranked(start + i, order, row[order])
+
+
+def reranked(lists: Iterable[Ranked], queries: NDArray[Any], whole: NDArray[Any], first: int) -> Iterator[Ranked]:
+    """The lists with their first entries in the order of the cosines to the gallery's `whole` vectors."""
+    queries, whole = _float32(queries), _float32(whole)
+    inverse, asked = _inverse_lengths(whole), _inverse_lengths(queries)
+    for found in lists:
+        head, rest = found.order[:first], found.order[first:]
+        scores = whole[head] @ queries[found.query] * inverse[head] * asked[found.query]
+        places = np.argsort(-scores, kind="stable")
+        yield Ranked(
+            found.query, np.concatenate([head[places], rest]), np.concatenate([scores[places], found.scores[first:]])
+        )
 
 
 def best(scores: Floats, depth: int) -> Places:
