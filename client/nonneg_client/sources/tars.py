@@ -15,12 +15,12 @@ import weakref
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from nonneg_core.atomic import storage_error
 from nonneg_core.errors import DataInvalid
-from nonneg_core.pixels.formats import OF_IMAGES
+from nonneg_core.tar_members import Place, places
 
 SUFFIX = ".tar"
 PACKED: dict[str, Callable[[Path], Any]] = {
@@ -35,30 +35,19 @@ AT_ONCE = 2**20  # bytes unpacked
 
 @dataclass(frozen=True)
 class Member:
-    """An image file inside a tar file: so many bytes from there."""
+    """An image file inside a tar file, which may have been unpacked."""
 
     archive: Path
-    name: str
-    offset: int
-    size: int
-    plain: Path  # the tar file itself, or what it was unpacked into
+    place: Place  # in the tar file itself, or in what it was unpacked into
     held: object = field(default=None, repr=False)  # as long as it lives, the unpacked file is there
 
     @property
     def id(self) -> str:
-        return f"{self.archive}/{self.name}"
+        return f"{self.archive}/{self.place.name}"
 
     def read(self) -> bytes:
         """The member's bytes, without opening the archive again."""
-        try:
-            with self.plain.open("rb") as file:
-                file.seek(self.offset)
-                data = file.read(self.size)
-        except OSError as error:
-            raise DataInvalid(f"{self.id} cannot be read ({error.strerror})", fix="check the archive") from error
-        if len(data) != self.size:
-            raise DataInvalid(f"{self.archive} breaks off within {self.name}", fix="copy the archive again")
-        return data
+        return self.place.read()
 
 
 def is_tar(path: Path) -> bool:
@@ -75,10 +64,7 @@ def members(path: Path) -> Iterator[Member]:
     """The image files of a tar file, in its order."""
     try:
         plain, held = _plain(path)
-        with tarfile.open(plain, mode="r:") as archive:
-            for entry in archive:
-                if entry.isfile() and PurePosixPath(entry.name).suffix.lower() in OF_IMAGES:
-                    yield Member(path, entry.name, entry.offset_data, entry.size, plain, held)
+        yield from (Member(path, place, held) for place in places(plain) if place.is_image)
     except (tarfile.TarError, gzip.BadGzipFile, lzma.LZMAError, zlib.error, EOFError) as error:
         raise DataInvalid(f"{path} is no tar file, or a broken one ({error})", fix="write it again") from error
     except OSError as error:

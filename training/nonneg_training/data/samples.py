@@ -10,6 +10,7 @@ import numpy as np
 
 from nonneg_core.errors import DataInvalid
 from nonneg_core.pixels.formats import OF_IMAGES
+from nonneg_core.tar_members import sample_of
 from nonneg_training.data.download import Download
 
 CHUNK = 2**18
@@ -30,19 +31,18 @@ def samples(file: Download) -> Iterator[Sample]:
     try:
         with file, tarfile.open(fileobj=file, mode="r|", bufsize=CHUNK) as tar:
             for info in tar:
-                folder, _, name = info.name.rpartition("/")
-                stem, _, suffix = name.partition(".")
-                if f"{folder}/{stem}" != key:
+                of, suffix = sample_of(info.name)
+                if of != key:
                     if image:
-                        yield Sample(f"{file.name}:{key.lstrip('/')}", image, label)
-                    key, image, label = f"{folder}/{stem}", b"", 0
+                        yield Sample(f"{file.name}:{key}", image, label)
+                    key, image, label = of, b"", 0
                 content = tar.extractfile(info) if info.isfile() else None
-                if content and f".{suffix.lower()}" in OF_IMAGES:
+                if content and f".{suffix}" in OF_IMAGES:
                     image = content.read()
                 elif content and suffix == "cls":
                     label = int(content.read())
             if image:
-                yield Sample(f"{file.name}:{key.lstrip('/')}", image, label)
+                yield Sample(f"{file.name}:{key}", image, label)
     except (tarfile.TarError, ValueError) as error:
         raise DataInvalid(
             f"{file.name} is no whole tar file ({error})", fix="write it again", value=file.name

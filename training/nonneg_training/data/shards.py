@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import tarfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -14,19 +13,10 @@ from PIL import Image
 from nonneg_core.errors import DataInvalid
 from nonneg_core.pixels.decode import decode
 from nonneg_core.pixels.formats import OF_IMAGES
+from nonneg_core.tar_members import Place, places, sample_of
 from nonneg_training.data.images import Images
 from nonneg_training.data.patterns import expand
 from nonneg_training.data.tolerance import Tolerance
-
-
-@dataclass(frozen=True)
-class Member:
-    """Where one image's bytes lie."""
-
-    shard: Path
-    key: str
-    offset: int
-    size: int
 
 
 class Shards(Images):
@@ -35,7 +25,7 @@ class Shards(Images):
     def __init__(self, pattern: str, *, max_broken: int = 100) -> None:
         self.name, self.paths = pattern, existing(pattern)
         self.tolerance = Tolerance(pattern, max_broken)
-        self.members: list[Member] = []
+        self.members: list[Place] = []
         labels: list[int] = []
         for path in self.paths:
             for member, label in _scan(path):
@@ -51,7 +41,7 @@ class Shards(Images):
         return self.tolerance.broken
 
     def image(self, i: int) -> Image.Image:
-        return self.tolerance.first(i, len(self.members), self._key, lambda j: decode(self._bytes(j)))
+        return self.tolerance.first(i, len(self.members), self._key, lambda j: decode(self.members[j].read()))
 
     def digest(self) -> str:
         digest = hashlib.sha256()
@@ -61,13 +51,7 @@ class Shards(Images):
         return digest.hexdigest()
 
     def _key(self, i: int) -> str:
-        return self.members[i].key
-
-    def _bytes(self, i: int) -> bytes:
-        member = self.members[i]
-        with member.shard.open("rb") as file:
-            file.seek(member.offset)
-            return file.read(member.size)
+        return f"{self.members[i].archive.name}:{self.members[i].name}"
 
 
 def existing(pattern: str) -> list[Path]:
@@ -82,19 +66,16 @@ def existing(pattern: str) -> list[Path]:
     return paths
 
 
-def _scan(path: Path) -> Iterator[tuple[Member, int]]:
-    images: dict[str, Member] = {}
+def _scan(path: Path) -> Iterator[tuple[Place, int]]:
+    images: dict[str, Place] = {}
     labels: dict[str, int] = {}
     try:
-        with tarfile.open(path, "r:") as tar:
-            for info in tar:
-                folder, _, name = info.name.rpartition("/")
-                key, _, suffix = name.partition(".")
-                key = f"{folder}/{key}" if folder else key
-                if f".{suffix.lower()}" in OF_IMAGES:
-                    images[key] = Member(path, f"{path.name}:{info.name}", info.offset_data, info.size)
-                elif suffix == "cls" and (file := tar.extractfile(info)):
-                    labels[key] = int(file.read())
+        for place in places(path):
+            key, suffix = sample_of(place.name)
+            if f".{suffix}" in OF_IMAGES:
+                images[key] = place
+            elif suffix == "cls":
+                labels[key] = int(place.read())
     except (tarfile.TarError, OSError, ValueError) as error:
         raise DataInvalid(f"{path} is no whole tar file ({error})", fix="write it again", value=str(path)) from error
     for key, member in images.items():
