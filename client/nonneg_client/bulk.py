@@ -33,7 +33,7 @@ from nonneg_client.origins import Origins, origins_of, write_origins
 from nonneg_client.results import Part
 from nonneg_client.sources.identity import Stamp, stamp
 from nonneg_client.sources.images import Item
-from nonneg_client.storage import files_of, load, module_for, save
+from nonneg_client.storage import check_writable, files_of, load, save
 from nonneg_client.storage.merging import Summary, merge
 from nonneg_client.wire.protocol import Options
 from nonneg_core.atomic import atomic_write, storage_error
@@ -48,7 +48,7 @@ class Job:
     """The folder of shards, held by one process at a time."""
 
     def __init__(self, out: Path, options: Options, *, root: Path, kind: Kind = "new") -> None:
-        module_for(out)  # a name that cannot be written is told before the work, not after it
+        check_writable(out)
         self.out = out
         self.folder = parts_of(out)
         self.kind: Kind = kind  # all but "new" keep a file of this name until the next one is whole

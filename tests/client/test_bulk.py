@@ -22,7 +22,14 @@ from click.testing import CliRunner
 
 from nonneg_cli.table import nonneg
 from nonneg_client import Client, Embeddings
-from nonneg_core.errors import ConfigInvalid, DataInvalid, FingerprintMismatch, ParameterInvalid, StorageFailed
+from nonneg_core.errors import (
+    ConfigInvalid,
+    DataInvalid,
+    FingerprintMismatch,
+    MissingExtra,
+    ParameterInvalid,
+    StorageFailed,
+)
 
 SUFFIXES = [".npz", ".parquet", ".safetensors", ".npy"]
 
@@ -470,6 +477,19 @@ def test_a_damaged_shard_is_named(run, faulty, folder, tmp_path, name):
     result = run(folder, "-o", out)
     assert isinstance(result.exception, DataInvalid)
     assert name in str(result.exception)
+
+
+@pytest.mark.parametrize(
+    ("package", "command", "name"), [("pyarrow", "embed", "x.parquet"), ("qdrant_edge", "index", "x.index")]
+)
+def test_a_package_that_is_missing_is_told_before_the_work(
+    faulty, folder, tmp_path, monkeypatch, package, command, name
+):
+    monkeypatch.setitem(sys.modules, package, None)
+    result = CliRunner().invoke(nonneg, [command, str(folder), "-o", str(tmp_path / name), "--url", faulty.url])
+    assert isinstance(result.exception, MissingExtra)
+    assert faulty.seen == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["photos"]
 
 
 def test_a_folder_that_cannot_be_written_is_told_before_the_work(run, faulty, folder, tmp_path):

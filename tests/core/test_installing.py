@@ -118,6 +118,6 @@ def test_an_error_keeps_its_fix(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(MissingExtra) as caught:
-        parquet._pyarrow()
+        parquet.import_pyarrow()
     assert caught.value.fix == extra_hint("scale")
     assert os.fspath(ROOT) in caught.value.fix

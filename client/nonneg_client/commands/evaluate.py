@@ -100,12 +100,12 @@ def evaluate(
 
 def check_keeping(out: Path, vectors: Path | None) -> None:
     """Raise if the vectors could not be kept there: before they are embedded."""
-    from nonneg_client.storage import module_for
+    from nonneg_client.storage import check_writable
     from nonneg_core.errors import StorageFailed
 
     if vectors is not None:
         raise click.UsageError("--save-vectors has no meaning beside --vectors: they are in a file already")
-    module_for(out)
+    check_writable(out)
     if out.exists():
         raise StorageFailed(f"{out} exists", fix="choose another name, or evaluate it with --vectors")
 

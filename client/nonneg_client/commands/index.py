@@ -102,8 +102,10 @@ def begin(out: Path, images: list[str], vectors: list[str], root: Path | None, a
     from nonneg_client.origins import read_origins
     from nonneg_client.search.attributes import Attributes, read_attributes
     from nonneg_client.search.index import Index
+    from nonneg_client.search.local import import_qdrant
     from nonneg_client.sources.identity import kept_root, root_of
 
+    import_qdrant()  # what is missing is told before anything is embedded
     known: Mapping[str, Payload] = {}
     held: Description | None = None
     if (out / "index.json").exists():

@@ -26,11 +26,11 @@ def shorten(
       nonneg shorten photos.parquet -o photos.npz
     """
     from nonneg_client.embeddings import Embeddings
-    from nonneg_client.storage import module_for
+    from nonneg_client.storage import check_writable
     from nonneg_client.storage.merging import Summary
     from nonneg_core.errors import StorageFailed
 
-    module_for(out)
+    check_writable(out)
     if out.exists() and not replace:
         raise StorageFailed(f"{out} exists", fix="choose another name or pass --replace")
     full = Embeddings.load(vectors)

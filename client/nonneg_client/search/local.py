@@ -36,7 +36,7 @@ class LocalEngine(Engine):
     """A folder that one process at a time has open."""
 
     def __init__(self, path: str | os.PathLike[str], made_for: Description | None = None) -> None:
-        self._qdrant = _import()
+        self._qdrant = import_qdrant()
         self.path = Path(path)
         if made_for is None and not (self.path / "index.json").exists():
             raise DataInvalid(f"{self.path} is no index", fix="make one with `nonneg index`", value=str(self.path))
@@ -187,7 +187,8 @@ def _batches(values: list[Any], size: int) -> Iterator[list[Any]]:
     return (values[start : start + size] for start in range(0, len(values), size))
 
 
-def _import() -> Any:
+def import_qdrant() -> Any:
+    """The bindings; MissingExtra where they are not installed."""
     try:
         import qdrant_edge
     except ModuleNotFoundError:

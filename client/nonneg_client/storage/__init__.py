@@ -52,6 +52,14 @@ def load(path: str | os.PathLike[str]) -> Embeddings:
     return embeddings
 
 
+def check_writable(path: Path) -> None:
+    """Raise if the suffix names no form, or one whose package is missing: before the work, not after it."""
+    if module_for(path).__name__.endswith(".parquet"):
+        from nonneg_client.storage.parquet import import_pyarrow
+
+        import_pyarrow()
+
+
 def files_of(path: Path) -> list[Path]:
     """The files in which embeddings of this name lie, the named one last."""
     beside = path.with_name(path.name + ".json")

@@ -37,7 +37,7 @@ def load(path: Path) -> Embeddings:
 
 def parts(path: Path) -> Iterator[Embeddings]:
     """Read them a row group at a time."""
-    pyarrow = _pyarrow()
+    pyarrow = import_pyarrow()
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
             said = {k.decode(): v.decode() for k, v in (file.schema_arrow.metadata or {}).items()}
@@ -52,7 +52,7 @@ class Writer:
     """A file being written; every `write` is at least one row group."""
 
     def __init__(self, path: Path) -> None:
-        self._pyarrow = _pyarrow()
+        self._pyarrow = import_pyarrow()
         self._path = path
         self._file: Any = None
 
@@ -133,7 +133,8 @@ def _flat(column: Any) -> tuple[Any, Any]:
     return offsets - offsets[0], array.values.to_numpy()[offsets[0] : offsets[-1]]
 
 
-def _pyarrow() -> Any:
+def import_pyarrow() -> Any:
+    """The package; MissingExtra where it is not installed."""
     try:
         import pyarrow
         import pyarrow.parquet
