@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 NAMES = ("digits", "cifar10", "cifar100", "stl10", "fashion-mnist")
 ARGUMENTS, OPTIONS = ("data", "images", "sources"), ("calibrate", "evaluate", "photos")  # that take images
@@ -24,6 +25,12 @@ class OrNamed(click.ParamType):  # type: ignore[type-arg]  # generic in newer ve
         if isinstance(value, str) and _NAMED.fullmatch(value) and not Path(value).exists():
             value = str(_unpacked(value))
         return self.inner.convert(value, param, ctx)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """What the parameter completes by itself, and names."""
+        named = [CompletionItem(name) for name in NAMES if incomplete and name.startswith(incomplete)]
+        completed: list[CompletionItem] = self.inner.shell_complete(ctx, param, incomplete)
+        return [*named, *completed]
 
 
 def accept_names(command: click.Command) -> click.Command:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 from click.testing import CliRunner
 from PIL import Image
 
-from nonneg_cli.named import NAMES
+from nonneg_cli.named import NAMES, OrNamed
 from nonneg_cli.table import nonneg
 from nonneg_core.errors import ConfigInvalid
 from nonneg_training.data import SPLIT, open_data
@@ -48,6 +49,14 @@ def test_a_name_stands_for_a_folder_in_evaluate_and_embed(tmp_path: Path, monkey
 def test_a_split_that_is_not_there_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigInvalid, match="digits has no images called val"):
         CliRunner().invoke(nonneg, ["evaluate", "digits:val"], catch_exceptions=False)
+
+
+def test_paths_and_names_are_completed() -> None:
+    taken = OrNamed(click.Path())
+    context = click.Context(nonneg)
+    param = click.Argument(["data"])
+    assert [item.type for item in taken.shell_complete(context, param, "")] == ["file"]
+    assert [item.value for item in taken.shell_complete(context, param, "cif")] == ["cifar10", "cifar100", "cif"]
 
 
 def test_a_folder_of_that_name_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
