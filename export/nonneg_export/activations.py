@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,7 @@ from nonneg_core.pixels.view import Pixels, View
 from nonneg_export.photos import Photos, digest_of, see
 from nonneg_export.rows import Line, Row, Rows
 from nonneg_runtime.bundle import storing
+from nonneg_runtime.manifest import Calibration, RankedBy
 from nonneg_runtime.open import open_session
 from nonneg_runtime.providers import Runner
 
@@ -62,6 +64,14 @@ def collect(
     with storing(folder), Rows(folder, _key(encoder, photos, view, precision)) as rows:
         _run(rows, session, photos.paths, view, workers, tick)
         return _result(rows, photos)
+
+
+def calibrated_on(seen: Activations, data: str, ranked_by: RankedBy) -> Calibration:
+    """The manifest's record of these images, with how they were decoded and resized."""
+    resize: Literal["simd", "pillow"] = "simd" if has_simd() else "pillow"
+    return Calibration(
+        images=len(seen.paths), data=data, digest=seen.digest, ranked_by=ranked_by, decode="fast", resize=resize
+    )
 
 
 def _run(rows: Rows, session: Runner, paths: Sequence[Path], view: View, workers: int, tick: Tick | None) -> None:

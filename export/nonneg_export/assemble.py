@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 from onnx import ModelProto
 
 from nonneg_core.cores import granted
-from nonneg_core.pixels.resizing import has_simd
 from nonneg_core.pixels.view import Pixels, View
 from nonneg_core.shortening import check_dimensions
 from nonneg_export import eyes, golden, verify
-from nonneg_export.activations import Activations, Tick, collect
+from nonneg_export.activations import Activations, Tick, calibrated_on, collect
 from nonneg_export.canonical import canonical, save
 from nonneg_export.columns import select_columns, width
 from nonneg_export.evaluation import evaluate
@@ -27,7 +26,7 @@ from nonneg_export.plot import draw
 from nonneg_export.report import quality as quality_text
 from nonneg_export.statistics import Rule, measure, ranking
 from nonneg_runtime.bundle import ENCODER, Bundle, write_bundle
-from nonneg_runtime.manifest import Calibration, Check, Manifest, Precision, Provenance
+from nonneg_runtime.manifest import Check, Manifest, Precision, Provenance
 from nonneg_runtime.session import Session
 
 MOST_FOR_PCA = 20_000  # calibration images: more would not turn the axes any further
@@ -101,14 +100,7 @@ def rank(
         view=draft.view,
         provenance=draft.provenance,
         columns=statistics.columns(order),
-        calibration=Calibration(
-            images=len(seen.paths),
-            data=data or photos.folder.name,
-            digest=seen.digest,
-            ranked_by=rule,
-            decode="fast",
-            resize="simd" if has_simd() else "pillow",
-        ),
+        calibration=calibrated_on(seen, data or photos.folder.name, rule),
         golden=golden.record(encoder, draft.view.size),
         checks=_verify(draft, order, seen, work),
         files={},

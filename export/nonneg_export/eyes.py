@@ -22,7 +22,7 @@ from nonneg_runtime.providers import Runner
 logger = logging.getLogger("nonneg")
 LARGEST = 8  # of the photos: those that fast decoding makes smallest
 LEAST_MEDIAN = 0.97  # cosine to the vector of the photo decoded in full: whitened, gated columns feel more
-WORST_RESIZED, MEDIAN_RESIZED = 0.999, 0.9998  # usual cosines to the vectors of photos resized by Pillow
+WORST_RESIZED, MEDIAN_RESIZED = 0.999, 0.9998  # cosines, of a smooth encoder, between the two resizes
 TILES = 4  # a side of the sheet that stands for a large photo
 
 
@@ -58,12 +58,12 @@ def resizes_alike(session: Runner, view: View, paths: Sequence[Path]) -> Check:
     if worst < WORST_RESIZED or median < MEDIAN_RESIZED:
         logger.warning(
             "resized with SIMD, these photos' vectors have a cosine of %.4f at worst and %.5f at the median to those "
-            "of Pillow's resize, where photos usually have %g and %g: serve with --decode exact if that matters",
+            "of Pillow's resize, where a smooth encoder has %g and %g: serve with --decode exact if that matters",
             worst, median, WORST_RESIZED, MEDIAN_RESIZED,
         )  # fmt: skip
     what = (
-        f"1 - worst cosine of photos resized as by default to resized by Pillow (median {median:.5f}; usually "
-        f"{WORST_RESIZED} at worst, {MEDIAN_RESIZED} at the median), on {len(files)} photos"
+        f"1 - worst cosine of photos resized as by default to resized by Pillow (median {median:.5f}; of a "
+        f"smooth encoder {WORST_RESIZED} at worst, {MEDIAN_RESIZED} at the median), on {len(files)} photos"
     )
     return held(Check(name="resize", what=what, value=1 - worst, limit=1 - LEAST_MEDIAN))
 

@@ -15,7 +15,7 @@ from nonneg_core.heads.named import class_directions
 from nonneg_core.heads.rotated import EXPONENT, Basis, components, polar
 from nonneg_core.heads.spread import Spread
 from nonneg_export import eyes, naming, verify
-from nonneg_export.activations import Tick, collect
+from nonneg_export.activations import Tick, calibrated_on, collect
 from nonneg_export.canonical import save
 from nonneg_export.evaluation import evaluate
 from nonneg_export.golden import record
@@ -27,7 +27,7 @@ from nonneg_export.shipped import FITTED_ON, INT8, PLANS, pooled, provenance, wr
 from nonneg_export.statistics import measure
 from nonneg_runtime.bundle import ENCODER, Bundle, write_bundle
 from nonneg_runtime.head_file import HEAD, SPREAD, write_spread
-from nonneg_runtime.manifest import Calibration, HeadRecord, Manifest, NamesRecord, Variant
+from nonneg_runtime.manifest import HeadRecord, Manifest, NamesRecord, Variant
 from nonneg_runtime.names import NAMES, Names
 from nonneg_runtime.open import open_session
 from nonneg_training.backbones import backbone
@@ -117,11 +117,12 @@ def ship(
         provenance=provenance(plan),
         columns=statistics.columns(order),
         precision="fp16",
-        calibration=Calibration(images=len(seen.paths), data=FITTED_ON, digest=seen.digest, ranked_by="nested"),
+        calibration=calibrated_on(seen, FITTED_ON, "nested"),
         golden=record(work / ENCODER, view.size),
         checks=(
             verify.ignores_batch_mates(open_session(work / ENCODER), verify.samples(few.paths, view)),
             eyes.decodes_alike(open_session(work / ENCODER), view, few.paths),
+            eyes.resizes_alike(open_session(work / ENCODER), view, few.paths),
         ),
         head=HeadRecord(file=HEAD, spread=SPREAD, takes="roots", power=trained.head.power, trained=trained.trained),
         variants=(

@@ -26,6 +26,7 @@ MAX_BYTES = 64 * 2**20
 CAME_LATER = ("head", "variants", "names")  # fields that bundles of schema 1 did not have from the start
 
 
+RankedBy = Literal["expected-activation", "frequency", "variance", "nested", "none"]
 Precision = Literal["fp32", "fp16", "int8", "bf16"]  # fp16: of the stored weights; the others: of what computes
 
 
@@ -66,7 +67,7 @@ class Calibration(_Record):
     data: str
     split: str = ""
     digest: str = Field(description="sha256 over the images' own digests, in order")
-    ranked_by: Literal["expected-activation", "frequency", "variance", "nested", "none"] = "expected-activation"
+    ranked_by: RankedBy = "expected-activation"
     decode: Literal["fast"] | None = Field(
         default=None, description="as `nonneg serve --decode` names it; None: not said"
     )
