@@ -26,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).parent / "serving"))
 
 from provenance import provenance
 
+from nonneg_core.compact import pack, unpack
 from nonneg_core.evaluation.metrics import Report, retrieval
 from nonneg_core.evaluation.selection import fit_pca
 from nonneg_core.evaluation.uncertainty import interval
@@ -36,7 +37,7 @@ from nonneg_runtime.bundle import Bundle
 from nonneg_runtime.variants import open_variant
 
 LENGTHS = (512, 256, 128, 64)
-STORED = (64, 25)  # values a vector, beside a tenth of all
+STORED = (128, 64, 25)  # values a vector, beside a tenth of all
 DENSE = (*LENGTHS, 50)  # 50 numbers of two bytes: as large as 25 values with their indices
 ENTRY, NUMBER = 4, 2  # bytes: a 2-byte index and a float16, or a float16 alone
 Vectors = NDArray[np.float32]
@@ -70,11 +71,28 @@ def measured(bundle: Bundle, photos: Photos, pca: Path | None) -> list[dict[str,
     rows = [row(name, cut, retrieval(cut, labels, k=100)) for name, cut in cuts]
     for k in (tenth, *STORED):
         stored = keep_largest(z, k)
+        small, size = packed(stored)
+        found = row(
+            f"stored {k} in the compact form, asked whole", small, retrieval(small, labels, z, k=100, same=True)
+        )
+        rows.append(found | {"bytes": size})
         rows.append(row(f"stored {k}, asked whole", stored, retrieval(stored, labels, z, k=100, same=True)))
         rows.append(row(f"stored {k}, re-ranked", stored, retrieval(stored, labels, z, k=100, same=True, whole=z)))
     if pca is not None:
         rows += dense(bundle, photos, find_photos(pca), labels)
     return rows
+
+
+def packed(stored: Vectors) -> tuple[Vectors, float]:
+    """The vectors as the compact form gives them back, and its mean bytes a vector."""
+    found, size, width = np.zeros_like(stored), 0, stored.shape[1]
+    for z, back in zip(stored, found, strict=True):
+        indices = np.flatnonzero(z)
+        data = pack(indices, z[indices], width)
+        size += len(data)
+        places, values = unpack(data, width)
+        back[places] = values
+    return found, round(size / len(stored), 1)
 
 
 def row(name: str, stored: Vectors, report: Report) -> dict[str, object]:

@@ -186,3 +186,14 @@ def test_a_place_that_cannot_be_written_is_said(random_embeddings, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageFailed, match="cannot be written"):
         random_embeddings().save(tmp_path / "file" / "x.npz")
+
+
+def test_packed_vectors_keep_their_dimensions_and_nearly_their_values(random_embeddings, tmp_path):
+    written = random_embeddings().shorten(top_k=5)
+    written.save(tmp_path / "x.packed")
+    read = Embeddings.load(tmp_path / "x.packed")
+    assert (read.ids, read.model, read.fingerprint) == (written.ids, written.model, written.fingerprint)
+    before, after = written.numpy(), read.numpy()
+    assert ((before > 0) == (after > 0)).all()
+    alike = (before * after).sum(axis=1)[before.any(axis=1)]
+    assert alike.min() > 0.99

@@ -3,6 +3,7 @@
 .npz          exact, small, no extra package; scipy.sparse.load_npz reads it too
 .safetensors  exact, mapped into memory when read: for what does not fit
 .parquet      u16 indices, f16 values, zstd: smallest, for bulk work and other tools (extra `scale`)
+.packed       about a byte a value: coded gaps, values in four bits; for vectors that are stored cut
 .npy          dense f32, with a .json file beside it: for tools that read nothing else
 """
 
@@ -21,7 +22,13 @@ if TYPE_CHECKING:
 
     from nonneg_client.embeddings import Embeddings
 
-FORMATS = {".npz": "npz", ".safetensors": "safetensors", ".parquet": "parquet", ".npy": "npy"}
+FORMATS = {
+    ".npz": "npz",
+    ".safetensors": "safetensors",
+    ".parquet": "parquet",
+    ".packed": "packed",
+    ".npy": "npy",
+}
 
 
 def save(embeddings: Embeddings, path: str | os.PathLike[str]) -> None:

@@ -22,26 +22,27 @@ def save(embeddings: Embeddings, path: Path) -> None:
         "values": embeddings.values.astype("<f4", copy=False),
     }
     if embeddings.ids is not None:
-        arrays["ids"] = np.frombuffer(_joined(embeddings.ids), dtype=np.uint8)
-    tensors.write(path, arrays, _said(embeddings))
+        arrays["ids"] = np.frombuffer(joined(embeddings.ids), dtype=np.uint8)
+    tensors.write(path, arrays, said(embeddings))
 
 
 def load(path: Path) -> Embeddings:
     """Map what `save` wrote: a page is read when it is used."""
-    arrays, _, said = tensors.read(path)
+    arrays, _, about = tensors.read(path)
     return Embeddings(
         indptr=arrays["indptr"],
         indices=arrays["indices"],
         values=arrays["values"],
-        dimensions=int(said["dimensions"]),
-        fingerprint=said["fingerprint"],
-        model=said["model"],
-        normalized=said["normalized"] == "true",
-        ids=_parted(arrays["ids"].tobytes()) if "ids" in arrays else None,
+        dimensions=int(about["dimensions"]),
+        fingerprint=about["fingerprint"],
+        model=about["model"],
+        normalized=about["normalized"] == "true",
+        ids=parted(arrays["ids"].tobytes()) if "ids" in arrays else None,
     )
 
 
-def _said(embeddings: Embeddings) -> dict[str, str]:
+def said(embeddings: Embeddings) -> dict[str, str]:
+    """What a file says of its vectors beside them."""
     return {
         "dimensions": str(embeddings.dimensions),
         "fingerprint": embeddings.fingerprint,
@@ -50,11 +51,13 @@ def _said(embeddings: Embeddings) -> dict[str, str]:
     }
 
 
-def _joined(ids: tuple[str, ...]) -> bytes:
+def joined(ids: tuple[str, ...]) -> bytes:
+    """Ids as bytes, a zero byte after each."""
     if any("\0" in name for name in ids):
         raise DataInvalid("an id holds a zero byte", fix="name the vectors otherwise")
     return b"".join(name.encode() + b"\0" for name in ids)
 
 
-def _parted(data: bytes) -> tuple[str, ...]:
+def parted(data: bytes) -> tuple[str, ...]:
+    """What `joined` wrote."""
     return tuple(part.decode() for part in data.split(b"\0")[:-1])
