@@ -35,7 +35,7 @@ def _parts(_ctx: click.Context, _param: click.Parameter, text: str | None) -> tu
 @click.option("--only", callback=_parts, metavar="PART,…", help=f"Of {', '.join(PARTS)}; without it all.")
 @click.option("--against", type=click.Path(exists=True, path_type=Path), help="What of INDEX is in this one too.")
 @click.option(
-    "--similar", type=click.FloatRange(0, 1, min_open=True), default=0.9, show_default=True,
+    "--similar", type=click.FloatRange(0, 1, min_open=True), default=0.7, show_default=True,
     help="Cosine from which photos look alike.",
 )  # fmt: skip
 @click.option("--clusters", type=click.IntRange(min=1), help="How many to look for; otherwise by the photos' number.")

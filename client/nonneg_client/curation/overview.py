@@ -37,7 +37,7 @@ def clustered(collection: Collection, number: int | None, names: Names) -> Secti
     wanted = number or usual_number(len(collection))
     found = clusters(collection.vectors, wanted)
     how = (
-        f"Spherical k-means with {wanted} centres on dimensions weighted by their rarity; a cluster is told by the "
+        f"Spherical k-means with {wanted} centres; a cluster is told by the "
         "dimensions that are active in its photos and rarely elsewhere. Most typical photos first."
     )
     rows = tuple((i, len(c.members), float(c.cosines.mean()), told(c, names)) for i, c in enumerate(found, 1))

@@ -1,7 +1,7 @@
 """Clusters of photos that share dimensions: spherical k-means, each cluster told by what its photos have in common.
 
-Dimensions are weighted by how rare they are, log(1 / share of the photos), so that what all photos have draws nothing
-together. Centres are found on a sample, then every photo goes to the centre with the largest cosine.
+Centres are found on a sample, then every photo goes to the centre with the largest cosine. A dimension tells of a
+cluster what others lack: the difference of its shares of photos, weighted by its rarity, log(1 / share).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nonneg_core.curation.sparse_rows import Floats, Places, SparseRows, count, picked, shares
+from nonneg_core.curation.sparse_rows import Floats, Places, SparseRows, count, dense, picked, shares
 
 SAMPLE = 16_384
 ROUNDS = 25
@@ -47,12 +47,12 @@ def clusters(rows: SparseRows, k: int, *, seed: int = 0) -> list[Cluster]:
     size = count(rows)
     if not size:
         return []
-    weights = (np.log(1 / np.clip(shares(rows), 1 / size, 1)) + 1e-3).astype(np.float32)
     rng = np.random.default_rng(seed)
     sample = np.sort(rng.choice(size, min(size, SAMPLE), replace=False))
-    centres = _centres(_weighted(rows, sample, weights), min(k, size), rng)
-    nearest, cosine = _assigned(rows, weights, centres)
-    found = [_cluster(rows, np.flatnonzero(nearest == c), cosine, weights) for c in np.unique(nearest)]
+    centres = _centres(picked(rows, sample), min(k, size), rng)
+    nearest, cosine = _assigned(rows, centres)
+    rarity = np.log(1 / np.clip(shares(rows), 1 / size, 1)).astype(np.float32)
+    found = [_cluster(rows, np.flatnonzero(nearest == c), cosine, rarity) for c in np.unique(nearest)]
     return sorted(found, key=lambda cluster: (-len(cluster.members), int(cluster.members[0])))
 
 
@@ -84,26 +84,21 @@ def _spread_out(z: Floats, k: int, rng: np.random.Generator) -> list[int]:
     return chosen
 
 
-def _assigned(rows: SparseRows, weights: Floats, centres: Floats) -> tuple[Places, Floats]:
+def _assigned(rows: SparseRows, centres: Floats) -> tuple[Places, Floats]:
     nearest, cosine = np.zeros(count(rows), np.intp), np.zeros(count(rows), np.float32)
     for start in range(0, count(rows), BLOCK):
         stop = min(start + BLOCK, count(rows))
-        scores = _weighted(rows, np.arange(start, stop), weights) @ centres.T
+        scores = dense(rows, start, stop) @ centres.T
         nearest[start:stop], cosine[start:stop] = scores.argmax(axis=1), scores.max(axis=1)
     return nearest, cosine
 
 
-def _weighted(rows: SparseRows, chosen: Places, weights: Floats) -> Floats:
-    """The chosen rows as unit vectors of weighted dimensions."""
-    return _unit(picked(rows, chosen) * weights)
-
-
-def _cluster(rows: SparseRows, members: Places, cosine: Floats, weights: Floats) -> Cluster:
+def _cluster(rows: SparseRows, members: Places, cosine: Floats, rarity: Floats) -> Cluster:
     order = members[np.argsort(-cosine[members], kind="stable")]
     inside = _activity(rows, members)
     others = count(rows) - len(members)
     outside = (shares(rows) * count(rows) - inside * len(members)) / max(1, others)
-    telling = (inside - outside) * weights  # common to these, rare elsewhere
+    telling = (inside - outside) * rarity  # common to these, rare elsewhere
     dimensions = np.argsort(-telling, kind="stable")[:TOLD]
     shared = [Shared(int(d), float(inside[d]), float(max(outside[d], 0))) for d in dimensions if inside[d] > outside[d]]
     return Cluster(order, cosine[order], tuple(shared))

@@ -33,11 +33,11 @@ class Limits:
     forms correlate so much.
     """
 
-    similar: float = 0.9
+    similar: float = 0.7
     copy_cosine: float = 0.5
     copy_likeness: float = 0.99
-    crop_cosine: float = 0.8
-    crop_likeness: float = 0.95
+    crop_cosine: float = 0.7
+    crop_likeness: float = 0.94
     coarse: float = 0.6
 
     @property

@@ -28,7 +28,7 @@ def names(group: dict, action: str) -> set[str]:
 
 
 def test_exact_copies_copies_and_look_alikes_are_three_lists(run, index):
-    sections = found(run("curate", index, "--only", "exact,copies,similar", "--json"))
+    sections = found(run("curate", index, "--only", "exact,copies,similar", "--similar", "0.9", "--json"))
     (exact,) = sections["exact"]["groups"]
     assert (names(exact, "keep"), names(exact, "remove")) == ({"00.png"}, {"00-again.png"})
     (copies,) = sections["copies"]["groups"]
