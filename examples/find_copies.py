@@ -1,7 +1,7 @@
 """List photos that are nearly the same as a larger one: `find_copies.py PHOTOS [COSINE]`.
 
 Prints one line a copy: the file, the one to keep, and their cosine. Nothing is removed. Needs a server (`nonneg serve`)
-and the extra `search`. `nonneg curate duplicates` does more: it compares pixels too, and tells copies from look-alikes.
+and the extra `search`. `nonneg curate` does more: it compares pixels too, and tells copies from look-alikes.
 """
 
 import sys
