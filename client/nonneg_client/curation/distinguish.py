@@ -20,10 +20,10 @@ COLUMNS = ("dimension", "name", "more in", *OFTEN, "effect", "low", "high", "q")
 
 
 def distinguish(a: Collection, b: Collection, names: Names, discoveries: float = 0.05) -> Section:
-    """The dimensions that differ, the largest effect first; a group shows those photos that have most of one."""
+    """The dimensions that differ, those with names first, the largest effects first; with the photos that have most."""
     a.vectors.same_form(b.vectors)
     found = differences(a.vectors, b.vectors)
-    named = found.named(discoveries).tolist()
+    named = sorted(found.named(discoveries).tolist(), key=lambda d: d not in names)  # words before numbers
     strongest = [_strongest(c, named) for c in (a, b)]
     rows, groups = [], []
     for place, d in enumerate(named):
