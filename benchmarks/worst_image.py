@@ -36,7 +36,7 @@ from nonneg_core.pixels.pricing.price import MAX_PARTS, MAX_SECONDS
 
 Make = Callable[[int], bytes]  # about so many pixels
 VIEW = 224
-MOST_NOISE = 16_000_000  # pixels; more of it has too many bytes in any format
+MOST_NOISE = 10_000_000  # pixels; much more of it has too many bytes in any format
 MEASURE = """
 import resource, sys, time
 from nonneg_core.pixels.decode import seen

@@ -7,8 +7,8 @@ import struct
 from nonneg_core.pixels.pricing.price import Price, broken, resident
 
 PER_PIXEL = 10e-9  # seconds
-PER_PIXEL_OF_RUNS = 250e-9  # seconds: Pillow reads runs in Python
-PER_BYTE_OF_RUNS = 500e-9
+PER_PIXEL_OF_RUNS = 150e-9  # seconds: Pillow reads runs in Python
+PER_BYTE_OF_RUNS = 100e-9  # seconds
 _RUNS = (1, 2)  # RLE8, RLE4
 
 
