@@ -2,7 +2,7 @@
 
     python benchmarks/bad_clients.py [--seconds 8] [--only "webp, flat"] [--threads 2]
 
-A normal client sends one photo every 0.1 s, and `/livez` is asked as often: first beside nobody, then beside two
+A normal client sends one photo every 0.1 s, and `/livez` is asked as often: first alone, then beside two
 clients who send photos of 12 megapixels, then beside two of each bad kind, refused at once or the largest that are
 accepted. The ratio is that of the normal client's 95th percentile to the one beside the photos. Prints a table, then
 one JSON line.
@@ -133,7 +133,7 @@ def main() -> None:
     asked = parser.parse_args()
     __import__("pillow_heif").register_heif_opener()
     Image.MAX_IMAGE_PIXELS = None
-    kinds: dict[str, list[Any] | None] = {"nobody": None, "photos of 12 MP": [photo(4000, 3000)]}
+    kinds: dict[str, list[Any] | None] = {"alone": None, "photos of 12 MP": [photo(4000, 3000)]}
     kinds |= {name: [make()] for name, make in BAD.items() if not asked.only or name in asked.only}
     if not asked.only:
         kinds["forms of 200 x webp, flat"] = [("images", kinds["webp, flat"][0])] * 200  # type: ignore[index]

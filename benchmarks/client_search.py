@@ -4,7 +4,7 @@
     python benchmarks/client_search.py --vectors 20000
 
 Times are processor time of this process a query, which holds the engine, and wall-clock time, once other queries have
-warmed the index up: the least of three rounds, since whoever else uses the machine's memory only adds. Recall is the
+warmed the index up: the least of three rounds, since other users of the machine's memory only add. Recall is the
 share of the true ten that were found, a vector of equal score counting as true. Prints a table, then one JSON line.
 """
 

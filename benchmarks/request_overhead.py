@@ -38,7 +38,7 @@ from nonneg_server.registry import Registry
 from nonneg_server.requests.parameters import Parameters
 from nonneg_server.settings import Settings
 
-BODY = bytes(range(256)) * 160  # 40 kB, as long as a small photo; nobody decodes it
+BODY = bytes(range(256)) * 160  # 40 kB, as long as a small photo; it is not decoded
 Send = Callable[[bytes, dict[str, str], str], Awaitable[bytes]]
 
 

@@ -3,7 +3,7 @@
 
     environment.py NAME [--extras server,export] [--group dev]
 
-The environment is NAME in the checkout, or in the user's cache where the checkout cannot be written. It is made anew
+The environment is NAME in the checkout, or in the user's cache where the checkout cannot be written. It is made again
 when pyproject.toml, constraints.txt, the extras or the Python change, and found ready otherwise. Needs Python and pip,
 nothing else; two callers at once wait for each other.
 """
@@ -35,7 +35,7 @@ def main() -> None:
     if not is_ready(stamp, wanted):
         with Path(f"{env}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if not is_ready(stamp, wanted):  # somebody else may have made it while we waited
+            if not is_ready(stamp, wanted):  # another process may have made it during the wait
                 make(env, asked.extras, asked.group)
                 stamp.write_text(wanted)
     print(env)

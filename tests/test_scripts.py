@@ -88,9 +88,7 @@ def test_a_failed_install_says_so_and_is_not_taken_for_ready(checkout: Path) -> 
     assert not (checkout / ".venv" / "complete").exists()
 
 
-def test_a_checkout_that_cannot_be_written_uses_the_cache_of_an_unprivileged_user(
-    checkout: Path, tmp_path: Path
-) -> None:
+def test_a_checkout_that_cannot_be_written_uses_the_cache_of_an_ordinary_user(checkout: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     cache.mkdir(mode=0o777)
     cache.chmod(0o777)
@@ -101,10 +99,10 @@ def test_a_checkout_that_cannot_be_written_uses_the_cache_of_an_unprivileged_use
     else:
         for folder in (tmp_path, *tmp_path.parents[:2]):
             folder.chmod(0o755)
-        nobody = {"user": 65534, "group": 65534, "extra_groups": [], "cwd": "/"}
+        ordinary = {"user": 65534, "group": 65534, "extra_groups": [], "cwd": "/"}
         env = {"PATH": os.environ["PATH"], "XDG_CACHE_HOME": str(cache)}
-        command = [python_for_anyone(nobody), str(checkout / "scripts" / "environment.py"), ".venv"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False, env=env, **nobody)
+        command = [python_for_anyone(ordinary), str(checkout / "scripts" / "environment.py"), ".venv"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False, env=env, **ordinary)
     assert done.returncode == 0, done.stderr
     assert Path(done.stdout.strip()).is_relative_to(cache)
 

@@ -43,7 +43,7 @@ class Contestant:
 
 SOURCES = os.pathsep.join(str(ROOT / folder) for folder in ("client", "export"))  # the peers' decoder, view and session
 
-BARE = "bare"  # no server that anybody could use, but what there is to gain
+BARE = "bare"  # not a usable server: it shows how much there is to gain
 EXACT = "nonneg, exact"  # whose pixels are those of the others in every bit
 UNRANKED = (BARE,)
 

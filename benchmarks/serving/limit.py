@@ -1,4 +1,4 @@
-"""The in-process limit: what these cores give when nobody asks and nobody has to be answered.
+"""The in-process limit: what these cores give without requests and without responses.
 
 One thread for each core, one shared session, and the job that every server does for an image (`peers/model.py`):
 decode, view, run, the answer's bytes. `vectors` stops before the answer; `naive` decodes every JPEG whole, as a first

@@ -20,7 +20,7 @@ from quiet import Watch
 
 @dataclass(frozen=True)
 class Plan:
-    """What is the same for everybody."""
+    """What is the same for every contestant."""
 
     bundle: Path
     photos: Path
@@ -28,7 +28,7 @@ class Plan:
     size: str
     seconds: float  # of a slice
     home: Path  # environments and logs
-    naive: bool = False  # also the limit of whoever decodes every JPEG whole
+    naive: bool = False  # also the limit when every JPEG is decoded whole
 
 
 @contextmanager

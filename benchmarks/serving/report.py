@@ -32,8 +32,8 @@ metrics or request ids. Cells: median (least to most) of the rounds that count.
   below the table.
 - «Share, asking paid» is the share of a second, lower limit: the same threads while, beside them, the load generator
   asks a server that does nothing (`null.py`) as often as they finish an image.
-- «bare» (`peers/bare.py`) is no server but the least that one in Python does: the peers' model, and threads that read a
-  socket, embed, answer; no HTTP but a length, no parameters, no queue. It is ranked with nobody.
+- «bare» (`peers/bare.py`) is the least that a server in Python does: the peers' model, and threads that read a
+  socket, embed, answer; no HTTP but a length, no parameters, no queue. It is not ranked.
 - «nonneg» is `nonneg serve` as it comes, whose pixels differ from the others' by a grey level here and there ([what
   that costs](operating.md)); «nonneg, exact» is `nonneg serve --decode exact`, with the others' pixels in every bit.
 - «Share by CPU» is the limit's CPU time an image over the server's, which a busy machine disturbs far less than rates.
@@ -46,7 +46,7 @@ TAIL = """## What is not shown
   a queue, is taken apart in the [log](log.md).
 - Requests of several images need less of it: `client_bulk.py` embeds a folder faster than these one-image requests.
 - The floods count from the larger of two short peaks: the goodput is stated low rather than high.
-- GPUs: nobody here has one.
+- GPUs: not measured, for want of one.
 """
 
 

@@ -146,13 +146,15 @@ def limits(found: dict[str, Any]) -> str:
     rounds = [one for run in found.values() for one in counting(run)]
     others = [disturbance(one) for one in rounds]
 
-    def amid(kind: str, key: str = "rate") -> float:
+    def median_of(kind: str, key: str = "rate") -> float:
         return median(column(rounds, kind, key))
 
     return (
-        f"In-process limit: {amid('c8 limit'):.0f} images/s at {amid('c8 limit', 'cpu_ms_per_image'):.2f} ms of CPU an "
-        f"image; {amid('vectors'):.0f} without writing answers; {amid('asking'):.0f} while the load generator asks a "
-        f"server that does nothing, at {amid('asking', 'generator_ms_per_image'):.3f} ms of its CPU an image. Others "
+        f"In-process limit: {median_of('c8 limit'):.0f} images/s at "
+        f"{median_of('c8 limit', 'cpu_ms_per_image'):.2f} ms of CPU an "
+        f"image; {median_of('vectors'):.0f} without writing answers; {median_of('asking'):.0f} while the load "
+        f"generator asks a server that does nothing, at "
+        f"{median_of('asking', 'generator_ms_per_image'):.3f} ms of its CPU an image. Others "
         f"used {median(others):.0%} of the machine (at most {max(others):.0%}) during the rounds that count; "
         f"{sum(len(run['rounds']) for run in found.values())} were taken." + beside_naive(found)
     )

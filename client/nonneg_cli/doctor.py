@@ -180,6 +180,7 @@ def show(findings: list[Finding], echo: Callable[[str], None] = click.echo) -> N
 
 
 def installed(package: str) -> str | None:
+    """The version of an installed package, or None."""
     try:
         return version(package)
     except PackageNotFoundError:

@@ -1,6 +1,6 @@
 """The help of commands that need an extra, kept as text: one wants to read what gigabytes would buy before they come.
 
-`python -m nonneg_cli.helps`, where all extras are installed, writes the texts anew; a test holds them to the commands.
+`python -m nonneg_cli.helps`, where all extras are installed, writes the texts again; a test holds them to the commands.
 """
 
 from __future__ import annotations

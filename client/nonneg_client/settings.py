@@ -45,7 +45,9 @@ def settings(url: str | None, api_key: str | None, **tuning: Unpack[Tuning]) -> 
     """Checked settings."""
     url = (url or os.environ.get(URL) or DEFAULT_URL).rstrip("/")
     if not url.startswith(("http://", "https://")):
-        raise ConfigInvalid(f"{url} is no server's address", fix=f"give one like {DEFAULT_URL}", field="url", value=url)
+        raise ConfigInvalid(
+            f"{url} is not the address of a server", fix=f"give one like {DEFAULT_URL}", field="url", value=url
+        )
     key = api_key or os.environ.get(API_KEY) or None
     if key is not None and not (key.isascii() and key.isprintable()):
         raise ConfigInvalid("the API key has characters that no header can carry", fix="check it for line ends")

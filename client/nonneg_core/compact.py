@@ -98,4 +98,4 @@ def _number(bits: Bits) -> int:
 
 
 def _damaged() -> DataInvalid:
-    return DataInvalid("this is no vector in the compact form, or one of another length", fix="embed the images again")
+    return DataInvalid("this is not a compact vector of this length", fix="embed the images again")

@@ -14,7 +14,7 @@ NonnegError                      500  internal
 │   │   ├── TooManyImages        413  too_many_images
 │   │   └── ImageTooLarge        413  image_too_large
 │   ├── MediaUnsupported         415  media_unsupported     a Content-Type that is not understood
-│   ├── ImageUnsupported         415  image_unsupported     these bytes are no image we know
+│   ├── ImageUnsupported         415  image_unsupported     these bytes are not an image of a known format
 │   ├── ImageUnreadable          422  image_unreadable      an image, but broken or truncated
 │   ├── LinkFailed               422  link_failed           an image's URL that cannot be fetched
 │   └── ParameterInvalid         422  parameter_invalid

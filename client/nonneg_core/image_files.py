@@ -78,5 +78,5 @@ def ends(path: Path) -> bool:
 
 
 def named(path: Path) -> str:
-    """A path as text that every file and database takes: bytes that are no UTF-8 are written as their codes."""
+    """A path as text that every file and database takes: bytes that are not UTF-8 are written as their codes."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")

@@ -33,7 +33,7 @@ def extra_hint(extra: str) -> str:
 
 
 def package_hint(*packages: str) -> str:
-    """The command that installs packages which are no part of an extra."""
+    """The command that installs packages which are not part of an extra."""
     clone = _clone()
     return _pip([*(["-c", str(clone / "constraints.txt")] if clone else []), *packages])
 

@@ -1,4 +1,4 @@
-"""Nobody is told what runs here: runtimes that report to their makers unless asked not to are asked not to.
+"""Usage reports of the runtimes are turned off: some send them to their makers by default.
 
 ONNX Runtime does so from 1.29 on, with names and hashes of models; it reads the variable when it is loaded. Each
 package of ours that uses it therefore calls this first. Who wants the reports sets the variable to 0.
@@ -12,5 +12,5 @@ VARIABLE = "ORT_DISABLE_TELEMETRY"
 
 
 def refuse() -> None:
-    """Have ONNX Runtime report nothing, unless somebody has decided otherwise."""
+    """Turn off ONNX Runtime's usage reports, unless its environment variable is set."""
     os.environ.setdefault(VARIABLE, "1")

@@ -58,7 +58,7 @@ def read(path: Path) -> Tensors:
     with path.open("rb") as file:
         (length,) = struct.unpack("<Q", file.read(8).ljust(8, b"\xff"))
         if length > _LARGEST_HEADER:
-            raise DataInvalid(f"{path} is no safetensors file", fix="give a file that nonneg wrote")
+            raise DataInvalid(f"{path} is not a safetensors file", fix="give a file that nonneg wrote")
         header = json.loads(file.read(length))
     metadata = header.pop("__metadata__", {})
     offsets = {name: 8 + length + entry["data_offsets"][0] for name, entry in header.items()}

@@ -118,7 +118,7 @@ def _result(rows: Rows, photos: Photos) -> Activations:
 
 
 def _key(encoder: Path, photos: Photos, view: View, precision: str) -> str:
-    """Names what the rows depend on; another key means to begin anew."""
+    """Names what the rows depend on; another key means to start over."""
     state = hashlib.sha256(encoder.read_bytes() + f"{view.model_dump_json()} {precision} {has_simd()}".encode())
     for path in photos.paths:
         try:

@@ -107,7 +107,7 @@ def _edits(model: ModelProto, columns: int) -> list[Edit] | None:
         if step is None:
             return None
         found, value_before, rank = step
-        if any(readers[name] != 1 for name, _ in found):  # somebody else reads these weights too
+        if any(readers[name] != 1 for name, _ in found):  # another node reads these weights too
             return None
         edits += found
         if value_before is None:

@@ -41,7 +41,7 @@ def find_photos(folder: str | os.PathLike[str]) -> Photos:
     """Every image file below `folder`, in one order on every machine."""
     root = Path(folder)
     if not root.is_dir():
-        raise DataInvalid(f"{root} is no folder", fix="point to a folder of images", value=str(root))
+        raise DataInvalid(f"{root} is not a folder", fix="point to a folder of images", value=str(root))
     return Photos(root, tuple(find_images(root)))
 
 

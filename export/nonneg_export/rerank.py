@@ -1,4 +1,4 @@
-"""An existing bundle, ranked anew for somebody's own photos: the graph is edited, nothing is trained."""
+"""An existing bundle, ranked by other photos: the graph is edited, nothing is trained."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A head on square roots behind an ONNX backbone, and its weights in a file of their own beside the graph.
 
-The file is safetensors with a header of a fixed size, which ONNX reads as external data: whoever writes another head of
+The file is safetensors with a header of a fixed size, which ONNX reads as external data: writing another head of
 the same shape there has another encoder, without a tool for graphs.
 """
 

@@ -44,7 +44,7 @@ def agrees_with_torch(by_torch: Rows, rows: Rows) -> Check:
 
 
 def ignores_batch_mates(session: Runner, pixels: Pixels, together: Rows | None = None) -> Check:
-    """A vector is the same alone and in company, whoever that is; `together`: its answers, where they are known."""
+    """A vector does not depend on the rest of its batch; `together`: its answers, where they are known."""
     alone = np.concatenate([session.run(one[None]) for one in pixels])
     together = answers(session.run, pixels) if together is None else together
     other_company = answers(session.run, pixels[::-1])[::-1]

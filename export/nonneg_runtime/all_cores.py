@@ -32,8 +32,8 @@ class Wide:
         return self._begun.locked()
 
     def begin(self, open_it: Callable[[], Runner]) -> None:
-        """Open it, if nobody has begun to; does not wait."""
-        if self._begun.acquire(blocking=False):  # no daemon, as its caller is: the process must not end amid its work
+        """Begin to open it, if that has not begun; does not wait."""
+        if self._begun.acquire(blocking=False):  # no daemon, as its caller is: the process must not end during its work
             threading.Thread(target=self._open, args=(open_it,), name="wide", daemon=False).start()
 
     def _open(self, open_it: Callable[[], Runner]) -> None:

@@ -159,4 +159,4 @@ def _names(folder: Path, _digest: str) -> Mapping[int, str]:
 
 
 def _broken(path: Path, why: str) -> BundleInvalid:
-    return BundleInvalid(f"{path} is no atlas ({why})", fix="make it again with `nonneg atlas`")
+    return BundleInvalid(f"{path} is not an atlas ({why})", fix="make it again with `nonneg atlas`")

@@ -183,7 +183,7 @@ def _complete(folder: Path, manifest: Manifest) -> None:
 
 def _strays(encoder: Path, location: str) -> BundleInvalid:
     return BundleInvalid(
-        f"{encoder} reads external data from {location!r}, which is no listed file of the bundle",
+        f"{encoder} reads external data from {location!r}, which is not a listed file of the bundle",
         fix="do not use this bundle",
         field=encoder.name,
         value=location,

@@ -1,6 +1,6 @@
 """An encoder on a GPU: page-locked buffers, outputs bound once, at batch sizes that are warm before they are needed.
 
-A GPU's libraries choose their kernels anew for every batch size they meet, which takes seconds; so a batch is filled up
+A GPU's libraries choose their kernels for every new batch size they meet, which takes seconds; so a batch is filled up
 to the next power of two, and those are run when the server warms up. Copies to and from page-locked memory go at the
 bus's full speed; memory that Python allocates is copied twice.
 
@@ -52,7 +52,7 @@ class DeviceSession(Session):
         except IndexError:
             bound = Bound(self._session, size, self._shape, self._columns, lock=self._lock)
         rows = bound.run(pixels)
-        self._idle[size].append(bound)  # not after an error: nobody knows what a device does to its buffers then
+        self._idle[size].append(bound)  # not after an error: what a device does to its buffers then is unknown
         return rows
 
 
@@ -69,7 +69,7 @@ class Bound:
 
     def run(self, pixels: Pixels) -> NDArray[np.float32]:
         """At most as many rows as there is room for."""
-        self.input[: len(pixels)] = pixels  # what lies behind is an earlier batch's, and nobody reads what comes of it
+        self.input[: len(pixels)] = pixels  # what lies behind is an earlier batch's, and its results are not read
         self._binding.bind_cpu_input(INPUT, self.input)  # copies it to the device, now
         self._binding.synchronize_inputs()  # copies from and to page-locked memory go on by themselves
         self._session.run_with_iobinding(self._binding)

@@ -1,8 +1,8 @@
 """Which files an ONNX model reads beside itself: found by walking its protobuf, without onnx and without its weights.
 
-An ONNX tensor may live in another file, named by a path that whoever wrote the model chose. The walk skips from field
+An ONNX tensor may live in another file, named by a path that the model's author chose. The walk skips from field
 to field (https://protobuf.dev/programming-guides/encoding) and only descends where a tensor may be. The file is read,
-not mapped: one that somebody cuts off meanwhile is an error, where a mapping would end the process.
+not mapped: one that is cut off meanwhile is an error, where a mapping would end the process.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FIELDS: Final[dict[str, dict[int, str]]] = {
 
 
 class Malformed(ValueError):
-    """These bytes are no protobuf message."""
+    """These bytes are not a protobuf message."""
 
 
 class Part(NamedTuple):
@@ -57,7 +57,7 @@ def external_files(path: Path) -> set[str]:
                 raise Malformed("it is empty")
             return set(_locations(whole, "model", 0))
     except ValueError as error:
-        raise BundleInvalid(f"{path} is no ONNX model ({error})", fix="export the bundle again") from error
+        raise BundleInvalid(f"{path} is not a ONNX model ({error})", fix="export the bundle again") from error
 
 
 def _locations(part: Part, message: str, depth: int) -> Iterator[str]:

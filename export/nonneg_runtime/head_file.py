@@ -57,7 +57,7 @@ def read_head(path: Path) -> Head:
 
 
 def write_spread(spread: Spread, path: Path) -> None:
-    """Keep what a head was computed from, for whoever adapts it."""
+    """Keep what a head was computed from, for `adapt`."""
     tensors.write(path, spread.packed(), {"format": FORMAT})
 
 

@@ -81,7 +81,7 @@ class Calibration(_Record):
 
 
 class Golden(_Record):
-    """What the encoder answers to the test pattern: the self-test of whoever loads it."""
+    """What the encoder answers to the test pattern: the self-test wherever it is loaded."""
 
     indices: tuple[int, ...]
     values: tuple[float, ...]
@@ -278,7 +278,7 @@ def _read(path: Path, folder: Path) -> dict[str, Any]:
             raise BundleInvalid(f"{path} is larger than {MAX_BYTES} bytes", fix="export the bundle again")
         raw = json.loads(path.read_bytes())
     except FileNotFoundError:
-        there = "has no manifest.json" if folder.is_dir() else "does not exist or is no folder"
+        there = "has no manifest.json" if folder.is_dir() else "does not exist or is not a folder"
         raise BundleInvalid(
             f"{folder} is not a bundle: it {there}", fix="point to a folder that `nonneg export` wrote"
         ) from None

@@ -53,7 +53,7 @@ class Session:
             options.optimized_model_filepath = str(written_to)
             options.add_session_config_entry(BESIDE, "weights")
             options.add_session_config_entry(BESIDE_FROM, "1024")
-        # Spinning workers halve everybody's throughput as soon as anything else runs on the machine.
+        # Spinning workers halve the throughput of every session as soon as anything else runs on the machine.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.log_severity_level = 3
         settings: Mapping[str, Mapping[str, str]] = {}

@@ -27,7 +27,7 @@ FAILURES_THAT_MEAN_DEATH = 3  # runs that fail one after the other, none succeed
 
 
 class Sessions:
-    """One session on `threads` cores that everybody shares; and one on `spread` cores, once somebody had use for it."""
+    """A shared session on `threads` cores; a second one on `spread` cores, opened on first use."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Sessions:
         self._shared_from = shared_from
         self._loading = threading.Lock()
         self._changing = threading.Lock()
-        self.session: Runner | None = None  # the one that everybody shares, while it is loaded
+        self.session: Runner | None = None  # the shared one, while it is loaded
         self._wide = Wide()
         self._shared = False  # one copy of the weights for both
         self._opened_before = False
@@ -78,7 +78,7 @@ class Sessions:
         return self._each * (1 if self._shared else 1 + self.wide)
 
     def rest(self) -> None:
-        """Forget the weights; whoever needs them next loads them again."""
+        """Forget the weights; the next run loads them again."""
         with self._changing:
             self.session, self._shared = None, False
             self._wide = Wide()  # one that is being opened at this moment is dropped when it is there
@@ -86,7 +86,9 @@ class Sessions:
     def warm_up(self) -> None:
         """Run at every batch size to come, and against the vector that the exporter wrote down."""
         session, size = self._load(), self._bundle.manifest.view.size
-        for batch in reversed(warm_sizes(self._largest)[1:]):  # TensorRT builds anew for what is larger or smaller
+        for batch in reversed(
+            warm_sizes(self._largest)[1:]
+        ):  # TensorRT builds another engine for larger or smaller ones
             self._try(np.zeros((batch, size, size, 3), np.uint8))
         self._test(session)
 

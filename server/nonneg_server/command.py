@@ -226,6 +226,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def start_line(engine: Engine, listener: socket.socket, seconds: float, scheme: str = "http") -> str:
+    """The line that says where the server listens, with which model, and how long the start took."""
     manifest = engine.bundle.manifest
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host

@@ -76,6 +76,7 @@ def thumbnail(bundle: Bundle, j: int, place: int) -> bytes:
 
 
 def check_dimension(manifest: Manifest, j: int) -> None:
+    """Raise NotFound where the model has no dimension of this number."""
     if not 0 <= j < manifest.dimensions:
         raise NotFound(
             f"{manifest.name} has no dimension {j}",
@@ -87,4 +88,5 @@ def check_dimension(manifest: Manifest, j: int) -> None:
 
 
 def path_of(manifest: Manifest, j: int) -> str:
+    """The path of a dimension's own page."""
     return f"/models/{quote(manifest.name)}/dimensions/{j}"

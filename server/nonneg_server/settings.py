@@ -83,7 +83,7 @@ class Settings(BaseSettings):
         30, "Seconds after that in which requests in flight may finish.", group="Network", ge=1, metavar="SECONDS"
     )
     tls_cert: Path | None = setting(
-        None, "Certificate chain (PEM), for https; SIGHUP reads both anew.", group="Network", metavar="FILE"
+        None, "Certificate chain (PEM), for https; SIGHUP reads both again.", group="Network", metavar="FILE"
     )
     tls_key: Path | None = setting(None, "Its private key (PEM).", group="Network", metavar="FILE")
     api_key: Annotated[tuple[str, ...], NoDecode] = setting(
@@ -95,7 +95,7 @@ class Settings(BaseSettings):
     )
     api_key_file: Path | None = setting(
         None,
-        "File of keys, one line each as `nonneg key` prints it; SIGHUP reads it anew.",
+        "File of keys, one line each as `nonneg key` prints it; SIGHUP reads it again.",
         group="Access",
         metavar="FILE",
     )
@@ -273,7 +273,9 @@ def misspelt(environment: Iterable[str]) -> list[str]:
     strange = sorted(name for name in environment if name.startswith(PREFIX) and name not in {*known, *OF_OTHERS})
     close = {name: difflib.get_close_matches(name, known, n=1, cutoff=0.85) for name in strange}
     return [
-        f"{name} is no setting and changes nothing: did you mean {found[0]}?" for name, found in close.items() if found
+        f"{name} is not a setting and changes nothing: did you mean {found[0]}?"
+        for name, found in close.items()
+        if found
     ]
 
 
@@ -282,7 +284,7 @@ def _closed(settings: Settings) -> Settings:
     name = variable("api_key")
     if name in os.environ and not settings.api_key and settings.api_key_file is None:
         raise ConfigInvalid(
-            f"{name} is set and holds no key", fix="put one there, or unset it to ask nobody for a key", field="api_key"
+            f"{name} is set and holds no key", fix="put one there, or unset it to serve without keys", field="api_key"
         )
     return settings
 
@@ -306,18 +308,22 @@ def _fix(name: str) -> str:
 
 
 def flag(name: str) -> str:
+    """The command-line flag of a setting."""
     return "--" + name.replace("_", "-")
 
 
 def variable(name: str) -> str:
+    """The environment variable of a setting."""
     return PREFIX + name.upper()
 
 
 def group_of(field: FieldInfo) -> str:
+    """The heading that a setting stands under."""
     return str(_extra(field)["group"])
 
 
 def metavar_of(field: FieldInfo) -> str | None:
+    """What stands for a setting's value in the help."""
     found = _extra(field)["metavar"]
     return None if found is None else str(found)
 

@@ -139,7 +139,7 @@ def test_the_servers_errors_keep_their_type_and_their_details(client, files):
     assert "at most" in caught.value.fix
     assert caught.value.request_id
     with pytest.raises(ModelNotFound):
-        client.embed(files[0], model="nobody")
+        client.embed(files[0], model="unknown")
 
 
 def test_a_server_that_is_not_there_is_said_at_once():

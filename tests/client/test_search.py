@@ -213,7 +213,7 @@ def test_what_makes_no_sense_is_refused(index, vectors, act, message):
 
 
 def test_a_folder_that_is_no_index_is_named(tmp_path):
-    with pytest.raises(DataInvalid, match="is no index"):
+    with pytest.raises(DataInvalid, match="is not an index"):
         Index.open(tmp_path)
     (tmp_path / "index.json").write_text("{")
     with pytest.raises(DataInvalid, match="damaged"):

@@ -92,7 +92,7 @@ def test_no_error_carries_a_librarys_words(kind: str, capfd: pytest.CaptureFixtu
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "TIFF", "AVIF"])
 def test_poisoned_exif_turns_nothing_and_is_not_quoted(kind: str) -> None:
-    """Each file is opened anew: Pillow raises at the first reading only."""
+    """Each file is opened again: Pillow raises at the first reading only."""
     image = Image.new("RGB", (32, 16), (200, 30, 30))
     for exif in poisoned():
         try:

@@ -97,7 +97,7 @@ def test_a_command_whose_extra_is_missing_prints_it(tmp_path: Path) -> None:
 
 
 def test_no_message_names_an_installation_by_itself() -> None:
-    """Every hint comes from one function; an index that holds no `nonneg` would answer with somebody else's."""
+    """Every hint comes from one function; an index that holds no `nonneg` would answer with another package."""
     named = [
         f"{path.relative_to(ROOT)}:{number}"
         for folder in ("client", "training", "export", "server")

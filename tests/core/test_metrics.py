@@ -57,7 +57,7 @@ def slow_scores(found, relevant, k):
 def test_every_metric_is_what_the_slow_version_says(seed, rows, classes, k):
     z = vectors_with_ties(seed, rows)
     labels = np.random.default_rng(seed).integers(0, classes, rows)
-    labels[1] = labels[0]  # somebody has something to find
+    labels[1] = labels[0]  # one query has something to find
     report = retrieval(z, labels, k=k)
     expected = {}
     for i, ranked in enumerate(slow_lists(z, z, alone=True)):

@@ -155,14 +155,14 @@ def test_a_database_with_other_contents_is_no_atlas(statement: str, charted: Bun
     with sqlite3.connect(path) as db:
         db.execute(statement)
     db.close()
-    with pytest.raises(BundleInvalid, match="is no atlas"):
+    with pytest.raises(BundleInvalid, match="is not an atlas"):
         Atlas(path)
 
 
 @pytest.mark.parametrize("content", [b"", b"no database, only text " * 100])
 def test_a_file_that_is_no_database_is_no_atlas(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "atlas.sqlite").write_bytes(content)
-    with pytest.raises(BundleInvalid, match="is no atlas"):
+    with pytest.raises(BundleInvalid, match="is not an atlas"):
         Atlas(tmp_path / "atlas.sqlite")
 
 

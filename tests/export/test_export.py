@@ -192,7 +192,7 @@ def test_a_folder_of_nothing_but_broken_images_is_refused(tiny: ModelProto, tmp_
 @pytest.mark.parametrize("make", [lambda p: None, lambda p: p.mkdir(), lambda p: p.touch()])
 def test_a_folder_without_images_is_refused(make: object, tmp_path: Path) -> None:
     make(tmp_path / "photos")  # type: ignore[operator]
-    with pytest.raises(DataInvalid, match=r"holds no images|is no folder"):
+    with pytest.raises(DataInvalid, match=r"holds no images|is not a folder"):
         find_photos(tmp_path / "photos")
 
 

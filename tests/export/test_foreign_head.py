@@ -1,4 +1,4 @@
-"""A head trained on somebody's ONNX encoder: cached through ONNX Runtime, exported with that encoder as one bundle."""
+"""A head trained on an ONNX encoder: cached through ONNX Runtime, exported with that encoder as one bundle."""
 
 from __future__ import annotations
 

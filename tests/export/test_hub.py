@@ -52,7 +52,7 @@ class Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         if self.path == "/api/repos/create":
             asked = json.loads(body)
-            name = f"{asked.get('organization') or 'nobody'}/{asked['name']}"
+            name = f"{asked.get('organization') or 'someone'}/{asked['name']}"
             self.server.files.setdefault(name, {})
             self.server.private[name] = asked.get("private", False) or asked.get("visibility") == "private"
             self._json({"url": f"{self.server.url}/{name}", "name": name, "id": "1"})
@@ -141,15 +141,15 @@ def nonneg(hub: Hub, home: Path, *words: str) -> subprocess.CompletedProcess[str
 
 
 def test_a_bundle_goes_to_the_hub_and_comes_back_the_same(hub: Hub, tmp_path: Path) -> None:
-    done = nonneg(hub, tmp_path, "push", str(DEFAULT), "hf:somebody/lite", "--private")
+    done = nonneg(hub, tmp_path, "push", str(DEFAULT), "hf:someone/lite", "--private")
     assert done.returncode == 0, done.stderr
     shipped = [path.name for path in DEFAULT.iterdir()]
-    assert sorted(hub.files["somebody/lite"]) == sorted([*shipped, "README.md"])
-    assert hub.files["somebody/lite"]["README.md"].startswith(b'---\nlicense: "apache-2.0"')
-    assert hub.private["somebody/lite"]
+    assert sorted(hub.files["someone/lite"]) == sorted([*shipped, "README.md"])
+    assert hub.files["someone/lite"]["README.md"].startswith(b'---\nlicense: "apache-2.0"')
+    assert hub.private["someone/lite"]
     assert open_bundle().manifest.fingerprint in hub.messages[0]
-    hub.files["somebody/lite"]["evil.py"] = b"raise SystemExit"
-    done = nonneg(hub, tmp_path, "pull", "hf:somebody/lite", "back")
+    hub.files["someone/lite"]["evil.py"] = b"raise SystemExit"
+    done = nonneg(hub, tmp_path, "pull", "hf:someone/lite", "back")
     assert done.returncode == 0, done.stderr
     assert open_bundle(tmp_path / "back").manifest == open_bundle().manifest
     assert sorted(path.name for path in (tmp_path / "back").iterdir()) == sorted([*shipped, "README.md"])
@@ -158,8 +158,8 @@ def test_a_bundle_goes_to_the_hub_and_comes_back_the_same(hub: Hub, tmp_path: Pa
 
 def test_a_damaged_repository_is_not_pulled(hub: Hub, tmp_path: Path) -> None:
     whole = {path.name: path.read_bytes() for path in DEFAULT.iterdir()}
-    hub.files["somebody/bad"] = {**whole, "encoder.onnx": whole["encoder.onnx"][:-1] + b"x"}
-    done = nonneg(hub, tmp_path, "pull", "hf:somebody/bad", "out")
+    hub.files["someone/bad"] = {**whole, "encoder.onnx": whole["encoder.onnx"][:-1] + b"x"}
+    done = nonneg(hub, tmp_path, "pull", "hf:someone/bad", "out")
     assert done.returncode == 1
     assert "encoder.onnx is not the file that was exported" in done.stderr
     assert not (tmp_path / "out").exists()
@@ -168,9 +168,9 @@ def test_a_damaged_repository_is_not_pulled(hub: Hub, tmp_path: Path) -> None:
 @pytest.mark.parametrize("files", [None, {"config.json": b"{}"}])
 def test_what_is_not_there_or_no_bundle_is_one_line(files: dict[str, bytes] | None, hub: Hub, tmp_path: Path) -> None:
     if files is not None:
-        hub.files["somebody/else"] = files
-    done = nonneg(hub, tmp_path, "pull", "hf:somebody/else", "out")
+        hub.files["someone/else"] = files
+    done = nonneg(hub, tmp_path, "pull", "hf:someone/else", "out")
     assert done.returncode == 1
-    assert "Error: hf:somebody/else" in done.stderr
+    assert "Error: hf:someone/else" in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "out").exists()

@@ -30,7 +30,7 @@ def bundle(tiny: ModelProto, labelled: Path, tmp_path_factory: pytest.TempPathFa
 
 @pytest.fixture(scope="module")
 def mine(labelled: Path) -> Path:
-    """Somebody's own photos: two subjects only."""
+    """A user's own photos: two subjects only."""
     return labelled / "coffee"
 
 

@@ -69,7 +69,7 @@ def test_an_address_that_names_no_repository_is_refused(name: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    "arguments", [["pull", "hf:nobody/nothing", "out"], ["push", str(DEFAULT), "hf:nobody/nothing"]]
+    "arguments", [["pull", "hf:unknown/nothing", "out"], ["push", str(DEFAULT), "hf:unknown/nothing"]]
 )
 def test_a_hub_that_cannot_be_reached_is_one_line(arguments: list[str], tmp_path: Path) -> None:
     nowhere = {**os.environ, "HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path / "hub"), "HF_TOKEN": "hf_x"}
@@ -77,7 +77,7 @@ def test_a_hub_that_cannot_be_reached_is_one_line(arguments: list[str], tmp_path
         [NONNEG, *arguments], cwd=tmp_path, env=nowhere, capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 1
-    assert "Error: hf:nobody/nothing cannot be reached" in done.stderr
+    assert "Error: hf:unknown/nothing cannot be reached" in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "out").exists()
 

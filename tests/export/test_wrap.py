@@ -200,7 +200,7 @@ def test_an_operator_that_onnx_runtime_lacks_is_named(saved: Callable[..., Path]
 
 def test_a_file_that_is_no_onnx_is_refused(labelled: Path, tmp_path: Path) -> None:
     (tmp_path / "m.onnx").write_bytes(b"\xff\xff not a model")
-    with pytest.raises(DataInvalid, match="is no valid ONNX model"):
+    with pytest.raises(DataInvalid, match="is not a valid ONNX model"):
         wrapped(how(tmp_path / "m.onnx"), find_photos(labelled))
     with pytest.raises(DataInvalid, match=r"No such file or directory.*: check the path"):
         wrapped(how(tmp_path / "nowhere.onnx"), find_photos(labelled))

@@ -30,7 +30,7 @@ class Images:
         self._viewer = Viewer(View(size=64), max_pixels=MAX_PIXELS, apart=True)
         warnings.simplefilter("ignore")
         logging.disable()
-        for files in self._seeds.values():  # what is imported and started at the first image is no image's
+        for files in self._seeds.values():  # what is imported and started at the first image is not an image's
             self._viewer.pixels(files[0])
 
     def make(self, number: int) -> bytes:

@@ -98,7 +98,7 @@ def test_a_broken_bundle_is_refused_by_name_and_with_a_fix(name: str, copy: Path
 
 
 def test_a_folder_that_is_not_there_is_no_bundle(tmp_path: Path) -> None:
-    with pytest.raises(BundleInvalid, match="does not exist or is no folder"):
+    with pytest.raises(BundleInvalid, match="does not exist or is not a folder"):
         open_bundle(tmp_path / "none")
 
 
@@ -110,7 +110,7 @@ def test_a_manifest_larger_than_the_limit_is_not_read(copy: Path) -> None:
 
 
 def resealed(copy: Path, **changes: object) -> None:
-    """A bundle whose digests are right, made by somebody who means no good."""
+    """A bundle whose digests are right, made with bad intent."""
     manifest = Manifest.model_validate(json.loads((copy / "manifest.json").read_text()) | changes).sealed()
     (copy / "manifest.json").write_text(manifest.to_json())
 
@@ -142,7 +142,7 @@ def test_external_data_that_the_manifest_does_not_list_is_refused(
     tensor.ClearField("raw_data")
     save(model, out / ENCODER)
     resealed(out, files={ENCODER: {"sha256": _sha(out / ENCODER), "bytes": (out / ENCODER).stat().st_size}})
-    with pytest.raises(BundleInvalid, match="which is no listed file of the bundle"):
+    with pytest.raises(BundleInvalid, match="which is not a listed file of the bundle"):
         open_bundle(out)
 
 

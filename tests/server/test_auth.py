@@ -122,7 +122,7 @@ async def test_each_key_has_a_rate_of_its_own(registry: Registry) -> None:
 
         assert [await ask(SECRET) for _ in range(3)] == [200, 200, 429]
         assert [await ask(other) for _ in range(3)] == [200, 200, 429]
-        assert [await ask("a-key-that-nobody-knows") for _ in range(4)] == [401] * 4  # who has none has no bucket
+        assert [await ask("a-key-that-is-not-known") for _ in range(4)] == [401] * 4  # who has none has no bucket
         assert await ask(SECRET) == 429
 
 

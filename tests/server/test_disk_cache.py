@@ -131,7 +131,7 @@ def test_a_process_killed_while_writing_leaves_a_whole_file(tmp_path: Path) -> N
 async def test_a_damaged_file_is_put_aside_and_a_damaged_vector_is_unknown(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (tmp_path / FILE).write_bytes(b"this is no database at all" * 1000)
+    (tmp_path / FILE).write_bytes(b"this is not a database at all" * 1000)
     disk = DiskCache(tmp_path, 8 * MIB)
     assert "is damaged" in caplog.text
     assert len(list(tmp_path.glob("*.broken"))) == 1

@@ -1,4 +1,4 @@
-"""A full queue, as those see it who come then: refused at the headers, and nobody else is."""
+"""A full queue: requests that would wait in it are refused at the headers, and no others."""
 
 import inspect
 import io

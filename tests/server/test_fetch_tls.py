@@ -29,7 +29,7 @@ def openssl(folder: Path, command: str) -> None:
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with an authority and certificates: for photos.example, and one that was signed by nobody known."""
+    """A folder with an authority and certificates: for photos.example, and one of an unknown authority."""
     folder = tmp_path_factory.mktemp("tls")
     openssl(folder, f"req -x509 {EC} -subj /CN=authority -keyout ca.key -out ca.pem")
     openssl(folder, f"req {EC} -subj /CN=photos.example -keyout host.key -out host.csr")

@@ -208,7 +208,7 @@ async def test_what_is_wrong_with_a_request_is_named(
     ids=["bare", "data URI", "OpenAI", "Cohere", "KServe"],
 )
 async def test_base64_longer_than_an_image_may_be_is_refused_undecoded(client_for: Any, ask: Any) -> None:
-    path, body = ask("!" * 4_000)  # no base64: whoever decodes it first says 422
+    path, body = ask("!" * 4_000)  # no base64: decoding it first would answer 422
     async with client_for(max_image_bytes=2_000) as client:
         answer = await client.post(path, json=body)
     assert answer.status_code == 413

@@ -66,7 +66,7 @@ def test_while_models_load_it_is_alive_and_not_ready_and_then_it_serves() -> Non
         assert (found.status_code, found.json()) == (200, {"status": "alive"})
         assert found.headers["x-request-id"] == "early"
         host, _, port = address[7:].partition(":")
-        silent.connect((host, int(port)))  # holds up nobody
+        silent.connect((host, int(port)))  # delays no other client
         assert httpx.head(f"{address}/v2/health/live").status_code == 200
         ready = httpx.get(f"{address}/readyz")
         assert (ready.status_code, ready.headers["retry-after"]) == (503, "1")

@@ -87,7 +87,7 @@ def test_every_parameter_says_what_it_means(document: dict[str, Any]) -> None:
 
 
 def explored(address: str, tmp_path: Path, examples: int) -> None:
-    """A random string is seldom an image, so that refusing data of the right shape is no finding."""
+    """A random string is seldom an image, so that refusing data of the right shape is not a finding."""
     done = subprocess.run(
         [
             *(sys.executable, "-m", "schemathesis.cli", "run", address + "/openapi.json", "--no-color"),

@@ -214,7 +214,7 @@ def test_what_a_burst_of_large_photos_took_is_given_back_once_nobody_asks(start:
             thread.start()
         for thread in threads:
             thread.join(60)
-        assert peak_mb(process.pid) - before > 10 * len(body) / 2**20, "this is no burst"
+        assert peak_mb(process.pid) - before > 10 * len(body) / 2**20, "this is not a burst"
         until = time.monotonic() + 20
         while (left := resident_mb(process.pid) - before) > 18 and time.monotonic() < until:
             time.sleep(0.2)

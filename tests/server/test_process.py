@@ -303,7 +303,7 @@ def test_a_dead_worker_thread_fails_livez_and_ends_the_process(start: Callable, 
 
 
 def last_words(address: str, reason: str) -> set[tuple[int, str]]:
-    """What /livez says until nobody answers any more."""
+    """What /livez answers until the server is gone."""
     seen = set()
     with httpx.Client() as client:
         while True:

@@ -1,6 +1,6 @@
 """What users see, as it was recorded: the OpenAPI document, and an answer or more of every dialect.
 
-`NONNEG_RECORD=1 pytest tests/server/test_recorded.py` records anew; what then differs in git is what users will notice.
+`NONNEG_RECORD=1 pytest tests/server/test_recorded.py` records again; what then differs in git is what users notice.
 """
 
 from __future__ import annotations

@@ -177,7 +177,7 @@ def test_garbage_right_behind_a_request_is_one_answer_and_one_line(start: Callab
 
 
 def test_who_finds_too_many_connections_open_has_an_id_and_a_line_each(start: Callable, bundle: Bundle) -> None:
-    crowd = 100  # whose lines a pipe that nobody reads still holds
+    crowd = 100  # whose lines a pipe that is not read still holds
     flags = ("--model", str(bundle.path), "--max-connections", "5", *LOGGED)
     with start(*flags) as (address, process), ExitStack() as stack:
         held = [stack.enter_context(connected(address)) for _ in range(5)]

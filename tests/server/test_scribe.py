@@ -1,4 +1,4 @@
-"""A log that nobody has to wait for, read or not."""
+"""Logging never waits, whether the log is read or not."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_reader_that_is_gone_costs_lines_and_nothing_else(pipe: tuple[int, int
     log = logger_to(scribe)
     os.close(pipe[0])
     for n in range(3):
-        log.warning("to nobody %d", n)
+        log.warning("unread %d", n)
         scribe.flush()
     assert scribe.lost == 3
 

@@ -30,7 +30,7 @@ def test_a_bad_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_variable_that_is_nearly_a_setting_is_told() -> None:
     given = ["NONNEG_PROT", "NONNEG_PORT", "NONNEG_URL", "NONNEG_SERVICE_HOST", "NONNEG_PORT_80_TCP_ADDR", "PATH"]
-    assert misspelt(given) == ["NONNEG_PROT is no setting and changes nothing: did you mean NONNEG_PORT?"]
+    assert misspelt(given) == ["NONNEG_PROT is not a setting and changes nothing: did you mean NONNEG_PORT?"]
 
 
 def test_every_setting_is_a_flag_a_variable_and_a_line_in_the_file(

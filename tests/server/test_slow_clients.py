@@ -151,7 +151,7 @@ def secured(folder: Path) -> tuple[str, ...]:
 
 
 class Gone:
-    """A transport under TLS amid its closing."""
+    """A transport under TLS that is being closed."""
 
     def get_write_buffer_size(self) -> int:
         return 0

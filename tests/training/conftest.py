@@ -40,7 +40,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def write_shard() -> Callable[..., None]:
-    """Writes a tar as WebDataset does: key.png, key.cls and a key.json that nobody needs."""
+    """Writes a tar as WebDataset does: key.png, key.cls and a key.json that is not needed."""
 
     def write(path: Path, values: dict[str, int], *, broken: str | None = None) -> None:
         with tarfile.open(path, "w") as tar:

@@ -50,9 +50,11 @@ def load_encoder(run: str | os.PathLike[str]) -> Encoder:
 def run_settings(run: Path) -> Settings:
     """What a run folder's training was told."""
     if not (run / CONFIG).is_file():
-        there = f"has no {CONFIG}" if run.is_dir() else "does not exist or is no folder"
+        there = f"has no {CONFIG}" if run.is_dir() else "does not exist or is not a folder"
         raise CheckpointInvalid(
-            f"{run} is no training run: it {there}", fix="point to a folder that `nonneg train` wrote", value=str(run)
+            f"{run} is not a training run: it {there}",
+            fix="point to a folder that `nonneg train` wrote",
+            value=str(run),
         )
     return read_settings(run / CONFIG, {})
 

@@ -123,6 +123,7 @@ def allowed(method: str) -> tuple[str, ...]:
 
 
 def check_activation(method: str, name: str) -> None:
+    """Refuse an activation that contradicts the method."""
     if name not in allowed(method):
         raise ConfigInvalid(
             f"method={method} does not go with activation={name}",
@@ -133,6 +134,7 @@ def check_activation(method: str, name: str) -> None:
 
 
 def check_batch(settings: Settings, images: int, world: World) -> None:
+    """Refuse a batch that the images or the processes cannot fill."""
     batch = settings.loop.batch
     step = batch * settings.loop.accumulate
     if batch % world.size:

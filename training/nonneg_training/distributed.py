@@ -49,6 +49,7 @@ def leave(*, together: bool = True) -> None:
 
 
 def barrier() -> None:
+    """Wait until every process has come here."""
     if dist.is_initialized():
         dist.barrier()
 

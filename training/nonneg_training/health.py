@@ -17,7 +17,7 @@ class Gates:
         self._flat = 0
 
     def check_loss(self, step: int, loss: float) -> None:
-        """Raise when the loss is no number, or has stayed where collapse puts it."""
+        """Raise when the loss is not a number, or has stayed where collapse puts it."""
         if not math.isfinite(loss):
             raise TrainingStopped(
                 f"step {step}: the loss is {loss}",

@@ -38,7 +38,7 @@ def train(settings: Settings, run: Path, *, progress: bool | None = None) -> Out
     if (run / CONFIG).exists():
         raise StorageFailed(
             f"{run} holds a run already, which has no checkpoint yet",
-            fix="remove it or choose another --out; --resume begins it anew with the settings it had",
+            fix="remove it or choose another --out; --resume starts it over with the settings it had",
             value=str(run),
         )
     return _train(settings, run, None, progress)

@@ -230,7 +230,7 @@ def read_settings(path: Path | None, changes: dict[str, Any]) -> Settings:
         for section in sections:
             place = place.setdefault(section, {})
             if not isinstance(place, dict):
-                raise ConfigInvalid(f"{name}: {section} is no section", fix="see `nonneg train --help`", field=name)
+                raise ConfigInvalid(f"{name}: {section} is not a section", fix="see `nonneg train --help`", field=name)
         place[key] = value
     if path is not None and changes:
         validate(_read(path), str(path))  # what is wrong there is not the options' fault

@@ -30,7 +30,7 @@ def _declare() -> None:
     for name in ("nms", "qnms"):
         try:
             torch.library.define(f"torchvision::{name}", _SCHEMA)
-        except RuntimeError:  # declared by somebody else before us
+        except RuntimeError:  # declared by another package before
             continue
 
 

@@ -1,7 +1,7 @@
 """The least that a server in Python can be: what it does not reach, a framework can hardly reach.
 
-As many threads as cores share one poll: whoever hears a request embeds its image and answers. No HTTP but a head's
-length, no parameters, no queue, nothing counted, nobody refused.
+As many threads as cores share one poll: the thread that reads a request embeds its image. No HTTP but a head's
+length, no parameters, no queue, nothing counted, nothing refused.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from model import CORES, PORT, Model
 
 LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
-ONCE = select.EPOLLIN | select.EPOLLONESHOT  # one thread hears it, and nobody else until it is armed again
+ONCE = select.EPOLLIN | select.EPOLLONESHOT  # one thread gets the event, and no other until it is armed again
 
 
 class Bare:

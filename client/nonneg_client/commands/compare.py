@@ -75,11 +75,11 @@ def parse(side: str, through: Through) -> tuple[str, Length | None]:
     elif not source:
         source, length = side, ""
     if not source.startswith(("http://", "https://")) and source not in SHIPPED_BUNDLES and not Path(source).exists():
-        raise click.UsageError(f"{source!r} is no length, no file of vectors, no address and no bundle")
+        raise click.UsageError(f"{source!r} is not a length, a file of vectors, an address or a bundle")
     try:
         return source, read_length(length) if length else None
     except ValueError:
-        raise click.UsageError(f"{length!r} is no length like 512, 512:64 or 512/64") from None
+        raise click.UsageError(f"{length!r} is not a length like 512, 512:64 or 512/64") from None
 
 
 def from_source(source: str, data: Labelled, through: Through) -> Embeddings:

@@ -82,7 +82,7 @@ def check_labels(collection: Collection, wishes: Wishes) -> None:
     labels = collection.labels(wishes.labels)
     if not is_labelled(labels):
         raise DataInvalid(
-            f"{wishes.labels} has {len(set(labels))} values for {len(labels)} photos: these are no labels",
+            f"{wishes.labels} has {len(set(labels))} values for {len(labels)} photos: these are not labels",
             fix="give --labels the field that holds them, or leave labels, missed and classes out of --only",
             field="labels",
             value=wishes.labels,

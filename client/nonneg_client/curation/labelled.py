@@ -12,7 +12,7 @@ from nonneg_core.curation.doubtful_labels import DOUBTFUL, LEAST, doubts
 from nonneg_core.curation.sparse_rows import Floats, Places
 
 SHOWN = 3  # neighbours that took the place
-PER_LABEL = 2  # photos a label on average: with fewer these are no labels
+PER_LABEL = 2  # photos a label on average: with fewer these are not labels
 
 
 def is_labelled(labels: list[str]) -> bool:

@@ -75,7 +75,7 @@ def csv_file(path: Path) -> Labelled:
 
 def _asks(path: Path, split: str | None) -> bool:
     if (split or "").lower() not in (*QUERIES, *GALLERY):
-        raise DataInvalid(f"{path}: {split!r} is no split", fix=f"write {QUERIES[0]} or {GALLERY[0]}", field="split")
+        raise DataInvalid(f"{path}: {split!r} is not a split", fix=f"write {QUERIES[0]} or {GALLERY[0]}", field="split")
     return (split or "").lower() in QUERIES
 
 

@@ -16,7 +16,7 @@ FORMS = (".png", ".svg", ".pdf")
 def check_form(path: Path) -> None:
     """Raise before the work if the picture could not be written after it."""
     if path.suffix.lower() not in FORMS:
-        raise ConfigInvalid(f"{path} is no picture", fix=f"call it {', '.join(FORMS)}")
+        raise ConfigInvalid(f"{path} is not a picture", fix=f"call it {', '.join(FORMS)}")
     _figure()
 
 

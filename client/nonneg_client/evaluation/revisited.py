@@ -67,7 +67,8 @@ def read_ground_truth(path: Path) -> GroundTruth:
         raise DataInvalid(f"{path} cannot be read ({error.strerror})", fix="check the path") from error
     except (ValueError, KeyError, TypeError) as error:
         raise DataInvalid(
-            f"{path} is no ground truth ({type(error).__name__}: {error})", fix="give imlist, qimlist and gnd as JSON"
+            f"{path} is not ground truth ({type(error).__name__}: {error})",
+            fix="give imlist, qimlist and gnd as JSON",
         ) from error
     if any(i >= len(gallery) for query in queries for answers in query.answers.values() for i in answers):
         raise DataInvalid(f"{path} names answers outside imlist", fix="check gnd")

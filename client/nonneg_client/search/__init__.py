@@ -1,4 +1,4 @@
-"""Search by image, vector or dimensions: one `Index` over an engine in this process or one that somebody runs.
+"""Search by image, vector or dimensions: one `Index` over an engine in this process or a server of an engine.
 
 index      what is asked: checks, exact re-ranking, dimensions that are unwanted, reasons
 engine     what an engine must be able to do

@@ -135,7 +135,7 @@ def check_where(where: Where | None) -> None:
             good = bool(condition) and all(isinstance(value, (str, int)) for value in condition)
         if not good:
             raise ConfigInvalid(
-                f"{name}={condition!r} is no condition",
+                f"{name}={condition!r} is not a condition",
                 fix='give a value, a list of values, or a range of numbers like {"gte": 2001, "lt": 2010}; '
                 'or, without some values, {"not": [...]}',
                 field=name,

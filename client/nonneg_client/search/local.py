@@ -39,7 +39,7 @@ class LocalEngine(Engine):
         self._qdrant = import_qdrant()
         self.path = Path(path)
         if made_for is None and not (self.path / "index.json").exists():
-            raise DataInvalid(f"{self.path} is no index", fix="make one with `nonneg index`", value=str(self.path))
+            raise DataInvalid(f"{self.path} is not an index", fix="make one with `nonneg index`", value=str(self.path))
         self.description = self._open(str(self.path), made_for)
         self._dirty = False
 
@@ -122,7 +122,7 @@ class LocalEngine(Engine):
         if (self.path / MAKING).exists():
             shutil.rmtree(self.path)
         if self.path.is_dir() and any(self.path.iterdir()):
-            raise DataInvalid(f"{self.path} is no index, and not empty", fix="choose another folder")
+            raise DataInvalid(f"{self.path} is not an index, and not empty", fix="choose another folder")
         q = self._qdrant
         config = q.EdgeConfig(
             sparse_vectors={NAME: q.EdgeSparseVectorParams(datatype=q.VectorStorageDatatype.Float32)},

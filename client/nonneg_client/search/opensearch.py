@@ -6,7 +6,7 @@
 OpenSearch keeps 9 significant bits of a weight in its inverted index and all of them in the document. So it is asked
 for more than are wanted, these are scored from their documents, and it is asked again until no other one can be nearer:
 a rounded score is at most 1/255 below the true one. One question has at most 10,000 hits and 1,024 dimensions: beyond
-these (the largest are asked for) the answer is no longer proved to be exact.
+these (the largest are asked for) the answer may not be exact.
 
 Whose vectors an index holds stands in its mapping's `_meta`. Needs no plugin. Elasticsearch documents the same
 requests; this was run against neither, only against a stand-in that checks every request by the documentation.

@@ -33,7 +33,7 @@ class PgvectorEngine(Engine):
     def __init__(self, connection: Any, table: str, made_for: Description | None = None) -> None:
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,62}", table):
             raise ConfigInvalid(
-                f"{table!r} is no plain name of a table", fix="use letters, digits and _", field="table"
+                f"{table!r} is not a plain name of a table", fix="use letters, digits and _", field="table"
             )
         self._connection = connection
         self._table = table

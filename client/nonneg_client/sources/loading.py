@@ -65,7 +65,7 @@ def from_array(array: Any) -> Image:
     fits = len(shape) == 2 or (len(shape) == 3 and shape[2] in (1, 3, 4))
     if str(getattr(array, "dtype", "")) != "uint8" or not fits or 0 in shape:
         raise DataInvalid(
-            f"an array of {getattr(array, 'dtype', '?')} with shape {shape} is no image",
+            f"an array of {getattr(array, 'dtype', '?')} with shape {shape} is not an image",
             fix="give uint8 pixels of shape (height, width, 3), RGB",
         )
     return Image.fromarray(array[:, :, 0] if len(shape) == 3 and shape[2] == 1 else array)

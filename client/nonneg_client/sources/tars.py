@@ -66,7 +66,7 @@ def members(path: Path) -> Iterator[Member]:
         plain, held = _plain(path)
         yield from (Member(path, place, held) for place in places(plain) if place.is_image)
     except (tarfile.TarError, gzip.BadGzipFile, lzma.LZMAError, zlib.error, EOFError) as error:
-        raise DataInvalid(f"{path} is no tar file, or a broken one ({error})", fix="write it again") from error
+        raise DataInvalid(f"{path} is not a tar file, or a broken one ({error})", fix="write it again") from error
     except OSError as error:
         raise DataInvalid(f"{path} cannot be read ({error.strerror or error})", fix="check the path") from error
 
@@ -87,7 +87,7 @@ def _plain(path: Path) -> tuple[Path, object]:
 
 
 class Unpacked:
-    """A temporary file that is removed when nobody refers to it any more, at the latest when the process ends."""
+    """A temporary file that is removed when nothing refers to it any more, at the latest when the process ends."""
 
     def __init__(self) -> None:
         handle, name = tempfile.mkstemp(prefix="nonneg-", suffix=SUFFIX)

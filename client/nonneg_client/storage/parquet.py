@@ -45,7 +45,7 @@ def parts(path: Path) -> Iterator[Embeddings]:
             for group in range(file.num_row_groups):
                 yield _from_table(file.read_row_group(group), said)
     except pyarrow.ArrowException as error:
-        raise DataInvalid(f"{path} is no Parquet file, or a broken one ({error})", fix="write it again") from error
+        raise DataInvalid(f"{path} is not a Parquet file, or a broken one ({error})", fix="write it again") from error
 
 
 class Writer:
@@ -95,7 +95,7 @@ def _to_table(pyarrow: Any, embeddings: Embeddings, schema: Any) -> Any:
             f"values above {LARGEST:.0f} do not fit Parquet's f16", fix="normalise them, or save as .npz"
         )
     halves = embeddings.values.astype(np.float16)
-    kept = np.concatenate([[0], np.cumsum(halves > 0)])  # a value that became zero is no entry any more
+    kept = np.concatenate([[0], np.cumsum(halves > 0)])  # a value that became zero is dropped
     offsets = pyarrow.array(kept[embeddings.indptr].astype(np.int32))
     indices = pyarrow.array(embeddings.indices[halves > 0], type=schema.field("indices").type.value_type)
     columns = [

@@ -28,7 +28,7 @@ class Attempts:
 
     retries: int
     patience: float
-    reached: bool = True  # False: nobody ever answered at this address, so that waiting for it would be in vain
+    reached: bool = True  # False: this address has never answered, so that waiting for it would be in vain
     failures: int = 0
     refusals: int = 0
     waited: float = 0.0

@@ -104,7 +104,7 @@ def _result(name: str, entry: Mapping[str, Any], dimensions: int) -> Vector | Fa
 
 
 def error_of(status: int, headers: Mapping[str, str], body: bytes) -> NonnegError:
-    """The typed error of a response that is no success."""
+    """The typed error of a response that is not a success."""
     try:
         content = json.loads(body)
         error = _named(content["error"], status)

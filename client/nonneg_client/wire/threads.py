@@ -1,4 +1,4 @@
-"""A few threads that nobody waits for: an executor's are joined when the interpreter ends, whatever they wait for."""
+"""Daemon worker threads: unlike an executor's they do not delay the exit of the interpreter."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class Cluster:
 
 
 def usual_number(photos: int) -> int:
-    """How many clusters to look for where nobody says: the root of half the photos, 2 to 60."""
+    """How many clusters to look for by default: the root of half the photos, 2 to 60."""
     return int(min(max(2, round((photos / 2) ** 0.5)), 60, max(1, photos)))
 
 

@@ -127,7 +127,7 @@ def _check(z: Codes, second: NDArray[Any] | None) -> None:
     if z.ndim != 2 or not len(z):
         raise DataInvalid(f"vectors of shape {z.shape}", fix="give one row an image, (images, D)")
     if not np.isfinite(z).all():
-        raise DataInvalid("the vectors hold values that are no numbers", fix="see which images gave them")
+        raise DataInvalid("the vectors hold values that are not numbers", fix="see which images gave them")
     if second is not None and (second.shape[1:] != z.shape[1:] or not 4 <= len(second) <= len(z)):
         raise DataInvalid(
             f"second views of shape {second.shape} for vectors of shape {z.shape}",

@@ -31,7 +31,7 @@ class Ranked:
 def rank(
     queries: NDArray[Any], gallery: NDArray[Any], depths: NDArray[Any], *, leave_one_out: bool = False
 ) -> Iterator[Ranked]:
-    """For each query the `depths[i]` best of the gallery; with `leave_one_out` item i is no answer to query i."""
+    """For each query the `depths[i]` best of the gallery; with `leave_one_out` item i does not answer query i."""
     queries, gallery = _float32(queries), _float32(gallery)  # (q, d), (g, d)
     inverse = _inverse_lengths(gallery)
     rows = max(1, BLOCK_BYTES // (4 * max(1, len(gallery))))

@@ -1,6 +1,6 @@
 """Ways to choose k of D dimensions: the bundle's own order, chance, variance, and PCA as the dense yardstick.
 
-A choice is an order of the columns, of which the first k are kept; PCA turns the vectors and is no choice of columns:
+A choice is an order of the columns, of which the first k are kept; PCA turns the vectors and does not choose columns:
 its vectors are dense and signed, so it shows what sparse, non-negative prefixes are up against.
 """
 

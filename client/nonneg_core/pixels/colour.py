@@ -81,7 +81,7 @@ def _to_srgb(image: Image.Image, profile: bytes) -> Image.Image:
 def _transform(profile: bytes, mode: str) -> ImageCms.ImageCmsTransform | None:
     """The way to sRGB, built once a profile: building takes longer than converting a photo.
 
-    None where the profile is broken, which is no reason to refuse a good picture (every viewer ignores it too), and
+    None where the profile is broken, and a good picture is not refused for it (every viewer ignores it too), and
     where it changes nothing: most photos that carry a profile carry sRGB itself.
     """
     target = "RGBA" if mode == "RGBA" else "RGB"

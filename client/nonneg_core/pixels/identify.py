@@ -33,7 +33,7 @@ def identify(data: bytes, *, max_pixels: int = MAX_PIXELS, at_least: int | None 
     known = signature(data)
     if known is None:
         raise ImageUnsupported(
-            f"these {len(data)} bytes are no image of a known format" if data else "the image is empty (0 bytes)",
+            f"these {len(data)} bytes are not an image of a known format" if data else "the image is empty (0 bytes)",
             fix="send JPEG, PNG, WebP, AVIF, HEIC, BMP, TIFF or GIF",
             value=len(data),
         )
@@ -54,6 +54,7 @@ def identify(data: bytes, *, max_pixels: int = MAX_PIXELS, at_least: int | None 
 
 
 def too_many_pixels(width: int, height: int, limit: int) -> ImageTooLarge:
+    """The error for an image of more pixels than the limit."""
     return ImageTooLarge(
         f"the image has {width} x {height} pixels, more than the limit of {limit} pixels",
         fix=f"send at most {limit} pixels, or raise the limit (max_pixels)",

@@ -62,7 +62,7 @@ def _simd_resize() -> Resize:
         if (left, top, right, bottom) != (0, 0, *image.size):
             image = image.crop((left, top, right, bottom))
         rgb = cykooz_resizer.PixelType.U8x3
-        # As bytes: Pillow's own memory could be read without this copy, but its layout is nobody's promise.
+        # As bytes: Pillow's own memory could be read without this copy, but its layout is not guaranteed.
         source = cykooz_resizer.ImageData(*image.size, rgb, image.tobytes())
         target = cykooz_resizer.ImageData(*size, rgb)
         options = _options(interpolation, (box[0] - left, box[1] - top, width, height))

@@ -30,13 +30,14 @@ def check_layout(data: bytes) -> None:
 
 
 def unsupported(what: str) -> ImageUnsupported:
+    """The error for a TIFF whose numbers have no defined white."""
     return ImageUnsupported(
         f"a TIFF of {what} is not read here", fix="convert it to 8 bits a channel, or send a PNG or JPEG", value=what
     )
 
 
 def has_header(data: bytes) -> bool:
-    """Whether there is a picture's header in it, be it one that nobody can read."""
+    """Whether the bytes hold the header of a picture, readable or not."""
     tags = _tags(data)
     return tags is not None and IMAGEWIDTH in tags
 

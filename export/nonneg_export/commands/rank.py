@@ -1,4 +1,4 @@
-"""`nonneg rank`: an existing bundle, ranked anew for one's own photos."""
+"""`nonneg rank`: an existing bundle, ranked by one's own photos."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from nonneg_runtime.bundle import open_bundle
 @evaluation_options
 @output_options
 def rank(bundle: Path | None, **flags: Any) -> None:
-    """Rank BUNDLE (by default the default model) anew on your own photos.
+    """Rank BUNDLE (by default the default model) by your own photos.
 
     The graph is edited: neither torch nor the checkpoint is needed. The new bundle has a new fingerprint, because its
     vectors cannot be compared with the old ones.

@@ -1,4 +1,4 @@
-"""`nonneg wrap`: anybody's ONNX image encoder becomes a bundle."""
+"""`nonneg wrap`: any ONNX image encoder becomes a bundle."""
 
 from __future__ import annotations
 

@@ -30,6 +30,7 @@ def check(_: Parameters) -> None:
 
 
 def write(answer: Answer) -> bytes:
+    """Write the answer as an Arrow IPC stream."""
     import pyarrow as pa
 
     metadata = {key: value if isinstance(value, str) else json.dumps(value) for key, value in head(answer).items()}

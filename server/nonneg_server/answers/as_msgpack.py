@@ -19,6 +19,7 @@ def check(_: Parameters) -> None:
 
 
 def write(answer: Answer) -> bytes:
+    """Write the answer in msgpack."""
     return ormsgpack.packb(record(answer, one_by_one(_raw)))
 
 

@@ -1,4 +1,4 @@
-"""The answer as one .npy: a dense matrix, one row an image. There is no room for errors, scales or two lengths."""
+"""The answer as one .npy: a dense matrix, one row an image. There is not a room for errors, scales or two lengths."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ def check(parameters: Parameters) -> None:
 
 
 def write(answer: Answer) -> bytes:
+    """Write the vectors as one dense .npy array."""
     for error in answer.errors.values():
         raise error
     buffer = io.BytesIO()

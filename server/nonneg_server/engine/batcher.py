@@ -32,7 +32,7 @@ class Batcher:
         self._forming: deque[tuple[Pixels, Future[Vector]]] = deque()
         self._lock = threading.Lock()
         self._thread = Pool(1)
-        weakref.finalize(self, self._thread.close, 0)  # of a model that was replaced: nobody closes it
+        weakref.finalize(self, self._thread.close, 0)  # of a model that was replaced: nothing else closes it
 
     def submit(self, pixels: Pixels) -> Future[Vector]:
         """The vector to be of one image, uint8 (size, size, 3)."""

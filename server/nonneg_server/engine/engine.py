@@ -165,7 +165,7 @@ class Engine:
                 if future.outcome.cancelled() or not future.outcome.done():  # the client is gone, or another was late
                     self.workers.pool.withdraw(future)
                 else:
-                    future.outcome.exception()  # perhaps nobody heard it any more: asyncio need not warn of that
+                    future.outcome.exception()  # retrieved, so that asyncio does not warn of an unused exception
 
     def _expire(self, futures: list[LoopFuture]) -> None:
         """The deadline has passed: the first that is still waited for says so, and ends its request."""
@@ -248,6 +248,7 @@ class Engine:
 
 
 def cost_of(price: Price) -> Cost:
+    """What an image of this price costs the queue."""
     return Cost(price.seconds, price.bytes)
 
 

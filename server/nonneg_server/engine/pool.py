@@ -2,9 +2,9 @@
 
 While there is plenty to do, a thread hands over what it has done several jobs at a time: code that has just run is
 still in the caches, and writing an answer after an inference takes several times as long as after another answer.
-Nobody idles for it: what waits is enough to go on with until those who were answered have asked again.
+No thread idles for it: the queue is long enough until the next requests come.
 
-What waits, and whose turn it is, is in `turns.py`. A job is withdrawn by whoever waits for it (client gone, deadline
+What waits, and whose turn it is, is in `turns.py`. A job that is no longer wanted is withdrawn (client gone, deadline
 passed) and then never runs. A thread that ends without being told to, or a job that does not end, makes the pool
 unhealthy: `/livez` asks.
 """

@@ -67,12 +67,13 @@ def read_keys(given: Sequence[str], file: Path | None) -> Keys:
                 field="api_key_file",
             )
         digests[name] = _digest(words[-1], f"{file}, line {number}")
-    if file is not None and len(digests) == len(lines):  # to serve everybody is not what a file of keys is for
+    if file is not None and len(digests) == len(lines):  # a file of keys must not open the server
         raise ConfigInvalid(f"{file} holds no key", fix="add what `nonneg key` prints", field="api_key_file")
     return Keys(digests)
 
 
 def digest_of(key: str) -> bytes:
+    """The SHA-256 of a key, which is all that is kept of it."""
     return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
 
 

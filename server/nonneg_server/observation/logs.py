@@ -32,7 +32,7 @@ def configure(form: Literal["text", "json"], level: str) -> None:
 
 
 def lines_lost() -> int:
-    """How many lines of the log nobody took in time."""
+    """How many lines of the log were dropped because they were not read in time."""
     return sum(handler.lost for handler in logging.getLogger("nonneg").handlers if isinstance(handler, Scribe))
 
 
@@ -41,7 +41,7 @@ def _to_stderr(form: Literal["text", "json"]) -> logging.Handler:
         from nonneg_server.observation.stderr import copy_of_stderr, take_over
 
         number = copy_of_stderr()
-    except (ImportError, AttributeError, OSError, ValueError):  # it is no file: a test's; or this is Windows
+    except (ImportError, AttributeError, OSError, ValueError):  # it is not a file: a test's; or this is Windows
         return logging.StreamHandler(sys.stderr)
     scribe = Scribe(number)
 
@@ -83,7 +83,7 @@ def log_access(completed: Completed) -> None:
 
 
 def as_json(message: str) -> str:
-    """A message as the log would have it, for whoever writes it elsewhere."""
+    """A message as the log would have it, to be written elsewhere."""
     return Json().format(logging.makeLogRecord({"name": "nonneg", "levelname": "INFO", "msg": message}))
 
 

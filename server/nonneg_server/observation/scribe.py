@@ -1,4 +1,4 @@
-"""The log's lines, written by a thread of their own: nobody waits for whoever reads them.
+"""The log's lines, written by a thread of their own: no other thread waits for the reader.
 
 A pipe that is not read any more, or a terminal that was stopped, takes no lines, and a server that writes its own would
 stand still with it. Here so many wait, what is more is lost and counted, and the log says so when it is read again.
@@ -87,7 +87,7 @@ class Scribe(logging.Handler):
         while rest:
             try:
                 rest = rest[os.write(self._number, rest) :]
-            except BlockingIOError:  # somebody else made it a file that does not wait
+            except BlockingIOError:  # another process made it non-blocking
                 select.select([], [self._number], [])
             except OSError:  # the reader is gone, the disk is full
                 return False

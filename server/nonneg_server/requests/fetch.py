@@ -180,7 +180,7 @@ def _parsed(text: str, field: str) -> httpx.URL:
         ) from None
     if url.scheme not in PORTS or not host or url.userinfo:
         raise ParameterInvalid(
-            f"{field} is no plain http(s) URL",
+            f"{field} is not a plain http(s) URL",
             fix="use http or https, name a host, leave out user and password",
             field=field,
             value=url.copy_with(username=None, password=None).scheme if url.userinfo else text[:200],

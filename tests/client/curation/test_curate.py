@@ -207,4 +207,4 @@ def test_what_is_not_an_index_another_model_and_no_labels_are_said(run, index, v
     assert isinstance(run("curate", index, "--against", tmp_path / "other.npz").exception, FingerprintMismatch)
     vectors.named(None).save(tmp_path / "nameless.npz")
     assert isinstance(run("curate", tmp_path / "nameless.npz").exception, DataInvalid)
-    assert "these are no labels" in str(run("curate", index, "--only", "labels", "--labels", "breed").exception)
+    assert "these are not labels" in str(run("curate", index, "--only", "labels", "--labels", "breed").exception)

@@ -59,7 +59,7 @@ def vit(*, pretrained: str | None, size: int | None) -> Backbone:
     patch = 16 if side > 64 else 4
     if side % patch:
         raise ConfigInvalid(
-            f"views.size={side} is no multiple of {patch}, the side of vit-s-16's patches",
+            f"views.size={side} is not a multiple of {patch}, the side of vit-s-16's patches",
             fix=f"use {side // patch * patch or patch}",
             field="views.size",
             value=side,

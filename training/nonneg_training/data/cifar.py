@@ -61,7 +61,7 @@ def _read(path: Path, name: str) -> dict[bytes, Any]:
         ) from error
     except (pickle.UnpicklingError, EOFError, ValueError, IndexError) as error:
         raise DataInvalid(
-            f"{path} is no batch of {name} ({error})", fix="download it again", value=str(path)
+            f"{path} is not a batch of {name} ({error})", fix="download it again", value=str(path)
         ) from error
     # the layout's own keys are bytes, a rewritten copy's are text
     return {key.encode() if isinstance(key, str) else key: value for key, value in record.items()}

@@ -45,7 +45,7 @@ def samples(file: Download) -> Iterator[Sample]:
                 yield Sample(f"{file.name}:{key}", image, label)
     except (tarfile.TarError, ValueError) as error:
         raise DataInvalid(
-            f"{file.name} is no whole tar file ({error})", fix="write it again", value=file.name
+            f"{file.name} is not a whole tar file ({error})", fix="write it again", value=file.name
         ) from error
 
 

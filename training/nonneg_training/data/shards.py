@@ -77,6 +77,6 @@ def _scan(path: Path) -> Iterator[tuple[Place, int]]:
             elif suffix == "cls":
                 labels[key] = int(place.read())
     except (tarfile.TarError, OSError, ValueError) as error:
-        raise DataInvalid(f"{path} is no whole tar file ({error})", fix="write it again", value=str(path)) from error
+        raise DataInvalid(f"{path} is not a whole tar file ({error})", fix="write it again", value=str(path)) from error
     for key, member in images.items():
         yield member, labels.get(key, 0)

@@ -1,4 +1,4 @@
-"""Anybody's ONNX image encoder, made to look like ours: for a head that is trained on it, and for a bundle of it."""
+"""Any ONNX image encoder, made to look like ours: for a head that is trained on it, and for a bundle of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Anybody's ONNX image encoder made to look like ours: uint8 NHWC pixels in, one row of features an image out."""
+"""Any ONNX image encoder made to look like ours: uint8 NHWC pixels in, one row of features an image out."""
 
 from __future__ import annotations
 

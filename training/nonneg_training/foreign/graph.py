@@ -24,7 +24,7 @@ def load(path: Path) -> ModelProto:
             f"{path} cannot be read ({error.strerror})", fix="check the path of the ONNX file and its permissions"
         ) from error
     except Exception as error:  # protobuf's and onnx's errors share no base
-        raise DataInvalid(f"{path} is no valid ONNX model ({_first_line(error)})", fix="export it again") from error
+        raise DataInvalid(f"{path} is not a valid ONNX model ({_first_line(error)})", fix="export it again") from error
     return model
 
 

@@ -40,7 +40,7 @@ class Head(Method):
         self.parts = tuple(name for name in PARTS if getattr(head, name))
         self.register_buffer("mean", sample.mean(dim=0))  # of the features
         self.register_buffer("quiet", torch.zeros(dimensions, dtype=torch.int64))  # steps since it last fired
-        if fit is not None:  # kept for whoever names, or adapts, the head
+        if fit is not None:  # kept for naming and adapting the head
             spread, named = fit
             self.register_buffer("spread_mean", torch.from_numpy(spread.mean))
             self.register_buffer("spread_covariance", torch.from_numpy(spread.covariance))

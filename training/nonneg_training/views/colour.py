@@ -18,14 +18,17 @@ def grey(x: Tensor) -> Tensor:
 
 
 def brightness(x: Tensor, factor: Tensor) -> Tensor:
+    """Scale all channels, each image by its own factor."""
     return (x * _wide(factor)).clamp_(0, 255)
 
 
 def contrast(x: Tensor, factor: Tensor) -> Tensor:
+    """Blend each image with its mean grey."""
     return _blend(x, grey(x).mean(dim=(1, 2, 3), keepdim=True), factor)
 
 
 def saturation(x: Tensor, factor: Tensor) -> Tensor:
+    """Blend each image with its own grey version."""
     return _blend(x, grey(x), factor)
 
 

@@ -13,6 +13,7 @@ _RUNS = (1, 2)  # RLE8, RLE4
 
 
 def price(data: bytes) -> Price:
+    """Read what decoding a BMP takes from its header."""
     if len(data) < 34:
         raise broken("BMP", len(data))
     width, height, bits, compression = _header(data)

@@ -20,6 +20,7 @@ _AVIF = (b"avif", b"avis")
 
 
 def price(data: bytes) -> Price:
+    """Read what decoding an AVIF or HEIC takes from its boxes."""
     kind = "AVIF" if any(brand in data[8:256] for brand in _AVIF) else "HEIF"
     sizes: list[tuple[int, int]] = []
     parts, profile, deep = 0, False, False

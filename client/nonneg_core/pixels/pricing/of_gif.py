@@ -12,6 +12,7 @@ _EXTENSION, _PICTURE = 0x21, 0x2C
 
 
 def price(data: bytes) -> Price:
+    """Read what decoding a GIF's first frame takes from the blocks before it."""
     if len(data) < 13:
         raise broken("GIF", len(data))
     width, height, flags = struct.unpack_from("<HHB", data, 6)

@@ -27,6 +27,7 @@ _MOST_INFLATED = 2**20  # bytes of one text; Pillow's own limit
 
 
 def price(data: bytes) -> Price:
+    """Read what decoding a PNG takes from its chunks."""
     if data[12:16] != b"IHDR" or len(data) < 33:
         raise broken("PNG", len(data))
     width, height, depth, colour = struct.unpack_from(">IIBB", data, 16)

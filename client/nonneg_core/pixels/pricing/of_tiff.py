@@ -95,6 +95,7 @@ class Page:
 
 
 def price(data: bytes) -> Price:
+    """Read what decoding a TIFF's first page takes from its directory."""
     page = Page(data)
     exif = _exif(page, len(data))
     width, height, samples = page.number(_WIDTH), page.number(_HEIGHT), page.number(_SAMPLES, 1)
@@ -120,6 +121,7 @@ def price(data: bytes) -> Price:
 
 
 def check_pieces(pieces: int) -> None:
+    """Refuse a TIFF of more strips or tiles than the limit."""
     if pieces > MAX_PIECES:
         raise ImageTooLarge(
             f"this TIFF has {pieces} strips or tiles, more than the limit of {MAX_PIECES}",

@@ -21,6 +21,7 @@ _CHUNK = struct.Struct("<4sI")
 
 
 def price(data: bytes) -> Price:
+    """Read what decoding a WebP's first frame takes from its chunks."""
     width, height = _canvas(data)
     parts, exif, profile = _chunks(data)
     seconds = width * height * (PER_PIXEL + (CONVERTED if profile else 0)) + len(data) * PER_BYTE + parts * PER_PART

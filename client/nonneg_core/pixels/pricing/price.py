@@ -66,6 +66,7 @@ def check_exif(size: int, kind: str) -> None:
 
 
 def broken(kind: str, size: int) -> ImageUnreadable:
+    """The error for a header that breaks off or contradicts itself."""
     return ImageUnreadable(
         f"a {kind} of {size} bytes with a broken header",
         fix="send the whole file; re-save it if other programs cannot open it either",

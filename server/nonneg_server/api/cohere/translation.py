@@ -54,6 +54,7 @@ def write(answer: Answer, kinds: list[Kind], request_id: str) -> bytes:
 
 
 def error_body(error: NonnegError, request_id: str) -> CohereFailure:
+    """The body of a failure as Cohere's clients read it."""
     return {"id": request_id, "message": str(error)}
 
 

@@ -102,10 +102,12 @@ def _binary(tensor: NDArray[Any]) -> bytes:
 
 
 def server_metadata() -> KServeServer:
+    """What this server is and which extensions it has."""
     return {"name": "nonneg", "version": __version__, "extensions": EXTENSIONS}
 
 
 def model_metadata(manifest: Manifest) -> KServeModel:
+    """A model's inputs and outputs as tensors."""
     return {
         "name": manifest.name,
         "versions": [manifest.version],
@@ -123,6 +125,7 @@ def model_metadata(manifest: Manifest) -> KServeModel:
 
 
 def error_body(error: NonnegError, _: str) -> KServeFailure:
+    """The body of a failure as KServe's clients read it."""
     return {"error": str(error)}
 
 

@@ -38,6 +38,7 @@ async def get_root(request: Request) -> Response:
 
 @router.get("/docs", include_in_schema=False)
 async def get_docs(request: Request) -> Response:
+    """Answer the API as a page for people."""
     from nonneg_server.documentation.page import POLICY, page
 
     address = f"{request.url.scheme}://{request.url.netloc}"
@@ -47,4 +48,5 @@ async def get_docs(request: Request) -> Response:
 
 @router.get("/openapi.json", include_in_schema=False)
 async def get_openapi(request: Request) -> Response:
+    """Answer the OpenAPI document."""
     return json_response(request.app.openapi())

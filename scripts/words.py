@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+"""Check the words of this project: docstrings, phrases that a stranger stumbles over, and file names in the docs.
+
+    words.py        prints what is missing or wrong, one line each, and exits with 1 if there is anything
+
+Needs Python alone. The rules are in CONTRIBUTING.md, under "Words".
+"""
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("client/", "export/", "server/", "training/")
+# A phrase, and what to write in its place. "there is no X" is plain English and stays.
+BANNED = {
+    r"\b(somebody|nobody|whoever|anybody)\b": "name the thing: the client, the worker, another process",
+    r"\banew\b": "again",
+    r"\bamid\b": "during, inside",
+    r"(?<!there )\bis no (?!longer\b|more\b)[a-z]": "is not a",
+    r"(?<!there )\bare no (?!longer\b|more\b)[a-z]": "are not",
+}
+EXEMPT = {"scripts/words.py", "docs/log.md"}  # the log of experiments is a record: it stays as it was written
+LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)(?:#[^)]*)?\)")
+
+
+def main() -> None:
+    """Print every finding and exit accordingly."""
+    found = [*docstrings(), *phrases(), *links()]
+    print(*found, sep="\n", end="\n" if found else "")
+    sys.exit(bool(found))
+
+
+def docstrings() -> Iterator[str]:
+    """Modules and public functions of the packages without a docstring."""
+    for name in tracked("*.py"):
+        if name.startswith(PACKAGES):
+            tree = ast.parse((ROOT / name).read_text(encoding="utf-8"))
+            if not ast.get_docstring(tree):
+                yield f"{name}:1: the module has no docstring"
+            yield from missing(name, tree)
+
+
+def missing(name: str, tree: ast.Module) -> Iterator[str]:
+    """The public functions of a module that have no docstring."""
+    for node in tree.body:
+        public = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and not node.name.startswith("_")
+        if public and not ast.get_docstring(node) and not is_documented_route(node):
+            yield f"{name}:{node.lineno}: {node.name} has no docstring"
+
+
+def is_documented_route(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether a decorator describes the function for the OpenAPI document."""
+    names = {ast.unparse(decorator.func) for decorator in node.decorator_list if isinstance(decorator, ast.Call)}
+    return "documented" in names
+
+
+def phrases() -> Iterator[str]:
+    """Lines with a phrase that is not plain English."""
+    for name in tracked("*.py", "*.md", "scripts/*"):
+        if name in EXEMPT or name.endswith(".json"):
+            continue
+        for number, line in enumerate((ROOT / name).read_text(encoding="utf-8").splitlines(), 1):
+            for pattern, better in BANNED.items():
+                if hit := re.search(pattern, line, re.IGNORECASE):
+                    yield f"{name}:{number}: {hit[0]!r}: write {better}"
+
+
+def links() -> Iterator[str]:
+    """Links of the docs to files that are not there."""
+    for name in tracked("*.md"):
+        text = (ROOT / name).read_text(encoding="utf-8")
+        for target in sorted(set(LINK.findall(text))):
+            if not ((ROOT / name).parent / target).exists():
+                yield f"{name}: links to {target}, which does not exist"
+
+
+def tracked(*patterns: str) -> list[str]:
+    """The files that git tracks, by pattern, as far as they exist."""
+    listed = subprocess.run(["git", "-C", str(ROOT), "ls-files", *patterns], capture_output=True, text=True, check=True)
+    return [name for name in listed.stdout.splitlines() if (ROOT / name).is_file()]
+
+
+if __name__ == "__main__":
+    main()
