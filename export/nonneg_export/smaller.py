@@ -58,7 +58,8 @@ def shrink(
     view, encoder = bundle.manifest.view, work / ENCODER
     before = collect(bundle.encoder, others, view, work / "before", tick=tick)
     if to == "int8":
-        save(to_int8(bundle.encoder, ranges.paths, view), encoder)
+        model = to_int8(bundle.encoder, ranges.paths, view)
+        save(halved(model) if bundle.manifest.precision == "fp16" else model, encoder)  # what is left as numbers
     elif to == "fp16":
         save(halved(load(bundle.encoder)), encoder)
     else:  # the same encoder, computed otherwise

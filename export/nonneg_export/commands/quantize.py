@@ -57,7 +57,7 @@ def quantize(bundle: Path | None, to: Small, min_quality: float, **flags: Any) -
         if labelled is not None:
             shrunk = judge(shrunk, photos, labelled, work, data=flags["evaluation_data"])
         new = seal(shrunk, out, overwrite=flags["replace"])
-    before, after = old.encoder.stat().st_size, new.encoder.stat().st_size
+    before, after = old.stored, new.stored
     click.echo(f"{new.path}: encoder {size(before)} -> {size(after)}\n{summary(new.manifest)}")
     if flags["triton"] is not None:
         click.echo(f"Triton model repository: {write_repository(new, flags['triton'])}")
