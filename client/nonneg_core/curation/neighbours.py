@@ -18,7 +18,8 @@ from nonneg_core.curation.projection import bounding
 from nonneg_core.curation.sparse_rows import Floats, Places, SparseRows, against, count, dense
 
 ROWS, COLUMNS = 2048, 8192  # of a tile
-AT_ONCE = 65_536  # pairs whose coarse thumbnails are compared
+AT_ONCE = 65_536  # pairs whose coarse thumbnails are compared one by one,
+FEW = 0.005  # where they are at most this share of a tile
 MARGIN = 1e-4  # what rounding may take off a bound
 CANDIDATES = 4  # times as many neighbours as are wanted are computed in full, where the bounds are not exact
 
@@ -116,25 +117,35 @@ class Scan:
         """Which pairs of a tile may be similar, or copies; each pair of one collection once."""
         known = self._thumbnails is not None and self._other_thumbnails is not None
         least = min(self.limits.similar, self.limits.least) if known else self.limits.similar
-        one, other = np.nonzero(tile >= least - MARGIN)
+        near = tile >= least - MARGIN
+        if known and np.count_nonzero(near) > FEW * tile.size:
+            near &= self._alike(slice(start, start + len(tile)), slice(left, left + tile.shape[1]))
+            near |= tile >= self.limits.similar - MARGIN
+            known = False
+        one, other = np.nonzero(near)
         if self._alone:
             later = other + left > one + start
             one, other = one[later], other[later]
         if known:
             found = tile[one, other] >= self.limits.similar - MARGIN
             unsure = np.flatnonzero(~found)
-            found[unsure] = self._alike(one[unsure] + start, other[unsure] + left) >= self.limits.coarse
+            found[unsure] = self._pairs_alike(one[unsure] + start, other[unsure] + left)
             one, other = one[found], other[found]
         return one, other + left
 
-    def _alike(self, one: Places, other: Places) -> Floats:
-        """The correlations of coarse thumbnails, mirrored or not."""
-        found = np.empty(len(one), np.float32)
+    def _alike(self, rows: slice, columns: slice) -> NDArray[np.bool_]:
+        """Which coarse thumbnails of a tile correlate enough, mirrored or not."""
+        plain = self._coarse[rows] @ self._other_coarse[columns].T
+        return np.asarray(np.maximum(plain, self._coarse[rows] @ self._turned[columns].T) >= self.limits.coarse)
+
+    def _pairs_alike(self, one: Places, other: Places) -> NDArray[np.bool_]:
+        """The same of single pairs, which is less work where they are few."""
+        found = np.empty(len(one), bool)
         for begin in range(0, len(one), AT_ONCE):
             some = slice(begin, begin + AT_ONCE)
             mine = self._coarse[one[some]]
             plain, turned = (np.einsum("ij,ij->i", mine, c[other[some]]) for c in (self._other_coarse, self._turned))
-            found[some] = np.maximum(plain, turned)
+            found[some] = np.maximum(plain, turned) >= self.limits.coarse
         return found
 
     def _pairs(self, block: Floats, start: int, candidates: list[tuple[Places, Places]]) -> Pairs:

@@ -18,25 +18,29 @@ from nonneg_core.curation.sparse_rows import Floats, SparseRows, count, dense
 SAMPLE = 8192  # rows that the directions are found on
 BLOCK = 2048
 EXACT = 20_000  # up to so many rows nothing is projected: all pairs are computed in full
-RANK = 256
+KEPT = 0.9  # of the energy: what is left over bounds little, and beyond it nearly all pairs would be computed twice
 
 
 def bounding(rows: SparseRows, others: SparseRows | None = None) -> tuple[Floats, Floats]:
     """The short forms of `rows` and `others` (or of `rows` twice): inner products bound those of the full rows."""
     total = count(rows) + (0 if others is None else count(others))
-    basis = np.eye(rows.dimensions, dtype=np.float32) if total <= EXACT else directions(rows, RANK)
+    basis = np.eye(rows.dimensions, dtype=np.float32) if total <= EXACT else directions(rows)
     first = projected(rows, basis)
     return first, first if others is None else projected(others, basis)
 
 
-def directions(rows: SparseRows, rank: int) -> Floats:
-    """The `rank` orthonormal directions of most energy, (D, rank), found on a sample."""
+def directions(rows: SparseRows) -> Floats:
+    """The fewest orthonormal directions that keep most of the energy of a sample, (D, r); all D if it takes half."""
     step = max(1, count(rows) // SAMPLE)
     energy = np.zeros((rows.dimensions, rows.dimensions), np.float32)
     for start in range(0, count(rows), BLOCK):
         z = dense(rows, start, start + BLOCK)[-start % step :: step]
         energy += z.T @ z
-    _, vectors = np.linalg.eigh(energy)  # energies rise
+    energies, vectors = np.linalg.eigh(energy)  # rising
+    shares = np.cumsum(energies[::-1]) / max(float(energies.sum()), 1e-30)
+    rank = int(np.searchsorted(shares, KEPT)) + 1
+    if rank > rows.dimensions // 2:
+        return np.eye(rows.dimensions, dtype=np.float32)
     return np.ascontiguousarray(vectors[:, ::-1][:, :rank])
 
 

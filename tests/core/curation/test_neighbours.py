@@ -19,7 +19,7 @@ def tiles(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(neighbours, "COLUMNS", 50)
     if request.param == "projected":
         monkeypatch.setattr(projection, "EXACT", 10)
-        monkeypatch.setattr(projection, "RANK", 6)
+        monkeypatch.setattr(projection, "KEPT", 0.7)
 
 
 def slowly(z: np.ndarray, other: np.ndarray, least: float) -> set[tuple[int, int]]:
@@ -76,12 +76,26 @@ def test_fewer_photos_than_neighbours_leave_places_empty() -> None:
 
 def test_the_short_form_bounds_every_inner_product_from_above(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(projection, "EXACT", 10)
-    monkeypatch.setattr(projection, "RANK", 4)
+    monkeypatch.setattr(projection, "KEPT", 0.7)
     z = photos()
     short, _ = projection.bounding(sparse(z))
-    assert short.shape[1] == 5
+    assert 2 < short.shape[1] < 20
     assert (short @ short.T >= z @ z.T - 1e-5).all()
     assert (short @ short.T - z @ z.T).mean() < 0.3
+
+
+@pytest.mark.parametrize("few", [0.0, 1.0])
+def test_copies_are_the_same_whether_many_pairs_are_looked_at_or_few(
+    few: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(neighbours, "FEW", few)
+    z = photos(200)
+    pictures = np.random.default_rng(0).integers(0, 256, (200, GRID * GRID), dtype=np.uint8)
+    pictures[-5:] = pictures[:5]
+    limits = Limits(similar=0.999, crop_likeness=0.99)
+    pairs, _, _ = joined(list(scanned(Scan(sparse(z), limits, thumbnails=standardised(pictures)))))
+    found = pairs.where(copies(pairs, limits))
+    assert list(zip(found.one.tolist(), found.other.tolist(), strict=True)) == [(i, 195 + i) for i in range(5)]
 
 
 def test_copies_need_both_the_vector_and_the_thumbnail() -> None:
