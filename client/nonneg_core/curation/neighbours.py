@@ -104,17 +104,17 @@ class Scan:
         block = dense(self.rows, start, start + ROWS)
         among = self.k if self._exact else CANDIDATES * self.k
         similar, near = [], _Best(len(block), min(among, count(self.others)))
-        for left in range(0, count(self.others), COLUMNS):
+        for left in range(0, max(1, count(self.others)), COLUMNS):
             tile = self._bounds[start : start + len(block)] @ self._other_bounds[left : left + COLUMNS].T
-            if not self._alone or left + tile.shape[1] > start:  # else its pairs were found from the other side
+            if not self._alone or left + tile.shape[1] >= start:  # else its pairs were found from the other side
                 similar.append(self._candidates(tile, start, left))
             if self._alone:
                 _blank(tile, start, left)
             near.add(tile, left)
         return Block(start, self._pairs(block, start, similar), *self._neighbours(block, near))
 
-    def _candidates(self, tile: Floats, start: int, left: int) -> tuple[Places, Places]:
-        """Which pairs of a tile may be similar, or copies; each pair of one collection once."""
+    def _candidates(self, tile: Floats, start: int, left: int) -> tuple[Places, Places, Floats]:
+        """Which pairs of a tile may be similar, or copies, with their bounds; each pair of one collection once."""
         known = self._thumbnails is not None and self._other_thumbnails is not None
         least = min(self.limits.similar, self.limits.least) if known else self.limits.similar
         near = tile >= least - MARGIN
@@ -131,7 +131,7 @@ class Scan:
             unsure = np.flatnonzero(~found)
             found[unsure] = self._pairs_alike(one[unsure] + start, other[unsure] + left)
             one, other = one[found], other[found]
-        return one, other + left
+        return one, other + left, tile[one, other]
 
     def _alike(self, rows: slice, columns: slice) -> NDArray[np.bool_]:
         """Which coarse thumbnails of a tile correlate enough, mirrored or not."""
@@ -148,10 +148,13 @@ class Scan:
             found[some] = np.maximum(plain, turned) >= self.limits.coarse
         return found
 
-    def _pairs(self, block: Floats, start: int, candidates: list[tuple[Places, Places]]) -> Pairs:
-        one = np.concatenate([one for one, _ in candidates])
-        other = np.concatenate([other for _, other in candidates])
-        cosine = against(block, one, self.others, other)
+    def _pairs(self, block: Floats, start: int, candidates: list[tuple[Places, Places, Floats]]) -> Pairs:
+        one, other, cosine = (np.concatenate(found) for found in zip(*candidates, strict=True))
+        limits = (self.limits.similar, self.limits.copy_cosine, self.limits.crop_cosine)
+        unsure = np.full(len(one), not self._exact)  # a bound, or so near a limit that rounding would decide
+        for limit in limits:
+            unsure |= np.abs(cosine - limit) <= MARGIN
+        cosine[unsure] = against(block, one[unsure], self.others, other[unsure])
         alike = np.full(len(one), -1, np.float32)
         if self._thumbnails is not None and self._other_thumbnails is not None:
             look = np.flatnonzero(cosine >= self.limits.least)
@@ -162,7 +165,7 @@ class Scan:
 
     def _neighbours(self, block: Floats, near: _Best) -> tuple[Places, Floats]:
         rows, columns = near.rows, near.columns
-        cosine = against(block, rows, self.others, columns)
+        cosine = near.bounds if self._exact else against(block, rows, self.others, columns)
         places = np.full((len(block), self.k), -1)
         cosines = np.zeros((len(block), self.k), np.float32)
         rows, columns, cosine, rank = _ranked(rows, columns, cosine)
@@ -201,18 +204,18 @@ class _Best:
         self._most = most
         self._least = np.full(rows, -np.inf, np.float32)  # what a column must reach to be among the best
         self.rows, self.columns = np.zeros(0, np.intp), np.zeros(0, np.intp)
-        self._bounds = np.zeros(0, np.float32)
+        self.bounds = np.zeros(0, np.float32)
 
     def add(self, tile: Floats, left: int) -> None:
         """Take those of a tile that are among the best so far."""
         if left == 0 and tile.shape[1] > self._most:
             self._least = np.partition(tile, -self._most, axis=1)[:, -self._most]
         rows, columns = np.nonzero((tile >= self._least[:, None]) & (tile > -1))
-        bounds = np.concatenate([self._bounds, tile[rows, columns]])
+        bounds = np.concatenate([self.bounds, tile[rows, columns]])
         rows, columns = np.concatenate([self.rows, rows]), np.concatenate([self.columns, columns + left])
         rows, columns, bounds, rank = _ranked(rows, columns, bounds)
         kept = rank < self._most
-        self.rows, self.columns, self._bounds = rows[kept], columns[kept], bounds[kept]
+        self.rows, self.columns, self.bounds = rows[kept], columns[kept], bounds[kept]
         full = rank == self._most - 1
         self._least[rows[full]] = bounds[full]
 

@@ -110,3 +110,11 @@ def test_copies_need_both_the_vector_and_the_thumbnail() -> None:
     pairs, _, _ = joined(list(scanned(Scan(sparse(unit(z)), limits, thumbnails=standardised(pictures)))))
     found = pairs.where(copies(pairs, limits))
     assert list(zip(found.one.tolist(), found.other.tolist(), strict=True)) == [(0, 1)]
+
+
+def test_a_collection_of_nothing_has_neither_pairs_nor_neighbours() -> None:
+    z, none = sparse(photos(12)), sparse(photos(12)[:0])
+    for one, other in ((z, none), (none, z), (none, None)):
+        pairs, places, _ = joined(list(scanned(Scan(one, Limits(), others=other))))
+        assert len(pairs) == 0
+        assert len(places) == len(one.indptr) - 1
