@@ -90,8 +90,8 @@ class Scan:
         self.rows, self.others = rows, rows if others is None else others
         self.limits, self.k = limits, k
         self._alone = others is None
-        self._bounds, self._other_bounds = bounding(rows, others)
-        self._exact = self._bounds.shape[1] == rows.dimensions
+        self._bounds = bounding(rows, others)
+        self._exact = self._bounds is None
         self._thumbnails = thumbnails
         self._other_thumbnails = thumbnails if others is None else other_thumbnails
         if self._thumbnails is not None and self._other_thumbnails is not None:
@@ -105,13 +105,19 @@ class Scan:
         among = self.k if self._exact else CANDIDATES * self.k
         similar, near = [], _Best(len(block), min(among, count(self.others)))
         for left in range(0, max(1, count(self.others)), COLUMNS):
-            tile = self._bounds[start : start + len(block)] @ self._other_bounds[left : left + COLUMNS].T
+            tile = self._tile(block, start, left)
             if not self._alone or left + tile.shape[1] >= start:  # else its pairs were found from the other side
                 similar.append(self._candidates(tile, start, left))
             if self._alone:
                 _blank(tile, start, left)
             near.add(tile, left)
         return Block(start, self._pairs(block, start, similar), *self._neighbours(block, near))
+
+    def _tile(self, block: Floats, start: int, left: int) -> Floats:
+        """The inner products of a block with some of the others, or bounds above them."""
+        if self._bounds is None:
+            return block @ dense(self.others, left, left + COLUMNS).T
+        return self._bounds[0][start : start + len(block)] @ self._bounds[1][left : left + COLUMNS].T
 
     def _candidates(self, tile: Floats, start: int, left: int) -> tuple[Places, Places, Floats]:
         """Which pairs of a tile may be similar, or copies, with their bounds; each pair of one collection once."""

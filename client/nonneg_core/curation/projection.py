@@ -21,16 +21,21 @@ EXACT = 20_000  # up to so many rows nothing is projected: all pairs are compute
 KEPT = 0.9  # of the energy: what is left over bounds little, and beyond it nearly all pairs would be computed twice
 
 
-def bounding(rows: SparseRows, others: SparseRows | None = None) -> tuple[Floats, Floats]:
-    """The short forms of `rows` and `others` (or of `rows` twice): inner products bound those of the full rows."""
+def bounding(rows: SparseRows, others: SparseRows | None = None) -> tuple[Floats, Floats] | None:
+    """The short forms of `rows` and `others` (or of `rows` twice), whose inner products bound those of the full rows.
+
+    None where it is as well to compute these in full: for few rows, or where it takes half of the directions.
+    """
     total = count(rows) + (0 if others is None else count(others))
-    basis = np.eye(rows.dimensions, dtype=np.float32) if total <= EXACT else directions(rows)
+    basis = None if total <= EXACT else directions(rows)
+    if basis is None:
+        return None
     first = projected(rows, basis)
     return first, first if others is None else projected(others, basis)
 
 
-def directions(rows: SparseRows) -> Floats:
-    """The fewest orthonormal directions that keep most of the energy of a sample, (D, r); all D if it takes half."""
+def directions(rows: SparseRows) -> Floats | None:
+    """The fewest orthonormal directions that keep most of the energy of a sample, (D, r); None if it takes half."""
     step = max(1, count(rows) // SAMPLE)
     energy = np.zeros((rows.dimensions, rows.dimensions), np.float32)
     for start in range(0, count(rows), BLOCK):
@@ -39,21 +44,16 @@ def directions(rows: SparseRows) -> Floats:
     energies, vectors = np.linalg.eigh(energy)  # rising
     shares = np.cumsum(energies[::-1]) / max(float(energies.sum()), 1e-30)
     rank = int(np.searchsorted(shares, KEPT)) + 1
-    if rank > rows.dimensions // 2:
-        return np.eye(rows.dimensions, dtype=np.float32)
-    return np.ascontiguousarray(vectors[:, ::-1][:, :rank])
+    return None if rank > rows.dimensions // 2 else np.ascontiguousarray(vectors[:, ::-1][:, :rank])
 
 
 def projected(rows: SparseRows, basis: NDArray[np.float32]) -> Floats:
-    """[Q'a, |rest of a|] for every row a, (n, rank + 1); without the last column where nothing can be left over."""
-    whole = basis.shape[0] == basis.shape[1]
-    short = np.empty((count(rows), basis.shape[1] + (not whole)), np.float32)
+    """[Q'a, |rest of a|] for every row a, (n, r + 1)."""
+    short = np.empty((count(rows), basis.shape[1] + 1), np.float32)
     for start in range(0, count(rows), BLOCK):
         z = dense(rows, start, start + BLOCK)
-        part = short[start : start + len(z)]
-        kept = z if whole else z @ basis
-        part[:, : basis.shape[1]] = kept
-        if not whole:
-            energy = np.einsum("ij,ij->i", z, z) - np.einsum("ij,ij->i", kept, kept)
-            part[:, -1] = np.sqrt(np.maximum(energy, 0))
+        kept = z @ basis
+        energy = np.einsum("ij,ij->i", z, z) - np.einsum("ij,ij->i", kept, kept)
+        short[start : start + len(z), :-1] = kept
+        short[start : start + len(z), -1] = np.sqrt(np.maximum(energy, 0))
     return short
