@@ -164,6 +164,7 @@ class Scan:
         alike = np.full(len(one), -1, np.float32)
         if self._thumbnails is not None and self._other_thumbnails is not None:
             look = np.flatnonzero(cosine >= self.limits.least)
+            look = look[self._pairs_alike(one[look] + start, other[look])]
             both = np.concatenate([self._thumbnails[start : start + len(block)], self._other_thumbnails])
             alike[look] = likeness(both, one[look], other[look] + len(block))
         pairs = Pairs(one + start, other, cosine, alike)
