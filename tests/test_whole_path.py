@@ -94,7 +94,7 @@ def test_the_default_model_exported_anew_with_fewer_columns_gives_the_same_prefi
     photos: Path, tmp_path: Path, start_server: StartServer
 ) -> None:
     files = sorted(photos.rglob("*.jpg"))[::5]
-    server = start_server("--precision", "fp32", "--decode", "exact")
+    server = start_server("--precision", "fp32")
     model = select_columns(load(open_bundle().encoder), range(256))
     save(model, tmp_path / "encoder.onnx")
     fresh = Session(tmp_path / "encoder.onnx")

@@ -127,7 +127,7 @@ def test_failures_may_be_returned_as_values(client, files, expected, tmp_path):
 
 
 def test_when_nothing_could_be_embedded_the_first_reason_is_told(client):
-    with pytest.raises(DataInvalid, match=r"none of 2 images.*no image of a known format"):
+    with pytest.raises(DataInvalid, match=r"none of 2 images.*not an image of a known format"):
         client.embed([b"a", b"b"], on_error="return")
 
 

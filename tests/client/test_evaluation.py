@@ -186,7 +186,7 @@ def test_a_csv_names_paths_labels_and_who_asks(tmp_path):
         ("path,class\na,b\n", "no column label"),
         ("path,label\na,x\na,y\n", "twice"),
         ("path,label\na,x\nb,x\n", "one label only"),
-        ("path,label,split\na,x,maybe\nb,y,query\n", "no split"),
+        ("path,label,split\na,x,maybe\nb,y,query\n", "not a split"),
         ("path,label,split\na,x,query\nb,y,query\n", "not both"),
     ],
 )

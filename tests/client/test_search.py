@@ -193,9 +193,9 @@ def test_a_zero_vector_may_be_stored_and_is_near_to_nothing(tmp_path):
     [
         (lambda index, v: index.search(v[:2]), "one vector, not 2"),
         (lambda index, v: index.search(v[0], k=0), "asks for nothing"),
-        (lambda index, v: index.search(v[0], where={"x": None}), "no condition"),
-        (lambda index, v: index.search(v[0], where={"x": {"above": 3}}), "no condition"),
-        (lambda index, v: index.search(v[0], where={"x": []}), "no condition"),
+        (lambda index, v: index.search(v[0], where={"x": None}), "not a condition"),
+        (lambda index, v: index.search(v[0], where={"x": {"above": 3}}), "not a condition"),
+        (lambda index, v: index.search(v[0], where={"x": []}), "not a condition"),
         (lambda index, v: index.search(v[0], where={"x": {"gte": "old"}}), "range of numbers"),
         (lambda index, v: index.search(v[0], without=[3, 64]), "no dimension 64"),
         (lambda index, v: index.by_dimensions({64: 1.0}), "no dimension 64"),

@@ -94,7 +94,7 @@ def test_signed_vectors_are_measured_as_they_are() -> None:
     ("arguments", "message"),
     [
         ({"z": np.ones(4)}, "one row an image"),
-        ({"z": np.full((4, 2), np.nan)}, "no numbers"),
+        ({"z": np.full((4, 2), np.nan)}, "not numbers"),
         ({"labels": [0, 1]}, "2 labels for 4 vectors"),
         ({"second": np.ones((4, 3))}, "second views of shape"),
         ({"judge": np.ones((3, 3))}, "3 vectors of the judge for 4 images"),

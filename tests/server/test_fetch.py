@@ -154,7 +154,7 @@ async def test_one_private_address_among_several_is_enough_to_refuse(site: Any) 
         ("http://photos.example/a.png", {}, ParameterInvalid, "not among the hosts"),
         ("http://user:secret@photos.example/a.png", {}, ParameterInvalid, "user and password"),
         ("http://[::1/a.png", {}, ParameterInvalid, "not a URL"),
-        ("http:///a.png", {}, ParameterInvalid, "no plain"),
+        ("http:///a.png", {}, ParameterInvalid, "not a plain"),
         ("http://xn--/a.png", {}, ParameterInvalid, "not a URL"),
         ("http://xn--a/a.png", {}, ParameterInvalid, "not a URL"),
         ("/to/http://xn--/a.png", {}, LinkFailed, "cannot be fetched (IDNAError)"),

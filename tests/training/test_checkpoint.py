@@ -44,7 +44,7 @@ def test_a_checkpoint_of_another_architecture_names_the_weight_that_does_not_fit
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointInvalid, match=r"no training run: it has no config\.toml"):
+    with pytest.raises(CheckpointInvalid, match=r"not a training run: it has no config\.toml"):
         load_encoder(tmp_path)
     with pytest.raises(CheckpointInvalid, match="does not exist"):
         load_encoder(tmp_path / "nowhere")

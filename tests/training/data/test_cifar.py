@@ -44,7 +44,7 @@ def test_a_pickle_that_calls_something_is_refused(root: Path) -> None:
 def test_a_truncated_batch_is_refused(root: Path) -> None:
     path = root / "cifar-10-batches-py" / "data_batch_2"
     path.write_bytes(path.read_bytes()[:2000])
-    with pytest.raises(DataInvalid, match="no batch of cifar10"):
+    with pytest.raises(DataInvalid, match="not a batch of cifar10"):
         open_data("cifar10", root)
 
 
