@@ -130,6 +130,42 @@ async def test_a_packed_body_is_not_unpacked(client: httpx.AsyncClient, coding: 
     assert (answer.status_code, answer.json()["error"]["field"]) == (415, "content-encoding")
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"images": ["%s"], "dimensions": 5, "dimensions": 6}',
+        '{"images": ["%s"], "images": []}',
+        '{"images": ["%s"], "dimensions": 5, "d\\u0069mensions": 6}',
+        '{"images": ["%s", {"image": "a", "image": "b"}]}',
+        '{"images": ["%s"], "top_k": 1, "top_k" : 1}',
+    ],
+)
+async def test_a_json_key_that_is_given_twice_is_refused(client: httpx.AsyncClient, png: Paint, body: str) -> None:
+    image = base64.b64encode(png(0)).decode()
+    answer = await client.post("/embed", content=body % image, headers={"content-type": "application/json"})
+    assert (answer.status_code, "twice" in answer.text) == (400, True)
+
+
+async def test_a_value_that_reads_like_a_key_is_not_a_key_given_twice(client: httpx.AsyncClient, png: Paint) -> None:
+    image = base64.b64encode(png(0)).decode()
+    for body in (
+        f'{{"images": ["{image}", "images"]}}',
+        f'{{"images": [{{"image": "{image}"}}, {{"image": "image"}}]}}',
+    ):
+        answer = await client.post("/embed", content=body, headers={"content-type": "application/json"})
+        assert answer.status_code == 200, body
+
+
+async def test_heads_with_thousands_of_entries_are_refused_before_these_are_read(
+    client: httpx.AsyncClient, png: Paint
+) -> None:
+    kind = {"content-type": "image/png"}
+    answer = await client.post("/embed", content=png(0), headers={**kind, "accept": "a/b," * 9_000})
+    assert (answer.status_code, answer.json()["error"]["limit"]) == (406, 32)
+    answer = await client.post("/embed?" + "a=1&" * 9_000, content=png(0), headers=kind)
+    assert (answer.status_code, answer.json()["error"]["limit"]) == (422, 64)
+
+
 async def test_every_content_encoding_is_looked_at(client: httpx.AsyncClient, png: Paint) -> None:
     kind = ("content-type", "image/png")
     two = [kind, ("content-encoding", "identity"), ("content-encoding", "gzip")]

@@ -8,6 +8,7 @@ from nonneg_core.errors import NotAcceptable
 from nonneg_server.answers import as_arrow, as_json, as_msgpack, as_npy
 
 FORMS: dict[str, ModuleType] = {form.MEDIA_TYPE: form for form in (as_json, as_msgpack, as_npy, as_arrow)}
+MOST_WISHES = 32  # media types in one Accept header
 _ALIASES = {
     "*/*": as_json,
     "application/*": as_json,
@@ -20,6 +21,13 @@ def form_for(accept: str | None) -> ModuleType:
     """The module that writes the answer: it has MEDIA_TYPE, check(parameters) and write(answer)."""
     if accept is None or accept in ("*/*", "application/json", ""):
         return as_json
+    if accept.count(",") >= MOST_WISHES:
+        raise NotAcceptable(
+            f"the header names more than {MOST_WISHES} media types",
+            fix=f"accept one of {', '.join(FORMS)}",
+            field="accept",
+            limit=MOST_WISHES,
+        )
     for wish in _wishes(accept):
         form = FORMS.get(wish) or _ALIASES.get(wish)
         if form is not None:

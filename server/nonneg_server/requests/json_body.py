@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -31,7 +33,38 @@ def json_object(body: bytes) -> dict[str, Any]:
         ) from None
     if not isinstance(given, dict):
         raise RequestInvalid("the body is JSON but no object", fix="send one JSON object: see /docs", field="body")
+    check_keys(body, given)
     return given
+
+
+def check_keys(body: bytes, given: dict[str, Any]) -> None:
+    """Refuse an object that holds a key twice: one reader would take the first value and another the last.
+
+    The parser keeps the last one silently. A text with escapes, with an object that was not found, or with a key more
+    often than it was found, is read again by a parser that tells.
+    """
+    keys: Counter[str] = Counter()
+    objects, waiting = 0, [given]
+    while waiting:
+        value: Any = waiting.pop()
+        if isinstance(value, dict):
+            objects += 1
+            keys.update(value.keys())
+            waiting += value.values()
+        elif isinstance(value, list) and value and isinstance(value[0], (dict, list)):
+            waiting += value
+    repeated = any(body.count(b'"%b"' % key.encode()) > count for key, count in keys.items())
+    if repeated or b"\\u" in body or body.count(b"{") != objects:
+        json.loads(body, object_pairs_hook=_without_repetition)
+
+
+def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise RequestInvalid(f"the body holds {key[:40]!r} twice", fix="send it once", field=key[:40])
+        found[key] = value
+    return found
 
 
 def check_entries(body: bytes) -> None:

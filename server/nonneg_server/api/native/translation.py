@@ -22,6 +22,8 @@ from nonneg_server.requests.parameters import from_json, from_strings, merged
 Asked = TypeVar("Asked", bound=BaseModel)
 FILES = ("images", "images[]", "image", "file", "files")  # the names a form's files may have
 
+MOST_PARAMETERS = 64  # of one URL
+
 
 ReadObject = Callable[[dict[str, Any], Limits], tuple[list[Incoming], Asked]]
 
@@ -70,6 +72,13 @@ def is_image(media: str, body: bytes) -> bool:
 def query_parameters(query: bytes, kind: type[Asked]) -> Asked:
     """What the URL asks for."""
     text = query.decode("latin-1")
+    if text.count("&") >= MOST_PARAMETERS:
+        raise ParameterInvalid(
+            f"the URL has more than {MOST_PARAMETERS} parameters",
+            fix="send each parameter once: see /docs",
+            field="query",
+            limit=MOST_PARAMETERS,
+        )
     return from_strings(kind, parse_qsl(text, keep_blank_values=True) if text else ())
 
 
