@@ -16,6 +16,7 @@ import pytest
 
 from nonneg_core.errors import BY_TYPE
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCE = re.compile(r"^```(?P<language>\w*)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)

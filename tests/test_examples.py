@@ -12,6 +12,7 @@ import pytest
 
 from nonneg_client import Embeddings
 
+pytestmark = pytest.mark.slow
 EXAMPLES = Path(__file__).parent.parent / "examples"
 NAMES = sorted(path.name for path in EXAMPLES.glob("*.py"))
 

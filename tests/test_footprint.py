@@ -12,6 +12,7 @@ import pytest
 
 from nonneg_client import Client
 
+pytestmark = pytest.mark.slow
 NONNEG = str(Path(sys.executable).with_name("nonneg"))
 MEBIBYTE = 2**20
 

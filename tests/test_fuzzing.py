@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 FOLDER = Path(__file__).parent / "fuzzing"
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="reads /proc"), pytest.mark.slow]
 
 
 def fuzzed(*arguments: str) -> dict[str, Any]:

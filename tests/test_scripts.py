@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parent.parent
 SCRIPTS = ROOT / "scripts"
 PYTHON = str(Path(sys.base_prefix) / "bin" / "python3")  # a newcomer's: with pip, outside any environment

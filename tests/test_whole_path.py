@@ -19,6 +19,7 @@ from nonneg_runtime.bundle import open_bundle
 from nonneg_runtime.session import Session
 from nonneg_training.foreign.graph import load
 
+pytestmark = pytest.mark.slow
 StartServer = Callable[..., str]
 NONNEG = str(Path(sys.executable).with_name("nonneg"))
 

@@ -17,6 +17,8 @@ from nonneg_core.errors import ConfigInvalid
 from nonneg_training.data import SPLIT, open_data
 from nonneg_training.data.unpacked import unpacked
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_names_are_those_of_training() -> None:
     assert NAMES == SPLIT

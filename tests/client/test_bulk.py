@@ -31,6 +31,7 @@ from nonneg_core.errors import (
     StorageFailed,
 )
 
+pytestmark = pytest.mark.slow
 SUFFIXES = [".npz", ".parquet", ".safetensors", ".npy"]
 
 

@@ -19,6 +19,7 @@ from nonneg_client.search.engine import Description, Engine
 from nonneg_client.search.index import Index, describe
 from nonneg_core.errors import DataInvalid, FingerprintMismatch
 
+pytestmark = pytest.mark.slow
 N = 150
 Make = Callable[[str, Description | None], Engine]
 

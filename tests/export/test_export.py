@@ -27,6 +27,7 @@ from nonneg_runtime.graph import INPUT, OUTPUT
 from nonneg_runtime.manifest import Provenance
 from nonneg_runtime.session import Session
 
+pytestmark = pytest.mark.slow
 SOURCE = Provenance(weights="random", weights_license="CC0", data="none", data_license="CC0")
 VIEW = View(size=16)
 NONNEG = str(Path(sys.executable).with_name("nonneg"))

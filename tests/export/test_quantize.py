@@ -17,6 +17,8 @@ from nonneg_runtime.golden import check
 from nonneg_runtime.session import Session
 from nonneg_training.foreign.graph import load
 
+pytestmark = pytest.mark.slow
+
 
 def command(photos: Path, out: Path, *options: str) -> Result:
     return CliRunner().invoke(quantize, ["--images", str(photos), "--out", str(out), *options])

@@ -22,6 +22,7 @@ from nonneg_runtime.open import open_session
 from nonneg_runtime.session import Session
 from nonneg_runtime.variants import as_variant, open_variant
 
+pytestmark = pytest.mark.slow
 NAMES = ("photo", "photo-fast")
 TRAINED, NAMED, DIMENSIONS = 192, 800, 2048
 

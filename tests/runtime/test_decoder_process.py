@@ -22,6 +22,7 @@ from nonneg_runtime import decoder_process
 from nonneg_runtime.decoder_process import UNBOUNDED, DecoderProcess
 from nonneg_runtime.preprocess import Viewer
 
+pytestmark = pytest.mark.slow
 PHOTO = Path(skimage.__file__).parent / "data" / "chelsea.png"
 VIEW = View(size=64)
 SETTINGS = {"view": VIEW.model_dump(), "max_pixels": 10**8, "decode": "exact"}

@@ -30,6 +30,7 @@ from nonneg_server.http.shared import Shared
 from nonneg_server.registry import Registry
 from nonneg_server.settings import Settings
 
+pytestmark = pytest.mark.slow
 Png = Callable[[int], bytes]
 
 

@@ -17,6 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from nonneg_runtime.bundle import Bundle
 
+pytestmark = pytest.mark.slow
 Png = Callable[[int], bytes]
 SECRET = "a-secret-of-enough-length"
 AUTHORIZED = {"authorization": f"Bearer {SECRET}"}

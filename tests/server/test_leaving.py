@@ -15,6 +15,7 @@ import pytest
 
 from nonneg_runtime.bundle import Bundle
 
+pytestmark = pytest.mark.slow
 HEAD = b"POST /embed HTTP/1.1\r\nHost: test\r\nContent-Type: image/png\r\nContent-Length: 1000\r\n\r\n"
 
 SLOW = """

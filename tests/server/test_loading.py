@@ -15,6 +15,7 @@ import pytest
 
 from nonneg_runtime.bundle import Bundle
 
+pytestmark = pytest.mark.slow
 Popen = subprocess.Popen[str]
 MANY = 60  # of the default model: some seconds, on any machine
 

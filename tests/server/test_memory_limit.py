@@ -14,6 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 GROUPS = Path("/sys/fs/cgroup")
 PAIRS = (  # kinds, and about as many pixels as the memory for images has a place for

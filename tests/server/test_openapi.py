@@ -15,6 +15,7 @@ from nonneg_server.api import DIALECTS
 from nonneg_server.api.route import Route
 from nonneg_server.documentation import document as made
 
+pytestmark = pytest.mark.slow
 METHODS = {"get", "post", "put", "delete", "patch"}
 
 

@@ -18,6 +18,7 @@ from PIL import Image
 
 from nonneg_runtime.bundle import Bundle
 
+pytestmark = pytest.mark.slow
 Png = Callable[[int], bytes]
 
 

@@ -18,6 +18,7 @@ import pytest
 
 from nonneg_runtime.bundle import Bundle
 
+pytestmark = pytest.mark.slow
 Png = Callable[[int], bytes]
 HEAD = b"POST /embed HTTP/1.1\r\nHost: test\r\nContent-Type: image/png\r\n"
 

@@ -14,6 +14,7 @@ import pytest
 
 from nonneg_runtime.bundle import Bundle
 
+pytestmark = pytest.mark.slow
 Png = Callable[[int], bytes]
 Popen = subprocess.Popen[str]
 ID = re.compile("[0-9a-f]{32}")

@@ -16,6 +16,7 @@ import pytest
 from nonneg_runtime.bundle import Bundle
 from nonneg_server.http.unread_output import unread_bytes
 
+pytestmark = pytest.mark.slow
 HEAD = b"POST /embed HTTP/1.1\r\nHost: test\r\n"
 PIECE = 20_000
 

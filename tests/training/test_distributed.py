@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 from nonneg_training.checkpoint import read_checkpoint
 from nonneg_training.metrics import read_metrics
 
+pytestmark = pytest.mark.slow
 GRADIENTS = """
 import sys, torch
 from pathlib import Path

@@ -14,6 +14,7 @@ from nonneg_training.checkpoint import load_encoder
 from nonneg_training.run import train
 from nonneg_training.settings import read_settings
 
+pytestmark = pytest.mark.slow
 RECIPES = sorted((Path(nonneg_training.__file__).parent / "recipes").glob("*.toml"))
 
 

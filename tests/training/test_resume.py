@@ -19,6 +19,7 @@ from nonneg_training.metrics import read_metrics
 from nonneg_training.run import resume, train
 from nonneg_training.settings import read_settings
 
+pytestmark = pytest.mark.slow
 SETTINGS = {"data.source": "digits", "loop.epochs": 2, "loop.save_every": 4, "loop.monitor_images": 50}
 # eleven steps an epoch: the checkpoints at 4, 8, 16 and 20 lie within one
 

@@ -20,6 +20,8 @@ from nonneg_training.data import open_data
 from nonneg_training.run import train
 from nonneg_training.settings import read_settings
 
+pytestmark = pytest.mark.slow
+
 
 def measured(*arguments: str | Path) -> dict[str, Any]:
     given = ["evaluate", "--structure", *map(str, arguments), "--json"]

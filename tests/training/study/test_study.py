@@ -19,6 +19,7 @@ from nonneg_training.study.ledger import read_result, same, write_result
 from nonneg_training.study.plan import differing, names, read_plan
 from nonneg_training.study.tasks import task
 
+pytestmark = pytest.mark.slow
 PLAN = """
 title = "Small"
 question = "Does it run?"

@@ -16,6 +16,8 @@ from nonneg_training.study.tasks import task
 from nonneg_training.study.tasks.encoder import Measure
 from nonneg_training.study.tasks.towers import agreement, captions, meaning
 
+pytestmark = pytest.mark.slow
+
 
 def test_cached_features_give_what_pixels_give(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NONNEG_FEATURE_CACHE", str(tmp_path))
