@@ -20,8 +20,8 @@ from PIL import Image, ImageDraw
 from nonneg_training import load_encoder
 from nonneg_training.checkpoint import run_settings
 from nonneg_training.data import Arrays, open_data
-from nonneg_training.measure.seen import see
-from nonneg_training.measure.trained import runner
+from nonneg_training.measure.outputs import see
+from nonneg_training.measure.run_encoder import runner
 from nonneg_training.study import Study
 from nonneg_training.study.plan import differing
 from nonneg_training.study.tasks.encoder import portable

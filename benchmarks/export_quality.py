@@ -27,7 +27,7 @@ from provenance import provenance
 from nonneg_core.evaluation import structure
 from nonneg_core.evaluation.quality import LENGTHS, quality_by_length, split
 from nonneg_core.evaluation.selection import as_emitted, by_chance, falling, fit_pca
-from nonneg_export.report import table
+from nonneg_export.manifest_report import table
 from nonneg_export.statistics import measure, ranking
 
 CLASSES, DIMENSIONS, CALIBRATION, SEEDS, PAIRS = 100, 2048, 5000, 3, 512

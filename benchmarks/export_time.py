@@ -34,7 +34,7 @@ from nonneg_core.pixels.view import View
 from nonneg_export.assemble import Draft, rank, seal
 from nonneg_export.canonical import save
 from nonneg_export.convert import to_onnx
-from nonneg_export.photos import Photos, find_photos, see
+from nonneg_export.photo_folder import Photos, find_photos, see
 from nonneg_runtime.manifest import Provenance
 from nonneg_runtime.session import Session
 from nonneg_training.backbones import backbone

@@ -32,8 +32,8 @@ from nonneg_client.local import Encoder
 from nonneg_core.cores import granted
 from nonneg_core.errors import ConfigInvalid, MissingExtra
 from nonneg_export.assemble import seal
-from nonneg_export.photos import find_photos, see
-from nonneg_export.smaller import shrink
+from nonneg_export.photo_folder import find_photos, see
+from nonneg_export.quantized_bundle import shrink
 from nonneg_runtime.bundle import Bundle, open_bundle
 from nonneg_runtime.manifest import Check
 from nonneg_runtime.open import open_session

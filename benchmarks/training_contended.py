@@ -35,8 +35,8 @@ WAYS = {  # threads (0: all), and the environment
 def train(threads: int, steps: int) -> float:
     import numpy as np
 
-    from nonneg_training.ahead import Ahead
     from nonneg_training.data import Arrays
+    from nonneg_training.prefetch import Ahead
     from nonneg_training.run import prepare
     from nonneg_training.settings import read_settings
 

@@ -25,16 +25,16 @@ from torch import nn
 
 from nonneg_core.allocator import tune_for_training
 from nonneg_core.pixels.view import View
-from nonneg_training.ahead import Ahead
 from nonneg_training.backbones import Backbone
 from nonneg_training.batches import FeatureBatches
 from nonneg_training.data import Arrays
 from nonneg_training.distributed import World
 from nonneg_training.encoder import Encoder
+from nonneg_training.head_init import sample, start
 from nonneg_training.loop import Loop
 from nonneg_training.methods.head import Head
+from nonneg_training.prefetch import Ahead
 from nonneg_training.settings import read_settings
-from nonneg_training.starts import sample, start
 
 COUNT, DIMENSIONS, LENGTHS = 20_000, 2048, (128, 256, 512, 1024, 2048)
 

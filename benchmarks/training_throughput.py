@@ -40,10 +40,10 @@ def pictures(count: int) -> np.ndarray:
 
 
 def ours(batch: int, steps: int, backbone: str, precision: str, pipeline: str) -> dict[str, float]:
-    from nonneg_training.ahead import Ahead
     from nonneg_training.data import Arrays
     from nonneg_training.loop import Feed
     from nonneg_training.methods import Batch
+    from nonneg_training.prefetch import Ahead
     from nonneg_training.run import prepare
     from nonneg_training.settings import read_settings
 

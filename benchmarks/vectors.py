@@ -32,7 +32,7 @@ from nonneg_core.evaluation.selection import fit_pca
 from nonneg_core.evaluation.uncertainty import interval
 from nonneg_core.shortening import keep_largest
 from nonneg_export.activations import collect
-from nonneg_export.photos import Photos, find_photos, labels_of
+from nonneg_export.photo_folder import Photos, find_photos, labels_of
 from nonneg_runtime.bundle import Bundle
 from nonneg_runtime.variants import open_variant
 

@@ -17,7 +17,7 @@ from nonneg_export.canonical import save
 from nonneg_export.columns import select_columns
 from nonneg_runtime.bundle import open_bundle
 from nonneg_runtime.session import Session
-from nonneg_training.foreign.graph import load
+from nonneg_training.onnx_backbone.onnx_graph import load
 
 pytestmark = pytest.mark.slow
 StartServer = Callable[..., str]

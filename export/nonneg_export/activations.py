@@ -22,8 +22,8 @@ from nonneg_core.errors import CheckFailed, DataInvalid, NonnegError
 from nonneg_core.lookahead import bounded_map
 from nonneg_core.pixels.resizing import has_simd
 from nonneg_core.pixels.view import Pixels, View
-from nonneg_export.photos import Photos, digest_of, see
-from nonneg_export.rows import Line, Row, Rows
+from nonneg_export.activation_store import Line, Row, Rows
+from nonneg_export.photo_folder import Photos, digest_of, see
 from nonneg_runtime.bundle import storing
 from nonneg_runtime.manifest import Calibration, RankedBy
 from nonneg_runtime.open import open_session

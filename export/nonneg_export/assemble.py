@@ -15,15 +15,15 @@ from onnx import ModelProto
 from nonneg_core.cores import granted
 from nonneg_core.pixels.view import Pixels, View
 from nonneg_core.shortening import check_dimensions
-from nonneg_export import eyes, golden, verify
+from nonneg_export import golden, preprocessing_checks, verify
 from nonneg_export.activations import Activations, Tick, calibrated_on, collect
 from nonneg_export.canonical import canonical, save
 from nonneg_export.columns import select_columns, width
 from nonneg_export.evaluation import evaluate
-from nonneg_export.half import halved
-from nonneg_export.photos import Photos, see
+from nonneg_export.fp16_weights import halved
+from nonneg_export.manifest_report import quality as quality_text
+from nonneg_export.photo_folder import Photos, see
 from nonneg_export.plot import draw
-from nonneg_export.report import quality as quality_text
 from nonneg_export.statistics import Rule, measure, ranking
 from nonneg_runtime.bundle import ENCODER, Bundle, write_bundle
 from nonneg_runtime.manifest import Check, Manifest, Precision, Provenance
@@ -175,15 +175,15 @@ def _verify(draft: Draft, order: NDArray[np.int64], seen: Activations, work: Pat
     full = opened(work / ENCODER)
     ranked = verify.answers(full.run, pixels)
     alike = verify.ignores_batch_mates(full, pixels, ranked)
-    fast = eyes.decodes_alike(full, draft.view, seen.paths)
-    resized = eyes.resizes_alike(full, draft.view, seen.paths)
+    fast = preprocessing_checks.decodes_alike(full, draft.view, seen.paths)
+    resized = preprocessing_checks.resizes_alike(full, draft.view, seen.paths)
     del full
     read_back = View.model_validate_json(draft.view.model_dump_json())
     checks = [
         alike,
         verify.emits_the_ranking(plain, ranked, order),
         verify.prefix_is_export(ranked[-verify.BATCH :], short),
-        eyes.sees_alike(read_back, draft.evaluation or in_full, seen.paths),
+        preprocessing_checks.sees_alike(read_back, draft.evaluation or in_full, seen.paths),
         fast,
         resized,
     ]

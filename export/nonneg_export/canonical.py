@@ -8,7 +8,7 @@ import onnx
 from onnx import GraphProto, ModelProto
 
 from nonneg_runtime.bundle import storing
-from nonneg_training.foreign.graph import stripped, subgraphs
+from nonneg_training.onnx_backbone.onnx_graph import stripped, subgraphs
 
 KEPT = "head."  # initializers of these names keep them: they may be moved into a file of their own
 

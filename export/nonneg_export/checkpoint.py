@@ -22,8 +22,8 @@ from nonneg_runtime.manifest import Provenance
 from nonneg_training.checkpoint import load_encoder, run_settings
 from nonneg_training.data.folder import Folder
 from nonneg_training.encoder import Encoder
-from nonneg_training.foreign import is_foreign
-from nonneg_training.foreign.recipe import features_graph
+from nonneg_training.onnx_backbone import is_foreign
+from nonneg_training.onnx_backbone.recipe import features_graph
 from nonneg_training.settings import Settings
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from nonneg_core.errors import DataInvalid, MissingExtra
 from nonneg_core.installing import extra_hint
-from nonneg_export.report import SELECTIONS
+from nonneg_export.manifest_report import SELECTIONS
 from nonneg_runtime.bundle import storing
 from nonneg_runtime.manifest import Manifest, Quality
 

@@ -19,11 +19,11 @@ from nonneg_core.atomic import storage_error
 from nonneg_core.errors import CheckFailed, NonnegError
 from nonneg_core.pixels.view import Pixels, View
 from nonneg_export.canonical import canonical, save
-from nonneg_export.half import widened
-from nonneg_export.photos import see
+from nonneg_export.fp16_weights import widened
+from nonneg_export.photo_folder import see
 from nonneg_export.silence import silenced
 from nonneg_runtime.graph import INPUT, OUTPUT
-from nonneg_training.foreign.graph import load
+from nonneg_training.onnx_backbone.onnx_graph import load
 
 QUANTIZED = ("Conv", "Gemm", "MatMul", "Add", "Clip", "Relu", "MaxPool", "Concat")
 LAYERS = ("Conv", "Gemm", "MatMul", "ReduceMean", "GlobalAveragePool")

@@ -9,7 +9,7 @@ from typing import Any
 
 from nonneg_core.errors import ConfigInvalid, ConnectionFailed, MissingExtra, NonnegError, NotFound
 from nonneg_core.installing import extra_hint
-from nonneg_export.card import card
+from nonneg_export.model_card import card
 from nonneg_runtime.bundle import Bundle, check_free, open_bundle, staged
 from nonneg_runtime.manifest import FILE_NAME, read_manifest
 

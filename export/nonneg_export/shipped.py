@@ -19,7 +19,7 @@ from nonneg_core.errors import ConfigInvalid
 from nonneg_core.heads.head import Head
 from nonneg_export.canonical import canonical, save
 from nonneg_export.convert import to_onnx
-from nonneg_export.half import halved, widened
+from nonneg_export.fp16_weights import halved, widened
 from nonneg_export.quantization import to_int8
 from nonneg_export.root_head import detach_head, with_root_head
 from nonneg_runtime import golden

@@ -14,14 +14,14 @@ from nonneg_core.heads.head import Head
 from nonneg_core.heads.named import class_directions
 from nonneg_core.heads.rotated import EXPONENT, Basis, components, polar
 from nonneg_core.heads.spread import Spread
-from nonneg_export import eyes, naming, verify
+from nonneg_export import naming, preprocessing_checks, verify
 from nonneg_export.activations import Tick, calibrated_on, collect
+from nonneg_export.agreement import judged, likeness
 from nonneg_export.canonical import save
 from nonneg_export.evaluation import evaluate
+from nonneg_export.fp16_weights import widened
 from nonneg_export.golden import record
-from nonneg_export.half import widened
-from nonneg_export.likeness import judged, likeness
-from nonneg_export.photos import Photos, find_photos
+from nonneg_export.photo_folder import Photos, find_photos
 from nonneg_export.quantization import to_int8
 from nonneg_export.shipped import FITTED_ON, INT8, PLANS, pooled, provenance, write_encoders
 from nonneg_export.statistics import measure
@@ -121,8 +121,8 @@ def ship(
         golden=record(work / ENCODER, view.size),
         checks=(
             verify.ignores_batch_mates(open_session(work / ENCODER), verify.samples(few.paths, view)),
-            eyes.decodes_alike(open_session(work / ENCODER), view, few.paths),
-            eyes.resizes_alike(open_session(work / ENCODER), view, few.paths),
+            preprocessing_checks.decodes_alike(open_session(work / ENCODER), view, few.paths),
+            preprocessing_checks.resizes_alike(open_session(work / ENCODER), view, few.paths),
         ),
         head=HeadRecord(file=HEAD, spread=SPREAD, takes="roots", power=trained.head.power, trained=trained.trained),
         variants=(

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from nonneg_core.errors import CheckFailed
 from nonneg_core.pixels.view import Pixels, View
 from nonneg_core.shortening import unit
-from nonneg_export.photos import see
+from nonneg_export.photo_folder import see
 from nonneg_runtime.graph import test_pattern
 from nonneg_runtime.manifest import Check
 from nonneg_runtime.providers import Runner

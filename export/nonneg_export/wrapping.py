@@ -17,9 +17,9 @@ from nonneg_export.activations import collect
 from nonneg_export.canonical import canonical, save
 from nonneg_export.columns import activate, centre
 from nonneg_export.head import with_head
-from nonneg_export.photos import Photos
-from nonneg_training.foreign.adapting import Pool, Scaling, adapt
-from nonneg_training.foreign.graph import load
+from nonneg_export.photo_folder import Photos
+from nonneg_training.onnx_backbone.adapting import Pool, Scaling, adapt
+from nonneg_training.onnx_backbone.onnx_graph import load
 
 ENOUGH_FOR_CENTRE = 1000  # photos: the mean does not move any more
 

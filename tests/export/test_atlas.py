@@ -17,9 +17,9 @@ from nonneg_core.errors import BundleInvalid, DigestMismatch, ParameterInvalid, 
 from nonneg_core.pixels.view import View
 from nonneg_core.shortening import unit
 from nonneg_export.assemble import Draft, rank, seal
-from nonneg_export.charting import strongest
+from nonneg_export.atlas_builder import strongest
 from nonneg_export.commands.atlas import atlas as command
-from nonneg_export.photos import find_photos, see
+from nonneg_export.photo_folder import find_photos, see
 from nonneg_runtime.atlas import Atlas, open_atlas
 from nonneg_runtime.bundle import Bundle, open_bundle
 from nonneg_runtime.manifest import Provenance
@@ -178,7 +178,7 @@ def test_reading_an_atlas_needs_neither_torch_nor_onnx(charted: Bundle) -> None:
 def test_strongest_works_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = np.maximum(np.random.default_rng(0).normal(size=(50, 7)), 0).astype(np.float32)
     whole = strongest(rows, 4)
-    monkeypatch.setattr("nonneg_export.charting.chunks", lambda r: (r[i : i + 9] for i in range(0, 50, 9)))
+    monkeypatch.setattr("nonneg_export.atlas_builder.chunks", lambda r: (r[i : i + 9] for i in range(0, 50, 9)))
     pieces = strongest(rows, 4)
     np.testing.assert_array_equal(pieces.images, whole.images)
     np.testing.assert_array_equal(pieces.activations, whole.activations)

@@ -12,9 +12,9 @@ from nonneg_core.errors import DataInvalid
 from nonneg_core.evaluation.metrics import retrieval
 from nonneg_core.pixels.view import View
 from nonneg_export.assemble import Draft, Ranked, rank, report, seal
-from nonneg_export.photos import find_photos, see
+from nonneg_export.manifest_report import summary
+from nonneg_export.photo_folder import find_photos, see
 from nonneg_export.plot import draw
-from nonneg_export.report import summary
 from nonneg_runtime.bundle import open_bundle
 from nonneg_runtime.manifest import Provenance
 from nonneg_runtime.session import Session

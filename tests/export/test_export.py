@@ -20,7 +20,7 @@ from nonneg_core.shortening import unit
 from nonneg_export.assemble import Draft, Ranked, rank, seal
 from nonneg_export.columns import activate
 from nonneg_export.commands.export import export
-from nonneg_export.photos import find_photos, see
+from nonneg_export.photo_folder import find_photos, see
 from nonneg_runtime.bundle import open_bundle
 from nonneg_runtime.golden import check
 from nonneg_runtime.graph import INPUT, OUTPUT

@@ -8,14 +8,14 @@ from click.testing import CliRunner, Result
 
 from nonneg_core.errors import CheckFailed, ConfigInvalid, DataInvalid
 from nonneg_core.shortening import unit
+from nonneg_export.agreement import likeness
 from nonneg_export.canonical import save
 from nonneg_export.commands.quantize import quantize
-from nonneg_export.half import halved, widened
-from nonneg_export.likeness import likeness
+from nonneg_export.fp16_weights import halved, widened
 from nonneg_runtime.bundle import ENCODER, Bundle, open_bundle, write_bundle
 from nonneg_runtime.golden import check
 from nonneg_runtime.session import Session
-from nonneg_training.foreign.graph import load
+from nonneg_training.onnx_backbone.onnx_graph import load
 
 pytestmark = pytest.mark.slow
 

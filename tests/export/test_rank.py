@@ -12,8 +12,8 @@ from onnx import ModelProto
 from nonneg_core.pixels.view import View
 from nonneg_export.assemble import Draft, rank, seal
 from nonneg_export.commands.rank import rank as command
-from nonneg_export.photos import find_photos
-from nonneg_export.rerank import overlaps
+from nonneg_export.photo_folder import find_photos
+from nonneg_export.rerank_columns import overlaps
 from nonneg_runtime.bundle import Bundle, open_bundle
 from nonneg_runtime.manifest import Provenance
 from nonneg_runtime.session import Session

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 
 from nonneg_core.errors import BundleInvalid, ConfigInvalid, DigestMismatch, StorageFailed
 from nonneg_core.installing import extra_hint
-from nonneg_export.card import card
 from nonneg_export.commands.sharing import pull, push
+from nonneg_export.model_card import card
 from nonneg_export.sharing import pull as pull_from
 from nonneg_runtime.bundle import DEFAULT, open_bundle
 

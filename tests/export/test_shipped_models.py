@@ -12,7 +12,7 @@ from PIL import Image
 from nonneg_client.commands.connection import SHIPPED_BUNDLES
 from nonneg_core.errors import ConfigInvalid, DigestMismatch
 from nonneg_core.shortening import unit
-from nonneg_export.photos import see
+from nonneg_export.photo_folder import see
 from nonneg_export.shipped import RECORDS, plan_of, rebuild
 from nonneg_runtime.bundle import DEFAULT, SHIPPED, Bundle, open_bundle, shipped_names
 from nonneg_runtime.golden import check

@@ -14,12 +14,12 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 from nonneg_core.errors import CheckFailed, ConfigInvalid, DataInvalid
 from nonneg_core.pixels.view import View
 from nonneg_export.commands.wrap import wrap
-from nonneg_export.photos import find_photos, see
+from nonneg_export.photo_folder import find_photos, see
 from nonneg_export.wrapping import Wrapping, read_head, wrapped
 from nonneg_runtime.bundle import open_bundle
 from nonneg_runtime.session import Session
-from nonneg_training.foreign.adapting import Scaling
-from nonneg_training.foreign.preprocessor import read_preprocessor
+from nonneg_training.onnx_backbone.adapting import Scaling
+from nonneg_training.onnx_backbone.huggingface_preprocessor import read_preprocessor
 
 MEAN, STD = np.array((0.485, 0.456, 0.406)), np.array((0.229, 0.224, 0.225))
 KERNEL = np.random.default_rng(0).normal(size=(6, 3, 4, 4)).astype(np.float32)

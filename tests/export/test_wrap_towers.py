@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from nonneg_core.errors import CheckFailed
 from nonneg_export.commands.wrap import wrap
-from nonneg_export.photos import find_photos, see
+from nonneg_export.photo_folder import find_photos, see
 from nonneg_runtime.bundle import open_bundle
 from nonneg_runtime.session import Session
 

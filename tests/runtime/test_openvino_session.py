@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from nonneg_core.errors import BundleInvalid, ConfigInvalid
 from nonneg_core.shortening import unit
-from nonneg_export.photos import find_photos, see
+from nonneg_export.photo_folder import find_photos, see
 from nonneg_runtime.bundle import open_bundle
 from nonneg_runtime.open import open_session
 from nonneg_runtime.openvino_session import openvino_package

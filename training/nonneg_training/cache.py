@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from nonneg_core.atomic import atomic_write, storage_error
 from nonneg_core.cache_folder import cache_folder, locked
-from nonneg_training.ahead import Ahead
 from nonneg_training.data import Images
 from nonneg_training.encoder import Encoder
+from nonneg_training.prefetch import Ahead
 from nonneg_training.seeds import generator
 from nonneg_training.settings import Views
 from nonneg_training.views import pipeline_for

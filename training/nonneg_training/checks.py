@@ -8,7 +8,7 @@ from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_training.activations import CONTROLS, NON_NEGATIVE
 from nonneg_training.data import Captions, Images, Stream
 from nonneg_training.distributed import World
-from nonneg_training.foreign import is_foreign
+from nonneg_training.onnx_backbone import is_foreign
 from nonneg_training.settings import Settings
 
 CONTROL_METHODS = ("cl", "spectral-cl", "ce")  # what their non-negative counterparts are held against

@@ -17,7 +17,6 @@ from torch.nn.parallel import DistributedDataParallel
 from nonneg_core.interrupting import Interrupted, Interrupts
 from nonneg_core.progress import Bar
 from nonneg_training import monitor
-from nonneg_training.ahead import Ahead
 from nonneg_training.batches import Batches
 from nonneg_training.checkpoint import Checkpoint, restore_run, write_checkpoint
 from nonneg_training.distributed import World, barrier
@@ -26,6 +25,7 @@ from nonneg_training.methods import Batch, Method
 from nonneg_training.metrics import Metrics
 from nonneg_training.optimiser import build_optimiser
 from nonneg_training.precision import Precision
+from nonneg_training.prefetch import Ahead
 from nonneg_training.schedule import rate
 from nonneg_training.seeds import derive, generator
 from nonneg_training.settings import Settings

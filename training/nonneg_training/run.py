@@ -21,12 +21,12 @@ from nonneg_training.checkpoint import FILE_NAME, Checkpoint, load_backbone, rea
 from nonneg_training.data import Captions, Images, Kept, Stream, open_source, unseen
 from nonneg_training.distributed import World, barrier, join, leave
 from nonneg_training.encoder import Encoder
+from nonneg_training.head_init import every_view, sample, start, start_rotated
 from nonneg_training.loop import Loop, Outcome
 from nonneg_training.methods import Method, build_method
 from nonneg_training.seeds import derive, generator
 from nonneg_training.settings import FILE_NAME as CONFIG
 from nonneg_training.settings import Settings, write_settings
-from nonneg_training.starts import every_view, sample, start, start_rotated
 from nonneg_training.teachers import teach, teachers
 from nonneg_training.views import cutter_for, pipeline_for
 

@@ -10,10 +10,10 @@ import click
 
 from nonneg_core.progress import Bar
 from nonneg_export.activations import collect
-from nonneg_export.charting import chart
+from nonneg_export.atlas_builder import chart
 from nonneg_export.commands.options import PATH, calibration, calibration_options, replace_option, tell_broken
-from nonneg_export.report import size
-from nonneg_export.workplace import workplace
+from nonneg_export.manifest_report import size
+from nonneg_export.workdir import workplace
 from nonneg_runtime.atlas import FILE_NAME
 from nonneg_runtime.bundle import check_free, open_bundle, write_bundle
 

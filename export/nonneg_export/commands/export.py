@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from nonneg_export.checkpoint import draft
-from nonneg_export.commands.making import make
+from nonneg_export.commands.build import make
 from nonneg_export.commands.options import (
     PATH,
     about,

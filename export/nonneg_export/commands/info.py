@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from nonneg_export.report import summary
+from nonneg_export.manifest_report import summary
 from nonneg_runtime.bundle import open_bundle
 
 

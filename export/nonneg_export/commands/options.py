@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from nonneg_export.assemble import NOT_STATED, About
-from nonneg_export.photos import Photos, find_photos
+from nonneg_export.photo_folder import Photos, find_photos
 from nonneg_export.statistics import RULES
 
 PATH = click.Path(path_type=Path)

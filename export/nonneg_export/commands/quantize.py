@@ -12,9 +12,9 @@ from nonneg_core.errors import ConfigInvalid
 from nonneg_core.progress import Bar
 from nonneg_export.assemble import seal
 from nonneg_export.commands.options import PATH, calibration, calibration_options, evaluation_options, variant_options
-from nonneg_export.photos import find_photos
-from nonneg_export.report import size, summary
-from nonneg_export.smaller import Small, judge, shrink
+from nonneg_export.manifest_report import size, summary
+from nonneg_export.photo_folder import find_photos
+from nonneg_export.quantized_bundle import Small, judge, shrink
 from nonneg_export.triton import write_repository
 from nonneg_runtime.bundle import check_free, open_bundle
 from nonneg_runtime.variants import place_of

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from nonneg_export.assemble import Ranked
-from nonneg_export.commands.making import make
+from nonneg_export.commands.build import make
 from nonneg_export.commands.options import (
     PATH,
     calibration_options,
@@ -16,8 +16,8 @@ from nonneg_export.commands.options import (
     output_options,
     ranking_options,
 )
-from nonneg_export.report import table
-from nonneg_export.rerank import draft_of, overlaps, traced
+from nonneg_export.manifest_report import table
+from nonneg_export.rerank_columns import draft_of, overlaps, traced
 from nonneg_runtime.bundle import open_bundle
 
 

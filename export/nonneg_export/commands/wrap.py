@@ -9,7 +9,7 @@ import click
 
 from nonneg_core.pixels.view import View
 from nonneg_export.assemble import About, Draft
-from nonneg_export.commands.making import make
+from nonneg_export.commands.build import make
 from nonneg_export.commands.options import (
     PATH,
     about,
@@ -20,11 +20,11 @@ from nonneg_export.commands.options import (
     output_options,
     ranking_options,
 )
-from nonneg_export.half import is_lossless
+from nonneg_export.fp16_weights import is_lossless
 from nonneg_export.wrapping import Wrapping, wrapped
 from nonneg_runtime.manifest import Provenance
-from nonneg_training.foreign.adapting import Scaling
-from nonneg_training.foreign.preprocessor import read_preprocessor
+from nonneg_training.onnx_backbone.adapting import Scaling
+from nonneg_training.onnx_backbone.huggingface_preprocessor import read_preprocessor
 
 NUMBERS = (click.FLOAT,) * 3
 

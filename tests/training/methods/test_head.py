@@ -11,13 +11,13 @@ from torch.nn import functional as F
 from nonneg_core.errors import ConfigInvalid
 from nonneg_training.checkpoint import load_encoder, read_checkpoint
 from nonneg_training.data import open_data
+from nonneg_training.head_init import start
 from nonneg_training.loop import Outcome
 from nonneg_training.methods.head import PARTS, sparsity
 from nonneg_training.metrics import read_metrics
 from nonneg_training.monitor import nearest
 from nonneg_training.run import train
 from nonneg_training.settings import read_settings
-from nonneg_training.starts import start
 
 
 @pytest.fixture(scope="module")

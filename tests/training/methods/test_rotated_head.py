@@ -18,11 +18,11 @@ from nonneg_core.pixels.view import View
 from nonneg_training.backbones import Backbone
 from nonneg_training.checkpoint import load_encoder, read_checkpoint
 from nonneg_training.encoder import Encoder
+from nonneg_training.head_init import start_rotated
 from nonneg_training.losses.distillation import divergence
 from nonneg_training.run import train
 from nonneg_training.settings import Head as HeadSettings
 from nonneg_training.settings import read_settings
-from nonneg_training.starts import start_rotated
 
 FEATURES = 20
 

@@ -14,7 +14,7 @@ from PIL import Image
 from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_training.checkpoint import load_encoder
 from nonneg_training.data import open_data
-from nonneg_training.losses.pairs import pairs
+from nonneg_training.losses.clip import pairs
 from nonneg_training.metrics import read_metrics
 from nonneg_training.run import train
 from nonneg_training.settings import read_settings

@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from nonneg_training.study.ledger import read_results
+from nonneg_training.study.result_files import read_results
 from nonneg_training.study.study import Study
 
 ROOT = Path(__file__).parents[3]

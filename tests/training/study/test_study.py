@@ -15,8 +15,8 @@ from click.testing import CliRunner, Result
 from nonneg_cli.table import nonneg
 from nonneg_core.errors import ConfigInvalid, DataInvalid, DigestMismatch
 from nonneg_training import Study
-from nonneg_training.study.ledger import read_result, same, write_result
 from nonneg_training.study.plan import differing, names, read_plan
+from nonneg_training.study.result_files import read_result, same, write_result
 from nonneg_training.study.tasks import task
 
 pytestmark = pytest.mark.slow

@@ -9,8 +9,8 @@ import pytest
 
 from nonneg_training.checkpoint import load_encoder
 from nonneg_training.data import open_data, subset
-from nonneg_training.measure.seen import see
-from nonneg_training.measure.trained import runner, see_cached
+from nonneg_training.measure.outputs import see
+from nonneg_training.measure.run_encoder import runner, see_cached
 from nonneg_training.settings import Views
 from nonneg_training.study.tasks import task
 from nonneg_training.study.tasks.encoder import Measure

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from scipy import stats
 
-from nonneg_training.study.ledger import Result
 from nonneg_training.study.plan import Claim
+from nonneg_training.study.result_files import Result
 from nonneg_training.study.verdict import Verdict, decide, estimate
 
 

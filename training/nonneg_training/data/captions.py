@@ -13,8 +13,8 @@ from PIL import Image
 
 from nonneg_core.errors import DataInvalid
 from nonneg_core.pixels.decode import decode
+from nonneg_training.data.broken_images import Tolerance
 from nonneg_training.data.images import Images
-from nonneg_training.data.tolerance import Tolerance
 
 
 class Captions(Images):

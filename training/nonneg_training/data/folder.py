@@ -13,8 +13,8 @@ from nonneg_core.errors import DataInvalid
 from nonneg_core.image_files import ends, leads_back
 from nonneg_core.pixels.decode import decode
 from nonneg_core.pixels.formats import OF_IMAGES
+from nonneg_training.data.broken_images import Tolerance
 from nonneg_training.data.images import Images
-from nonneg_training.data.tolerance import Tolerance
 
 
 class Folder(Images):

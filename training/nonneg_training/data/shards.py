@@ -14,9 +14,9 @@ from nonneg_core.errors import DataInvalid
 from nonneg_core.pixels.decode import decode
 from nonneg_core.pixels.formats import OF_IMAGES
 from nonneg_core.tar_members import Place, places, sample_of
+from nonneg_training.data.broken_images import Tolerance
 from nonneg_training.data.images import Images
 from nonneg_training.data.patterns import expand
-from nonneg_training.data.tolerance import Tolerance
 
 
 class Shards(Images):

@@ -16,11 +16,11 @@ from PIL import Image
 
 from nonneg_core.errors import ConfigInvalid, DataInvalid, NonnegError
 from nonneg_core.pixels.decode import decode
+from nonneg_training.data.broken_images import Tolerance
 from nonneg_training.data.download import PAUSE, TIMEOUT, Download, shown
 from nonneg_training.data.images import Images
 from nonneg_training.data.patterns import expand
 from nonneg_training.data.samples import Sample, samples, shuffled
-from nonneg_training.data.tolerance import Tolerance
 from nonneg_training.distributed import World
 from nonneg_training.seeds import derive, permutation
 

@@ -12,9 +12,9 @@ from nonneg_core.errors import ConfigInvalid
 from nonneg_core.progress import Bar
 from nonneg_core.tables import table
 from nonneg_training.data import Images, open_source, unseen
+from nonneg_training.measure.outputs import Seen
 from nonneg_training.measure.probing import SELECTIONS, Row
 from nonneg_training.measure.report import Report, measure, row_cells, structure_table
-from nonneg_training.measure.seen import Seen
 from nonneg_training.measure.subject import Subject, is_array, open_subject, read_array
 from nonneg_training.settings import Data
 

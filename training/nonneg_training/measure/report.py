@@ -10,8 +10,8 @@ import numpy as np
 
 from nonneg_core.evaluation.certificate import Figures, Structure
 from nonneg_core.evaluation.probe import halves
+from nonneg_training.measure.outputs import Seen
 from nonneg_training.measure.probing import Row, rows
-from nonneg_training.measure.seen import Seen
 
 FIGURES = (  # what is printed, in this order
     "live", "zero_share", "nnz", "sparsity", "correlation", "consistency", "consistency_unweighted", "purity",

@@ -12,7 +12,7 @@ from nonneg_core.evaluation.probe import probe
 from nonneg_core.pixels.view import Pixels, View
 from nonneg_training.data import Arrays, Images
 from nonneg_training.measure.corruptions import CORRUPTIONS, STRENGTHS, corrupt
-from nonneg_training.measure.seen import Run, Seen, see
+from nonneg_training.measure.outputs import Run, Seen, see
 
 SIDES = ("backbone", "embedding")
 APART = ("stylised", "sketch")  # no mere corruption: counted by themselves

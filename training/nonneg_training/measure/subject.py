@@ -11,7 +11,7 @@ from nonneg_core.errors import DataInvalid, MissingExtra
 from nonneg_core.installing import extra_hint
 from nonneg_core.pixels.view import Pixels, View
 from nonneg_training.data import Images
-from nonneg_training.measure.seen import Floats, Run, Seen, Tick, see
+from nonneg_training.measure.outputs import Floats, Run, Seen, Tick, see
 from nonneg_training.settings import FILE_NAME as CONFIG
 from nonneg_training.settings import Data, read_settings
 
@@ -77,7 +77,7 @@ def _labels(path: Path) -> np.ndarray[tuple[int, ...], np.dtype[np.generic]]:
 
 def _run(path: Path) -> Subject:
     from nonneg_training.checkpoint import load_encoder
-    from nonneg_training.measure.trained import runner
+    from nonneg_training.measure.run_encoder import runner
 
     encoder, settings = load_encoder(path), read_settings(path / CONFIG, {})
     what = f"{path}: a run of {settings.method}, {settings.model.activation}"

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from nonneg_training.distributed import gather
 from nonneg_training.encoder import Encoder
+from nonneg_training.losses.clip import pairs
 from nonneg_training.losses.nested import check_lengths, nested
-from nonneg_training.losses.pairs import pairs
 from nonneg_training.methods.method import Batch, Method
 from nonneg_training.settings import Loss, Text
 from nonneg_training.text import TextTower

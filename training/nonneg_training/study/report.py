@@ -11,8 +11,8 @@ import numpy as np
 from nonneg_core.atomic import atomic_write
 from nonneg_core.errors import MissingExtra
 from nonneg_core.installing import extra_hint
-from nonneg_training.study.ledger import Result
 from nonneg_training.study.plan import Plan, Plot
+from nonneg_training.study.result_files import Result
 from nonneg_training.study.verdict import by_seed, decide, estimate, short
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from typing import Any
 
 from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_training.cache import default_folder
-from nonneg_training.study import ledger
-from nonneg_training.study.ledger import Result
+from nonneg_training.study import result_files
 from nonneg_training.study.plan import Record, differing, flat, merged, read_plan
 from nonneg_training.study.report import page, write_report
+from nonneg_training.study.result_files import Result
 from nonneg_training.study.tasks import Task, task
 from nonneg_training.study.verdict import Verdict, decide
 
@@ -54,7 +54,7 @@ class Study:
 
         Raises where two of one variant, or two variants, differ in what the file does not name.
         """
-        found = [r for r in ledger.read_results(self.folder) if self._states(r)]
+        found = [r for r in result_files.read_results(self.folder) if self._states(r)]
         settings: dict[str, Record] = {}
         for result in found:
             before = settings.setdefault(result.variant, result.settings)
@@ -89,7 +89,7 @@ class Study:
             say(f"{self.name}: {wanted.variant}, seed {wanted.seed} ({number + 1} of {len(waiting)})")
             result = self._made(wanted)
             longest = max(longest, result.seconds)
-            ledger.write_result(self.folder, result)
+            result_files.write_result(self.folder, result)
             self.report()
         return self.verdicts()
 
@@ -114,19 +114,19 @@ class Study:
         recorded = flat(result.settings)
         _, measure = self.task.defaults()
         as_stated = all(recorded.get(name) == value for name, value in stated.items())
-        return as_stated and ledger.same(result.measure, self.measure, measure)
+        return as_stated and result_files.same(result.measure, self.measure, measure)
 
     def _sorted(self) -> tuple[list[Result], list[Result]]:
         wanted = {(run.variant, run.seed): run for run in self.grid()}
         settings, measure = self.task.defaults()
         ours: list[Result] = []
         others: list[Result] = []
-        for result in ledger.read_results(self.folder):
+        for result in result_files.read_results(self.folder):
             run = wanted.get((result.variant, result.seed))
             fits = (
                 run is not None
-                and ledger.same(flat(result.settings), flat(run.settings), flat(settings))
-                and ledger.same(result.measure, self.measure, measure)
+                and result_files.same(flat(result.settings), flat(run.settings), flat(settings))
+                and result_files.same(result.measure, self.measure, measure)
             )
             (ours if fits else others).append(result)
         return ours, others
@@ -162,8 +162,8 @@ class Study:
             measure=self.measure,
             figures={name: _rounded(value) for name, value in sorted(figures.items())},
             seconds=round(time.perf_counter() - began, 1),
-            machine=ledger.this_machine(),
-            commit=ledger.this_commit(),
+            machine=result_files.this_machine(),
+            commit=result_files.this_commit(),
         )
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nonneg_training.study.ledger import Result
 from nonneg_training.study.plan import Check, Claim
+from nonneg_training.study.result_files import Result
 
 HELD, PART, FAILED, OPEN = "held", "held in part", "did not hold here", "not decided"
 LEVEL = 0.95

@@ -21,7 +21,7 @@ from nonneg_core.pixels.view import View
 from nonneg_training.data import Arrays, Images
 from nonneg_training.settings import Views
 from nonneg_training.views import resample
-from nonneg_training.views.recolour import Recolour, chosen
+from nonneg_training.views.jitter import Recolour, chosen
 
 
 def evaluation_view(views: Views, size: int) -> View:

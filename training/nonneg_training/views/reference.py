@@ -12,8 +12,8 @@ from torch import Tensor
 
 import nonneg_training.torchvision_schemas  # noqa: F401 - before torchvision
 from nonneg_training.settings import Views
+from nonneg_training.views.jitter import SIGMA, blur_kernel
 from nonneg_training.views.pipeline import Cutter
-from nonneg_training.views.recolour import SIGMA, blur_kernel
 
 
 class PerImage(Cutter):

@@ -21,8 +21,8 @@ from nonneg_training.data.sprites import FACTORS
 from nonneg_training.distributed import World
 from nonneg_training.loop import Outcome
 from nonneg_training.measure import probing, robustness
-from nonneg_training.measure.seen import Floats, Seen, see
-from nonneg_training.measure.trained import runner, see_cached
+from nonneg_training.measure.outputs import Floats, Seen, see
+from nonneg_training.measure.run_encoder import runner, see_cached
 from nonneg_training.metrics import read_metrics
 from nonneg_training.run import resume, train
 from nonneg_training.settings import FILE_NAME as CONFIG

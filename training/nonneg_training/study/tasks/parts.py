@@ -82,8 +82,8 @@ def _factors(wanted: Parts, x: Floats, y: Floats, seed: int) -> tuple[Floats, Fl
 
 def _contrastive(wanted: Parts, seed: int, work: Path) -> Floats:
     from nonneg_training.checkpoint import load_encoder
-    from nonneg_training.measure.seen import see
-    from nonneg_training.measure.trained import runner
+    from nonneg_training.measure.outputs import see
+    from nonneg_training.measure.run_encoder import runner
     from nonneg_training.study.tasks.encoder import trained
 
     changes = {

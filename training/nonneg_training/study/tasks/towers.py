@@ -15,8 +15,8 @@ from nonneg_core.evaluation.structure import sparsity
 from nonneg_core.shortening import unit
 from nonneg_training.checkpoint import FILE_NAME, load_encoder, read_checkpoint, restore, run_settings
 from nonneg_training.data import Captions, open_data
-from nonneg_training.measure.seen import Floats, see
-from nonneg_training.measure.trained import runner
+from nonneg_training.measure.outputs import Floats, see
+from nonneg_training.measure.run_encoder import runner
 from nonneg_training.methods.two_tower import TwoTower
 from nonneg_training.settings import validate
 from nonneg_training.study.tasks.encoder import trained

@@ -12,8 +12,8 @@ from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, compose, he
 from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_runtime.graph import INPUT, OUTPUT, test_pattern
 from nonneg_runtime.session import Session
-from nonneg_training.foreign.graph import stripped
-from nonneg_training.foreign.single import single
+from nonneg_training.onnx_backbone.onnx_graph import stripped
+from nonneg_training.onnx_backbone.to_float32 import single
 
 Pool = Literal["cls", "mean"]
 INNER = "inner/"  # before every name of the wrapped graph, so that none collides with ours

@@ -14,7 +14,7 @@ from PIL import Image
 from nonneg_core.pixels.decode import decode
 from nonneg_core.pixels.view import Pixels, View
 from nonneg_core.shortening import unit
-from nonneg_export.photos import see, seen
+from nonneg_export.photo_folder import see, seen
 from nonneg_export.verify import PHOTOS, held, spread
 from nonneg_runtime.manifest import Check
 from nonneg_runtime.providers import Runner

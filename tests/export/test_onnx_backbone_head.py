@@ -21,7 +21,7 @@ from nonneg_runtime.session import Session
 from nonneg_training.checkpoint import load_encoder, run_settings
 from nonneg_training.command import train
 from nonneg_training.encoder import Encoder
-from nonneg_training.foreign.recipe import features_graph
+from nonneg_training.onnx_backbone.recipe import features_graph
 from nonneg_training.settings import Onnx
 
 SIZE = 16
@@ -125,7 +125,7 @@ def test_the_cache_is_shared_by_heads_on_one_encoder_and_not_with_another(
 def test_every_projector_becomes_the_same_graph(
     activation: str, batch_norm: bool, encoder: Path, tmp_path: Path
 ) -> None:
-    from nonneg_training.backbones.foreign import Foreign
+    from nonneg_training.backbones.onnx_file import Foreign
 
     torch.manual_seed(0)
     how = Onnx()

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, numpy_helper
 
-from nonneg_training.foreign.graph import subgraphs
+from nonneg_training.onnx_backbone.onnx_graph import subgraphs
 
 TYPES = ("to", "dtype")  # the attributes of operators that name an element type
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_core.pixels.view import View
-from nonneg_training.foreign.adapting import Scaling
+from nonneg_training.onnx_backbone.adapting import Scaling
 
 Interpolation = Literal["nearest", "lanczos", "bilinear", "bicubic"]
 RESAMPLE: dict[int, Interpolation] = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}  # Pillow's numbers

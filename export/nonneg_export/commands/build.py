@@ -11,11 +11,11 @@ import click
 from nonneg_core.progress import Bar
 from nonneg_export.assemble import Draft, Ranked, rank, report, seal
 from nonneg_export.commands.options import calibration, tell_broken, warn
-from nonneg_export.photos import find_photos
-from nonneg_export.report import summary
+from nonneg_export.manifest_report import summary
+from nonneg_export.photo_folder import find_photos
 from nonneg_export.statistics import Rule
 from nonneg_export.triton import write_repository
-from nonneg_export.workplace import workplace
+from nonneg_export.workdir import workplace
 from nonneg_runtime.bundle import Bundle, check_free
 
 

@@ -11,16 +11,16 @@ from typing import Literal
 from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_export import golden, verify
 from nonneg_export.activations import Activations, Tick, collect
+from nonneg_export.agreement import Likeness, judged, likeness
 from nonneg_export.canonical import save
 from nonneg_export.evaluation import evaluate
-from nonneg_export.half import halved
-from nonneg_export.likeness import Likeness, judged, likeness
-from nonneg_export.photos import Photos
+from nonneg_export.fp16_weights import halved
+from nonneg_export.photo_folder import Photos
 from nonneg_export.quantization import to_int8
 from nonneg_runtime.bundle import ENCODER, Bundle
 from nonneg_runtime.manifest import Manifest
 from nonneg_runtime.open import open_session
-from nonneg_training.foreign.graph import load
+from nonneg_training.onnx_backbone.onnx_graph import load
 
 Small = Literal["int8", "bf16", "fp16"]
 FOR_RANGES, FOR_JUDGING = 300, 1000  # photos at most

@@ -15,7 +15,7 @@ from nonneg_core.image_files import named
 from nonneg_core.pixels.decode import decode
 from nonneg_core.shortening import unit
 from nonneg_export.activations import Activations
-from nonneg_export.photos import Photos
+from nonneg_export.photo_folder import Photos
 from nonneg_export.statistics import chunks
 from nonneg_runtime.atlas import Dimension, Entry, Image, write_atlas
 from nonneg_runtime.manifest import AtlasRecord

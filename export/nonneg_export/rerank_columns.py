@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from nonneg_core.errors import ConfigInvalid
 from nonneg_export.assemble import Draft, Ranked
-from nonneg_export.half import widened
+from nonneg_export.fp16_weights import widened
 from nonneg_runtime.bundle import Bundle
-from nonneg_training.foreign.graph import load
+from nonneg_training.onnx_backbone.onnx_graph import load
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from nonneg_export.report import quality, summary
+from nonneg_export.manifest_report import quality, summary
 from nonneg_runtime.manifest import Manifest
 
 LICENSES = {"apache-2.0", "mit", "bsd-3-clause", "bsd-2-clause", "cc0-1.0", "cc-by-4.0", "cc-by-sa-4.0", "cc-by-nc-4.0"}

@@ -11,7 +11,7 @@ from nonneg_core.pixels.view import Pixels
 from nonneg_training.cache import Wanted, features
 from nonneg_training.data import Images
 from nonneg_training.encoder import Encoder
-from nonneg_training.measure.seen import PAIRS, Floats, Run, Seen, drawn, mirrored
+from nonneg_training.measure.outputs import PAIRS, Floats, Run, Seen, drawn, mirrored
 from nonneg_training.seeds import derive
 from nonneg_training.settings import Views
 

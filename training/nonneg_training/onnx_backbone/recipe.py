@@ -10,9 +10,9 @@ from onnx import ModelProto
 from nonneg_core.errors import BundleInvalid, CheckpointInvalid, ConfigInvalid, DataInvalid
 from nonneg_core.pixels.view import View
 from nonneg_runtime.external_data import external_files
-from nonneg_training.foreign.adapting import Scaling, adapt, side
-from nonneg_training.foreign.graph import load
-from nonneg_training.foreign.preprocessor import read_preprocessor
+from nonneg_training.onnx_backbone.adapting import Scaling, adapt, side
+from nonneg_training.onnx_backbone.huggingface_preprocessor import read_preprocessor
+from nonneg_training.onnx_backbone.onnx_graph import load
 from nonneg_training.settings import Onnx, Settings
 
 USUAL_SIZE = 224
