@@ -33,7 +33,7 @@ from provenance import provenance
 from worst_image import HARD, jpeg_with, largest, png, refined, saved
 
 from nonneg_core.pixels.identify import identify
-from nonneg_server.engine.turns import Turns
+from nonneg_server.engine.fair_queue import Turns
 
 EVERY = 0.1  # seconds between two requests of the normal client
 MOST = 32 * 2**20  # bytes

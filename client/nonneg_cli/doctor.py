@@ -21,7 +21,7 @@ from nonneg_core.cores import affinity, cgroup_quota, granted
 from nonneg_core.errors import NonnegError
 from nonneg_core.installing import extra_hint
 from nonneg_core.version import __version__
-from nonneg_server.descriptors import enough, open_files
+from nonneg_server.file_descriptors import enough, open_files
 
 if TYPE_CHECKING:
     from nonneg_runtime.bundle import Bundle

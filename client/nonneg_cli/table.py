@@ -12,8 +12,8 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from nonneg_cli.named import accept_names
-from nonneg_core.streams import open_missing_streams
+from nonneg_cli.data_set_names import accept_names
+from nonneg_core.standard_streams import open_missing_streams
 
 
 @dataclass(frozen=True)

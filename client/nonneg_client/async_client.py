@@ -12,16 +12,16 @@ from nonneg_client.embedder import Model
 from nonneg_client.results import Part
 from nonneg_client.settings import Tuning, settings
 from nonneg_client.sources.images import Item, Sources
-from nonneg_client.wire.conversation import Reply, Send, advance, batched, converse, load
-from nonneg_client.wire.pace import Pace
+from nonneg_client.wire.batch_exchange import Reply, Send, advance, batched, converse, load
 from nonneg_client.wire.protocol import Options
+from nonneg_client.wire.retries_and_rate import Pace
 from nonneg_client.wire.transport import Reach, failure_of, json_of, model_path, options_of
 from nonneg_core.errors import NonnegError
 from nonneg_core.progress import Progress
 
 if TYPE_CHECKING:
-    from nonneg_client.collect import OnError
     from nonneg_client.embeddings import Embeddings
+    from nonneg_client.embeddings_builder import OnError
 
 
 class AsyncClient:
@@ -58,7 +58,7 @@ class AsyncClient:
         progress: Progress = None,
     ) -> Embeddings:
         """Embed one image or many; the arguments are those of `Embedder.embed`."""
-        from nonneg_client.collect import Gathering
+        from nonneg_client.embeddings_builder import Gathering
 
         run = Gathering(images, on_error, progress)
         options = Options(dimensions, top_k, normalize, model)

@@ -26,15 +26,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
 
-from nonneg_client.collect import Collected, gathered
 from nonneg_client.embeddings import Embeddings
+from nonneg_client.embeddings_builder import Collected, gathered
 from nonneg_client.failures import Reason, failures_of, list_failures, reason
-from nonneg_client.origins import Origins, origins_of, write_origins
 from nonneg_client.results import Part
-from nonneg_client.sources.identity import Stamp, stamp
+from nonneg_client.sources.image_ids import Stamp, stamp
 from nonneg_client.sources.images import Item
 from nonneg_client.storage import check_writable, files_of, load, save
 from nonneg_client.storage.merging import Summary, merge
+from nonneg_client.vector_file_record import Origins, origins_of, write_origins
 from nonneg_client.wire.protocol import Options
 from nonneg_core.atomic import atomic_write, storage_error
 from nonneg_core.errors import ConfigInvalid, DataInvalid, StorageFailed

@@ -13,10 +13,10 @@ from nonneg_client.embedder import Embedder, Model
 from nonneg_client.results import Part
 from nonneg_client.settings import Tuning, settings
 from nonneg_client.sources.images import Item
-from nonneg_client.wire.conversation import Reply, Send, advance, batched, converse, load
-from nonneg_client.wire.pace import Pace
+from nonneg_client.wire.batch_exchange import Reply, Send, advance, batched, converse, load
+from nonneg_client.wire.daemon_threads import Threads
 from nonneg_client.wire.protocol import Options
-from nonneg_client.wire.threads import Threads
+from nonneg_client.wire.retries_and_rate import Pace
 from nonneg_client.wire.transport import Reach, failure_of, json_of, model_path, options_of
 from nonneg_core.errors import ConnectionFailed, NonnegError
 

@@ -47,7 +47,7 @@ def qdrant_points(
 
     name: of the collection's sparse vector. An `Index` on Qdrant makes the same points.
     """
-    from nonneg_client.search.points import point_id
+    from nonneg_client.search.connectors.qdrant_points import point_id
 
     rows = zip(*_named(embeddings, payloads), qdrant(embeddings), strict=True)
     return [{"id": point_id(key), "vector": {name: row}, "payload": {**said, "id": key}} for key, said, row in rows]

@@ -14,8 +14,8 @@ from nonneg_client.wire.protocol import Options
 from nonneg_core.progress import Progress
 
 if TYPE_CHECKING:
-    from nonneg_client.collect import OnError
     from nonneg_client.embeddings import Embeddings
+    from nonneg_client.embeddings_builder import OnError
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Embedder(ABC):
         on_error: "raise" at the first image that fails, or "return" it in `Embeddings.failures` and go on.
         progress: True, False, or None for a bar where standard error is a terminal; or a function(done, total).
         """
-        from nonneg_client.collect import Gathering
+        from nonneg_client.embeddings_builder import Gathering
 
         run = Gathering(images, on_error, progress)
         options = Options(dimensions, top_k, normalize, model)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nonneg_client import rows as compressed
+from nonneg_client import csr as compressed
 from nonneg_core.errors import DataInvalid, FingerprintMismatch, MissingExtra
 from nonneg_core.installing import extra_hint
 from nonneg_core.shortening import Vectors, check_dimensions, check_top_k, shorten, unit

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
-from nonneg_core import tensors
+from nonneg_core import safetensors_file
 from nonneg_core.errors import DataInvalid
 from nonneg_core.heads.head import Head
 from nonneg_export.canonical import KEPT
@@ -76,8 +76,8 @@ def detach_head(model: ModelProto, place: Path, metadata: dict[str, str]) -> boo
     if not inside:
         return False
     arrays: dict[str, NDArray[Any]] = {name: numpy_helper.to_array(inside[KEPT + name]) for name in PARTS}
-    tensors.write(place / HEAD, arrays, metadata, header=HEADER)
-    offsets = tensors.read(place / HEAD).offsets
+    safetensors_file.write(place / HEAD, arrays, metadata, header=HEADER)
+    offsets = safetensors_file.read(place / HEAD).offsets
     for name, array in arrays.items():
         tensor = inside[KEPT + name]
         tensor.ClearField("raw_data")

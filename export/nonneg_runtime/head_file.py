@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nonneg_core import tensors
+from nonneg_core import safetensors_file
 from nonneg_core.errors import BundleInvalid
 from nonneg_core.heads.head import Head
 from nonneg_core.heads.spread import Spread, unpacked
@@ -35,7 +35,7 @@ def arrays_of(head: Head) -> dict[str, NDArray[Any]]:
 
 def write_head(head: Head, path: Path) -> None:
     """Put a head where an encoder's graph reads it from."""
-    tensors.write(path, arrays_of(head), metadata_of(head), header=HEADER)
+    safetensors_file.write(path, arrays_of(head), metadata_of(head), header=HEADER)
 
 
 def metadata_of(head: Head) -> dict[str, str]:
@@ -46,7 +46,7 @@ def metadata_of(head: Head) -> dict[str, str]:
 def read_head(path: Path) -> Head:
     """The head in a file, its weights widened to float32."""
     try:
-        arrays, _, metadata = tensors.read(path)
+        arrays, _, metadata = safetensors_file.read(path)
         weight, bias, gate = (np.asarray(arrays[name], dtype=np.float32) for name in PARTS)
         found = Head(weight, bias, gate, float(metadata["power"]))
     except (OSError, ValueError, KeyError) as error:
@@ -58,12 +58,12 @@ def read_head(path: Path) -> Head:
 
 def write_spread(spread: Spread, path: Path) -> None:
     """Keep what a head was computed from, for `adapt`."""
-    tensors.write(path, spread.packed(), {"format": FORMAT})
+    safetensors_file.write(path, spread.packed(), {"format": FORMAT})
 
 
 def read_spread(path: Path) -> Spread:
     """What `write_spread` wrote."""
     try:
-        return unpacked(tensors.read(path).arrays)
+        return unpacked(safetensors_file.read(path).arrays)
     except (OSError, ValueError, KeyError) as error:
         raise BundleInvalid(f"{path} holds no statistics ({error})", fix="copy or export the bundle again") from error

@@ -15,10 +15,10 @@ from nonneg_server.api import DIALECTS
 from nonneg_server.api.route import RouteTable
 from nonneg_server.http import error_responses
 from nonneg_server.http.auth import AuthMiddleware, RateLimiter, is_authorized
+from nonneg_server.http.connection_limits import Shared
 from nonneg_server.http.context import Observer, RequestContext
 from nonneg_server.http.early_rejection import EarlyRejection
 from nonneg_server.http.keys import Keys, read_keys, reload_keys
-from nonneg_server.http.shared import Shared
 from nonneg_server.observation.logs import log_access
 from nonneg_server.observation.metrics import Metrics, Traffic
 from nonneg_server.registry import Registry

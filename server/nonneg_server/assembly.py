@@ -10,9 +10,9 @@ import uvicorn
 
 from nonneg_core.errors import ConfigInvalid
 from nonneg_server.app import create_app
-from nonneg_server.descriptors import enough, open_files
+from nonneg_server.file_descriptors import enough, open_files
 from nonneg_server.http.connection import Connection
-from nonneg_server.http.shared import ConnectionLimits, Shared
+from nonneg_server.http.connection_limits import ConnectionLimits, Shared
 from nonneg_server.process import Process
 from nonneg_server.repository import Repository
 from nonneg_server.settings import Settings

@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 
 from nonneg_core.errors import NotReady
-from nonneg_server.engine.idle import Idle
+from nonneg_server.engine.idle_memory import Idle
 from nonneg_server.http.connection import LINGER, Connection
 
 if TYPE_CHECKING:
-    from nonneg_server.http.shared import Shared
+    from nonneg_server.http.connection_limits import Shared
     from nonneg_server.repository import Repository
 
 logger = logging.getLogger("nonneg")

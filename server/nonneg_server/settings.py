@@ -16,7 +16,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from nonneg_core.errors import ConfigInvalid
 from nonneg_core.pixels.decode import MOST_PIXELS
 from nonneg_core.pixels.identify import MAX_PIXELS
-from nonneg_server.engine.turns import BUDGET
+from nonneg_server.engine.fair_queue import BUDGET
 from nonneg_server.engine.workers import MAX_BYTES, MAX_IMAGES
 from nonneg_server.requests.images import Limits
 

@@ -20,7 +20,15 @@ WRITES = {"os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.truncate", "os.c
 
 def main() -> None:
     folder, arguments = Path(sys.argv[1]), sys.argv[2:]
-    for module in ("commands.embed", "commands.index", "client", "search.local", "storage.npz", "storage.npy", "bulk"):
+    for module in (
+        "commands.embed",
+        "commands.index",
+        "client",
+        "search.connectors.qdrant_local",
+        "storage.npz",
+        "storage.npy",
+        "bulk",
+    ):
         import_module(f"nonneg_client.{module}")  # once, and not in every child
     import_module("httpx")
 

@@ -133,7 +133,7 @@ def test_what_is_done_is_kept_when_a_run_is_interrupted_before_its_first_shard_i
 
 
 def test_parts_are_put_away_after_some_seconds_and_before_an_error():
-    from nonneg_client.collect import gathered
+    from nonneg_client.embeddings_builder import gathered
     from nonneg_client.results import Failure, Part
 
     one = Part((Failure("a", DataInvalid("a")),))

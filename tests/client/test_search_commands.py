@@ -16,8 +16,8 @@ from PIL import Image
 
 from nonneg_cli.table import nonneg
 from nonneg_client.search import Index
+from nonneg_client.search.contact_sheet import write_sheet
 from nonneg_client.search.index import Hit
-from nonneg_client.search.sheet import write_sheet
 from nonneg_core.errors import ConfigInvalid, DataInvalid, FingerprintMismatch, ModelNotFound
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from nonneg_client.commands.connection import SHIPPED_BUNDLES
+from nonneg_client.commands.embedder_options import SHIPPED_BUNDLES
 from nonneg_core.errors import ConfigInvalid, DigestMismatch
 from nonneg_core.shortening import unit
 from nonneg_export.photo_folder import see

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from onnx import ModelProto, TensorProto, helper
 
-from nonneg_core import tensors
+from nonneg_core import safetensors_file
 from nonneg_core.errors import BundleInvalid, DataInvalid
 from nonneg_core.heads.head import Head
 from nonneg_core.heads.spread import spread
@@ -82,7 +82,7 @@ def test_a_head_is_read_back(tmp_path: Path) -> None:
 def test_a_file_that_holds_no_head_is_named(tmp_path: Path, damage: str) -> None:
     path = tmp_path / HEAD
     if damage == "other":
-        tensors.write(path, {"bias": np.ones(3, np.float32)}, {})
+        safetensors_file.write(path, {"bias": np.ones(3, np.float32)}, {})
     elif damage == "cut":
         write_head(a_head(), path)
         path.write_bytes(path.read_bytes()[:-30])

@@ -26,7 +26,7 @@ from uvicorn.server import ServerState
 from nonneg_runtime.bundle import Bundle
 from nonneg_server.app import create_app
 from nonneg_server.http.connection import Connection
-from nonneg_server.http.shared import Shared
+from nonneg_server.http.connection_limits import Shared
 from nonneg_server.registry import Registry
 from nonneg_server.settings import Settings
 

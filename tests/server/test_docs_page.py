@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from nonneg_runtime.bundle import Bundle
+from nonneg_server.documentation.docs_page import page
 from nonneg_server.documentation.document import operations
-from nonneg_server.documentation.page import page
 
 pytestmark = pytest.mark.anyio
 LOADING = {"src", "srcset", "data", "action", "poster", "background"}

@@ -22,7 +22,7 @@ from nonneg_runtime.bundle import Bundle
 from nonneg_server.app import create_app
 from nonneg_server.engine.encoded import Encoded
 from nonneg_server.engine.engine import Engine
-from nonneg_server.engine.ledger import FORGET, Histogram, Ledger
+from nonneg_server.engine.model_stats import FORGET, Histogram, Ledger
 from nonneg_server.observation.drift import drift, moved
 from nonneg_server.observation.logs import Json
 from nonneg_server.observation.metrics import METRICS

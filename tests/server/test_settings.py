@@ -11,7 +11,7 @@ from pydantic.fields import FieldInfo
 from nonneg_core.errors import ConfigInvalid
 from nonneg_server import command
 from nonneg_server.command import serve
-from nonneg_server.documentation.reference import page
+from nonneg_server.documentation.settings_page import page
 from nonneg_server.settings import Settings, flag, misspelt, read_settings, variable
 
 
@@ -110,4 +110,4 @@ def test_a_bad_file_is_refused_by_name(tmp_path: Path, text: str | None, message
 
 def test_the_reference_is_what_the_settings_and_metrics_say() -> None:
     written = (Path(__file__).parents[2] / "docs/settings.md").read_text(encoding="utf-8")
-    assert written == page(), "run: python -m nonneg_server.documentation.reference > docs/settings.md"
+    assert written == page(), "run: python -m nonneg_server.documentation.settings_page > docs/settings.md"

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nonneg_client.commands.connection import SHIPPED_BUNDLES, embeds
+from nonneg_client.commands.embedder_options import SHIPPED_BUNDLES, embeds
 
 if TYPE_CHECKING:
-    from nonneg_client.commands.connection import Through
+    from nonneg_client.commands.embedder_options import Through
     from nonneg_client.embeddings import Embeddings
     from nonneg_client.evaluation.datasets import Labelled
     from nonneg_core.evaluation.lengths import Length
@@ -84,7 +84,7 @@ def parse(side: str, through: Through) -> tuple[str, Length | None]:
 
 def from_source(source: str, data: Labelled, through: Through) -> Embeddings:
     """The full vectors of a file, of a server or of a bundle."""
-    from nonneg_client.commands.vectors import vectors_of
+    from nonneg_client.commands.labelled_vectors import vectors_of
 
     if source.startswith(("http://", "https://")):
         return vectors_of(data, None, replace(through, url=source, bundle=None))

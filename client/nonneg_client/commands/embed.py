@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nonneg_client.commands.connection import embeds, served_model
+from nonneg_client.commands.embedder_options import embeds, served_model
 
 if TYPE_CHECKING:
     from nonneg_client.bulk import Kind
-    from nonneg_client.commands.connection import Through
+    from nonneg_client.commands.embedder_options import Through
     from nonneg_client.embedder import Embedder
     from nonneg_client.failures import Reason
     from nonneg_client.results import Part
@@ -98,7 +98,7 @@ def embed(
         names = list(_named(images))
         run = Run(out, kind, folder_of(names, root, out, kind, listed="-" in images), shard_size)
         if kind in ("update", "retry"):
-            from nonneg_client.commands.adding import as_before
+            from nonneg_client.commands.embed_update import as_before
 
             options = as_before(out, options)
         with through.opened(in_flight=in_flight, batch_size=batch_size) as client:
@@ -126,8 +126,8 @@ def kind_of(*, update: bool, retry_failed: bool, replace: bool) -> Kind:
 
 def folder_of(names: list[str], root: Path | None, out: Path, kind: Kind, *, listed: bool) -> Path:
     """The folder within which images are named: what is asked for, else the file's own, else what the names share."""
-    from nonneg_client.origins import read_origins
-    from nonneg_client.sources.identity import kept_root, root_of
+    from nonneg_client.sources.image_ids import kept_root, root_of
+    from nonneg_client.vector_file_record import read_origins
 
     if root is not None:
         return root.resolve()
@@ -149,7 +149,7 @@ class Stream:
         """The answers in order, watched."""
         from contextlib import closing
 
-        from nonneg_client.watch import Watch
+        from nonneg_client.embedding_progress import Watch
 
         parts = client.stream(source, self.options, downscale=self._downscale)
         with closing(parts), Watch(total, False if self._quiet else None, lines=True) as watch:
@@ -160,7 +160,7 @@ def into_file(client: Embedder, stream: Stream, names: list[str], run: Run) -> i
     """Embed everything that an earlier, interrupted run did not; how many images failed."""
     from nonneg_client.bulk import Job, begin_again, finished_before
     from nonneg_client.failures import read_failures
-    from nonneg_client.sources.identity import rooted
+    from nonneg_client.sources.image_ids import rooted
     from nonneg_client.storage import load
     from nonneg_client.storage.merging import Summary
     from nonneg_core.interrupting import Interrupted, Interrupts
@@ -174,7 +174,7 @@ def into_file(client: Embedder, stream: Stream, names: list[str], run: Run) -> i
         try:
             found = list(rooted(names, run.root))
             if not job.adopted:
-                from nonneg_client.commands.adding import adopt
+                from nonneg_client.commands.embed_update import adopt
 
                 if not adopt(job, found, names, run.root):
                     return told(out, Summary.of(load(out)), read_failures(out))

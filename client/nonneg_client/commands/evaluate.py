@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nonneg_client.commands.connection import embeds
+from nonneg_client.commands.embedder_options import embeds
 from nonneg_client.commands.lengths import read_lengths
 
 if TYPE_CHECKING:
-    from nonneg_client.commands.connection import Through
+    from nonneg_client.commands.embedder_options import Through
     from nonneg_client.embeddings import Embeddings
     from nonneg_client.evaluation.datasets import Labelled
     from nonneg_client.evaluation.retrieval import Row
@@ -62,7 +62,7 @@ def evaluate(
       nonneg evaluate photos/ --selections prefix,random,pca --intervals --plot quality.png
       nonneg evaluate photos/ --save-vectors photos.npz
     """
-    from nonneg_client.commands.vectors import vectors_of
+    from nonneg_client.commands.labelled_vectors import vectors_of
     from nonneg_client.evaluation.datasets import read_dataset
     from nonneg_client.evaluation.retrieval import check_selections
 
@@ -112,8 +112,8 @@ def check_keeping(out: Path, vectors: Path | None) -> None:
 
 def keep(embeddings: Embeddings, data: Labelled, out: Path) -> None:
     """Save the vectors, under their paths within the data's folder as `nonneg embed` would."""
-    from nonneg_client.origins import Origins, origins_of, write_origins
-    from nonneg_client.sources.identity import identity, stamp
+    from nonneg_client.sources.image_ids import identity, stamp
+    from nonneg_client.vector_file_record import Origins, origins_of, write_origins
     from nonneg_core.image_files import named
 
     root = data.root.resolve()

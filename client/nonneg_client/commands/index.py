@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nonneg_client.commands.connection import embeds, served_model
+from nonneg_client.commands.embedder_options import embeds, served_model
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    from nonneg_client.commands.connection import Through
+    from nonneg_client.commands.embedder_options import Through
     from nonneg_client.embeddings import Embeddings
     from nonneg_client.results import Part
     from nonneg_client.search.attributes import Attributes
-    from nonneg_client.search.engine import Description, Payload
+    from nonneg_client.search.connectors.engine import Description, Payload
     from nonneg_client.search.index import Index
-    from nonneg_client.sources.identity import Stamp
+    from nonneg_client.sources.image_ids import Stamp
     from nonneg_client.sources.images import Item
 
 AT_ONCE = 1000  # images added to the index
@@ -99,11 +99,11 @@ def index(
 
 def begin(out: Path, images: list[str], vectors: list[str], root: Path | None, attributes: Path | None) -> Into:
     """The index as it is, or is going to be: its root, what it holds, and what is said about its images."""
-    from nonneg_client.origins import read_origins
     from nonneg_client.search.attributes import Attributes, read_attributes
+    from nonneg_client.search.connectors.qdrant_local import import_qdrant
     from nonneg_client.search.index import Index
-    from nonneg_client.search.local import import_qdrant
-    from nonneg_client.sources.identity import kept_root, root_of
+    from nonneg_client.sources.image_ids import kept_root, root_of
+    from nonneg_client.vector_file_record import read_origins
 
     import_qdrant()  # what is missing is told before anything is embedded
     known: Mapping[str, Payload] = {}
@@ -143,8 +143,8 @@ class Into:
     def add_files(self, names: list[str], dimensions: int | None, keep: int | None) -> None:
         """Put files of vectors into the index."""
         from nonneg_client.embeddings import Embeddings
-        from nonneg_client.origins import read_origins
-        from nonneg_client.sources.identity import identity, place_of
+        from nonneg_client.sources.image_ids import identity, place_of
+        from nonneg_client.vector_file_record import read_origins
 
         self._as_its_first(dimensions, keep)
         for name in names:
@@ -175,8 +175,8 @@ class Into:
     ) -> None:
         """Embed what is new or changed and put it into the index."""
         from nonneg_client.curation.photos import is_measured, measures
-        from nonneg_client.sources.identity import rooted, stamp
-        from nonneg_client.watch import Watch
+        from nonneg_client.embedding_progress import Watch
+        from nonneg_client.sources.image_ids import rooted, stamp
         from nonneg_client.wire.protocol import Options
 
         self._as_its_first(dimensions, keep)
@@ -208,8 +208,8 @@ class Into:
 
     def tell(self, *, prune: bool) -> None:
         """Forget what is not to be kept, and say what the index holds."""
+        from nonneg_client.search.connectors.qdrant_local import describe_again
         from nonneg_client.search.index import Index
-        from nonneg_client.search.local import describe_again
 
         describe_again(self.out, str(self.root), self.attributes.kinds)
         with Index.open(self.out) as index:
@@ -262,7 +262,7 @@ class Into:
 
     def _put(self, parts: Iterable[Part], payloads: Mapping[str, Payload]) -> None:
         """Put vectors into the index as they come, also when they end with an error."""
-        from nonneg_client.collect import Collected, gathered
+        from nonneg_client.embeddings_builder import Collected, gathered
         from nonneg_core.interrupting import Interrupted, Interrupts
 
         with Interrupts() as interrupts, ExitStack() as stack:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nonneg_client.commands.connection import embeds, served_model
+from nonneg_client.commands.embedder_options import embeds, served_model
 
 if TYPE_CHECKING:
-    from nonneg_client.commands.connection import Through
+    from nonneg_client.commands.embedder_options import Through
     from nonneg_client.search.index import Hit, Index
 
 
@@ -112,7 +112,7 @@ def search(
 
 def write_html(html: Path, title: str, found: dict[str, list[Hit]], root: str) -> None:
     """One query's hits as a contact sheet."""
-    from nonneg_client.search.sheet import write_sheet
+    from nonneg_client.search.contact_sheet import write_sheet
 
     if len(found) > 1:
         raise click.UsageError("--html shows the hits of one query: give one, or take --json")
@@ -156,7 +156,7 @@ def by_images(
     opened: Index, queries: tuple[str, ...], model: str | None, asked: Asked, through: Through
 ) -> dict[str, list[Hit]]:
     """The hits of each photo, looked for at the index's length; all photos are embedded together."""
-    from nonneg_client.sources.identity import identity
+    from nonneg_client.sources.image_ids import identity
     from nonneg_client.sources.images import items
 
     sources = [item for query in queries for item in items(query)]

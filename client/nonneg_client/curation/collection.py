@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nonneg_client.embeddings import Embeddings
-from nonneg_client.origins import read_origins
 from nonneg_client.search.conditions import explain_none, holds, read_conditions
-from nonneg_client.sources.identity import place_of
+from nonneg_client.sources.image_ids import place_of
+from nonneg_client.vector_file_record import read_origins
 from nonneg_core.errors import DataInvalid
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from nonneg_client.search.engine import Description, Where
+    from nonneg_client.search.connectors.engine import Description, Where
     from nonneg_client.search.index import Hit, Index, describe
 
 __all__ = ["Description", "Hit", "Index", "Where", "describe"]

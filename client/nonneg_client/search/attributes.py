@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from nonneg_client.sources.identity import identity
+from nonneg_client.sources.image_ids import identity
 from nonneg_core.errors import DataInvalid
 
 OURS = ("id", "folder", "bytes", "changed")  # what every image has anyway

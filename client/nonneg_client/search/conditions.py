@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from nonneg_client.search.attributes import KINDS, number_of, seconds_of
-from nonneg_client.search.engine import Payload, Where
+from nonneg_client.search.connectors.engine import Payload, Where
 from nonneg_core.errors import ConfigInvalid
 
 _TYPED = re.compile(r"\s*([^\s!<>=]+)\s*(==|!=|>=|<=|=|>|<)\s*(.*?)\s*")

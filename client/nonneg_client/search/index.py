@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nonneg_client.embeddings import Embeddings
-from nonneg_client.search.engine import Description, Engine, Found, Payload, Where, check_where
-from nonneg_client.search.weights import Weights, largest
+from nonneg_client.search.connectors.engine import Description, Engine, Found, Payload, Where, check_where
+from nonneg_client.search.sparse_vectors import Weights, largest
 from nonneg_core.errors import ConfigInvalid, DataInvalid
 
 REASONS = 5
@@ -42,7 +42,7 @@ class Index:
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, like: Embeddings | Description | None = None) -> Self:
         """The index in this folder; made for vectors `like` these if there is none yet."""
-        from nonneg_client.search.local import LocalEngine
+        from nonneg_client.search.connectors.qdrant_local import LocalEngine
 
         made_for = like if like is None or isinstance(like, Description) else describe(like)
         return cls(LocalEngine(path, made_for))

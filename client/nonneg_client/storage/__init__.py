@@ -14,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nonneg_client.rows import check
+from nonneg_client.csr import check
 from nonneg_core.errors import ConfigInvalid, DataInvalid
 
 if TYPE_CHECKING:

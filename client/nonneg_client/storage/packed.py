@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from nonneg_client.embeddings import Embeddings
 from nonneg_client.storage.safetensors import joined, parted, said
-from nonneg_core import tensors
+from nonneg_core import safetensors_file
 from nonneg_core.compact import pack, unpack
 
 
@@ -27,12 +27,12 @@ def save(embeddings: Embeddings, path: Path) -> None:
     }
     if embeddings.ids is not None:
         arrays["ids"] = np.frombuffer(joined(embeddings.ids), dtype=np.uint8)
-    tensors.write(path, arrays, said(embeddings))
+    safetensors_file.write(path, arrays, said(embeddings))
 
 
 def load(path: Path) -> Embeddings:
     """Read them back, of length one where they were."""
-    arrays, _, about = tensors.read(path)
+    arrays, _, about = safetensors_file.read(path)
     data, offsets = arrays["packed"].tobytes(), arrays["offsets"].tolist()
     rows = [unpack(data[a:b], int(about["dimensions"])) for a, b in pairwise(offsets)]
     normalized = about["normalized"] == "true"

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from nonneg_client.embeddings import Embeddings
-from nonneg_core import tensors
+from nonneg_core import safetensors_file
 from nonneg_core.errors import DataInvalid
 
 
@@ -23,12 +23,12 @@ def save(embeddings: Embeddings, path: Path) -> None:
     }
     if embeddings.ids is not None:
         arrays["ids"] = np.frombuffer(joined(embeddings.ids), dtype=np.uint8)
-    tensors.write(path, arrays, said(embeddings))
+    safetensors_file.write(path, arrays, said(embeddings))
 
 
 def load(path: Path) -> Embeddings:
     """Map what `save` wrote: a page is read when it is used."""
-    arrays, _, about = tensors.read(path)
+    arrays, _, about = safetensors_file.read(path)
     return Embeddings(
         indptr=arrays["indptr"],
         indices=arrays["indices"],

@@ -6,9 +6,9 @@ import json
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from nonneg_client.wire.conversation import Reply, Send
-from nonneg_client.wire.pace import Attempts
+from nonneg_client.wire.batch_exchange import Reply, Send
 from nonneg_client.wire.protocol import PATH, error_of
+from nonneg_client.wire.retries_and_rate import Attempts
 from nonneg_core.errors import ConfigInvalid, ConnectionFailed, DeadlineExceeded, NonnegError, ResponseInvalid
 
 if TYPE_CHECKING:

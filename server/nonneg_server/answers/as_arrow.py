@@ -9,7 +9,7 @@ import numpy as np
 
 from nonneg_core.errors import NotAcceptable
 from nonneg_core.packing import pack
-from nonneg_server.answers.rows import head
+from nonneg_server.answers.native_answer import head
 from nonneg_server.embedding import Answer
 from nonneg_server.requests.parameters import Parameters
 

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 from numpy.typing import NDArray
 
-from nonneg_server.answers.rows import Wrap, one_by_one, record
+from nonneg_server.answers.native_answer import Wrap, one_by_one, record
 from nonneg_server.embedding import Answer
 from nonneg_server.requests.parameters import Parameters
 

@@ -7,7 +7,7 @@ from typing import Any
 import ormsgpack
 from numpy.typing import NDArray
 
-from nonneg_server.answers.rows import one_by_one, record
+from nonneg_server.answers.native_answer import one_by_one, record
 from nonneg_server.embedding import Answer
 from nonneg_server.requests.parameters import Parameters
 

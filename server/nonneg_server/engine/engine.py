@@ -21,8 +21,8 @@ from nonneg_server.engine.batcher import Batcher
 from nonneg_server.engine.cache import Cache, key_of
 from nonneg_server.engine.completions import LoopFuture
 from nonneg_server.engine.encoded import Encoded, too_late
-from nonneg_server.engine.ledger import Ledger
-from nonneg_server.engine.turns import Cost
+from nonneg_server.engine.fair_queue import Cost
+from nonneg_server.engine.model_stats import Ledger
 from nonneg_server.engine.workers import Workers
 
 Order = tuple[Photo, Price]

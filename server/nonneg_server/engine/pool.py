@@ -19,7 +19,7 @@ from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
 
 from nonneg_core.errors import NotReady
-from nonneg_server.engine.turns import BUDGET, Cost, Job, Turns
+from nonneg_server.engine.fair_queue import BUDGET, Cost, Job, Turns
 
 T = TypeVar("T")
 MOST_HELD = 4  # outcomes that one thread holds

@@ -7,8 +7,8 @@ import asyncio
 from nonneg_core.cores import granted
 from nonneg_server.engine.admission import Admission
 from nonneg_server.engine.completions import Completions
+from nonneg_server.engine.fair_queue import BUDGET
 from nonneg_server.engine.pool import Pool
-from nonneg_server.engine.turns import BUDGET
 
 MAX_IMAGES = 512
 MAX_BYTES = 256 * 2**20

@@ -16,6 +16,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from nonneg_core.errors import NonnegError
+from nonneg_server.http.connection_limits import Shared
 from nonneg_server.http.context import CLIENT_CLOSED, Completed, request_id_of
 from nonneg_server.http.refusals import (
     head_too_large,
@@ -26,7 +27,6 @@ from nonneg_server.http.refusals import (
     too_many_bytes,
     too_many_connections,
 )
-from nonneg_server.http.shared import Shared
 from nonneg_server.http.unread_output import UnreadOutput, unread_bytes
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from nonneg_server.http.error_responses import respond
 
 if TYPE_CHECKING:
     from nonneg_server.api.route import RouteTable
-    from nonneg_server.http.shared import Shared
+    from nonneg_server.http.connection_limits import Shared
 
 logger = logging.getLogger("nonneg")
 _draw = random.Random().getrandbits  # seeded by the system

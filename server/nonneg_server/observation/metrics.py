@@ -14,14 +14,14 @@ from prometheus_client.registry import Collector
 
 from nonneg_core.version import __version__
 from nonneg_runtime.atlas import names_of
-from nonneg_server.engine.ledger import SECONDS, Histogram
+from nonneg_server.engine.model_stats import SECONDS, Histogram
 from nonneg_server.observation.drift import drift, moved
 from nonneg_server.observation.logs import lines_lost
 
 if TYPE_CHECKING:
     from nonneg_server.engine.engine import Engine
+    from nonneg_server.http.connection_limits import Shared
     from nonneg_server.http.context import Completed
-    from nonneg_server.http.shared import Shared
     from nonneg_server.registry import Registry
 
 METRICS = {

@@ -31,7 +31,7 @@ POINTERS = {
 async def get_root(request: Request) -> Response:
     if "text/html" not in request.headers.get("accept", ""):
         return json_response({"name": "nonneg", "version": __version__, **POINTERS})
-    from nonneg_server.documentation.page import POLICY, front
+    from nonneg_server.documentation.docs_page import POLICY, front
 
     return Response(front(__version__, POINTERS), headers={"content-security-policy": POLICY}, media_type="text/html")
 
@@ -39,7 +39,7 @@ async def get_root(request: Request) -> Response:
 @router.get("/docs", include_in_schema=False)
 async def get_docs(request: Request) -> Response:
     """Answer the API as a page for people."""
-    from nonneg_server.documentation.page import POLICY, page
+    from nonneg_server.documentation.docs_page import POLICY, page
 
     address = f"{request.url.scheme}://{request.url.netloc}"
     headers = {"content-security-policy": POLICY, "x-content-type-options": "nosniff"}

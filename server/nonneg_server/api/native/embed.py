@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request, Response
 
 from nonneg_core.errors import ParameterInvalid
 from nonneg_server.answers.negotiation import form_for
-from nonneg_server.api.native.bodies import FORMS, images
+from nonneg_server.api.native.request_bodies import FORMS, images
 from nonneg_server.api.native.schemas import EMBEDDED, EmbedAnswer, Failure
 from nonneg_server.api.native.translation import from_object, read_request
 from nonneg_server.api.openapi import Schema, documented, flat

@@ -9,7 +9,7 @@ import orjson
 from fastapi import APIRouter, Request, Response
 
 from nonneg_core.errors import ParameterInvalid
-from nonneg_server.api.native.bodies import images
+from nonneg_server.api.native.request_bodies import images
 from nonneg_server.api.native.schemas import EXPLAINED, ExplainAnswer
 from nonneg_server.api.native.translation import read_request
 from nonneg_server.api.openapi import documented

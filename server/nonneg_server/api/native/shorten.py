@@ -7,7 +7,7 @@ import asyncio
 from fastapi import APIRouter, Request, Response
 
 from nonneg_server.answers.negotiation import form_for
-from nonneg_server.api.native.bodies import FORMS, vectors
+from nonneg_server.api.native.request_bodies import FORMS, vectors
 from nonneg_server.api.native.schemas import EMBEDDED, EmbedAnswer
 from nonneg_server.api.native.translation import query_parameters
 from nonneg_server.api.openapi import documented

@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
+from nonneg_client.embedding_progress import Watch
 from nonneg_client.embeddings import Embeddings
 from nonneg_client.results import Failure, Part, Vector, joined
 from nonneg_client.sources.images import Item, Sources, items
-from nonneg_client.watch import Watch
 from nonneg_core.errors import ConfigInvalid, DataInvalid, NonnegError
 from nonneg_core.progress import Progress
 

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from nonneg_client import converters
 from nonneg_client.embeddings import Embeddings
-from nonneg_client.search.engine import Description, Engine, Found, Payload, Where, parted
-from nonneg_client.search.points import NAME, point_id
+from nonneg_client.search.connectors.engine import Description, Engine, Found, Payload, Where, parted
+from nonneg_client.search.connectors.qdrant_points import NAME, point_id
 from nonneg_core.errors import MissingExtra
 from nonneg_core.installing import package_hint
 

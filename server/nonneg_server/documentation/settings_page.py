@@ -10,7 +10,7 @@ from nonneg_server.settings import Settings, flag, group_of, metavar_of, variabl
 
 HEAD = """# Settings and metrics of `nonneg serve`
 
-Made by `python -m nonneg_server.documentation.reference > docs/settings.md`; a test keeps it true.
+Made by `python -m nonneg_server.documentation.settings_page > docs/settings.md`; a test keeps it true.
 
 Every setting is a flag, an environment variable, and a line in a TOML file (`--config`), under its name with
 underscores: `--max-images 8`, `NONNEG_MAX_IMAGES=8`, `max_images = 8`. A flag goes before a variable, a variable

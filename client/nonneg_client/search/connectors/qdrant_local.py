@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nonneg_client.embeddings import Embeddings
-from nonneg_client.search.engine import Description, Engine, Found, Payload, Where
-from nonneg_client.search.points import NAME, filter_of, named, point_id, stored
-from nonneg_client.search.weights import Weights
+from nonneg_client.search.connectors.engine import Description, Engine, Found, Payload, Where
+from nonneg_client.search.connectors.qdrant_points import NAME, filter_of, named, point_id, stored
+from nonneg_client.search.sparse_vectors import Weights
 from nonneg_core.atomic import atomic_write, storage_error
 from nonneg_core.errors import DataInvalid, MissingExtra, StorageFailed
 from nonneg_core.installing import extra_hint

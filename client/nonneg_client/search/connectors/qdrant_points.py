@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from nonneg_client.search.engine import Payload, Where, parted
+from nonneg_client.search.connectors.engine import Payload, Where, parted
 
 NAME = "nonneg"  # of the vector inside a point
 _NAMESPACE = uuid.UUID("7f0c2a4e-6d0b-5c56-9d5f-1f2a8c3b9e10")  # point ids are UUIDs: made from the names in here

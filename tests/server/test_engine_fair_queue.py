@@ -21,8 +21,8 @@ from nonneg_runtime.bundle import Bundle
 from nonneg_server.engine.admission import MAX_WORK, Admission
 from nonneg_server.engine.encoded import Encoded
 from nonneg_server.engine.engine import Engine
+from nonneg_server.engine.fair_queue import LARGE_BYTES, LARGE_SECONDS, Cost, Job, Turns
 from nonneg_server.engine.pool import Pool
-from nonneg_server.engine.turns import LARGE_BYTES, LARGE_SECONDS, Cost, Job, Turns
 from nonneg_server.engine.workers import Workers
 
 SMALL, LARGE = Cost(0.01, 1000), Cost(2 * LARGE_SECONDS, 1000)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nonneg_client.sources.identity import Stamp
+from nonneg_client.sources.image_ids import Stamp
 from nonneg_core.atomic import atomic_write
 from nonneg_core.errors import DataInvalid
 

@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 
 from nonneg_client import converters
 from nonneg_client.embeddings import Embeddings
-from nonneg_client.search.engine import Description, Engine, Found, Payload, Where, parted
-from nonneg_client.search.points import point_id
-from nonneg_client.search.weights import Weights, ascending, largest, score
+from nonneg_client.search.connectors.engine import Description, Engine, Found, Payload, Where, parted
+from nonneg_client.search.connectors.qdrant_points import point_id
+from nonneg_client.search.sparse_vectors import Weights, ascending, largest, score
 from nonneg_core.errors import ConnectionFailed, StorageFailed
 
 if TYPE_CHECKING:

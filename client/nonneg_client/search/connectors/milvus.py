@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from nonneg_client import converters
 from nonneg_client.embeddings import Embeddings
-from nonneg_client.search.engine import SIGNS, Description, Engine, Found, Payload, Where, parted
+from nonneg_client.search.connectors.engine import SIGNS, Description, Engine, Found, Payload, Where, parted
 from nonneg_core.errors import MissingExtra
 from nonneg_core.installing import package_hint
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from nonneg_client.bulk import Job
     from nonneg_client.embeddings import Embeddings
     from nonneg_client.failures import Reason
-    from nonneg_client.sources.identity import Stamp
+    from nonneg_client.sources.image_ids import Stamp
     from nonneg_client.sources.images import Item
     from nonneg_client.wire.protocol import Options
 
@@ -43,7 +43,7 @@ def as_before(out: Path, options: Options) -> Options:
 
 def _of_file(out: Path) -> dict[str, Any]:
     from nonneg_client.embeddings import Embeddings
-    from nonneg_client.origins import read_origins
+    from nonneg_client.vector_file_record import read_origins
 
     if not out.exists():
         raise DataInvalid(f"{out} is not there to be added to", fix="embed it first, without this option")
@@ -60,8 +60,8 @@ def _of_file(out: Path) -> dict[str, Any]:
 def adopt(job: Job, found: Iterable[Item], names: list[str], root: Path) -> bool:
     """Begin a job with what of its file stays; whether there is anything to do."""
     from nonneg_client.failures import read_failures
-    from nonneg_client.origins import read_origins
     from nonneg_client.storage import load
+    from nonneg_client.vector_file_record import read_origins
 
     held, origins = load(job.out), read_origins(job.out)
     if held.ids is None:
@@ -88,7 +88,7 @@ def _update(
     job: Job, held: Embeddings, now: dict[str, Item], names: list[str], root: Path, stamps: dict[str, Stamp]
 ) -> bool:
     """What is gone from the named folders or has changed does not stay."""
-    from nonneg_client.sources.identity import covered, stamp
+    from nonneg_client.sources.image_ids import covered, stamp
 
     assert held.ids is not None
     within = covered(names, root)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nonneg_client.search.index import Hit
-from nonneg_client.sources.identity import place_of
+from nonneg_client.sources.image_ids import place_of
 from nonneg_client.sources.images import items
 from nonneg_core.atomic import atomic_write
 from nonneg_core.errors import NonnegError

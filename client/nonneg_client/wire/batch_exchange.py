@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from nonneg_client.results import Failure, Part, Vector, joined
 from nonneg_client.sources.images import Item
 from nonneg_client.sources.loading import downscaled
-from nonneg_client.wire.pace import Attempts, Pace
 from nonneg_client.wire.protocol import Options, Request, build, parse
+from nonneg_client.wire.retries_and_rate import Attempts, Pace
 from nonneg_core.errors import (
     OF_AN_IMAGE,
     BodyTooLarge,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from nonneg_client.commands.connection import Through
+    from nonneg_client.commands.embedder_options import Through
     from nonneg_client.embeddings import Embeddings
     from nonneg_client.evaluation.datasets import Labelled
     from nonneg_core.evaluation.lengths import Length
@@ -58,8 +58,8 @@ def of_these(embeddings: Embeddings, data: Labelled, source: Path) -> Embeddings
 def _namings(data: Labelled, source: Path) -> Iterator[dict[str, str]]:
     """What the images may be called in a file of vectors -> what they are called here: within the root that the file
     keeps, within the labelled folder, and as typed, which is what the library's own calls name them by."""
-    from nonneg_client.origins import read_origins
-    from nonneg_client.sources.identity import identity
+    from nonneg_client.sources.image_ids import identity
+    from nonneg_client.vector_file_record import read_origins
     from nonneg_core.image_files import named
 
     origins = read_origins(source)

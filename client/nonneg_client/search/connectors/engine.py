@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nonneg_client.embeddings import Embeddings
-from nonneg_client.search.weights import Weights, ascending, score
+from nonneg_client.search.sparse_vectors import Weights, ascending, score
 from nonneg_core.errors import ConfigInvalid, DataInvalid, FingerprintMismatch
 
 Payload: TypeAlias = Mapping[str, Any]

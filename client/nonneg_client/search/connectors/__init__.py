@@ -1,0 +1,1 @@
+"""One file for each store that an `Index` can stand on; `engine.py` says what each of them must do."""
