@@ -25,12 +25,13 @@ class Contestant:
     path: str = "/embed"
     environment: tuple[tuple[str, str], ...] = ()
     program: str = "nonneg"  # of this environment, where nothing has to be installed
+    shares: str = ""  # the contestant whose environment this one uses
 
     def prepared(self, home: Path) -> list[str]:
         """The command, in an environment that exists and has what it needs."""
         if not self.requirements:
             return [str(Path(sys.executable).with_name(self.program)), *self.command]
-        folder = home / self.name
+        folder = home / (self.shares or self.name)
         if not (folder / "complete").exists():
             print(f"installing {self.name} in {folder}", file=sys.stderr)
             venv.create(folder, with_pip=True, clear=True)
@@ -44,8 +45,17 @@ class Contestant:
 SOURCES = os.pathsep.join(str(ROOT / folder) for folder in ("client", "export"))  # the peers' decoder, view and session
 
 BARE = "bare"  # not a usable server: it shows how much there is to gain
-EXACT = "nonneg, exact"  # whose pixels are those of the others in every bit
-UNRANKED = (BARE,)
+SAME = "nonneg, fp32"  # runs the file that the others run, where a bundle has a faster form as well
+EXACT = "nonneg, exact"  # runs that file on the pixels that the others give it, in every bit
+
+RAY = ("ray[serve]==2.60.0",)
+QUIET_RAY = (("RAY_USAGE_STATS_ENABLED", "0"),)
+THROUGHPUT = (  # Ray Serve's own switches: HAProxy in front, gRPC between proxy and replicas, no thread for user code
+    ("RAY_SERVE_ENABLE_HA_PROXY", "1"),
+    ("RAY_SERVE_USE_GRPC_BY_DEFAULT", "1"),
+    ("RAY_SERVE_THROUGHPUT_OPTIMIZED", "1"),
+    ("RAY_SERVE_RUN_USER_CODE_IN_SEPARATE_THREAD", "0"),
+)
 
 CONTESTANTS = {
     contestant.name: contestant
@@ -59,8 +69,10 @@ CONTESTANTS = {
             ("-m", "bentoml", "serve", "with_bentoml:Embedder", "--port", "{port}", "--host", "127.0.0.1"),
             environment=(("BENTOML_DO_NOT_TRACK", "True"),),
         ),
-        Contestant("ray", ("ray[serve]==2.60.0",), ("with_ray.py",), environment=(("RAY_USAGE_STATS_ENABLED", "0"),)),
+        Contestant("ray", RAY, ("with_ray.py",), environment=QUIET_RAY),
+        Contestant("ray, throughput", RAY, ("with_ray.py",), environment=(*QUIET_RAY, *THROUGHPUT), shares="ray"),
         Contestant(BARE, (), ("bare.py",), program="python"),
-        Contestant(EXACT, (), ("serve", "--port", "{port}", "--decode", "exact")),
+        Contestant(SAME, (), ("serve", "--port", "{port}", "--precision", "fp32")),
+        Contestant(EXACT, (), ("serve", "--port", "{port}", "--precision", "fp32", "--decode", "exact")),
     )
 }  # fmt: skip

@@ -1,8 +1,8 @@
 """The in-process limit: what these cores give without requests and without responses.
 
 One thread for each core, one shared session, and the job that every server does for an image (`peers/model.py`):
-decode, view, run, the answer's bytes. `vectors` stops before the answer; `naive` decodes every JPEG whole, as a first
-version would, and stops there as well.
+decode, view, run, the answer's bytes. `naive` decodes every JPEG whole, as a first version would, and stops before the
+answer.
 """
 
 from __future__ import annotations
@@ -23,8 +23,6 @@ from model import Model
 from photos import make_photos
 from PIL import Image
 
-KINDS = ("job", "vectors", "naive")
-
 
 def main(bundle: str, photos: str, size: str) -> None:
     """For every line `KIND SECONDS` on stdin, one JSON line on stdout."""
@@ -34,7 +32,6 @@ def main(bundle: str, photos: str, size: str) -> None:
     bodies = make_photos(Path(photos), width=width, height=height)
     works: dict[str, Callable[[bytes], object]] = {
         "job": model.embed,
-        "vectors": model.vector,
         "naive": lambda jpeg: model.run(Image.open(io.BytesIO(jpeg)).convert("RGB")),
     }
     for jpeg in bodies[:4]:

@@ -48,6 +48,7 @@ class Tally:
             "rate": round(len(good) / self.seconds, 2) if self.seconds else 0.0,
             "statuses": dict(self.statuses),
             **{f"p{q}_ms": round(1000 * good[min(len(good) - 1, len(good) * q // 100)], 2) for q in (50, 99) if good},
+            **({"max_ms": round(1000 * good[-1], 2)} if good else {}),
             "retry_after_mean": round(sum(self.retry_after) / len(self.retry_after), 3) if self.retry_after else None,
         }
 

@@ -43,22 +43,13 @@ def started(contestant: Contestant, plan: Plan) -> Iterator[Server]:
 
 
 def slice_of(server: Server, plan: Plan, clients: int) -> dict[str, Any]:
-    """One closed loop, with the server's CPU time, the load generator's and what others used meanwhile."""
+    """One closed loop, with the server's CPU time and what other processes used meanwhile."""
     load.run(server.url, plan.bodies, clients=clients, seconds=0.2)
-    watch, cpu, mine = Watch(server.cpu_seconds), server.cpu_seconds(), time.process_time()
+    watch, cpu = Watch(server.cpu_seconds), server.cpu_seconds()
     found = load.run(server.url, plan.bodies, clients=clients, seconds=plan.seconds)
     found["cpu_ms_per_image"] = round(1000 * (server.cpu_seconds() - cpu) / max(1, found["ok"]), 3)
-    found["generator_ms_per_image"] = round(1000 * (time.process_time() - mine) / max(1, found["ok"]), 3)
     found["others"] = round(watch.others(), 3)
     return found
-
-
-@contextmanager
-def nothing(plan: Plan) -> Iterator[Server]:
-    """A server that does nothing but read requests and answer."""
-    command, log = [sys.executable, str(HERE / "null.py")], plan.home / "null.log"
-    with running(command, "/", plan.bodies[0], env={}, cwd=HERE, log=log) as server:
-        yield server
 
 
 class Limit:
@@ -74,17 +65,6 @@ class Limit:
         watch = Watch(self._cpu_seconds)
         self._say(f"{kind} {seconds}\n")
         found: dict[str, Any] = json.loads(self._answer())
-        found["others"] = round(watch.others(), 3)
-        return found
-
-    def slice_asking(self, seconds: float, server: Server, bodies: list[bytes], rate: float) -> dict[str, Any]:
-        """The same while the load generator asks a server that does nothing, at this rate."""
-        watch = Watch(lambda: self._cpu_seconds() + server.cpu_seconds())
-        mine = time.process_time()
-        self._say(f"job {seconds}\n")
-        asked = load.run(server.url, bodies, rate=rate, seconds=seconds)
-        found: dict[str, Any] = json.loads(self._answer())
-        found["generator_ms_per_image"] = round(1000 * (time.process_time() - mine) / max(1, asked["ok"]), 3)
         found["others"] = round(watch.others(), 3)
         return found
 

@@ -14,43 +14,35 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from contestants import UNRANKED
+from contestants import BARE, EXACT, SAME
 from run import ENOUGH, is_quiet
 
 HEAD = """# Serving, measured
 
-Made by [benchmarks/serving](../benchmarks/serving/README.md): `run.py` measures, `report.py` writes this page. Every
-server runs the same ONNX file with the same decoder, view, session settings and sparse JSON answer; the peers have one
-process or replica a core, as they recommend. One server runs after the other; each of its slices is taken right behind
-one of the limit, and compared with that one, since the machine is not the same for long. Rounds in which other
-processes used it do not count, if there are enough others. The peers answer whole vectors without parameters, limits,
-metrics or request ids. Cells: median (least to most) of the rounds that count.
-
-- «Share of limit»: of what the same cores do without a server (`limit.py`): a thread a core that does what every peer
-  does for an image, from its bytes to its answer's bytes (`peers/model.py`). The load generator shares the cores with
-  the server, and this limit does not pay for it: no server can reach 1. What they do without writing answers is told
-  below the table.
-- «Share, asking paid» is the share of a second, lower limit: the same threads while, beside them, the load generator
-  asks a server that does nothing (`null.py`) as often as they finish an image.
-- «bare» (`peers/bare.py`) is the least that a server in Python does: the peers' model, and threads that read a
-  socket, embed, answer; no HTTP but a length, no parameters, no queue. It is not ranked.
-- «nonneg» is `nonneg serve` as it comes, whose pixels differ from the others' by a grey level here and there ([what
-  that costs](operating.md)); «nonneg, exact» is `nonneg serve --decode exact`, with the others' pixels in every bit.
-- «Share by CPU» is the limit's CPU time an image over the server's, which a busy machine disturbs far less than rates.
+Which server embeds the same photos faster, on the same cores? Every server runs the same ONNX file; the peers decode
+exactly as `--decode exact` does, run one process or replica a core as they recommend, and answer whole vectors without
+parameters, limits or metrics. A rate is the median over pairs of slices of a second or two, ours and the peer's each
+against what the same two cores reach without a server in the same minute.
 """
 
-TAIL = """## What is not shown
+WORDS = """## How to read the tables
 
-- The aim with the small model was .97 of the limit. Of the one that does not pay for being asked a server that cost
-  nothing would have about that, as the first two shares divided by the next two say; what is left, answers and
-  a queue, is taken apart in the [log](log.md).
-- Requests of several images need less of it: `client_bulk.py` embeds a folder faster than these one-image requests.
-- The floods count from the larger of two short peaks: the goodput is stated low rather than high.
-- GPUs: not measured, for want of one.
+- *nonneg* is `nonneg serve` as it comes; *nonneg, fp32* runs the file that the peers run, where the model has a faster
+  form (int8) that the first one takes; *nonneg, exact* runs that file on pixels that are the peers' in every bit.
+- *Share*: of the rate that the same cores reach without a server (a thread a core, the same work for an image). The
+  load generator uses the same cores and the limit does not pay for it, so that no server reaches 1 with the same work.
+  *By CPU* is the same of CPU time an image, which a busy machine disturbs less.
+- *c8*: eight clients, each with one request at a time; *max*: the slowest answer of a slice, median over the slices.
+- *bare* is a loop on sockets around the peers' model: no HTTP, no parameters, no queue. It is not a usable server.
+- *ray, throughput* is Ray Serve with its HAProxy, gRPC and single-thread switches on.
+- Cells: median (least to most) of the rounds in which other processes used at most 6 % of the machine, or of the
+  quietest seven. Requests of several images need less: `benchmarks/client_bulk.py`. GPUs are not measured.
+
+Made by [benchmarks/serving](../benchmarks/serving/README.md): `run.py` measures, `report.py` writes this page.
 """
 
-
-FLOOD = "three times the peak, for a minute"
+OURS = {"nonneg": "as it comes", SAME: "the same file", EXACT: "the same file and pixels"}
+FLOOD = "three times the peak"
 OTHERS = {  # by the name in the JSON line
     "soak": "small, large and broken images at a steady rate",
     "cold-start": "from the start of its process to the first answered image",
@@ -58,22 +50,52 @@ OTHERS = {  # by the name in the JSON line
 
 
 def page(outputs: list[str]) -> str:
-    parts = [HEAD]
+    """The page: who is faster, how to read, then every table."""
+    parts = []
     for output in outputs:
         *table, line = output.strip().splitlines()
-        parts.append(section(table, json.loads(line)))
-    return "\n".join([*parts, TAIL])
+        parts.append((table, json.loads(line)))
+    return "\n".join([HEAD, in_short(parts), WORDS, *(section(table, line) for table, line in parts)])
+
+
+def in_short(parts: list[tuple[list[str], dict[str, Any]]]) -> str:
+    """A line for each way of ours and each model: how many times as fast as the fastest peer, and at what latency."""
+    rows = [
+        "| model, JPEGs | nonneg | fastest peer | 8 clients | 32 clients | p50, max at 8 | its p50, max | memory MB |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for _, line in parts:
+        peers = {n: row for n, row in line.get("summary", {}).items() if n not in OURS and n != BARE}
+        if peers:
+            rows += [compared(line, name, peers) for name in OURS if name in line["summary"]]
+    return "\n".join([*rows, ""])
+
+
+def compared(line: dict[str, Any], name: str, peers: dict[str, Any]) -> str:
+    """One way of ours beside the peer that is fastest with eight clients."""
+    ours = line["summary"][name]
+    best = max(peers, key=lambda peer: peers[peer]["c8 share"]["median"])
+    peer = peers[best]
+    rates = " | ".join(f"{_median(ours, column) / _median(peer, column):.2f} x" for column in ("c8 share", "c32 share"))
+    times = " | ".join(f"{_median(row, 'c8 p50 ms'):.0f}, {_median(row, 'c8 max ms'):.0f} ms" for row in (ours, peer))
+    memory = f"{_median(ours, 'PSS MB'):.0f} ({best}: {_median(peer, 'PSS MB'):.0f})"
+    return f"| {line['model']}, {line['size']} | {OURS[name]} | {best} | {rates} | {times} | {memory} |"
+
+
+def _median(row: dict[str, Any], column: str) -> float:
+    return float(row[column]["median"])
 
 
 def section(table: list[str], line: dict[str, Any]) -> str:
+    """One run: what was measured, where, and its table."""
     kind = OTHERS.get(line["benchmark"]) or (FLOOD if "overload" in line else f"JPEGs of {line['size']}")
     where = f"Commit {line['commit']}, {line['when']}; {line['machine']}; load average before {line['load_before']}; "
     versions = f"Python {line['python']}, ONNX Runtime {line['onnxruntime']}, Pillow {line['pillow']}."
     body = [f"## {line['model']}: {kind}", "", where + versions, "", *table]
-    if "summary" in line:
-        body += ["", verdict(line["summary"], disturbed(line["runs"]))]
+    if "summary" in line and disturbed(line["runs"]):
+        body += ["", "The machine was not quiet: only shares by CPU, CPU time and memory can be compared here."]
     elif "overload" in line:
-        body += ["", f"Others used {line['overload']['flood']['others']:.0%} of the machine during the flood."]
+        body += ["", f"Other processes used {line['overload']['flood']['others']:.0%} of the machine during the flood."]
     return "\n".join([*body, ""])
 
 
@@ -81,46 +103,6 @@ def disturbed(runs: dict[str, Any]) -> bool:
     """Whether any server has fewer undisturbed rounds than count, so that rates cannot be compared."""
     return any(sum(map(is_quiet, run["rounds"])) < ENOUGH for run in runs.values())
 
-
-def verdict(summary: dict[str, dict[str, dict[str, float]]], busy: bool) -> str:
-    """Where ours leads and where it loses, from the medians; on a busy machine only what that leaves comparable."""
-    lines = []
-    summary = {name: row for name, row in summary.items() if name not in UNRANKED}
-    if busy:
-        lines.append("The machine was not quiet: rates, latencies and cold starts of this table **compare nothing**.\n")
-    for column, larger_wins in COLUMNS.items():
-        if busy and column not in ROBUST:
-            continue
-        ranked = sorted(summary, key=lambda name: summary[name][column]["median"], reverse=larger_wins)
-        place = ranked.index("nonneg") + 1
-        first = "first" if place == 1 else f"number {place}, behind {', '.join(ranked[: place - 1])}"
-        level = [
-            name for name in ranked if name != "nonneg" and overlap(summary[name][column], summary["nonneg"][column])
-        ]
-        beside = f", level with {', '.join(level)} (the spreads meet)" if level else ""
-        lines.append(f"- {column}: nonneg is {first} of {len(ranked)}{beside}.")
-    return "\n".join(lines)
-
-
-def overlap(one: dict[str, float], other: dict[str, float]) -> bool:
-    """Whether the spreads meet, so that neither can be called better."""
-    return one["least"] <= other["most"] and other["least"] <= one["most"]
-
-
-ROBUST = {"c8 share by CPU", "c32 share by CPU", "CPU ms/image", "PSS MB"}
-COLUMNS = {
-    "c8 share of limit": True,
-    "c32 share": True,
-    "c8 share, asking paid": True,
-    "c32 share, asking paid": True,
-    "c8 share by CPU": True,
-    "c32 share by CPU": True,
-    "c1 p50 ms": False,
-    "c8 p99 ms": False,
-    "CPU ms/image": False,
-    "PSS MB": False,
-    "cold start s": False,
-}
 
 if __name__ == "__main__":
     print(page([Path(name).read_text() for name in sys.argv[1:]]), end="")

@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import load
 from contestants import CONTESTANTS
-from measure import Limit, Plan, nothing, overload, slice_of, started
+from measure import Limit, Plan, overload, slice_of, started
 from photos import make_photos
 from processes import Server
 from provenance import provenance
@@ -35,14 +35,14 @@ from quiet import Watch
 from nonneg_runtime.bundle import open_bundle
 
 COLUMNS = (
-    "c8 share of limit",
+    "c8 share",
     "c32 share",
-    "c8 share, asking paid",
-    "c32 share, asking paid",
     "c8 share by CPU",
     "c32 share by CPU",
     "c1 p50 ms",
+    "c8 p50 ms",
     "c8 p99 ms",
+    "c8 max ms",
     "CPU ms/image",
     "PSS MB",
     "cold start s",
@@ -69,7 +69,7 @@ def collect(plan: Plan, names: list[str], *, most_rounds: int, wait: float) -> d
 
 
 def taken(limit: Limit, server: Server, plan: Plan, *, wait: float) -> Round:
-    """Each width right behind its own slice of the limit; between the two, the limit of who pays for being asked."""
+    """Each number of clients right behind its own slice of the limit."""
     found: Round = {}
 
     def take(kind: str, measure: Callable[[], dict[str, Any]]) -> None:
@@ -78,12 +78,8 @@ def taken(limit: Limit, server: Server, plan: Plan, *, wait: float) -> Round:
 
     take("c8 limit", lambda: limit.slice(plan.seconds))
     take("c8", lambda: slice_of(server, plan, 8))
-    with nothing(plan) as idle:
-        rate = found["c8 limit"]["rate"]
-        take("asking", lambda: limit.slice_asking(plan.seconds, idle, plan.bodies, rate))
     take("c32 limit", lambda: limit.slice(plan.seconds))
     take("c32", lambda: slice_of(server, plan, 32))
-    take("vectors", lambda: limit.slice(plan.seconds, "vectors"))
     if plan.naive:
         take("naive", lambda: limit.slice(plan.seconds, "naive"))
     take("c1", lambda: slice_of(server, plan, 1))
@@ -126,14 +122,14 @@ def summarised(run: dict[str, Any]) -> dict[str, dict[str, float]]:
     """Median, least and most over the rounds that count, a column each."""
     rounds = counting(run)
     values = {
-        "c8 share of limit": ratios(rounds, "c8", "c8 limit"),
+        "c8 share": ratios(rounds, "c8", "c8 limit"),
         "c32 share": ratios(rounds, "c32", "c32 limit"),
-        "c8 share, asking paid": ratios(rounds, "c8", "asking"),
-        "c32 share, asking paid": ratios(rounds, "c32", "asking"),
         "c8 share by CPU": ratios(rounds, "c8 limit", "c8", "cpu_ms_per_image"),
         "c32 share by CPU": ratios(rounds, "c32 limit", "c32", "cpu_ms_per_image"),
         "c1 p50 ms": column(rounds, "c1", "p50_ms"),
+        "c8 p50 ms": column(rounds, "c8", "p50_ms"),
         "c8 p99 ms": column(rounds, "c8", "p99_ms"),
+        "c8 max ms": column(rounds, "c8", "max_ms"),
         "CPU ms/image": column(rounds, "c8", "cpu_ms_per_image"),
         "PSS MB": [run["pss_mb"]],
         "cold start s": [run["cold_start_s"]],
@@ -152,10 +148,8 @@ def limits(found: dict[str, Any]) -> str:
     return (
         f"In-process limit: {median_of('c8 limit'):.0f} images/s at "
         f"{median_of('c8 limit', 'cpu_ms_per_image'):.2f} ms of CPU an "
-        f"image; {median_of('vectors'):.0f} without writing answers; {median_of('asking'):.0f} while the load "
-        f"generator asks a server that does nothing, at "
-        f"{median_of('asking', 'generator_ms_per_image'):.3f} ms of its CPU an image. Others "
-        f"used {median(others):.0%} of the machine (at most {max(others):.0%}) during the rounds that count; "
+        f"image. Other processes used {median(others):.0%} of the machine (at most {max(others):.0%}) during the "
+        f"rounds that count; "
         f"{sum(len(run['rounds']) for run in found.values())} were taken." + beside_naive(found)
     )
 
