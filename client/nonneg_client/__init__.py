@@ -13,17 +13,32 @@ if TYPE_CHECKING:
     from nonneg_client.client import Client
     from nonneg_client.embeddings import Embeddings
     from nonneg_client.evaluation.evaluate import evaluate
+    from nonneg_client.local import Encoder
+    from nonneg_client.search.index import Index
     from nonneg_core.errors import NonnegError
     from nonneg_core.pixels.view import View
     from nonneg_core.shortening import shorten
     from nonneg_core.version import __version__
 
-__all__ = ["AsyncClient", "Client", "Embeddings", "NonnegError", "View", "__version__", "evaluate", "shorten"]
+__all__ = [
+    "AsyncClient",
+    "Client",
+    "Embeddings",
+    "Encoder",
+    "Index",
+    "NonnegError",
+    "View",
+    "__version__",
+    "evaluate",
+    "shorten",
+]
 
 _HOME = {
     "AsyncClient": "nonneg_client.async_client",
     "Client": "nonneg_client.client",
     "Embeddings": "nonneg_client.embeddings",
+    "Encoder": "nonneg_client.local",
+    "Index": "nonneg_client.search.index",
     "NonnegError": "nonneg_core.errors",
     "View": "nonneg_core.pixels.view",
     "__version__": "nonneg_core.version",

@@ -80,3 +80,13 @@ def ends(path: Path) -> bool:
 def named(path: Path) -> str:
     """A path as text that every file and database takes: bytes that are not UTF-8 are written as their codes."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def read_image(path: Path) -> bytes:
+    """The bytes of a file."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise DataInvalid(
+            f"{path} cannot be read ({error.strerror})", fix="check the path and its permissions", value=str(path)
+        ) from error

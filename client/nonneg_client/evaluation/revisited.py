@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from nonneg_client.sources.loading import read
 from nonneg_core.errors import DataInvalid
 from nonneg_core.evaluation.ranking import rank
+from nonneg_core.image_files import read_image
 from nonneg_core.pixels.decode import decode
 
 # What counts as found, and what is left out, in each protocol.
@@ -40,7 +40,7 @@ class Query:
 
     def picture(self) -> Image.Image:
         """The part of the picture that is asked for."""
-        image = decode(read(self.path))
+        image = decode(read_image(self.path))
         if self.box is None:
             return image
         left, top, right, bottom = self.box

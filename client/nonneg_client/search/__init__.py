@@ -1,9 +1,8 @@
 """Search by image, vector or dimensions: one `Index` over an engine in this process or a server of an engine.
 
 index      what is asked: checks, exact re-ranking, dimensions that are unwanted, reasons
-engine     what an engine must be able to do
-local      Qdrant in process (extra `search`), a folder on disk; the default
-qdrant, pgvector, milvus, opensearch    the same on a server
+connectors what an engine must be able to do, and each engine: Qdrant in process (extra `search`), a folder on disk,
+           the default; Qdrant, pgvector, Milvus and OpenSearch as servers
 sheet      a contact sheet in HTML
 """
 
@@ -18,7 +17,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Description", "Hit", "Index", "Where", "describe"]
 
-_HOME = {"Description": "engine", "Where": "engine", "Hit": "index", "Index": "index", "describe": "index"}
+_HOME = {
+    "Description": "connectors.engine",
+    "Where": "connectors.engine",
+    "Hit": "index",
+    "Index": "index",
+    "describe": "index",
+}
 
 
 def __getattr__(name: str) -> Any:

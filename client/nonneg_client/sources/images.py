@@ -12,10 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypeGuard, Union
 
-from nonneg_client.sources.loading import fetch, from_array, lossless, read
+from nonneg_client.sources.loading import fetch, lossless
 from nonneg_client.sources.tars import is_tar, members
 from nonneg_core.errors import DataInvalid, NonnegError
-from nonneg_core.image_files import find, named
+from nonneg_core.image_files import find, named, read_image
+from nonneg_core.pixels.arrays import from_array
 
 if TYPE_CHECKING:
     import numpy as np
@@ -85,7 +86,7 @@ def _from_file(path: Path) -> Iterator[Item]:
     if is_tar(path):
         yield from (Item(member.id, member.read, path=path) for member in members(path))
     else:
-        yield Item(named(path), partial(read, path), path=path)
+        yield Item(named(path), partial(read_image, path), path=path)
 
 
 def _is_picture(source: object) -> TypeGuard[Image]:

@@ -3,26 +3,12 @@
 from __future__ import annotations
 
 import io
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nonneg_core.errors import DataInvalid
 
-if TYPE_CHECKING:
-    from PIL.Image import Image
-
 FETCH_LIMIT = 64 * 2**20
 FETCH_SECONDS = 20.0
-
-
-def read(path: Path) -> bytes:
-    """The bytes of a file."""
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise DataInvalid(
-            f"{path} cannot be read ({error.strerror})", fix="check the path and its permissions", value=str(path)
-        ) from error
 
 
 def fetch(url: str) -> bytes:
@@ -55,20 +41,6 @@ def lossless(image: Any) -> bytes:
     except (OSError, ValueError, SyntaxError) as error:
         raise DataInvalid(f"this PIL image cannot be written as PNG ({error})", fix="check the image") from error
     return buffer.getvalue()
-
-
-def from_array(array: Any) -> Image:
-    """A PIL image of uint8 pixels: (height, width), (height, width, 1), 3 (RGB) or 4 (RGBA)."""
-    from PIL import Image
-
-    shape: tuple[int, ...] = tuple(getattr(array, "shape", ()))
-    fits = len(shape) == 2 or (len(shape) == 3 and shape[2] in (1, 3, 4))
-    if str(getattr(array, "dtype", "")) != "uint8" or not fits or 0 in shape:
-        raise DataInvalid(
-            f"an array of {getattr(array, 'dtype', '?')} with shape {shape} is not an image",
-            fix="give uint8 pixels of shape (height, width, 3), RGB",
-        )
-    return Image.fromarray(array[:, :, 0] if len(shape) == 3 and shape[2] == 1 else array)
 
 
 def downscaled(data: bytes, side: int) -> bytes:

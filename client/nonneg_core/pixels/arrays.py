@@ -1,0 +1,24 @@
+"""Arrays of pixels as images."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nonneg_core.errors import DataInvalid
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+
+def from_array(array: Any) -> Image:
+    """A PIL image of uint8 pixels: (height, width), (height, width, 1), 3 (RGB) or 4 (RGBA)."""
+    from PIL import Image
+
+    shape: tuple[int, ...] = tuple(getattr(array, "shape", ()))
+    fits = len(shape) == 2 or (len(shape) == 3 and shape[2] in (1, 3, 4))
+    if str(getattr(array, "dtype", "")) != "uint8" or not fits or 0 in shape:
+        raise DataInvalid(
+            f"an array of {getattr(array, 'dtype', '?')} with shape {shape} is not an image",
+            fix="give uint8 pixels of shape (height, width, 3), RGB",
+        )
+    return Image.fromarray(array[:, :, 0] if len(shape) == 3 and shape[2] == 1 else array)
