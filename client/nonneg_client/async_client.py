@@ -9,14 +9,18 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from nonneg_client.embedder import Model
+from nonneg_client.query import Query
 from nonneg_client.results import Part
 from nonneg_client.settings import Tuning, settings
 from nonneg_client.sources.images import Item, Sources
 from nonneg_client.wire.batch_exchange import Reply, Send, advance, batched, converse, load
 from nonneg_client.wire.protocol import Options
+from nonneg_client.wire.query_request import JSON, query_of, request_of
+from nonneg_client.wire.query_request import PATH as QUERY
 from nonneg_client.wire.retries_and_rate import Pace
 from nonneg_client.wire.transport import Reach, failure_of, json_of, model_path, options_of
 from nonneg_core.errors import NonnegError
+from nonneg_core.expressions.parse import parse
 from nonneg_core.progress import Progress
 
 if TYPE_CHECKING:
@@ -95,6 +99,15 @@ class AsyncClient:
     async def model(self, name: str | None = None) -> Model:
         """The server's model of this name, without one its default model."""
         return Model.of(await self._get(model_path(name)))
+
+    async def query(self, expression: str, dimensions: int | None = None, *, model: str | None = None) -> Query:
+        """What an expression stands for, as the server reads it; photos are read here and sent along."""
+        read = parse(expression)
+        content = await asyncio.to_thread(request_of, read, dimensions, model)
+        try:
+            return query_of(json_of(await self._http.post(QUERY, content=content, headers=JSON)), read)
+        except self._errors as error:
+            raise failure_of(error, self.settings) from error
 
     async def ready(self) -> bool:
         """Whether the server would answer now."""

@@ -10,15 +10,19 @@ from functools import partial
 from typing import Any, Unpack
 
 from nonneg_client.embedder import Embedder, Model
+from nonneg_client.query import Query
 from nonneg_client.results import Part
 from nonneg_client.settings import Tuning, settings
 from nonneg_client.sources.images import Item
 from nonneg_client.wire.batch_exchange import Reply, Send, advance, batched, converse, load
 from nonneg_client.wire.daemon_threads import Threads
 from nonneg_client.wire.protocol import Options
+from nonneg_client.wire.query_request import JSON, query_of, request_of
+from nonneg_client.wire.query_request import PATH as QUERY
 from nonneg_client.wire.retries_and_rate import Pace
 from nonneg_client.wire.transport import Reach, failure_of, json_of, model_path, options_of
 from nonneg_core.errors import ConnectionFailed, NonnegError
+from nonneg_core.expressions.parse import parse
 
 MOMENT = 0.5  # seconds
 
@@ -75,6 +79,11 @@ class Client(Embedder):
         """The server's model of this name, without one its default model."""
         return Model.of(self._get(model_path(name)))
 
+    def query(self, expression: str, dimensions: int | None = None, *, model: str | None = None) -> Query:
+        """What an expression stands for, as the server reads it; photos are read here and sent along."""
+        read = parse(expression)
+        return query_of(self._posted(QUERY, request_of(read, dimensions, model)), read)
+
     def ready(self) -> bool:
         """Whether the server would answer now."""
         try:
@@ -109,6 +118,12 @@ class Client(Embedder):
         except self._errors as error:
             raise self._reach.failure(error) from error
         return self._reach.reply(response)
+
+    def _posted(self, path: str, content: bytes) -> Any:
+        try:
+            return json_of(self._http.post(path, content=content, headers=JSON))
+        except self._errors as error:
+            raise failure_of(error, self.settings) from error
 
     def _get(self, path: str) -> Any:
         try:

@@ -16,6 +16,7 @@ from nonneg_core.progress import Progress
 if TYPE_CHECKING:
     from nonneg_client.embeddings import Embeddings
     from nonneg_client.embeddings_builder import OnError
+    from nonneg_client.query import Query
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,10 @@ class Embedder(ABC):
     @abstractmethod
     def model(self, name: str | None = None) -> Model:
         """The model of this name; without one that which images are embedded with where nothing else is asked for."""
+
+    @abstractmethod
+    def query(self, expression: str, dimensions: int | None = None, *, model: str | None = None) -> Query:
+        """What an expression stands for, `photo.jpg + dim:snow !dim:40`, as weightings of the first `dimensions`."""
 
     @abstractmethod
     def close(self) -> None:

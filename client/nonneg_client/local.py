@@ -11,11 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nonneg_client.embedder import Embedder, Model
+from nonneg_client.query import Query, of_photos
 from nonneg_client.results import Failure, Part, Vector
 from nonneg_client.sources.images import Item
 from nonneg_client.sources.loading import downscaled
 from nonneg_client.wire.protocol import Options
 from nonneg_core.errors import ModelNotFound, NonnegError
+from nonneg_core.expressions.parse import parse
+from nonneg_core.expressions.resolve import Meanings, resolve
 from nonneg_core.lookahead import bounded_map
 from nonneg_core.shortening import check_dimensions, check_top_k, shorten
 from nonneg_runtime.atlas import names_of
@@ -72,6 +75,17 @@ class Encoder(Embedder):
         self._check(Options(model=name))
         held = self.bundle.manifest
         return Model(held.name, held.fingerprint, held.dimensions)
+
+    def query(self, expression: str, dimensions: int | None = None, *, model: str | None = None) -> Query:
+        """What an expression stands for: its photos embedded here, its dimensions by the bundle's names."""
+        read = parse(expression)
+        held = self.bundle.manifest
+        self._check(Options(dimensions, model=model))
+        length = check_dimensions(dimensions, held.dimensions)
+        photos = read.photos()
+        vectors = of_photos(read, self.embed([photo.name for photo in photos], length)) if photos else {}
+        meanings = Meanings(length, names_of(self.bundle), vectors, {})
+        return Query(read, resolve(read, meanings), length, held.fingerprint)
 
     def close(self) -> None:
         """End the threads."""

@@ -18,7 +18,7 @@ from nonneg_cli.table import nonneg
 from nonneg_client.search import Index
 from nonneg_client.search.contact_sheet import write_sheet
 from nonneg_client.search.index import Hit
-from nonneg_core.errors import ConfigInvalid, DataInvalid, FingerprintMismatch, ModelNotFound
+from nonneg_core.errors import ConfigInvalid, DataInvalid, ExpressionInvalid, FingerprintMismatch, ModelNotFound
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +52,33 @@ def test_a_table_names_scores_paths_and_dimensions(run, made, photos):
     assert lines[0].split("  ")[0] == "score"
     assert len(lines) == 4
     assert re.search(r"1\.000 .*cat-0\.jpg +\d+: 0\.\d{3}, \d+: 0\.\d{3}", lines[1])
+
+
+def test_an_expression_finds_what_it_says_whether_or_not_a_model_is_needed(run, made, photos):
+    cat, coffee = photos / "cat" / "cat-0.jpg", photos / "coffee" / "coffee-0.jpg"
+    hits = json.loads(run("search", made, f"{cat} - {coffee}", "-k", 4, "--exclude-self", "--json").stdout)["hits"]
+    assert {hit["payload"]["folder"] for hit in hits} == {"cat"}
+    assert not {hit["id"] for hit in hits} & {"cat/cat-0.jpg", "coffee/coffee-0.jpg"}
+    alone = run("search", made, "dim:17 + 0.5*dim:3", "--json", "--url", "http://127.0.0.1:9")
+    more = run("search", made, "--more", 17, "--more", "3=0.5", "--json")
+    ids = [[hit["id"] for hit in json.loads(found.stdout)["hits"]] for found in (alone, more)]
+    assert ids[0] == ids[1]
+    assert "because" in run("search", made, f"{cat} & dim:0").stdout
+
+
+def test_photos_and_expressions_are_asked_in_the_order_in_which_they_are_typed(run, made, photos):
+    cat = photos / "cat" / "cat-0.jpg"
+    found = json.loads(run("search", made, "dim:3 !dim:1", cat, "dim:1", "-k", 1, "--json").stdout)["queries"]
+    assert [query["query"] for query in found] == ["dim:3 !dim:1", str(cat), "dim:1"]
+
+
+def test_a_file_with_spaces_is_a_photo_and_a_mistake_is_told_with_its_place(run, made, photos, tmp_path):
+    shutil.copy(photos / "cat" / "cat-0.jpg", tmp_path / "my - photo.jpg")
+    hits = json.loads(run("search", made, tmp_path / "my - photo.jpg", "-k", 1, "--json").stdout)["hits"]
+    assert hits[0]["id"] == "cat/cat-0.jpg"
+    refused = run("search", made, "dim:1 + + dim:3").exception
+    assert isinstance(refused, ExpressionInvalid)
+    assert "character 9" in str(refused)
 
 
 def test_conditions_and_unwanted_dimensions_narrow_the_search(run, made, photos):

@@ -1,11 +1,10 @@
-"""`nonneg search`: a photo, or dimensions -> the nearest images of an index, with reasons."""
+"""`nonneg search`: photos, words, dimensions, or an expression of them -> the nearest images, with reasons."""
 
 from __future__ import annotations
 
 import json
-import os
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,19 +71,22 @@ def search(
     as_json: bool,
     through: Through,
 ) -> None:
-    """Find the images of INDEX that are like QUERY: photos, folders, globs or URLs.
+    """Find the images of INDEX that are like QUERY: photos, folders, globs, URLs, or an expression.
 
-    Without QUERY, --more finds the images in which dimensions are strongest. Queries are images: there are no words to
-    search by. A hit's reasons are the dimensions that it
-    shares with the query and their parts of the score.
+    An expression joins photos, "words" and dimensions: + and - with weights, & for both, ! for what must not be there.
+    Write it in single quotes, and spaces around its signs. Without QUERY, --more finds the images in which dimensions
+    are strongest. A hit's reasons are the dimensions that it shares with the query and their parts of the score.
 
     \b
       nonneg search photos.index photo.jpg --html hits.html
+      nonneg search photos.index 'photo.jpg + 2*dim:17 - other.jpg'
+      nonneg search photos.index 'photo.jpg & other.jpg !dim:40'
       nonneg search photos.index photo.jpg --where folder=cats,dogs --where 'price<30'
       nonneg search photos.index photo.jpg --where 'day>=2024-05-31' --without 40
       nonneg search photos.index queries/ -k 1 --exclude-self --json
       nonneg search photos.index --more 17 --more 3=0.5
     """
+    from nonneg_client.commands.queries import Asked, hits_of
     from nonneg_client.search.conditions import read_conditions
     from nonneg_client.search.index import Index
 
@@ -96,8 +98,7 @@ def search(
         if more:
             found = {"": opened.by_dimensions(more, k, without=without, where=conditions)}
         else:
-            asked = Asked(k, conditions, without, exclude_self, cut)
-            found = by_images(opened, queries, model, asked, through)
+            found = hits_of(opened, queries, Asked(k, conditions, without, exclude_self, cut), through, model)
         if where and not any(found.values()):
             explain(opened, conditions)
         root = opened.description.root
@@ -139,46 +140,6 @@ def check_together(what: str) -> None:
         if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
             flag = "-k" if name == "k" else f"--{name.replace('_', '-')}"
             raise click.UsageError(f"{flag} has no meaning beside --{what}: leave one of them out")
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What every query asks for."""
-
-    k: int
-    where: dict[str, Any]
-    without: tuple[int, ...]
-    exclude_self: bool
-    cut: int | None
-
-
-def by_images(
-    opened: Index, queries: tuple[str, ...], model: str | None, asked: Asked, through: Through
-) -> dict[str, list[Hit]]:
-    """The hits of each photo, looked for at the index's length; all photos are embedded together."""
-    from nonneg_client.sources.image_ids import identity
-    from nonneg_client.sources.images import items
-
-    sources = [item for query in queries for item in items(query)]
-    with through.opened() as client:
-        vectors = client.embed(list(queries), model=model)
-    if vectors.fingerprint == opened.description.fingerprint:  # else it is refused as another model's
-        vectors = vectors.shorten(opened.description.dimensions)
-    found = {}
-    for number, item in enumerate(sources):
-        own: list[str] = [item.id]
-        if item.path is not None:
-            place = Path(os.path.realpath(item.path.parent)) / item.path.name
-            own = [identity(place, Path(opened.description.root))]
-        found[item.id] = opened.search(
-            vectors[number],
-            asked.k,
-            where=asked.where,
-            without=asked.without,
-            exclude=own if asked.exclude_self else (),
-            cut=asked.cut,
-        )
-    return found
 
 
 def show(hits: list[Hit], as_json: bool, title: str) -> None:

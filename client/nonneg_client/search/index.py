@@ -5,15 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nonneg_client.embeddings import Embeddings
+from nonneg_client.query import Query, of_dimensions
+from nonneg_client.search.best_of_parts import best
 from nonneg_client.search.connectors.engine import Description, Engine, Found, Payload, Where, check_where
 from nonneg_client.search.sparse_vectors import Weights, largest
 from nonneg_core.errors import ConfigInvalid, DataInvalid
+
+if TYPE_CHECKING:
+    from nonneg_client.embedder import Embedder
 
 REASONS = 5
 
@@ -75,28 +80,41 @@ class Index:
 
     def search(
         self,
-        query: Embeddings,
+        query: Embeddings | Query | str,
         k: int = 10,
         *,
+        through: Embedder | None = None,
         where: Where | None = None,
         without: Sequence[int] = (),
         exclude: Sequence[str] = (),
         cut: int | None = None,
         reasons: bool = True,
     ) -> list[Hit]:
-        """The k nearest to one vector, by cosine.
+        """The k nearest to one vector, or to what an expression says (`photo.jpg + dim:17 !dim:40`), by cosine.
 
+        through: what embeds the photos and words of an expression: a `Client`, or `local()`.
         where: conditions on the payload. without: dimensions that must not be active in a hit. exclude: ids that are
             not wanted, such as the query's own.
         cut: ask with the query's `cut` largest entries only, for many times `k`, and rank these exactly: nearly always
             the same answer, for engines whose time grows with the query's entries (the local one's is shorter
             without). Without it the answer is exact.
         """
+        if isinstance(query, str):
+            query = self.read(query, through)
+        if isinstance(query, Query):
+            return self._by_query(query, k, where=where, without=without, exclude=exclude, cut=cut, reasons=reasons)
         if len(query) != 1:
             raise DataInvalid(f"a search takes one vector, not {len(query)}", fix="query[i]")
         self._same(query)
         unit = query if query.normalized else query.shorten()
         return self.by_weights(unit.row(0), k, where=where, without=without, exclude=exclude, cut=cut, reasons=reasons)
+
+    def read(self, expression: str, through: Embedder | None = None, *, model: str | None = None) -> Query:
+        """The query that an expression stands for, among vectors as they are here."""
+        held = self.description
+        if through is None:
+            return of_dimensions(expression, held.dimensions, held.fingerprint)
+        return through.query(expression, held.dimensions, model=model)
 
     def by_dimensions(
         self, more: Mapping[int, float], k: int = 10, *, without: Sequence[int] = (), where: Where | None = None
@@ -123,12 +141,10 @@ class Index:
         """The k largest inner products with a weighting of dimensions."""
         check_where(where)
         self._are_there(without)
-        if k < 1:
-            raise ConfigInvalid(f"k={k} asks for nothing", fix="ask for 1 or more", field="k")
         if not len(query[0]):
             return []  # a zero vector is near to nothing
         unwanted = frozenset(exclude)
-        asked = k + len(unwanted)
+        asked = _at_least_one(k) + len(unwanted)
         while True:
             if cut is None:
                 found = self.engine.nearest(*query, asked, where)
@@ -139,6 +155,39 @@ class Index:
             if len(hits) >= k or len(found) < asked:
                 return hits[:k]
             asked *= 4  # those that are unwanted took the places
+
+    def _by_query(
+        self,
+        query: Query,
+        k: int,
+        *,
+        where: Where | None,
+        without: Sequence[int],
+        exclude: Sequence[str],
+        cut: int | None,
+        reasons: bool,
+    ) -> list[Hit]:
+        """The k with the largest smallest cosine with the query's parts, without what is unwanted."""
+        held = self.description
+        self._same(Embeddings.from_rows([], dimensions=query.dimensions, fingerprint=query.fingerprint))
+        unwanted = (*query.without, *without)
+        if len(query.parts) == 1 and (query.parts[0][1] > 0).all():
+            return self.by_weights(
+                query.parts[0], k, where=where, without=unwanted, exclude=exclude, cut=cut, reasons=reasons
+            )
+        check_where(where)
+        self._are_there(unwanted)
+        if cut is not None:
+            raise ConfigInvalid(
+                "cut= has no meaning beside & or -", fix="leave one of them out", field="cut", value=cut
+            )
+        left_out = frozenset(exclude)
+        found = best(self.engine, query.parts, _at_least_one(k), where, unwanted, lambda name: name not in left_out)
+        together = np.zeros(held.dimensions, dtype=np.float32)
+        for indices, values in query.parts:
+            together[indices] += values / len(query.parts)
+        (there,) = np.nonzero(together)
+        return self._ranked(found, (there.astype(np.int32), together[there]), (), explained=reasons)
 
     def close(self) -> None:
         self.engine.close()
@@ -182,6 +231,12 @@ class Index:
                 f"the index holds vectors of {held.dimensions} dimensions, these have {embeddings.dimensions}",
                 fix=f"embeddings.shorten({held.dimensions})" if longer else f"embed with dimensions={held.dimensions}",
             )
+
+
+def _at_least_one(k: int) -> int:
+    if k < 1:
+        raise ConfigInvalid(f"k={k} asks for nothing", fix="ask for 1 or more", field="k")
+    return k
 
 
 def _shown(payload: Payload) -> Payload:

@@ -101,6 +101,30 @@ class ExplainAnswer(Shape):
     rest: float
 
 
+class Weighting(Shape):
+    """One part of a query: a sparse vector of length one; what is subtracted is below zero."""
+
+    indices: list[int]
+    values: list[float]
+    nnz: int
+
+
+class Unwanted(Shape):
+    dimension: int
+    name: str | None
+
+
+class QueryAnswer(Shape):
+    """What an expression stands for: the smallest of the cosines with all parts counts; nothing of `without` may be."""
+
+    model: str
+    fingerprint: str
+    dimensions: int
+    expression: str
+    parts: list[Weighting]
+    without: list[Unwanted]
+
+
 class ModelSummary(Shape):
     name: str
     version: str
@@ -198,6 +222,13 @@ EXPLAINED: Any = {
         }
     ],
     "rest": 0.67,
+}
+QUERIED: Any = {
+    **_HEAD,
+    "dimensions": 8,
+    "expression": "a.png + dim:3 !dim:5",
+    "parts": [{"indices": [0, 3, 7], "values": [0.3, 0.91, 0.28], "nnz": 3}],
+    "without": [{"dimension": 5, "name": "snow"}],
 }
 MODELS: Any = {"models": [{**_MODEL, "description": "The model that comes with nonneg.", "view": _VIEW}]}
 MODEL: Any = {**_MODEL, "lengths": [_LENGTH]}

@@ -1,0 +1,110 @@
+"""What is typed as queries: images, which are embedded together, and expressions; and the hits of each."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nonneg_client.sources.image_ids import identity
+from nonneg_client.sources.images import Item, items
+from nonneg_core.expressions.expression import Dimension, Expression, Photo
+from nonneg_core.expressions.parse import parse
+
+if TYPE_CHECKING:
+    from nonneg_client.commands.embedder_options import Through
+    from nonneg_client.embedder import Embedder
+    from nonneg_client.search.index import Hit, Index
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What every query asks for."""
+
+    k: int
+    where: dict[str, Any]
+    without: tuple[int, ...]
+    exclude_self: bool
+    cut: int | None
+
+
+def hits_of(
+    index: Index, queries: Sequence[str], asked: Asked, through: Through, model: str | None
+) -> dict[str, list[Hit]]:
+    """The hits of every query, in their order; a folder or a pattern is several."""
+    read = {query: _expression(query) for query in queries}
+    images = [query for query, expression in read.items() if expression is None]
+    with ExitStack() as stack:
+        needed = any(expression is None or _needs_a_model(expression) for expression in read.values())
+        embedder = stack.enter_context(through.opened()) if needed else None
+        by_image = _by_images(index, images, asked, embedder, model) if images and embedder else {}
+        found: dict[str, list[Hit]] = {}
+        for query, expression in read.items():
+            if expression is None:
+                found |= {item.id: by_image[item.id] for item in items(query)}
+            else:
+                found[query] = _by_expression(index, query, expression, asked, embedder, model)
+    return found
+
+
+def _expression(query: str) -> Expression | None:
+    """What a query says, or nothing where it is images: a file or folder that is there, a URL, or a pattern."""
+    if os.path.exists(query) or (glob.has_magic(query) and glob.glob(query, recursive=True)):  # noqa: PTH110, PTH207
+        return None
+    found = parse(query)
+    return None if list(found.leaves()) == [Photo(query)] else found
+
+
+def _needs_a_model(expression: Expression) -> bool:
+    return not all(isinstance(leaf, Dimension) and leaf.name.isdecimal() for leaf in expression.leaves())
+
+
+def _by_images(
+    index: Index, queries: Sequence[str], asked: Asked, embedder: Embedder, model: str | None
+) -> dict[str, list[Hit]]:
+    """The hits of each photo, looked for at the index's length; all photos are embedded together."""
+    sources = [item for query in queries for item in items(query)]
+    vectors = embedder.embed(list(queries), model=model)
+    if vectors.fingerprint == index.description.fingerprint:  # else it is refused as another model's
+        vectors = vectors.shorten(index.description.dimensions)
+    return {
+        item.id: index.search(
+            vectors[number],
+            asked.k,
+            where=asked.where,
+            without=asked.without,
+            exclude=_own(index, [item]) if asked.exclude_self else (),
+            cut=asked.cut,
+        )
+        for number, item in enumerate(sources)
+    }
+
+
+def _by_expression(
+    index: Index, query: str, expression: Expression, asked: Asked, embedder: Embedder | None, model: str | None
+) -> list[Hit]:
+    names = [photo.name for photo in expression.photos()] if asked.exclude_self else []
+    return index.search(
+        index.read(query, embedder, model=model),
+        asked.k,
+        where=asked.where,
+        without=asked.without,
+        exclude=_own(index, items(names)),
+        cut=asked.cut,
+    )
+
+
+def _own(index: Index, photos: Iterable[Item]) -> list[str]:
+    """The ids that these photos have, or would have, in the index."""
+    own = []
+    for item in photos:
+        if item.path is None:
+            own.append(item.id)
+        else:
+            place = Path(os.path.realpath(item.path.parent)) / item.path.name
+            own.append(identity(place, Path(index.description.root)))
+    return own

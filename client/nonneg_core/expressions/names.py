@@ -1,0 +1,48 @@
+"""A dimension by its number or its name, or the names that are near to one that is not there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+
+from nonneg_core.errors import ExpressionInvalid
+from nonneg_core.expressions.expression import Dimension
+
+NEAR = 5  # names in a message
+
+
+def dimension_of(leaf: Dimension, names: Mapping[int, str], dimensions: int) -> int:
+    """The number of a dimension; `names`: of those that have one; `dimensions`: how many there are."""
+    number = int(leaf.name) if leaf.name.isdecimal() else _by_name(leaf, names)
+    if number >= dimensions:
+        raise _refused(leaf, f"{leaf} is dimension {number}, and there are {dimensions}", f"use 0 to {dimensions - 1}")
+    return number
+
+
+def near(wanted: str, known: Iterable[str]) -> list[str]:
+    """The known names that are written most alike, and those that contain what was asked for."""
+    every = list(dict.fromkeys(known))
+    holding = sorted((name for name in every if wanted in name), key=len)
+    return list(dict.fromkeys([*get_close_matches(wanted, every, NEAR, 0.6), *holding]))[:NEAR]
+
+
+def _by_name(leaf: Dimension, names: Mapping[int, str]) -> int:
+    wanted = leaf.name.casefold()
+    found = [number for number, name in names.items() if name.casefold() == wanted]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        numbers = " or ".join(f"dim:{number}" for number in found)
+        raise _refused(leaf, f"{len(found)} dimensions are called {leaf.name}", f"write {numbers}")
+    if not names:
+        raise _refused(leaf, f"no dimension is called {leaf.name}: none has a name here", "name it by its number")
+    alike = near(wanted, (name.casefold() for name in names.values()))
+    fix = f"did you mean {', '.join(alike)}?" if alike else 'name it by its number, or search for it as "words"'
+    raise _refused(leaf, f"no dimension is called {leaf.name}", fix)
+
+
+def _refused(leaf: Dimension, message: str, fix: str) -> ExpressionInvalid:
+    return ExpressionInvalid(
+        f"character {leaf.at + 1} of the expression: {message}",
+        fix=fix, field=f"expression[{leaf.at}]", value=str(leaf),
+    )  # fmt: skip

@@ -1,0 +1,49 @@
+"""An expression in a model's terms: weightings of its dimensions, and the dimensions that must not be active."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nonneg_core.expressions.expression import Expression, Leaf, Photo
+from nonneg_core.expressions.resolve import Meanings, Resolved, Row, resolve
+from nonneg_core.shortening import Vectors, check_dimensions
+from nonneg_runtime.atlas import names_of
+from nonneg_runtime.bundle import Bundle
+from nonneg_runtime.manifest import Manifest
+
+
+class Queried(NamedTuple):
+    """An expression and what it stands for."""
+
+    manifest: Manifest
+    expression: Expression
+    dimensions: int
+    resolved: Resolved
+    names: Mapping[int, str]
+
+
+def queried(bundle: Bundle, expression: Expression, dimensions: int | None, photos: Mapping[Photo, Vectors]) -> Queried:
+    """What an expression stands for; `photos`: their vectors of that length."""
+    length = check_dimensions(dimensions, bundle.manifest.dimensions)
+    names = names_of(bundle)
+    rows: dict[Leaf, Row] = {photo: (np.flatnonzero(z).astype(np.int32), z[z > 0]) for photo, z in photos.items()}
+    return Queried(bundle.manifest, expression, length, resolve(expression, Meanings(length, names, rows, {})), names)
+
+
+def as_json(found: Queried) -> dict[str, Any]:
+    """The answer of POST /query."""
+    parts = [
+        {"indices": indices.tolist(), "values": values.tolist(), "nnz": len(indices)}
+        for indices, values in found.resolved.parts
+    ]
+    return {
+        "model": found.manifest.name,
+        "fingerprint": found.manifest.fingerprint,
+        "dimensions": found.dimensions,
+        "expression": str(found.expression),
+        "parts": parts,
+        "without": [{"dimension": j, "name": found.names.get(j)} for j in found.resolved.without],
+    }
