@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from nonneg_client.embedder import Model
 from nonneg_client.query import Query
-from nonneg_client.results import Part
+from nonneg_client.results import BatchResult
 from nonneg_client.settings import Tuning, settings
 from nonneg_client.sources.images import Item, Sources
-from nonneg_client.wire.batch_exchange import Reply, Send, advance, batched, converse, load
-from nonneg_client.wire.dimension_pages import asked_of_dimensions, list_dimensions
+from nonneg_client.wire.batch_exchange import Reply, Send, batched, exchange, load, next_step
 from nonneg_client.wire.protocol import Options
 from nonneg_client.wire.query_request import JSON, query_of, request_of
 from nonneg_client.wire.query_request import PATH as QUERY
-from nonneg_client.wire.retries_and_rate import Pace
+from nonneg_client.wire.retries_and_rate import RateController
 from nonneg_client.wire.transport import Reach, failure_of, json_of, model_path, options_of
 from nonneg_core.errors import NonnegError
 from nonneg_core.expressions.parse import parse
+from nonneg_core.lookahead import bounded_map
 from nonneg_core.progress import Progress
 
 if TYPE_CHECKING:
@@ -63,9 +62,9 @@ class AsyncClient:
         progress: Progress = None,
     ) -> Embeddings:
         """Embed one image or many; the arguments are those of `Embedder.embed`."""
-        from nonneg_client.embeddings_builder import Gathering
+        from nonneg_client.embeddings_builder import EmbedCall
 
-        run = Gathering(images, on_error, progress)
+        run = EmbedCall(images, on_error, progress)
         options = Options(dimensions, top_k, normalize, model)
         parts = self.stream(run.images, options, downscale=downscale)
         async with aclosing(parts):
@@ -76,22 +75,25 @@ class AsyncClient:
 
     async def stream(
         self, images: Iterable[Item], options: Options, *, downscale: int | None = None
-    ) -> AsyncGenerator[Part, None]:
+    ) -> AsyncGenerator[BatchResult, None]:
         """The answers batch by batch, in order, with a bounded number of requests under way."""
-        pace = Pace(self.settings.in_flight)
+        pace = RateController(self.settings.in_flight)
         places = asyncio.Semaphore(self.settings.in_flight)
-        pending: deque[asyncio.Task[Part]] = deque()
+        running: set[asyncio.Task[BatchResult]] = set()
+
+        def submit(batch: list[Item]) -> asyncio.Task[BatchResult]:
+            task = asyncio.create_task(self._one(batch, options, downscale, pace, places))
+            running.add(task)
+            task.add_done_callback(running.discard)
+            return task
+
+        answers = bounded_map(submit, batched(images, self.settings.batch_size), ahead=pace.ahead)
         try:
-            for batch in batched(images, self.settings.batch_size):
-                while len(pending) >= 2 * pace.window:
-                    yield await pending.popleft()
-                pending.append(asyncio.create_task(self._one(batch, options, downscale, pace, places)))
-            while pending:
-                yield await pending.popleft()
+            for _, answer in answers:
+                yield await answer
         finally:
-            for task in pending:
-                task.cancel()
-            await asyncio.gather(*pending, return_exceptions=True)
+            answers.close()
+            await asyncio.gather(*running, return_exceptions=True)
 
     async def models(self) -> Any:
         """What the server serves, as GET /models tells it."""
@@ -109,20 +111,6 @@ class AsyncClient:
             return query_of(json_of(await self._http.post(QUERY, content=content, headers=JSON)), read)
         except self._errors as error:
             raise failure_of(error, self.settings) from error
-
-    async def dimensions(
-        self, model: str | None = None, *, sort: str = "dimension", named: bool = False, contains: str | None = None
-    ) -> list[dict[str, Any]]:
-        """A served model's dimensions, as GET /models/{model}/dimensions tells them, all pages together."""
-        name = model or (await self.model()).name
-        pages = list_dimensions(name, asked_of_dimensions(sort, named, contains))
-        try:
-            path = next(pages)
-            while True:
-                path = pages.send(await self._get(path))
-        except StopIteration as all_told:
-            found: list[dict[str, Any]] = all_told.value
-            return found
 
     async def ready(self) -> bool:
         """Whether the server would answer now."""
@@ -142,13 +130,18 @@ class AsyncClient:
         await self.close()
 
     async def _one(
-        self, batch: list[Item], options: Options, downscale: int | None, pace: Pace, places: asyncio.Semaphore
-    ) -> Part:
+        self,
+        batch: list[Item],
+        options: Options,
+        downscale: int | None,
+        pace: RateController,
+        places: asyncio.Semaphore,
+    ) -> BatchResult:
         async with places:
             loaded = await asyncio.to_thread(load, batch, downscale)
-            talk = converse(batch, loaded, options, self._reach.attempts(), pace)
-            step = advance(talk)
-            while not isinstance(step, Part):
+            talk = exchange(batch, loaded, options, self._reach.attempts(), pace)
+            step = next_step(talk)
+            while not isinstance(step, BatchResult):
                 reply = failed = None
                 try:
                     if isinstance(step, Send):
@@ -157,7 +150,7 @@ class AsyncClient:
                         await asyncio.sleep(step.seconds)
                 except NonnegError as error:
                     failed = error
-                step = advance(talk, reply, failed)
+                step = next_step(talk, reply, failed)
             return step
 
     async def _get(self, path: str) -> Any:

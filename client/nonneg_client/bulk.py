@@ -27,14 +27,14 @@ from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
 
 from nonneg_client.embeddings import Embeddings
-from nonneg_client.embeddings_builder import Collected, gathered
+from nonneg_client.embeddings_builder import EmbeddingsBuilder, grouped
 from nonneg_client.failures import Reason, failures_of, list_failures, reason
-from nonneg_client.results import Part
+from nonneg_client.results import BatchResult
 from nonneg_client.sources.image_ids import Stamp, stamp
 from nonneg_client.sources.images import Item
 from nonneg_client.storage import check_writable, files_of, load, save
 from nonneg_client.storage.merging import Summary, merge
-from nonneg_client.vector_file_record import Origins, origins_of, write_origins
+from nonneg_client.vector_file_record import VectorFileRecord, record_path, write_record
 from nonneg_client.wire.protocol import Options
 from nonneg_core.atomic import atomic_write, storage_error
 from nonneg_core.errors import ConfigInvalid, DataInvalid, StorageFailed
@@ -117,7 +117,7 @@ class Job:
 
     def write(
         self,
-        parts: Iterable[Part],
+        parts: Iterable[BatchResult],
         *,
         shard_size: int,
         held: Callable[[], AbstractContextManager[None]] = nullcontext,
@@ -126,7 +126,7 @@ class Job:
 
         held: a context in which nothing interrupts; a shard is put away in one.
         """
-        for shard in gathered(parts, shard_size):
+        for shard in grouped(parts, shard_size):
             with held():
                 self._put_away(shard)
 
@@ -142,11 +142,11 @@ class Job:
         self._describe()
         merged = self.folder / f"merged{self.out.suffix}"
         summary = merge(self._shards(), merged)
-        write_origins(origins_of(merged), Origins(self._root, self._asked, self._stamps))
+        write_record(record_path(merged), VectorFileRecord(self._root, self._asked, self._stamps))
         done = done_of(self.out)
         shutil.rmtree(done, ignore_errors=True)
         try:
-            for path in (origins_of(merged), *files_of(merged)):  # the file itself last
+            for path in (record_path(merged), *files_of(merged)):  # the file itself last
                 path.replace(self.out.with_name(self.out.name + path.name.removeprefix(merged.name)))
             self.folder.rename(done)
         except OSError as error:
@@ -173,8 +173,8 @@ class Job:
         except BlockingIOError:
             raise StorageFailed(f"another nonneg embed is writing {self.out}", fix="wait for it, or stop it") from None
 
-    def _put_away(self, parts: list[Part]) -> None:
-        collected = Collected("return")
+    def _put_away(self, parts: list[BatchResult]) -> None:
+        collected = EmbeddingsBuilder("return")
         for part in parts:
             collected.add(part)
         vectors = collected.embeddings() if collected.vectors else None

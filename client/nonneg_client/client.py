@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Generator, Iterable
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from functools import partial
 from typing import Any, Unpack
 
 from nonneg_client.embedder import Embedder, Model
 from nonneg_client.query import Query
-from nonneg_client.results import Part
+from nonneg_client.results import BatchResult
 from nonneg_client.settings import Tuning, settings
 from nonneg_client.sources.images import Item
-from nonneg_client.wire.batch_exchange import Reply, Send, advance, batched, converse, load
+from nonneg_client.wire.batch_exchange import Reply, Send, batched, exchange, load, next_step
 from nonneg_client.wire.daemon_threads import Threads
-from nonneg_client.wire.dimension_pages import asked_of_dimensions, list_dimensions
 from nonneg_client.wire.protocol import Options
 from nonneg_client.wire.query_request import JSON, query_of, request_of
 from nonneg_client.wire.query_request import PATH as QUERY
-from nonneg_client.wire.retries_and_rate import Pace
+from nonneg_client.wire.retries_and_rate import RateController
 from nonneg_client.wire.transport import Reach, failure_of, json_of, model_path, options_of
 from nonneg_core.errors import ConnectionFailed, NonnegError
 from nonneg_core.expressions.parse import parse
+from nonneg_core.lookahead import bounded_map
 
 MOMENT = 0.5  # seconds
 
@@ -54,23 +53,23 @@ class Client(Embedder):
 
     def stream(
         self, images: Iterable[Item], options: Options, *, downscale: int | None = None
-    ) -> Generator[Part, None, None]:
+    ) -> Generator[BatchResult, None, None]:
         """The answers batch by batch, in order, with a bounded number of requests under way."""
-        pace = Pace(self.settings.in_flight)
+        pace = RateController(self.settings.in_flight)
         stop = threading.Event()
-        pending: deque[Future[Part]] = deque()
         threads = Threads(self.settings.in_flight)
+
+        def submit(batch: list[Item]) -> Future[BatchResult]:
+            return threads.submit(partial(self._one, batch, options, downscale, pace, stop))
+
+        answers = bounded_map(submit, batched(images, self.settings.batch_size), ahead=pace.ahead)
         try:
-            for batch in batched(images, self.settings.batch_size):
-                while len(pending) >= 2 * pace.window:  # twice: those behind a slow one need not wait for it
-                    yield pending.popleft().result()
-                pending.append(threads.submit(partial(self._one, batch, options, downscale, pace, stop)))
-            while pending:
-                yield pending.popleft().result()
-        finally:  # left early: what waits is dropped, what is under way has a moment to end, else it ends unheard
+            for _, answer in answers:
+                yield answer.result()
+        finally:  # left early: what waits is dropped, what is under way has a moment to end
             stop.set()
-            wait([future for future in pending if not future.cancel()], timeout=MOMENT)
-            threads.close()
+            answers.close()
+            threads.close(MOMENT)
 
     def models(self) -> Any:
         """What the server serves, as GET /models tells it."""
@@ -85,19 +84,6 @@ class Client(Embedder):
         read = parse(expression)
         return query_of(self._posted(QUERY, request_of(read, dimensions, model)), read)
 
-    def dimensions(
-        self, model: str | None = None, *, sort: str = "dimension", named: bool = False, contains: str | None = None
-    ) -> list[dict[str, Any]]:
-        """A served model's dimensions, as GET /models/{model}/dimensions tells them, all pages together."""
-        pages = list_dimensions(model or self.model().name, asked_of_dimensions(sort, named, contains))
-        try:
-            path = next(pages)
-            while True:
-                path = pages.send(self._get(path))
-        except StopIteration as all_told:
-            found: list[dict[str, Any]] = all_told.value
-            return found
-
     def ready(self) -> bool:
         """Whether the server would answer now."""
         try:
@@ -110,11 +96,11 @@ class Client(Embedder):
         self._http.close()
 
     def _one(
-        self, batch: list[Item], options: Options, downscale: int | None, pace: Pace, stop: threading.Event
-    ) -> Part:
-        talk = converse(batch, load(batch, downscale), options, self._reach.attempts(), pace)
-        step = advance(talk)
-        while not isinstance(step, Part):
+        self, batch: list[Item], options: Options, downscale: int | None, pace: RateController, stop: threading.Event
+    ) -> BatchResult:
+        talk = exchange(batch, load(batch, downscale), options, self._reach.attempts(), pace)
+        step = next_step(talk)
+        while not isinstance(step, BatchResult):
             reply = failed = None
             try:
                 if isinstance(step, Send):
@@ -123,7 +109,7 @@ class Client(Embedder):
                     raise ConnectionFailed("the call was cancelled")
             except NonnegError as error:
                 failed = error
-            step = advance(talk, reply, failed)
+            step = next_step(talk, reply, failed)
         return step
 
     def _send(self, step: Send) -> Reply:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from nonneg_core.errors import DataInvalid
 
 
-class Rows(NamedTuple):
+class CsrRows(NamedTuple):
     """Row i is indices/values[indptr[i]:indptr[i+1]]."""
 
     indptr: NDArray[np.int64]  # (batch + 1,)
@@ -19,46 +19,46 @@ class Rows(NamedTuple):
     values: NDArray[np.float32]  # (nnz,)
 
 
-def from_dense(z: NDArray[np.float32]) -> Rows:
+def from_dense(z: NDArray[np.float32]) -> CsrRows:
     """The entries above zero."""
     active = z > 0  # (batch, D)
     indptr = np.concatenate([[0], np.cumsum(active.sum(axis=1))]).astype(np.int64)
-    return Rows(indptr, np.nonzero(active)[1].astype(np.int32), z[active])
+    return CsrRows(indptr, np.nonzero(active)[1].astype(np.int32), z[active])
 
 
-def from_pairs(pairs: Sequence[tuple[NDArray[np.int32], NDArray[np.float32]]]) -> Rows:
+def from_pairs(pairs: Sequence[tuple[NDArray[np.int32], NDArray[np.float32]]]) -> CsrRows:
     """From one (indices, values) pair a row; entries of exactly zero are left out."""
     indices = np.concatenate([np.zeros(0, np.int32), *(i for i, _ in pairs)]).astype(np.int32)
     values = np.concatenate([np.zeros(0, np.float32), *(v for _, v in pairs)]).astype(np.float32)
     indptr = np.concatenate([[0], np.cumsum([len(i) for i, _ in pairs])]).astype(np.int64)
     if values.all():
-        return Rows(indptr, indices, values)
+        return CsrRows(indptr, indices, values)
     kept = np.concatenate([[0], np.cumsum(values != 0)])
-    return Rows(kept[indptr], indices[values != 0], values[values != 0])
+    return CsrRows(kept[indptr], indices[values != 0], values[values != 0])
 
 
-def concatenate(parts: Sequence[Rows]) -> Rows:
+def concatenate(parts: Sequence[CsrRows]) -> CsrRows:
     """One after the other."""
     starts = np.cumsum([0, *(len(part.indices) for part in parts)])
     indptr = [part.indptr[1:] + start for part, start in zip(parts, starts[:-1], strict=True)]
-    return Rows(
+    return CsrRows(
         np.concatenate([np.zeros(1, np.int64), *indptr]),
         np.concatenate([part.indices for part in parts]),
         np.concatenate([part.values for part in parts]),
     )
 
 
-def pick(rows: Rows, chosen: NDArray[np.intp]) -> Rows:
+def pick(rows: CsrRows, chosen: NDArray[np.intp]) -> CsrRows:
     """Some rows, in the order asked for; a run of neighbours is a view, nothing is copied."""
     lengths = np.diff(rows.indptr)[chosen]
     indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     entries: Any = np.repeat(rows.indptr[chosen] - indptr[:-1], lengths) + np.arange(indptr[-1])
     if len(chosen) and (np.diff(chosen) == 1).all():
         entries = slice(rows.indptr[chosen[0]], rows.indptr[chosen[-1] + 1])
-    return Rows(indptr, rows.indices[entries], rows.values[entries])
+    return CsrRows(indptr, rows.indices[entries], rows.values[entries])
 
 
-def check(rows: Rows, dimensions: int) -> None:
+def check(rows: CsrRows, dimensions: int) -> None:
     """Raise unless indices are sorted, unique and below `dimensions`, and values finite and above zero."""
     indptr, indices, values = rows
     n = len(indices)

@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from nonneg_client.results import Part
+from nonneg_client.results import BatchResult
 from nonneg_client.sources.images import Item, Sources
 from nonneg_client.wire.protocol import Options
 from nonneg_core.progress import Progress
@@ -40,7 +40,7 @@ class Embedder(ABC):
     @abstractmethod
     def stream(
         self, images: Iterable[Item], options: Options, *, downscale: int | None = None
-    ) -> Generator[Part, None, None]:
+    ) -> Generator[BatchResult, None, None]:
         """The outcomes in the order of the images, some at a time, with a bounded number under way."""
 
     @abstractmethod
@@ -75,9 +75,9 @@ class Embedder(ABC):
         on_error: "raise" at the first image that fails, or "return" it in `Embeddings.failures` and go on.
         progress: True, False, or None for a bar where standard error is a terminal; or a function(done, total).
         """
-        from nonneg_client.embeddings_builder import Gathering
+        from nonneg_client.embeddings_builder import EmbedCall
 
-        run = Gathering(images, on_error, progress)
+        run = EmbedCall(images, on_error, progress)
         options = Options(dimensions, top_k, normalize, model)
         parts = self.stream(run.images, options, downscale=downscale)
         with closing(parts), run.watch:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Self
 
-from nonneg_client.results import Part
+from nonneg_client.results import BatchResult
 from nonneg_core.progress import Bar, Progress
 
 
-class Watch:
+class EmbeddingProgress:
     """Called with each part as it passes; a context, so that a bar vanishes whatever happens."""
 
     def __init__(self, total: int | None, progress: Progress, *, lines: bool = False) -> None:
@@ -21,13 +21,13 @@ class Watch:
     def __enter__(self) -> Self:
         return self
 
-    def __call__(self, part: Part) -> None:
+    def __call__(self, part: BatchResult) -> None:
         self._done += len(part.results)
         if self._tell:
             self._tell(self._done, self._total)
         self._bar.move(self._done)
 
-    def over(self, parts: Iterable[Part]) -> Iterator[Part]:
+    def over(self, parts: Iterable[BatchResult]) -> Iterator[BatchResult]:
         """The parts, watched as they pass."""
         for part in parts:
             self(part)

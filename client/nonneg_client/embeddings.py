@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nonneg_client import csr as compressed
+from nonneg_client import csr
+from nonneg_client.csr import CsrRows
 from nonneg_core.errors import DataInvalid, FingerprintMismatch, MissingExtra
 from nonneg_core.installing import extra_hint
 from nonneg_core.shortening import Vectors, check_dimensions, check_top_k, shorten, unit
@@ -51,7 +52,7 @@ class Embeddings:
                 "nonneg_training.structure(z, labels) or `nonneg evaluate z.npy --structure`",
                 value=float(z.min()),
             )
-        return cls(*compressed.from_dense(z), z.shape[1], fingerprint, **rest)
+        return cls(*csr.from_dense(z), z.shape[1], fingerprint, **rest)
 
     @classmethod
     def from_rows(
@@ -63,7 +64,7 @@ class Embeddings:
         **rest: Any,
     ) -> Embeddings:
         """From one (indices, values) pair a vector."""
-        return cls(*compressed.from_pairs(pairs), dimensions, fingerprint, **rest)
+        return cls(*csr.from_pairs(pairs), dimensions, fingerprint, **rest)
 
     @classmethod
     def concatenate(cls, parts: Sequence[Embeddings]) -> Embeddings:
@@ -74,7 +75,7 @@ class Embeddings:
             parts[0].same_form(other)
         named = all(part.ids is not None for part in parts)
         return parts[0]._with(
-            compressed.concatenate([part.rows for part in parts]),
+            csr.concatenate([part.rows for part in parts]),
             ids=tuple(name for part in parts for name in part.ids or ()) if named else None,
             failures=tuple(failure for part in parts for failure in part.failures),
         )
@@ -93,15 +94,15 @@ class Embeddings:
         """Some of the vectors: a number, a slice, a list of numbers or a mask; always Embeddings again."""
         chosen = np.atleast_1d(np.arange(len(self))[which])
         ids = None if self.ids is None else tuple(self.ids[i] for i in chosen)
-        return self._with(compressed.pick(self.rows, chosen), ids=ids, failures=())
+        return self._with(csr.pick(self.rows, chosen), ids=ids, failures=())
 
     def __repr__(self) -> str:
         return f"Embeddings({len(self)} x {self.dimensions}, {self.model or 'model'} {self.fingerprint[:8]})"
 
     @property
-    def rows(self) -> compressed.Rows:
+    def rows(self) -> CsrRows:
         """The three arrays together."""
-        return compressed.Rows(self.indptr, self.indices, self.values)
+        return CsrRows(self.indptr, self.indices, self.values)
 
     def row(self, i: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """The indices and the values of one vector."""
@@ -136,10 +137,10 @@ class Embeddings:
         dimensions = check_dimensions(dimensions, self.dimensions)
         check_top_k(top_k)
         short = [
-            compressed.from_dense(shorten(self[start : start + BLOCK].numpy(), dimensions, top_k, normalize=normalize))
+            csr.from_dense(shorten(self[start : start + BLOCK].numpy(), dimensions, top_k, normalize=normalize))
             for start in range(0, max(1, len(self)), BLOCK)
         ]
-        return self._with(compressed.concatenate(short), dimensions=dimensions, normalized=normalize)
+        return self._with(csr.concatenate(short), dimensions=dimensions, normalized=normalize)
 
     def similarity(self, other: Embeddings | None = None) -> Vectors:
         """Cosines between these vectors and the others', (batch, others); among themselves without `other`."""
@@ -191,5 +192,5 @@ class Embeddings:
                 fix="shorten both alike first",
             )
 
-    def _with(self, made: compressed.Rows, **changes: Any) -> Embeddings:
+    def _with(self, made: CsrRows, **changes: Any) -> Embeddings:
         return replace(self, indptr=made.indptr, indices=made.indices, values=made.values, **changes)

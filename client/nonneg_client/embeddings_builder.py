@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
-from nonneg_client.embedding_progress import Watch
+from nonneg_client.embedding_progress import EmbeddingProgress
 from nonneg_client.embeddings import Embeddings
-from nonneg_client.results import Failure, Part, Vector, joined
+from nonneg_client.results import BatchResult, Failure, SparseVector, joined
 from nonneg_client.sources.images import Item, Sources, items
 from nonneg_core.errors import ConfigInvalid, DataInvalid, NonnegError
 from nonneg_core.progress import Progress
@@ -18,25 +18,25 @@ OnError = Literal["raise", "return"]
 SECONDS = 10.0  # after which what is done is put away
 
 
-class Collected:
+class EmbeddingsBuilder:
     """What has come so far."""
 
     def __init__(self, on_error: OnError) -> None:
         if on_error not in ("raise", "return"):
             raise ConfigInvalid(f"on_error={on_error!r}", fix='choose "raise" or "return"', field="on_error")
         self._on_error = on_error
-        self._meta = Part(())
-        self.vectors: list[Vector] = []
+        self._meta = BatchResult(())
+        self.vectors: list[SparseVector] = []
         self.failures: list[Failure] = []
 
-    def add(self, part: Part) -> None:
+    def add(self, part: BatchResult) -> None:
         """Take a part; with `raise` the first failure ends it all."""
         self._meta = joined(self._meta, part)
         for result in part.results:
-            if isinstance(result, Vector):
+            if isinstance(result, SparseVector):
                 self.vectors.append(result)
             elif self._on_error == "raise":
-                raise named(result)
+                raise with_id(result)
             else:
                 self.failures.append(result)
 
@@ -46,7 +46,7 @@ class Collected:
             if self.failures:
                 first = self.failures[0]
                 raise DataInvalid(
-                    f"none of {len(self.failures)} images could be embedded; {named(first).message}",
+                    f"none of {len(self.failures)} images could be embedded; {with_id(first).message}",
                     fix=first.error.fix,
                 )
             raise DataInvalid("there are no images to embed", fix="give at least one")
@@ -61,28 +61,28 @@ class Collected:
         )
 
 
-class Gathering:
+class EmbedCall:
     """One call of `embed`, of either client: its images, what is asked, and what has come of it."""
 
     def __init__(self, images: Sources, on_error: OnError, progress: Progress) -> None:
         found = items(images)
         known = None if isinstance(images, Iterator) else list(found)
         self.images: Iterable[Item] = found if known is None else known
-        self.collected = Collected(on_error)
-        self.watch = Watch(None if known is None else len(known), progress)
+        self.collected = EmbeddingsBuilder(on_error)
+        self.watch = EmbeddingProgress(None if known is None else len(known), progress)
 
-    def add(self, part: Part) -> None:
+    def add(self, part: BatchResult) -> None:
         """Take a part as it comes."""
         self.collected.add(part)
         self.watch(part)
 
 
-def gathered(
-    parts: Iterable[Part], most: int, *, seconds: float = SECONDS, clock: Callable[[], float] = time.monotonic
-) -> Iterator[list[Part]]:
+def grouped(
+    parts: Iterable[BatchResult], most: int, *, seconds: float = SECONDS, clock: Callable[[], float] = time.monotonic
+) -> Iterator[list[BatchResult]]:
     """Parts with `most` images together, or those of some seconds; an error is raised after what came before it."""
     coming = iter(parts)
-    waiting: list[Part] = []
+    waiting: list[BatchResult] = []
     begun = clock()
     while True:
         part = failed = None
@@ -102,7 +102,7 @@ def gathered(
             return
 
 
-def named(failure: Failure) -> NonnegError:
+def with_id(failure: Failure) -> NonnegError:
     """The failure's error with the image's id in its message, once."""
     error = failure.error
     if failure.id not in error.message:

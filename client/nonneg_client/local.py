@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from concurrent.futures import Future
 from functools import partial
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from nonneg_client.embedder import Embedder, Model
 from nonneg_client.query import Query, of_photos
-from nonneg_client.results import Failure, Part, Vector
+from nonneg_client.results import BatchResult, Failure, SparseVector
 from nonneg_client.sources.images import Item
 from nonneg_client.sources.loading import downscaled
 from nonneg_client.wire.protocol import Options
@@ -21,9 +21,9 @@ from nonneg_core.expressions.parse import parse
 from nonneg_core.expressions.resolve import Meanings, resolve
 from nonneg_core.lookahead import bounded_map
 from nonneg_core.shortening import check_dimensions, check_top_k, shorten
-from nonneg_runtime.bundle import Bundle
+from nonneg_runtime.atlas import names_of
+from nonneg_runtime.bundle import Bundle, open_bundle
 from nonneg_runtime.encoder import BundleEncoder
-from nonneg_runtime.known_names import names_of
 from nonneg_runtime.preprocess import Decoding, Photo
 from nonneg_runtime.variants import Asked, open_variant
 
@@ -51,7 +51,7 @@ class Encoder(Embedder):
 
     def stream(
         self, images: Iterable[Item], options: Options, *, downscale: int | None = None
-    ) -> Generator[Part, None, None]:
+    ) -> Generator[BatchResult, None, None]:
         """The outcomes in order, one image each, with a bounded number under way."""
         self._check(options)
 
@@ -100,17 +100,23 @@ class Encoder(Embedder):
         check_dimensions(options.dimensions, manifest.dimensions)
         check_top_k(options.top_k)
 
-    def _part(self, item: Item, job: Future[NDArray[np.float32]], options: Options) -> Part:
+    def _part(self, item: Item, job: Future[NDArray[np.float32]], options: Options) -> BatchResult:
         """The outcome of one image, waited for."""
         try:
             raw = job.result()  # (D,)
         except NonnegError as error:
-            return Part((Failure(item.id, error),))
+            return BatchResult((Failure(item.id, error),))
         (z,) = shorten(raw[None], options.dimensions, options.top_k, normalize=options.normalize)  # (k,)
         (indices,) = np.nonzero(z)
-        vector = Vector(item.id, indices.astype(np.int32), z[indices])
+        vector = SparseVector(item.id, indices.astype(np.int32), z[indices])
         held = self.bundle.manifest
-        return Part((vector,), held.name, held.fingerprint, len(z), options.normalize)
+        return BatchResult((vector,), held.name, held.fingerprint, len(z), options.normalize)
+
+
+def named_dimensions(bundle: str | os.PathLike[str] | None = None) -> tuple[str, Mapping[int, str]]:
+    """A bundle's fingerprint, and the names of those of its dimensions that have one."""
+    held = open_bundle(bundle)
+    return held.manifest.fingerprint, names_of(held)
 
 
 def _photo(item: Item, downscale: int | None) -> Photo:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Vector:
+class SparseVector:
     """One image's embedding."""
 
     id: str
@@ -30,17 +30,17 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Part:
+class BatchResult:
     """The outcome of one batch; the model's name and fingerprint are empty where every image failed before sending."""
 
-    results: tuple[Vector | Failure, ...]
+    results: tuple[SparseVector | Failure, ...]
     model: str = ""
     fingerprint: str = ""
     dimensions: int = 0
     normalized: bool = True
 
 
-def joined(first: Part, second: Part) -> Part:
+def joined(first: BatchResult, second: BatchResult) -> BatchResult:
     """The description of both parts; raises where the model changed between them."""
     if not first.fingerprint:
         return replace(second, results=())

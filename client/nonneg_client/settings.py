@@ -10,6 +10,7 @@ from nonneg_core.errors import ConfigInvalid
 
 URL, API_KEY = "NONNEG_URL", "NONNEG_API_KEY"
 DEFAULT_URL = "http://127.0.0.1:8000"
+LEAST = {"in_flight": 1, "batch_size": 1, "retries": 0, "overload_timeout": 0, "timeout": 0.001}
 
 
 class Tuning(TypedDict, total=False):
@@ -17,7 +18,7 @@ class Tuning(TypedDict, total=False):
 
     timeout: float  # seconds for one answer: 60
     retries: int  # tries more after failures that may pass: 4
-    patience: float  # seconds that one request may be refused for (429) before it fails: 120
+    overload_timeout: float  # seconds that one request may be refused for (429) before it fails: 120
     in_flight: int  # requests under way at once: 4
     batch_size: int  # images in a request: 16
 
@@ -30,7 +31,7 @@ class Settings:
     api_key: str | None
     timeout: float = 60.0
     retries: int = 4
-    patience: float = 120.0
+    overload_timeout: float = 120.0
     in_flight: int = 4
     batch_size: int = 16  # few and larger requests: each costs the client half a millisecond
 
@@ -52,7 +53,7 @@ def settings(url: str | None, api_key: str | None, **tuning: Unpack[Tuning]) -> 
     if key is not None and not (key.isascii() and key.isprintable()):
         raise ConfigInvalid("the API key has characters that no header can carry", fix="check it for line ends")
     made = Settings(url, key, **tuning)
-    for name, least in (("in_flight", 1), ("batch_size", 1), ("retries", 0), ("patience", 0), ("timeout", 0.001)):
+    for name, least in LEAST.items():
         value = getattr(made, name)
         if value < least:
             raise ConfigInvalid(f"{name}={value} is less than {least}", fix=f"give {least} or more", field=name)

@@ -16,7 +16,7 @@ from nonneg_core.errors import DataInvalid
 
 
 @dataclass
-class Origins:
+class VectorFileRecord:
     """Where vectors came from."""
 
     root: str  # absolute; ids are paths within it
@@ -24,27 +24,27 @@ class Origins:
     stamps: dict[str, Stamp] = field(default_factory=dict)  # by id; without those that are not files
 
 
-def origins_of(out: Path) -> Path:
+def record_path(out: Path) -> Path:
     """Where the origins of a file of vectors are kept."""
     return out.with_name(out.name + ".origins.jsonl")
 
 
-def write_origins(path: Path, origins: Origins) -> None:
+def write_record(path: Path, origins: VectorFileRecord) -> None:
     """Write them all."""
     lines = [{"root": origins.root, "asked": origins.asked}, *([name, *s] for name, s in origins.stamps.items())]
     with atomic_write(path) as temporary, temporary.open("w", encoding="utf-8") as file:
         file.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
 
 
-def read_origins(out: Path) -> Origins | None:
+def read_record(out: Path) -> VectorFileRecord | None:
     """The origins of a file of vectors, if they were kept."""
-    path = origins_of(out)
+    path = record_path(out)
     if not path.exists():
         return None
     try:
         with path.open(encoding="utf-8") as file:
             head = json.loads(next(file))
             stamps = {name: (size, changed) for name, size, changed in map(json.loads, file)}
-        return Origins(head["root"], head["asked"], stamps)
+        return VectorFileRecord(head["root"], head["asked"], stamps)
     except (OSError, ValueError, KeyError, TypeError, StopIteration) as error:
         raise DataInvalid(f"{path} is damaged ({error})", fix="remove it, or embed again with --replace") from error

@@ -4,22 +4,30 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
-from concurrent.futures import Future
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
+
+
+class Cancellable(Protocol):
+    """A future or an asyncio task."""
+
+    def cancel(self) -> Any:
+        """Drop it, if it has not begun."""
+
 
 T = TypeVar("T")
-R = TypeVar("R")
+F = TypeVar("F", bound=Cancellable)
 
 
 def bounded_map(
-    submit: Callable[[T], Future[R]], items: Iterable[T], *, ahead: int
-) -> Generator[tuple[T, Future[R]], None, None]:
+    submit: Callable[[T], F], items: Iterable[T], *, ahead: int | Callable[[], int]
+) -> Generator[tuple[T, F], None, None]:
     """Each item with its future, in order, while at most `ahead` more are under way; closing it cancels the rest."""
-    waiting: deque[tuple[T, Future[R]]] = deque()
+    most = ahead if callable(ahead) else lambda: ahead
+    waiting: deque[tuple[T, F]] = deque()
     try:
         for item in items:
             waiting.append((item, submit(item)))
-            if len(waiting) > ahead:
+            while len(waiting) > most():
                 yield waiting.popleft()
         while waiting:
             yield waiting.popleft()

@@ -133,10 +133,10 @@ def test_what_is_done_is_kept_when_a_run_is_interrupted_before_its_first_shard_i
 
 
 def test_parts_are_put_away_after_some_seconds_and_before_an_error():
-    from nonneg_client.embeddings_builder import gathered
-    from nonneg_client.results import Failure, Part
+    from nonneg_client.embeddings_builder import grouped
+    from nonneg_client.results import BatchResult, Failure
 
-    one = Part((Failure("a", DataInvalid("a")),))
+    one = BatchResult((Failure("a", DataInvalid("a")),))
     now = iter([0.0, 1.0, 4.0, 4.0, 11.0, 15.0, 16.0, 17.0, 18.0, 19.0])
 
     def coming():
@@ -144,7 +144,7 @@ def test_parts_are_put_away_after_some_seconds_and_before_an_error():
         raise ParameterInvalid("over")
 
     def taken():
-        for some in gathered(coming(), 3, seconds=10.0, clock=lambda: next(now)):
+        for some in grouped(coming(), 3, seconds=10.0, clock=lambda: next(now)):
             found.append(len(some))  # noqa: PERF401  what came before the error
 
     found = []

@@ -14,7 +14,7 @@ import pytest
 from nonneg_client import AsyncClient, Client
 from nonneg_client.wire import retries_and_rate as pacing
 from nonneg_client.wire.protocol import error_of, retry_after
-from nonneg_client.wire.retries_and_rate import Attempts, Pace
+from nonneg_client.wire.retries_and_rate import RateController, RetryPolicy
 from nonneg_core.errors import (
     ConnectionFailed,
     DeadlineExceeded,
@@ -129,7 +129,7 @@ def test_a_storm_of_refusals_is_waited_out(embed, faulty):
 def test_patience_with_refusals_ends(embed, faulty):
     faulty.plan = [("overloaded", 0.1)] * 99
     with pytest.raises(Overloaded) as caught:
-        embed(faulty.url, [b"1"], patience=0.3)
+        embed(faulty.url, [b"1"], overload_timeout=0.3)
     assert caught.value.retry_after == 0.1
     assert len(faulty.seen) <= 5
 
@@ -276,7 +276,7 @@ def test_an_error_of_a_strangers_making_is_told_by_its_status(status, body, kind
 
 
 def test_delays_grow_with_jitter_and_end():
-    attempts = Attempts(retries=5, patience=0)
+    attempts = RetryPolicy(retries=5, overload_timeout=0)
     delays = [attempts.delay(NotReady("x")) for _ in range(6)]
     assert delays[5] is None
     for i, delay in enumerate(delays[:5]):
@@ -284,17 +284,17 @@ def test_delays_grow_with_jitter_and_end():
 
 
 def test_a_very_long_retry_after_is_not_obeyed_forever():
-    assert Attempts(1, 100).delay(Overloaded("x", retry_after=86_400)) < 70
+    assert RetryPolicy(1, 100).delay(Overloaded("x", retry_after=86_400)) < 70
 
 
 def test_nobody_waits_for_an_address_that_never_answered():
     unreachable = ConnectionFailed("x", field="url")
-    assert Attempts(9, 9, reached=False).delay(unreachable) is None
-    assert Attempts(9, 9, reached=True).delay(unreachable) is not None
+    assert RetryPolicy(9, 9, reached=False).delay(unreachable) is None
+    assert RetryPolicy(9, 9, reached=True).delay(unreachable) is not None
 
 
 def test_the_pace_halves_when_refused_and_recovers_one_by_one():
-    pace = Pace(8)
+    pace = RateController(8)
     pace.refused()
     assert pace.window == 4
     for _ in range(5):

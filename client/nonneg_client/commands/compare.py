@@ -12,7 +12,7 @@ import click
 from nonneg_client.commands.embedder_options import SHIPPED_BUNDLES, embeds
 
 if TYPE_CHECKING:
-    from nonneg_client.commands.embedder_options import Through
+    from nonneg_client.commands.embedder_options import EmbedderOptions
     from nonneg_client.embeddings import Embeddings
     from nonneg_client.evaluation.datasets import Labelled
     from nonneg_core.evaluation.lengths import Length
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.option("--k", type=click.IntRange(min=1), default=100, show_default=True, help="The k of mAP, recall, nDCG.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @embeds
-def compare(data: Path, a: str, b: str, k: int, as_json: bool, through: Through) -> None:
+def compare(data: Path, a: str, b: str, k: int, as_json: bool, through: EmbedderOptions) -> None:
     """Compare two lengths or two models on the same queries.
 
     DATA is what `nonneg evaluate` takes. A and B are each a length (2048; 512:64: the 64 largest of 512; 2048/205:
@@ -52,12 +52,9 @@ def compare(data: Path, a: str, b: str, k: int, as_json: bool, through: Through)
     for name, values in reports[0].scores().items():
         others = reports[1].scores()[name]
         rows.append((name, float(values.mean()), float(others.mean()), paired(values, others)))
-    names = [named(source, vectors[source], length) for source, length in sides]
     if as_json:
         compared = {name: {"a": x, "b": y, **asdict(d)} for name, x, y, d in rows}
-        counts = {"a": names[0][0], "b": names[1][0]}
-        record = {"a": a, "b": b, "queries": len(reports[0].queries), "named_dimensions": counts, "metrics": compared}
-        click.echo(json.dumps(record))
+        click.echo(json.dumps({"a": a, "b": b, "queries": len(reports[0].queries), "metrics": compared}))
         return
     from nonneg_core.tables import table
 
@@ -66,12 +63,9 @@ def compare(data: Path, a: str, b: str, k: int, as_json: bool, through: Through)
         [n, x, y, f"{d.mean:+.3f} [{d.low:+.3f}, {d.high:+.3f}]", f"{d.p:.4f}"] for n, x, y, d in rows
     ]
     click.echo(table(["metric", "A", "B", "B - A [95 %]", "p"], lines))
-    if any(count for count, _ in names):
-        told = [f"{side} {count} of {width}" for side, (count, width) in zip("AB", names, strict=True)]
-        click.echo(f"dimensions with a name: {', '.join(told)}")
 
 
-def parse(side: str, through: Through) -> tuple[str, Length | None]:
+def parse(side: str, through: EmbedderOptions) -> tuple[str, Length | None]:
     """The source of vectors that A or B names, and the length to cut them to."""
     from nonneg_client.commands.lengths import read_length
 
@@ -88,17 +82,7 @@ def parse(side: str, through: Through) -> tuple[str, Length | None]:
         raise click.UsageError(f"{length!r} is not a length like 512, 512:64 or 512/64") from None
 
 
-def named(source: str, vectors: Embeddings, length: Length | None) -> tuple[int, int]:
-    """How many dimensions of one side have a name, and how many it has."""
-    from nonneg_client.dimension_names import names_of
-
-    is_bundle = Path(source).is_dir() and source not in SHIPPED_BUNDLES
-    names = names_of(vectors.fingerprint, source if is_bundle else None)
-    width = vectors.dimensions if length is None else length.dimensions
-    return sum(dimension < width for dimension in names), width
-
-
-def from_source(source: str, data: Labelled, through: Through) -> Embeddings:
+def from_source(source: str, data: Labelled, through: EmbedderOptions) -> Embeddings:
     """The full vectors of a file, of a server or of a bundle."""
     from nonneg_client.commands.labelled_vectors import vectors_of
 

@@ -11,7 +11,7 @@ import click
 from nonneg_client.commands.embedder_options import DEFAULT_BUNDLE, embeds
 
 if TYPE_CHECKING:
-    from nonneg_client.commands.embedder_options import Through
+    from nonneg_client.commands.embedder_options import EmbedderOptions
     from nonneg_client.curation.collection import Collection
     from nonneg_client.curation.findings import Section
 
@@ -44,7 +44,7 @@ def diff(
     html: Path | None,
     csv_file: Path | None,
     as_json: bool,
-    through: Through,
+    through: EmbedderOptions,
 ) -> None:
     """Say what distinguishes the photos of B from those of A.
 
@@ -55,9 +55,9 @@ def diff(
       nonneg diff may/ june/ --bundle default
       nonneg diff photos.index photos.index --where-a 'day<2024-06-01' --where-b 'day>=2024-06-01'
     """
+    from nonneg_client.curation.dimension_names import names_of
     from nonneg_client.curation.distinguish import distinguish, rows_as_csv
     from nonneg_client.curation.findings import as_json as for_programs
-    from nonneg_client.dimension_names import names_of
     from nonneg_core.atomic import atomic_write
 
     one, other = collection_of(a, through).where(where_a), collection_of(b, through).where(where_b)
@@ -76,7 +76,7 @@ def diff(
         show(found)
 
 
-def collection_of(path: Path, through: Through) -> Collection:
+def collection_of(path: Path, through: EmbedderOptions) -> Collection:
     """An index or a file of vectors as it is; the photos of another folder are embedded."""
     from nonneg_client.curation.collection import Collection, read_collection
     from nonneg_client.sources.image_ids import rooted

@@ -15,10 +15,10 @@ from nonneg_client.commands.embedder_options import embeds, served_model
 
 if TYPE_CHECKING:
     from nonneg_client.bulk import Kind
-    from nonneg_client.commands.embedder_options import Through
+    from nonneg_client.commands.embedder_options import EmbedderOptions
     from nonneg_client.embedder import Embedder
     from nonneg_client.failures import Reason
-    from nonneg_client.results import Part
+    from nonneg_client.results import BatchResult
     from nonneg_client.sources.images import Item
     from nonneg_client.storage.merging import Summary
     from nonneg_client.wire.protocol import Options
@@ -65,7 +65,7 @@ def embed(
     in_flight: int,
     batch_size: int,
     quiet: bool,
-    through: Through,
+    through: EmbedderOptions,
 ) -> None:
     """Embed images through a server, or with --bundle in this process.
 
@@ -127,11 +127,11 @@ def kind_of(*, update: bool, retry_failed: bool, replace: bool) -> Kind:
 def folder_of(names: list[str], root: Path | None, out: Path, kind: Kind, *, listed: bool) -> Path:
     """The folder within which images are named: what is asked for, else the file's own, else what the names share."""
     from nonneg_client.sources.image_ids import kept_root, root_of
-    from nonneg_client.vector_file_record import read_origins
+    from nonneg_client.vector_file_record import read_record
 
     if root is not None:
         return root.resolve()
-    origins = read_origins(out) if kind in ("update", "retry") else None
+    origins = read_record(out) if kind in ("update", "retry") else None
     if origins is not None:
         return kept_root(origins.root, names, out)
     return Path.cwd().resolve() if listed else root_of(names)
@@ -145,14 +145,14 @@ class Stream:
         self._downscale = downscale
         self._quiet = quiet
 
-    def of(self, client: Embedder, source: Iterable[Item], total: int | None = None) -> Iterator[Part]:
+    def of(self, client: Embedder, source: Iterable[Item], total: int | None = None) -> Iterator[BatchResult]:
         """The answers in order, watched."""
         from contextlib import closing
 
-        from nonneg_client.embedding_progress import Watch
+        from nonneg_client.embedding_progress import EmbeddingProgress
 
         parts = client.stream(source, self.options, downscale=self._downscale)
-        with closing(parts), Watch(total, False if self._quiet else None, lines=True) as watch:
+        with closing(parts), EmbeddingProgress(total, False if self._quiet else None, lines=True) as watch:
             yield from watch.over(parts)
 
 
@@ -212,7 +212,7 @@ def told(out: Path, summary: Summary, failed: list[Reason]) -> int:
     return len(failed)
 
 
-def print_lines(parts: Iterable[Part]) -> int:
+def print_lines(parts: Iterable[BatchResult]) -> int:
     """One JSON object a vector, as they come; how many images failed."""
     from nonneg_client.results import Failure
 

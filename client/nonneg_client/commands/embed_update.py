@@ -43,11 +43,11 @@ def as_before(out: Path, options: Options) -> Options:
 
 def _of_file(out: Path) -> dict[str, Any]:
     from nonneg_client.embeddings import Embeddings
-    from nonneg_client.vector_file_record import read_origins
+    from nonneg_client.vector_file_record import read_record
 
     if not out.exists():
         raise DataInvalid(f"{out} is not there to be added to", fix="embed it first, without this option")
-    form, origins = Embeddings.load(out)[:0], read_origins(out)
+    form, origins = Embeddings.load(out)[:0], read_record(out)
     asked = {} if origins is None else origins.asked
     return {
         "dimensions": form.dimensions,
@@ -61,9 +61,9 @@ def adopt(job: Job, found: Iterable[Item], names: list[str], root: Path) -> bool
     """Begin a job with what of its file stays; whether there is anything to do."""
     from nonneg_client.failures import read_failures
     from nonneg_client.storage import load
-    from nonneg_client.vector_file_record import read_origins
+    from nonneg_client.vector_file_record import read_record
 
-    held, origins = load(job.out), read_origins(job.out)
+    held, origins = load(job.out), read_record(job.out)
     if held.ids is None:
         raise DataInvalid(f"{job.out} has no ids to find its images by", fix="begin again with --replace")
     stamps: dict[str, Stamp] = origins.stamps if origins else {}

@@ -21,7 +21,7 @@ SHIPPED_BUNDLES = (DEFAULT_BUNDLE, "photo", "photo-fast")
 
 
 @dataclass(frozen=True)
-class Through:
+class EmbedderOptions:
     """What images are embedded through."""
 
     url: str
@@ -47,7 +47,7 @@ def embeds(command: Command) -> Command:
 
     @wraps(command)
     def wrapped(*args: Any, url: str, api_key: str | None, timeout: float, bundle: str | None, **rest: Any) -> Any:
-        return command(*args, through=Through(url, api_key, timeout, bundle), **rest)
+        return command(*args, through=EmbedderOptions(url, api_key, timeout, bundle), **rest)
 
     for option in (
         click.option(

@@ -13,7 +13,7 @@ from nonneg_client.commands.embedder_options import embeds
 from nonneg_client.commands.lengths import read_lengths
 
 if TYPE_CHECKING:
-    from nonneg_client.commands.embedder_options import Through
+    from nonneg_client.commands.embedder_options import EmbedderOptions
     from nonneg_client.embeddings import Embeddings
     from nonneg_client.evaluation.datasets import Labelled
     from nonneg_client.evaluation.retrieval import Row
@@ -47,7 +47,7 @@ def evaluate(
     picture: Path | None,
     kept: Path | None,
     as_json: bool,
-    through: Through,
+    through: EmbedderOptions,
 ) -> None:
     """Measure retrieval at several lengths.
 
@@ -113,7 +113,7 @@ def check_keeping(out: Path, vectors: Path | None) -> None:
 def keep(embeddings: Embeddings, data: Labelled, out: Path) -> None:
     """Save the vectors, under their paths within the data's folder as `nonneg embed` would."""
     from nonneg_client.sources.image_ids import identity, stamp
-    from nonneg_client.vector_file_record import Origins, origins_of, write_origins
+    from nonneg_client.vector_file_record import VectorFileRecord, record_path, write_record
     from nonneg_core.image_files import named
 
     root = data.root.resolve()
@@ -121,7 +121,7 @@ def keep(embeddings: Embeddings, data: Labelled, out: Path) -> None:
     ids = {name: identity(places[name], root) for name in embeddings.ids or ()}
     asked = {"dimensions": None, "top_k": None, "normalize": True, "model": None}
     stamps = {ids[name]: looks for name in ids if (looks := stamp(places[name])) is not None}
-    write_origins(origins_of(out), Origins(str(root), asked, stamps))
+    write_record(record_path(out), VectorFileRecord(str(root), asked, stamps))
     embeddings.named(tuple(ids[name] for name in embeddings.ids or ())).save(out)
     click.echo(f"{out}: {len(embeddings)} vectors kept", err=True)
 
@@ -219,7 +219,7 @@ def show(
     click.echo("bytes: the smaller of sparse (u16, f16) and dense (f32). The NCL authors' mAP@10 is P@10.")
 
 
-def landmarks(path: Path, lengths: list[Length] | None, through: Through, as_json: bool) -> None:
+def landmarks(path: Path, lengths: list[Length] | None, through: EmbedderOptions, as_json: bool) -> None:
     """The protocols of the revisited Oxford and Paris sets."""
     from nonneg_client.evaluation.retrieval import grid
     from nonneg_client.evaluation.revisited import read_ground_truth

@@ -15,9 +15,9 @@ from nonneg_client.commands.embedder_options import embeds, served_model
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    from nonneg_client.commands.embedder_options import Through
+    from nonneg_client.commands.embedder_options import EmbedderOptions
     from nonneg_client.embeddings import Embeddings
-    from nonneg_client.results import Part
+    from nonneg_client.results import BatchResult
     from nonneg_client.search.attributes import Attributes
     from nonneg_client.search.connectors.engine import Description, Payload
     from nonneg_client.search.index import Index
@@ -63,7 +63,7 @@ def index(
     root: Path | None,
     prune: bool,
     quiet: bool,
-    through: Through,
+    through: EmbedderOptions,
 ) -> None:
     """Make a folder searchable.
 
@@ -103,7 +103,7 @@ def begin(out: Path, images: list[str], vectors: list[str], root: Path | None, a
     from nonneg_client.search.connectors.qdrant_local import import_qdrant
     from nonneg_client.search.index import Index
     from nonneg_client.sources.image_ids import kept_root, root_of
-    from nonneg_client.vector_file_record import read_origins
+    from nonneg_client.vector_file_record import read_record
 
     import_qdrant()  # what is missing is told before anything is embedded
     known: Mapping[str, Payload] = {}
@@ -118,7 +118,7 @@ def begin(out: Path, images: list[str], vectors: list[str], root: Path | None, a
     elif images:
         place = root_of(images)
     else:
-        origins = next((found for found in (read_origins(Path(name)) for name in vectors) if found), None)
+        origins = next((found for found in (read_record(Path(name)) for name in vectors) if found), None)
         place = root_of([]) if origins is None else Path(origins.root)
     said = Attributes() if attributes is None else read_attributes(attributes, place)
     return Into(out, place, known, held, said)
@@ -144,11 +144,11 @@ class Into:
         """Put files of vectors into the index."""
         from nonneg_client.embeddings import Embeddings
         from nonneg_client.sources.image_ids import identity, place_of
-        from nonneg_client.vector_file_record import read_origins
+        from nonneg_client.vector_file_record import read_record
 
         self._as_its_first(dimensions, keep)
         for name in names:
-            embeddings, origins = Embeddings.load(name), read_origins(Path(name))
+            embeddings, origins = Embeddings.load(name), read_record(Path(name))
             if dimensions is not None or self.kept is not None:
                 embeddings = embeddings.shorten(dimensions, self.kept)
             ids = embeddings.ids or ()
@@ -171,11 +171,11 @@ class Into:
         keep: int | None,
         model: str | None,
         quiet: bool,
-        through: Through,
+        through: EmbedderOptions,
     ) -> None:
         """Embed what is new or changed and put it into the index."""
         from nonneg_client.curation.photos import is_measured, measures
-        from nonneg_client.embedding_progress import Watch
+        from nonneg_client.embedding_progress import EmbeddingProgress
         from nonneg_client.sources.image_ids import rooted, stamp
         from nonneg_client.wire.protocol import Options
 
@@ -188,7 +188,7 @@ class Into:
         self._measure([found[name] for name in same if not is_measured(self.known[name])], quiet)
         said = {name: {**measures(self.known[name]), **self.measured.get(name, {}), **p} for name, p in same.items()}
         self._describe_again({name: p for name, p in said.items() if p != self.known[name]})
-        with through.opened() as client, Watch(len(left), False if quiet else None, lines=True) as watch:
+        with through.opened() as client, EmbeddingProgress(len(left), False if quiet else None, lines=True) as watch:
             length = dimensions if self.held is None else self.held.dimensions
             parts = client.stream(left, Options(length, self.kept, model=model))
             self._put(watch.over(parts), payloads)
@@ -260,17 +260,17 @@ class Into:
                 vectors = index.engine.get(names)
                 index.add(vectors, [payloads[name] for name in vectors.ids or ()])
 
-    def _put(self, parts: Iterable[Part], payloads: Mapping[str, Payload]) -> None:
+    def _put(self, parts: Iterable[BatchResult], payloads: Mapping[str, Payload]) -> None:
         """Put vectors into the index as they come, also when they end with an error."""
-        from nonneg_client.embeddings_builder import Collected, gathered
+        from nonneg_client.embeddings_builder import EmbeddingsBuilder, grouped
         from nonneg_core.interrupting import Interrupted, Interrupts
 
         with Interrupts() as interrupts, ExitStack() as stack:
             index: Index | None = None
             try:
-                for some in gathered(parts, AT_ONCE):
+                for some in grouped(parts, AT_ONCE):
                     with interrupts.held():
-                        collected = Collected("return")
+                        collected = EmbeddingsBuilder("return")
                         for part in some:
                             collected.add(part)
                         for failure in collected.failures:

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from nonneg_client.commands.embedder_options import Through
+    from nonneg_client.commands.embedder_options import EmbedderOptions
     from nonneg_client.embeddings import Embeddings
     from nonneg_client.evaluation.datasets import Labelled
     from nonneg_core.evaluation.lengths import Length
 
 
 def vectors_of(
-    data: Labelled, source: Path | None, through: Through, lengths: list[Length] | None = None
+    data: Labelled, source: Path | None, through: EmbedderOptions, lengths: list[Length] | None = None
 ) -> Embeddings:
     """The vectors of every image that can be had; the others are named on standard error.
 
@@ -59,10 +59,10 @@ def _namings(data: Labelled, source: Path) -> Iterator[dict[str, str]]:
     """What the images may be called in a file of vectors -> what they are called here: within the root that the file
     keeps, within the labelled folder, and as typed, which is what the library's own calls name them by."""
     from nonneg_client.sources.image_ids import identity
-    from nonneg_client.vector_file_record import read_origins
+    from nonneg_client.vector_file_record import read_record
     from nonneg_core.image_files import named
 
-    origins = read_origins(source)
+    origins = read_record(source)
     real = {path: Path(os.path.realpath(data.root)) / os.path.relpath(path, data.root) for path in data.paths}
     if origins is not None:
         yield {identity(real[path], Path(origins.root)): named(path) for path in data.paths}

@@ -16,7 +16,7 @@ from nonneg_core.expressions.expression import Dimension, Expression, Photo
 from nonneg_core.expressions.parse import parse
 
 if TYPE_CHECKING:
-    from nonneg_client.commands.embedder_options import Through
+    from nonneg_client.commands.embedder_options import EmbedderOptions
     from nonneg_client.embedder import Embedder
     from nonneg_client.search.index import Hit, Index
 
@@ -33,7 +33,7 @@ class Asked:
 
 
 def hits_of(
-    index: Index, queries: Sequence[str], asked: Asked, through: Through, model: str | None
+    index: Index, queries: Sequence[str], asked: Asked, through: EmbedderOptions, model: str | None
 ) -> dict[str, list[Hit]]:
     """The hits of every query, in their order; a folder or a pattern is several."""
     read = {query: _expression(query) for query in queries}

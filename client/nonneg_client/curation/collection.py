@@ -13,7 +13,7 @@ import numpy as np
 from nonneg_client.embeddings import Embeddings
 from nonneg_client.search.conditions import explain_none, holds, read_conditions
 from nonneg_client.sources.image_ids import place_of
-from nonneg_client.vector_file_record import read_origins
+from nonneg_client.vector_file_record import read_record
 from nonneg_core.errors import DataInvalid
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def read_collection(path: Path) -> Collection:
         held = Embeddings.load(path)
         if held.ids is None:
             raise DataInvalid(f"{path} does not say which photos its vectors are of", fix="embed them again")
-        origins = read_origins(path)
+        origins = read_record(path)
         return Collection(str(path), _unit(held), [{}] * len(held), origins.root if origins else "")
     if not (path / "index.json").exists():
         raise DataInvalid(

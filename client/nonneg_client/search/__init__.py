@@ -1,9 +1,9 @@
 """Search by image, vector or dimensions: one `Index` over an engine in this process or a server of an engine.
 
-index      what is asked: checks, exact re-ranking, dimensions that are unwanted, reasons
-connectors what an engine must be able to do, and each engine: Qdrant in process (extra `search`), a folder on disk,
-           the default; Qdrant, pgvector, Milvus and OpenSearch as servers
-sheet      a contact sheet in HTML
+index           what is asked: checks, exact re-ranking, dimensions that are unwanted, reasons
+connectors      one file for each store: Qdrant in this process (extra `search`), the default; Qdrant, pgvector, Milvus
+                and OpenSearch on servers; `engine` says what each must do
+contact_sheet   hits with thumbnails in one HTML file
 """
 
 from __future__ import annotations

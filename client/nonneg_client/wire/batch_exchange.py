@@ -13,11 +13,11 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias
 
-from nonneg_client.results import Failure, Part, Vector, joined
+from nonneg_client.results import BatchResult, Failure, SparseVector, joined
 from nonneg_client.sources.images import Item
 from nonneg_client.sources.loading import downscaled
 from nonneg_client.wire.protocol import Options, Request, build, parse
-from nonneg_client.wire.retries_and_rate import Attempts, Pace
+from nonneg_client.wire.retries_and_rate import RateController, RetryPolicy
 from nonneg_core.errors import (
     OF_AN_IMAGE,
     BodyTooLarge,
@@ -53,7 +53,7 @@ class Reply:
     body: bytes
 
 
-Talk: TypeAlias = Generator[Send | Wait, Reply | None, Part]
+Talk: TypeAlias = Generator[Send | Wait, Reply | None, BatchResult]
 
 
 def batched(stream: Iterable[Item], size: int) -> Iterator[list[Item]]:
@@ -87,16 +87,20 @@ def _inspect(data: bytes, inspect: Callable[[bytes, Image], object]) -> None:
         seen(data, partial(inspect, data), at_least=AMPLE)
 
 
-def converse(
-    batch: Sequence[Item], loaded: Sequence[bytes | NonnegError], options: Options, attempts: Attempts, pace: Pace
+def exchange(
+    batch: Sequence[Item],
+    loaded: Sequence[bytes | NonnegError],
+    options: Options,
+    attempts: RetryPolicy,
+    pace: RateController,
 ) -> Talk:
     """Get an answer for every image that could be loaded, in as many requests as the limits ask for."""
-    outcome: dict[int, Vector | Failure] = {
+    outcome: dict[int, SparseVector | Failure] = {
         i: Failure(batch[i].id, error) for i, error in enumerate(loaded) if isinstance(error, NonnegError)
     }
     images = {i: data for i, data in enumerate(loaded) if isinstance(data, bytes)}
     groups = list(_by_size(images))
-    meta = Part(())
+    meta = BatchResult(())
     while groups:
         group = groups.pop(0)
         try:
@@ -122,12 +126,12 @@ def converse(
     return replace(meta, results=tuple(outcome[i] for i in range(len(batch))))
 
 
-def advance(talk: Talk, reply: Reply | None = None, failed: NonnegError | None = None) -> Send | Wait | Part:
+def next_step(talk: Talk, reply: Reply | None = None, failed: NonnegError | None = None) -> Send | Wait | BatchResult:
     """Hand back what came of the last step; the next step, or the outcome when there is none."""
     try:
         return talk.throw(failed) if failed else talk.send(reply)
     except StopIteration as end:
-        outcome: Part = end.value
+        outcome: BatchResult = end.value
         return outcome
 
 

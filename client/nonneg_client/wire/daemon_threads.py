@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
@@ -19,18 +19,22 @@ class Threads:
         self._most = most
         self._started = 0
         self._jobs: Jobs = SimpleQueue()
+        self._running: set[Future[Any]] = set()  # those that wait for a thread, too
 
     def submit(self, act: Callable[[], T]) -> Future[T]:
         """Have it done; the future holds what came of it."""
         future: Future[T] = Future()
+        self._running.add(future)
+        future.add_done_callback(self._running.discard)
         self._jobs.put((future, act))
         if self._started < self._most:
             threading.Thread(target=_work, args=(self._jobs,), daemon=True, name="nonneg").start()
             self._started += 1
         return future
 
-    def close(self) -> None:
-        """Let the threads end after what they are at; jobs that have not begun should be cancelled before."""
+    def close(self, seconds: float) -> None:
+        """End each thread after its job, and wait so long for it; cancel jobs that have not begun before."""
+        wait(list(self._running), timeout=seconds)
         for _ in range(self._started):
             self._jobs.put(None)
 

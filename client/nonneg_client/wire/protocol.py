@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nonneg_client.results import Failure, Part, Vector
+from nonneg_client.results import BatchResult, Failure, SparseVector
 from nonneg_core.errors import BY_TYPE, NonnegError, ResponseInvalid
 
 PATH = "/embed"
@@ -55,7 +55,7 @@ def build(images: Sequence[bytes], options: Options) -> Request:
     return Request(params, {"Content-Type": f"multipart/form-data; boundary={boundary}", "Accept": ACCEPT}, content)
 
 
-def parse(status: int, headers: Mapping[str, str], body: bytes, ids: Sequence[str]) -> Part:
+def parse(status: int, headers: Mapping[str, str], body: bytes, ids: Sequence[str]) -> BatchResult:
     """What came of the images that were sent; raises the error that the server names, or ResponseInvalid."""
     if status != 200:
         raise error_of(status, headers, body)
@@ -69,7 +69,7 @@ def parse(status: int, headers: Mapping[str, str], body: bytes, ids: Sequence[st
             )
         results = tuple(_result(name, entry, dimensions) for name, entry in zip(ids, entries, strict=True))
         model, fingerprint = str(content["model"]), str(content["fingerprint"])
-        return Part(results, model, fingerprint, dimensions, bool(content["normalized"]))
+        return BatchResult(results, model, fingerprint, dimensions, bool(content["normalized"]))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ResponseInvalid(
             f"the server's answer is not of the native form ({type(error).__name__}: {error})",
@@ -85,7 +85,7 @@ def _content(headers: Mapping[str, str], body: bytes) -> Any:
     return json.loads(body)
 
 
-def _result(name: str, entry: Mapping[str, Any], dimensions: int) -> Vector | Failure:
+def _result(name: str, entry: Mapping[str, Any], dimensions: int) -> SparseVector | Failure:
     import numpy as np
 
     if "error" in entry:
@@ -100,7 +100,7 @@ def _result(name: str, entry: Mapping[str, Any], dimensions: int) -> Vector | Fa
         raise ValueError(f"indices are not sorted, unique and below {dimensions}")
     if not (np.isfinite(values).all() and (values >= 0).all()):
         raise ValueError("values are not finite and non-negative")
-    return Vector(name, indices, values)
+    return SparseVector(name, indices, values)
 
 
 def error_of(status: int, headers: Mapping[str, str], body: bytes) -> NonnegError:

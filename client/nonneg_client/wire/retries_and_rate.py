@@ -23,11 +23,11 @@ PASSING = (ConnectionFailed, DeadlineExceeded, NotReady, Overloaded, RequestTime
 
 
 @dataclass
-class Attempts:
-    """The tries of one request: at most `retries` after failures, `patience` seconds under overload."""
+class RetryPolicy:
+    """The tries of one request: at most `retries` after failures, `overload_timeout` seconds under overload."""
 
     retries: int
-    patience: float
+    overload_timeout: float
     reached: bool = True  # False: this address has never answered, so that waiting for it would be in vain
     failures: int = 0
     refusals: int = 0
@@ -45,7 +45,7 @@ class Attempts:
         if error.retry_after is not None:
             asked = min(error.retry_after, LONGEST_RETRY_AFTER)
             wait = asked + random.uniform(0, 0.1 + 0.1 * asked)
-        if overloaded and self.waited + wait > self.patience:
+        if overloaded and self.waited + wait > self.overload_timeout:
             return None
         self.refusals += overloaded
         self.failures += not overloaded
@@ -54,7 +54,7 @@ class Attempts:
 
 
 @dataclass
-class Pace:
+class RateController:
     """How many requests may be under way: one more after a round of successes, half as many when refused (AIMD)."""
 
     most: int
@@ -64,11 +64,18 @@ class Pace:
         self.allowed = float(self.most)
 
     def succeeded(self) -> None:
+        """Allow a little more: one request more after a round of successes."""
         self.allowed = min(float(self.most), self.allowed + 1 / self.allowed)
 
     def refused(self) -> None:
+        """Allow half as many."""
         self.allowed = max(1.0, self.allowed / 2)
 
     @property
     def window(self) -> int:
+        """Requests that may be under way."""
         return int(self.allowed)
+
+    def ahead(self) -> int:
+        """Batches begun besides the one that is waited for: twice the window, so that those behind a slow one go on."""
+        return 2 * self.window - 1

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from nonneg_client.wire.batch_exchange import Reply, Send
 from nonneg_client.wire.protocol import PATH, error_of
-from nonneg_client.wire.retries_and_rate import Attempts
+from nonneg_client.wire.retries_and_rate import RetryPolicy
 from nonneg_core.errors import ConfigInvalid, ConnectionFailed, DeadlineExceeded, NonnegError, ResponseInvalid
 
 if TYPE_CHECKING:
@@ -26,9 +26,9 @@ class Reach:
         self.settings = settings
         self._answered = False
 
-    def attempts(self) -> Attempts:
+    def attempts(self) -> RetryPolicy:
         """How often one batch is asked for."""
-        return Attempts(self.settings.retries, self.settings.patience, self._answered)
+        return RetryPolicy(self.settings.retries, self.settings.overload_timeout, self._answered)
 
     def request(self, step: Send, *, closed: bool) -> dict[str, Any]:
         """The arguments of httpx's `post`."""
