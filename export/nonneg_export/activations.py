@@ -25,6 +25,7 @@ from nonneg_core.pixels.view import Pixels, View
 from nonneg_export.activation_store import Line, Row, Rows
 from nonneg_export.photo_folder import Photos, digest_of, see
 from nonneg_runtime.bundle import storing
+from nonneg_runtime.external_data import external_files
 from nonneg_runtime.manifest import Calibration, RankedBy
 from nonneg_runtime.open import open_session
 from nonneg_runtime.providers import Runner
@@ -119,7 +120,10 @@ def _result(rows: Rows, photos: Photos) -> Activations:
 
 def _key(encoder: Path, photos: Photos, view: View, precision: str) -> str:
     """Names what the rows depend on; another key means to start over."""
-    state = hashlib.sha256(encoder.read_bytes() + f"{view.model_dump_json()} {precision} {has_simd()}".encode())
+    state = hashlib.sha256(encoder.read_bytes())
+    for beside in sorted(external_files(encoder)):
+        state.update((encoder.parent / beside).read_bytes())
+    state.update(f"{view.model_dump_json()} {precision} {has_simd()}".encode())
     for path in photos.paths:
         try:
             found = path.stat()

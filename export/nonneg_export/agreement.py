@@ -23,14 +23,19 @@ class Likeness:
     photos: int
     mean_cosine: float
     least_cosine: float
-    neighbours_kept: float  # of each photo's ten nearest, the share that is still among the ten
+    neighbours_kept: float  # of each photo's nearest, the share that is still among them
 
 
-def likeness(before: NDArray[Any], after: NDArray[Any]) -> Likeness:
-    """Rows of both encoders for the same photos; two zero vectors are alike."""
+def likeness(before: NDArray[Any], after: NDArray[Any], *, same: bool = True, nearest: int = NEIGHBOURS) -> Likeness:
+    """Rows of both encoders for the same photos; two zero vectors are alike.
+
+    same: whether both are in one space; where not, there are no cosines between them (NaN).
+    """
     a, b = unit(before), unit(after)
-    cosines = np.where(a.any(axis=1) | b.any(axis=1), np.einsum("ij,ij->i", a, b), 1)
-    depth = min(NEIGHBOURS, len(a) - 1)
+    cosines = (
+        np.where(a.any(axis=1) | b.any(axis=1), np.einsum("ij,ij->i", a, b), 1) if same else np.full(len(a), np.nan)
+    )
+    depth = min(nearest, len(a) - 1)
     kept = (
         [
             len(set(x.order.tolist()) & set(y.order.tolist())) / depth

@@ -58,6 +58,8 @@ class Draft:
     derived_from: str = ""
     precision: Precision = "fp32"
     nested: bool = False  # trained so that its own order is already the best
+    seen: Activations | None = field(default=None, repr=False)  # what it answers to the calibration photos, if known
+    smooth: Path | None = None  # the encoder before a gate, which jumps: what small changes of the pixels are judged by
     reference: Reference | None = field(default=None, repr=False)  # what torch answers to the same pixels
     evaluation: Callable[[Path], Pixels] | None = field(default=None, repr=False)  # what training's evaluation sees
 
@@ -69,6 +71,7 @@ class Ranked:
     encoder: Path
     manifest: Manifest
     seen: Activations
+    features: Path | None = None  # an encoder of the features that the columns were made of, to compare with
 
 
 def rank(
@@ -85,7 +88,7 @@ def rank(
     kept = check_dimensions(dimensions, width(draft.model))
     plain, encoder = work / "plain.onnx", work / ENCODER
     save(draft.model, plain)
-    seen = collect(plain, photos, draft.view, work / "activations", tick=tick)
+    seen = draft.seen or collect(plain, photos, draft.view, work / "activations", tick=tick)
     statistics = measure(seen.values)
     order = ranking(statistics, rule)[:kept]
     save(_chosen(draft, order), encoder)
@@ -113,7 +116,15 @@ def report(ranked: Ranked, photos: Photos, work: Path, *, data: str = "", tick: 
     order = list(ranked.manifest.columns.original)
     calibration = np.ascontiguousarray(ranked.seen.values[:MOST_FOR_PCA][:, order])
     found = evaluate(
-        ranked.encoder, ranked.manifest, calibration, ranked.seen.digests, photos, work, data=data, tick=tick
+        ranked.encoder,
+        ranked.manifest,
+        calibration,
+        ranked.seen.digests,
+        photos,
+        work,
+        features=ranked.features,
+        data=data,
+        tick=tick,
     )
     return replace(ranked, manifest=ranked.manifest.model_copy(update={"quality": found}))
 
@@ -131,11 +142,12 @@ class Made(Protocol):
 def seal(made: Made, out: Path, *, overwrite: bool = False) -> Bundle:
     """Write the bundle, whole or not at all; with a quality report also its table and plots."""
     work = made.encoder.parent
-    names = made.manifest.names
+    names, head = made.manifest.names, made.manifest.head
     files = {
         ENCODER: made.encoder,
         **evidence(made.manifest, work),
         **({names.file: work / names.file} if names else {}),
+        **({name: work / name for name in (head.file, head.spread) if name} if head else {}),
     }
     return write_bundle(out, made.manifest, files, replace=overwrite)
 
@@ -175,9 +187,11 @@ def _verify(draft: Draft, order: NDArray[np.int64], seen: Activations, work: Pat
     full = opened(work / ENCODER)
     ranked = verify.answers(full.run, pixels)
     alike = verify.ignores_batch_mates(full, pixels, ranked)
-    fast = preprocessing_checks.decodes_alike(full, draft.view, seen.paths)
-    resized = preprocessing_checks.resizes_alike(full, draft.view, seen.paths)
     del full
+    smooth = opened(draft.smooth or work / ENCODER)
+    fast = preprocessing_checks.decodes_alike(smooth, draft.view, seen.paths)
+    resized = preprocessing_checks.resizes_alike(smooth, draft.view, seen.paths)
+    del smooth
     read_back = View.model_validate_json(draft.view.model_dump_json())
     checks = [
         alike,

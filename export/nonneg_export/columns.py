@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
+from nonneg_export.canonical import KEPT
 from nonneg_runtime.graph import OUTPUT
 
 ACTIVATIONS = ("Relu", "LeakyRelu", "Elu", "Selu", "Sigmoid", "Softplus", "Exp", "Gelu", "Tanh", "Identity", "Dropout")
@@ -41,7 +42,7 @@ def select_columns(model: ModelProto, order: Sequence[int] | NDArray[np.integer[
     chosen = np.asarray(order, dtype=np.int64)
     edited = ModelProto()
     edited.CopyFrom(model)
-    edits = _edits(edited, width(model))
+    edits = _head_edits(edited) or _edits(edited, width(model))
     if edits is None:  # a shape of graph we do not know: gather behind it, which is always right
         _gather(edited, chosen)
     else:
@@ -86,6 +87,20 @@ def _gather(model: ModelProto, order: NDArray[np.int64]) -> None:
     name = f"added/order_{len(model.graph.node)}"
     model.graph.initializer.append(numpy_helper.from_array(order, name))
     model.graph.node.append(helper.make_node("Gather", [before, name], [OUTPUT], axis=-1, name=name))
+
+
+def _head_edits(model: ModelProto) -> list[Edit] | None:
+    """The arrays of a head whose weights may lie in a file of their own, where its power is the graph's last step."""
+    makers = {name: node for node in model.graph.node for name in node.output}
+    value, read = OUTPUT, ""
+    for operator in ("Pow", "Where", "Greater"):
+        node = makers.get(value)
+        if node is None or node.op_type != operator:
+            return None
+        value, read = node.input[0], node.input[1]
+    inside = {tensor.name for tensor in model.graph.initializer}
+    edits = [(KEPT + "weight", 1), (KEPT + "bias", 0), (KEPT + "gate", 0)]
+    return edits if read == KEPT + "gate" and inside.issuperset(name for name, _ in edits) else None
 
 
 def _edits(model: ModelProto, columns: int) -> list[Edit] | None:

@@ -11,7 +11,7 @@ from PIL import ImageOps
 
 from nonneg_core.errors import DataInvalid
 from nonneg_core.evaluation import structure
-from nonneg_core.evaluation.quality import LENGTHS, TOP_KS, quality_by_length, split
+from nonneg_core.evaluation.quality import LENGTHS, TOP_KS, as_they_are, quality_by_length, split
 from nonneg_core.evaluation.selection import as_emitted, by_chance, falling, fit_pca
 from nonneg_core.pixels.decode import decode
 from nonneg_export.activations import Activations, Tick, collect
@@ -34,10 +34,14 @@ def evaluate(
     photos: Photos,
     work: Path,
     *,
+    features: Path | None = None,
     data: str = "",
     tick: Tick | None = None,
 ) -> Quality:
-    """Measure `encoder` on labelled photos; `calibration` are its activations on the calibration photos."""
+    """Measure `encoder` on labelled photos; `calibration` are its activations on the calibration photos.
+
+    features: an encoder of what the columns were made of, for a row to compare with.
+    """
     seen = collect(encoder, photos, manifest.view, work / "evaluation", precision=manifest.precision, tick=tick)
     _apart(seen, calibrated_on)
     labels = labels_of(photos, seen.paths)
@@ -52,6 +56,9 @@ def evaluate(
     rows = quality_by_length(
         z, labels, orders, pca=fit_pca(calibration), lengths=LENGTHS, top_ks=TOP_KS, k=K, neighbours=NEIGHBOURS
     )
+    if features is not None:
+        raw = collect(features, photos, manifest.view, work / "evaluation-features", tick=tick)
+        rows.append(as_they_are(np.array(raw.values), labels, "features", k=K, neighbours=NEIGHBOURS))
     return Quality(
         data=data or photos.folder.name,
         images=len(z),

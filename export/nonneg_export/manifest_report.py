@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from nonneg_runtime.manifest import Manifest, Quality, Structure, Variant
+from nonneg_runtime.manifest import Kept, Manifest, Quality, Structure, Variant
 
-SELECTIONS = {"expected-activation": "expected activation", "random": "random", "variance": "variance", "pca": "PCA"}
+SELECTIONS = {
+    "expected-activation": "expected activation",
+    "random": "random",
+    "variance": "variance",
+    "pca": "PCA",
+    "features": "raw features",
+}
 
 
 def summary(manifest: Manifest) -> str:
@@ -16,7 +22,22 @@ def summary(manifest: Manifest) -> str:
         parts.append("checks\n" + table(("check", "found", "limit", ""), _checks(manifest)))
     if manifest.quality is not None:
         parts.append(quality(manifest.quality))
+    if manifest.kept is not None:
+        parts.append(kept(manifest.kept))
     return "\n\n".join(parts)
+
+
+def kept(found: Kept) -> str:
+    """What the columns keep of the encoder's own features, by length."""
+    head = (
+        f"against the encoder's own {found.features} features ({4 * found.features} bytes), on {found.images:,} photos "
+        f"of {found.data} that the head was not computed from"
+    )
+    rows = [
+        (str(row.dimensions), share(row.neighbours), f"{row.zero_share:.2%}", f"{row.mean_nnz:.1f}", f"{row.bytes:.0f}")
+        for row in found.rows
+    ]
+    return f"{head}\n\n" + table(("dims", f"nearest {found.nearest} kept", "zero", "nnz", "bytes"), rows)
 
 
 def quality(found: Quality) -> str:

@@ -16,6 +16,7 @@ LOOKS: dict[str, dict[str, Any]] = {
     "variance": {"color": "#c2691e", "marker": "s"},
     "random": {"color": "#8a8a8a", "marker": "v"},
     "pca": {"color": "#3b6ea5", "marker": "d", "linestyle": "--"},
+    "features": {"color": "#b03060", "marker": "*", "markersize": 11, "linestyle": "none"},
 }
 LABELS = {**SELECTIONS, "pca": "PCA (dense, signed)"}
 FORMATS = ("png", "svg")
@@ -48,9 +49,11 @@ def _panel(axes: object, quality: Quality, field: str, label: str) -> None:
     from matplotlib.axes import Axes
 
     assert isinstance(axes, Axes)
-    lengths = sorted({row.dimensions for row in quality.rows if row.top_k is None})
+    lengths = sorted({row.dimensions for row in quality.rows if row.top_k is None and row.selection != "features"})
     for name, look in LOOKS.items():
         rows = sorted((r for r in quality.rows if r.selection == name and r.top_k is None), key=lambda r: r.dimensions)
+        if not rows:
+            continue
         axes.plot([r.dimensions for r in rows], [getattr(r, field) for r in rows], label=LABELS[name], **look)
     axes.set_xscale("log", base=2)
     shown = [n for n in lengths if n == lengths[-1] or n * 1.5 < lengths[-1]]  # so that numbers do not overlap

@@ -20,7 +20,7 @@ OPERATORS = {"relu": "Relu", "rep_relu": "Relu", "sigmoid": "Sigmoid", "softplus
 def with_projector(model: ModelProto, encoder: Encoder) -> ModelProto:
     """A copy with all that `encoder` has behind its backbone."""
     if encoder.root or encoder.power != 1 or encoder.gate is not None:
-        return with_root_head(model, _head(encoder), root=encoder.root, stored=np.float32)
+        return with_root_head(model, _head(encoder), takes="roots" if encoder.root else "features", stored=np.float32)
     for layer in encoder.hidden:
         model = with_head(model, *_arrays(layer)) if isinstance(layer, nn.Linear) else activate(model)
     model = with_head(model, *folded(*encoder.output_layers()))

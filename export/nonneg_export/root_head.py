@@ -1,7 +1,8 @@
-"""A head on square roots behind an ONNX backbone, and its weights in a file of their own beside the graph.
+"""A head behind an ONNX backbone, and its weights in a file of their own beside the graph.
 
-The file is safetensors with a header of a fixed size, which ONNX reads as external data: writing another head of
-the same shape there has another encoder, without a tool for graphs.
+It takes the features' square roots, their directions or the features as they are. The file is safetensors with a header
+of a fixed size, which ONNX reads as external data: writing another head of the same shape there has another encoder,
+without a tool for graphs.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from nonneg_core import safetensors_file
 from nonneg_core.errors import DataInvalid
+from nonneg_core.heads.from_features import Takes
 from nonneg_core.heads.head import Head
 from nonneg_export.canonical import KEPT
 from nonneg_export.columns import width
@@ -22,10 +24,11 @@ from nonneg_runtime.graph import OUTPUT
 from nonneg_runtime.head_file import HEAD, HEADER, PARTS, arrays_of
 
 
-def with_root_head(model: ModelProto, head: Head, *, root: bool = True, stored: type = np.float16) -> ModelProto:
-    """A copy whose pooled features f become p^power where p = relu(sqrt(f) weight + bias) is above the gate, else 0.
+def with_root_head(model: ModelProto, head: Head, *, takes: Takes = "roots", stored: type = np.float16) -> ModelProto:
+    """A copy whose pooled features f become p^power where p = relu(x weight + bias) is above the gate, else 0.
 
-    root: False takes the features as they are; `stored`: the weights' type in the file, widened as it is loaded.
+    takes: what x is of f: its roots, f as it is, or f / |f|; `stored`: the weights' type in the file, widened as it is
+    loaded.
     """
     features = width(model)
     if head.weight.shape[0] != features:
@@ -45,29 +48,36 @@ def with_root_head(model: ModelProto, head: Head, *, root: bool = True, stored: 
     constants = {"head/zero": 0.0, "head/power": head.power}
     for name, value in constants.items():
         copy.graph.initializer.append(numpy_helper.from_array(np.array(value, dtype=np.float32), name))
-    copy.graph.node.extend(_nodes("Sqrt" if root else "Identity"))
+    copy.graph.node.extend(_nodes(takes))
     copy.graph.ClearField("output")
     copy.graph.output.append(helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, ["batch", head.dimensions]))
     return copy
 
 
-def _nodes(taken: str) -> list[Any]:
+def _nodes(takes: Takes) -> list[Any]:
     weight, bias, gate = (KEPT + name for name in PARTS)
-    steps: list[tuple[str, list[str], dict[str, Any]]] = [
-        ("Cast", [weight], {"to": TensorProto.FLOAT}),
-        (taken, ["head/features"], {}),
-        ("MatMul", ["head/1", "head/0"], {}),
-        ("Add", ["head/2", bias], {}),
-        ("Relu", ["head/3"], {}),
-        ("Greater", ["head/4", gate], {}),
-        ("Where", ["head/5", "head/4", "head/zero"], {}),
-        ("Pow", ["head/6", "head/power"], {}),
+    steps: list[Step] = [
+        ("Cast", [weight], "head/weight", {"to": TensorProto.FLOAT}),
+        *TAKEN[takes],
+        ("MatMul", ["head/taken", "head/weight"], "head/turned", {}),
+        ("Add", ["head/turned", bias], "head/shifted", {}),
+        ("Relu", ["head/shifted"], "head/pressed", {}),
+        ("Greater", ["head/pressed", gate], "head/passes", {}),
+        ("Where", ["head/passes", "head/pressed", "head/zero"], "head/gated", {}),
+        ("Pow", ["head/gated", "head/power"], OUTPUT, {}),
     ]
-    outputs = [*(f"head/{i}" for i in range(len(steps) - 1)), OUTPUT]
     return [
         helper.make_node(op, inputs, [output], name=f"head/{op}", **attributes)
-        for (op, inputs, attributes), output in zip(steps, outputs, strict=True)
+        for op, inputs, output, attributes in steps
     ]
+
+
+Step = tuple[str, list[str], str, dict[str, Any]]
+TAKEN: dict[Takes, list[Step]] = {
+    "roots": [("Sqrt", ["head/features"], "head/taken", {})],
+    "features": [("Identity", ["head/features"], "head/taken", {})],
+    "directions": [("LpNormalization", ["head/features"], "head/taken", {"axis": -1, "p": 2})],
+}
 
 
 def detach_head(model: ModelProto, place: Path, metadata: dict[str, str]) -> bool:

@@ -84,6 +84,6 @@ def negative(least: float) -> CheckFailed:
     """The error for an encoder that is not non-negative."""
     return CheckFailed(
         f"the encoder's output goes below zero (to {least:.3g}): it is not non-negative",
-        fix="add the missing ReLU with --relu; `nonneg wrap` can also centre and rectify, with --centre",
+        fix="wrap it with --head analytic, the default, or add a missing ReLU with --relu",
         value=least,
     )

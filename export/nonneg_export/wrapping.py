@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,21 +12,22 @@ from numpy.typing import NDArray
 from onnx import ModelProto
 
 from nonneg_core.errors import ConfigInvalid, DataInvalid
+from nonneg_core.heads.from_features import Fitted, fit_head
 from nonneg_core.pixels.view import View
-from nonneg_export.activations import collect
-from nonneg_export.canonical import canonical, save
+from nonneg_export.canonical import canonical
 from nonneg_export.columns import activate, centre
 from nonneg_export.head import with_head
-from nonneg_export.photo_folder import Photos
+from nonneg_export.root_head import with_root_head
 from nonneg_training.onnx_backbone.adapting import Pool, Scaling, adapt
 from nonneg_training.onnx_backbone.onnx_graph import load
 
-ENOUGH_FOR_CENTRE = 1000  # photos: the mean does not move any more
+Rows = NDArray[np.float32]
+ANALYTIC, NONE = "analytic", "none"
 
 
 @dataclass(frozen=True)
 class Wrapping:
-    """What to do with an encoder."""
+    """What to do with an encoder. head: `analytic`, `none`, or the file of a linear layer."""
 
     encoder: Path
     view: View
@@ -34,33 +35,88 @@ class Wrapping:
     input_name: str | None = None
     output_name: str | None = None
     pool: Pool | None = None
-    head: Path | None = None
+    head: str = NONE
     centre: bool = False
     relu: bool = False
 
     @property
-    def activation(self) -> str:
-        """How the output became non-negative."""
-        return "relu(features - mean)" if self.centre else "relu" if self.relu else "the encoder's own"
+    def layer(self) -> Path | None:
+        """The file of the linear layer behind it."""
+        return None if self.head in (ANALYTIC, NONE) else Path(self.head)
 
 
-def wrapped(how: Wrapping, photos: Photos) -> ModelProto:
-    """The encoder with scaling before it and head, centre and ReLU behind it."""
+@dataclass(frozen=True, eq=False)
+class Behind:
+    """A whole encoder, what it does behind the features, and the same in numpy."""
+
+    model: ModelProto
+    apply: Callable[[Rows], Rows]
+    activation: str
+    fitted: Fitted | None = None
+
+
+def check(how: Wrapping) -> None:
+    """Refuse steps that contradict each other."""
     if how.centre and how.relu:
         raise ConfigInvalid("--centre already ends in a ReLU", fix="leave --relu out", field="relu")
-    model = adapt(
-        load(how.encoder),
-        how.view.size,
-        how.scaling,
-        input_name=how.input_name,
-        output_name=how.output_name,
-        pool=how.pool,
+    if how.head == ANALYTIC and (how.centre or how.relu):
+        raise ConfigInvalid(
+            "the analytic head centres and rectifies by itself",
+            fix="leave --centre and --relu out, or say --head none",
+            field="head",
+            value=how.head,
+        )
+
+
+def features(how: Wrapping) -> ModelProto:
+    """The encoder with scaling before it and its own features as output."""
+    check(how)
+    return canonical(
+        adapt(
+            load(how.encoder),
+            how.view.size,
+            how.scaling,
+            input_name=how.input_name,
+            output_name=how.output_name,
+            pool=how.pool,
+        )
     )
-    if how.head is not None:
-        model = with_head(model, *read_head(how.head))
+
+
+def behind(how: Wrapping, model: ModelProto, rows: Rows) -> Behind:
+    """What makes features non-negative, computed from `rows` of them, and put behind the model of `features`."""
+    if how.head == ANALYTIC:
+        return _analytic(model, fit_head(rows))
+    layer, linear = how.layer, "features"
+    steps: list[Callable[[Rows], Rows]] = []
+    if layer is not None:
+        weight, bias = read_head(layer)
+        model, linear = with_head(model, weight, bias), "linear"
+        steps.append(lambda x: np.asarray(x @ weight.T + (0 if bias is None else bias), dtype=np.float32))
     if how.centre:
-        model = centre(model, _mean(model, how.view, photos.every(ENOUGH_FOR_CENTRE)))
-    return canonical(activate(model) if how.relu else model)
+        mean = np.asarray(_through(steps, rows).mean(axis=0, dtype=np.float64), dtype=np.float32)
+        model = centre(model, mean)
+        steps.append(lambda x: np.maximum(x - mean, 0))
+    if how.relu:
+        model = activate(model)
+        steps.append(lambda x: np.maximum(x, 0))
+    activation = f"relu({linear} - mean)" if how.centre else "relu" if how.relu else "the encoder's own"
+    return Behind(canonical(model), lambda x: _through(steps, x), activation)
+
+
+def _analytic(model: ModelProto, fitted: Fitted) -> Behind:
+    if fitted.takes == "roots":  # of other photos a feature might go below zero
+        model = activate(model)
+    whole = canonical(with_root_head(model, fitted.head, takes=fitted.takes))
+    taken = {"roots": "sqrt(features)", "directions": "features / |features|", "features": "features"}[fitted.takes]
+    said = f"p^{fitted.head.power:g} where p = relu({taken} weight + bias) is above the gate"
+    return Behind(whole, fitted.embed, said, fitted)
+
+
+def _through(steps: list[Callable[[Rows], Rows]], rows: Rows) -> Rows:
+    for step in steps:
+        rows = step(rows)
+    return rows
 
 
 def read_head(path: Path) -> tuple[NDArray[Any], NDArray[Any] | None]:
@@ -68,7 +124,9 @@ def read_head(path: Path) -> tuple[NDArray[Any], NDArray[Any] | None]:
     try:
         tensors = _tensors(path)
     except (OSError, ValueError, KeyError) as error:
-        raise DataInvalid(f"{path} cannot be read ({error})", fix="give an .npz or .safetensors file") from error
+        raise DataInvalid(
+            f"{path} cannot be read ({error})", fix="give analytic, none, or an .npz or .safetensors file"
+        ) from error
     if "weight" not in tensors:
         raise DataInvalid(
             f"{path} holds {', '.join(sorted(tensors)) or 'nothing'}, but no 'weight'",
@@ -91,11 +149,3 @@ def _tensors(path: Path) -> dict[str, NDArray[Any]]:
         raise ValueError(f"{path.suffix or 'no suffix'} is neither .npz nor .safetensors")
     with np.load(path, allow_pickle=False) as arrays:
         return {name: arrays[name] for name in arrays.files}
-
-
-def _mean(model: ModelProto, view: View, photos: Photos) -> NDArray[np.float32]:
-    with tempfile.TemporaryDirectory(prefix="nonneg-") as place:
-        plain = Path(place, "plain.onnx")
-        save(model, plain)
-        found = collect(plain, photos, view, Path(place, "activations"))
-        return np.asarray(found.values.mean(axis=0, dtype=np.float64), dtype=np.float32)

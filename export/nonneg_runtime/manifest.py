@@ -23,7 +23,7 @@ from nonneg_core.pixels.view import View
 SCHEMA_VERSION = 1
 FILE_NAME = "manifest.json"
 MAX_BYTES = 64 * 2**20
-CAME_LATER = ("head", "variants", "names")  # fields that bundles of schema 1 did not have from the start
+CAME_LATER = ("head", "variants", "names", "kept")  # fields that bundles of schema 1 did not have from the start
 
 
 RankedBy = Literal["expected-activation", "frequency", "variance", "nested", "none"]
@@ -100,7 +100,7 @@ class Check(_Record):
 class QualityRow(_Record):
     """Retrieval at one length, for one way to choose the dimensions."""
 
-    selection: Literal["expected-activation", "random", "variance", "pca"]
+    selection: Literal["expected-activation", "random", "variance", "pca", "features"]
     dimensions: int
     top_k: int | None = None
     p_at_1: float
@@ -153,6 +153,26 @@ class Quality(_Record):
     method: str = Field(default="", description="how it was measured")
 
 
+class KeptRow(_Record):
+    """What one length keeps of the features that the vectors were made of."""
+
+    dimensions: int
+    neighbours: float = Field(description="of each photo's nearest by the features, the share still among them")
+    zero_share: float = Field(description="share of the vectors of which nothing is left")
+    mean_nnz: float
+    bytes: float = Field(description="a vector: float32 dense, or 2-byte index and float16 value, whichever is smaller")
+
+
+class Kept(_Record):
+    """What the step from an encoder's own features to non-negative columns costs, measured without labels."""
+
+    data: str
+    images: int = Field(description="photos that were not used to compute the head")
+    nearest: int = Field(description="how many neighbours a photo is asked for: ten, or fewer of few photos")
+    features: int = Field(description="width of the features, each 4 bytes")
+    rows: tuple[KeptRow, ...]
+
+
 class AtlasRecord(_Record):
     """What atlas.sqlite was made from and how much it holds."""
 
@@ -179,7 +199,9 @@ class HeadRecord(_Record):
 
     file: str = Field(description="safetensors: weight (features, D), bias (D,), gate (D,)")
     spread: str = Field(default="", description="safetensors: mean and covariance of the features it was fitted on")
-    takes: Literal["roots", "features"] = Field(description="square roots of the pooled features, or these")
+    takes: Literal["roots", "features", "directions"] = Field(
+        description="square roots of the pooled features, these, or these at a length of one"
+    )
     power: float = Field(gt=0, le=1, description="an active column is (x weight + bias)^power")
     trained: int = Field(default=0, ge=0, description="so many columns in front were trained, the others computed")
 
@@ -211,6 +233,7 @@ class Manifest(_Record):
     golden: Golden
     checks: tuple[Check, ...] = ()
     quality: Quality | None = None
+    kept: Kept | None = Field(default=None, description="of a wrapped encoder's own features")
     atlas: AtlasRecord | None = None
     head: HeadRecord | None = None
     variants: tuple[Variant, ...] = Field(default=(), description="fastest first")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -133,6 +133,16 @@ def quality_by_length(
             report = who.score(stored, labels, k, neighbours, asks=z, rerank=how == "re-ranked")
             rows.append(_row(rows[0].selection, full, m, stored, report, how))
     return rows
+
+
+def as_they_are(
+    rows: NDArray[Any], labels: Sequence[Any] | NDArray[Any], name: str, *, k: int = 100, neighbours: int = 20
+) -> Row:
+    """Retrieval by dense vectors at their full length: what others are compared with."""
+    rows = np.asarray(rows, dtype=np.float32)
+    report = split(len(rows)).score(rows, np.asarray(labels), k, neighbours)
+    found = _row(name, rows.shape[1], None, rows, report)
+    return replace(found, bytes=float(DENSE_BYTES * rows.shape[1]))
 
 
 def _row(name: str, n: int, top_k: int | None, z: Vectors, report: Report, asked: str = "cut") -> Row:

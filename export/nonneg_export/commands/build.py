@@ -9,10 +9,11 @@ from typing import Any
 import click
 
 from nonneg_core.progress import Bar
+from nonneg_export.activations import Tick
 from nonneg_export.assemble import Draft, Ranked, rank, report, seal
 from nonneg_export.commands.options import calibration, tell_broken, warn
 from nonneg_export.manifest_report import summary
-from nonneg_export.photo_folder import find_photos
+from nonneg_export.photo_folder import Photos, find_photos
 from nonneg_export.statistics import Rule
 from nonneg_export.triton import write_repository
 from nonneg_export.workdir import workplace
@@ -20,16 +21,22 @@ from nonneg_runtime.bundle import Bundle, check_free
 
 
 def make(
-    draft: Callable[[], Draft], flags: dict[str, Any], *, finish: Callable[[Ranked], Ranked] | None = None
+    draft: Callable[[Path, Photos, Tick], Draft],
+    flags: dict[str, Any],
+    *,
+    finish: Callable[[Ranked], Ranked] | None = None,
 ) -> Ranked:
-    """Calibrate, rank, verify, report, seal and show, as the flags say; `finish` is what a command adds."""
+    """Calibrate, rank, verify, report, seal and show, as the flags say; `finish` is what a command adds.
+
+    draft: from a folder to work in, the calibration photos, and what to tell how many of them are done.
+    """
     out: Path = flags["out"]
     check_free(out, replace=flags["replace"])
     photos = calibration(flags)
     labelled = None if flags["evaluate"] is None else find_photos(flags["evaluate"])
-    start = draft()
     with workplace(out, flags["work"]) as place:
         with Bar("calibrating") as bar:
+            start = draft(place, photos, bar.move)
             rule: Rule = flags["rank_by"] or ("nested" if start.nested else "expected-activation")
             dimensions = flags["dimensions"]
             ranked = rank(start, photos, place, rule=rule, dimensions=dimensions, data=flags["data"], tick=bar.move)

@@ -37,4 +37,4 @@ def export(run: Path, relu: bool, **flags: Any) -> None:
       nonneg export runs/photos --calibrate photos/ --out photos.bundle
       nonneg export runs/photos --calibrate photos/ --out photos.bundle --evaluate labelled/
     """
-    make(lambda: draft(run, about(flags), relu=relu), flags)
+    make(lambda *_: draft(run, about(flags), relu=relu), flags)

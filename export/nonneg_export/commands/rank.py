@@ -43,7 +43,7 @@ def rank(bundle: Path | None, **flags: Any) -> None:
         found.append(ranked)
         return traced(ranked, old)
 
-    make(lambda: draft_of(old), flags, finish=finish)
+    make(lambda *_: draft_of(old), flags, finish=finish)
     order = found[0].manifest.columns.original
     before = tuple(range(old.manifest.dimensions))
     rows = [(str(o.dimensions), f"{o.share:.0%}") for o in overlaps(before, order)]

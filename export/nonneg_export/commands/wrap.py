@@ -8,25 +8,28 @@ from typing import Any
 import click
 
 from nonneg_core.pixels.view import View
-from nonneg_export.assemble import About, Draft
+from nonneg_export.activations import Tick
+from nonneg_export.assemble import Draft, Ranked
 from nonneg_export.commands.build import make
 from nonneg_export.commands.options import (
     PATH,
     about,
     about_options,
-    calibration,
     calibration_options,
     evaluation_options,
     output_options,
     ranking_options,
+    warn,
 )
-from nonneg_export.fp16_weights import is_lossless
-from nonneg_export.wrapping import Wrapping, wrapped
-from nonneg_runtime.manifest import Provenance
+from nonneg_export.kept import doubts
+from nonneg_export.photo_folder import Photos
+from nonneg_export.wrapped_draft import Wrapped, draft
+from nonneg_export.wrapping import ANALYTIC, NONE, Wrapping, check
 from nonneg_training.onnx_backbone.adapting import Scaling
 from nonneg_training.onnx_backbone.huggingface_preprocessor import read_preprocessor
 
 NUMBERS = (click.FLOAT,) * 3
+LOST = 0.01  # of the features' squares: less below zero is rounding
 
 
 @click.command()
@@ -42,7 +45,12 @@ NUMBERS = (click.FLOAT,) * 3
 @click.option("--input", "input_name", help="The encoder's input, if it has several.")
 @click.option("--output", "output_name", help="The encoder's output, if it has several.")
 @click.option("--pool", type=click.Choice(("cls", "mean")), help="How tokens or a feature map become one row.")
-@click.option("--head", type=PATH, help="A linear layer behind it: .npz or .safetensors with `weight` and `bias`.")
+@click.option(
+    "--head",
+    metavar="analytic|none|FILE",
+    help="What makes features non-negative: analytic (the default) computes it from the photos, none takes the output "
+    "as it is; FILE is a linear layer, .npz or .safetensors with `weight` and `bias`.",
+)
 @click.option("--centre", is_flag=True, help="Subtract the mean of the calibration photos, then ReLU.")
 @click.option("--relu", is_flag=True, help="Put a ReLU behind it.")
 @ranking_options
@@ -52,11 +60,11 @@ NUMBERS = (click.FLOAT,) * 3
 def wrap(encoder: Path, preprocessor: Path | None, **flags: Any) -> None:
     """Turn ENCODER, any ONNX model that embeds images, into a bundle.
 
-    It needs a non-negative output: its own, a trained head's with --relu, or --centre for ordinary features.
+    Its features become non-negative, sparse and ordered by a head that is computed from the photos, and the price of
+    that is printed.
 
     \b
-      nonneg wrap dino.onnx --preprocessor preprocessor_config.json --pool cls --centre \\
-          --calibrate photos/ --out dino.bundle
+      nonneg wrap dino.onnx --preprocessor preprocessor_config.json --pool cls --calibrate photos/ --out dino.bundle
     """
     view, scaling = _seen(flags) if preprocessor is None else read_preprocessor(preprocessor)
     how = Wrapping(
@@ -66,30 +74,28 @@ def wrap(encoder: Path, preprocessor: Path | None, **flags: Any) -> None:
         input_name=flags["input_name"],
         output_name=flags["output_name"],
         pool=flags["pool"],
-        head=flags["head"],
+        head=flags["head"] or (NONE if flags["centre"] or flags["relu"] else ANALYTIC),
         centre=flags["centre"],
         relu=flags["relu"],
     )
-    make(lambda: _draft(how, about(flags), flags), flags)
+    check(how)
+    found: list[Wrapped] = []
 
+    def start(place: Path, photos: Photos, tick: Tick) -> Draft:
+        found.append(draft(how, about(flags), photos, place, tick=tick))
+        if how.relu and how.layer is None and found[0].below_zero > LOST:
+            warn(
+                f"--relu drops what is below zero, {found[0].below_zero:.0%} of the features' squares: "
+                "leave it out, and the head keeps both sides"
+            )
+        return found[0].draft
 
-def _draft(how: Wrapping, said: About, flags: dict[str, Any]) -> Draft:
-    model = wrapped(how, calibration(flags, quiet=True))
-    return Draft(
-        model=model,
-        view=how.view,
-        name=said.name,
-        version=said.version,
-        activation=how.activation,
-        description=f"{how.encoder.name}, wrapped",
-        precision="fp16" if is_lossless(model) else "fp32",
-        provenance=Provenance(
-            weights=how.encoder.name,
-            weights_license=said.weights_license,
-            data="not stated",
-            data_license=said.data_license,
-        ),
-    )
+    def finish(ranked: Ranked) -> Ranked:
+        return found[0].described(ranked, flags["data"] or flags["calibrate"].name)
+
+    made = make(start, flags, finish=finish)
+    for sentence in doubts(made.manifest):
+        warn(sentence)
 
 
 def _seen(flags: dict[str, Any]) -> tuple[View, Scaling]:

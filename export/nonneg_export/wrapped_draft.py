@@ -1,0 +1,87 @@
+"""A wrapped encoder as a draft of a bundle, its features run once: what computes the head is what ranks its columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nonneg_export.activations import Activations, Tick, collect
+from nonneg_export.assemble import About, Draft, Ranked
+from nonneg_export.canonical import save
+from nonneg_export.fp16_weights import is_lossless
+from nonneg_export.kept import held_out, kept
+from nonneg_export.photo_folder import Photos
+from nonneg_export.root_head import detach_head
+from nonneg_export.wrapping import Behind, Wrapping, behind, features
+from nonneg_runtime.head_file import HEAD, SPREAD, metadata_of, write_spread
+from nonneg_runtime.manifest import HeadRecord, Provenance
+from nonneg_training.onnx_backbone.onnx_graph import load
+
+FEATURES = "features.onnx"
+
+
+@dataclass(frozen=True, eq=False)
+class Wrapped:
+    """An encoder's draft, and what its manifest will say of head and features."""
+
+    draft: Draft
+    behind: Behind
+    features: Activations  # the encoder's own, of the calibration photos
+    held: NDArray[np.bool_]  # photos that the head was not computed from
+
+    @property
+    def below_zero(self) -> float:
+        """The share of the features' squares that lies below zero."""
+        rows = np.asarray(self.features.values, dtype=np.float64)
+        return float(np.square(np.minimum(rows, 0)).sum() / max(np.square(rows).sum(), np.finfo(np.float64).tiny))
+
+    def described(self, ranked: Ranked, data: str) -> Ranked:
+        """The ranked encoder with its head in a file of its own, and with what the columns keep of the features."""
+        place, order = ranked.encoder.parent, list(ranked.manifest.columns.original)
+        found = kept(self.features.values[self.held], ranked.seen.values[self.held][:, order], data)
+        return replace(
+            ranked,
+            manifest=ranked.manifest.model_copy(update={"kept": found, "head": self._detached(ranked.encoder)}),
+            features=place / FEATURES,
+        )
+
+    def _detached(self, encoder: Path) -> HeadRecord | None:
+        fitted = self.behind.fitted
+        if fitted is None:
+            return None
+        model = load(encoder)
+        detach_head(model, encoder.parent, metadata_of(fitted.head))
+        save(model, encoder)
+        write_spread(fitted.spread, encoder.parent / SPREAD)
+        return HeadRecord(file=HEAD, spread=SPREAD, takes=fitted.takes, power=fitted.head.power)
+
+
+def draft(how: Wrapping, said: About, photos: Photos, place: Path, *, tick: Tick | None = None) -> Wrapped:
+    """Run the photos through the encoder, compute what comes behind it, and put both together."""
+    model = features(how)
+    save(model, place / FEATURES)
+    seen = collect(place / FEATURES, photos, how.view, place / "features", tick=tick)
+    held = held_out(len(seen.paths))
+    rest = behind(how, model, np.asarray(seen.values[~held]))
+    found = Draft(
+        model=rest.model,
+        view=how.view,
+        name=said.name,
+        version=said.version,
+        activation=rest.activation,
+        description=f"{how.encoder.name}, wrapped",
+        precision="fp16" if is_lossless(model) else "fp32",
+        nested=rest.fitted is not None,
+        smooth=place / FEATURES if rest.fitted is not None else None,
+        seen=replace(seen, values=rest.apply(np.asarray(seen.values))),
+        provenance=Provenance(
+            weights=how.encoder.name,
+            weights_license=said.weights_license,
+            data="not stated",
+            data_license=said.data_license,
+        ),
+    )
+    return Wrapped(found, rest, seen, held)
