@@ -3,6 +3,7 @@
 NonnegError                      500  internal
 ├── RequestInvalid               400  request_invalid       the request cannot be parsed at all
 │   ├── Unauthorized             401  unauthorized
+│   ├── Forbidden                403  forbidden             asked by another site's page, or not by this name
 │   ├── NotFound                 404  not_found
 │   │   └── ModelNotFound        404  model_not_found
 │   ├── MethodNotAllowed         405  method_not_allowed
@@ -100,6 +101,11 @@ class RequestInvalid(NonnegError):
 class Unauthorized(RequestInvalid):
     type = "unauthorized"
     status = 401
+
+
+class Forbidden(RequestInvalid):
+    type = "forbidden"
+    status = 403
 
 
 class NotFound(RequestInvalid):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
@@ -26,13 +26,23 @@ from nonneg_server.repository import Repository
 from nonneg_server.requests.fetch import Fetcher
 from nonneg_server.settings import Settings
 
+if TYPE_CHECKING:
+    from nonneg_server.studio.collection import Collection
+
 TELLING = ("retry-after", "retry-after-ms", "x-fingerprint", "x-request-id", "x-total-time")  # for web pages, too
 
 
 def create_app(
-    registry: Registry, settings: Settings, shared: Shared | None = None, repository: Repository | None = None
+    registry: Registry,
+    settings: Settings,
+    shared: Shared | None = None,
+    repository: Repository | None = None,
+    collection: Collection | None = None,
 ) -> FastAPI:
-    """An ASGI application that serves these models. Middleware that is added to it sees every request."""
+    """An ASGI application that serves these models, and the photos of an indexed folder if there is one.
+
+    Middleware that is added to it sees every request.
+    """
     app = FastAPI(
         title="nonneg",
         summary="Non-negative, sparse image embeddings that can be shortened.",
@@ -45,6 +55,8 @@ def create_app(
     app.state.settings = settings
     app.state.shared = shared = shared or Shared()
     app.state.repository = repository
+    app.state.collection = collection
+    app.state.studio = None  # made when it is first asked for
     app.state.shutdown_hooks = []
     app.state.reload_hooks = []
     app.state.fetcher = Fetcher(settings.url_host, max_bytes=settings.url_bytes, timeout=settings.url_timeout)

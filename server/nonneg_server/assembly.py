@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import uvicorn
 
@@ -17,11 +18,18 @@ from nonneg_server.process import Process
 from nonneg_server.repository import Repository
 from nonneg_server.settings import Settings
 
+if TYPE_CHECKING:
+    from nonneg_server.studio.collection import Collection
+
 FILES_OF_OUR_OWN = 64  # models, libraries, the log: what is left is for connections
 
 
 def prepare(
-    repository: Repository, settings: Settings, loading: Future[None], on_loaded: Callable[[], None]
+    repository: Repository,
+    settings: Settings,
+    loading: Future[None],
+    on_loaded: Callable[[], None],
+    collection: Collection | None = None,
 ) -> Process:
     """The process around the application."""
     files = enough(open_files()) - FILES_OF_OUR_OWN
@@ -32,7 +40,7 @@ def prepare(
         bytes=settings.upload_bytes,
     )
     shared = Shared(limits)
-    app = create_app(repository.registry, settings, shared, repository)
+    app = create_app(repository.registry, settings, shared, repository, collection)
     config = uvicorn.Config(
         app,
         http=Connection,

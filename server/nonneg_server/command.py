@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -35,6 +35,9 @@ from nonneg_server.registry import Registry
 from nonneg_server.repository import Repository, sources_of
 from nonneg_server.settings import Settings, misspelt, read_settings
 
+if TYPE_CHECKING:
+    from nonneg_server.studio.collection import Collection
+
 logger = logging.getLogger("nonneg")
 BACKLOG = 2048
 HEAD_START = 0.3  # seconds that the loading of models has before this thread needs the interpreter, too
@@ -53,8 +56,8 @@ def serve(**flags: Any) -> None:
     run(read_settings(**flags))
 
 
-def run(settings: Settings) -> None:
-    """Serve until SIGTERM or SIGINT, finish what is in flight, and return."""
+def run(settings: Settings, collection: Collection | None = None) -> None:
+    """Serve until SIGTERM or SIGINT, finish what is in flight, and return; with the photos of a folder if there is one."""
     started = time.perf_counter()
     _end_at_once_on_sigterm()
     gc.disable()
@@ -71,11 +74,11 @@ def run(settings: Settings) -> None:
 
         def announce() -> None:
             allocator.tune_for_serving()
-            _say_what_is_served(repository.registry, listener, settings, time.perf_counter() - started)
+            _say_what_is_served(repository.registry, listener, settings, time.perf_counter() - started, collection)
             gc.freeze()  # what is loaded now stays: no collection need look at it again, nor did any so far
             gc.enable()
 
-        process = prepare(repository, settings, loading, announce)
+        process = prepare(repository, settings, loading, announce, collection)
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(process.serve([listener]))
     if not loading.done():
@@ -132,9 +135,13 @@ def in_thread(work: Callable[[], None], always: threading.Event) -> Future[None]
     return future
 
 
-def _say_what_is_served(registry: Registry, listener: socket.socket, settings: Settings, seconds: float) -> None:
+def _say_what_is_served(
+    registry: Registry, listener: socket.socket, settings: Settings, seconds: float, collection: Collection | None
+) -> None:
     scheme = "http" if settings.tls_cert is None else "https"
     lines = [start_line(engine, listener, seconds, scheme) for engine in registry.all()]
+    if collection is not None:
+        lines.append(f"look at {len(collection)} photos of {collection.root}: {address_of(listener, scheme)}/")
     try:
         click.echo("\n".join(line if settings.log_format == "text" else as_json(line) for line in lines))
     except OSError as error:  # a full disk, or a pipe that was closed: those who ask are answered all the same
@@ -228,12 +235,16 @@ def bind(host: str, port: int) -> socket.socket:
 def start_line(engine: Engine, listener: socket.socket, seconds: float, scheme: str = "http") -> str:
     """The line that says where the server listens, with which model, and how long the start took."""
     manifest = engine.bundle.manifest
-    host, port = listener.getsockname()[:2]
-    shown = f"[{host}]" if ":" in host else host
     return (
         f"nonneg serves {manifest.name} ({manifest.dimensions} dimensions, {manifest.fingerprint[:8]}) "
-        f"on {scheme}://{shown}:{port} with {engine.threads} threads, ready in {seconds:.2f} s"
+        f"on {address_of(listener, scheme)} with {engine.threads} threads, ready in {seconds:.2f} s"
     )
+
+
+def address_of(listener: socket.socket, scheme: str) -> str:
+    """Where a browser finds what listens here."""
+    host, port = listener.getsockname()[:2]
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def _loop_factory() -> Any:

@@ -109,6 +109,18 @@ class Settings(BaseSettings):
         group="Access",
         metavar="ORIGIN",
     )
+    studio: bool = setting(
+        False,
+        "Serve the page at / and /studio/... on other than loopback, too; on loopback they are always served.",
+        group="Access",
+    )
+    studio_host: Annotated[tuple[str, ...], NoDecode] = setting(
+        (),
+        "Name by which browsers may ask for the studio, beside this machine's own addresses: that of a proxy, say. "
+        "Repeat it; as a variable, with commas.",
+        group="Access",
+        metavar="NAME",
+    )
     threads: int | None = setting(
         None, "Images encoded at once; without it, the cores granted to this process.", group="Engine", ge=1, le=1024
     )
@@ -239,7 +251,7 @@ class Settings(BaseSettings):
         """What a request may bring."""
         return Limits(self.max_images, self.max_image_bytes)
 
-    @field_validator("model", "alias", "api_key", "cors_origin", "url_host", mode="before")
+    @field_validator("model", "alias", "api_key", "cors_origin", "studio_host", "url_host", mode="before")
     @classmethod
     def _listed(cls, given: object) -> object:
         """Text with commas, as a variable or a single value gives it, is a list."""

@@ -7,9 +7,10 @@ from nonneg_server.api.dialect import Dialect
 from nonneg_server.api.kserve.routes import KSERVE
 from nonneg_server.api.native.routes import NATIVE
 from nonneg_server.api.openai.routes import OPENAI
+from nonneg_server.api.studio.routes import STUDIO
 from nonneg_server.api.tei.routes import TEI
 
-DIALECTS: tuple[Dialect, ...] = (NATIVE, OPENAI, COHERE, KSERVE, TEI)
+DIALECTS: tuple[Dialect, ...] = (NATIVE, OPENAI, COHERE, KSERVE, TEI, STUDIO)
 
 
 def dialect_of(path: str) -> Dialect:

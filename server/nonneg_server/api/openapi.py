@@ -42,6 +42,7 @@ class Operation:
     others: Schema = field(default_factory=dict)  # further media types of the answer
     says: str | None = None  # of the answer; without it, its type's first line
     failure: Any = None  # the type of its errors; without it, its dialect's
+    headers: Schema = field(default_factory=dict)  # that a request must have, with an example of each
 
 
 def documented(
@@ -53,11 +54,14 @@ def documented(
     others: Schema | None = None,
     says: str | None = None,
     failure: Any = None,
+    headers: Schema | None = None,
 ) -> Callable[[Endpoint], Endpoint]:
     """Note on an endpoint what it takes and answers."""
 
     def note(endpoint: Endpoint) -> Endpoint:
-        vars(endpoint)["operation"] = Operation(answer, example, body, query, others or {}, says, failure)
+        vars(endpoint)["operation"] = Operation(
+            answer, example, body, query, others or {}, says, failure, headers or {}
+        )
         return endpoint
 
     return note

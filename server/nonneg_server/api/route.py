@@ -37,6 +37,11 @@ class Route(APIRoute):
         """Whether it is answered without a key, and while models load."""
         return getattr(self.endpoint, "tells_health", False)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it is answered without a key: health, and what holds nothing of anybody's."""
+        return self.tells_health or getattr(self.endpoint, "open_to_all", False)
+
 
 def embedding(endpoint: Endpoint) -> Endpoint:
     """Mark an endpoint that embeds the images it is sent."""
@@ -47,6 +52,12 @@ def embedding(endpoint: Endpoint) -> Endpoint:
 def health(endpoint: Endpoint) -> Endpoint:
     """Mark an endpoint that tells how the server is."""
     vars(endpoint)["tells_health"] = True
+    return endpoint
+
+
+def open_to_all(endpoint: Endpoint) -> Endpoint:
+    """Mark an endpoint that is answered without a key: the files of the page that asks for one."""
+    vars(endpoint)["open_to_all"] = True
     return endpoint
 
 

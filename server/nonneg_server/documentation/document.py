@@ -67,7 +67,11 @@ def document(app: FastAPI) -> dict[str, Any]:
     for dialect, route, said in operations():
         for method in route.methods or ():
             slot = found["paths"][route.path_format][method.lower()]
-            slot["parameters"] = [*map(_in_path, route.param_convertors), *query_parameters(said.query)]
+            slot["parameters"] = [
+                *map(_in_path, route.param_convertors),
+                *query_parameters(said.query),
+                *(_in_head(name, example) for name, example in said.headers.items()),
+            ]
             _fill(slot, dialect, said, shapes)
     return found
 
@@ -98,6 +102,12 @@ def _fill(slot: dict[str, Any], dialect: Dialect, said: Operation, shapes: dict[
 
 def _in_path(name: str) -> Schema:
     return {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+
+
+def _in_head(name: str, example: str) -> Schema:
+    said = "Any value: a header that pages of other sites cannot send."
+    return {"name": name, "in": "header", "required": True, "description": said, "example": example,
+            "schema": {"type": "string"}}
 
 
 def _failure(dialect: Dialect, shape: Schema, description: str) -> Schema:

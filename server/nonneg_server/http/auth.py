@@ -31,7 +31,7 @@ class AuthMiddleware:
             await self._app(scope, receive, send)
             return
         route = self._routes.find(scope["method"], scope["path"])
-        if route is None or not route.tells_health:
+        if route is None or not route.is_open:
             try:
                 self._check(scope)
             except NonnegError as error:

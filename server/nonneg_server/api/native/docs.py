@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request, Response
 
 from nonneg_core.version import __version__
 from nonneg_server.api.openapi import documented
-from nonneg_server.api.route import Route, json_response
+from nonneg_server.api.route import Route, json_response, open_to_all
 
 router = APIRouter(route_class=Route, tags=["models"])
 
@@ -21,7 +21,8 @@ POINTERS = {
 }
 
 
-@router.get("/", summary="Where to go from here; a page for browsers")
+@router.get("/", summary="Where to go from here; for browsers the studio, or a page of pointers where that is off")
+@open_to_all
 @documented(
     dict[str, str],
     {"name": "nonneg", "version": "0.1.0", **POINTERS},
@@ -31,6 +32,13 @@ POINTERS = {
 async def get_root(request: Request) -> Response:
     if "text/html" not in request.headers.get("accept", ""):
         return json_response({"name": "nonneg", "version": __version__, **POINTERS})
+    from nonneg_server.studio.host_check import is_ours, is_on
+
+    settings = request.app.state.settings
+    if is_on(settings) and is_ours(request.headers.get("host", ""), settings.host, settings.studio_host):
+        from nonneg_server.studio.page_files import HEADERS, asset
+
+        return Response(asset("index.html").content, headers=HEADERS, media_type="text/html")
     from nonneg_server.documentation.docs_page import POLICY, front
 
     return Response(front(__version__, POINTERS), headers={"content-security-policy": POLICY}, media_type="text/html")

@@ -1,0 +1,142 @@
+"""`nonneg studio`: a folder of photos -> an index in the cache -> a server whose page shows it."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from nonneg_client.curation.collection import Collection as Curated
+    from nonneg_server.studio.collection import Collection
+
+PARTS = ("exact", "copies", "similar", "outliers", "clusters", "pixels")  # of curation, that the page shows
+SHOWN = 400  # photos of one group
+
+
+@click.command()
+@click.argument("images", nargs=-1, required=True)
+@click.option("--model", metavar="DIR", help="Bundle to look through, or the name of one that comes along: photo-fast.")
+@click.option(
+    "--index",
+    "place",
+    type=click.Path(path_type=Path),
+    help="Folder of the index; without it, one in the user's cache that belongs to these images.",
+)
+@click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port; without it 8000, or a free one if that is taken.")
+@click.option("--quiet", is_flag=True, help="No progress bar.")
+def studio(
+    images: tuple[str, ...], model: str | None, place: Path | None, host: str | None, port: int | None, quiet: bool
+) -> None:
+    """Look at your photos through their dimensions, in a browser.
+
+    IMAGES is a folder of photos, or several; or one index that `nonneg index` made. What is new is embedded, what is gone
+    is forgotten; then the address is printed at which the page is served until Ctrl-C. Photos are only read. Every
+    setting of `nonneg serve` is understood as its variable, such as NONNEG_API_KEY_FILE.
+
+    \b
+      nonneg studio photos/
+      nonneg studio photos/ --model photo-fast --port 9000
+      nonneg studio photos.index
+    """
+    from nonneg_server.command import run
+    from nonneg_server.settings import read_settings
+
+    settings = read_settings(host=host, port=port, model=(model,) if model else None, studio=True)
+    if port is None and not _free(settings.host, settings.port):
+        settings = settings.model_copy(update={"port": 0})
+    index = place or _index_of(images, model)
+    if not _is_index(images):
+        _update(images, index, model, quiet=quiet)
+    run(settings, opened(index, model))
+
+
+def opened(index: Path, model: str | None) -> Collection:
+    """The photos of an index as the server's studio takes them."""
+    from nonneg_client.curation.collection import read_collection
+    from nonneg_client.curation.dimension_names import names_of
+    from nonneg_server.studio.collection import Collection
+    from nonneg_server.studio.column_index import Stored
+
+    held = read_collection(index)
+    vectors = held.vectors
+    names = names_of(vectors.fingerprint, model)
+    return Collection(
+        root=Path(held.root),
+        names=held.ids,
+        stored=Stored(vectors.indptr, vectors.indices, vectors.values, vectors.dimensions),
+        model=vectors.model,
+        fingerprint=vectors.fingerprint,
+        groups=cache(partial(_groups, held, names)),
+    )
+
+
+def _groups(held: Curated, names: Any) -> list[dict[str, Any]]:
+    """What curation finds, with the photos' ids in place of where they are."""
+    from nonneg_client.curation.curate import Wishes, curate
+    from nonneg_client.curation.findings import as_json
+    from nonneg_server.studio.collection import id_of
+
+    sections = as_json(curate(held, Wishes(PARTS, names=names, shown=False)))
+    for section in sections:
+        for group in section["groups"]:
+            group["photos"] = len(group["findings"])
+            group["findings"] = [
+                {
+                    "photo": id_of(found["image"]),
+                    "name": found["image"],
+                    "of": id_of(found["of"]) if found["of"] else None,
+                    **{name: found[name] for name in ("action", "why", "cosine")},
+                }
+                for found in group["findings"][:SHOWN]
+            ]
+    return sections
+
+
+def _update(images: tuple[str, ...], index: Path, model: str | None, *, quiet: bool) -> None:
+    """Embed what is new, in this process, and forget what is gone."""
+    from nonneg_client.commands.embedder_options import DEFAULT_BUNDLE, Through
+    from nonneg_client.commands.index import begin
+    from nonneg_core.errors import DataInvalid
+
+    index.parent.mkdir(parents=True, exist_ok=True)
+    into = begin(index, list(images), [], None, None)
+    into.add_images(list(images), None, None, None, quiet, Through("", bundle=model or DEFAULT_BUNDLE))
+    if not (index / "index.json").exists():
+        raise DataInvalid("no photo could be read, so there is nothing to look at", fix="name a folder of photos")
+    into.tell(prune=True)
+
+
+def _is_index(images: tuple[str, ...]) -> bool:
+    return len(images) == 1 and (Path(images[0]) / "index.json").exists()
+
+
+def _index_of(images: tuple[str, ...], model: str | None) -> Path:
+    """The index itself if that was named, else the one in the cache that belongs to these images and this model."""
+    from nonneg_client.sources.image_ids import root_of
+    from nonneg_core.cache_folder import cache_folder
+    from nonneg_runtime.bundle import located
+    from nonneg_runtime.manifest import read_manifest
+
+    if _is_index(images):
+        return Path(images[0])
+    root, fingerprint = root_of(images), read_manifest(located(model)).fingerprint
+    named = sorted(str(Path(name).resolve()) for name in images)
+    digest = hashlib.sha256(repr((str(root), named, fingerprint)).encode()).hexdigest()[:16]
+    return cache_folder("studio") / f"{root.name or 'root'}-{digest}.index"
+
+
+def _free(host: str, port: int) -> bool:
+    """Whether a port can be listened on."""
+    from nonneg_core.errors import ConfigInvalid
+    from nonneg_server.command import bind
+
+    try:
+        bind(host, port).close()
+    except ConfigInvalid:
+        return False
+    return True

@@ -1,0 +1,70 @@
+"""What a client of /studio/… may ask for: names and meanings as everywhere else."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from nonneg_server.requests.parameters import Length
+
+Dimension = Annotated[int, Field(ge=0)]
+Several = Dimension | Annotated[list[Dimension], Field(min_length=1, max_length=64)] | None
+
+
+class Sized(BaseModel):
+    """At which length."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    dimensions: Annotated[Length | None, Field(description="Use this many of the model's dimensions.")] = None
+    top_k: Annotated[Length | None, Field(description="Of those, each vector's largest this many.")] = None
+
+
+class Paged(BaseModel):
+    """Which part of a list."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    limit: Annotated[int, Field(ge=1, le=500, description="So many.")] = 60
+    offset: Annotated[int, Field(ge=0, description="From this place on.")] = 0
+
+
+class Searched(Sized):
+    """A search of the indexed folder."""
+
+    photo: Annotated[str | None, Field(description="Photos like this one: an id of /studio/photos or /studio/uploads.")] = None
+    more: Annotated[Several, Field(description="With more of these dimensions; several with commas.")] = None
+    without: Annotated[Several, Field(description="In which none of these is active.")] = None
+    only: Annotated[Several, Field(description="In which all of these are active.")] = None
+    tenth: Annotated[bool, Field(description="As if only each stored vector's largest tenth had been kept.")] = False
+    limit: Annotated[int, Field(ge=1, le=500, description="Hits to answer.")] = 60
+    offset: Annotated[int, Field(ge=0, description="From this hit on.")] = 0
+
+
+class Pair(Sized):
+    """Two photos side by side."""
+
+    a: Annotated[str, Field(description="A photo's id.")]
+    b: Annotated[str, Field(description="Another's.")]
+    limit: Annotated[int, Field(ge=1, le=200, description="Dimensions to list of each kind.")] = 12
+
+
+class Bars(Sized):
+    """One photo's dimensions."""
+
+    limit: Annotated[int, Field(ge=1, le=2048, description="Dimensions to list.")] = 24
+    named: Annotated[bool, Field(description="Only those that have a name.")] = False
+
+
+def several(given: int | list[int] | None) -> list[int]:
+    """A parameter that may be one number or a list of them, as a list."""
+    if given is None:
+        return []
+    return [given] if isinstance(given, int) else given
+
+
+class Nothing(BaseModel):
+    """No parameters at all."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")

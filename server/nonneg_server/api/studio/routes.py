@@ -1,0 +1,159 @@
+"""The studio's routes, and the page's own files; what they answer from is imported when it is first asked for."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from fastapi import APIRouter, Request, Response
+
+from nonneg_core.errors import NotFound, ParameterInvalid
+from nonneg_server.api.dialect import Dialect
+from nonneg_server.api.native.request_bodies import images
+from nonneg_server.api.native.schemas import Failure
+from nonneg_server.api.native.translation import error_body, query_parameters, read_request
+from nonneg_server.api.openapi import BINARY, documented
+from nonneg_server.api.route import Route, embedding, json_response, open_to_all
+from nonneg_server.api.studio import schemas
+from nonneg_server.api.studio.parameters import Bars, Nothing, Paged, Pair, Searched, several
+
+if TYPE_CHECKING:
+    from nonneg_server.studio.studio import Studio
+
+router = APIRouter(route_class=Route, tags=["studio"])
+
+
+@router.get("/studio", summary="What is looked at: model, folder, lengths")
+@documented(schemas.Overview, schemas.OVERVIEW)
+async def get_studio(request: Request) -> Response:
+    return json_response(_studio(request).overview())
+
+
+@router.get("/studio/photos", summary="The indexed photos, by name")
+@documented(schemas.PhotoList, schemas.PHOTOS, query=Paged)
+async def get_photos(request: Request) -> Response:
+    studio, asked = _studio(request), query_parameters(request.scope["query_string"], Paged)
+    return json_response(studio.photos(asked.limit, asked.offset))
+
+
+@router.get("/studio/photos/{photo}", summary="One photo's dimensions, the strongest first")
+@documented(schemas.PhotoBars, schemas.BARS, query=Bars)
+async def get_photo(request: Request) -> Response:
+    studio, asked = _studio(request), query_parameters(request.scope["query_string"], Bars)
+    return json_response(await asyncio.to_thread(studio.bars, _photo(request), asked))
+
+
+@router.get("/studio/photos/{photo}/thumbnail", summary="A photo, at most 320 pixels wide and high")
+@documented(others={"image/jpeg": BINARY}, says="A JPEG.")
+async def get_thumbnail(request: Request) -> Response:
+    return _jpeg(await asyncio.to_thread(_studio(request).thumbnail, _photo(request)))
+
+
+@router.get("/studio/photos/{photo}/image", summary="A photo, at most 1280 pixels wide and high")
+@documented(others={"image/jpeg": BINARY}, says="A JPEG.")
+async def get_image(request: Request) -> Response:
+    return _jpeg(await asyncio.to_thread(_studio(request).image, _photo(request)))
+
+
+@router.post("/studio/uploads", summary="Embed a photo to search with; it is kept in memory alone, for a while")
+@embedding
+@documented(
+    schemas.PhotoBars, schemas.BARS, body=lambda: images(Nothing, 1), headers={"X-Nonneg-Studio": "1"}
+)
+async def post_upload(request: Request) -> Response:
+    from nonneg_server.studio.host_check import check_meant
+
+    studio = _studio(request)
+    check_meant(request)
+    photos, _ = await read_request(request, Nothing)
+    if len(photos) != 1:
+        raise ParameterInvalid(
+            f"one photo at a time, not {len(photos)}", fix="send one", field="images", value=len(photos), limit=1
+        )
+    return json_response(await studio.upload(request, photos[0]))
+
+
+@router.get("/studio/search", summary="Photos like one, or by dimensions, with the parts that make each score")
+@documented(schemas.Found, schemas.FOUND, query=Searched)
+async def get_search(request: Request) -> Response:
+    studio, asked = _studio(request), query_parameters(request.scope["query_string"], Searched)
+    return json_response(await asyncio.to_thread(studio.search, asked))
+
+
+@router.get("/studio/pair", summary="Two photos: what only one has, and what they share")
+@documented(schemas.Sides, schemas.SIDES, query=Pair)
+async def get_pair(request: Request) -> Response:
+    studio, asked = _studio(request), query_parameters(request.scope["query_string"], Pair)
+    return json_response(await asyncio.to_thread(studio.pair, asked))
+
+
+@router.get("/studio/dimensions/{dimension}", summary="One dimension here: strongest photos, company, drift")
+@documented(schemas.Meaning, schemas.MEANING)
+async def get_meaning(request: Request) -> Response:
+    text: str = request.path_params["dimension"]
+    if not (text.isascii() and text.isdecimal()) or len(text) > 9:
+        raise NotFound(f"there is no dimension {text[:40]!r}", fix="name it by its number", field="dimension")
+    return json_response(await asyncio.to_thread(_studio(request).meaning, int(text)))
+
+
+@router.get("/studio/groups", summary="Duplicates, clusters and outliers of the folder; nothing on disk is changed")
+@documented(schemas.Sections, schemas.SECTIONS)
+async def get_groups(request: Request) -> Response:
+    return json_response(await asyncio.to_thread(_studio(request).groups))
+
+
+@router.get("/studio/page/{file}", include_in_schema=False)
+@open_to_all
+async def get_file(request: Request) -> Response:
+    """Answer one of the page's own files."""
+    from nonneg_server.studio.page_files import HEADERS, asset
+    from nonneg_server.studio.host_check import check_host
+
+    _check_on(request)
+    check_host(request)
+    found = asset(request.path_params["file"])
+    headers = {**HEADERS, "etag": found.tag}
+    if request.headers.get("if-none-match") == found.tag:
+        return Response(status_code=304, headers=headers)
+    return Response(found.content, headers=headers, media_type=found.type)
+
+
+def _studio(request: Request) -> Studio:
+    """The studio of this server, made when it is first asked for."""
+    from nonneg_server.studio.host_check import check_host
+
+    _check_on(request)
+    check_host(request)
+    state: Any = request.app.state
+    if state.studio is None:
+        from nonneg_server.studio.studio import Studio
+
+        state.studio = Studio(state.registry, state.collection)
+    found: Studio = state.studio
+    return found
+
+
+def _check_on(request: Request) -> None:
+    from nonneg_server.studio.host_check import is_on
+
+    if not is_on(request.app.state.settings):
+        raise NotFound(
+            "the studio is off on other than loopback", fix="start the server with --studio", field="studio"
+        )
+
+
+def _photo(request: Request) -> str:
+    found: str = request.path_params["photo"]
+    return found
+
+
+def _jpeg(content: bytes) -> Response:
+    headers = {
+        "cache-control": "private, max-age=3600",
+        "cross-origin-resource-policy": "same-origin",
+        "x-content-type-options": "nosniff",
+    }
+    return Response(content, media_type="image/jpeg", headers=headers)
+
+
+STUDIO = Dialect("studio", ("/studio",), error_body, Failure, tuple(router.routes))

@@ -1,0 +1,221 @@
+"""The studio's answers for the OpenAPI document; studio/ makes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nonneg_server.api.openapi import FINGERPRINT, Shape
+
+
+class Folder(Shape):
+    """The indexed folder."""
+
+    name: str
+    photos: int
+    groups: bool
+
+
+class Overview(Shape):
+    """What is looked at."""
+
+    model: str
+    fingerprint: str
+    dimensions: int
+    named: int
+    lengths: list[dict[str, Any]]
+    where: bool
+    folder: Folder | None
+
+
+class PhotoEntry(Shape):
+    photo: str
+    name: str
+
+
+class PhotoList(Shape):
+    """Photos by name."""
+
+    total: int
+    photos: list[PhotoEntry]
+
+
+class Bar(Shape):
+    dimension: int
+    name: str | None
+    value: float
+    share: float
+
+
+class ShownBar(Bar):
+    exemplars: list[str]
+
+
+class PhotoBars(Shape):
+    """A photo's dimensions, the strongest first."""
+
+    photo: str
+    name: str | None
+    dimensions: int
+    nnz: int
+    bars: list[ShownBar]
+
+
+class Reason(Shape):
+    dimension: int
+    name: str | None
+    part: float
+    share: float
+
+
+class Hit(Shape):
+    photo: str
+    name: str
+    score: float
+    reasons: list[Reason]
+
+
+class Facet(Shape):
+    dimension: int
+    name: str | None
+    in_result: int
+    of: int
+    count: int
+
+
+class Found(Shape):
+    """Hits, the line below which chance begins, and what shortening costs."""
+
+    hits: list[Hit]
+    total: int
+    above: int | None
+    chance: float | None
+    milliseconds: float
+    bytes: float
+    whole_bytes: float
+    agreement: float | None
+    facets: list[Facet]
+
+
+class SharedBar(Bar):
+    values: list[float]
+
+
+class Sides(Shape):
+    """What only one photo has, and what two share: the parts of that and the rest sum to their cosine."""
+
+    a: PhotoEntry
+    b: PhotoEntry
+    cosine: float
+    shared: list[SharedBar]
+    only_a: list[Bar]
+    only_b: list[Bar]
+    counts: list[int]
+    rest: float
+    chance: float | None
+
+
+class Strong(Shape):
+    photo: str
+    name: str
+    value: float
+
+
+class Drift(Shape):
+    frequency: float | None
+    mean: float | None
+
+
+class Company(Shape):
+    dimension: int
+    name: str | None
+    cosine: float
+
+
+class Here(Shape):
+    photos: list[Strong]
+    count: int
+    of: int
+    frequency: float
+    mean: float
+    drift: Drift
+    company: list[Company]
+
+
+class Meaning(Shape):
+    """A dimension: what its model says of it, and what this folder does."""
+
+    dimension: int
+    name: str | None
+    frequency: float
+    expected_activation: float
+    examples: list[str]
+    here: Here | None
+
+
+class Sections(Shape):
+    """What curation found, part by part."""
+
+    sections: list[dict[str, Any]]
+
+
+_ENTRY = {"photo": "5d2f9c31a7b04e68", "name": "winter/cat.jpg"}
+_CARD = {"dimension": 1731, "name": "snow"}
+_BAR = {**_CARD, "value": 0.31, "share": 0.096}
+OVERVIEW: Any = {
+    "model": "photo",
+    "fingerprint": FINGERPRINT,
+    "dimensions": 2048,
+    "named": 800,
+    "lengths": [{"dimensions": 512, "p_at_1": 0.877}],
+    "where": True,
+    "folder": {"name": "photos", "photos": 1500, "groups": True},
+}
+PHOTOS: Any = {"total": 1500, "photos": [_ENTRY]}
+BARS: Any = {**_ENTRY, "dimensions": 2048, "nnz": 502, "bars": [{**_BAR, "exemplars": [_ENTRY["photo"]]}]}
+FOUND: Any = {
+    "hits": [{**_ENTRY, "score": 0.61, "reasons": [{**_CARD, "part": 0.12, "share": 0.197}]}],
+    "total": 1499,
+    "above": 38,
+    "chance": 0.27,
+    "milliseconds": 4.1,
+    "bytes": 834.0,
+    "whole_bytes": 2009.0,
+    "agreement": 0.9,
+    "facets": [{**_CARD, "in_result": 17, "of": 20, "count": 61}],
+}
+SIDES: Any = {
+    "a": _ENTRY,
+    "b": {"photo": "0b7e55d0c1f2a394", "name": "winter/dog.jpg"},
+    "cosine": 0.52,
+    "shared": [{**_BAR, "values": [0.31, 0.28]}],
+    "only_a": [_BAR],
+    "only_b": [_BAR],
+    "counts": [180, 300, 201],
+    "rest": 0.43,
+    "chance": 0.27,
+}
+MEANING: Any = {
+    **_CARD,
+    "frequency": 0.04,
+    "expected_activation": 0.002,
+    "examples": [],
+    "here": {
+        "photos": [{**_ENTRY, "value": 0.31}],
+        "count": 61,
+        "of": 1500,
+        "frequency": 0.041,
+        "mean": 0.0021,
+        "drift": {"frequency": 1.02, "mean": 1.05},
+        "company": [{"dimension": 1502, "name": "ski", "cosine": 0.4}],
+    },
+}
+SECTIONS: Any = {
+    "sections": [
+        {
+            "part": "exact",
+            "title": "Exact copies",
+            "how": "Files with the same bytes.",
+            "groups": [{"title": "2 photos", "findings": [{**_ENTRY, "action": "keep", "why": "the larger one"}]}],
+        }
+    ]
+}

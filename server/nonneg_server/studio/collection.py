@@ -1,0 +1,63 @@
+"""An indexed folder as the studio holds it: the photos' names and ids, their vectors, and what was found in groups."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from nonneg_core.errors import NotFound
+from nonneg_server.studio.column_index import Stored
+
+Groups = Callable[[], list[dict[str, Any]]]
+
+
+@dataclass(frozen=True, eq=False)
+class Collection:
+    """Photos of one folder with their whole vectors, which are of one model."""
+
+    root: Path  # names are paths within it
+    names: Sequence[str]
+    stored: Stored
+    model: str
+    fingerprint: str
+    groups: Groups | None = None  # duplicates, clusters, outliers: found when they are asked for
+    payloads: Sequence[dict[str, Any]] = field(default=())
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @cached_property
+    def ids(self) -> list[str]:
+        """What the photos are called in addresses: it says nothing of where they are."""
+        return [id_of(name) for name in self.names]
+
+    @cached_property
+    def rows(self) -> dict[str, int]:
+        """The photos by id."""
+        return {name: i for i, name in enumerate(self.ids)}
+
+    @cached_property
+    def by_name(self) -> dict[str, int]:
+        """The photos by their path within the folder."""
+        return {name: i for i, name in enumerate(self.names)}
+
+    def row(self, photo: str) -> int:
+        """The place of a photo; NotFound where there is none of this id."""
+        found = self.rows.get(photo)
+        if found is None:
+            raise NotFound(
+                "no photo of this id is indexed here",
+                fix="ask /studio/photos for those that are",
+                field="photo",
+                value=photo[:40],
+            )
+        return found
+
+
+def id_of(name: str) -> str:
+    """The id of a photo: the same for the same path, whenever the folder is indexed."""
+    return hashlib.blake2b(name.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()

@@ -1,0 +1,119 @@
+// The page: which view the address says, what is dropped on it, errors and the key.
+
+import { Failure, get, hasKey, onKey, useKey } from "./api.js";
+import { Dimension } from "./dimension.js";
+import { chooser, takePhotos } from "./drop.js";
+import { fill, h, thousands } from "./elements.js";
+import { Groups } from "./groups.js";
+import { Pair } from "./pair.js";
+import { searchLike } from "./photo.js";
+import { Search } from "./search.js";
+import { address, go, listen, state } from "./state.js";
+
+const main = document.getElementById("main");
+const notice = document.getElementById("notice");
+const views = document.getElementById("views");
+let overview = null;
+const made = new Map();
+let shown = null;
+
+function view() {
+  const kinds = { search: Search, dimension: Dimension, pair: Pair, groups: Groups };
+  const name = state.view in kinds ? state.view : "search";
+  const possible = name === "pair" && !(state.photo && state.other) ? "search" : name;
+  if (!made.has(possible)) made.set(possible, new kinds[possible](overview));
+  return [possible, made.get(possible)];
+}
+
+async function draw(same = false) {
+  if (!overview) return;
+  const [name, next] = view();
+  if (shown !== next) {
+    shown?.close();
+    shown = next;
+    fill(main, next.element);
+  }
+  if (!same) scrollTo(0, 0);
+  for (const link of views.querySelectorAll("a")) {
+    if (link.dataset.view === name) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  main.setAttribute("aria-busy", "true");
+  try {
+    await next.draw();
+    if (notice.dataset.kind !== "kept") fill(notice);
+  } catch (error) {
+    fail(error);
+  }
+  main.setAttribute("aria-busy", "false");
+}
+
+function fail(error) {
+  if (!(error instanceof Failure)) throw error;
+  if (error.status === 401) return askForKey(error);
+  const again = h("button", { type: "button", onclick: () => { fill(notice); overview ? draw() : open(); } }, "Try again");
+  fill(notice, h("p", { class: "failure" }, h("b", {}, `${error.message} `), error.fix || "", " ", again));
+}
+
+function askForKey(error) {
+  const field = h("input", { type: "password", autocomplete: "off", id: "key", required: true });
+  const form = h(
+    "form",
+    {
+      class: "key",
+      onsubmit: (event) => {
+        event.preventDefault();
+        useKey(field.value.trim());
+        open();
+      },
+    },
+    h("h1", {}, hasKey() ? "This key is not known here" : "This server asks for a key"),
+    h("p", { class: "quiet" }, "It is kept in this page's memory alone, and forgotten when the page is closed."),
+    h("label", { for: "key" }, "API key"),
+    field,
+    h("button", { class: "primary", type: "submit" }, "Open the studio"),
+  );
+  fill(main, form);
+  field.focus();
+  return error;
+}
+
+function tabs() {
+  const entries = [["search", overview.folder ? "Photos" : "Photo"]];
+  if (overview.folder?.groups) entries.push(["groups", "Groups"]);
+  fill(
+    views,
+    ...entries.map(([name, text]) =>
+      h("a", { href: address({ view: name }), "data-view": name, onclick: (event) => { event.preventDefault(); go({ view: name }); } }, text),
+    ),
+  );
+  const folder = overview.folder;
+  document.getElementById("folder").textContent = folder
+    ? `${folder.name}, ${thousands(folder.photos)} photos, model ${overview.model}`
+    : `model ${overview.model}, no folder`;
+}
+
+async function open() {
+  try {
+    overview = await get("/studio");
+  } catch (error) {
+    return fail(error);
+  }
+  made.clear();
+  shown = null;
+  tabs();
+  return draw();
+}
+
+onKey(() => made.clear());
+listen(draw);
+document.body.append(chooser);
+takePhotos((found) => {
+  if (!overview.folder && state.photo) go({ view: "pair", other: found.photo });
+  else go(searchLike(found.photo));
+}, fail);
+addEventListener("failed", (event) => fail(event.detail));
+addEventListener("keydown", (event) => {
+  if (event.key === "Escape" && state.view !== "search") go({ view: "search" });
+});
+open();

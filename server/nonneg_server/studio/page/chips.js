@@ -1,0 +1,62 @@
+// Dimensions as buttons: click for more of it, again for without it, again for neither.
+
+import { h, label, percent } from "./elements.js";
+import { address, go, stance, state, turned } from "./state.js";
+
+const SIGNS = { more: "+", without: "−", neutral: "" };
+const SAID = { more: "more of this", without: "without this", neutral: "not asked for" };
+
+export function chip(dimension, detail = null) {
+  const now = stance(dimension.dimension);
+  const name = label(dimension);
+  return h(
+    "button",
+    {
+      class: `chip ${now}${dimension.name ? "" : " unnamed"}`,
+      type: "button",
+      "data-dimension": String(dimension.dimension),
+      title: `${name}: ${SAID[now]}. Click for more of it, again for without it.`,
+      "aria-label": `${name}${detail ? `, ${detail}` : ""}: ${SAID[now]}`,
+      onclick: () => go({ ...turned(dimension.dimension), view: "search" }),
+    },
+    h("span", { class: "sign", "aria-hidden": "true" }, SIGNS[now]),
+    h("span", { class: "name" }, name),
+    detail && h("span", { class: "detail" }, detail),
+  );
+}
+
+export function facet(dimension) {
+  const on = state.only.includes(dimension.dimension);
+  const only = on ? state.only.filter((j) => j !== dimension.dimension) : [...state.only, dimension.dimension];
+  return h(
+    "button",
+    {
+      class: `chip facet${on ? " more" : ""}`,
+      type: "button",
+      "aria-pressed": String(on),
+      title: `In ${dimension.in_result} of the first ${dimension.of} hits, in ${dimension.count} of all photos.`,
+      onclick: () => go({ only }),
+    },
+    h("span", { class: "name" }, label(dimension)),
+    h("span", { class: "detail" }, String(dimension.count)),
+  );
+}
+
+export function toDimension(dimension, ...content) {
+  const changes = { view: "dimension", dimension: dimension.dimension };
+  return h(
+    "a",
+    {
+      href: address(changes),
+      class: "to-dimension",
+      onclick: (event) => {
+        if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+        event.preventDefault();
+        go(changes);
+      },
+    },
+    ...(content.length ? content : [label(dimension)]),
+  );
+}
+
+export const part = (reason) => percent(reason.share);

@@ -1,0 +1,35 @@
+// Elements from names, properties and children; text is always text, never markup.
+
+export function h(name, properties = {}, ...children) {
+  const element = document.createElement(name);
+  for (const [key, value] of Object.entries(properties)) {
+    if (value === undefined || value === null || value === false) continue;
+    if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
+    else if (key === "style") for (const [n, v] of Object.entries(value)) element.style.setProperty(n, v);
+    else if (key === "class") element.className = value;
+    else if (key in element && typeof value !== "string") element[key] = value;
+    else element.setAttribute(key, value === true ? "" : String(value));
+  }
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  return element;
+}
+
+export function fill(element, ...children) {
+  element.replaceChildren(...children.flat().filter(Boolean));
+  return element;
+}
+
+export const percent = (value) => `${(100 * value).toFixed(value < 0.1 ? 1 : 0)} %`;
+export const thousands = (value) => value.toLocaleString("en");
+
+export function debounced(work, milliseconds) {
+  let timer;
+  return (...given) => {
+    clearTimeout(timer);
+    timer = setTimeout(() => work(...given), milliseconds);
+  };
+}
+
+export function label(dimension) {
+  return dimension.name || `dim ${dimension.dimension}`;
+}

@@ -1,0 +1,76 @@
+// Length and top_k as sliders, and what they cost as one slides: bytes, agreement with the whole vectors, time.
+
+import { debounced, fill, h, percent } from "./elements.js";
+import { go, state } from "./state.js";
+
+function steps(most, least) {
+  const found = [];
+  for (let value = least; value < most; value *= 2 ** 0.25) found.push(Math.round(value));
+  return [...new Set(found), most];
+}
+
+export class Lengths {
+  constructor(dimensions) {
+    this.full = dimensions;
+    this.lengths = steps(dimensions, Math.min(8, dimensions));
+    this.tops = steps(dimensions, Math.min(4, dimensions));
+    this.change = debounced((changes) => go(changes, { replace: true }), 60);
+    this.length = this.slider("Length", "length", this.lengths, "dimensions");
+    this.top = this.slider("Largest kept of each", "top_k", this.tops, "top_k");
+    this.tenth = h("input", {
+      type: "checkbox",
+      role: "switch",
+      id: "tenth",
+      onchange: () => go({ tenth: this.tenth.checked }, { replace: true }),
+    });
+    this.figures = h("dl", { class: "figures", "aria-live": "polite" });
+    this.element = h(
+      "section",
+      { class: "lengths", "aria-label": "Length of the vectors" },
+      this.length.element,
+      this.top.element,
+      h("p", { class: "switch" }, this.tenth, h("label", { for: "tenth" }, "store 10 % of each vector")),
+      this.figures,
+    );
+    this.follow();
+  }
+
+  slider(text, id, values, name) {
+    const output = h("output", { for: id });
+    const input = h("input", { type: "range", id, min: "0", max: String(values.length - 1), step: "1" });
+    const say = (value) => {
+      output.textContent = value === this.full ? (name === "top_k" ? "all" : `${value}, whole`) : String(value);
+      input.setAttribute("aria-valuetext", output.textContent);
+    };
+    input.addEventListener("input", () => {
+      const value = values[Number(input.value)];
+      say(value);
+      this.change({ [name]: value === this.full ? null : value });
+    });
+    const follow = () => {
+      const value = state[name] ?? this.full;
+      const place = values.findIndex((step) => step >= value);
+      if (document.activeElement !== input) input.value = String(place < 0 ? values.length - 1 : place);
+      say(Math.min(value, this.full));
+    };
+    return { element: h("div", { class: "slider" }, h("label", { for: id }, text), output, input), follow };
+  }
+
+  follow() {
+    this.length.follow();
+    this.top.follow();
+    this.tenth.checked = state.tenth;
+  }
+
+  tell(found) {
+    const shares = [
+      ["agreement", found.agreement === null ? "–" : percent(found.agreement), "of the first ten hits are those of the whole vectors"],
+      ["bytes a photo", `${Math.round(found.bytes)}`, `of ${Math.round(found.whole_bytes)} whole`],
+      ["search", `${found.milliseconds.toFixed(1)} ms`, "on the server"],
+    ];
+    fill(
+      this.figures,
+      ...shares.map(([name, value, detail]) => h("div", { title: detail }, h("dt", {}, name), h("dd", {}, value))),
+    );
+  }
+}

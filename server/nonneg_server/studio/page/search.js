@@ -1,0 +1,181 @@
+// The search: the photo that is asked with and its bars at the left, hits with reasons at the right.
+
+import { get } from "./api.js";
+import { bars } from "./bars.js";
+import { chip, facet } from "./chips.js";
+import { choose } from "./drop.js";
+import { fill, h, thousands } from "./elements.js";
+import { Grid } from "./grid.js";
+import { Lengths } from "./lengths.js";
+import { hit, Large, plain, searchLike } from "./photo.js";
+import { go, state } from "./state.js";
+
+const HIT = 312; // pixels a tile is high
+const PLAIN = 150;
+
+export class Search {
+  constructor(overview) {
+    this.overview = overview;
+    this.grids = [];
+    this.names = new Map();
+    this.panel = h("aside", { class: "panel", "aria-label": "What is asked with" });
+    this.lengths = new Lengths(overview.dimensions);
+    this.expression = h("p", { class: "expression", "aria-label": "The search as it is asked", role: "group" });
+    this.facets = h("div", { class: "facets", role: "group", "aria-label": "Only photos in which this is active" });
+    this.results = h("div", { class: "results" });
+    this.count = h("h1", { class: "count", "aria-live": "polite" });
+    this.body = h("div", { class: "body" }, this.lengths.element, this.expression, this.facets, this.count, this.results);
+    this.element = h("div", { class: "search" }, this.panel, this.body);
+  }
+
+  close() {
+    for (const grid of this.grids) grid.close();
+    this.grids = [];
+    this.stopped?.abort();
+  }
+
+  async draw() {
+    this.lengths.follow();
+    const asks = state.photo || state.more.length || state.only.length;
+    this.lengths.element.hidden = !asks || !this.overview.folder;
+    this.drawExpression();
+    await Promise.all([this.drawPanel(), asks ? this.drawHits() : this.drawFolder()]);
+  }
+
+  drawExpression() {
+    const parts = [];
+    if (state.photo) parts.push(h("span", { class: "term" }, this.photoName || "photo"));
+    for (const j of state.more) parts.push(h("span", { class: "sign" }, parts.length ? "+" : ""), chip(this.named(j)));
+    for (const j of state.without) parts.push(h("span", { class: "sign" }, ""), chip(this.named(j)));
+    for (const j of state.only) {
+      parts.push(h("span", { class: "sign" }, "only"), facet({ ...this.named(j), in_result: "", of: "", count: "×" }));
+    }
+    if (parts.length) {
+      parts.push(h("button", { type: "button", class: "plain", onclick: () => go(searchLike(null)) }, "clear"));
+    }
+    this.expression.hidden = !parts.length;
+    fill(this.expression, ...parts);
+  }
+
+  named(j) {
+    return { dimension: j, name: this.names.get(j) ?? null };
+  }
+
+  note(list) {
+    for (const dimension of list) if (dimension.name) this.names.set(dimension.dimension, dimension.name);
+  }
+
+  async drawPanel() {
+    if (!state.photo) {
+      this.drawn = null;
+      this.photoName = null;
+      fill(
+        this.panel,
+        h(
+          "div",
+          { class: "invitation" },
+          h("h2", {}, "Ask with a photo"),
+          h("p", { class: "quiet" }, "Drop one anywhere on this page, paste it, or choose one. It is embedded here and kept in memory alone."),
+          h("button", { type: "button", class: "primary", onclick: choose }, "Choose a photo"),
+          this.overview.folder && h("p", { class: "quiet" }, "Or take one of yours from the right: all that are like it come, with the reasons."),
+        ),
+      );
+      return;
+    }
+    const key = `${state.photo} ${state.dimensions} ${state.top_k} ${[...state.more, "x", ...state.without]}`;
+    if (this.drawn === key) return;
+    this.drawn = key;
+    const size = { dimensions: state.dimensions, top_k: state.top_k };
+    const [named, all] = await Promise.all([
+      get(`/studio/photos/${state.photo}`, { ...size, named: true, limit: 12 }),
+      get(`/studio/photos/${state.photo}`, { ...size, limit: 12 }),
+    ]);
+    if (this.drawn !== key) return;
+    this.photoName = all.name.split("/").pop();
+    this.note([...named.bars, ...all.bars]);
+    this.drawExpression();
+    if (this.large?.photo !== state.photo) this.large = new Large(state.photo, all.name, this.overview);
+    const point = { onpoint: (j, name) => this.large.point(j, name), onleave: () => this.large.unpoint() };
+    fill(
+      this.panel,
+      this.large.element,
+      h("p", { class: "file" }, all.name),
+      h("p", { class: "quiet" }, `${thousands(all.nnz)} of ${thousands(all.dimensions)} dimensions are active.`),
+      named.bars.length ? h("h2", {}, "With a name") : null,
+      named.bars.length ? bars(named.bars, point) : null,
+      h("h2", {}, "The strongest"),
+      bars(all.bars, point),
+    );
+  }
+
+  async drawFolder() {
+    this.close();
+    this.facets.hidden = true;
+    const folder = this.overview.folder;
+    fill(this.count, folder ? `${thousands(folder.photos)} photos` : "");
+    if (!folder) {
+      fill(this.results, h("p", { class: "empty" }, "No folder is indexed here. Drop a photo to see its dimensions; a second one to compare. ", h("code", {}, "nonneg studio photos/"), " shows a whole folder."));
+      return;
+    }
+    const load = async (offset, limit) => (await get("/studio/photos", { offset, limit })).photos;
+    this.put([new Grid({ total: folder.photos, load, tile: plain, height: PLAIN, width: 150, label: "All photos" })]);
+  }
+
+  async drawHits() {
+    if (!this.overview.folder) return this.drawFolder();
+    this.stopped?.abort();
+    const stopped = (this.stopped = new AbortController());
+    const { photo, more, without, only, dimensions, top_k, tenth } = state;
+    const asked = { photo, more, without, only, dimensions, top_k, tenth };
+    let found;
+    try {
+      found = await get("/studio/search", { ...asked, limit: 60 }, stopped.signal);
+    } catch (error) {
+      if (error.name === "AbortError") return;
+      throw error;
+    }
+    if (stopped.signal.aborted) return;
+    this.note(found.facets);
+    for (const one of found.hits) this.note(one.reasons);
+    this.lengths.tell(found);
+    this.drawExpression();
+    this.facets.hidden = false;
+    fill(this.facets, h("span", { class: "quiet" }, "often here:"), ...found.facets.map(facet));
+    this.show(found, asked);
+  }
+
+  show(found, asked) {
+    for (const grid of this.grids) grid.close();
+    const above = found.above ?? found.total;
+    const from = (begin) => async (offset, limit) =>
+      (await get("/studio/search", { ...asked, offset: begin + offset, limit })).hits;
+    const tile = (item) => hit(item, asked.photo);
+    const grids = [];
+    if (above) {
+      grids.push(new Grid({ total: above, load: from(0), tile, height: HIT, first: found.hits.slice(0, above), label: "Hits" }));
+      if (above > found.hits.length) grids[0].pages.set(0, found.hits);
+    }
+    const below = Math.min(found.total - above, 600);
+    if (below) {
+      const first = found.hits.slice(above);
+      const grid = new Grid({ total: below, load: from(above), tile, height: HIT, label: "No more than by chance" });
+      if (first.length === Math.min(60, below)) grid.pages.set(0, first);
+      grids.push(grid);
+    }
+    fill(this.count, above ? `${thousands(above)} photos` : "No photo is above the line", found.chance === null ? "" : h("small", {}, ` of cosine ${found.chance.toFixed(2)} and more`));
+    this.put(grids, found, above);
+  }
+
+  put(grids, found = null, above = 0) {
+    this.grids = grids;
+    const line = h(
+      "p",
+      { class: "line", role: "separator" },
+      h("span", {}, `From here on photos share no more than one random pair in a hundred does (${found?.chance?.toFixed(2)})`),
+    );
+    const parts = grids.map((grid) => grid.element);
+    if (found && found.above !== null && found.total > above) parts.splice(above ? 1 : 0, 0, line);
+    fill(this.results, ...(parts.length ? parts : [h("p", { class: "empty" }, "Nothing fulfils these conditions. Take one of them away.")]));
+    for (const grid of grids) grid.draw();
+  }
+}

@@ -1,0 +1,72 @@
+// What is looked at, and the address that says so: a search can be sent to somebody.
+
+const NUMBERS = ["more", "without", "only"];
+
+export const state = read();
+const listeners = new Set();
+
+export function read(search = location.search) {
+  const given = new URLSearchParams(search);
+  const number = (name) => (/^[0-9]{1,7}$/.test(given.get(name) || "") ? Number(given.get(name)) : null);
+  const found = {
+    view: given.get("view") || "search",
+    photo: given.get("photo"),
+    other: given.get("other"),
+    dimension: number("dimension"),
+    dimensions: number("dimensions"),
+    top_k: number("top_k"),
+    tenth: given.get("tenth") === "true",
+    part: given.get("part"),
+  };
+  for (const name of NUMBERS) {
+    found[name] = (given.get(name) || "").split(",").filter((text) => /^[0-9]{1,7}$/.test(text)).map(Number);
+  }
+  return found;
+}
+
+export function address(changes = {}) {
+  const next = { ...state, ...changes };
+  const query = new URLSearchParams();
+  for (const [name, value] of Object.entries(next)) {
+    if (value === null || value === undefined || value === false || (name === "view" && value === "search")) continue;
+    if (Array.isArray(value)) value.length && query.set(name, value.join(","));
+    else query.set(name, String(value));
+  }
+  const text = query.toString();
+  return text ? `/?${text}` : "/";
+}
+
+export function go(changes, { replace = false } = {}) {
+  Object.assign(state, changes);
+  history[replace ? "replaceState" : "pushState"](null, "", address());
+  tell(replace);
+}
+
+export function listen(listener) {
+  listeners.add(listener);
+}
+
+function tell(same) {
+  for (const listener of listeners) listener(same);
+}
+
+addEventListener("popstate", () => {
+  Object.assign(state, read());
+  tell(false);
+});
+
+// A chip says more of this, then without this, then nothing.
+export function turned(dimension) {
+  if (state.more.includes(dimension)) {
+    return { more: state.more.filter((j) => j !== dimension), without: [...state.without, dimension] };
+  }
+  if (state.without.includes(dimension)) {
+    return { without: state.without.filter((j) => j !== dimension) };
+  }
+  return { more: [...state.more, dimension] };
+}
+
+export function stance(dimension) {
+  if (state.more.includes(dimension)) return "more";
+  return state.without.includes(dimension) ? "without" : "neutral";
+}

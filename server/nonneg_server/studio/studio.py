@@ -1,0 +1,209 @@
+"""The studio of one server: its model, the folder that was indexed if there is one, and what was dropped on the page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from starlette.requests import Request
+
+from nonneg_core.errors import NonnegError, NotFound, ParameterInvalid
+from nonneg_core.shortening import Vectors, check_dimensions, check_top_k, shorten
+from nonneg_runtime.atlas import names_of, open_atlas
+from nonneg_runtime.bundle import Bundle
+from nonneg_server.dimensions import check_dimension, examples
+from nonneg_server.embedding import encode
+from nonneg_server.registry import Registry
+from nonneg_server.requests.images import Incoming, Link, sized
+from nonneg_server.serving import deadline_of
+from nonneg_server.studio import comparison
+from nonneg_server.studio.collection import Collection
+from nonneg_server.studio.dimension_details import meaning, strongest
+from nonneg_server.studio.thumbnails import LARGE, THUMBNAIL, Pictures, smaller
+from nonneg_server.studio.query import Query, check_there, weighted
+from nonneg_server.studio.search import Length, Page, chance, search
+from nonneg_server.studio.uploads import PREFIX, Upload, Uploads
+
+if TYPE_CHECKING:
+    from nonneg_server.api.studio.parameters import Bars, Pair, Searched, Sized
+
+EXEMPLARS = 3
+
+
+class Studio:
+    """What /studio/… answers from; its methods may run on any thread."""
+
+    def __init__(self, registry: Registry, collection: Collection | None) -> None:
+        self._registry = registry
+        self._collection = collection
+        self._pictures = None if collection is None else Pictures(collection)
+        self._uploads = Uploads()
+
+    @property
+    def bundle(self) -> Bundle:
+        """The model that photos are embedded with."""
+        return self._registry.get().bundle
+
+    @property
+    def names(self) -> Mapping[int, str]:
+        """What its dimensions are called."""
+        return names_of(self.bundle)
+
+    def overview(self) -> dict[str, Any]:
+        """What is looked at."""
+        from nonneg_server.api.native.models import lengths
+
+        manifest, held = self.bundle.manifest, self._collection
+        folder = held and {"name": held.root.name, "photos": len(held), "groups": held.groups is not None}
+        return {
+            "model": manifest.name,
+            "fingerprint": manifest.fingerprint,
+            "dimensions": manifest.dimensions,
+            "named": len(self.names),
+            "lengths": lengths(manifest),
+            "where": False,
+            "folder": folder,
+        }
+
+    def photos(self, limit: int, offset: int) -> dict[str, Any]:
+        """Some of the indexed photos, by name."""
+        held = self._indexed()
+        some = range(offset, min(offset + limit, len(held)))
+        return {"total": len(held), "photos": [self._entry(held.ids[i]) for i in some]}
+
+    def bars(self, photo: str, asked: Bars) -> dict[str, Any]:
+        """A photo's dimensions, the strongest first."""
+        z = shorten(self._vector(photo), self._length(asked), asked.top_k)
+        return {
+            **self._entry(photo),
+            "dimensions": len(z),
+            "nnz": int(np.count_nonzero(z)),
+            "bars": [self._shown_by(bar) for bar in comparison.bars(z, self.names, asked.limit, named=asked.named)],
+        }
+
+    def thumbnail(self, photo: str) -> bytes:
+        """A small JPEG."""
+        if photo.startswith(PREFIX):
+            return smaller(self._uploads.get(photo).picture, THUMBNAIL)
+        return self._shown().thumbnail(photo)
+
+    def image(self, photo: str) -> bytes:
+        """A JPEG as large as a screen."""
+        if photo.startswith(PREFIX):
+            return self._uploads.get(photo).picture
+        return self._shown().large(photo)
+
+    async def upload(self, request: Request, image: Incoming) -> dict[str, Any]:
+        """Embed a photo and keep its vector and a small picture, in memory alone."""
+        import asyncio
+
+        state = request.app.state
+        found = sized(image, state.settings.limits)
+        if isinstance(found, NonnegError):
+            raise found
+        if isinstance(found, Link):
+            (found,) = await state.fetcher.fetched([found], budget=state.settings.max_body)
+        engine = self._registry.get()
+        raw = await encode(engine, [found], fail=True, deadline=deadline_of(request, state.settings.timeout))
+        picture = await asyncio.to_thread(smaller, found, LARGE)
+        name = self._uploads.add(Upload(raw.vectors[0], engine.bundle.manifest.fingerprint, picture))
+        from nonneg_server.api.studio.parameters import Bars
+
+        return self.bars(name, Bars())
+
+    def search(self, asked: Searched) -> dict[str, Any]:
+        """Photos like one, or by dimensions."""
+        from nonneg_server.api.studio.parameters import several
+
+        held = self._indexed()
+        width = held.stored.dimensions
+        more, without, only = several(asked.more), several(asked.without), several(asked.only)
+        for field, given in (("more", more), ("without", without), ("only", only)):
+            check_there(given, width, field)
+        if asked.photo is None and not more and not only:
+            raise ParameterInvalid(
+                "nothing is searched for", fix="give photo=, more= or only=", field="photo", value=None
+            )
+        vector = None if asked.photo is None else self._vector(asked.photo)
+        weights = weighted(vector, dict.fromkeys(more or (() if vector is not None else only), 1.0), width)
+        itself = held.rows.get(asked.photo) if asked.photo is not None else None
+        query = Query(weights, without, only, itself, by_photo=vector is not None and not more)
+        length = Length(self._length(asked), asked.top_k, asked.tenth)
+        return search(held, query, length, Page(asked.limit, asked.offset), self.names)
+
+    def pair(self, asked: Pair) -> dict[str, Any]:
+        """Two photos side by side."""
+        k = self._length(asked)
+        a, b = (shorten(self._vector(photo), k, asked.top_k) for photo in (asked.a, asked.b))
+        usual = None if self._collection is None else chance(self._collection, Length(k, asked.top_k))
+        return {
+            "a": self._entry(asked.a),
+            "b": self._entry(asked.b),
+            **comparison.pair(a, b, self.names, asked.limit),
+            "chance": usual,
+        }
+
+    def meaning(self, j: int) -> dict[str, Any]:
+        """One dimension: what its model says of it, and what this folder does."""
+        bundle = self.bundle
+        manifest = bundle.manifest
+        check_dimension(manifest, j)
+        atlas = open_atlas(bundle)
+        here = None if self._collection is None else meaning(self._collection, j, manifest.columns, self.names)
+        return {
+            "dimension": j,
+            "name": self.names.get(j),
+            "frequency": manifest.columns.frequency[j],
+            "expected_activation": manifest.columns.expected_activation[j],
+            "examples": [example["image"] for example in examples(manifest, atlas, j)],
+            "here": here,
+        }
+
+    def groups(self) -> dict[str, Any]:
+        """Duplicates, clusters and outliers."""
+        held = self._indexed()
+        if held.groups is None:
+            raise NotFound("this folder came without groups", fix="start it with `nonneg studio FOLDER`", field="groups")
+        return {"sections": held.groups()}
+
+    def _indexed(self) -> Collection:
+        if self._collection is None:
+            raise NotFound(
+                "no folder is indexed here", fix="start the server with `nonneg studio FOLDER`", field="folder"
+            )
+        if self._collection.fingerprint != self.bundle.manifest.fingerprint:
+            raise NotFound(
+                "the folder was indexed with another model than the one that is served now",
+                fix="start `nonneg studio FOLDER` again",
+                field="fingerprint",
+                value=self._collection.fingerprint,
+            )
+        return self._collection
+
+    def _shown(self) -> Pictures:
+        self._indexed()
+        assert self._pictures is not None
+        return self._pictures
+
+    def _vector(self, photo: str) -> Vectors:
+        if photo.startswith(PREFIX):
+            return self._uploads.get(photo).vector
+        held = self._indexed()
+        return held.stored.dense(held.row(photo))
+
+    def _entry(self, photo: str) -> dict[str, Any]:
+        if photo.startswith(PREFIX):
+            return {"photo": photo, "name": "a dropped photo"}
+        held = self._indexed()
+        return {"photo": photo, "name": held.names[held.row(photo)]}
+
+    def _shown_by(self, bar: dict[str, Any]) -> dict[str, Any]:
+        """A bar with the photos of the folder that show its dimension most."""
+        held = self._collection
+        return {**bar, "exemplars": [] if held is None else strongest(held, bar["dimension"], EXEMPLARS)}
+
+    def _length(self, asked: Sized) -> int:
+        check_top_k(asked.top_k)
+        width = self.bundle.manifest.dimensions if self._collection is None else self._collection.stored.dimensions
+        return check_dimensions(asked.dimensions, width)
