@@ -34,9 +34,9 @@ def studio(
 ) -> None:
     """Look at your photos through their dimensions, in a browser.
 
-    IMAGES is a folder of photos, or several; or one index that `nonneg index` made. What is new is embedded, what is gone
-    is forgotten; then the address is printed at which the page is served until Ctrl-C. Photos are only read. Every
-    setting of `nonneg serve` is understood as its variable, such as NONNEG_API_KEY_FILE.
+    IMAGES is a folder of photos, or several; or one index that `nonneg index` made. What is new is embedded, what is
+    gone is forgotten; then the address is printed at which the page is served until Ctrl-C. Photos are only read.
+    Every setting of `nonneg serve` is understood as its variable, such as NONNEG_API_KEY_FILE.
 
     \b
       nonneg studio photos/

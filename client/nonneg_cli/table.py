@@ -40,7 +40,7 @@ COMMANDS: dict[str, Entry] = {
     "pull": Entry("nonneg_export.commands.sharing:pull", "Get a bundle from a folder or a model hub."),
     "info": Entry("nonneg_export.commands.info:info", "Show what a bundle says about itself."),
     "serve": Entry("nonneg_server.command:serve", "Answer POST /embed on a port.", "server"),
-    "studio": Entry("nonneg_cli.studio:studio", "Look at your photos through their dimensions, in a browser.", "server"),
+    "studio": Entry("nonneg_cli.studio:studio", "Look at photos through their dimensions, in a browser.", "server"),
     "embed": Entry("nonneg_client.commands.embed:embed", "Embed images into a file of vectors."),
     "shorten": Entry("nonneg_client.commands.shorten:shorten", "Shorten the vectors of a file."),
     "index": Entry("nonneg_client.commands.index:index", "Make a folder of images searchable."),

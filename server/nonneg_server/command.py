@@ -57,7 +57,7 @@ def serve(**flags: Any) -> None:
 
 
 def run(settings: Settings, collection: Collection | None = None) -> None:
-    """Serve until SIGTERM or SIGINT, finish what is in flight, and return; with the photos of a folder if there is one."""
+    """Serve until SIGTERM or SIGINT, finish what is in flight, and return; `collection` is what the studio shows."""
     started = time.perf_counter()
     _end_at_once_on_sigterm()
     gc.disable()

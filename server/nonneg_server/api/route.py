@@ -39,7 +39,7 @@ class Route(APIRoute):
 
     @property
     def is_open(self) -> bool:
-        """Whether it is answered without a key: health, and what holds nothing of anybody's."""
+        """Whether it is answered without a key: health, and files that hold no data."""
         return self.tells_health or getattr(self.endpoint, "open_to_all", False)
 
 

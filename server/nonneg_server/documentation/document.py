@@ -106,8 +106,14 @@ def _in_path(name: str) -> Schema:
 
 def _in_head(name: str, example: str) -> Schema:
     said = "Any value: a header that pages of other sites cannot send."
-    return {"name": name, "in": "header", "required": True, "description": said, "example": example,
-            "schema": {"type": "string"}}
+    return {
+        "name": name,
+        "in": "header",
+        "required": True,
+        "description": said,
+        "example": example,
+        "schema": {"type": "string"},
+    }
 
 
 def _failure(dialect: Dialect, shape: Schema, description: str) -> Schema:

@@ -69,7 +69,7 @@ def search(collection: Collection, query: Query, length: Length, page: Page, nam
         "bytes": round(min(BYTES * columns.entries, 4.0 * length.dimensions), 1),
         "whole_bytes": round(BYTES * collection.stored.whole.entries, 1),
         "agreement": _agreement(collection, query, allowed, order[:COMPARED]),
-        "facets": facets(collection, order[:COMPARED * 2], names),
+        "facets": facets(collection, order[: COMPARED * 2], names),
     }
 
 
@@ -113,8 +113,7 @@ def _hit(
         "name": collection.names[i],
         "score": score,
         "reasons": [
-            {**card(int(indices[o]), names), "part": float(parts[o]), "share": float(parts[o]) / score}
-            for o in chosen
+            {**card(int(indices[o]), names), "part": float(parts[o]), "share": float(parts[o]) / score} for o in chosen
         ],
     }
 

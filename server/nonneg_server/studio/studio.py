@@ -1,4 +1,4 @@
-"""The studio of one server: its model, the folder that was indexed if there is one, and what was dropped on the page."""
+"""The studio of one server: its model, the folder that was indexed if there is one, and photos dropped on the page."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from nonneg_server.serving import deadline_of
 from nonneg_server.studio import comparison
 from nonneg_server.studio.collection import Collection
 from nonneg_server.studio.dimension_details import meaning, strongest
-from nonneg_server.studio.thumbnails import LARGE, THUMBNAIL, Pictures, smaller
 from nonneg_server.studio.query import Query, check_there, weighted
 from nonneg_server.studio.search import Length, Page, chance, search
+from nonneg_server.studio.thumbnails import LARGE, THUMBNAIL, Pictures, smaller
 from nonneg_server.studio.uploads import PREFIX, Upload, Uploads
 
 if TYPE_CHECKING:
@@ -104,6 +104,7 @@ class Studio:
             raise found
         if isinstance(found, Link):
             (found,) = await state.fetcher.fetched([found], budget=state.settings.max_body)
+        assert isinstance(found, bytes)
         engine = self._registry.get()
         raw = await encode(engine, [found], fail=True, deadline=deadline_of(request, state.settings.timeout))
         picture = await asyncio.to_thread(smaller, found, LARGE)
@@ -164,7 +165,9 @@ class Studio:
         """Duplicates, clusters and outliers."""
         held = self._indexed()
         if held.groups is None:
-            raise NotFound("this folder came without groups", fix="start it with `nonneg studio FOLDER`", field="groups")
+            raise NotFound(
+                "this folder came without groups", fix="start it with `nonneg studio FOLDER`", field="groups"
+            )
         return {"sections": held.groups()}
 
     def _indexed(self) -> Collection:

@@ -1,4 +1,4 @@
-"""Thumbnails and photos by id: from the indexed folder alone, turned upright, written anew as JPEG, kept within a bound."""
+"""Thumbnails and photos by id: from the indexed folder alone, upright, always written again as JPEG."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ POINTERS = {
 async def get_root(request: Request) -> Response:
     if "text/html" not in request.headers.get("accept", ""):
         return json_response({"name": "nonneg", "version": __version__, **POINTERS})
-    from nonneg_server.studio.host_check import is_ours, is_on
+    from nonneg_server.studio.host_check import is_on, is_ours
 
     settings = request.app.state.settings
     if is_on(settings) and is_ours(request.headers.get("host", ""), settings.host, settings.studio_host):

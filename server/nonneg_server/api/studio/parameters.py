@@ -33,7 +33,9 @@ class Paged(BaseModel):
 class Searched(Sized):
     """A search of the indexed folder."""
 
-    photo: Annotated[str | None, Field(description="Photos like this one: an id of /studio/photos or /studio/uploads.")] = None
+    photo: Annotated[
+        str | None, Field(description="Photos like this one: an id of /studio/photos or /studio/uploads.")
+    ] = None
     more: Annotated[Several, Field(description="With more of these dimensions; several with commas.")] = None
     without: Annotated[Several, Field(description="In which none of these is active.")] = None
     only: Annotated[Several, Field(description="In which all of these are active.")] = None

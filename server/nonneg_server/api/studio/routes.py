@@ -15,7 +15,7 @@ from nonneg_server.api.native.translation import error_body, query_parameters, r
 from nonneg_server.api.openapi import BINARY, documented
 from nonneg_server.api.route import Route, embedding, json_response, open_to_all
 from nonneg_server.api.studio import schemas
-from nonneg_server.api.studio.parameters import Bars, Nothing, Paged, Pair, Searched, several
+from nonneg_server.api.studio.parameters import Bars, Nothing, Paged, Pair, Searched
 
 if TYPE_CHECKING:
     from nonneg_server.studio.studio import Studio
@@ -57,9 +57,7 @@ async def get_image(request: Request) -> Response:
 
 @router.post("/studio/uploads", summary="Embed a photo to search with; it is kept in memory alone, for a while")
 @embedding
-@documented(
-    schemas.PhotoBars, schemas.BARS, body=lambda: images(Nothing, 1), headers={"X-Nonneg-Studio": "1"}
-)
+@documented(schemas.PhotoBars, schemas.BARS, body=lambda: images(Nothing, 1), headers={"X-Nonneg-Studio": "1"})
 async def post_upload(request: Request) -> Response:
     from nonneg_server.studio.host_check import check_meant
 
@@ -106,8 +104,8 @@ async def get_groups(request: Request) -> Response:
 @open_to_all
 async def get_file(request: Request) -> Response:
     """Answer one of the page's own files."""
-    from nonneg_server.studio.page_files import HEADERS, asset
     from nonneg_server.studio.host_check import check_host
+    from nonneg_server.studio.page_files import HEADERS, asset
 
     _check_on(request)
     check_host(request)
@@ -137,9 +135,7 @@ def _check_on(request: Request) -> None:
     from nonneg_server.studio.host_check import is_on
 
     if not is_on(request.app.state.settings):
-        raise NotFound(
-            "the studio is off on other than loopback", fix="start the server with --studio", field="studio"
-        )
+        raise NotFound("the studio is off on other than loopback", fix="start the server with --studio", field="studio")
 
 
 def _photo(request: Request) -> str:
