@@ -80,7 +80,11 @@ async def test_the_host_that_a_client_names_is_text_and_nothing_more(client: htt
     assert "<script>" not in page(document, "http://<script>alert(1)</script>")
 
 
-GETS = sorted({route.path for _, route, _ in operations() if "GET" in (route.methods or ())})
+GETS = sorted(
+    route.path
+    for dialect, route, _ in operations()
+    if "GET" in (route.methods or ()) and dialect.name != "studio"  # which shows an indexed folder: tests/server/studio
+)
 
 
 @pytest.mark.parametrize("path", [*GETS, "/", "/docs", "/openapi.json"])

@@ -29,12 +29,12 @@ class Columns:
     lengths: Floats  # (n,): of what is left of each row, 1 for one of which nothing is left
     entries: float  # mean number that is left of a row
 
-    def scores(self, weights: Floats) -> Floats:
-        """The inner product of a weighting (D,) with every row, divided by the row's length."""
+    def scores(self, indices: Integers, weights: Floats) -> Floats:
+        """The inner product of a weighting of some dimensions with every row, divided by the row's length."""
         found = np.zeros(len(self.lengths), np.float32)
-        for j in np.flatnonzero(weights[: len(self.starts) - 1]):
+        for j, weight in zip(indices.tolist(), weights.tolist(), strict=True):
             span = slice(self.starts[j], self.starts[j + 1])
-            found[self.rows[span]] += weights[j] * self.values[span]  # a row is in a column once at most
+            found[self.rows[span]] += np.float32(weight) * self.values[span]  # a row is in a column once at most
         return np.asarray(found / self.lengths, np.float32)
 
     def active(self, j: int) -> Integers:
@@ -45,7 +45,13 @@ class Columns:
         """How strong it is in each of these."""
         return self.values[self.starts[j] : self.starts[j + 1]]
 
-    @property
+    @cached_property
+    def usual(self) -> Floats:
+        """How strong each dimension is on average where it is active, (D,); 1 where it never is."""
+        sums = np.add.reduceat(np.append(self.values, np.float32(0)), self.starts[:-1])
+        return np.asarray(np.where(self.counts > 0, sums / np.maximum(self.counts, 1), 1), np.float32)
+
+    @cached_property
     def counts(self) -> NDArray[np.int64]:
         """In how many photos each dimension is active, (D,)."""
         return np.diff(self.starts)

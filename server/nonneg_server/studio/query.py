@@ -1,37 +1,99 @@
-"""What is searched for: a weighting of the dimensions, and which of them must or must not be active."""
+"""What is searched for: an expression over the folder's photos, and dimensions that must be active."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from nonneg_core.errors import ParameterInvalid
-from nonneg_core.shortening import Vectors, shorten
+from nonneg_core.errors import ExpressionInvalid, NonnegError, ParameterInvalid
+from nonneg_core.expressions.expression import Dimension, Expression, Leaf, Photo, Words
+from nonneg_core.expressions.names import dimension_of
+from nonneg_core.expressions.parse import parse
+from nonneg_core.expressions.resolve import Resolved
+from nonneg_core.shortening import Vectors, shorten, unit
+from nonneg_runtime.bundle import Bundle
+from nonneg_server.query import queried
+
+Names = Mapping[int, str]
 
 
 @dataclass(frozen=True, eq=False)
 class Query:
-    """`weights` (D,) are not shortened yet; `itself` is the photo that is asked with, if it is indexed."""
+    """An expression with its photos' vectors, which can be asked at any length."""
 
-    weights: Vectors
-    without: Sequence[int] = ()
+    bundle: Bundle
+    expression: Expression | None  # None: all that has `only`
+    photos: Mapping[Photo, Vectors]  # (D,), not shortened
     only: Sequence[int] = ()
-    itself: int | None = None
-    by_photo: bool = False  # whether its scores can be compared with those of random pairs
 
-    def shortened(self, dimensions: int, top_k: int | None) -> Vectors:
-        """What is asked with: a prefix, its largest, length one."""
-        return shorten(self.weights, dimensions, top_k)
+    def resolved(self, dimensions: int, top_k: int | None) -> Resolved:
+        """The weightings at a length: photos are cut as what is stored is."""
+        if self.expression is None:
+            indices = np.array([j for j in sorted(self.only) if j < dimensions], np.int32)
+            return Resolved(((indices, unit(np.ones(len(indices), np.float32))),))
+        cut = {photo: shorten(z, dimensions, top_k) for photo, z in self.photos.items()}
+        wanted = Expression(self.expression.parts)
+        try:
+            parts = queried(self.bundle, wanted, dimensions, cut).resolved.parts
+        except ExpressionInvalid:
+            if all(z.any() for z in cut.values()):
+                raise
+            parts = ((np.zeros(0, np.int32), np.zeros(0, np.float32)),)  # a zero vector is near to nothing
+        return Resolved(parts, self.without)
+
+    @cached_property
+    def without(self) -> tuple[int, ...]:
+        """What must not be active, at whatever length is asked: the stored vectors are whole."""
+        if self.expression is None or not self.expression.without:
+            return ()
+        return queried(self.bundle, self.expression, None, self.photos).resolved.without
+
+    @property
+    def by_photos(self) -> bool:
+        """Whether its scores can be compared with the cosines of random pairs."""
+        if self.expression is None:
+            return False
+        return all(isinstance(term.leaf, Photo) and term.weight > 0 for part in self.expression.parts for term in part)
 
 
-def weighted(vector: Vectors | None, more: Mapping[int, float], dimensions: int) -> Vectors:
-    """A photo's vector and some dimensions more; these alone where there is no photo."""
-    weights = np.zeros(dimensions, np.float32) if vector is None else shorten(vector)
-    for j, weight in more.items():
-        weights[j] += np.float32(weight)
-    return weights
+def read_query(bundle: Bundle, text: str | None, only: Sequence[int], vector_of: Callable[[str], Vectors]) -> Query:
+    """The query that a text writes; `vector_of` knows the photos that it may name."""
+    check_there(only, bundle.manifest.dimensions, "only")
+    if text is None or not text.strip():
+        if not only:
+            raise ParameterInvalid(
+                "nothing is searched for", fix="give expression=photo.jpg, or only=17", field="expression"
+            )
+        return Query(bundle, None, {}, only)
+    expression = parse(text)
+    return Query(bundle, expression, {photo: _vector(photo, vector_of) for photo in expression.photos()}, only)
+
+
+def as_json(query: Query, names: Names) -> dict[str, Any] | None:
+    """The expression in its parts, so that a page can change one of them."""
+    expression = query.expression
+    if expression is None:
+        return None
+    width = query.bundle.manifest.dimensions
+    return {
+        "text": str(expression),
+        "parts": [
+            [{"weight": term.weight, **_leaf(term.leaf, names, width)} for term in part] for part in expression.parts
+        ],
+        "without": [_leaf(leaf, names, width) for leaf in expression.without],
+    }
+
+
+def term_of(j: int, names: Names) -> str:
+    """A dimension as an expression has it: by its name where that is no other's."""
+    name = names.get(j)
+    if name is None or sum(other.casefold() == name.casefold() for other in names.values()) > 1 or name.isdecimal():
+        return f"dim:{j}"
+    return str(Dimension(name))
 
 
 def check_there(dimensions: Sequence[int], width: int, field: str) -> None:
@@ -41,3 +103,23 @@ def check_there(dimensions: Sequence[int], width: int, field: str) -> None:
             raise ParameterInvalid(
                 f"there is no dimension {j}", fix=f"ask for 0 to {width - 1}", field=field, value=j, limit=width - 1
             )
+
+
+def _vector(photo: Photo, vector_of: Callable[[str], Vectors]) -> Vectors:
+    try:
+        return vector_of(photo.name)
+    except NonnegError as error:
+        raise ExpressionInvalid(
+            f"character {photo.at + 1} of the expression: {error.message}",
+            fix=error.fix,
+            field=f"expression[{photo.at}]",
+            value=photo.name[:200],
+        ) from None
+
+
+def _leaf(leaf: Leaf, names: Names, width: int) -> dict[str, Any]:
+    if isinstance(leaf, Dimension):
+        j = dimension_of(leaf, names, width)
+        return {"kind": "dimension", "text": str(leaf), "dimension": j, "name": names.get(j)}
+    kind, name = ("words", leaf.text) if isinstance(leaf, Words) else ("photo", leaf.name)
+    return {"kind": kind, "text": str(leaf), "dimension": None, "name": name}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nonneg_core.expressions.resolve import Resolved
 from nonneg_core.shortening import Vectors, shorten
 from nonneg_server.studio.collection import Collection
 from nonneg_server.studio.column_index import Columns, Floats
@@ -19,11 +20,13 @@ from nonneg_server.studio.query import Query
 
 REASONS = 6
 COMPARED = 10  # hits that are compared with those of the whole vectors
+FACETTED = 20  # hits whose dimensions become facets
 SAMPLE = 256  # photos whose pairs say what chance is
 CHANCE = 0.99  # of these pairs share less than the line
-BYTES = 4  # of an entry: index and value, two each; dense, a float32
+BYTES = 4  # of an entry: index and value, two each; a dense one is a float32
 
 Names = Mapping[int, str]
+Chosen = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -50,45 +53,62 @@ class Page:
     offset: int = 0
 
 
-def search(collection: Collection, query: Query, length: Length, page: Page, names: Names) -> dict[str, Any]:
-    """The answer of /studio/search."""
-    started = time.perf_counter()
+def search(
+    collection: Collection, query: Query, itself: Sequence[int], length: Length, page: Page, names: Names
+) -> dict[str, Any]:
+    """Hits and figures; `itself` are the rows of the photos that are asked with, which are left out."""
     columns = collection.stored.cut(length.dimensions, length.stored(collection.stored.dimensions))
-    asked = query.shortened(length.dimensions, length.top_k)
-    scores = columns.scores(asked)
-    allowed = _allowed(collection, query)
-    order = _best(scores, allowed, page.offset + max(page.limit, COMPARED))
+    asked = query.resolved(length.dimensions, length.top_k)
+    started = time.perf_counter()
+    allowed = _allowed(collection, query.only, asked.without, itself)
+    scores = _scores(columns, asked)
+    order = _best(scores, allowed, max(page.offset + page.limit, FACETTED))
     took = time.perf_counter() - started
+    line = chance(collection, length) if query.by_photos else None
     shown = order[page.offset : page.offset + page.limit]
+    weights = _together(asked, length.dimensions)
     return {
-        "hits": [_hit(collection, int(i), float(scores[i]), asked, columns, length, names) for i in shown],
+        "hits": [_hit(collection, int(i), float(scores[i]), weights, columns, length, names) for i in shown],
         "total": int((allowed & (scores > 0)).sum()),
-        "above": _above(collection, query, length, scores, allowed),
-        "chance": chance(collection, length) if query.by_photo else None,
+        "above": None if line is None else int((allowed & (scores >= line)).sum()),
+        "chance": line,
         "milliseconds": round(took * 1e3, 3),
         "bytes": round(min(BYTES * columns.entries, 4.0 * length.dimensions), 1),
         "whole_bytes": round(BYTES * collection.stored.whole.entries, 1),
         "agreement": _agreement(collection, query, allowed, order[:COMPARED]),
-        "facets": facets(collection, order[: COMPARED * 2], names),
+        "facets": facets(collection, order[:FACETTED], names),
     }
 
 
-def _allowed(collection: Collection, query: Query) -> NDArray[np.bool_]:
-    """The photos that fulfil the conditions, without the one that is asked with."""
-    whole = collection.stored.whole
-    found = np.ones(len(collection), bool)
-    for j in query.only:
-        active = np.zeros(len(collection), bool)
-        active[whole.active(j)] = True
-        found &= active
-    for j in query.without:
-        found[whole.active(j)] = False
-    if query.itself is not None:
-        found[query.itself] = False
+def _scores(columns: Columns, asked: Resolved) -> Floats:
+    """The smallest of the cosines with all parts of the query."""
+    found = [columns.scores(indices, values) for indices, values in asked.parts]
+    return found[0] if len(found) == 1 else np.asarray(np.minimum.reduce(found), np.float32)
+
+
+def _together(asked: Resolved, dimensions: int) -> Vectors:
+    """The mean of the query's parts, (k,): what the reasons are parts of."""
+    found = np.zeros(dimensions, np.float32)
+    for indices, values in asked.parts:
+        found[indices] += values / np.float32(len(asked.parts))
     return found
 
 
-def _best(scores: Floats, allowed: NDArray[np.bool_], count: int) -> NDArray[np.intp]:
+def _allowed(collection: Collection, only: Iterable[int], without: Iterable[int], itself: Sequence[int]) -> Chosen:
+    """The photos in which all of `only` and none of `without` is active; not those that are asked with."""
+    whole = collection.stored.whole
+    found = np.ones(len(collection), bool)
+    for j in only:
+        active = np.zeros(len(collection), bool)
+        active[whole.active(j)] = True
+        found &= active
+    for j in without:
+        found[whole.active(j)] = False
+    found[list(itself)] = False
+    return found
+
+
+def _best(scores: Floats, allowed: Chosen, count: int) -> NDArray[np.intp]:
     """The photos with the largest scores above 0, the first among equals first."""
     candidates = np.flatnonzero(allowed & (scores > 0))
     if len(candidates) > count:
@@ -98,37 +118,32 @@ def _best(scores: Floats, allowed: NDArray[np.bool_], count: int) -> NDArray[np.
 
 
 def _hit(
-    collection: Collection, i: int, score: float, asked: Vectors, columns: Columns, length: Length, names: Names
+    collection: Collection, i: int, score: float, weights: Vectors, columns: Columns, length: Length, names: Names
 ) -> dict[str, Any]:
     indices, values = collection.stored.row(i)
     within = indices < length.dimensions
     indices, values = indices[within], values[within]
     kept = length.stored(collection.stored.dimensions)
-    parts = asked[indices[:kept]] * values[:kept] / columns.lengths[i]
+    parts = weights[indices[:kept]] * values[:kept] / columns.lengths[i]
+    total = float(parts.sum()) or 1.0
     order = [o for o in np.argsort(-parts, kind="stable") if parts[o] > 0]
-    named = [o for o in order if int(indices[o]) in names][:REASONS]
+    unusual = parts * values[:kept] / collection.stored.whole.usual[indices[:kept]]
+    named = sorted((o for o in order if int(indices[o]) in names), key=lambda o: -unusual[o])[:REASONS]
     chosen = sorted({*order[:REASONS], *named}, key=lambda o: -parts[o])
     return {
         "photo": collection.ids[i],
         "name": collection.names[i],
         "score": score,
         "reasons": [
-            {**card(int(indices[o]), names), "part": float(parts[o]), "share": float(parts[o]) / score} for o in chosen
+            {
+                "dimension": int(indices[o]),
+                "name": names.get(int(indices[o])),
+                "part": float(parts[o]),
+                "share": float(parts[o]) / total,
+            }
+            for o in chosen
         ],
     }
-
-
-def card(j: int, names: Names) -> dict[str, Any]:
-    """A dimension in a list of others."""
-    return {"dimension": j, "name": names.get(j)}
-
-
-def _above(
-    collection: Collection, query: Query, length: Length, scores: Floats, allowed: NDArray[np.bool_]
-) -> int | None:
-    """How many hits are above the line."""
-    line = chance(collection, length) if query.by_photo else None
-    return None if line is None else int((allowed & (scores >= line)).sum())
 
 
 @lru_cache(maxsize=64)
@@ -145,12 +160,8 @@ def chance(collection: Collection, length: Length) -> float | None:
     return float(np.quantile(cosines, CHANCE))
 
 
-def _agreement(
-    collection: Collection, query: Query, allowed: NDArray[np.bool_], found: Sequence[int] | NDArray[np.intp]
-) -> float | None:
+def _agreement(collection: Collection, query: Query, allowed: Chosen, found: NDArray[np.intp]) -> float | None:
     """The share of the first hits that the whole vectors find first, too."""
-    scores = collection.stored.whole.scores(query.shortened(collection.stored.dimensions, None))
+    scores = _scores(collection.stored.whole, query.resolved(collection.stored.dimensions, None))
     best = _best(scores, allowed, COMPARED)
-    if not len(best):
-        return None
-    return len({int(i) for i in best} & {int(i) for i in found}) / len(best)
+    return len(set(best.tolist()) & set(found.tolist())) / len(best) if len(best) else None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from starlette.requests import Request
 
-from nonneg_core.errors import NonnegError, NotFound, ParameterInvalid
+from nonneg_core.errors import NonnegError, NotFound
 from nonneg_core.shortening import Vectors, check_dimensions, check_top_k, shorten
 from nonneg_runtime.atlas import names_of, open_atlas
 from nonneg_runtime.bundle import Bundle
@@ -20,7 +20,7 @@ from nonneg_server.serving import deadline_of
 from nonneg_server.studio import comparison
 from nonneg_server.studio.collection import Collection
 from nonneg_server.studio.dimension_details import meaning, strongest
-from nonneg_server.studio.query import Query, check_there, weighted
+from nonneg_server.studio.query import as_json, read_query, term_of
 from nonneg_server.studio.search import Length, Page, chance, search
 from nonneg_server.studio.thumbnails import LARGE, THUMBNAIL, Pictures, smaller
 from nonneg_server.studio.uploads import PREFIX, Upload, Uploads
@@ -66,20 +66,27 @@ class Studio:
             "folder": folder,
         }
 
-    def photos(self, limit: int, offset: int) -> dict[str, Any]:
-        """Some of the indexed photos, by name."""
+    def photos(self, limit: int, offset: int, name: str | None) -> dict[str, Any]:
+        """Some of the indexed photos, by name; or the one that has this name, if there is one."""
         held = self._indexed()
+        if name is not None:
+            row = held.by_name.get(name)
+            return {"total": int(row is not None), "photos": [] if row is None else [self._entry(held.ids[row])]}
         some = range(offset, min(offset + limit, len(held)))
         return {"total": len(held), "photos": [self._entry(held.ids[i]) for i in some]}
 
     def bars(self, photo: str, asked: Bars) -> dict[str, Any]:
         """A photo's dimensions, the strongest first."""
         z = shorten(self._vector(photo), self._length(asked), asked.top_k)
+        if asked.named:
+            found = comparison.named_bars(z, self._usual, self.names, asked.limit)
+        else:
+            found = comparison.bars(z, self.names, asked.limit)
         return {
             **self._entry(photo),
             "dimensions": len(z),
             "nnz": int(np.count_nonzero(z)),
-            "bars": [self._shown_by(bar) for bar in comparison.bars(z, self.names, asked.limit, named=asked.named)],
+            "bars": [self._shown_by(bar) for bar in found],
         }
 
     def thumbnail(self, photo: str) -> bytes:
@@ -114,24 +121,15 @@ class Studio:
         return self.bars(name, Bars())
 
     def search(self, asked: Searched) -> dict[str, Any]:
-        """Photos like one, or by dimensions."""
+        """Photos that an expression finds."""
         from nonneg_server.api.studio.parameters import several
 
-        held = self._indexed()
-        width = held.stored.dimensions
-        more, without, only = several(asked.more), several(asked.without), several(asked.only)
-        for field, given in (("more", more), ("without", without), ("only", only)):
-            check_there(given, width, field)
-        if asked.photo is None and not more and not only:
-            raise ParameterInvalid(
-                "nothing is searched for", fix="give photo=, more= or only=", field="photo", value=None
-            )
-        vector = None if asked.photo is None else self._vector(asked.photo)
-        weights = weighted(vector, dict.fromkeys(more or (() if vector is not None else only), 1.0), width)
-        itself = held.rows.get(asked.photo) if asked.photo is not None else None
-        query = Query(weights, without, only, itself, by_photo=vector is not None and not more)
+        held, names = self._indexed(), self.names
+        query = read_query(self.bundle, asked.expression, several(asked.only), self._vector_by_name)
+        itself = [held.by_name[photo.name] for photo in query.photos if photo.name in held.by_name]
         length = Length(self._length(asked), asked.top_k, asked.tenth)
-        return search(held, query, length, Page(asked.limit, asked.offset), self.names)
+        found = search(held, query, itself, length, Page(asked.limit, asked.offset), names)
+        return {"expression": as_json(query, names), **found}
 
     def pair(self, asked: Pair) -> dict[str, Any]:
         """Two photos side by side."""
@@ -155,6 +153,7 @@ class Studio:
         return {
             "dimension": j,
             "name": self.names.get(j),
+            "term": term_of(j, self.names),
             "frequency": manifest.columns.frequency[j],
             "expected_activation": manifest.columns.expected_activation[j],
             "examples": [example["image"] for example in examples(manifest, atlas, j)],
@@ -195,16 +194,42 @@ class Studio:
         held = self._indexed()
         return held.stored.dense(held.row(photo))
 
+    def _vector_by_name(self, name: str) -> Vectors:
+        """The vector of a photo by its path within the folder, or of one that was dropped."""
+        if name.startswith(PREFIX):
+            return self._uploads.get(name).vector
+        held = self._indexed()
+        if name not in held.by_name:
+            raise NotFound(
+                f"no photo called {name[:200]!r} is indexed here",
+                fix="name one by its path within the folder; words stand in quotes",
+                field="photo",
+                value=name[:200],
+            )
+        return held.stored.dense(held.by_name[name])
+
     def _entry(self, photo: str) -> dict[str, Any]:
         if photo.startswith(PREFIX):
             return {"photo": photo, "name": "a dropped photo"}
         held = self._indexed()
         return {"photo": photo, "name": held.names[held.row(photo)]}
 
+    @property
+    def _usual(self) -> Vectors:
+        """How strong each dimension usually is where it is active: here, or where the model was measured."""
+        if self._collection is not None:
+            return self._collection.stored.whole.usual
+        columns = self.bundle.manifest.columns
+        return np.asarray(np.divide(columns.expected_activation, np.maximum(columns.frequency, 1e-6)), np.float32)
+
     def _shown_by(self, bar: dict[str, Any]) -> dict[str, Any]:
         """A bar with the photos of the folder that show its dimension most."""
         held = self._collection
-        return {**bar, "exemplars": [] if held is None else strongest(held, bar["dimension"], EXEMPLARS)}
+        return {
+            **bar,
+            "term": term_of(bar["dimension"], self.names),
+            "exemplars": [] if held is None else strongest(held, bar["dimension"], EXEMPLARS),
+        }
 
     def _length(self, asked: Sized) -> int:
         check_top_k(asked.top_k)

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from nonneg_core.expressions.parse import MOST_CHARACTERS
 from nonneg_server.requests.parameters import Length
 
 Dimension = Annotated[int, Field(ge=0)]
@@ -30,14 +31,23 @@ class Paged(BaseModel):
     offset: Annotated[int, Field(ge=0, description="From this place on.")] = 0
 
 
+class Listed(Paged):
+    """Photos by name."""
+
+    name: Annotated[str | None, Field(description="Only the one that has this path within the folder.")] = None
+
+
 class Searched(Sized):
     """A search of the indexed folder."""
 
-    photo: Annotated[
-        str | None, Field(description="Photos like this one: an id of /studio/photos or /studio/uploads.")
+    expression: Annotated[
+        str | None,
+        Field(
+            max_length=MOST_CHARACTERS,
+            description="`winter/cat.jpg + 2*dim:snow !dim:17`, as POST /query takes it; photos by their path within "
+            "the folder, or by the id of an upload.",
+        ),
     ] = None
-    more: Annotated[Several, Field(description="With more of these dimensions; several with commas.")] = None
-    without: Annotated[Several, Field(description="In which none of these is active.")] = None
     only: Annotated[Several, Field(description="In which all of these are active.")] = None
     tenth: Annotated[bool, Field(description="As if only each stored vector's largest tenth had been kept.")] = False
     limit: Annotated[int, Field(ge=1, le=500, description="Hits to answer.")] = 60
@@ -56,7 +66,7 @@ class Bars(Sized):
     """One photo's dimensions."""
 
     limit: Annotated[int, Field(ge=1, le=2048, description="Dimensions to list.")] = 24
-    named: Annotated[bool, Field(description="Only those that have a name.")] = False
+    named: Annotated[bool, Field(description="Only those that have a name, the most unusual first.")] = False
 
 
 def several(given: int | list[int] | None) -> list[int]:

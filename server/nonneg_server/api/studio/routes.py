@@ -15,7 +15,7 @@ from nonneg_server.api.native.translation import error_body, query_parameters, r
 from nonneg_server.api.openapi import BINARY, documented
 from nonneg_server.api.route import Route, embedding, json_response, open_to_all
 from nonneg_server.api.studio import schemas
-from nonneg_server.api.studio.parameters import Bars, Nothing, Paged, Pair, Searched
+from nonneg_server.api.studio.parameters import Bars, Listed, Nothing, Pair, Searched
 
 if TYPE_CHECKING:
     from nonneg_server.studio.studio import Studio
@@ -30,10 +30,10 @@ async def get_studio(request: Request) -> Response:
 
 
 @router.get("/studio/photos", summary="The indexed photos, by name")
-@documented(schemas.PhotoList, schemas.PHOTOS, query=Paged)
+@documented(schemas.PhotoList, schemas.PHOTOS, query=Listed)
 async def get_photos(request: Request) -> Response:
-    studio, asked = _studio(request), query_parameters(request.scope["query_string"], Paged)
-    return json_response(studio.photos(asked.limit, asked.offset))
+    studio, asked = _studio(request), query_parameters(request.scope["query_string"], Listed)
+    return json_response(studio.photos(asked.limit, asked.offset, asked.name))
 
 
 @router.get("/studio/photos/{photo}", summary="One photo's dimensions, the strongest first")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from nonneg_server.api.openapi import FINGERPRINT, Shape
 
@@ -47,6 +47,7 @@ class Bar(Shape):
 
 
 class ShownBar(Bar):
+    term: str
     exemplars: list[str]
 
 
@@ -82,9 +83,27 @@ class Facet(Shape):
     count: int
 
 
-class Found(Shape):
-    """Hits, the line below which chance begins, and what shortening costs."""
+class Leaf(Shape):
+    kind: Literal["photo", "words", "dimension"]
+    text: str
+    dimension: int | None
+    name: str | None
 
+
+class Weighted(Leaf):
+    weight: float
+
+
+class Parsed(Shape):
+    text: str
+    parts: list[list[Weighted]]
+    without: list[Leaf]
+
+
+class Found(Shape):
+    """The expression in its parts, hits, the line below which chance begins, and what shortening costs."""
+
+    expression: Parsed | None
     hits: list[Hit]
     total: int
     above: int | None
@@ -146,6 +165,7 @@ class Meaning(Shape):
 
     dimension: int
     name: str | None
+    term: str
     frequency: float
     expected_activation: float
     examples: list[str]
@@ -171,8 +191,16 @@ OVERVIEW: Any = {
     "folder": {"name": "photos", "photos": 1500, "groups": True},
 }
 PHOTOS: Any = {"total": 1500, "photos": [_ENTRY]}
-BARS: Any = {**_ENTRY, "dimensions": 2048, "nnz": 502, "bars": [{**_BAR, "exemplars": [_ENTRY["photo"]]}]}
+BARS: Any = {
+    **_ENTRY,
+    "dimensions": 2048,
+    "nnz": 502,
+    "bars": [{**_BAR, "term": "dim:snow", "exemplars": [_ENTRY["photo"]]}],
+}
+_SNOW = {"kind": "dimension", "text": "dim:snow", "dimension": 1731, "name": "snow"}
+_CAT = {"kind": "photo", "text": "winter/cat.jpg", "dimension": None, "name": "winter/cat.jpg", "weight": 1.0}
 FOUND: Any = {
+    "expression": {"text": "winter/cat.jpg !dim:snow", "parts": [[_CAT]], "without": [_SNOW]},
     "hits": [{**_ENTRY, "score": 0.61, "reasons": [{**_CARD, "part": 0.12, "share": 0.197}]}],
     "total": 1499,
     "above": 38,
@@ -196,6 +224,7 @@ SIDES: Any = {
 }
 MEANING: Any = {
     **_CARD,
+    "term": "dim:snow",
     "frequency": 0.04,
     "expected_activation": 0.002,
     "examples": [],

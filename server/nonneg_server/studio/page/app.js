@@ -109,7 +109,8 @@ onKey(() => made.clear());
 listen(draw);
 document.body.append(chooser);
 takePhotos((found) => {
-  if (!overview.folder && state.photo) go({ view: "pair", other: found.photo });
+  const before = made.get("search")?.photo;
+  if (!overview.folder && before) go({ view: "pair", photo: before, other: found.photo });
   else go(searchLike(found.photo));
 }, fail);
 addEventListener("failed", (event) => fail(event.detail));

@@ -1,7 +1,8 @@
 // Dimensions as buttons: click for more of it, again for without it, again for neither.
 
 import { h, label, percent } from "./elements.js";
-import { address, go, stance, state, turned } from "./state.js";
+import { stance, turned } from "./expression.js";
+import { address, go, state } from "./state.js";
 
 const SIGNS = { more: "+", without: "−", neutral: "" };
 const SAID = { more: "more of this", without: "without this", neutral: "not asked for" };
@@ -17,7 +18,7 @@ export function chip(dimension, detail = null) {
       "data-dimension": String(dimension.dimension),
       title: `${name}: ${SAID[now]}. Click for more of it, again for without it.`,
       "aria-label": `${name}${detail ? `, ${detail}` : ""}: ${SAID[now]}`,
-      onclick: () => go({ ...turned(dimension.dimension), view: "search" }),
+      onclick: () => go({ q: turned(dimension), view: "search" }),
     },
     h("span", { class: "sign", "aria-hidden": "true" }, SIGNS[now]),
     h("span", { class: "name" }, name),

@@ -3,6 +3,7 @@
 import { get } from "./api.js";
 import { toDimension } from "./chips.js";
 import { fill, h, label, percent, thousands } from "./elements.js";
+import { stance, turned } from "./expression.js";
 import { plain } from "./photo.js";
 import { go, state } from "./state.js";
 
@@ -29,9 +30,9 @@ export class Dimension {
       h(
         "p",
         { class: "actions" },
-        h("button", { type: "button", class: "primary", onclick: () => go({ ...blank(), more: [found.dimension] }) }, "Search for it"),
-        h("button", { type: "button", onclick: () => go({ ...blank(), only: [found.dimension] }) }, "Only photos that have it"),
-        state.photo && h("button", { type: "button", onclick: () => go({ view: "search", more: [...state.more, found.dimension] }) }, "Add it to the search"),
+        h("button", { type: "button", class: "primary", onclick: () => go({ ...blank, q: found.term }) }, "Search for it"),
+        h("button", { type: "button", onclick: () => go({ ...blank, only: [found.dimension] }) }, "Only photos that have it"),
+        state.q && h("button", { type: "button", onclick: () => go({ view: "search", q: turned(found) }) }, { more: "Search without it", without: "Take it out of the search", neutral: "Add it to the search" }[stance(found.dimension)]),
       ),
       h(
         "dl",
@@ -57,6 +58,4 @@ function strong(photo) {
   return tile;
 }
 
-function blank() {
-  return { view: "search", photo: null, more: [], without: [], only: [] };
-}
+const blank = { view: "search", q: "", only: [] };

@@ -81,7 +81,7 @@ export class Groups {
     return h(
       "li",
       { class: `tile finding ${found.action}` },
-      h("a", { class: "picture", href: address(searchLike(found.photo)), title: found.name, onclick: (event) => { event.preventDefault(); go(searchLike(found.photo)); } }, small(found.photo, `Photos like ${found.name}`)),
+      h("a", { class: "picture", href: address(searchLike(found.name)), title: found.name, onclick: (event) => { event.preventDefault(); go(searchLike(found.name)); } }, small(found.photo, `Photos like ${found.name}`)),
       box,
       found.action && h("span", { class: "badge" }, found.action),
       h("p", { class: "quiet" }, found.cosine === null ? "" : h("b", {}, `${found.cosine.toFixed(3)} `), found.why || found.name),

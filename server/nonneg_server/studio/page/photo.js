@@ -2,6 +2,7 @@
 
 import { get, picture, show, thumbnail } from "./api.js";
 import { chip, part } from "./chips.js";
+import { photoTerm } from "./expression.js";
 import { h } from "./elements.js";
 import { address, go } from "./state.js";
 
@@ -25,14 +26,14 @@ function link(changes, properties, ...children) {
   );
 }
 
-export const searchLike = (photo) => ({ view: "search", photo, more: [], without: [], only: [] });
+export const searchLike = (name) => ({ view: "search", q: name ? photoTerm(name) : "", only: [] });
 
 // A tile of the plain folder.
 export function plain(item) {
   return h(
     "li",
     { class: "tile" },
-    link(searchLike(item.photo), { class: "picture", title: item.name }, small(item.photo, `Photos like ${item.name}`)),
+    link(searchLike(item.name), { class: "picture", title: item.name }, small(item.photo, `Photos like ${item.name}`)),
   );
 }
 
@@ -45,7 +46,7 @@ export function hit(item, query) {
     "li",
     { class: "tile hit" },
     link(
-      searchLike(item.photo),
+      searchLike(item.name),
       { class: "picture", title: item.name },
       small(item.photo, `${item.name}, score ${item.score.toFixed(2)}: photos like it`),
     ),
@@ -54,7 +55,7 @@ export function hit(item, query) {
       { class: "score" },
       h("b", {}, item.score.toFixed(3)),
       h("span", { class: "file", title: item.name }, item.name.split("/").pop()),
-      query && link({ view: "pair", other: item.photo }, { class: "compare", "aria-label": `Compare with ${item.name}` }, "compare"),
+      query && link({ view: "pair", photo: query, other: item.photo }, { class: "compare", "aria-label": `Compare with ${item.name}` }, "compare"),
     ),
     h("p", { class: "reasons" }, ...reasons.map((reason) => chip(reason, part(reason)))),
   );

@@ -2,9 +2,10 @@
 
 import { get } from "./api.js";
 import { bars } from "./bars.js";
-import { chip, facet } from "./chips.js";
+import { facet } from "./chips.js";
 import { choose } from "./drop.js";
 import { fill, h, thousands } from "./elements.js";
+import { asked, read } from "./expression.js";
 import { Grid } from "./grid.js";
 import { Lengths } from "./lengths.js";
 import { hit, Large, plain, searchLike } from "./photo.js";
@@ -20,11 +21,34 @@ export class Search {
     this.names = new Map();
     this.panel = h("aside", { class: "panel", "aria-label": "What is asked with" });
     this.lengths = new Lengths(overview.dimensions);
-    this.expression = h("p", { class: "expression", "aria-label": "The search as it is asked", role: "group" });
+    this.text = h("input", {
+      type: "text",
+      id: "expression",
+      autocomplete: "off",
+      spellcheck: "false",
+      placeholder: overview.folder ? "winter/cat.jpg + 2*dim:snow !dim:17" : "drop a photo",
+    });
+    this.clear = h("button", { type: "button", class: "plain", onclick: () => go(searchLike(null)) }, "clear");
+    this.expression = h(
+      "form",
+      {
+        class: "expression",
+        role: "search",
+        hidden: !overview.folder,
+        onsubmit: (event) => {
+          event.preventDefault();
+          go({ q: this.text.value.trim() });
+        },
+      },
+      h("label", { for: "expression", class: "hidden" }, "The search: photos and dimensions joined by +, -, & and !"),
+      this.text,
+      this.clear,
+      h("button", { type: "submit" }, "Search"),
+    );
     this.facets = h("div", { class: "facets", role: "group", "aria-label": "Only photos in which this is active" });
     this.results = h("div", { class: "results" });
     this.count = h("h1", { class: "count", "aria-live": "polite" });
-    this.body = h("div", { class: "body" }, this.lengths.element, this.expression, this.facets, this.count, this.results);
+    this.body = h("div", { class: "body" }, this.expression, this.lengths.element, this.facets, this.count, this.results);
     this.element = h("div", { class: "search" }, this.panel, this.body);
   }
 
@@ -36,25 +60,21 @@ export class Search {
 
   async draw() {
     this.lengths.follow();
-    const asks = state.photo || state.more.length || state.only.length;
+    const asks = Boolean(state.q || state.only.length);
     this.lengths.element.hidden = !asks || !this.overview.folder;
-    this.drawExpression();
-    await Promise.all([this.drawPanel(), asks ? this.drawHits() : this.drawFolder()]);
+    this.text.value = state.q;
+    this.clear.hidden = !asks;
+    if (!state.q) read(null);
+    if (asks && this.overview.folder) await this.drawHits();
+    else await this.drawFolder();
+    await this.drawPanel();
   }
 
-  drawExpression() {
-    const parts = [];
-    if (state.photo) parts.push(h("span", { class: "term" }, this.photoName || "photo"));
-    for (const j of state.more) parts.push(h("span", { class: "sign" }, parts.length ? "+" : ""), chip(this.named(j)));
-    for (const j of state.without) parts.push(h("span", { class: "sign" }, ""), chip(this.named(j)));
-    for (const j of state.only) {
-      parts.push(h("span", { class: "sign" }, "only"), facet({ ...this.named(j), in_result: "", of: "", count: "×" }));
-    }
-    if (parts.length) {
-      parts.push(h("button", { type: "button", class: "plain", onclick: () => go(searchLike(null)) }, "clear"));
-    }
-    this.expression.hidden = !parts.length;
-    fill(this.expression, ...parts);
+  // The photo that is asked with: dropped, or one of the folder.
+  async whose() {
+    const name = this.overview.folder ? asked() : state.q || null;
+    if (!name || name.startsWith("drop-")) return name;
+    return (await get("/studio/photos", { name, limit: 1 })).photos[0]?.photo ?? null;
   }
 
   named(j) {
@@ -66,9 +86,9 @@ export class Search {
   }
 
   async drawPanel() {
-    if (!state.photo) {
+    this.photo = await this.whose();
+    if (!this.photo) {
       this.drawn = null;
-      this.photoName = null;
       fill(
         this.panel,
         h(
@@ -82,19 +102,18 @@ export class Search {
       );
       return;
     }
-    const key = `${state.photo} ${state.dimensions} ${state.top_k} ${[...state.more, "x", ...state.without]}`;
+    const photo = this.photo;
+    const key = `${photo} ${state.dimensions} ${state.top_k} ${state.q}`;
     if (this.drawn === key) return;
     this.drawn = key;
     const size = { dimensions: state.dimensions, top_k: state.top_k };
     const [named, all] = await Promise.all([
-      get(`/studio/photos/${state.photo}`, { ...size, named: true, limit: 12 }),
-      get(`/studio/photos/${state.photo}`, { ...size, limit: 12 }),
+      get(`/studio/photos/${photo}`, { ...size, named: true, limit: 12 }),
+      get(`/studio/photos/${photo}`, { ...size, limit: 12 }),
     ]);
     if (this.drawn !== key) return;
-    this.photoName = all.name.split("/").pop();
     this.note([...named.bars, ...all.bars]);
-    this.drawExpression();
-    if (this.large?.photo !== state.photo) this.large = new Large(state.photo, all.name, this.overview);
+    if (this.large?.photo !== photo) this.large = new Large(photo, all.name, this.overview);
     const point = { onpoint: (j, name) => this.large.point(j, name), onleave: () => this.large.unpoint() };
     fill(
       this.panel,
@@ -122,34 +141,34 @@ export class Search {
   }
 
   async drawHits() {
-    if (!this.overview.folder) return this.drawFolder();
     this.stopped?.abort();
     const stopped = (this.stopped = new AbortController());
-    const { photo, more, without, only, dimensions, top_k, tenth } = state;
-    const asked = { photo, more, without, only, dimensions, top_k, tenth };
+    const { q, only, dimensions, top_k, tenth } = state;
+    const wanted = { expression: q, only, dimensions, top_k, tenth };
     let found;
     try {
-      found = await get("/studio/search", { ...asked, limit: 60 }, stopped.signal);
+      found = await get("/studio/search", { ...wanted, limit: 60 }, stopped.signal);
     } catch (error) {
       if (error.name === "AbortError") return;
       throw error;
     }
     if (stopped.signal.aborted) return;
+    read(found.expression);
+    this.photo = await this.whose();
     this.note(found.facets);
     for (const one of found.hits) this.note(one.reasons);
     this.lengths.tell(found);
-    this.drawExpression();
     this.facets.hidden = false;
     fill(this.facets, h("span", { class: "quiet" }, "often here:"), ...found.facets.map(facet));
-    this.show(found, asked);
+    this.show(found, wanted);
   }
 
-  show(found, asked) {
+  show(found, wanted) {
     for (const grid of this.grids) grid.close();
     const above = found.above ?? found.total;
     const from = (begin) => async (offset, limit) =>
-      (await get("/studio/search", { ...asked, offset: begin + offset, limit })).hits;
-    const tile = (item) => hit(item, asked.photo);
+      (await get("/studio/search", { ...wanted, offset: begin + offset, limit })).hits;
+    const tile = (item) => hit(item, this.photo);
     const grids = [];
     if (above) {
       grids.push(new Grid({ total: above, load: from(0), tile, height: HIT, first: found.hits.slice(0, above), label: "Hits" }));

@@ -1,7 +1,5 @@
 // What is looked at, and the address that says so: a search can be sent to somebody.
 
-const NUMBERS = ["more", "without", "only"];
-
 export const state = read();
 const listeners = new Set();
 
@@ -10,6 +8,7 @@ export function read(search = location.search) {
   const number = (name) => (/^[0-9]{1,7}$/.test(given.get(name) || "") ? Number(given.get(name)) : null);
   const found = {
     view: given.get("view") || "search",
+    q: given.get("q") || "",
     photo: given.get("photo"),
     other: given.get("other"),
     dimension: number("dimension"),
@@ -18,9 +17,7 @@ export function read(search = location.search) {
     tenth: given.get("tenth") === "true",
     part: given.get("part"),
   };
-  for (const name of NUMBERS) {
-    found[name] = (given.get(name) || "").split(",").filter((text) => /^[0-9]{1,7}$/.test(text)).map(Number);
-  }
+  found.only = (given.get("only") || "").split(",").filter((text) => /^[0-9]{1,7}$/.test(text)).map(Number);
   return found;
 }
 
@@ -28,7 +25,7 @@ export function address(changes = {}) {
   const next = { ...state, ...changes };
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(next)) {
-    if (value === null || value === undefined || value === false || (name === "view" && value === "search")) continue;
+    if (value === null || value === undefined || value === false || value === "" || (name === "view" && value === "search")) continue;
     if (Array.isArray(value)) value.length && query.set(name, value.join(","));
     else query.set(name, String(value));
   }
@@ -55,18 +52,3 @@ addEventListener("popstate", () => {
   tell(false);
 });
 
-// A chip says more of this, then without this, then nothing.
-export function turned(dimension) {
-  if (state.more.includes(dimension)) {
-    return { more: state.more.filter((j) => j !== dimension), without: [...state.without, dimension] };
-  }
-  if (state.without.includes(dimension)) {
-    return { without: state.without.filter((j) => j !== dimension) };
-  }
-  return { more: [...state.more, dimension] };
-}
-
-export function stance(dimension) {
-  if (state.more.includes(dimension)) return "more";
-  return state.without.includes(dimension) ? "without" : "neutral";
-}

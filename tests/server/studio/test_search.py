@@ -1,0 +1,162 @@
+"""A search of an indexed folder, against a slow, obvious second version."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from nonneg_core.shortening import Vectors, shorten
+from nonneg_server.studio.collection import Collection
+
+from .conftest import NAMES, stored
+
+pytestmark = pytest.mark.anyio
+WIDTH = 48
+
+
+async def found(studio: httpx.AsyncClient, **asked: Any) -> dict[str, Any]:
+    answer = await studio.get("/studio/search", params=asked)
+    assert answer.status_code == 200, answer.text
+    body: dict[str, Any] = answer.json()
+    return body
+
+
+@pytest.mark.parametrize(("dimensions", "top_k"), [(None, None), (20, None), (None, 3), (20, 3), (1, 1)])
+async def test_hits_are_the_cosines_of_the_shortened_vectors(
+    studio: httpx.AsyncClient, vectors: Vectors, dimensions: int | None, top_k: int | None
+) -> None:
+    size = {name: value for name, value in (("dimensions", dimensions), ("top_k", top_k)) if value}
+    body = await found(studio, expression=NAMES[5], limit=100, **size)
+    z = shorten(vectors, dimensions, top_k)
+    cosines = z @ z[5]
+    cosines[5] = 0
+    assert body["total"] == (cosines > 0).sum()
+    assert [hit["score"] for hit in body["hits"]] == pytest.approx(sorted(cosines[cosines > 0], reverse=True), abs=1e-5)
+    for hit in body["hits"]:
+        assert hit["score"] == pytest.approx(cosines[NAMES.index(hit["name"])], abs=1e-5)
+
+
+async def test_a_tenth_of_each_stored_vector_is_asked_with_the_whole_query(
+    studio: httpx.AsyncClient, vectors: Vectors
+) -> None:
+    body = await found(studio, expression=NAMES[0], tenth=True, limit=100)
+    cosines = shorten(vectors, None, round(WIDTH / 10)) @ vectors[0]
+    assert body["hits"]
+    for hit in body["hits"]:
+        assert hit["score"] == pytest.approx(cosines[NAMES.index(hit["name"])], abs=1e-5)
+    assert body["bytes"] < body["whole_bytes"]
+
+
+async def test_the_parts_of_a_hit_sum_to_its_score_where_all_are_listed(
+    studio: httpx.AsyncClient, vectors: Vectors
+) -> None:
+    body = await found(studio, expression=NAMES[3], top_k=4, limit=3)
+    for hit in body["hits"]:
+        assert sum(reason["part"] for reason in hit["reasons"]) == pytest.approx(hit["score"], abs=1e-5)
+        assert sum(reason["share"] for reason in hit["reasons"]) == pytest.approx(1, abs=1e-5)
+
+
+async def test_what_is_unwanted_is_active_in_no_hit_and_what_is_required_in_each(
+    studio: httpx.AsyncClient, vectors: Vectors
+) -> None:
+    counts = (vectors > 0).sum(axis=0)
+    common, other = (int(j) for j in np.argsort(np.abs(counts - len(NAMES) / 2))[:2])
+    body = await found(studio, expression=f"{NAMES[1]} !dim:{common}", only=other, limit=100, dimensions=max(common, 2))
+    names = {hit["name"] for hit in body["hits"]}
+    allowed = {n for i, n in enumerate(NAMES) if vectors[i, common] == 0 and vectors[i, other] > 0}
+    assert names <= allowed
+    assert 0 < len(names) == body["total"]
+
+
+async def test_both_counts_the_smaller_of_two_cosines(studio: httpx.AsyncClient, vectors: Vectors) -> None:
+    body = await found(studio, expression=f"{NAMES[0]} & {NAMES[4]}", limit=100)
+    smaller = np.minimum(vectors @ vectors[0], vectors @ vectors[4])
+    assert {NAMES[0], NAMES[4]}.isdisjoint(hit["name"] for hit in body["hits"])
+    for hit in body["hits"]:
+        assert hit["score"] == pytest.approx(smaller[NAMES.index(hit["name"])], abs=1e-5)
+
+
+async def test_pages_follow_each_other(studio: httpx.AsyncClient) -> None:
+    whole = (await found(studio, expression=NAMES[2], limit=20))["hits"]
+    parts = [(await found(studio, expression=NAMES[2], limit=7, offset=o))["hits"] for o in (0, 7, 14)]
+    assert [hit["photo"] for part in parts for hit in part][:20] == [hit["photo"] for hit in whole]
+
+
+async def test_the_expression_comes_back_in_its_parts(studio: httpx.AsyncClient) -> None:
+    read = (await found(studio, expression=f'{NAMES[0]} + 2*dim:"red things" !dim:3'))["expression"]
+    ((photo, dimension),) = read["parts"]
+    assert (photo["kind"], photo["name"]) == ("photo", NAMES[0])
+    assert (dimension["weight"], dimension["dimension"], dimension["text"]) == (2, 0, 'dim:"red things"')
+    assert [leaf["dimension"] for leaf in read["without"]] == [3]
+
+
+async def test_the_whole_length_agrees_with_itself_and_counts_facets_over_all_photos(
+    studio: httpx.AsyncClient, vectors: Vectors
+) -> None:
+    body = await found(studio, expression=NAMES[0])
+    assert body["agreement"] == 1
+    for facet in body["facets"]:
+        assert facet["count"] == (vectors[:, facet["dimension"]] > 0).sum()
+    assert (await found(studio, expression=NAMES[0], dimensions=2, top_k=1))["agreement"] < 1
+
+
+async def test_a_photo_of_which_nothing_is_left_is_near_to_nothing(
+    studio: httpx.AsyncClient, vectors: Vectors
+) -> None:
+    (zero,) = np.flatnonzero((vectors[:, :1] == 0).all(axis=1))[:1]
+    body = await found(studio, expression=NAMES[zero], dimensions=1)
+    assert (body["hits"], body["total"], body["agreement"]) == ([], 0, 0)
+
+
+async def test_the_line_lies_where_one_random_pair_in_a_hundred_is(
+    studio: httpx.AsyncClient, vectors: Vectors
+) -> None:
+    body = await found(studio, expression=NAMES[0], limit=100)
+    pairs = (vectors @ vectors.T)[np.triu_indices(len(NAMES), 1)]
+    assert body["chance"] == pytest.approx(np.quantile(pairs, 0.99), abs=1e-5)
+    assert body["above"] == sum(hit["score"] >= body["chance"] for hit in body["hits"])
+    assert (await found(studio, expression=f"{NAMES[0]} + dim:3"))["chance"] is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({}, "nothing is searched for"),
+        ({"expression": "  "}, "nothing is searched for"),
+        ({"expression": "nowhere.jpg"}, "character 1 of the expression: no photo called 'nowhere.jpg' is indexed here"),
+        ({"expression": "../../etc/passwd"}, "no photo called"),
+        ({"expression": "dim:48"}, "dimension 48"),
+        ({"expression": "dim:3 +"}, "should stand here"),
+        ({"expression": "drop-00"}, "no longer holds this photo"),
+        ({"only": 48}, "there is no dimension 48"),
+        ({"expression": NAMES[0], "dimensions": 49}, "exceeds this model's 48"),
+        ({"expression": NAMES[0], "top_k": 0}, "top_k"),
+        ({"expression": "x" * 5000}, "expression"),
+        ({"photo": "x"}, "there is no parameter 'photo'"),
+    ],
+)
+async def test_what_cannot_be_asked_is_said(studio: httpx.AsyncClient, asked: dict[str, Any], said: str) -> None:
+    answer = await studio.get("/studio/search", params=asked)
+    assert answer.status_code in (404, 422)
+    assert said in answer.json()["error"]["message"]
+
+
+def test_columns_hold_the_same_numbers_as_rows(vectors: Vectors, collection: Collection) -> None:
+    held = collection.stored
+    assert np.array_equal(np.stack([held.dense(i) for i in range(len(held))]), vectors)
+    assert held.whole.counts.tolist() == (vectors > 0).sum(axis=0).tolist()
+    for j in range(WIDTH):
+        assert np.array_equal(np.sort(held.whole.active(j)), np.flatnonzero(vectors[:, j]))
+
+
+def test_equal_values_are_cut_as_the_one_rule_says() -> None:
+    z = np.array([[1, 2, 2, 2, 0], [3, 3, 3, 3, 3], [0, 0, 0, 0, 1], [0, 0, 0, 0, 0]], np.float32)
+    columns = stored(z).cut(4, 2)
+    there = np.zeros((4, 4), np.float32)
+    for j in range(4):
+        there[columns.active(j), j] = columns.strengths(j)
+    lengths = columns.lengths[:, None]
+    assert there / lengths == pytest.approx(shorten(z, 4, 2))
