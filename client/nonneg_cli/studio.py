@@ -99,13 +99,13 @@ def _groups(held: Curated, names: Any) -> list[dict[str, Any]]:
 
 def _update(images: tuple[str, ...], index: Path, model: str | None, *, quiet: bool) -> None:
     """Embed what is new, in this process, and forget what is gone."""
-    from nonneg_client.commands.embedder_options import DEFAULT_BUNDLE, Through
+    from nonneg_client.commands.embedder_options import DEFAULT_BUNDLE, EmbedderOptions
     from nonneg_client.commands.index import begin
     from nonneg_core.errors import DataInvalid
 
     index.parent.mkdir(parents=True, exist_ok=True)
     into = begin(index, list(images), [], None, None)
-    into.add_images(list(images), None, None, None, quiet, Through("", bundle=model or DEFAULT_BUNDLE))
+    into.add_images(list(images), None, None, None, quiet, EmbedderOptions("", bundle=model or DEFAULT_BUNDLE))
     if not (index / "index.json").exists():
         raise DataInvalid("no photo could be read, so there is nothing to look at", fix="name a folder of photos")
     into.tell(prune=True)

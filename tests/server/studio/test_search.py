@@ -103,17 +103,13 @@ async def test_the_whole_length_agrees_with_itself_and_counts_facets_over_all_ph
     assert (await found(studio, expression=NAMES[0], dimensions=2, top_k=1))["agreement"] < 1
 
 
-async def test_a_photo_of_which_nothing_is_left_is_near_to_nothing(
-    studio: httpx.AsyncClient, vectors: Vectors
-) -> None:
+async def test_a_photo_of_which_nothing_is_left_is_near_to_nothing(studio: httpx.AsyncClient, vectors: Vectors) -> None:
     (zero,) = np.flatnonzero((vectors[:, :1] == 0).all(axis=1))[:1]
     body = await found(studio, expression=NAMES[zero], dimensions=1)
     assert (body["hits"], body["total"], body["agreement"]) == ([], 0, 0)
 
 
-async def test_the_line_lies_where_one_random_pair_in_a_hundred_is(
-    studio: httpx.AsyncClient, vectors: Vectors
-) -> None:
+async def test_the_line_lies_where_one_random_pair_in_a_hundred_is(studio: httpx.AsyncClient, vectors: Vectors) -> None:
     body = await found(studio, expression=NAMES[0], limit=100)
     pairs = (vectors @ vectors.T)[np.triu_indices(len(NAMES), 1)]
     assert body["chance"] == pytest.approx(np.quantile(pairs, 0.99), abs=1e-5)
