@@ -64,17 +64,17 @@ def _locations(part: Part, message: str, depth: int) -> Iterator[str]:
     if depth > DEEPEST:
         raise Malformed(f"messages nested deeper than {DEEPEST}")
     below = FIELDS[message]
-    for number, content in _fields(part):
+    for number, content in fields(part):
         inside = below.get(number)
         if inside == "entry":
-            pair = {n: text.read(text.start, LONGEST_NAME).decode() for n, text in _fields(content)}
+            pair = {n: text.read(text.start, LONGEST_NAME).decode() for n, text in fields(content)}
             if pair.get(1) == "location":
                 yield pair.get(2, "")
         elif inside is not None:
             yield from _locations(content, inside, depth + 1)
 
 
-def _fields(part: Part) -> Iterator[tuple[int, Part]]:
+def fields(part: Part) -> Iterator[tuple[int, Part]]:
     """The length-delimited fields of a message; others are passed over."""
     at = part.start
     while at < part.end:

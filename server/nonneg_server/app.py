@@ -57,6 +57,7 @@ def create_app(
     app.state.repository = repository
     app.state.collection = collection
     app.state.studio = None  # made when it is first asked for
+    app.state.cell_maps = None
     app.state.shutdown_hooks = []
     app.state.reload_hooks = []
     app.state.fetcher = Fetcher(settings.url_host, max_bytes=settings.url_bytes, timeout=settings.url_timeout)

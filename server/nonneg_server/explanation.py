@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
+from PIL import Image
 
 from nonneg_core.shortening import Vectors
 from nonneg_runtime.atlas import open_atlas
 from nonneg_runtime.bundle import Bundle
+from nonneg_runtime.cell_map import Cells
+from nonneg_server.cell_maps import CellMaps
 from nonneg_server.dimensions import card
+from nonneg_server.requests.images import Incoming, Source
 
 
 def explain(bundle: Bundle, a: Vectors, b: Vectors, limit: int) -> dict[str, Any]:
@@ -39,3 +44,23 @@ def explain(bundle: Bundle, a: Vectors, b: Vectors, limit: int) -> dict[str, Any
         "contributions": listed,
         "rest": float(products.sum() - products[order].sum()),
     }
+
+
+def with_cells(
+    found: dict[str, Any], maps: CellMaps, bundle: Bundle, photos: Sequence[Incoming | Source]
+) -> dict[str, Any]:
+    """The explanation with the cells of each image that its dimensions come from; they sum to the dimension's value."""
+    listed = found["contributions"]
+    dimensions = [one["dimension"] for one in listed]
+    located = [maps.locate(bundle, photo, dimensions) for photo in photos if isinstance(photo, (bytes, Image.Image))]
+    for i, one in enumerate(listed):
+        one["cells"] = [
+            scaled(place.cells[i], value).tolist() for place, value in zip(located, one["values"], strict=True)
+        ]
+    return {**found, "boxes": [list(place.box) for place in located]}
+
+
+def scaled(cells: Cells, value: float) -> Cells:
+    """Cells that sum to a value; all zero where they are."""
+    total = float(cells.sum())
+    return np.asarray(cells * (value / total), np.float32) if total > 0 else np.zeros_like(cells)

@@ -35,6 +35,12 @@ async def serve(
     return answer
 
 
+async def fetched(request: Request, images: Sequence[Incoming | Source]) -> list[Source]:
+    """The images with the bytes that links lead to, for what reads them once more."""
+    state = request.app.state
+    return await _fetched(state, images, deadline_of(request, state.settings.timeout))
+
+
 def zeros_of(answer: Answer) -> int:
     """Of how many vectors nothing is left."""
     return sum([len(z) - int(np.add.reduce(np.logical_or.reduce(z, axis=1))) for z in answer.vectors])

@@ -48,6 +48,18 @@ class View(BaseModel):
         box = _central(image.size, self.crop, square=self.fit == "cover")
         return resize(image, (self.size, self.size), self.interpolation, box)
 
+    def seen_of(self, size: tuple[int, int]) -> tuple[float, float, float, float]:
+        """What of a picture of this size the pixels show: left, top, width, height as shares of its sides.
+
+        With `contain` that is more than the picture.
+        """
+        width, height = size
+        if self.fit == "contain":
+            side = max(size)
+            return (width - side) / 2 / width, (height - side) / 2 / height, side / width, side / height
+        left, top, right, bottom = _central(size, self.crop, square=self.fit == "cover")
+        return left / width, top / height, (right - left) / width, (bottom - top) / height
+
     def _contain(self, image: Image.Image, resize: Resize) -> Pixels:
         scale = self.size / max(image.size)
         width, height = (max(1, round(side * scale)) for side in image.size)

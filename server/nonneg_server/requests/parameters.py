@@ -59,6 +59,9 @@ class Comparison(BaseModel):
     dimensions: Annotated[Length | None, Field(description="Compare at this length.")] = None
     top_k: Annotated[Length | None, Field(description="Compare each vector's largest this many.")] = None
     limit: Annotated[int, Field(ge=1, le=1000, description="Dimensions to list; the rest is summed.")] = 20
+    where: Annotated[
+        bool, Field(description="Say where in each image a dimension comes from, for models whose features are means.")
+    ] = False
 
 
 def from_strings(kind: type[Body], pairs: Iterable[tuple[str, str]]) -> Body:
@@ -77,7 +80,7 @@ def _from_string(kind: type[BaseModel], name: str, value: str) -> Any:
     if sort is None:
         return value
     if sort is bool:
-        return {"true": True, "false": False}.get(value.lower(), value)
+        return {"true": True, "1": True, "false": False, "0": False}.get(value.lower(), value)
     if "," in value:
         return [_number(part) for part in value.split(",")]
     return _number(value)

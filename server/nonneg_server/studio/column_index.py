@@ -46,12 +46,6 @@ class Columns:
         return self.values[self.starts[j] : self.starts[j + 1]]
 
     @cached_property
-    def usual(self) -> Floats:
-        """How strong each dimension is on average where it is active, (D,); 1 where it never is."""
-        sums = np.add.reduceat(np.append(self.values, np.float32(0)), self.starts[:-1])
-        return np.asarray(np.where(self.counts > 0, sums / np.maximum(self.counts, 1), 1), np.float32)
-
-    @cached_property
     def counts(self) -> NDArray[np.int64]:
         """In how many photos each dimension is active, (D,)."""
         return np.diff(self.starts)

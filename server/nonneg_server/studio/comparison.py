@@ -13,15 +13,9 @@ from nonneg_core.shortening import Vectors
 Names = Mapping[int, str]
 
 
-def bars(z: Vectors, names: Names, limit: int) -> list[dict[str, Any]]:
+def bars(z: Vectors, names: Names, limit: int, *, named: bool = False) -> list[dict[str, Any]]:
     """The strongest dimensions of a vector of length one; `share` is their part of its squared length."""
-    order = np.argsort(-z, kind="stable")[:limit]
-    return [_bar(int(j), float(z[j]), float(z[j]) ** 2, names) for j in order if z[j] > 0]
-
-
-def named_bars(z: Vectors, usual: Vectors, names: Names, limit: int) -> list[dict[str, Any]]:
-    """The dimensions with a name, first those that are stronger here than they usually are where they are active."""
-    order = sorted((j for j in names if j < len(z) and z[j] > 0), key=lambda j: -z[j] / usual[j])
+    order = [int(j) for j in np.argsort(-z, kind="stable") if z[j] > 0 and (not named or int(j) in names)]
     return [_bar(j, float(z[j]), float(z[j]) ** 2, names) for j in order[:limit]]
 
 

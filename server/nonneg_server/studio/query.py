@@ -89,7 +89,7 @@ def as_json(query: Query, names: Names) -> dict[str, Any] | None:
 
 
 def term_of(j: int, names: Names) -> str:
-    """A dimension as an expression has it: by its name where that is no other's."""
+    """A dimension as an expression has it: by its name where one dimension alone has it."""
     name = names.get(j)
     if name is None or sum(other.casefold() == name.casefold() for other in names.values()) > 1 or name.isdecimal():
         return f"dim:{j}"

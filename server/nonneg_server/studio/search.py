@@ -127,8 +127,7 @@ def _hit(
     parts = weights[indices[:kept]] * values[:kept] / columns.lengths[i]
     total = float(parts.sum()) or 1.0
     order = [o for o in np.argsort(-parts, kind="stable") if parts[o] > 0]
-    unusual = parts * values[:kept] / collection.stored.whole.usual[indices[:kept]]
-    named = sorted((o for o in order if int(indices[o]) in names), key=lambda o: -unusual[o])[:REASONS]
+    named = [o for o in order if int(indices[o]) in names][:REASONS]
     chosen = sorted({*order[:REASONS], *named}, key=lambda o: -parts[o])
     return {
         "photo": collection.ids[i],

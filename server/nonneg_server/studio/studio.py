@@ -12,6 +12,7 @@ from nonneg_core.errors import NonnegError, NotFound
 from nonneg_core.shortening import Vectors, check_dimensions, check_top_k, shorten
 from nonneg_runtime.atlas import names_of, open_atlas
 from nonneg_runtime.bundle import Bundle
+from nonneg_server.cell_maps import CellMaps, can_locate
 from nonneg_server.dimensions import check_dimension, examples
 from nonneg_server.embedding import encode
 from nonneg_server.registry import Registry
@@ -62,7 +63,7 @@ class Studio:
             "dimensions": manifest.dimensions,
             "named": len(self.names),
             "lengths": lengths(manifest),
-            "where": False,
+            "where": can_locate(self.bundle),
             "folder": folder,
         }
 
@@ -78,10 +79,7 @@ class Studio:
     def bars(self, photo: str, asked: Bars) -> dict[str, Any]:
         """A photo's dimensions, the strongest first."""
         z = shorten(self._vector(photo), self._length(asked), asked.top_k)
-        if asked.named:
-            found = comparison.named_bars(z, self._usual, self.names, asked.limit)
-        else:
-            found = comparison.bars(z, self.names, asked.limit)
+        found = comparison.bars(z, self.names, asked.limit, named=asked.named)
         return {
             **self._entry(photo),
             "dimensions": len(z),
@@ -100,6 +98,21 @@ class Studio:
         if photo.startswith(PREFIX):
             return self._uploads.get(photo).picture
         return self._shown().large(photo)
+
+    def where(self, photo: str, j: int, maps: CellMaps) -> dict[str, Any]:
+        """Which cells of a photo a dimension comes from."""
+        bundle = self.bundle
+        check_dimension(bundle.manifest, j)
+        data = self._uploads.get(photo).picture if photo.startswith(PREFIX) else self._shown().read(photo)
+        found = maps.locate(bundle, data, [j])
+        return {
+            "photo": photo,
+            "dimension": j,
+            "name": self.names.get(j),
+            "strength": float(found.cells[0].sum()),
+            "cells": found.cells[0].tolist(),
+            "box": list(found.box),
+        }
 
     async def upload(self, request: Request, image: Incoming) -> dict[str, Any]:
         """Embed a photo and keep its vector and a small picture, in memory alone."""
@@ -213,14 +226,6 @@ class Studio:
             return {"photo": photo, "name": "a dropped photo"}
         held = self._indexed()
         return {"photo": photo, "name": held.names[held.row(photo)]}
-
-    @property
-    def _usual(self) -> Vectors:
-        """How strong each dimension usually is where it is active: here, or where the model was measured."""
-        if self._collection is not None:
-            return self._collection.stored.whole.usual
-        columns = self.bundle.manifest.columns
-        return np.asarray(np.divide(columns.expected_activation, np.maximum(columns.frequency, 1e-6)), np.float32)
 
     def _shown_by(self, bar: dict[str, Any]) -> dict[str, Any]:
         """A bar with the photos of the folder that show its dimension most."""

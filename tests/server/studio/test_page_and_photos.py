@@ -203,3 +203,11 @@ async def test_without_a_folder_photos_can_be_dropped_and_compared(
         for path in ("/studio/photos", "/studio/search?expression=dim:3", "/studio/groups"):
             answer = await client.get(path)
             assert (answer.status_code, "nonneg studio" in answer.json()["error"]["fix"]) == (404, True)
+
+
+async def test_a_model_that_cannot_say_where_says_so(studio: httpx.AsyncClient, png: Callable[[int], bytes]) -> None:
+    assert (await studio.get("/studio")).json()["where"] is False
+    answer = await studio.get(f"/studio/photos/{A}/where?dimension=3")
+    explained = await studio.post("/explain?where=1", files=[("images", png(1)), ("images", png(2))])
+    for refused in (answer, explained):
+        assert (refused.status_code, refused.json()["error"]["field"]) == (422, "where")

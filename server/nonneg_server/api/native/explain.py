@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from functools import partial
 
 import orjson
@@ -14,9 +15,11 @@ from nonneg_server.api.native.schemas import EXPLAINED, ExplainAnswer
 from nonneg_server.api.native.translation import read_request
 from nonneg_server.api.openapi import documented
 from nonneg_server.api.route import Route, embedding
-from nonneg_server.explanation import explain
+from nonneg_server.cell_maps import maps_of
+from nonneg_server.explanation import explain, with_cells
+from nonneg_server.requests.images import Incoming, Source
 from nonneg_server.requests.parameters import Comparison, Parameters
-from nonneg_server.serving import reply, serve
+from nonneg_server.serving import fetched, reply, serve
 
 router = APIRouter(route_class=Route, tags=["embed"])
 
@@ -25,14 +28,19 @@ router = APIRouter(route_class=Route, tags=["embed"])
 @embedding
 @documented(ExplainAnswer, EXPLAINED, body=partial(images, Comparison, 2), query=Comparison)
 async def post_explain(request: Request) -> Response:
+    photos: Sequence[Incoming | Source]
     photos, asked = await read_request(request, Comparison)
     if len(photos) != 2:
         raise ParameterInvalid(
             f"/explain compares 2 images, not {len(photos)}", fix="send two", field="images", value=len(photos), limit=2
         )
+    if asked.where:
+        photos = await fetched(request, photos)
     wanted = Parameters(model=asked.model, dimensions=asked.dimensions, top_k=asked.top_k, errors="fail")
     bundle = request.app.state.registry.get(asked.model).bundle  # before: another may have its name afterwards
     answer = await serve(request, photos, wanted)
     a, b = answer.vectors[0]
     found = await asyncio.to_thread(explain, bundle, a, b, asked.limit)  # the atlas is on the disk
+    if asked.where:
+        found = await asyncio.to_thread(with_cells, found, maps_of(request.app.state), bundle, photos)
     return reply(orjson.dumps(found), answer)

@@ -86,6 +86,7 @@ class Contribution(Shape):
     values: list[float]
     contribution: float
     share: float
+    cells: NotRequired[list[list[list[float]]]]
 
 
 class ExplainAnswer(Shape):
@@ -99,6 +100,7 @@ class ExplainAnswer(Shape):
     nnz: list[int]
     contributions: list[Contribution]
     rest: float
+    boxes: NotRequired[list[list[float]]]
 
 
 class Weighting(Shape):

@@ -62,11 +62,19 @@ class Pair(Sized):
     limit: Annotated[int, Field(ge=1, le=200, description="Dimensions to list of each kind.")] = 12
 
 
+class Located(BaseModel):
+    """Where a dimension comes from."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    dimension: Annotated[Dimension, Field(description="Of this dimension.")]
+
+
 class Bars(Sized):
     """One photo's dimensions."""
 
     limit: Annotated[int, Field(ge=1, le=2048, description="Dimensions to list.")] = 24
-    named: Annotated[bool, Field(description="Only those that have a name, the most unusual first.")] = False
+    named: Annotated[bool, Field(description="Only those that have a name.")] = False
 
 
 def several(given: int | list[int] | None) -> list[int]:

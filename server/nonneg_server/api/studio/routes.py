@@ -15,7 +15,8 @@ from nonneg_server.api.native.translation import error_body, query_parameters, r
 from nonneg_server.api.openapi import BINARY, documented
 from nonneg_server.api.route import Route, embedding, json_response, open_to_all
 from nonneg_server.api.studio import schemas
-from nonneg_server.api.studio.parameters import Bars, Listed, Nothing, Pair, Searched
+from nonneg_server.api.studio.parameters import Bars, Listed, Located, Nothing, Pair, Searched
+from nonneg_server.cell_maps import maps_of
 
 if TYPE_CHECKING:
     from nonneg_server.studio.studio import Studio
@@ -53,6 +54,14 @@ async def get_thumbnail(request: Request) -> Response:
 @documented(others={"image/jpeg": BINARY}, says="A JPEG.")
 async def get_image(request: Request) -> Response:
     return _jpeg(await asyncio.to_thread(_studio(request).image, _photo(request)))
+
+
+@router.get("/studio/photos/{photo}/where", summary="Which cells of a photo a dimension comes from")
+@documented(schemas.Where, schemas.WHERE, query=Located)
+async def get_where(request: Request) -> Response:
+    studio, asked = _studio(request), query_parameters(request.scope["query_string"], Located)
+    maps = maps_of(request.app.state)
+    return json_response(await asyncio.to_thread(studio.where, _photo(request), asked.dimension, maps))
 
 
 @router.post("/studio/uploads", summary="Embed a photo to search with; it is kept in memory alone, for a while")

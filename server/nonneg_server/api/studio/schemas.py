@@ -61,6 +61,17 @@ class PhotoBars(Shape):
     bars: list[ShownBar]
 
 
+class Where(Shape):
+    """A dimension's strength by cell: the rows sum to it; `box` is what of the photo the cells cover, in shares."""
+
+    photo: str
+    dimension: int
+    name: str | None
+    strength: float
+    cells: list[list[float]]
+    box: list[float]
+
+
 class Reason(Shape):
     dimension: int
     name: str | None
@@ -196,6 +207,13 @@ BARS: Any = {
     "dimensions": 2048,
     "nnz": 502,
     "bars": [{**_BAR, "term": "dim:snow", "exemplars": [_ENTRY["photo"]]}],
+}
+WHERE: Any = {
+    "photo": _ENTRY["photo"],
+    **_CARD,
+    "strength": 1.64,
+    "cells": [[0.9, 0.5], [0.2, 0.04]],
+    "box": [0.125, 0.0, 0.75, 1.0],
 }
 _SNOW = {"kind": "dimension", "text": "dim:snow", "dimension": 1731, "name": "snow"}
 _CAT = {"kind": "photo", "text": "winter/cat.jpg", "dimension": None, "name": "winter/cat.jpg", "weight": 1.0}

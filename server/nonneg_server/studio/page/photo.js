@@ -105,11 +105,10 @@ export class Large {
     canvas.width = columns;
     canvas.height = rows;
     const pen = canvas.getContext("2d");
-    const colour = getComputedStyle(document.documentElement).getPropertyValue("--accent");
+    pen.fillStyle = getComputedStyle(canvas).getPropertyValue("--veil");
     cells.forEach((row, y) =>
       row.forEach((value, x) => {
-        pen.globalAlpha = 0.8 * Math.max(0, value / most) ** 1.3;
-        pen.fillStyle = colour;
+        pen.globalAlpha = 0.85 * (1 - Math.max(0, value / most) ** 0.8); // the rest is veiled
         pen.fillRect(x, y, 1, 1);
       }),
     );

@@ -1,0 +1,58 @@
+"""The shipped model says where its dimensions come from, by /explain and for a dropped photo."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import AsyncIterator
+
+import httpx
+import numpy as np
+import pytest
+from PIL import Image
+
+from nonneg_runtime.bundle import open_bundle
+from nonneg_server.app import create_app
+from nonneg_server.engine.engine import Engine
+from nonneg_server.registry import Registry
+from nonneg_server.settings import Settings
+
+pytestmark = pytest.mark.anyio
+
+
+def picture(seed: int) -> bytes:
+    small = Image.fromarray(np.random.default_rng(seed).integers(0, 256, (6, 6, 3), dtype=np.uint8))
+    buffer = io.BytesIO()
+    small.resize((300, 200), Image.Resampling.BICUBIC).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+@pytest.fixture
+async def photo_fast() -> AsyncIterator[httpx.AsyncClient]:
+    engine = Engine(open_bundle("photo-fast"), threads=1, wide=False)
+    app = create_app(Registry(engine), Settings())
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
+        yield client
+    engine.close()
+
+
+async def test_cells_sum_to_the_values_that_they_explain(photo_fast: httpx.AsyncClient) -> None:
+    files = [("images", picture(1)), ("images", picture(2))]
+    body = (await photo_fast.post("/explain?where=1&limit=5", files=files)).json()
+    view = open_bundle("photo-fast").manifest.view
+    assert body["boxes"] == [pytest.approx(view.seen_of((300, 200)))] * 2
+    assert len(body["contributions"]) == 5
+    for one in body["contributions"]:
+        for cells, value in zip(one["cells"], one["values"], strict=True):
+            assert np.shape(cells) == (7, 7)
+            assert np.sum(cells) == pytest.approx(value, rel=1e-3)
+    assert "boxes" not in (await photo_fast.post("/explain", files=files)).json()
+
+
+async def test_a_dropped_photo_shows_where(photo_fast: httpx.AsyncClient) -> None:
+    headers = {"x-nonneg-studio": "1", "content-type": "image/png"}
+    sent = (await photo_fast.post("/studio/uploads", content=picture(1), headers=headers)).json()
+    j = sent["bars"][0]["dimension"]
+    body = (await photo_fast.get(f"/studio/photos/{sent['photo']}/where", params={"dimension": j})).json()
+    assert np.sum(body["cells"]) == pytest.approx(body["strength"], rel=1e-3)
+    assert body["strength"] > 0
+    assert (await photo_fast.get(f"/studio/photos/{sent['photo']}/where?dimension=99999")).status_code == 404
