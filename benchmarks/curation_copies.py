@@ -1,5 +1,5 @@
 """How many edited copies of photos `nonneg curate` finds, and how many pairs that it calls copies are not:
-`python benchmarks/curation_copies.py FOLDER [--bundle B] [--edited 500] [--top-k N]`.
+`python benchmarks/curation_copies.py FOLDER [--bundle B] [--edited 500] [--keep N]`.
 
 Each of some photos of the folder is edited in five ways (half size, cropped to 90 % of the sides, grey, JPEG of quality
 30, mirrored) and put beside all photos of the folder. A pair is found if it is among the copies; a pair of
@@ -35,7 +35,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--bundle")
     parser.add_argument("--edited", type=int, default=500)
-    parser.add_argument("--top-k", type=int, help="what is stored of each vector")
+    parser.add_argument("--keep", type=int, help="how many values are stored of each vector")
     parser.add_argument("--save", type=Path, help="keep vectors and thumbnails here, to try other limits")
     options = parser.parse_args()
     paths = find_images(options.folder)
@@ -44,12 +44,12 @@ def main() -> None:
     edited = [image for i in chosen for image in edits(photos[i])]
     origin = np.array([*range(len(paths)), *np.repeat(chosen, len(EDITS))])
     with Encoder(options.bundle) as encoder:
-        vectors = encoder.embed([*photos, *edited], top_k=options.top_k, progress=False)
+        vectors = encoder.embed([*photos, *edited], top_k=options.keep, progress=False)
     thumbnails = np.stack([np.frombuffer(check_pixels(image).thumbnail, np.uint8) for image in [*photos, *edited]])
     if options.save:
         vectors.named([str(o) for o in origin]).save(options.save.with_suffix(".npz"))
         np.save(options.save.with_suffix(".npy"), thumbnails)
-    print_table(options.folder, vectors, thumbnails, origin, len(paths))
+    print_table(options.folder, vectors, thumbnails, origin, len(paths), options.keep)
 
 
 def edits(photo: Image.Image) -> list[Image.Image]:
@@ -66,9 +66,11 @@ def edits(photo: Image.Image) -> list[Image.Image]:
     ]
 
 
-def print_table(folder: Path, vectors: Embeddings, thumbnails: np.ndarray, origin: np.ndarray, photos: int) -> None:
+def print_table(
+    folder: Path, vectors: Embeddings, thumbnails: np.ndarray, origin: np.ndarray, photos: int, keep: int | None
+) -> None:
     """Found and false, by edit."""
-    limits = Limits()
+    limits = Limits() if keep is None else Limits().of_cut_vectors()
     pairs, _, _ = joined(list(scanned(Scan(vectors, limits, k=1, thumbnails=standardised(thumbnails)))))
     copied = pairs.where(copies(pairs, limits))
     true = origin[copied.one] == origin[copied.other]
@@ -90,7 +92,13 @@ def print_table(folder: Path, vectors: Embeddings, thumbnails: np.ndarray, origi
         f"{len(copied)} pairs of copies; {twice} photos are in the folder twice; of the other pairs {false:.2%} false"
     )
     print(f"{len(similar)} pairs merely similar")
-    names = {"folder": folder.name, "photos": photos, "fingerprint": vectors.fingerprint, "limits": vars(limits)}
+    names = {
+        "folder": folder.name,
+        "photos": photos,
+        "keep": keep,
+        "fingerprint": vectors.fingerprint,
+        "limits": vars(limits),
+    }
     print(json.dumps({**names, "edits": record, "pairs": len(copied), "false": false, "twice": twice}))
 
 

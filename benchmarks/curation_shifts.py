@@ -1,4 +1,5 @@
-"""Whether `nonneg diff` finds planted shifts: `python benchmarks/curation_shifts.py FOLDER|VECTORS [--photos 1000]`.
+"""Whether `nonneg diff` finds planted shifts:
+`python benchmarks/curation_shifts.py FOLDER|VECTORS [--photos 1000] [--keep 205]`.
 
 Two samples of a labelled folder are compared from which some labels are left out; then a share of one of them is
 replaced by photos of one of these. Found: the dimension that tells the label best (of its other photos against all
@@ -31,8 +32,9 @@ def main() -> None:
     parser.add_argument("source", type=Path, help="a labelled folder, or a file of its vectors")
     parser.add_argument("--photos", type=int, default=1000, help="of each sample")
     parser.add_argument("--planted", type=int, default=20, help="labels that are planted, one after the other")
+    parser.add_argument("--keep", type=int, help="how many values are stored of each vector")
     options = parser.parse_args()
-    vectors = read(options.source)
+    vectors = read(options.source).shorten(top_k=options.keep)
     labels = np.array([Path(name).parent.name for name in vectors.ids or ()])
     rng = np.random.default_rng(0)
     planted = rng.permutation(np.unique(labels))[: options.planted]
@@ -50,7 +52,12 @@ def main() -> None:
     differences(*samples)
     seconds = time.process_time() - started
     print(f"10,000 photos of {vectors.dimensions} dimensions: {seconds:.2f} s of one core")
-    record = {"source": options.source.name, "fingerprint": vectors.fingerprint, "photos": options.photos}
+    record = {
+        "source": options.source.name,
+        "fingerprint": vectors.fingerprint,
+        "photos": options.photos,
+        "keep": options.keep,
+    }
     print(json.dumps({**record, "rows": rows, "seconds": seconds}))
 
 

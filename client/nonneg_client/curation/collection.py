@@ -70,6 +70,11 @@ class Collection:
         most = int(sizes.max(initial=0))
         return most if len(sizes) > 1 and most and float((sizes == most).mean()) > EVEN else None
 
+    def cut_note(self, loss: str) -> tuple[str, ...]:
+        """What is lost where only the largest entries of each vector are stored."""
+        cut = self.cut()
+        return () if cut is None else (f"Only the {cut} largest entries of each vector are stored: {loss}.",)
+
 
 def read_collection(path: Path) -> Collection:
     """The collection in the folder of an index, or in a file that `nonneg embed` wrote."""

@@ -38,7 +38,7 @@ class Wishes:
 def curate(collection: Collection, wishes: Wishes) -> list[Section]:
     """The sections of one collection, in the order of the parts."""
     parts = set(wishes.parts)
-    vectors, shown = collection.vectors, wishes.shown
+    vectors, shown, limits = collection.vectors, wishes.shown, limits_of(wishes, collection)
     photos = photos_of(collection, shown=shown) if parts & OF_PHOTOS else None
     labels = collection.labels(wishes.labels)
     if parts & set(OF_LABELS) and not is_labelled(labels):
@@ -46,12 +46,12 @@ def curate(collection: Collection, wishes: Wishes) -> list[Section]:
     found: dict[str, Section] = {}
     if parts & OF_PAIRS:
         thumbnails = photos.thumbnails() if photos else None
-        pairs, places, cosines = compare(collection, wishes.limits, thumbnails, shown=shown)
+        pairs, places, cosines = compare(collection, limits, thumbnails, shown=shown)
         if photos is not None:
             exact = exact_copies(collection, photos)
-            copies = copied(collection, photos, pairs, wishes.limits, removed_by(exact))
+            copies = copied(collection, photos, pairs, limits, removed_by(exact))
             found["copies"] = copies
-            found["similar"] = similar(collection, photos, pairs, wishes.limits, removed_by(exact, copies))
+            found["similar"] = similar(collection, photos, pairs, limits, removed_by(exact, copies))
         found["outliers"] = lonely(collection, places, cosines, wishes.names)
         if is_labelled(labels):
             found["missed"] = missed(collection, labels, places, cosines)
@@ -71,10 +71,17 @@ def curate(collection: Collection, wishes: Wishes) -> list[Section]:
 def curate_two(one: Collection, other: Collection, wishes: Wishes) -> list[Section]:
     """What of one collection is in another one too."""
     one.vectors.same_form(other.vectors)
+    limits = limits_of(wishes, one, other)
     photos, others = photos_of(one, shown=wishes.shown), photos_of(other, shown=wishes.shown)
-    pairs, _, _ = compare(one, wishes.limits, photos.thumbnails(), other, others.thumbnails(), shown=wishes.shown)
-    sections = between(one, other, photos, others, pairs, wishes.limits)
+    pairs, _, _ = compare(one, limits, photos.thumbnails(), other, others.thumbnails(), shown=wishes.shown)
+    sections = between(one, other, photos, others, pairs, limits)
     return [section for section in sections if section.part in wishes.parts]
+
+
+def limits_of(wishes: Wishes, *collections: Collection) -> Limits:
+    """What makes two photos a pair, given how much of their vectors is stored."""
+    whole = all(collection.cut() is None for collection in collections)
+    return wishes.limits if whole else wishes.limits.of_cut_vectors()
 
 
 def check_labels(collection: Collection, wishes: Wishes) -> None:

@@ -9,12 +9,12 @@ from collections.abc import Iterable
 import numpy as np
 
 from nonneg_client.curation.collection import Collection
-from nonneg_client.curation.duplicates import lost
 from nonneg_client.curation.findings import Group, Section, found_at
 from nonneg_client.curation.overview import Names, name_of
 from nonneg_core.curation.differences import Differences, differences
 
 EXEMPLARS = 6
+WEAKER = "what photos have little of is not seen, and fewer dimensions are named"
 OFTEN = ("share A", "share B", "times", "times low", "times high")
 COLUMNS = ("dimension", "name", "more in", *OFTEN, "effect", "low", "high", "q")
 
@@ -38,7 +38,7 @@ def distinguish(a: Collection, b: Collection, names: Names, discoveries: float =
         f"{discoveries:.0%} are expected to differ by chance alone (Welch; Benjamini and Hochberg over "
         f"{len(found.q)} dimensions)."
     )
-    notes = lost(a) or lost(b)
+    notes = a.cut_note(WEAKER) or b.cut_note(WEAKER)
     if not named:
         notes = (*notes, f"Nothing distinguishes them at {discoveries:.0%} false discoveries.")
     return Section(

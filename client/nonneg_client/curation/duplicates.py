@@ -16,6 +16,8 @@ from nonneg_core.curation.neighbours import Limits, Pairs, copies
 LEFT = "Photos that the lists before say to remove are not in it."
 LINKED = "Each photo of a group is paired with the one that is kept; there are no chains."
 EXACT = "Files with the same bytes."
+LOWER = "cosines between them are smaller, and so the limits of copies are"
+FEWER = "fewer pairs reach a cosine than between whole vectors, and --similar 0.6 finds about what 0.7 finds there"
 
 
 def exact_copies(collection: Collection, photos: Photos) -> Section:
@@ -41,7 +43,7 @@ def copied(collection: Collection, photos: Photos, pairs: Pairs, limits: Limits,
         f"{limits.crop_likeness}. {LINKED} {LEFT}"
     )
     groups = _grouped(collection, photos, pairs.where(chosen), "remove")
-    return Section("copies", "Copies of one photo", how, groups, _gone(photos) + lost(collection))
+    return Section("copies", "Copies of one photo", how, groups, _gone(photos) + collection.cut_note(LOWER))
 
 
 def similar(collection: Collection, photos: Photos, pairs: Pairs, limits: Limits, removed: set[str]) -> Section:
@@ -49,7 +51,7 @@ def similar(collection: Collection, photos: Photos, pairs: Pairs, limits: Limits
     chosen = (pairs.cosine >= limits.similar) & ~copies(pairs, limits) & _left(collection, pairs, removed)
     how = f"Other photos that look alike: cosine at least {limits.similar}. {LINKED} {LEFT}"
     groups = _grouped(collection, photos, pairs.where(chosen), "review")
-    return Section("similar", "Merely similar", how, groups, lost(collection))
+    return Section("similar", "Merely similar", how, groups, collection.cut_note(FEWER))
 
 
 def between(one: Collection, other: Collection, photos: Photos, others: Photos, pairs: Pairs, limits: Limits) -> (
@@ -72,7 +74,9 @@ def between(one: Collection, other: Collection, photos: Photos, others: Photos, 
 
     def section(part: str, title: str, how: str, found: dict[int, list[tuple[int, float]]], action: Action) -> Section:
         groups = tuple(_leak(one, other, i, found[i], action) for i in sorted(found, key=lambda i: one.ids[i]))
-        return Section(part, f"{title}: in {one.name} and in {other.name}", how, groups, gone + lost(one))
+        loss = FEWER if part == "similar" else LOWER
+        notes = gone + (one.cut_note(loss) or other.cut_note(loss))
+        return Section(part, f"{title}: in {one.name} and in {other.name}", how, groups, notes)
 
     return (
         section("exact", "Exact copies", EXACT, exact, "remove"),
@@ -148,15 +152,4 @@ def _gone(photos: Photos) -> tuple[str, ...]:
     return (
         f"{len(photos.gone)} photos could not be read, such as {photos.gone[0]}: they are compared by vector alone, "
         "and so are never called copies.",
-    )
-
-
-def lost(collection: Collection) -> tuple[str, ...]:
-    """What is lost where only the largest entries of each vector are stored."""
-    cut = collection.cut()
-    if cut is None:
-        return ()
-    return (
-        f"Only the {cut} largest entries of each vector are stored. Cosines between stored vectors come out otherwise "
-        "than between whole ones: see docs/curation.md for how many pairs that changes.",
     )

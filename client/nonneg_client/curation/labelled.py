@@ -12,6 +12,7 @@ from nonneg_core.curation.doubtful_labels import DOUBTFUL, LEAST, doubts
 from nonneg_core.curation.sparse_rows import Floats, Places
 
 SHOWN = 3  # neighbours that took the place
+ASKED_CUT = "a search asks with the whole vector, and misses fewer"
 PER_LABEL = 2  # photos a label on average: with fewer these are not labels
 
 
@@ -56,7 +57,7 @@ def missed(collection: Collection, labels: list[str], places: Places, cosines: F
         )
         groups.append(Group(f"{told[i]}: {where}", (found_at(collection, i, "review", told[i]), *taken)))
     how = "Each photo asks for the others of its label; of these the nearest has another label."
-    return Section("missed", "Missed by search", how, tuple(groups))
+    return Section("missed", "Missed by search", how, tuple(groups), collection.cut_note(ASKED_CUT))
 
 
 def by_label(labels: list[str], places: Places) -> Section:

@@ -17,6 +17,7 @@ from nonneg_core.progress import Bar
 
 Names = Mapping[int, str]  # of dimensions
 RARE = 3  # dimensions named of an outlier
+OTHERS = "of whole vectors a part of this list would be other photos"
 
 MEANING = {
     "dark": "hardly anything is brighter than a fifth of white",
@@ -77,7 +78,7 @@ def lonely(collection: Collection, places: Places, cosines: Floats, names: Names
         "that to the nearest photo."
     )
     groups = (Group(f"{len(findings)} photos", tuple(findings)),) if findings else ()
-    return Section("outliers", "Outliers", how, groups)
+    return Section("outliers", "Outliers", how, groups, collection.cut_note(OTHERS))
 
 
 def subset(collection: Collection, number: int, *, shown: bool | None = None) -> Section:

@@ -8,7 +8,7 @@ bound are computed in full and put in order, and one that the bound ranks far be
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ ROWS, COLUMNS = 2048, 8192  # of a tile
 AT_ONCE = 65_536  # pairs whose coarse thumbnails are compared one by one,
 FEW = 0.005  # where they are at most this share of a tile
 MARGIN = 1e-4  # what rounding may take off a bound
+CUT_COPY, CUT_CROP = 0.4, 0.6  # cosines of copies where vectors are cut: see `Limits`
 CANDIDATES = 4  # times as many neighbours as are wanted are computed in full, where the bounds are not exact
 
 
@@ -45,6 +46,10 @@ class Limits:
     def least(self) -> float:
         """The cosine below which no pair is a copy."""
         return min(self.copy_cosine, self.crop_cosine)
+
+    def of_cut_vectors(self) -> Limits:
+        """The same for vectors of which only the largest entries are stored: cosines of copies are smaller then."""
+        return replace(self, copy_cosine=CUT_COPY, crop_cosine=CUT_CROP)
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ import click
 from nonneg_core.errors import CheckFailed, ConfigInvalid
 from nonneg_core.progress import Bar
 from nonneg_export.commands.options import evaluation_options
-from nonneg_export.shipped import PLANS, plan_of, rebuild
-from nonneg_runtime.bundle import SHIPPED, Bundle
+from nonneg_export.shipped import plan_of, rebuild
+from nonneg_runtime.bundle import SHIPPED, Bundle, shipped_names
 
 PATH = click.Path(path_type=Path)
 
@@ -30,9 +30,11 @@ def build_default(names: tuple[str, ...], out: Path | None, replace: bool, photo
     """Rebuild the models NAMES that come with nonneg, by default all of them.
 
     Without options: rebuild them from the packages of their backbones and compare them with what is installed, byte for
-    byte. With --out: write them there. With --fit: train their heads on photos, measure them, write all into --out.
+    byte. With --out: write them there. With --fit: train their heads on photos, measure them, write all into --out;
+    so also photo-best, which stands on both backbones and does not come with nonneg.
     """
-    chosen = [plan_of(name).name for name in names or PLANS]
+    fitted = photos is not None
+    chosen = [plan_of(name, fitted=fitted).name for name in names or shipped_names()]
     if photos is not None:
         _fit(chosen, photos, out, flags)
         return

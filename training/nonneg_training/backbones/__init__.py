@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nonneg_core.errors import ConfigInvalid
 from nonneg_training.backbones.backbone import Backbone
-from nonneg_training.backbones.lite import SIZES, lite
+from nonneg_training.backbones.lite import JOINED, SIZES, joined, lite
 from nonneg_training.backbones.resnet import resnet
 from nonneg_training.backbones.slim import slim_resnet
 from nonneg_training.backbones.timm import PREFIX as TIMM
@@ -16,7 +16,7 @@ __all__ = ["NAMES", "Backbone", "backbone"]
 
 OWN = ("tiny-cnn", "slim-resnet")
 RESNETS = ("resnet18", "resnet34", "resnet50")
-NAMES = (*OWN, *RESNETS, *MOBILENETS, "vit-s-16", *SIZES, "timm:NAME")
+NAMES = (*OWN, *RESNETS, *MOBILENETS, "vit-s-16", *SIZES, JOINED, "timm:NAME")
 
 
 def backbone(name: str, *, small: bool, pretrained: str | None = None, size: int | None = None) -> Backbone:
@@ -36,6 +36,8 @@ def backbone(name: str, *, small: bool, pretrained: str | None = None, size: int
         return mobilenet(name, pretrained=pretrained, size=size)
     if name == "vit-s-16":
         return vit(pretrained=pretrained, size=size)
+    if name == JOINED:
+        return joined(pretrained=pretrained, size=size)
     if name in SIZES:
         return lite(name, pretrained=pretrained, size=size)
     if name.startswith(TIMM):

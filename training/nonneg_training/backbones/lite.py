@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -13,6 +14,7 @@ from nonneg_core.installing import package_hint
 from nonneg_training.backbones.backbone import Backbone
 
 SIZES = {"efficientnet-lite0": 224, "efficientnet-lite1": 240, "efficientnet-lite2": 260}
+JOINED = "efficientnet-lite0+lite2"  # the features of both, side by side, of the same pixels
 
 
 class _Pooled(nn.Module):
@@ -25,6 +27,34 @@ class _Pooled(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         features: Tensor = self.net.extract_features(x)  # type: ignore[operator]
         return features.mean((2, 3))
+
+
+class _Joined(nn.Module):
+    """The features of two networks, one behind the other."""
+
+    def __init__(self, one: nn.Module, other: nn.Module) -> None:
+        super().__init__()
+        self.one, self.other = one, other
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([self.one(x), self.other(x)], dim=1)
+
+
+def joined(*, pretrained: str | None, size: int | None) -> Backbone:
+    """efficientnet-lite0 and -lite2 at the size of the second; the classes' logits are the mean of both."""
+    size = size or SIZES["efficientnet-lite2"]
+    one, other = (lite(name, pretrained=pretrained, size=size) for name in ("efficientnet-lite0", "efficientnet-lite2"))
+    classifier = None
+    if one.classifier is not None and other.classifier is not None:
+        classifier = np.concatenate([one.classifier, other.classifier], axis=1) / 2
+    return Backbone(
+        _Joined(one.network, other.network),
+        one.width + other.width,
+        size=size,
+        mean=one.mean,
+        std=one.std,
+        classifier=classifier,
+    )
 
 
 def lite(name: str, *, pretrained: str | None, size: int | None) -> Backbone:
