@@ -37,7 +37,15 @@ def main() -> None:
     parser.add_argument("--edited", type=int, default=500)
     parser.add_argument("--keep", type=int, help="how many values are stored of each vector")
     parser.add_argument("--save", type=Path, help="keep vectors and thumbnails here, to try other limits")
+    parser.add_argument("--saved", type=Path, help="take what --save has kept here of the same folder")
     options = parser.parse_args()
+    if options.saved:
+        vectors = Embeddings.load(options.saved.with_suffix(".npz")).shorten(top_k=options.keep)
+        origin = np.array([int(name) for name in vectors.ids or ()])
+        photos = int((origin == np.arange(len(origin))).sum())
+        thumbnails = np.load(options.saved.with_suffix(".npy"))
+        print_table(options.folder, vectors, thumbnails, origin, photos, options.keep)
+        return
     paths = find_images(options.folder)
     chosen = np.random.default_rng(0).choice(len(paths), min(options.edited, len(paths)), replace=False).tolist()
     photos = [decode(path.read_bytes()) for path in paths]

@@ -22,6 +22,7 @@ from nonneg_core.errors import DataInvalid
 
 LEVELS = 16
 MOST = 2**16 - 1
+LEAST, LARGEST = 2.0**-24, 65504.0  # that float16 holds
 HEAD = 4  # bytes
 Bits = NDArray[np.uint8]
 
@@ -36,7 +37,7 @@ def pack(indices: NDArray[Any], values: NDArray[Any], dimensions: int) -> bytes:
             limit=MOST,
             value=count,
         )
-    largest = np.float16(values.max() if count else 0)
+    largest = np.float16(np.clip(values.max(), LEAST, LARGEST) if count else 0)
     head = np.array([count], ">u2").tobytes() + np.array([largest], ">f2").tobytes()
     if not count:
         return head

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from nonneg_core.shortening import Vectors
 
-Encoding = Literal["float", "base64", "float16", "int8", "binary"]
+Encoding = Literal["float", "base64", "float16", "int8", "binary"]  # and compact, of indices and values: `compact`
 
 
 class Packed(NamedTuple):

@@ -72,6 +72,12 @@ def test_what_is_damaged_is_refused(damage: Callable[[bytes], bytes]) -> None:
         unpack(damage(pack(*drawn(205), 2048)), 2048)
 
 
+@pytest.mark.parametrize("size", [1e-9, 1e6])
+def test_values_that_a_half_cannot_hold_stay_at_its_ends(size: float) -> None:
+    _, values = unpack(pack(np.array([3]), np.array([size], np.float32), 16), 16)
+    assert 2.0**-28 <= values[0] <= 65504
+
+
 def test_more_active_dimensions_than_a_count_holds_are_refused() -> None:
     with pytest.raises(DataInvalid, match="70000 active"):
         pack(np.arange(70_000), np.ones(70_000), 100_000)

@@ -60,6 +60,13 @@ def test_no_other_model_is_planned() -> None:
     assert refused.value.field == "name"
 
 
+def test_the_best_one_can_be_made_and_does_not_come_with_nonneg() -> None:
+    assert plan_of("photo-best", fitted=True).backbone == "efficientnet-lite0+lite2"
+    with pytest.raises(ConfigInvalid) as refused:
+        plan_of("photo-best")
+    assert refused.value.fix == "--fit PHOTOS makes it"
+
+
 def test_nothing_tells_of_the_machine_that_made_it(bundle: Bundle) -> None:
     for path in [*bundle.path.iterdir(), RECORDS / f"{bundle.manifest.name}.ranges.json"]:
         content = path.read_bytes()

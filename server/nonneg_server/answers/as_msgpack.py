@@ -7,15 +7,12 @@ from typing import Any
 import ormsgpack
 from numpy.typing import NDArray
 
-from nonneg_server.answers.native_answer import one_by_one, record
+from nonneg_server.answers.native_answer import check, one_by_one, record
 from nonneg_server.embedding import Answer
-from nonneg_server.requests.parameters import Parameters
+
+__all__ = ["MEDIA_TYPE", "check", "write"]
 
 MEDIA_TYPE = "application/msgpack"
-
-
-def check(_: Parameters) -> None:
-    """msgpack carries everything."""
 
 
 def write(answer: Answer) -> bytes:

@@ -19,8 +19,8 @@ def check(parameters: Parameters) -> None:
     given = parameters.model_fields_set
     if "format" in given and parameters.format != "dense":
         raise _refused("format", parameters.format, "omit format: an .npy is dense")
-    if parameters.encoding == "int8":
-        raise _refused("encoding", "int8", "ask for application/msgpack, which carries each vector's scale")
+    if parameters.encoding in ("int8", "compact"):
+        raise _refused("encoding", parameters.encoding, "ask for application/msgpack, which carries each vector's own")
     if "errors" in given and parameters.errors == "item":
         raise _refused("errors", "item", "omit errors: with an .npy a bad image fails the request")
     if isinstance(parameters.dimensions, list):
@@ -31,8 +31,10 @@ def write(answer: Answer) -> bytes:
     """Write the vectors as one dense .npy array."""
     for error in answer.errors.values():
         raise error
+    encoding = answer.parameters.encoding
+    assert encoding != "compact"  # `check` refused it
     buffer = io.BytesIO()
-    np.save(buffer, pack(answer.vectors[0], answer.parameters.encoding).numbers, allow_pickle=False)
+    np.save(buffer, pack(answer.vectors[0], encoding).numbers, allow_pickle=False)
     return buffer.getvalue()
 
 

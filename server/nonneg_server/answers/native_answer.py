@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nonneg_core import compact
+from nonneg_core.errors import ParameterInvalid
 from nonneg_core.packing import pack
 from nonneg_core.shortening import Vectors
 from nonneg_server.embedding import Answer
@@ -30,6 +32,17 @@ def record(answer: Answer, rows: Rows) -> dict[str, Any]:
     for i, error in answer.errors.items():
         data[i] = {"index": i, "error": {**error.body(), "field": f"images[{i}]"}}
     return {**head(answer), "data": data}
+
+
+def check(parameters: Parameters) -> None:
+    """Refuse the compact form of every number: it is of indices and values."""
+    if parameters.encoding == "compact" and parameters.format != "sparse":
+        raise ParameterInvalid(
+            f"encoding=compact is of indices and values, not format={parameters.format}",
+            fix="omit format, or choose another encoding",
+            field="encoding",
+            value="compact",
+        )
 
 
 def one_by_one(wrap: Wrap) -> Rows:
@@ -58,11 +71,14 @@ def vector(z: Vectors, wanted: Parameters, wrap: Wrap) -> dict[str, Any]:
     else:
         (active,) = (z > 0).nonzero()  # and looking for true ones, too
         nnz = active.size
+        if wanted.encoding == "compact":
+            packed_bytes = np.frombuffer(compact.pack(active, z[active], len(z)), np.uint8)
+            return {"packed": wrap(packed_bytes), "nnz": nnz, "zero": nnz == 0}
         found["indices"] = wrap(active.astype("<i4"))
         if wanted.encoding != "binary":  # there the indices say all
             packed = pack(z[active], wanted.encoding)
             found["values"], scale = wrap(packed.numbers), packed.scale
-    if wanted.format != "sparse":
+    if wanted.format != "sparse" and wanted.encoding != "compact":
         packed = pack(z, wanted.encoding)
         found["embedding"], scale = wrap(packed.numbers), packed.scale
     if scale is not None:

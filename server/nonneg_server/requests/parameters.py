@@ -40,11 +40,11 @@ class Parameters(BaseModel):
         Literal["sparse", "dense", "both"], Field(description="Indices and values, or every number, or both.")
     ] = "sparse"
     encoding: Annotated[
-        Literal["float", "base64", "float16", "int8", "binary"],
+        Literal["float", "base64", "float16", "int8", "binary", "compact"],
         Field(
             description="float: JSON numbers, float32 elsewhere; base64: the same as little-endian float32 in base64; "
             "float16, int8 (value = number * scale) and binary (a bit a dimension, set where > 0): base64 in JSON, "
-            "raw elsewhere."
+            "raw elsewhere; compact: indices and values together in about a byte an active dimension, as `packed`."
         ),
     ] = "float"
     errors: Errors = "item"

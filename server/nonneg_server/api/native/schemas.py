@@ -40,6 +40,7 @@ class Vector(Shape):
     values: NotRequired[Numbers]
     embedding: NotRequired[Numbers]
     scale: NotRequired[float]
+    packed: NotRequired[Annotated[str, Field(description="With encoding=compact: indices and values, in base64.")]]
     nnz: Annotated[int, Field(description="Active dimensions.")]
     zero: Annotated[bool, Field(description="Whether nothing is left of it.")]
 
