@@ -46,7 +46,7 @@ def joined(*, pretrained: str | None, size: int | None) -> Backbone:
     one, other = (lite(name, pretrained=pretrained, size=size) for name in ("efficientnet-lite0", "efficientnet-lite2"))
     classifier = None
     if one.classifier is not None and other.classifier is not None:
-        classifier = np.concatenate([one.classifier, other.classifier], axis=1) / 2
+        classifier = np.concatenate([one.classifier, other.classifier], axis=1).astype(np.float32) * np.float32(0.5)
     return Backbone(
         _Joined(one.network, other.network),
         one.width + other.width,
