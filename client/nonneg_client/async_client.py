@@ -13,6 +13,7 @@ from nonneg_client.results import BatchResult
 from nonneg_client.settings import Tuning, settings
 from nonneg_client.sources.images import Item, Sources
 from nonneg_client.wire.batch_exchange import Reply, Send, batched, exchange, load, next_step
+from nonneg_client.wire.dimension_pages import asked_of_dimensions, list_dimensions
 from nonneg_client.wire.protocol import Options
 from nonneg_client.wire.query_request import JSON, query_of, request_of
 from nonneg_client.wire.query_request import PATH as QUERY
@@ -111,6 +112,20 @@ class AsyncClient:
             return query_of(json_of(await self._http.post(QUERY, content=content, headers=JSON)), read)
         except self._errors as error:
             raise failure_of(error, self.settings) from error
+
+    async def dimensions(
+        self, model: str | None = None, *, sort: str = "dimension", named: bool = False, contains: str | None = None
+    ) -> list[dict[str, Any]]:
+        """A served model's dimensions, as GET /models/{model}/dimensions tells them, all pages together."""
+        name = model or (await self.model()).name
+        pages = list_dimensions(name, asked_of_dimensions(sort, named, contains))
+        try:
+            path = next(pages)
+            while True:
+                path = pages.send(await self._get(path))
+        except StopIteration as all_told:
+            found: list[dict[str, Any]] = all_told.value
+            return found
 
     async def ready(self) -> bool:
         """Whether the server would answer now."""

@@ -15,6 +15,7 @@ from nonneg_client.settings import Tuning, settings
 from nonneg_client.sources.images import Item
 from nonneg_client.wire.batch_exchange import Reply, Send, batched, exchange, load, next_step
 from nonneg_client.wire.daemon_threads import Threads
+from nonneg_client.wire.dimension_pages import asked_of_dimensions, list_dimensions
 from nonneg_client.wire.protocol import Options
 from nonneg_client.wire.query_request import JSON, query_of, request_of
 from nonneg_client.wire.query_request import PATH as QUERY
@@ -83,6 +84,19 @@ class Client(Embedder):
         """What an expression stands for, as the server reads it; photos are read here and sent along."""
         read = parse(expression)
         return query_of(self._posted(QUERY, request_of(read, dimensions, model)), read)
+
+    def dimensions(
+        self, model: str | None = None, *, sort: str = "dimension", named: bool = False, contains: str | None = None
+    ) -> list[dict[str, Any]]:
+        """A served model's dimensions, as GET /models/{model}/dimensions tells them, all pages together."""
+        pages = list_dimensions(model or self.model().name, asked_of_dimensions(sort, named, contains))
+        try:
+            path = next(pages)
+            while True:
+                path = pages.send(self._get(path))
+        except StopIteration as all_told:
+            found: list[dict[str, Any]] = all_told.value
+            return found
 
     def ready(self) -> bool:
         """Whether the server would answer now."""

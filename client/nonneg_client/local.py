@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable
 from concurrent.futures import Future
 from functools import partial
 
@@ -21,9 +21,9 @@ from nonneg_core.expressions.parse import parse
 from nonneg_core.expressions.resolve import Meanings, resolve
 from nonneg_core.lookahead import bounded_map
 from nonneg_core.shortening import check_dimensions, check_top_k, shorten
-from nonneg_runtime.atlas import names_of
-from nonneg_runtime.bundle import Bundle, open_bundle
+from nonneg_runtime.bundle import Bundle
 from nonneg_runtime.encoder import BundleEncoder
+from nonneg_runtime.known_names import names_of
 from nonneg_runtime.preprocess import Decoding, Photo
 from nonneg_runtime.variants import Asked, open_variant
 
@@ -111,12 +111,6 @@ class Encoder(Embedder):
         vector = SparseVector(item.id, indices.astype(np.int32), z[indices])
         held = self.bundle.manifest
         return BatchResult((vector,), held.name, held.fingerprint, len(z), options.normalize)
-
-
-def named_dimensions(bundle: str | os.PathLike[str] | None = None) -> tuple[str, Mapping[int, str]]:
-    """A bundle's fingerprint, and the names of those of its dimensions that have one."""
-    held = open_bundle(bundle)
-    return held.manifest.fingerprint, names_of(held)
 
 
 def _photo(item: Item, downscale: int | None) -> Photo:

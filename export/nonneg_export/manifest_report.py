@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from nonneg_runtime.manifest import Kept, Manifest, Quality, Structure, Variant
+from nonneg_runtime.names import Name
 
+PREFIX = 512  # dimensions: the length that shortened vectors mostly have
 SELECTIONS = {
     "expected-activation": "expected activation",
     "random": "random",
@@ -69,6 +71,18 @@ def structure(found: Structure) -> str:
         f"consistency {share(found.consistency)} weighted (shuffled labels {share(found.consistency_floor)}), "
         f"{share(found.consistency_unweighted)} unweighted ({share(found.consistency_unweighted_floor)}); SEPIN {sepin}"
     )
+
+
+def named(manifest: Manifest, names: Sequence[Name]) -> str:
+    """The dimensions that have a name, how often each is active, and why it is called so."""
+    of_prefix = [name for name in names if name.dimension < PREFIX]
+    head = (
+        f"{manifest.name}: {len(names)} of {manifest.dimensions} dimensions have a name, "
+        f"{len(of_prefix)} of the first {min(PREFIX, manifest.dimensions)}"
+    )
+    frequency = manifest.columns.frequency
+    rows = [(name.called, str(name.dimension), f"{frequency[name.dimension]:.1%}", name.evidence) for name in names]
+    return "\n\n".join([head, table(("name", "dimension", "active", ""), rows)])
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -7,17 +7,14 @@ exactly these, and no row is fetched that is larger than a thumbnail can be.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from nonneg_core.errors import BundleInvalid, ParameterInvalid
 from nonneg_runtime.bundle import Bundle
-from nonneg_runtime.manifest import read_manifest
-from nonneg_runtime.names import read_names
 
 FILE_NAME = "atlas.sqlite"
 SCHEMA_VERSION = 1
@@ -138,24 +135,6 @@ class Atlas:
 def open_atlas(bundle: Bundle) -> Atlas | None:
     """The atlas of a verified bundle, if it has one."""
     return Atlas(bundle.path / FILE_NAME) if FILE_NAME in bundle.manifest.files else None
-
-
-def names_of(bundle: Bundle) -> Mapping[int, str]:
-    """What the dimensions of a bundle that have a name are called, by its own file of names, else by its atlas."""
-    return _names(bundle.path, bundle.manifest.digest)
-
-
-@lru_cache(maxsize=16)
-def _names(folder: Path, _digest: str) -> Mapping[int, str]:
-    found: dict[int, str] = {}
-    manifest = read_manifest(folder)
-    if FILE_NAME in manifest.files:
-        with Atlas(folder / FILE_NAME) as atlas:
-            found |= {d.id: d.name for d in atlas.dimensions() if d.name}
-    if manifest.names is not None:
-        held = read_names(folder / manifest.names.file, manifest.dimensions)
-        found |= {name.dimension: name.name for name in held.names}
-    return found
 
 
 def _broken(path: Path, why: str) -> BundleInvalid:

@@ -23,7 +23,8 @@ class Embed:
     """Embeds the images of a batch of columns and returns the batch with `indices`, `values` and `failure` added.
 
     An image is a file's bytes, a path, uint8 pixels, a PIL image, or a mapping with `bytes` or `path` as Hugging Face
-    datasets hold them. An image that cannot be embedded has empty `indices` and `values`, and says why in `failure`.
+    datasets hold them. An image that cannot be embedded has empty `indices` and `values`, and says why in `failure`,
+    which is empty for the others: a column of one type, as files with a schema need it.
 
     >>> embed = Embed("photo", keep=205, column="image")
     >>> embed({"id": ["a", "b"], "image": ["a.jpg", "b.jpg"]})["indices"]
@@ -98,7 +99,7 @@ class Embed:
         except NonnegError as error:
             return error
 
-    def _row(self, job: Any) -> tuple[list[int], list[float], str | None]:
+    def _row(self, job: Any) -> tuple[list[int], list[float], str]:
         try:
             if isinstance(job, NonnegError):
                 raise job
@@ -106,7 +107,7 @@ class Embed:
         except NonnegError as error:
             return [], [], str(error)
         (indices,) = vector.nonzero()
-        return indices.tolist(), vector[indices].tolist(), None
+        return indices.tolist(), vector[indices].tolist(), ""
 
 
 def photo_of(image: Any) -> Photo:

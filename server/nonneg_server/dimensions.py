@@ -9,16 +9,18 @@ from urllib.parse import quote
 from nonneg_core.errors import NotFound
 from nonneg_runtime.atlas import Atlas, open_atlas
 from nonneg_runtime.bundle import Bundle
+from nonneg_runtime.known_names import known_names
 from nonneg_runtime.manifest import Manifest
+from nonneg_runtime.names import Name
 
 
-def card(manifest: Manifest, atlas: Atlas | None, j: int) -> dict[str, Any]:
+def card(bundle: Bundle, atlas: Atlas | None, j: int) -> dict[str, Any]:
     """A dimension in a list of others."""
     return {
         "dimension": j,
-        "name": name_of(atlas, j),
-        "details": path_of(manifest, j),
-        "examples": [example["image"] for example in examples(manifest, atlas, j)],
+        **naming(known_names(bundle).get(j)),
+        "details": path_of(bundle.manifest, j),
+        "examples": [example["image"] for example in examples(bundle.manifest, atlas, j)],
     }
 
 
@@ -27,12 +29,12 @@ def details(bundle: Bundle, j: int) -> dict[str, Any]:
     manifest, columns = bundle.manifest, bundle.manifest.columns
     check_dimension(manifest, j)
     with open_atlas(bundle) or nullcontext() as atlas:
-        name, shown = name_of(atlas, j), examples(manifest, atlas, j)
+        shown = examples(manifest, atlas, j)
     return {
         "model": manifest.name,
         "fingerprint": manifest.fingerprint,
         "dimension": j,
-        "name": name,
+        **naming(known_names(bundle).get(j)),
         "original": columns.original[j],
         "expected_activation": columns.expected_activation[j],
         "frequency": columns.frequency[j],
@@ -42,9 +44,18 @@ def details(bundle: Bundle, j: int) -> dict[str, Any]:
     }
 
 
-def name_of(atlas: Atlas | None, j: int) -> str | None:
-    """What most of its examples show, where they were labelled."""
-    return None if atlas is None else atlas.dimension(j).name or None
+def naming(name: Name | None) -> dict[str, Any]:
+    """What a dimension is called, what that is in everyday words, and the evidence for it."""
+    if name is None:
+        return {"name": None, "common": None, "evidence": None}
+    evidence = {
+        "source": name.source,
+        "says": name.evidence,
+        "precision": name.precision,
+        "photos": name.photos,
+        "rank": name.rank,
+    }
+    return {"name": name.name, "common": name.common or None, "evidence": evidence}
 
 
 def examples(manifest: Manifest, atlas: Atlas | None, j: int) -> list[dict[str, Any]]:

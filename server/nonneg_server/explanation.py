@@ -27,7 +27,7 @@ def explain(bundle: Bundle, a: Vectors, b: Vectors, limit: int) -> dict[str, Any
     with open_atlas(bundle) or nullcontext() as atlas:
         listed = [
             {
-                **card(bundle.manifest, atlas, int(j)),
+                **card(bundle, atlas, int(j)),
                 "values": [float(a[j]), float(b[j])],
                 "contribution": float(products[j]),
                 "share": float(products[j]) / cosine,

@@ -10,8 +10,8 @@ import numpy as np
 from nonneg_core.expressions.expression import Expression, Leaf, Photo
 from nonneg_core.expressions.resolve import Meanings, Resolved, Row, resolve
 from nonneg_core.shortening import Vectors, check_dimensions
-from nonneg_runtime.atlas import names_of
 from nonneg_runtime.bundle import Bundle
+from nonneg_runtime.known_names import names_of
 from nonneg_runtime.manifest import Manifest
 
 

@@ -271,6 +271,20 @@ def test_many_threads_may_share_a_client(client, files, expected):
     np.testing.assert_allclose(np.concatenate(found), expected[:8].numpy(), atol=1e-6)
 
 
+def test_a_models_dimensions_are_listed_over_all_pages(client, server):
+    everything = client.dimensions()
+    assert [item["dimension"] for item in everything] == list(range(client.model().dimensions))
+    named = client.dimensions("photo", named=True, sort="name")
+    assert [item["name"] for item in named] == sorted((item["name"] for item in named), key=str.casefold)
+    assert {item["dimension"] for item in named} == {item["dimension"] for item in everything if item["name"]}
+
+    async def ask():
+        async with AsyncClient(server) as other:
+            return await other.dimensions(contains="tench")
+
+    assert [item["name"] for item in asyncio.run(ask())] == ["tench"]
+
+
 def test_a_model_is_asked_for_by_its_name(client, server):
     first = client.model()
     assert client.model(first.name) == first

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -395,7 +396,9 @@ def test_compare_tests_two_lengths_on_the_same_queries(run, photos):
     assert found["mean"] == pytest.approx(found["b"] - found["a"])
     assert found["high"] < 0
     assert found["p"] < 0.01
+    assert compared["named_dimensions"]["a"] >= 800 > compared["named_dimensions"]["b"]
     lines = run("compare", photos, "2048", "2048").stdout.splitlines()
+    assert re.fullmatch(r"dimensions with a name: A (\d+) of 2048, B \1 of 2048", lines[-1])
     assert lines[1].split()[:3] == ["metric", "A", "B"]
     assert lines[2].split()[-1] == "1.0000"
 

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from PIL import Image
 
 from nonneg_cli.table import nonneg
+from nonneg_client.dimension_names import names_of
 from nonneg_client.search import Index
 from nonneg_client.search.contact_sheet import write_sheet
 from nonneg_client.search.index import Hit
@@ -51,7 +52,36 @@ def test_a_table_names_scores_paths_and_dimensions(run, made, photos):
     lines = run("search", made, photos / "cat" / "cat-0.jpg", "-k", 3).stdout.splitlines()
     assert lines[0].split("  ")[0] == "score"
     assert len(lines) == 4
-    assert re.search(r"1\.000 .*cat-0\.jpg +\d+: 0\.\d{3}, \d+: 0\.\d{3}", lines[1])
+    assert re.search(r"1\.000 .*cat-0\.jpg +[\w ]+ 0\.\d{3}, [\w ]+ 0\.\d{3}", lines[1])
+
+
+def test_reasons_have_the_names_that_the_model_gives_its_dimensions(run, made, photos):
+    query = photos / "motorcycle" / "motorcycle-0.jpg"
+    names = names_of(Index.open(made).description.fingerprint)
+    hits = json.loads(run("search", made, query, "-k", 5, "--json").stdout)["hits"]
+    called = {int(d): name for hit in hits for d, name in hit["names"].items()}
+    assert called
+    assert called == {d: names[d] for hit in hits for d, _ in hit["reasons"] if d in names}
+    assert next(iter(called.values())) in run("search", made, query, "-k", 5).stdout
+
+
+def test_names_of_another_model_are_refused_and_ones_own_are_taken(run, made, photos):
+    other = run("search", made, "--more", "17", "--bundle", "photo-fast")
+    assert isinstance(other.exception, FingerprintMismatch)
+    with Index.open(made, names={17: "stripes"}) as index:
+        (hit, *_) = index.by_dimensions({17: 1.0})
+    assert hit.told() == f"stripes {hit.score:.3f}"
+    assert run("search", made, "--more", "17", "--bundle", "photo").exit_code == 0
+
+
+def test_a_sheets_bars_are_on_one_scale_and_named(tmp_path):
+    hits = [Hit("a.jpg", 0.9, {}, ((3, 0.5), (7, 0.25)), {3: "<tabby>"}), Hit("b.jpg", 0.2, {}, ((3, 0.1),))]
+    write_sheet(tmp_path / "s.html", "t", hits)
+    page = (tmp_path / "s.html").read_text()
+    assert [int(width) for width in re.findall(r"width:(\d+)%\"></i>", page)] == [100, 50, 20]
+    assert "&lt;tabby&gt;" in page
+    assert "dim 7" in page
+    assert "the longest is 0.500" in page
 
 
 def test_an_expression_finds_what_it_says_whether_or_not_a_model_is_needed(run, made, photos):

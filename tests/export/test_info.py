@@ -38,3 +38,11 @@ def test_info_needs_neither_torch_nor_onnx() -> None:
         "assert not {'torch', 'onnx', 'onnxruntime'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, timeout=60)
+
+
+def test_named_dimensions_are_listed_with_their_evidence() -> None:
+    text = CliRunner().invoke(info, ["photo", "--names"], catch_exceptions=False).output
+    assert "of 2048 dimensions have a name" in text
+    assert any("tench" in line and "10 of its 10 strongest photos show it" in line for line in text.splitlines())
+    record = json.loads(CliRunner().invoke(info, ["photo", "--names", "--json"], catch_exceptions=False).output)
+    assert {"dimension", "name", "precision"} <= set(record["named"][0])

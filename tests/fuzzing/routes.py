@@ -23,7 +23,8 @@ MOST_MEMORY = 700 * 2**20  # bytes that the server may grow by
 MOST_ANSWER = 32 * 2**20  # bytes
 ALLOWED = range(200, 500)  # and 503, 504: full or late, never at fault
 GETS = (
-    "/", "/models", "/models/m", "/models/m/dimensions/3", "/models/m/dimensions/3/examples/0", "/livez", "/readyz",
+    "/", "/models", "/models/m", "/models/m/dimensions",
+    "/models/m/dimensions/3", "/models/m/dimensions/3/examples/0", "/livez", "/readyz",
     "/metrics", "/openapi.json", "/docs", "/v1/models", "/v1/models/m", "/v2", "/v2/health/live", "/v2/health/ready",
     "/v2/models/m", "/v2/models/m/ready", "/v2/models/m/versions/1", "/info", "/health", "/studio", "/studio/photos",
     "/studio/photos/drop-0", "/studio/search?expression=dim:3", "/studio/dimensions/3", "/studio/page/app.js",

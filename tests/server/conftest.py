@@ -22,7 +22,8 @@ from nonneg_runtime.atlas import FILE_NAME, Dimension, Entry, write_atlas
 from nonneg_runtime.atlas import Image as Shown
 from nonneg_runtime.bundle import Bundle, write_bundle
 from nonneg_runtime.graph import INPUT, OUTPUT, test_pattern
-from nonneg_runtime.manifest import Calibration, Columns, Golden, Manifest, Provenance
+from nonneg_runtime.manifest import Calibration, Columns, Golden, Manifest, NamesRecord, Provenance
+from nonneg_runtime.names import NAMES, Name, Names
 from nonneg_runtime.session import Session
 from nonneg_server.app import create_app
 from nonneg_server.engine.engine import Engine
@@ -31,6 +32,11 @@ from nonneg_server.settings import Settings
 
 SIZE, WIDTH = 16, 48
 Popen = subprocess.Popen[str]
+NAMED = (
+    Name(dimension=5, name="tabby", common="cat", precision=0.9, photos=20, rank=2),
+    Name(dimension=7, name="ox", rank=3),
+    Name(dimension=9, name="cab", source="photos"),
+)
 
 
 def tiny_encoder(path: Path, *, seed: int = 0) -> None:
@@ -84,13 +90,15 @@ def tiny_bundle(folder: Path, *, name: str = "tiny", seed: int = 0) -> Bundle:
         ),
         calibration=Calibration(images=10, data="test pattern", digest="0" * 64),
         golden=Golden(indices=tuple(map(int, active)), values=tuple(map(float, z[active]))),
+        names=NamesRecord(file=NAMES, named=len(NAMED), checked=1, data="none"),
         files={},
     )
     atlas = folder / f"{name}.sqlite"
     images = [Shown("a/red.jpg", "tomato", _thumbnail("red")), Shown("blue.jpg", "", _thumbnail("blue"))]
     named = [Dimension(j, "red things" if j == 0 else "", 0.5) for j in range(WIDTH)]
     write_atlas(atlas, images, named, [Entry(0, 0, 0, 0.9), Entry(0, 1, 1, 0.5), Entry(3, 0, 0, 0.4)])
-    return write_bundle(folder / name, manifest, {"encoder.onnx": encoder, FILE_NAME: atlas})
+    Names(dimensions=WIDTH, precision_on="none", rank_on="none", names=NAMED).write(folder / NAMES)
+    return write_bundle(folder / name, manifest, {"encoder.onnx": encoder, FILE_NAME: atlas, NAMES: folder / NAMES})
 
 
 def _thumbnail(colour: str) -> bytes:

@@ -77,6 +77,8 @@ CASES: dict[str, Case] = {
     "models": {"path": "/models", "method": "GET"},
     "model": {"path": "/models/tiny", "method": "GET"},
     "model_unknown": {"path": "/models/other", "method": "GET"},
+    "dimensions": {"path": "/models/tiny/dimensions?named=true&sort=evidence&limit=2", "method": "GET"},
+    "dimensions_misspelt": {"path": "/models/tiny/dimensions?sort=size", "method": "GET"},
     "dimension": {"path": "/models/tiny/dimensions/0", "method": "GET"},
     "livez": {"path": "/livez", "method": "GET"},
     "readyz": {"path": "/readyz", "method": "GET"},

@@ -193,7 +193,8 @@ async def test_an_explanation_names_dimensions_and_shows_examples(client: httpx.
     answer = (await client.post("/explain", json={"images": images, "limit": 48})).json()
     for item in answer["contributions"]:
         assert len(item["examples"]) == {0: 2, 3: 1}.get(item["dimension"], 0)
-        assert item["name"] == ("red things" if item["dimension"] == 0 else None)
+        assert item["name"] == {0: "red things", 5: "tabby", 7: "ox", 9: "cab"}.get(item["dimension"])
+        assert (item["evidence"] is None) == (item["name"] is None)
     assert answer["cosine"] == pytest.approx(1)
 
 

@@ -52,9 +52,12 @@ def compare(data: Path, a: str, b: str, k: int, as_json: bool, through: Embedder
     for name, values in reports[0].scores().items():
         others = reports[1].scores()[name]
         rows.append((name, float(values.mean()), float(others.mean()), paired(values, others)))
+    names = [named(source, vectors[source], length) for source, length in sides]
     if as_json:
         compared = {name: {"a": x, "b": y, **asdict(d)} for name, x, y, d in rows}
-        click.echo(json.dumps({"a": a, "b": b, "queries": len(reports[0].queries), "metrics": compared}))
+        counts = {"a": names[0][0], "b": names[1][0]}
+        record = {"a": a, "b": b, "queries": len(reports[0].queries), "named_dimensions": counts, "metrics": compared}
+        click.echo(json.dumps(record))
         return
     from nonneg_core.tables import table
 
@@ -63,6 +66,9 @@ def compare(data: Path, a: str, b: str, k: int, as_json: bool, through: Embedder
         [n, x, y, f"{d.mean:+.3f} [{d.low:+.3f}, {d.high:+.3f}]", f"{d.p:.4f}"] for n, x, y, d in rows
     ]
     click.echo(table(["metric", "A", "B", "B - A [95 %]", "p"], lines))
+    if any(count for count, _ in names):
+        told = [f"{side} {count} of {width}" for side, (count, width) in zip("AB", names, strict=True)]
+        click.echo(f"dimensions with a name: {', '.join(told)}")
 
 
 def parse(side: str, through: EmbedderOptions) -> tuple[str, Length | None]:
@@ -80,6 +86,16 @@ def parse(side: str, through: EmbedderOptions) -> tuple[str, Length | None]:
         return source, read_length(length) if length else None
     except ValueError:
         raise click.UsageError(f"{length!r} is not a length like 512, 512:64 or 512/64") from None
+
+
+def named(source: str, vectors: Embeddings, length: Length | None) -> tuple[int, int]:
+    """How many dimensions of one side have a name, and how many it has."""
+    from nonneg_client.dimension_names import names_of
+
+    is_bundle = Path(source).is_dir() and source not in SHIPPED_BUNDLES
+    names = names_of(vectors.fingerprint, source if is_bundle else None)
+    width = vectors.dimensions if length is None else length.dimensions
+    return sum(dimension < width for dimension in names), width
 
 
 def from_source(source: str, data: Labelled, through: EmbedderOptions) -> Embeddings:

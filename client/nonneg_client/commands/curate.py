@@ -85,9 +85,9 @@ def curate(
     from nonneg_client.curation.collection import read_collection
     from nonneg_client.curation.curate import OF_LABELS, Wishes, check_labels, curate_two
     from nonneg_client.curation.curate import curate as curated
-    from nonneg_client.curation.dimension_names import names_of
     from nonneg_client.curation.findings import as_csv, listed
     from nonneg_client.curation.findings import as_json as for_programs
+    from nonneg_client.dimension_names import names_of
     from nonneg_core.atomic import atomic_write
     from nonneg_core.curation.neighbours import Limits
     from nonneg_core.interrupting import Interrupted

@@ -55,9 +55,9 @@ def diff(
       nonneg diff may/ june/ --bundle default
       nonneg diff photos.index photos.index --where-a 'day<2024-06-01' --where-b 'day>=2024-06-01'
     """
-    from nonneg_client.curation.dimension_names import names_of
     from nonneg_client.curation.distinguish import distinguish, rows_as_csv
     from nonneg_client.curation.findings import as_json as for_programs
+    from nonneg_client.dimension_names import names_of
     from nonneg_core.atomic import atomic_write
 
     one, other = collection_of(a, through).where(where_a), collection_of(b, through).where(where_b)

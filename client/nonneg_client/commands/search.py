@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nonneg_client.commands.embedder_options import embeds, served_model
+from nonneg_client.commands.embedder_options import DEFAULT_BUNDLE, embeds, served_model
 
 if TYPE_CHECKING:
     from nonneg_client.commands.embedder_options import EmbedderOptions
@@ -94,6 +94,7 @@ def search(
         raise click.UsageError("give QUERY or --more, one of them (copies and look-alikes: nonneg curate)")
     check_together("more" if more else "query")
     with Index.open(index) as opened:
+        name_dimensions(opened, through.bundle)
         conditions = read_conditions(where, opened.description.fields)
         if more:
             found = {"": opened.by_dimensions(more, k, without=without, where=conditions)}
@@ -109,6 +110,14 @@ def search(
         show(next(iter(found.values())), as_json, title)
     else:
         show_all(found, as_json, title)
+
+
+def name_dimensions(opened: Index, bundle: str | None) -> None:
+    """Take the names of dimensions from --bundle, where one is given and its vectors are those of the index."""
+    from nonneg_client.dimension_names import names_of
+
+    if bundle is not None and bundle != DEFAULT_BUNDLE:
+        opened.names = names_of(opened.description.fingerprint, bundle)
 
 
 def write_html(html: Path, title: str, found: dict[str, list[Hit]], root: str) -> None:
@@ -149,8 +158,8 @@ def show(hits: list[Hit], as_json: bool, title: str) -> None:
         return
     from nonneg_core.tables import table
 
-    rows = [(hit.score, hit.id, ", ".join(f"{d}: {part:.3f}" for d, part in hit.reasons[:3])) for hit in hits]
-    click.echo(table(["score", "image", "because of dimensions"], rows, title=title if sys.stdout.isatty() else ""))
+    rows = [(hit.score, hit.id, hit.told(3)) for hit in hits]
+    click.echo(table(["score", "image", "because of"], rows, title=title if sys.stdout.isatty() else ""))
 
 
 def show_all(found: dict[str, list[Hit]], as_json: bool, title: str) -> None:

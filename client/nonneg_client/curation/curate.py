@@ -10,8 +10,9 @@ from nonneg_client.curation.comparing import compare
 from nonneg_client.curation.duplicates import between, copied, exact_copies, removed_by, similar
 from nonneg_client.curation.findings import Section
 from nonneg_client.curation.labelled import by_label, doubtful, is_labelled, missed
-from nonneg_client.curation.overview import Names, clustered, failing, lonely, subset
+from nonneg_client.curation.overview import clustered, failing, lonely, subset
 from nonneg_client.curation.photos import photos_of
+from nonneg_client.dimension_names import Names
 from nonneg_core.curation.neighbours import Limits
 from nonneg_core.errors import DataInvalid
 

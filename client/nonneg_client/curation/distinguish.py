@@ -10,7 +10,7 @@ import numpy as np
 
 from nonneg_client.curation.collection import Collection
 from nonneg_client.curation.findings import Group, Section, found_at
-from nonneg_client.curation.overview import Names, name_of
+from nonneg_client.dimension_names import Names, name_of
 from nonneg_core.curation.differences import Differences, differences
 
 EXEMPLARS = 6

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from nonneg_client.curation.collection import Collection
 from nonneg_client.curation.findings import Group, Section, found_at
 from nonneg_client.curation.photos import Photos
+from nonneg_client.dimension_names import Names, name_of
 from nonneg_core.curation.clusters import Cluster, clusters, usual_number
 from nonneg_core.curation.k_centres import k_centres
 from nonneg_core.curation.outliers import FAR, NEAREST, outliers
 from nonneg_core.curation.sparse_rows import Floats, Places, shares
 from nonneg_core.progress import Bar
 
-Names = Mapping[int, str]  # of dimensions
 RARE = 3  # dimensions named of an outlier
 OTHERS = "of whole vectors a part of this list would be other photos"
 
@@ -26,11 +24,6 @@ MEANING = {
     "tiny": "the shorter side has fewer than 64 pixels",
     "odd_ratio": "more than three times as long as wide",
 }
-
-
-def name_of(dimension: int, names: Names) -> str:
-    """What a dimension is called."""
-    return names.get(dimension) or f"dim {dimension}"
 
 
 def clustered(collection: Collection, number: int | None, names: Names) -> Section:

@@ -8,6 +8,7 @@ import io
 from collections.abc import Sequence
 from pathlib import Path
 
+from nonneg_client.dimension_names import name_of
 from nonneg_client.search.index import Hit
 from nonneg_client.sources.image_ids import place_of
 from nonneg_client.sources.images import items
@@ -33,8 +34,10 @@ figure .none {{ display: grid; place-items: center; opacity: .6; }}
 figcaption {{ padding: .6rem .7rem; }}
 .score {{ font-weight: 600; font-variant-numeric: tabular-nums; }}
 .path {{ display: block; font-size: .8rem; opacity: .75; overflow-wrap: anywhere; }}
-.reason {{ display: grid; grid-template-columns: 5.5em 1fr 3em; gap: .4rem; align-items: center;
+.scale {{ font-size: .8rem; opacity: .75; }}
+.reason {{ display: grid; grid-template-columns: minmax(5.5em, 45%) 1fr 3em; gap: .4rem; align-items: center;
   white-space: nowrap; font-size: .75rem;  font-variant-numeric: tabular-nums; }}
+.reason span:first-child {{ overflow: hidden; text-overflow: ellipsis; }}
 .reason i {{ height: .5em; border-radius: 2px; background: var(--bar); }}
 .reason span:last-child {{ text-align: right; }}
 </style>
@@ -51,20 +54,21 @@ def write_sheet(path: Path, title: str, hits: Sequence[Hit], *, query: str | Non
     """Write the sheet; how many images could not be read, and have an empty frame. Ids are paths within `root`."""
     asked = f'<p class="query"><img src="{_thumbnail(query)}" alt="query"></p>' if query and _thumbnail(query) else ""
     thumbnails = [_thumbnail(place_of(hit.id, root)) for hit in hits]
-    cards = [_card(hit, thumbnail) for hit, thumbnail in zip(hits, thumbnails, strict=True)]
-    page = _PAGE.format(title=html.escape(title), query=asked, hits="\n".join(cards))
+    largest = max((part for hit in hits for _, part in hit.reasons), default=1.0)
+    cards = [_card(hit, thumbnail, largest) for hit, thumbnail in zip(hits, thumbnails, strict=True)]
+    scale = f'<p class="scale">All bars are on one scale: the longest is {largest:.3f} of a score.</p>' if hits else ""
+    page = _PAGE.format(title=html.escape(title), query=asked + scale, hits="\n".join(cards))
     with atomic_write(path) as temporary:
         temporary.write_text(page, encoding="utf-8")
     return thumbnails.count(None)
 
 
-def _card(hit: Hit, thumbnail: str | None) -> str:
+def _card(hit: Hit, thumbnail: str | None, largest: float) -> str:
     name = html.escape(hit.id)
     picture = f'<img src="{thumbnail}" alt="{name}">' if thumbnail else '<div class="none">no picture</div>'
-    largest = max((part for _, part in hit.reasons), default=1)
     reasons = "".join(
-        f'<div class="reason"><span>dim {dimension}</span><i style="width:{100 * part / largest:.0f}%"></i>'
-        f"<span>{part:.3f}</span></div>"
+        f'<div class="reason" title="dimension {dimension}"><span>{html.escape(name_of(dimension, hit.names))}</span>'
+        f'<i style="width:{100 * part / largest:.0f}%"></i><span>{part:.3f}</span></div>'
         for dimension, part in hit.reasons
     )
     caption = f'<span class="score">{hit.score:.3f}</span><span class="path">{name}</span>{reasons}'

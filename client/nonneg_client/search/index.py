@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from nonneg_client.dimension_names import Names, name_of, names_of
 from nonneg_client.embeddings import Embeddings
 from nonneg_client.query import Query, of_dimensions
 from nonneg_client.search.best_of_parts import best
@@ -31,6 +32,11 @@ class Hit:
     score: float
     payload: Payload = field(default_factory=dict)
     reasons: tuple[tuple[int, float], ...] = ()  # (dimension, its part of the score), the largest first
+    names: Names = field(default_factory=dict)  # of those of these dimensions that have one
+
+    def told(self, most: int = REASONS) -> str:
+        """Its reasons in words: `goldfish 0.310, dim 17 0.120`."""
+        return ", ".join(f"{name_of(d, self.names)} {part:.3f}" for d, part in self.reasons[:most])
 
 
 class Index:
@@ -41,16 +47,24 @@ class Index:
         hits = index.search(query, k=10)
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, *, names: Names | None = None) -> None:
+        """names: of dimensions, for the reasons of hits; by default those of the shipped model of these vectors."""
         self.engine = engine
+        self.names: Names = names_of(engine.description.fingerprint) if names is None else names
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], *, like: Embeddings | Description | None = None) -> Self:
-        """The index in this folder; made for vectors `like` these if there is none yet."""
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        like: Embeddings | Description | None = None,
+        names: Names | None = None,
+    ) -> Self:
+        """The index in this folder; made for vectors `like` these if there is none yet. `names`: as for `Index`."""
         from nonneg_client.search.connectors.qdrant_local import LocalEngine
 
         made_for = like if like is None or isinstance(like, Description) else describe(like)
-        return cls(LocalEngine(path, made_for))
+        return cls(LocalEngine(path, made_for), names=names)
 
     @property
     def description(self) -> Description:
@@ -212,7 +226,9 @@ class Index:
         for f in found:
             row = rows[f.id]
             if unwanted is None or not unwanted[row].any():
-                hits.append(Hit(f.id, f.score, _shown(f.payload), _reasons(stored.indices[row], parts[row])))
+                why = _reasons(stored.indices[row], parts[row])
+                called = {d: self.names[d] for d, _ in why if d in self.names}
+                hits.append(Hit(f.id, f.score, _shown(f.payload), why, called))
         return hits
 
     def _are_there(self, dimensions: Iterable[int]) -> None:

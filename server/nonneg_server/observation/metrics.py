@@ -13,7 +13,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from nonneg_core.version import __version__
-from nonneg_runtime.atlas import names_of
+from nonneg_runtime.known_names import names_of
 from nonneg_server.engine.model_stats import SECONDS, Histogram
 from nonneg_server.observation.drift import drift, moved
 from nonneg_server.observation.logs import lines_lost

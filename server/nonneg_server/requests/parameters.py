@@ -64,6 +64,27 @@ class Comparison(BaseModel):
     ] = False
 
 
+class Listing(BaseModel):
+    """Which of a model's dimensions to list, in which order."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    sort: Annotated[
+        Literal["dimension", "name", "frequency", "evidence"],
+        Field(description="By place, by name, the most frequent first, or the best evidence first."),
+    ] = "dimension"
+    named: Annotated[bool, Field(description="Only dimensions that have a name.")] = False
+    contains: Annotated[
+        str | None, Field(max_length=100, description="Only names, common ones too, with this text in them.")
+    ] = None
+    evidence: Annotated[
+        Literal["precision", "rank"] | None,
+        Field(description="Only names with a measured precision, or with the rank of a photo that was held out."),
+    ] = None
+    offset: Annotated[int, Field(ge=0, le=1_000_000, description="Leave out so many, which are on pages before.")] = 0
+    limit: Annotated[int, Field(ge=1, le=1000, description="Dimensions of this page.")] = 100
+
+
 def from_strings(kind: type[Body], pairs: Iterable[tuple[str, str]]) -> Body:
     """Parameters of a query or a form, where every value is text."""
     given: dict[str, Any] = {}

@@ -104,18 +104,14 @@ def test_too_few_photos_and_another_model_are_refused(run, months, tmp_path):
 
 
 def test_the_names_of_the_default_model_are_used_for_its_vectors_and_for_no_others():
-    from nonneg_client.curation.dimension_names import names_of
-    from nonneg_client.local import named_dimensions
+    from nonneg_client.dimension_names import names_of
+    from nonneg_runtime.bundle import DEFAULT, SHIPPED
+    from nonneg_runtime.manifest import read_manifest
 
-    fingerprint, names = named_dimensions()
-    assert names
-    assert names_of(fingerprint) == names
+    for model in ("photo", "photo-fast"):
+        fingerprint = read_manifest(SHIPPED / model).fingerprint
+        assert "tench" in names_of(fingerprint).values()
+        assert names_of(fingerprint, model) == names_of(fingerprint)
     assert names_of("0" * 32) == {}
     with pytest.raises(FingerprintMismatch):
-        names_of("0" * 32, str(_default_bundle()))
-
-
-def _default_bundle() -> Path:
-    from nonneg_runtime.bundle import DEFAULT
-
-    return DEFAULT
+        names_of("0" * 32, str(DEFAULT))

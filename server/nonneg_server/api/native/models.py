@@ -11,9 +11,12 @@ from nonneg_core.errors import NotFound
 from nonneg_runtime.bundle import Bundle
 from nonneg_runtime.manifest import Manifest
 from nonneg_server.api.native import schemas
+from nonneg_server.api.native.translation import query_parameters
 from nonneg_server.api.openapi import BINARY, documented
 from nonneg_server.api.route import Route, json_response
+from nonneg_server.dimension_list import listed
 from nonneg_server.dimensions import details, thumbnail
+from nonneg_server.requests.parameters import Listing
 
 router = APIRouter(route_class=Route, tags=["models"])
 
@@ -30,6 +33,14 @@ async def get_model(request: Request) -> Response:
     manifest = _bundle(request).manifest
     whole = manifest.model_dump(mode="json", exclude={"columns", "golden"})
     return json_response({**whole, "lengths": lengths(manifest)})
+
+
+@router.get("/models/{model}/dimensions", summary="The dimensions: names, evidence and frequencies, in pages")
+@documented(schemas.DimensionList, schemas.DIMENSIONS, query=Listing)
+async def get_dimensions(request: Request) -> Response:
+    bundle = _bundle(request)
+    asked = query_parameters(request.scope["query_string"], Listing)
+    return json_response(await asyncio.to_thread(listed, bundle, asked))
 
 
 @router.get("/models/{model}/dimensions/{dimension}", summary="One dimension: its statistics and examples")

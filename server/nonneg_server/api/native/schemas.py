@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field, with_config
 
 from nonneg_core.pixels.view import View
 from nonneg_runtime.manifest import Precision
+from nonneg_runtime.names import Source
 from nonneg_server.api.openapi import FINGERPRINT, Shape
 
 
@@ -79,9 +80,21 @@ class EmbedAnswer(Shape):
     data: list[IndexedVector | VectorsAtLengths | FailedItem]
 
 
+class Evidence(Shape):
+    """Why a dimension has its name."""
+
+    source: Source
+    says: Annotated[str, Field(description="The evidence in words.")]
+    precision: Annotated[float | None, Field(description="Share of the name among its strongest photos.")]
+    photos: Annotated[int, Field(description="Of the name, among those that the precision was measured on.")]
+    rank: Annotated[int | None, Field(description="Place of the one photo there is, held out: weaker evidence.")]
+
+
 class Contribution(Shape):
     dimension: int
     name: str | None
+    common: str | None
+    evidence: Evidence | None
     details: str
     examples: list[str]
     values: list[float]
@@ -159,11 +172,34 @@ class Example(Shape):
     label: str | None
 
 
+class ListedDimension(Shape):
+    dimension: int
+    name: str | None
+    common: Annotated[str | None, Field(description="The name in everyday words, where that differs.")]
+    evidence: Evidence | None
+    frequency: float
+    expected_activation: float
+    details: str
+
+
+class DimensionList(Shape):
+    """A page of a model's dimensions; `total` are on all pages, `named` have a name in the whole model."""
+
+    model: str
+    fingerprint: str
+    named: int
+    total: int
+    offset: int
+    dimensions: list[ListedDimension]
+
+
 class DimensionDetails(Shape):
     model: str
     fingerprint: str
     dimension: int
     name: str | None
+    common: str | None
+    evidence: Evidence | None
     original: int
     expected_activation: float
     frequency: float
@@ -199,6 +235,17 @@ _LENGTH = {
     "mean_nnz": 118.2,
     "bytes": 472.8,
 }
+_NAME = {
+    "name": "tabby",
+    "common": "cat",
+    "evidence": {
+        "source": "direction",
+        "says": "10 of its 10 strongest photos show it",
+        "precision": 1.0,
+        "photos": 20,
+        "rank": 1,
+    },
+}
 EMBEDDED: Any = {
     **_HEAD,
     "dimensions": 8,
@@ -216,7 +263,7 @@ EXPLAINED: Any = {
     "contributions": [
         {
             "dimension": 17,
-            "name": "tabby cats",
+            **_NAME,
             "details": "/models/photo/dimensions/17",
             "examples": ["/models/photo/dimensions/17/examples/0"],
             "values": [0.42, 0.38],
@@ -238,12 +285,27 @@ MODEL: Any = {**_MODEL, "lengths": [_LENGTH]}
 DIMENSION: Any = {
     **_HEAD,
     "dimension": 17,
-    "name": "tabby cats",
+    **_NAME,
     "original": 903,
     "expected_activation": 0.021,
     "frequency": 0.31,
     "variance": 0.0012,
     "calibration_images": 5000,
     "examples": [{"image": "/models/photo/dimensions/17/examples/0", "activation": 0.42, "label": "tabby"}],
+}
+DIMENSIONS: Any = {
+    **_HEAD,
+    "named": 800,
+    "total": 1,
+    "offset": 0,
+    "dimensions": [
+        {
+            "dimension": 17,
+            **_NAME,
+            "frequency": 0.31,
+            "expected_activation": 0.021,
+            "details": "/models/photo/dimensions/17",
+        }
+    ],
 }
 ALIVE: Health = {"status": "alive"}

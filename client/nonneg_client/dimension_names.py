@@ -1,0 +1,33 @@
+"""What the dimensions of stored vectors are called, where their model is at hand and says so."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from nonneg_core.errors import FingerprintMismatch
+from nonneg_runtime.bundle import open_bundle
+from nonneg_runtime.known_names import names_of as names_in
+from nonneg_runtime.known_names import names_shipped
+
+Names: TypeAlias = Mapping[int, str]  # of dimensions
+
+
+def names_of(fingerprint: str, bundle: str | os.PathLike[str] | None = None) -> Names:
+    """The names that a bundle, or without one the shipped model of this fingerprint, gives its dimensions, if any."""
+    if bundle is None:
+        return names_shipped(fingerprint)
+    held = open_bundle(bundle)
+    if held.manifest.fingerprint != fingerprint:
+        raise FingerprintMismatch(
+            f"{bundle} is of model {held.manifest.fingerprint}, the vectors are of {fingerprint}",
+            fix="give the bundle that they were made with, or none",
+            value=held.manifest.fingerprint,
+        )
+    return names_in(held)
+
+
+def name_of(dimension: int, names: Names) -> str:
+    """What a dimension is called: its name, or its number where it has none."""
+    return names.get(dimension) or f"dim {dimension}"

@@ -1,0 +1,48 @@
+"""What the dimensions of a bundle are called and on what evidence: by its own file of names, else by its atlas."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+
+from nonneg_runtime.atlas import FILE_NAME as ATLAS
+from nonneg_runtime.atlas import Atlas
+from nonneg_runtime.bundle import SHIPPED, Bundle, shipped_names
+from nonneg_runtime.manifest import read_manifest
+from nonneg_runtime.names import Name, read_names
+
+
+def known_names(bundle: Bundle) -> Mapping[int, Name]:
+    """The names of those dimensions of a bundle that have one, in their order."""
+    return _known(bundle.path, bundle.manifest.digest)
+
+
+def names_of(bundle: Bundle) -> Mapping[int, str]:
+    """What the dimensions of a bundle that have a name are called."""
+    return {dimension: name.name for dimension, name in known_names(bundle).items()}
+
+
+@lru_cache(maxsize=16)
+def names_shipped(fingerprint: str) -> Mapping[int, str]:
+    """What the dimensions of the model with this fingerprint are called, if it comes with nonneg and has names."""
+    for name in shipped_names():
+        manifest = read_manifest(SHIPPED / name)
+        if manifest.fingerprint == fingerprint:
+            return {d: found.name for d, found in _known(SHIPPED / name, manifest.digest).items()}
+    return {}
+
+
+@lru_cache(maxsize=16)
+def _known(folder: Path, _digest: str) -> Mapping[int, Name]:
+    found: dict[int, Name] = {}
+    manifest = read_manifest(folder)
+    if ATLAS in manifest.files:
+        with Atlas(folder / ATLAS) as atlas:
+            for d in atlas.dimensions():
+                if d.name:
+                    found[d.id] = Name(dimension=d.id, name=d.name, source="atlas", precision=d.share)
+    if manifest.names is not None:
+        held = read_names(folder / manifest.names.file, manifest.dimensions)
+        found |= {name.dimension: name for name in held.names}
+    return dict(sorted(found.items()))
