@@ -58,7 +58,7 @@ def studio(
 def opened(index: Path, model: str | None) -> Collection:
     """The photos of an index as the server's studio takes them."""
     from nonneg_client.curation.collection import read_collection
-    from nonneg_client.curation.dimension_names import names_of
+    from nonneg_client.dimension_names import names_of
     from nonneg_server.studio.collection import Collection
     from nonneg_server.studio.column_index import Stored
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from nonneg_runtime.atlas import Dimension, Entry, Image, write_atlas
 from nonneg_runtime.manifest import AtlasRecord
 
 CLEAR = 0.5  # share of the examples that a class needs to lend its name
+LIFT = 3  # and so many times its share of all photos: what most photos are says nothing about a dimension
 QUALITY = 75
 
 
@@ -47,12 +48,21 @@ def strongest(rows: NDArray[np.float32], n: int) -> Top:
 
 
 def chart(
-    seen: Activations, photos: Photos, path: Path, *, examples: int, side: int, budget: int, data: str
+    seen: Activations,
+    photos: Photos,
+    path: Path,
+    *,
+    examples: int,
+    side: int,
+    budget: int,
+    data: str,
+    fingerprint: str,
 ) -> AtlasRecord:
-    """Write the atlas of `seen` to `path`, with at most `budget` bytes of thumbnails."""
+    """Write the atlas of `seen` to `path`, with at most `budget` bytes of thumbnails; `fingerprint`: the model's."""
     top = strongest(seen.values, examples)
     labels = [photos.label(p) for p in seen.paths]
-    names = [_name(j, [labels[i] for i in row if i >= 0]) for j, row in enumerate(top.images)]
+    usual = {label: count / len(labels) for label, count in Counter(labels).items()}
+    names = [_name(j, [labels[i] for i in row if i >= 0], usual) for j, row in enumerate(top.images)]
     images, place_of = _thumbnails(top, seen.paths, labels, photos.folder, side, budget)
     entries = [
         Entry(j, place, place_of[i], round(float(top.activations[j, place]), 6))
@@ -60,7 +70,7 @@ def chart(
         for place, i in enumerate(row.tolist())
         if i in place_of
     ]
-    write_atlas(path, images, names, entries)
+    write_atlas(path, images, names, entries, fingerprint=fingerprint)
     return AtlasRecord(
         data=data or photos.folder.name,
         digest=seen.digest,
@@ -72,14 +82,15 @@ def chart(
     )
 
 
-def _name(j: int, labels: Sequence[str]) -> Dimension:
-    """The class that most examples belong to, if it is most of them."""
+def _name(j: int, labels: Sequence[str], usual: Mapping[str, float]) -> Dimension:
+    """The class that most examples belong to, if it is most of them and far more than usual."""
     known = Counter(label for label in labels if label)
     if not known:
         return Dimension(j, "", 0.0)
     label, count = max(known.items(), key=lambda item: (item[1], item[0]))
     share = count / len(labels)
-    return Dimension(j, label if share >= CLEAR else "", round(share, 4))
+    clear = share >= max(CLEAR, LIFT * usual[label])
+    return Dimension(j, label if clear else "", round(share, 4))
 
 
 def _thumbnails(

@@ -1,7 +1,8 @@
 """atlas.sqlite: for every dimension the images that activate it most, as thumbnails, and names where they are known.
 
-One SQLite file, written and read here. A reader trusts nothing in it: it is opened read-only, its tables must be
-exactly these, and no row is fetched that is larger than a thumbnail can be.
+One SQLite file, written and read here, in a bundle or beside it: it says which model it was made with. A reader trusts
+nothing in it: it is opened read-only, its tables must be exactly these, and no row is fetched that is larger than a
+thumbnail can be.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,16 @@ from nonneg_core.errors import BundleInvalid, ParameterInvalid
 from nonneg_runtime.bundle import Bundle
 
 FILE_NAME = "atlas.sqlite"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 LARGEST_THUMBNAIL = 256 * 1024
 TABLES = {
     "image": "CREATE TABLE image (id INTEGER PRIMARY KEY, path TEXT NOT NULL, label TEXT NOT NULL, jpeg BLOB NOT NULL)",
     "dimension": "CREATE TABLE dimension (id INTEGER PRIMARY KEY, name TEXT NOT NULL, share REAL NOT NULL)",
     "example": "CREATE TABLE example (dimension INTEGER NOT NULL, place INTEGER NOT NULL, image INTEGER NOT NULL, "
     "activation REAL NOT NULL, PRIMARY KEY (dimension, place)) WITHOUT ROWID",
+    "model": "CREATE TABLE model (fingerprint TEXT NOT NULL)",
 }
+TABLES_BEFORE = {1: {name: TABLES[name] for name in ("image", "dimension", "example")}}  # by version; in bundles
 
 
 @dataclass(frozen=True)
@@ -63,12 +66,20 @@ class Entry:
     activation: float
 
 
-def write_atlas(path: Path, images: Sequence[Image], dimensions: Iterable[Dimension], entries: Iterable[Entry]) -> None:
-    """Make the file; it must not exist."""
+def write_atlas(
+    path: Path,
+    images: Sequence[Image],
+    dimensions: Iterable[Dimension],
+    entries: Iterable[Entry],
+    *,
+    fingerprint: str,
+) -> None:
+    """Make the file; it must not exist. `fingerprint`: of the model whose dimensions these are."""
     with closing(sqlite3.connect(path)) as db, db:
         db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         for statement in TABLES.values():
             db.execute(statement)
+        db.execute("INSERT INTO model VALUES (?)", (fingerprint,))
         db.executemany("INSERT INTO image VALUES (?, ?, ?, ?)", ((i, *vars(m).values()) for i, m in enumerate(images)))
         db.executemany("INSERT INTO dimension VALUES (?, ?, ?)", (tuple(vars(d).values()) for d in dimensions))
         db.executemany("INSERT INTO example VALUES (?, ?, ?, ?)", (tuple(vars(e).values()) for e in entries))
@@ -93,6 +104,14 @@ class Atlas:
 
     def __exit__(self, *_: object) -> None:
         self._db.close()
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the model that it was made with; empty where an older version did not say."""
+        if self.version == 1:
+            return ""
+        ((found,),) = self._rows("SELECT fingerprint FROM model")
+        return str(found)
 
     def dimension(self, j: int) -> Dimension:
         """What is known of column j."""
@@ -124,17 +143,39 @@ class Atlas:
             raise _broken(self.path, str(error)) from error
 
     def _check(self) -> None:
-        (version,) = self._db.execute("PRAGMA user_version").fetchone()
-        if version != SCHEMA_VERSION:
-            raise _broken(self.path, f"it has schema version {version}, this nonneg reads {SCHEMA_VERSION}")
+        (self.version,) = self._db.execute("PRAGMA user_version").fetchone()
+        expected = {**TABLES_BEFORE, SCHEMA_VERSION: TABLES}.get(self.version)
+        if expected is None:
+            raise _broken(self.path, f"it has schema version {self.version}, this nonneg reads {SCHEMA_VERSION}")
         found = dict(self._db.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"))
-        if found != TABLES:
+        if found != expected:
             raise _broken(self.path, f"it holds {', '.join(sorted(found)) or 'nothing'}, not {', '.join(TABLES)}")
 
 
 def open_atlas(bundle: Bundle) -> Atlas | None:
-    """The atlas of a verified bundle, if it has one."""
+    """The atlas beside a verified bundle, or the one in it, if there is one."""
+    if bundle.atlas is not None:
+        return Atlas(bundle.atlas)
     return Atlas(bundle.path / FILE_NAME) if FILE_NAME in bundle.manifest.files else None
+
+
+def with_atlas(bundle: Bundle, paths: Iterable[Path]) -> Bundle:
+    """The bundle with that of these atlases that was made with it; the bundle as it is where none was."""
+    for path in paths:
+        with Atlas(path) as atlas:
+            if atlas.fingerprint == bundle.manifest.fingerprint:
+                return replace(bundle, atlas=path)
+    return bundle
+
+
+def fingerprint_of(path: Path) -> str:
+    """The model that an atlas beside a bundle was made with."""
+    if not path.is_file():
+        raise BundleInvalid(f"{path} is not there", fix="make it with `nonneg atlas MODEL --images PHOTOS --file FILE`")
+    with Atlas(path) as atlas:
+        if not atlas.fingerprint:
+            raise _broken(path, "it does not say which model it was made with")
+        return atlas.fingerprint
 
 
 def _broken(path: Path, why: str) -> BundleInvalid:

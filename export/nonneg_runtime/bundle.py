@@ -31,6 +31,7 @@ class Bundle:
     path: Path
     manifest: Manifest
     file: str = ENCODER  # or that of a variant
+    atlas: Path | None = None  # one that lies beside the bundle, and is no part of it
 
     @property
     def encoder(self) -> Path:

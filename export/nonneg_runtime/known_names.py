@@ -15,7 +15,7 @@ from nonneg_runtime.names import Name, read_names
 
 def known_names(bundle: Bundle) -> Mapping[int, Name]:
     """The names of those dimensions of a bundle that have one, in their order."""
-    return _known(bundle.path, bundle.manifest.digest)
+    return _known(bundle.path, bundle.manifest.digest, bundle.atlas)
 
 
 def names_of(bundle: Bundle) -> Mapping[int, str]:
@@ -29,20 +29,21 @@ def names_shipped(fingerprint: str) -> Mapping[int, str]:
     for name in shipped_names():
         manifest = read_manifest(SHIPPED / name)
         if manifest.fingerprint == fingerprint:
-            return {d: found.name for d, found in _known(SHIPPED / name, manifest.digest).items()}
+            return {d: found.name for d, found in _known(SHIPPED / name, manifest.digest, None).items()}
     return {}
 
 
 @lru_cache(maxsize=16)
-def _known(folder: Path, _digest: str) -> Mapping[int, Name]:
+def _known(folder: Path, _digest: str, beside: Path | None) -> Mapping[int, Name]:
     found: dict[int, Name] = {}
     manifest = read_manifest(folder)
-    if ATLAS in manifest.files:
-        with Atlas(folder / ATLAS) as atlas:
+    held = beside or (folder / ATLAS if ATLAS in manifest.files else None)
+    if held is not None:
+        with Atlas(held) as atlas:
             for d in atlas.dimensions():
                 if d.name:
                     found[d.id] = Name(dimension=d.id, name=d.name, source="atlas", precision=d.share)
     if manifest.names is not None:
-        held = read_names(folder / manifest.names.file, manifest.dimensions)
-        found |= {name.dimension: name for name in held.names}
+        written = read_names(folder / manifest.names.file, manifest.dimensions)
+        found |= {name.dimension: name for name in written.names}
     return dict(sorted(found.items()))

@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -24,7 +25,9 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy would start threads 
 from nonneg_core import allocator
 from nonneg_core.errors import CheckFailed, ConfigInvalid
 from nonneg_core.pixels.resizing import has_simd
+from nonneg_runtime.atlas import fingerprint_of
 from nonneg_runtime.bundle import Bundle
+from nonneg_runtime.manifest import read_manifest
 from nonneg_runtime.providers import PROVIDERS
 from nonneg_server.engine.cache import Cache
 from nonneg_server.engine.engine import Engine
@@ -171,7 +174,8 @@ def repository_of(
 
     on_device = settings.provider not in (None, "cpu")
     precision = None if on_device and settings.precision == "auto" else settings.precision
-    return Repository(sources, registry, make, settings.repository, precision=precision)
+    atlases = atlases_of(settings.atlas, sources, more=settings.repository is not None)
+    return Repository(sources, registry, make, settings.repository, precision=precision, atlases=atlases)
 
 
 def _cache(settings: Settings) -> Cache | None:
@@ -210,6 +214,23 @@ def aliases_of(given: tuple[str, ...], sources: Mapping[str, object]) -> dict[st
             )
         found[alias] = model
     return found
+
+
+def atlases_of(given: tuple[str, ...], sources: Mapping[str, Path], *, more: bool) -> tuple[Path, ...]:
+    """Atlases of models that are served; `more`: others may be loaded later."""
+    served = {read_manifest(folder).fingerprint: name for name, folder in sources.items()} if given else {}
+    paths = tuple(map(Path, given))
+    for path in paths:
+        fingerprint = fingerprint_of(path)
+        if fingerprint not in served and not more:
+            raise ConfigInvalid(
+                f"--atlas {path} was made with model {fingerprint}, and {', '.join(served.values())} is another one",
+                fix="make it again: nonneg atlas MODEL --images PHOTOS --file FILE",
+                field="atlas",
+                value=str(path),
+                limit=", ".join(served),
+            )
+    return paths
 
 
 def bind(host: str, port: int) -> socket.socket:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from nonneg_core import allocator
 from nonneg_core.errors import ConfigInvalid, ModelNotFound, NonnegError
+from nonneg_runtime.atlas import with_atlas
 from nonneg_runtime.bundle import DEFAULT, Bundle, located
 from nonneg_runtime.manifest import read_manifest
 from nonneg_runtime.variants import Asked, open_variant
@@ -30,12 +31,14 @@ class Repository:
         folder: Path | None = None,
         *,
         precision: Asked | None = None,
+        atlases: Sequence[Path] = (),
     ) -> None:
         self.registry = registry
         self._sources = sources
         self.make = make
         self._folder = folder
         self._precision = precision
+        self._atlases = atlases
         self._loading = threading.Lock()
 
     def names(self) -> list[str]:
@@ -60,7 +63,8 @@ class Repository:
 
     def _load(self, name: str) -> Engine:
         with self._loading:  # of two loads at once the later one saw the later state of the folder, and stays
-            engine = self.make(named(open_variant(self._source(name), self._precision), name))
+            bundle = with_atlas(open_variant(self._source(name), self._precision), self._atlases)
+            engine = self.make(named(bundle, name))
             engine.warm_up()
             replaced = any(one.name == name for one in self.registry.all())
             self.registry.put(engine)

@@ -55,6 +55,13 @@ class Settings(BaseSettings):
         group="Models",
         metavar="NAME=MODEL",
     )
+    atlas: Annotated[tuple[str, ...], NoDecode] = setting(
+        (),
+        "Atlas to show beside the model it was made with (`nonneg atlas MODEL --file`). Its thumbnails are copies of "
+        "the photos it was made from, and any client may see them. Repeat it; as a variable, with commas.",
+        group="Models",
+        metavar="FILE",
+    )
     repository: Path | None = setting(
         None,
         "Folder of bundles that may be loaded while serving, by the name of theirs.",
@@ -251,7 +258,7 @@ class Settings(BaseSettings):
         """What a request may bring."""
         return Limits(self.max_images, self.max_image_bytes)
 
-    @field_validator("model", "alias", "api_key", "cors_origin", "studio_host", "url_host", mode="before")
+    @field_validator("model", "alias", "atlas", "api_key", "cors_origin", "studio_host", "url_host", mode="before")
     @classmethod
     def _listed(cls, given: object) -> object:
         """Text with commas, as a variable or a single value gives it, is a list."""

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
 import io
+import json
+import re
 import shutil
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,15 +17,16 @@ from click.testing import CliRunner
 from onnx import ModelProto
 from PIL import Image as Picture
 
-from nonneg_core.errors import BundleInvalid, DigestMismatch, ParameterInvalid, StorageFailed
+from nonneg_core.errors import BundleInvalid, ConfigInvalid, DigestMismatch, ParameterInvalid, StorageFailed
 from nonneg_core.pixels.view import View
 from nonneg_core.shortening import unit
 from nonneg_export.assemble import Draft, rank, seal
 from nonneg_export.atlas_builder import strongest
 from nonneg_export.commands.atlas import atlas as command
 from nonneg_export.photo_folder import find_photos, see
-from nonneg_runtime.atlas import Atlas, open_atlas
-from nonneg_runtime.bundle import Bundle, open_bundle
+from nonneg_runtime.atlas import Atlas, fingerprint_of, open_atlas, with_atlas
+from nonneg_runtime.bundle import DEFAULT, Bundle, open_bundle
+from nonneg_runtime.known_names import known_names
 from nonneg_runtime.manifest import Provenance
 from nonneg_runtime.session import Session
 
@@ -71,7 +76,7 @@ def test_a_dimension_is_named_after_the_class_of_most_of_its_examples(charted: B
                 continue
             most = max(labels.count(label) for label in labels) / len(labels)
             assert dimension.share == pytest.approx(most)
-            assert bool(dimension.name) == (most >= 0.5)
+            assert bool(dimension.name) == (most >= 0.5)  # three times the share that each of the six classes has
             assert atlas.dimension(dimension.id) == dimension
 
 
@@ -97,6 +102,73 @@ def test_it_is_put_into_the_bundle_itself_and_can_be_made_again(plain: Bundle, h
         assert "60 images searched" in make(bundle, held_out)
     assert set(open_bundle(bundle).manifest.files) == {"encoder.onnx", "atlas.sqlite"}
     assert [path.name for path in tmp_path.iterdir()] == ["bundle"]
+
+
+def test_a_class_that_most_photos_belong_to_names_nothing(plain: Bundle, held_out: Path, tmp_path: Path) -> None:
+    photos = tmp_path / "photos"
+    for name in ("coffee", "rocket"):
+        shutil.copytree(held_out / name, photos / name)
+    (photos / "rocket" / "00.jpg").rename(photos / "coffee" / "10.jpg")
+    make(plain.path, photos, "--out", str(tmp_path / "b"))
+    with Atlas(tmp_path / "b" / "atlas.sqlite") as atlas:
+        assert {dimension.name for dimension in atlas.dimensions()} == {""}
+
+
+def test_a_file_beside_a_bundle_leaves_it_as_it_is_and_says_whose_it_is(
+    plain: Bundle, held_out: Path, tmp_path: Path
+) -> None:
+    before = {path.name: path.read_bytes() for path in plain.path.iterdir()}
+    make(plain.path, held_out, "--file", str(tmp_path / "mine.atlas"))
+    assert {path.name: path.read_bytes() for path in plain.path.iterdir()} == before
+    assert fingerprint_of(tmp_path / "mine.atlas") == plain.manifest.fingerprint
+    shown = with_atlas(plain, [tmp_path / "mine.atlas"])
+    atlas = open_atlas(shown)
+    assert atlas is not None
+    with atlas:
+        assert atlas.examples(0)
+    assert {name.source for name in known_names(shown).values()} == {"atlas"}
+    assert known_names(plain) == {}
+    other = replace(plain, manifest=plain.manifest.model_copy(update={"fingerprint": "0" * 32}))
+    assert with_atlas(other, [tmp_path / "mine.atlas"]) == other
+
+
+def test_a_shipped_model_is_left_as_it_is(held_out: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigInvalid, match="stays as it is") as refused:
+        CliRunner().invoke(command, ["photo", "--images", str(held_out)], catch_exceptions=False)
+    assert "--html" in str(refused.value.fix)
+    make(Path("photo"), held_out / "coffee", "--limit", "2", "--html", str(tmp_path / "a.html"))
+    page = (tmp_path / "a.html").read_text(encoding="utf-8")
+    assert "tench" in page
+    assert open_bundle(DEFAULT).manifest.atlas is None
+
+
+def test_a_page_holds_every_dimension_and_nothing_that_a_path_could_smuggle_in(
+    plain: Bundle, real_photos: list[Picture.Image], tmp_path: Path
+) -> None:
+    folder = tmp_path / "photos" / "<img src=x onerror=alert(1)>"
+    folder.mkdir(parents=True)
+    for i, photo in enumerate(real_photos):
+        photo.save(folder / f"{i}.png")
+    make(plain.path, tmp_path / "photos", "--html", str(tmp_path / "a.html"))
+    page = (tmp_path / "a.html").read_text(encoding="utf-8")
+    held = json.loads(re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)[0])
+    assert len(held["dimensions"]) == 24
+    assert len(held["pictures"]) == 6
+    assert "<img src=x" not in page
+    assert not re.search(r"""(src|href)=["']?https?:""", page)
+    with pytest.raises(StorageFailed, match="pass --replace"):
+        make(plain.path, tmp_path / "photos", "--html", str(tmp_path / "a.html"))
+
+
+def test_an_atlas_of_before_is_read_and_belongs_to_no_model(charted: Bundle, tmp_path: Path) -> None:
+    path = Path(shutil.copy(charted.path / "atlas.sqlite", tmp_path / "atlas.sqlite"))
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("DROP TABLE model")
+        db.execute("PRAGMA user_version = 1")
+    with Atlas(path) as atlas:
+        assert atlas.examples(0)
+    with pytest.raises(BundleInvalid, match="which model"):
+        fingerprint_of(path)
 
 
 def test_images_without_classes_give_no_names(plain: Bundle, held_out: Path, tmp_path: Path) -> None:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from nonneg_core.errors import BundleInvalid, ConfigInvalid
+from nonneg_runtime.atlas import Dimension, Entry, Image, write_atlas
 from nonneg_runtime.bundle import Bundle
+from nonneg_server.app import create_app
+from nonneg_server.command import repository_of
+from nonneg_server.settings import Settings
 
 pytestmark = pytest.mark.anyio
 PATH = "/models/tiny/dimensions"
@@ -84,3 +91,26 @@ async def test_what_it_does_not_know_is_refused(client: httpx.AsyncClient, query
 
 async def test_a_model_that_is_not_served_has_no_list(client: httpx.AsyncClient) -> None:
     assert (await client.get("/models/other/dimensions")).status_code == 404
+
+
+async def test_an_atlas_beside_a_model_shows_its_examples_and_that_of_another_is_refused(
+    tmp_path: Path, make_bundle: Callable[..., Bundle], png: Callable[[int], bytes]
+) -> None:
+    bundle, atlas = make_bundle(tmp_path, name="a", seed=1), tmp_path / "mine.atlas"
+    picture = Image("cat.jpg", "", b"\xff\xd8 a picture")
+    named = [Dimension(j, "stripes" if j == 11 else "", 1.0) for j in range(48)]
+    write_atlas(atlas, [picture], named, [Entry(11, 0, 0, 0.9)], fingerprint=bundle.manifest.fingerprint)
+    repository = repository_of(Settings(model=(str(bundle.path),), atlas=(str(atlas),), threads=1))
+    repository.load_all()
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(create_app(repository.registry, Settings())), base_url="http://test"
+    ) as client:
+        found = (await client.get("/models/a/dimensions/11")).json()
+        assert (found["name"], found["evidence"]["source"]) == ("stripes", "atlas")
+        assert (await client.get(found["examples"][0]["image"])).content == picture.jpeg
+    repository.registry.close()
+    other = make_bundle(tmp_path, name="b", seed=2)
+    with pytest.raises(ConfigInvalid, match="is another one"):
+        repository_of(Settings(model=(str(other.path),), atlas=(str(atlas),), threads=1))
+    with pytest.raises(BundleInvalid, match="is not there"):
+        repository_of(Settings(model=(str(other.path),), atlas=(str(tmp_path / "none"),), threads=1))
