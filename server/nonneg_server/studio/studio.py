@@ -11,8 +11,8 @@ from starlette.requests import Request
 from nonneg_core.errors import NonnegError, NotFound
 from nonneg_core.shortening import Vectors, check_dimensions, check_top_k, shorten
 from nonneg_runtime.atlas import open_atlas
-from nonneg_runtime.known_names import names_of
 from nonneg_runtime.bundle import Bundle
+from nonneg_runtime.known_names import names_of
 from nonneg_server.cell_maps import CellMaps, can_locate
 from nonneg_server.dimensions import check_dimension, examples
 from nonneg_server.embedding import encode
