@@ -34,7 +34,10 @@ logger = logging.getLogger("nonneg")
 PATIENCE = 1.0  # seconds in which a client that was accepted last may still send its request
 LAST_RESORT = 4.0  # seconds after the grace period in which a process ends that hangs, in the runtime's code, say
 TELLING = 1.0  # seconds before that in which it says where it hangs
-AFTER_FAILURE = 1.0  # seconds of grace where a thread hangs or has died: what still works is answered at once
+AFTER_FAILURE = (
+    0.5  # seconds in which `/livez` tells that a thread hangs or has died; then as much grace for the others
+)
+GONE = 1.75  # seconds after which such a process ends in any case
 
 
 class Process(uvicorn.Server):
@@ -167,20 +170,24 @@ class Process(uvicorn.Server):
             self._shared.draining = True
             logger.critical("%s: the process ends, so that it can be restarted", found)
             logger.critical("where the threads are:\n%s", _stacks())
+            self._exit_after(GONE)
             self._stop_at = time.monotonic() + AFTER_FAILURE  # /livez tells, and what still works is answered
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept no more connections, answer those there are; what takes longer than the grace period is cut off."""
         self._shared.draining = True
-        grace = self._grace if self.failure is None else min(self._grace, AFTER_FAILURE)
-        self._end_in_any_case(grace + PATIENCE + LAST_RESORT)
+        grace, patience = self._grace, PATIENCE
+        if self.failure is None:
+            self._end_in_any_case(grace + PATIENCE + LAST_RESORT)
+        else:
+            grace, patience = min(grace, AFTER_FAILURE), 0.0
         asyncio.get_running_loop().call_later(grace, self._cut_off, grace)
         await self._close_listeners(sockets or [])
         for connection in self._connections():
             if connection.cycle is not None:
                 connection.cycle.keep_alive = False
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + patience
         while time.monotonic() < until and any(connection.unheard for connection in self._connections()):
             await asyncio.sleep(PATIENCE / 50)
         await super().shutdown(sockets)
@@ -192,6 +199,9 @@ class Process(uvicorn.Server):
         teller = threading.Timer(seconds - TELLING, lambda: logger.critical("it hangs:\n%s", _stacks()))
         teller.daemon = True
         teller.start()
+        self._exit_after(seconds)
+
+    def _exit_after(self, seconds: float) -> None:
         with contextlib.suppress(RuntimeError, OSError):  # descriptor 2 is the log's, where writing does not wait
             faulthandler.dump_traceback_later(seconds, exit=True, file=2)
 

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nonneg_core.errors import RequestInvalid
+from nonneg_server.http.context import SINGLE
 from nonneg_server.requests.multipart import parse_form
 
 pytestmark = pytest.mark.anyio
@@ -166,6 +167,32 @@ async def test_heads_with_thousands_of_entries_are_refused_before_these_are_read
     assert (answer.status_code, answer.json()["error"]["limit"]) == (422, 64)
 
 
+async def test_heads_of_a_form_with_more_options_than_any_needs_are_refused_before_these_are_read(
+    client: httpx.AsyncClient, png: Paint
+) -> None:
+    body, headers = form([FILE + png(0)])
+    for option, most in (("; a=b", 31), (";", 31)):  # and its boundary
+        kind = {"content-type": headers["content-type"] + option * most}
+        assert (await client.post("/embed", content=body, headers=kind)).status_code == 200
+        kind = {"content-type": headers["content-type"] + option * 9_000}
+        answer = await client.post("/embed", content=body, headers=kind)
+        assert (answer.status_code, answer.json()["error"]["field"]) == (400, "content-type")
+        assert answer.json()["error"]["limit"] == 32
+    body, headers = form([FILE.replace(b"\r\n", b";" * 3_000 + b"\r\n", 1) + png(0)])
+    answer = await client.post("/embed", content=body, headers=headers)
+    assert (answer.status_code, answer.json()["error"]["field"]) == (400, "content-disposition")
+
+
+@pytest.mark.parametrize(
+    "head", [FILE.replace(b"\r\n", b"\r\n" + b"A: b\r\n" * 9, 1), FILE.replace(b"a", b"a" * 5_000)]
+)
+async def test_a_part_whose_head_is_long_is_refused_in_our_own_words(client: httpx.AsyncClient, head: bytes) -> None:
+    body, headers = form([head + b"x"])
+    answer = await client.post("/embed", content=body, headers=headers)
+    assert (answer.status_code, answer.json()["error"]["field"]) == (400, "body")
+    assert "exceeded" not in answer.text
+
+
 async def test_every_content_encoding_is_looked_at(client: httpx.AsyncClient, png: Paint) -> None:
     kind = ("content-type", "image/png")
     two = [kind, ("content-encoding", "identity"), ("content-encoding", "gzip")]
@@ -173,6 +200,25 @@ async def test_every_content_encoding_is_looked_at(client: httpx.AsyncClient, pn
     for harmless in ("identity", "Identity", "", "identity, IDENTITY"):
         answer = await client.post("/embed", content=png(0), headers=[kind, ("content-encoding", harmless)])
         assert answer.status_code == 200, harmless
+
+
+@pytest.mark.parametrize("name", sorted(name.decode() for name in SINGLE))
+async def test_a_header_with_two_values_is_refused_on_every_route(client: httpx.AsyncClient, name: str) -> None:
+    for method, path in (("POST", "/embed"), ("POST", "/v2/models/tiny/infer"), ("GET", "/models"), ("GET", "/none")):
+        answer = await client.request(method, path, headers=[(name, "1"), ("accept", "*/*"), (name, "2")])
+        assert answer.status_code == 400, path
+        assert name in answer.text, path
+
+
+async def test_a_header_that_is_given_twice_alike_means_what_it_says(client: httpx.AsyncClient, png: Paint) -> None:
+    twice = [("content-type", "image/png"), ("x-request-timeout", "60")] * 2
+    assert (await client.post("/embed", content=png(0), headers=twice)).status_code == 200
+
+
+async def test_wishes_may_stand_in_several_headers(client: httpx.AsyncClient, png: Paint) -> None:
+    lines = [("content-type", "image/png"), ("accept", "image/webp"), ("accept", "application/x-npy")]
+    answer = await client.post("/embed?format=dense", content=png(0), headers=lines)
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "application/x-npy")
 
 
 async def test_huge_numbers_are_refused_as_numbers(client: httpx.AsyncClient, png: Paint) -> None:

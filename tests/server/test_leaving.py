@@ -116,3 +116,38 @@ def test_a_thread_that_hangs_keeps_no_process_alive(
         log = process.stderr.read()
         assert ("has been running for more than 1 s" in log) is not told
         assert "time.sleep(600)" in log or 'hanging.py", line' in log, "where it hangs is told"
+
+
+GONE_AT = """
+import atexit, os, threading, time
+from nonneg_server import process
+
+def began():
+    told = time.monotonic()
+    while True:
+        with open(os.environ["BEATS"], "w") as file:
+            file.write(str(time.monotonic() - told))
+        time.sleep(0.01)
+
+stacks = process._stacks
+process._stacks = lambda: threading.Thread(target=began, daemon=True).start() or stacks()
+"""
+
+
+def test_a_process_with_a_stuck_thread_is_gone_within_two_seconds_whatever_its_clients_do(
+    start: Callable, bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script, beats = tmp_path / "hanging.py", tmp_path / "beats"
+    script.write_text(GONE_AT + HANGING)
+    monkeypatch.setenv("BEATS", str(beats))
+    flags = ("--model", str(bundle.path), "--drain", "30", "--grace", "30")
+    with start(*flags, command=(str(script),)) as (address, process), socket.socket() as deaf, socket.socket() as slow:
+        parts = urlsplit(address)
+        for connection in (deaf, slow):
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.connect((parts.hostname, parts.port))
+        slow.sendall(HEAD + b"half")
+        deaf.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: t\r\n\r\n" * 20)
+        process.send_signal(signal.SIGUSR1)
+        assert process.wait(60) == 1
+    assert 0.3 < float(beats.read_text()) < 2  # by the clock of the process: a busy machine delays what reads its end

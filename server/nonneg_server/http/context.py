@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nonneg_core.errors import NonnegError
+from nonneg_core.errors import NonnegError, RequestInvalid
 from nonneg_server.health import still_loading
 from nonneg_server.http.error_responses import respond
 
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("nonneg")
 _draw = random.Random().getrandbits  # seeded by the system
+SINGLE = frozenset(  # headers that mean one thing: one value, however often they are given
+    (b"host", b"content-type", b"authorization", b"x-api-key", b"x-request-id", b"x-request-timeout",
+     b"inference-header-content-length")
+)  # fmt: skip
 CLIENT_CLOSED = 499  # what nginx made customary for a client that left before its answer
 
 
@@ -87,6 +91,8 @@ class RequestContext:
                 status = state["abandoned"]
             elif self._shared.loading and not self._answers_while_loading(asked):
                 await respond(still_loading(), request_id, scope["path"])(scope, receive, wrapped)
+            elif (name := ambiguous(scope)) is not None:
+                await respond(given_twice(name), request_id, scope["path"])(scope, receive, wrapped)
             else:
                 await self._app(asked, receive, wrapped)
         except asyncio.CancelledError:
@@ -115,6 +121,23 @@ def request_id_of(scope: Scope) -> str:
         if name == b"x-request-id" and 0 < len(value) <= 128 and all(33 <= byte <= 126 for byte in value):
             return str(value.decode("ascii"))
     return f"{_draw(128):032x}"  # unlike all others, which is all that is asked of it: no secret
+
+
+def ambiguous(scope: Scope) -> str | None:
+    """The header that is given with two values, if any: one layer might read the first and another the last."""
+    headers = scope["headers"]
+    if len({name for name, _ in headers}) == len(headers):
+        return None
+    found: dict[bytes, bytes] = {}
+    for name, value in headers:
+        if name in SINGLE and found.setdefault(name, value) != value:
+            return str(name.decode("ascii"))
+    return None
+
+
+def given_twice(header: str) -> NonnegError:
+    """The error for a header with two values."""
+    return RequestInvalid(f"the header {header} is given with two values", fix="give it once", field=header)
 
 
 def internal() -> NonnegError:

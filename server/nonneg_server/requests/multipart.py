@@ -16,6 +16,7 @@ from nonneg_server.requests.images import check_count
 
 MAX_FIELD = 4096  # bytes a parameter may have
 MAX_FIELDS = 64
+MAX_OPTIONS = 32  # of one header, `; name=value` each
 
 
 @dataclass
@@ -32,7 +33,7 @@ def parse_form(body: bytes, content_type: str, most: int) -> Form:
 
     Of files there are at most `most`: counted as they are found, for empty parts are many in a few bytes.
     """
-    boundary = parse_options_header(content_type)[1].get(b"boundary")
+    boundary = _options(content_type.encode("latin-1", "replace"), "content-type").get(b"boundary")
     if not boundary:
         raise RequestInvalid(
             "multipart/form-data without a boundary",
@@ -45,11 +46,23 @@ def parse_form(body: bytes, content_type: str, most: int) -> Form:
         parser = MultipartParser(boundary, reader.callbacks())
         parser.write(body)
         parser.finalize()
-    except (FormParserError, UnicodeDecodeError) as error:
-        raise _broken(str(error)) from None
+    except (FormParserError, UnicodeDecodeError):
+        raise _broken("a part's head or a boundary cannot be read, or a head has too many lines") from None
     if not reader.ended:
         raise _broken("the last boundary is missing")
     return reader.form
+
+
+def _options(header: bytes, field: str) -> dict[bytes, bytes]:
+    """The options of a header, counted before they are read: each costs, and a megabyte has room for a million."""
+    if header.count(b";") > MAX_OPTIONS:
+        raise RequestInvalid(
+            f"a {field} has more than {MAX_OPTIONS} options",
+            fix="send those that a form needs: a boundary, a name, a filename",
+            field=field,
+            limit=MAX_OPTIONS,
+        )
+    return parse_options_header(header)[1]
 
 
 def _broken(why: str) -> RequestInvalid:
@@ -88,7 +101,7 @@ class _Reader:
         self._field, self._value = [], []
 
     def _part(self) -> None:
-        options = parse_options_header(self._disposition)[1]
+        options = _options(self._disposition, "content-disposition")
         name = options.get(b"name", b"").decode()
         content = self._data[0] if len(self._data) == 1 else b"".join(self._data)
         if b"filename" in options:

@@ -43,7 +43,7 @@ def _body() -> Schema:
     failure=Failure | TEI.failure,
 )
 async def post_embed(request: Request) -> Response:
-    form, state = form_for(request.headers.get("accept")), request.scope["state"]
+    form, state = form_for(", ".join(request.headers.getlist("accept"))), request.scope["state"]
 
     def read_object(given: dict[str, Any], limits: Limits) -> tuple[list[Incoming], Parameters]:
         if "inputs" not in given or "images" in given:

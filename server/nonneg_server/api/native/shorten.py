@@ -25,7 +25,7 @@ router = APIRouter(route_class=Route, tags=["embed"])
 @router.post("/shorten", summary="Shorten stored vectors by the rule of /embed")
 @documented(EmbedAnswer, EMBEDDED, body=vectors, query=Parameters, others=FORMS)
 async def post_shorten(request: Request) -> Response:
-    form = form_for(request.headers.get("accept"))
+    form = form_for(", ".join(request.headers.getlist("accept")))
     query = query_parameters(request.scope["query_string"], Parameters)
     body = await read_body(request, request.app.state.settings.max_body)
     content_type = request.headers.get("content-type", "")
