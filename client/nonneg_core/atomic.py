@@ -1,36 +1,88 @@
-"""Files that are written whole or not at all."""
+"""Files and folders that are written whole or not at all.
+
+What is not whole yet has a name of its own beside the final one, and is locked as long as its process lives. What a
+killed process left is removed by the next one that writes the same.
+"""
 
 from __future__ import annotations
 
 import errno
+import glob
 import os
+import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from nonneg_core.errors import StorageFailed
+
+UNFINISHED = "unfinished"  # how temporary names end
 
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
     """A temporary file beside `path` that takes its name when all went well, and vanishes when not."""
-    temporary: Path | None = None
+    temporary, handle = None, None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        os.close(handle)
-        temporary = Path(name)
+        temporary, handle = begun(path)
         yield temporary
         with temporary.open("rb+") as file:  # a name must not outlive a power cut that its content did not
             os.fsync(file.fileno())
         temporary.chmod(0o644)
         temporary.replace(path)
+        remove_abandoned(path)
     except OSError as error:
         raise storage_error(path, error) from error
     finally:
+        if handle is not None:
+            os.close(handle)
         if temporary is not None:
             temporary.unlink(missing_ok=True)
+
+
+def begun(path: Path, *, folder: bool = False) -> tuple[Path, int | None]:
+    """A new temporary file or folder beside `path`, and what holds its lock until it is closed."""
+    while True:
+        if folder:
+            place = Path(tempfile.mkdtemp(f".{UNFINISHED}", f".{path.name}.", path.parent))
+            handle = os.open(place, os.O_RDONLY) if sys.platform != "win32" else None
+        else:
+            handle, name = tempfile.mkstemp(f".{UNFINISHED}", f".{path.name}.", path.parent)
+            place = Path(name)
+        if handle is not None:
+            _lock(handle, wait=True)
+        if place.exists():  # else another process took it for abandoned before it was locked
+            return place, handle
+        if handle is not None:
+            os.close(handle)
+
+
+def remove_abandoned(path: Path) -> None:
+    """Remove what processes left that were killed while they wrote `path`: nothing that is locked."""
+    for place in path.parent.glob(f".{glob.escape(path.name)}.*.{UNFINISHED}"):
+        with suppress(OSError):
+            handle = os.open(place, os.O_RDONLY)
+            try:
+                if _lock(handle):
+                    shutil.rmtree(place) if place.is_dir() else place.unlink()
+            finally:
+                os.close(handle)
+
+
+def _lock(handle: int, *, wait: bool = False) -> bool:
+    """Whether the lock is held now; never where the system or the disk has none."""
+    if sys.platform == "win32":
+        return False
+    import fcntl
+
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except OSError:
+        return False
+    return True
 
 
 def storage_error(path: Path, error: OSError) -> StorageFailed:

@@ -12,9 +12,11 @@ from pathlib import Path
 
 from nonneg_core.cache_folder import cache_folder, locked
 from nonneg_core.errors import NonnegError, StorageFailed
+from nonneg_runtime.bundle import ENCODER, record_of
 
 KEPT_DAYS = 7
 _LOCK = "in-use"
+_SEALED = "sealed"
 
 
 @contextmanager
@@ -24,8 +26,8 @@ def workplace(out: Path, folder: Path | None = None) -> Iterator[Path]:
     It lies in the user's cache unless `folder` says otherwise, and is a fresh temporary folder where the cache cannot
     be written or another process does the same job right now.
     """
-    job = hashlib.sha256(str(out.absolute()).encode()).hexdigest()[:12]
-    place = (folder or _cache()) / f"{out.name}-{job}"
+    place = _place(out, folder)
+    shutil.rmtree(_done(place), ignore_errors=True)
     with ExitStack() as held:
         if not _claimed(place, held):
             yield Path(held.enter_context(tempfile.TemporaryDirectory(prefix="nonneg-")))
@@ -36,7 +38,37 @@ def workplace(out: Path, folder: Path | None = None) -> Iterator[Path]:
             if isinstance(error, NonnegError) and not isinstance(error, StorageFailed):
                 shutil.rmtree(place, ignore_errors=True)  # it would fail again
             raise
+        with suppress(OSError):
+            place = place.rename(_done(place))
         shutil.rmtree(place, ignore_errors=True)
+
+
+def note_sealed(place: Path, encoder: Path) -> None:
+    """Note which encoder the bundle has that is written next."""
+    (place / _SEALED).write_text(record_of(encoder).sha256)
+
+
+def sealed_before(out: Path, folder: Path | None = None) -> bool:
+    """Whether a run wrote the whole bundle and was killed before it had removed its folder, which is removed now."""
+    place = _place(out, folder)
+    try:
+        found = _done(place).exists() or (place / _SEALED).read_text() == record_of(out / ENCODER).sha256
+    except OSError:
+        return False
+    if found and out.exists():
+        for rest in (place, _done(place)):
+            shutil.rmtree(rest, ignore_errors=True)
+    return found and out.exists()
+
+
+def _place(out: Path, folder: Path | None) -> Path:
+    job = hashlib.sha256(str(out.absolute()).encode()).hexdigest()[:12]
+    return (folder or _cache()) / f"{out.name}-{job}"
+
+
+def _done(place: Path) -> Path:
+    """What the folder is called once the bundle is whole."""
+    return place.with_name(f"{place.name}.done")
 
 
 def _cache() -> Path:

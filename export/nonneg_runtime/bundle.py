@@ -6,13 +6,12 @@ import hashlib
 import os
 import shutil
 import stat
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from nonneg_core.atomic import storage_error
+from nonneg_core.atomic import begun, remove_abandoned, storage_error
 from nonneg_core.errors import BundleInvalid, DigestMismatch, StorageFailed
 from nonneg_runtime.external_data import external_files
 from nonneg_runtime.manifest import FILE_NAME, FileRecord, Manifest, read_manifest
@@ -91,13 +90,16 @@ def staged(out: Path, *, replace: bool = False) -> Iterator[Path]:
     check_free(out, replace=replace)
     with storing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+        folder, handle = begun(out, folder=True)
     try:
         with storing(out):
             yield folder
             folder.chmod(0o755)
             _swap(folder, out)
+            remove_abandoned(out)
     finally:
+        if handle is not None:
+            os.close(handle)
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -121,7 +123,7 @@ def _swap(folder: Path, out: Path) -> None:
     if not out.exists():
         folder.rename(out)
         return
-    old = Path(tempfile.mkdtemp(prefix=f".{out.name}.old.", dir=out.parent))
+    old, handle = begun(out, folder=True)
     out.rename(old / "bundle")
     try:
         folder.rename(out)
@@ -129,6 +131,8 @@ def _swap(folder: Path, out: Path) -> None:
         (old / "bundle").rename(out)
         raise
     finally:
+        if handle is not None:
+            os.close(handle)
         shutil.rmtree(old, ignore_errors=True)
 
 

@@ -41,7 +41,7 @@ def test_a_run_that_came_to_no_checkpoint_is_not_gone_on_with_by_mistake(tmp_pat
     out = tmp_path / "run"
     with pytest.raises(TrainingStopped):
         run("--data", "digits", "--epochs", "1", "--lr", "1e9", "--out", str(out))
-    with pytest.raises(StorageFailed, match="no checkpoint yet: remove it or choose another"):
+    with pytest.raises(StorageFailed, match="of other settings: remove it, choose another"):
         run("--data", "digits", "--epochs", "1", "--out", str(out))
 
 

@@ -33,15 +33,8 @@ from nonneg_training.views import cutter_for, pipeline_for
 
 def train(settings: Settings, run: Path, *, progress: bool | None = None) -> Outcome:
     """Train as `settings` says into the folder `run`, or go on with the interrupted run of the same that it holds."""
-    if (run / FILE_NAME).exists():
-        return _train(settings, run, read_checkpoint(run), progress)
-    if (run / CONFIG).exists():
-        raise StorageFailed(
-            f"{run} holds a run already, which has no checkpoint yet",
-            fix="remove it or choose another --out; --resume starts it over with the settings it had",
-            value=str(run),
-        )
-    return _train(settings, run, None, progress)
+    checkpoint = read_checkpoint(run) if (run / FILE_NAME).exists() else None
+    return _train(settings, run, checkpoint, progress)
 
 
 def resume(run: Path, *, progress: bool | None = None) -> Outcome:
@@ -89,10 +82,10 @@ def prepare(
         method = torch.nn.SyncBatchNorm.convert_sync_batchnorm(method)  # type: ignore[no-untyped-call]
     if world.first and not (run / CONFIG).exists():
         write_settings(run / CONFIG, settings)
-    elif checkpoint is not None and run_settings(run) != settings:
+    elif (run / CONFIG).exists() and run_settings(run) != settings:
         raise StorageFailed(
             f"{run} holds a run already, of other settings",
-            fix="choose another --out, or pass --resume",
+            fix="remove it, choose another --out, or pass --resume",
             value=str(run),
         )
     barrier()

@@ -16,8 +16,8 @@ from nonneg_export.manifest_report import summary
 from nonneg_export.photo_folder import Photos, find_photos
 from nonneg_export.statistics import Rule
 from nonneg_export.triton import write_repository
-from nonneg_export.workdir import workplace
-from nonneg_runtime.bundle import Bundle, check_free
+from nonneg_export.workdir import note_sealed, sealed_before, workplace
+from nonneg_runtime.bundle import Bundle, check_free, open_bundle
 
 
 def make(
@@ -25,12 +25,16 @@ def make(
     flags: dict[str, Any],
     *,
     finish: Callable[[Ranked], Ranked] | None = None,
-) -> Ranked:
+) -> Bundle:
     """Calibrate, rank, verify, report, seal and show, as the flags say; `finish` is what a command adds.
 
     draft: from a folder to work in, the calibration photos, and what to tell how many of them are done.
     """
     out: Path = flags["out"]
+    if sealed_before(out, flags["work"]) and not flags["replace"]:
+        bundle = open_bundle(out)
+        _tell(bundle, flags["triton"])
+        return bundle
     check_free(out, replace=flags["replace"])
     photos = calibration(flags)
     labelled = None if flags["evaluate"] is None else find_photos(flags["evaluate"])
@@ -45,13 +49,14 @@ def make(
         if labelled is not None:
             with Bar("evaluating") as bar:
                 ranked = report(ranked, labelled, place, data=flags["evaluation_data"], tick=bar.move)
+        note_sealed(place, ranked.encoder)
         bundle = seal(ranked, out, overwrite=flags["replace"])
-    _tell(bundle, ranked, flags["triton"])
-    return ranked
-
-
-def _tell(bundle: Bundle, ranked: Ranked, triton: Path | None) -> None:
     tell_broken(ranked.seen.broken)
+    _tell(bundle, flags["triton"])
+    return bundle
+
+
+def _tell(bundle: Bundle, triton: Path | None) -> None:
     quality = bundle.manifest.quality
     if quality is not None and quality.lonely_classes:
         warn(f"{quality.lonely_classes} classes have one image: they can be found but have nothing to find")

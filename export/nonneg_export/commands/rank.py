@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from nonneg_export.assemble import Ranked
 from nonneg_export.commands.build import make
 from nonneg_export.commands.options import (
     PATH,
@@ -37,19 +37,13 @@ def rank(bundle: Path | None, **flags: Any) -> None:
       nonneg rank --images photos/ --out mine.bundle
     """
     old = open_bundle(bundle)
-    found: list[Ranked] = []
-
-    def finish(ranked: Ranked) -> Ranked:
-        found.append(ranked)
-        return traced(ranked, old)
-
-    make(lambda *_: draft_of(old), flags, finish=finish)
-    order = found[0].manifest.columns.original
-    before = tuple(range(old.manifest.dimensions))
-    rows = [(str(o.dimensions), f"{o.share:.0%}") for o in overlaps(before, order)]
-    click.echo(f"\nold order: {_head(before)}\nnew order: {_head(order)}  (numbered by the old one)\n")
+    new = make(lambda *_: draft_of(old), flags, finish=lambda ranked: traced(ranked, old))
+    before = {original: i for i, original in enumerate(old.manifest.columns.original)}
+    order = [before[original] for original in new.manifest.columns.original]
+    rows = [(str(o.dimensions), f"{o.share:.0%}") for o in overlaps(range(len(before)), order)]
+    click.echo(f"\nold order: {_head(range(len(before)))}\nnew order: {_head(order)}  (numbered by the old one)\n")
     click.echo(table(("first", "in both"), rows))
 
 
-def _head(order: tuple[int, ...]) -> str:
+def _head(order: Sequence[int]) -> str:
     return " ".join(map(str, order[:12])) + (" …" if len(order) > 12 else "")
