@@ -34,11 +34,12 @@ BROUGHT = {
     "otel": {"opentelemetry-exporter-otlp-proto-http", "opentelemetry-sdk"},
     "search": {"qdrant-edge-py", "scipy"},
     "hub": {"huggingface_hub"},
+    "wrap": {"nonneg[training,hub]", "open-clip-torch", "timm", "tokenizers", "transformers"},
     "scale": {"pyarrow"},
     "heic": {"pi-heif"},
     "simd": {"cykooz-resizer"},
     "openvino": {"nonneg[serving]", "openvino"},
-    "all": {"nonneg[server,training,export,search,scale,heic,hub,otel]"},
+    "all": {"nonneg[server,training,export,search,scale,heic,hub,otel,wrap]"},
 }  # fmt: skip
 
 

@@ -38,6 +38,7 @@ EXTRAS = {
     "heic": ("pi-heif",),
     "simd": ("cykooz-resizer",),
     "hub": ("huggingface_hub",),
+    "wrap": ("transformers", "timm", "open_clip_torch", "tokenizers"),
     "otel": ("opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http"),
     "openvino": ("openvino",),
 }

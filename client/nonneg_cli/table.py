@@ -33,7 +33,9 @@ COMMANDS: dict[str, Entry] = {
         "nonneg_export.commands.build_default:build_default", "Rebuild the default model.", "default-model"
     ),
     "rank": Entry("nonneg_export.commands.rank:rank", "Rank a bundle by your own photos.", "export"),
-    "wrap": Entry("nonneg_export.commands.wrap:wrap", "Turn any ONNX image encoder into a bundle.", "export"),
+    "wrap": Entry(
+        "nonneg_export.commands.wrap:wrap", "Turn any image encoder, a file or a name, into a bundle.", "export"
+    ),
     "quantize": Entry("nonneg_export.commands.quantize:quantize", "Make a bundle smaller and faster.", "export"),
     "atlas": Entry("nonneg_export.commands.atlas:atlas", "Show what each dimension stands for.", "export"),
     "push": Entry("nonneg_export.commands.sharing:push", "Share a bundle: a folder or a model hub."),

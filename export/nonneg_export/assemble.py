@@ -60,6 +60,7 @@ class Draft:
     nested: bool = False  # trained so that its own order is already the best
     seen: Activations | None = field(default=None, repr=False)  # what it answers to the calibration photos, if known
     smooth: Path | None = None  # the encoder before a gate, which jumps: what small changes of the pixels are judged by
+    checks: tuple[Check, ...] = ()  # that held already
     reference: Reference | None = field(default=None, repr=False)  # what torch answers to the same pixels
     evaluation: Callable[[Path], Pixels] | None = field(default=None, repr=False)  # what training's evaluation sees
 
@@ -204,4 +205,4 @@ def _verify(draft: Draft, order: NDArray[np.int64], seen: Activations, work: Pat
     if draft.reference is not None:
         by_torch = verify.answers(draft.reference, pixels)
         checks.insert(0, verify.agrees_with_torch(by_torch[:, order], ranked))
-    return tuple(checks)
+    return (*draft.checks, *checks)

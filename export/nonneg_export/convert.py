@@ -13,6 +13,7 @@ from nonneg_export.silence import silenced
 from nonneg_runtime.graph import INPUT, OUTPUT
 
 OPSET = 20
+OURS = "nonneg."
 
 
 def to_onnx(encoder: torch.nn.Module, size: int) -> ModelProto:
@@ -27,8 +28,8 @@ def to_onnx(encoder: torch.nn.Module, size: int) -> ModelProto:
                 dynamo=True,
                 external_data=False,
                 opset_version=OPSET,
-                input_names=[INPUT],
-                output_names=[OUTPUT],
+                input_names=[OURS + INPUT],  # an encoder may have values of the plain names
+                output_names=[OURS + OUTPUT],
                 dynamic_shapes=({0: torch.export.Dim("batch")},),
                 verbose=False,
             )
@@ -38,7 +39,7 @@ def to_onnx(encoder: torch.nn.Module, size: int) -> ModelProto:
             fix="replace the operator it names, or make the module independent of the batch size",
         ) from error
     assert program is not None
-    model = canonical(program.model_proto)
+    model = _named(canonical(program.model_proto))
     del program  # it holds the weights three times more, in cycles
     gc.collect()
     if not all(value.type.tensor_type.shape.dim[0].dim_param for value in (*model.graph.input, *model.graph.output)):
@@ -46,6 +47,16 @@ def to_onnx(encoder: torch.nn.Module, size: int) -> ModelProto:
             "this encoder has no ONNX form with a free batch size: it was traced for 2 images only",
             fix="make the module independent of the batch size",
         )
+    return model
+
+
+def _named(model: ModelProto) -> ModelProto:
+    """The model with the plain names at its two ends."""
+    for value in (*model.graph.input, *model.graph.output):
+        value.name = value.name.removeprefix(OURS)
+    for node in model.graph.node:
+        node.input[:] = [name.removeprefix(OURS) for name in node.input]
+        node.output[:] = [name.removeprefix(OURS) for name in node.output]
     return model
 
 

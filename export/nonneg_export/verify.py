@@ -19,6 +19,7 @@ from nonneg_runtime.providers import Runner
 TOLERANCE = 1e-5  # between two entries of vectors of length one
 PHOTOS = 16
 BATCH = 7
+LEAST_COSINE = 0.9999
 AT_THE_GATE = 1e-4  # share of the entries
 Rows = NDArray[np.float32]
 
@@ -42,6 +43,13 @@ def answers(run: Callable[[Pixels], Rows], pixels: Pixels) -> Rows:
 def agrees_with_torch(by_torch: Rows, rows: Rows) -> Check:
     """The encoder answers what the checkpoint answers."""
     return _close("torch", "ONNX Runtime against torch, on real photos", by_torch, rows)
+
+
+def features_agree(by_original: Rows, rows: Rows) -> Check:
+    """The features before any head are those of the framework that the model comes from."""
+    cosines = (unit(by_original) * unit(rows)).sum(axis=1)
+    what = f"1 - least cosine of the features to the original framework's, on {len(rows) - 1} photos and a pattern"
+    return held(Check(name="torch", what=what, value=max(0.0, 1 - float(cosines.min())), limit=1 - LEAST_COSINE))
 
 
 def ignores_batch_mates(session: Runner, pixels: Pixels, together: Rows | None = None) -> Check:

@@ -8,16 +8,20 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from nonneg_core.cores import granted
+from nonneg_export import verify
 from nonneg_export.activations import Activations, Tick, collect
-from nonneg_export.assemble import About, Draft, Ranked
+from nonneg_export.assemble import NOT_STATED, About, Draft, Ranked
 from nonneg_export.canonical import save
 from nonneg_export.fp16_weights import is_lossless
 from nonneg_export.kept import held_out, kept
 from nonneg_export.photo_folder import Photos
+from nonneg_export.published.tower import Tower
 from nonneg_export.root_head import detach_head
-from nonneg_export.wrapping import Behind, Wrapping, behind, features
+from nonneg_export.wrapping import Behind, Steps, behind
 from nonneg_runtime.head_file import HEAD, SPREAD, metadata_of, write_spread
-from nonneg_runtime.manifest import HeadRecord, Provenance
+from nonneg_runtime.manifest import Check, HeadRecord, Provenance
+from nonneg_runtime.session import Session
 from nonneg_training.onnx_backbone.onnx_graph import load
 
 FEATURES = "features.onnx"
@@ -59,29 +63,36 @@ class Wrapped:
         return HeadRecord(file=HEAD, spread=SPREAD, takes=fitted.takes, power=fitted.head.power)
 
 
-def draft(how: Wrapping, said: About, photos: Photos, place: Path, *, tick: Tick | None = None) -> Wrapped:
+def draft(tower: Tower, how: Steps, said: About, photos: Photos, place: Path, *, tick: Tick | None = None) -> Wrapped:
     """Run the photos through the encoder, compute what comes behind it, and put both together."""
-    model = features(how)
-    save(model, place / FEATURES)
-    seen = collect(place / FEATURES, photos, how.view, place / "features", tick=tick)
+    save(tower.model, place / FEATURES)
+    seen = collect(place / FEATURES, photos, tower.view, place / "features", tick=tick)
     held = held_out(len(seen.paths))
-    rest = behind(how, model, np.asarray(seen.values[~held]))
+    rest = behind(how, tower.model, np.asarray(seen.values[~held]))
+    licence = said.weights_license if said.weights_license != NOT_STATED else tower.licence
     found = Draft(
         model=rest.model,
-        view=how.view,
+        view=tower.view,
         name=said.name,
         version=said.version,
         activation=rest.activation,
-        description=f"{how.encoder.name}, wrapped",
-        precision="fp16" if is_lossless(model) else "fp32",
+        description=f"{tower.weights}, wrapped",
+        precision="fp16" if is_lossless(tower.model) else "fp32",
         nested=rest.fitted is not None,
         smooth=place / FEATURES if rest.fitted is not None else None,
         seen=replace(seen, values=rest.apply(np.asarray(seen.values))),
+        checks=_as_the_original(tower, place / FEATURES, seen),
         provenance=Provenance(
-            weights=how.encoder.name,
-            weights_license=said.weights_license,
-            data="not stated",
-            data_license=said.data_license,
+            weights=tower.weights, weights_license=licence, data="not stated", data_license=said.data_license
         ),
     )
     return Wrapped(found, rest, seen, held)
+
+
+def _as_the_original(tower: Tower, encoder: Path, seen: Activations) -> tuple[Check, ...]:
+    """That the features are what the original answers to the same photos, where it is at hand."""
+    if tower.reference is None:
+        return ()
+    pixels = verify.samples(seen.paths, tower.view)
+    ours = verify.answers(Session(encoder, threads=granted()).run, pixels)
+    return (verify.features_agree(verify.answers(tower.reference, pixels), ours),)

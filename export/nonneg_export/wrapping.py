@@ -1,4 +1,4 @@
-"""From an ONNX file and what is said about it to an encoder with a non-negative output."""
+"""What comes behind an encoder's features, so that its output is non-negative: the same as a graph and in numpy."""
 
 from __future__ import annotations
 
@@ -13,35 +13,26 @@ from onnx import ModelProto
 
 from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_core.heads.from_features import Fitted, fit_head
-from nonneg_core.pixels.view import View
 from nonneg_export.canonical import canonical
 from nonneg_export.columns import activate, centre
 from nonneg_export.head import with_head
 from nonneg_export.root_head import with_root_head
-from nonneg_training.onnx_backbone.adapting import Pool, Scaling, adapt
-from nonneg_training.onnx_backbone.onnx_graph import load
 
 Rows = NDArray[np.float32]
 ANALYTIC, NONE = "analytic", "none"
 
 
 @dataclass(frozen=True)
-class Wrapping:
-    """What to do with an encoder. head: `analytic`, `none`, or the file of a linear layer."""
+class Steps:
+    """What comes behind an encoder's features. head: `analytic`, `none`, or the file of a linear layer."""
 
-    encoder: Path
-    view: View
-    scaling: Scaling
-    input_name: str | None = None
-    output_name: str | None = None
-    pool: Pool | None = None
     head: str = NONE
     centre: bool = False
     relu: bool = False
 
     @property
     def layer(self) -> Path | None:
-        """The file of the linear layer behind it."""
+        """The file of the linear layer."""
         return None if self.head in (ANALYTIC, NONE) else Path(self.head)
 
 
@@ -55,7 +46,7 @@ class Behind:
     fitted: Fitted | None = None
 
 
-def check(how: Wrapping) -> None:
+def check(how: Steps) -> None:
     """Refuse steps that contradict each other."""
     if how.centre and how.relu:
         raise ConfigInvalid("--centre already ends in a ReLU", fix="leave --relu out", field="relu")
@@ -68,23 +59,9 @@ def check(how: Wrapping) -> None:
         )
 
 
-def features(how: Wrapping) -> ModelProto:
-    """The encoder with scaling before it and its own features as output."""
+def behind(how: Steps, model: ModelProto, rows: Rows) -> Behind:
+    """What makes features non-negative, computed from `rows` of them, and put behind the model that answers them."""
     check(how)
-    return canonical(
-        adapt(
-            load(how.encoder),
-            how.view.size,
-            how.scaling,
-            input_name=how.input_name,
-            output_name=how.output_name,
-            pool=how.pool,
-        )
-    )
-
-
-def behind(how: Wrapping, model: ModelProto, rows: Rows) -> Behind:
-    """What makes features non-negative, computed from `rows` of them, and put behind the model of `features`."""
     if how.head == ANALYTIC:
         return _analytic(model, fit_head(rows))
     layer, linear = how.layer, "features"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import stat
 from collections.abc import Iterator, Mapping
@@ -19,6 +20,7 @@ from nonneg_runtime.manifest import FILE_NAME, FileRecord, Manifest, read_manife
 ENCODER = "encoder.onnx"
 SHIPPED = Path(__file__).parent / "models"  # the models that come with nonneg, a folder each
 DEFAULT = SHIPPED / "photo"
+PUBLISHED = ("hf:", "timm:", "open_clip:", "torchvision:")  # how addresses of others' models begin
 MAX_ENCODER = 2**31  # protobuf's own limit
 MAX_FILE = 2**34
 
@@ -61,9 +63,23 @@ def located(path: str | os.PathLike[str] | None = None) -> Path:
     """The folder of a bundle: one that is there, else the model of that name that comes with nonneg."""
     if path is None:
         return DEFAULT
+    _check_here(str(path))
     folder = Path(path)
     ours = SHIPPED / folder
     return ours if len(folder.parts) == 1 and not (folder / FILE_NAME).is_file() and ours.is_dir() else folder
+
+
+def _check_here(name: str) -> None:
+    """Refuse the address of a model that others publish: only what was verified here is opened."""
+    if name.startswith(PUBLISHED) and not Path(name).exists():
+        out = re.sub(r"[^A-Za-z0-9.-]+", "-", name.partition(":")[2].rpartition("/")[2]) or "model"
+        raise BundleInvalid(
+            f"{name} is a model that others publish, not a bundle",
+            fix=f"wrap it first, `nonneg wrap {name} --calibrate photos/ --out {out}.bundle`, and give {out}.bundle; "
+            "a bundle that was pushed there is fetched by `nonneg pull`",
+            field="model",
+            value=name,
+        )
 
 
 def shipped_names() -> tuple[str, ...]:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 import skimage.data
+from loopback_hub import Hub, running
 from PIL import Image
 
 PHOTOS = ("astronaut.png", "chelsea.png", "coffee.png", "rocket.jpg", "hubble_deep_field.jpg", "retina.jpg")
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    """A hub of one's own on this machine."""
+    with running() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,8 @@ from nonneg_core.errors import CheckFailed, ConfigInvalid, DataInvalid
 from nonneg_core.pixels.view import View
 from nonneg_export.commands.wrap import wrap
 from nonneg_export.photo_folder import find_photos, see
-from nonneg_export.wrapping import Wrapping, behind, features, read_head
+from nonneg_export.published.from_onnx import Encoding, features
+from nonneg_export.wrapping import Steps, behind, check, read_head
 from nonneg_runtime.bundle import open_bundle
 from nonneg_runtime.session import Session
 from nonneg_training.onnx_backbone.adapting import Scaling
@@ -74,13 +75,22 @@ def saved(tmp_path: Path) -> Callable[..., Path]:
     return save
 
 
-def how(encoder: Path, **options: Any) -> Wrapping:
-    return Wrapping(encoder=encoder, view=View(size=16, crop=0.875), scaling=Scaling(), **options)
+How = tuple[Encoding, Steps]
+STEPS = ("head", "centre", "relu")
 
 
-def wrapped(how: Wrapping, rows: np.ndarray | None = None) -> ModelProto:
+def how(encoder: Path, size: int = 16, **options: Any) -> How:
+    steps = {name: options.pop(name) for name in STEPS if name in options}
+    return Encoding(encoder, View(size=size, crop=0.875), Scaling(), **options), Steps(**steps)
+
+
+def wrapped(how: How, rows: np.ndarray | None = None) -> ModelProto:
     """The whole encoder; `rows`: features of the calibration photos, where it is computed from any."""
-    return behind(how, features(how), np.zeros((2, 6), np.float32) if rows is None else rows.astype(np.float32)).model
+    encoding, steps = how
+    check(steps)
+    return behind(
+        steps, features(encoding), np.zeros((2, 6), np.float32) if rows is None else rows.astype(np.float32)
+    ).model
 
 
 def run(model: ModelProto, folder: Path, pixels: np.ndarray) -> np.ndarray:
@@ -179,7 +189,7 @@ def test_what_cannot_be_wrapped_is_refused_with_the_way_out(name: str, saved: Ca
 
 
 def test_another_size_than_the_encoders_is_refused(saved: Callable[..., Path]) -> None:
-    wrong = Wrapping(encoder=saved("rows"), view=View(size=32), scaling=Scaling())
+    wrong = how(saved("rows"), size=32)
     with pytest.raises(ConfigInvalid, match="takes 16 x 16 pixels, not 32: use --size 16"):
         wrapped(wrong)
 

@@ -102,6 +102,12 @@ def test_a_folder_that_is_not_there_is_no_bundle(tmp_path: Path) -> None:
         open_bundle(tmp_path / "none")
 
 
+@pytest.mark.parametrize("name", ["hf:facebook/dinov2-small", "timm:resnet50.a1_in1k", "open_clip:ViT-B-32/openai"])
+def test_a_model_that_others_publish_is_refused_with_the_command_that_wraps_it(name: str) -> None:
+    with pytest.raises(BundleInvalid, match=f"nonneg wrap {name} --calibrate photos/ --out [a-zA-Z0-9.-]+.bundle"):
+        open_bundle(name)
+
+
 def test_a_manifest_larger_than_the_limit_is_not_read(copy: Path) -> None:
     with (copy / "manifest.json").open("r+b") as file:
         file.truncate(65 * 2**20)  # sparse: it takes no space

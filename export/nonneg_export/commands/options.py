@@ -18,7 +18,9 @@ FEW = 100  # calibration images below which a ranking is hardly better than chan
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-def _together(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
+def together(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
+    """One decorator for many, in the order that the help shows."""
+
     def decorate(command: Command) -> Command:
         for option in reversed(options):
             command = option(command)
@@ -27,7 +29,7 @@ def _together(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
     return decorate
 
 
-calibration_options = _together(
+calibration_options = together(
     click.option(
         "--calibrate",
         "--images",
@@ -42,10 +44,10 @@ calibration_options = _together(
 )
 _triton = click.option("--triton", type=PATH, help="Write a Triton model repository of the model to this folder, too.")
 replace_option = click.option("--replace", is_flag=True, help="Replace what is at --out.")
-output_options = _together(
+output_options = together(
     _triton, click.option("--out", "-o", type=PATH, required=True, help="The bundle to write."), replace_option
 )
-variant_options = _together(
+variant_options = together(
     _triton,
     click.option(
         "--out",
@@ -56,7 +58,7 @@ variant_options = _together(
     ),
     replace_option,
 )
-ranking_options = _together(
+ranking_options = together(
     click.option("--dimensions", type=int, help="Keep only the best so many."),
     click.option(
         "--rank-by",
@@ -64,13 +66,13 @@ ranking_options = _together(
         help="What is best; by default nested for a run with nested lengths, else expected-activation.",
     ),
 )
-evaluation_options = _together(
+evaluation_options = together(
     click.option("--evaluate", type=PATH, help="Folder of labelled photos (class/image) to report quality on."),
     click.option(
         "--evaluation-data", default="", help="What they are, for the manifest; by default the folder's name."
     ),
 )
-about_options = _together(
+about_options = together(
     click.option("--name", help="The model's name; by default the folder's, but for .bundle."),
     click.option("--model-version", default="1", show_default=True, help="The model's version."),
     click.option("--license", default=NOT_STATED, help="Licence of the weights, for the manifest."),

@@ -1,4 +1,4 @@
-"""`nonneg wrap`: any ONNX image encoder becomes a bundle."""
+"""`nonneg wrap`: any image encoder becomes a bundle."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from typing import Any
 
 import click
 
-from nonneg_core.pixels.view import View
 from nonneg_export.activations import Tick
 from nonneg_export.assemble import Draft, Ranked
 from nonneg_export.commands.build import make
 from nonneg_export.commands.options import (
-    PATH,
     about,
     about_options,
     calibration_options,
@@ -21,30 +19,20 @@ from nonneg_export.commands.options import (
     ranking_options,
     warn,
 )
+from nonneg_export.commands.tower_options import tower_of, tower_options
 from nonneg_export.kept import doubts
 from nonneg_export.photo_folder import Photos
 from nonneg_export.wrapped_draft import Wrapped, draft
-from nonneg_export.wrapping import ANALYTIC, NONE, Wrapping, check
-from nonneg_training.onnx_backbone.adapting import Scaling
-from nonneg_training.onnx_backbone.huggingface_preprocessor import read_preprocessor
+from nonneg_export.wrapping import ANALYTIC, NONE, Steps, check
+from nonneg_runtime.bundle import check_free
 
-NUMBERS = (click.FLOAT,) * 3
 LOST = 0.01  # of the features' squares: less below zero is rounding
 
 
 @click.command()
-@click.argument("encoder", type=PATH)
+@click.argument("model")
 @calibration_options
-@click.option("--preprocessor", type=PATH, help="A Hugging Face preprocessor_config.json to take the view from.")
-@click.option("--size", type=click.IntRange(1), default=224, show_default=True, help="Side of the encoder's input.")
-@click.option("--crop", type=click.FloatRange(0, 1, min_open=True), default=0.875, show_default=True)
-@click.option("--fit", type=click.Choice(("cover", "squash", "contain")), default="cover", show_default=True)
-@click.option("--interpolation", type=click.Choice(("bicubic", "bilinear", "lanczos", "nearest")), default="bicubic")
-@click.option("--mean", type=NUMBERS, default=Scaling().mean, show_default=True, help="Of pixels between 0 and 1.")
-@click.option("--std", type=NUMBERS, default=Scaling().std, show_default=True, help="Of pixels between 0 and 1.")
-@click.option("--input", "input_name", help="The encoder's input, if it has several.")
-@click.option("--output", "output_name", help="The encoder's output, if it has several.")
-@click.option("--pool", type=click.Choice(("cls", "mean")), help="How tokens or a feature map become one row.")
+@tower_options
 @click.option(
     "--head",
     metavar="analytic|none|FILE",
@@ -57,32 +45,30 @@ LOST = 0.01  # of the features' squares: less below zero is rounding
 @evaluation_options
 @output_options
 @about_options
-def wrap(encoder: Path, preprocessor: Path | None, **flags: Any) -> None:
-    """Turn ENCODER, any ONNX model that embeds images, into a bundle.
+def wrap(model: str, **flags: Any) -> None:
+    """Turn MODEL, any encoder of images, into a bundle.
 
-    Its features become non-negative, sparse and ordered by a head that is computed from the photos, and the price of
-    that is printed.
+    MODEL is FILE.onnx, hf:owner/name[@revision], timm:NAME, open_clip:NAME/TAG or torchvision:NAME. Its features become
+    non-negative, sparse and ordered by a head that is computed from the photos, and the price of that is printed.
 
     \b
+      nonneg wrap hf:facebook/dinov2-small --calibrate photos/ --out dino.bundle
       nonneg wrap dino.onnx --preprocessor preprocessor_config.json --pool cls --calibrate photos/ --out dino.bundle
     """
-    view, scaling = _seen(flags) if preprocessor is None else read_preprocessor(preprocessor)
-    how = Wrapping(
-        encoder=encoder,
-        view=view,
-        scaling=scaling,
-        input_name=flags["input_name"],
-        output_name=flags["output_name"],
-        pool=flags["pool"],
+    how = Steps(
         head=flags["head"] or (NONE if flags["centre"] or flags["relu"] else ANALYTIC),
         centre=flags["centre"],
         relu=flags["relu"],
     )
     check(how)
+    check_free(flags["out"], replace=flags["replace"])
+    tower = tower_of(model, flags)
+    for note in tower.notes:
+        click.echo(f"{model}: {note}", err=True)
     found: list[Wrapped] = []
 
     def start(place: Path, photos: Photos, tick: Tick) -> Draft:
-        found.append(draft(how, about(flags), photos, place, tick=tick))
+        found.append(draft(tower, how, about(flags), photos, place, tick=tick))
         if how.relu and how.layer is None and found[0].below_zero > LOST:
             warn(
                 f"--relu drops what is below zero, {found[0].below_zero:.0%} of the features' squares: "
@@ -96,8 +82,3 @@ def wrap(encoder: Path, preprocessor: Path | None, **flags: Any) -> None:
     made = make(start, flags, finish=finish)
     for sentence in doubts(made.manifest):
         warn(sentence)
-
-
-def _seen(flags: dict[str, Any]) -> tuple[View, Scaling]:
-    view = View(size=flags["size"], crop=flags["crop"], fit=flags["fit"], interpolation=flags["interpolation"])
-    return view, Scaling(mean=flags["mean"], std=flags["std"])

@@ -1,0 +1,70 @@
+"""Options of `nonneg wrap` that say which tower of a model is taken and how it sees photos."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from nonneg_core.errors import ConfigInvalid
+from nonneg_core.pixels.view import View
+from nonneg_export.commands.options import PATH, together
+from nonneg_export.published import from_onnx
+from nonneg_export.published.address import address
+from nonneg_export.published.open import open_tower
+from nonneg_export.published.tower import Tower, Wishes
+from nonneg_training.onnx_backbone.adapting import Scaling
+from nonneg_training.onnx_backbone.huggingface_preprocessor import read_preprocessor
+
+NUMBERS = (click.FLOAT,) * 3
+SEEN = ("size", "crop", "fit", "interpolation")
+USUAL = {"size": 224, "crop": 0.875, "fit": "cover", "interpolation": "bicubic"}
+
+tower_options = together(
+    click.option(
+        "--file",
+        metavar="NAME|fp32|fp16|int8|torch",
+        help="Which file of the repository: an ONNX file, a precision, or its weights through torch.",
+    ),
+    click.option("--max-download", type=click.FloatRange(0, min_open=True), default=4.0, show_default=True,
+                 help="Largest file to fetch, in GB."),
+    click.option("--accept-license", help="Take a model whose licence forbids changed copies, by that licence's name."),
+    click.option("--preprocessor", type=PATH, help="A Hugging Face preprocessor_config.json to take the view from."),
+    click.option("--size", type=click.IntRange(1), help="Side of the encoder's input; else 224."),
+    click.option("--crop", type=click.FloatRange(0, 1, min_open=True), help="Share of the short side; else 0.875."),
+    click.option("--fit", type=click.Choice(("cover", "squash", "contain")), help="Other shapes; else cover."),
+    click.option("--interpolation", type=click.Choice(("bicubic", "bilinear", "lanczos", "nearest")),
+                 help="Else bicubic."),
+    click.option("--mean", type=NUMBERS, help=f"Of pixels between 0 and 1; else {Scaling().mean}."),
+    click.option("--std", type=NUMBERS, help=f"Of pixels between 0 and 1; else {Scaling().std}."),
+    click.option("--input", "input_name", help="The ONNX file's input, if it has several."),
+    click.option("--output", "output_name", help="The output that is taken; by default by the architecture."),
+    click.option("--pool", type=click.Choice(("cls", "mean")), help="How tokens or a feature map become one row; by "
+                 "default by the architecture."),
+)  # fmt: skip
+
+
+def tower_of(model: str, flags: dict[str, Any]) -> Tower:
+    """The tower that the command's words name."""
+    where = address(model)
+    own = None if flags["preprocessor"] is None else read_preprocessor(flags["preprocessor"])
+    wishes = Wishes(
+        output=flags["output_name"],
+        pool=flags["pool"],
+        file=flags["file"],
+        preprocessing=own,
+        seen={name: flags[name] for name in SEEN if flags[name] is not None},
+        mean=flags["mean"],
+        std=flags["std"],
+        accepted=flags["accept_license"],
+        limit=int(flags["max_download"] * 2**30),
+    )
+    if where.kind != "file":
+        if flags["input_name"] is not None:
+            raise ConfigInvalid("--input is for an ONNX file", fix="leave it out", field="input_name")
+        return open_tower(where, wishes)
+    view, scaling = wishes.applied(View.model_validate(USUAL), Scaling())
+    return from_onnx.tower(
+        from_onnx.Encoding(Path(where.name), view, scaling, flags["input_name"], wishes.output, wishes.pool)
+    )

@@ -1,0 +1,87 @@
+"""A model of open_clip, its weights from the hub as safetensors: `open_clip:NAME/TAG`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nonneg_core.errors import ConfigInvalid, DataInvalid, MissingExtra
+from nonneg_core.installing import extra_hint
+from nonneg_core.pixels.view import View
+from nonneg_export.published.address import Address, hub_address
+from nonneg_export.published.licence import check_licence, licence_of
+from nonneg_export.published.repository import Repository, open_repository
+from nonneg_export.published.torch_tower import as_tower
+from nonneg_export.published.tower import Tower, Wishes
+from nonneg_export.silence import silenced
+from nonneg_training.onnx_backbone.adapting import Scaling
+
+WEIGHTS = "open_clip_model.safetensors"
+
+
+def tower(where: Address, wishes: Wishes) -> Tower:
+    """The image tower of that architecture with the weights of that tag."""
+    library = open_clip()
+    tag = where.rest or ""
+    config = library.get_pretrained_cfg(where.name, tag)
+    hub_id = str((config or {}).get("hf_hub") or "").strip("/")
+    if not hub_id:
+        known = library.list_pretrained_tags_by_model(where.name)
+        raise ConfigInvalid(
+            f"open_clip has no weights {tag!r} of {where.name!r} on the hub",
+            fix=f"choose a tag of {', '.join(known)}" if known else "see open_clip.list_pretrained()",
+            field="model",
+            value=str(where),
+        )
+    repository = open_repository(hub_address(f"hf:{hub_id}"), wishes.limit)
+    licence = licence_of(repository.card)
+    warning = check_licence(licence, str(where), accepted=wishes.accepted)
+    model = load(repository, where.name)
+    view, scaling = wishes.applied(*seen_by(model.visual, config))
+    graph, reference = as_tower(model, lambda inner, x: inner.encode_image(x), view, scaling)
+    notes = (f"licence: {licence}", "its image tower through torch, projected", *([warning] if warning else []))
+    return Tower(graph, view, f"{where} ({repository})", licence, notes, reference)
+
+
+def load(repository: Repository, name: str) -> Any:
+    """The model with the repository's weights."""
+    library = open_clip()
+    if WEIGHTS not in repository.files:
+        raise DataInvalid(
+            f"{repository} has no {WEIGHTS}: reading a pickle runs what its author wrote",
+            fix="choose a tag whose repository has it",
+            field="model",
+        )
+    path = repository.fetch(WEIGHTS)
+    try:
+        with silenced():
+            model = library.create_model(name, pretrained=None)
+            library.load_checkpoint(model, str(path))
+    except Exception as error:  # safetensors' and torch's many classes
+        raise DataInvalid(
+            f"{repository} cannot be loaded ({str(error).strip().splitlines()[0]})", fix="choose another tag"
+        ) from error
+    return model.eval()
+
+
+def seen_by(visual: Any, config: dict[str, Any]) -> tuple[View, Scaling]:
+    """open_clip's own evaluation view."""
+    size = visual.image_size[0] if isinstance(visual.image_size, (tuple, list)) else visual.image_size
+    mode = config.get("resize_mode") or "shortest"
+    view = View(
+        size=int(size),
+        crop=1.0,
+        fit="squash" if mode == "squash" else "contain" if mode == "longest" else "cover",
+        interpolation=config.get("interpolation") or "bicubic",
+    )
+    return view, Scaling(mean=tuple(config["mean"]), std=tuple(config["std"]))
+
+
+def open_clip() -> Any:
+    """The library, or what brings it."""
+    try:
+        import open_clip as library
+
+        import nonneg_training.torchvision_schemas  # noqa: F401 - before torchvision
+    except ModuleNotFoundError as error:
+        raise MissingExtra(f"this model needs {error.name}", fix=extra_hint("wrap")) from None
+    return library

@@ -1,0 +1,91 @@
+"""A model of timm, its weights from the hub as safetensors: `timm:NAME`, or a repository that timm wrote."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, cast
+
+from nonneg_core.errors import ConfigInvalid, DataInvalid, MissingExtra
+from nonneg_core.installing import extra_hint
+from nonneg_core.pixels.view import View
+from nonneg_export.published.address import Address, hub_address
+from nonneg_export.published.open import of_repository as of_any
+from nonneg_export.published.repository import Repository, open_repository
+from nonneg_export.published.torch_tower import as_tower, pooled
+from nonneg_export.published.tower import Tower, Wishes
+from nonneg_export.silence import silenced
+from nonneg_training.onnx_backbone.adapting import Scaling
+
+WEIGHTS = "model.safetensors"
+
+
+def tower(where: Address, wishes: Wishes) -> Tower:
+    """The model of that name, from the repository that timm keeps its weights in."""
+    library = timm()
+    try:
+        config = library.models.get_pretrained_cfg(where.name, allow_unregistered=False)
+    except RuntimeError as error:
+        raise ConfigInvalid(
+            f"timm has no model {where.name!r}", fix="see timm.list_models()", field="model", value=where.name
+        ) from error
+    hub_id = getattr(config, "hf_hub_id", None)
+    if not hub_id:
+        raise ConfigInvalid(
+            f"timm keeps no weights of {where.name!r} on the hub",
+            fix="choose one of timm.list_pretrained()",
+            field="model",
+            value=where.name,
+        )
+    return of_any(open_repository(hub_address(f"hf:{hub_id}"), wishes.limit), wishes)
+
+
+def of_repository(repository: Repository, config: dict[str, Any], wishes: Wishes) -> Tower:
+    """The model that a repository's configuration names, with the repository's weights and view."""
+    library, name = timm(), str(config.get("architecture"))
+    if WEIGHTS not in repository.files:
+        raise DataInvalid(
+            f"{repository} has no {WEIGHTS}: reading a pickle runs what its author wrote",
+            fix="take a revision that has it",
+            field="model",
+        )
+    path = repository.fetch(WEIGHTS)
+    view, scaling = wishes.applied(*seen_by(config["pretrained_cfg"]))
+    try:
+        with silenced():
+            model = library.create_model(name, pretrained=False, num_classes=0)
+            told = library.models.load_checkpoint(model, str(path), strict=False)
+    except Exception as error:  # safetensors' and torch's many classes
+        raise DataInvalid(
+            f"{repository} cannot be loaded ({str(error).strip().splitlines()[0]})", fix="name another revision"
+        ) from error
+    if told.missing_keys:
+        raise DataInvalid(
+            f"{WEIGHTS} of {repository} lacks {len(told.missing_keys)} of the model's weights "
+            f"({', '.join(told.missing_keys[:3])})",
+            fix="name another revision",
+        )
+    graph, reference = as_tower(model, lambda inner, x: pooled(inner(x), wishes.pool), view, scaling)
+    notes = (f"timm's {name} through torch, pooled as timm does",)
+    return Tower(graph, view, f"{repository}, {WEIGHTS}", notes=notes, reference=reference)
+
+
+def seen_by(config: dict[str, Any]) -> tuple[View, Scaling]:
+    """timm's own evaluation view."""
+    fit = {"center": "cover", "squash": "squash", "border": "contain"}[config.get("crop_mode", "center")]
+    view = View(
+        size=int(config["input_size"][1]),
+        crop=float(config.get("crop_pct") or 0.875),
+        fit=cast('Literal["cover", "squash", "contain"]', fit),
+        interpolation=config.get("interpolation") or "bicubic",
+    )
+    return view, Scaling(mean=tuple(config["mean"]), std=tuple(config["std"]))
+
+
+def timm() -> Any:
+    """The library, or what brings it."""
+    try:
+        import timm as library
+
+        import nonneg_training.torchvision_schemas  # noqa: F401 - before torchvision
+    except ModuleNotFoundError as error:
+        raise MissingExtra(f"this model needs {error.name}", fix=extra_hint("wrap")) from None
+    return library

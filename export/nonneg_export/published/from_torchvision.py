@@ -1,0 +1,51 @@
+"""A torchvision model with the weights that its name stands for, without its classifier."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from nonneg_core.errors import ConfigInvalid
+from nonneg_core.pixels.view import View
+from nonneg_export.published.address import Address
+from nonneg_export.published.torch_tower import as_tower, pooled
+from nonneg_export.published.tower import Tower, Wishes
+from nonneg_training.backbones.vision import torchvision_model
+from nonneg_training.onnx_backbone.adapting import Scaling
+
+
+def tower(where: Address, wishes: Wishes) -> Tower:
+    """The model with its best weights and their own view; torch reads its file of weights as data alone."""
+    from torchvision import models
+
+    if where.name not in models.list_models(module=models):
+        raise ConfigInvalid(
+            f"torchvision has no classifier called {where.name!r}, and no file of that name is here",
+            fix="choose one of torchvision.models.list_models(), or give the path of an ONNX file",
+            field="model",
+            value=where.name,
+        )
+    weights = models.get_model_weights(where.name).DEFAULT
+    view, scaling = wishes.applied(*seen_by(weights.transforms()))
+    model = without_classifier(torchvision_model(where.name, "DEFAULT"))
+    graph, reference = as_tower(model, lambda inner, x: pooled(inner(x), wishes.pool), view, scaling)
+    notes = (f"{where.name} with torchvision's weights {weights.name}, without its classifier",)
+    return Tower(graph, view, f"torchvision {where.name}, {weights.name}", notes=notes, reference=reference)
+
+
+def seen_by(transforms: Any) -> tuple[View, Scaling]:
+    """A weight's own preprocessing as view and scaling."""
+    size, resized = transforms.crop_size[0], transforms.resize_size[0]
+    view = View(size=size, crop=min(1.0, size / resized), interpolation=transforms.interpolation.value)
+    return view, Scaling(mean=tuple(transforms.mean), std=tuple(transforms.std))
+
+
+def without_classifier(model: nn.Module) -> nn.Module:
+    """The model with an identity in place of its last linear layer."""
+    last = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)][-1:]
+    if not last:
+        raise ConfigInvalid("this model has no classifier to cut off", fix="export it to ONNX and wrap the file")
+    parent, _, child = last[0].rpartition(".")
+    setattr(model.get_submodule(parent), child, nn.Identity())
+    return model

@@ -1,0 +1,133 @@
+"""A model of the library transformers: its weights from safetensors, its image tower through torch."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from nonneg_core.errors import ConfigInvalid, DataInvalid, MissingExtra
+from nonneg_core.installing import extra_hint
+from nonneg_core.pixels.view import View
+from nonneg_export.published.families import Pooling, pooling
+from nonneg_export.published.repository import Repository
+from nonneg_export.published.torch_tower import Answer, as_tower, pooled
+from nonneg_export.published.tower import Tower, Wishes
+from nonneg_export.silence import silenced
+from nonneg_training.onnx_backbone.adapting import Scaling
+
+WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
+PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".h5", ".msgpack")
+SPARE = ("pooler", "classifier", "head", "logit_", "fc.")  # weights that a picture of an image may do without
+
+
+def tower(repository: Repository, config: dict[str, Any], view: View, scaling: Scaling, wishes: Wishes) -> Tower:
+    """Load the model and export its image tower."""
+    folder = fetch_weights(repository)
+    model = load(repository, folder, config)
+    how = pooling(config)
+    if wishes.pool is not None or wishes.output is not None:
+        how = Pooling((wishes.output or "last_hidden_state",), wishes.pool)
+    graph, reference = as_tower(model, image_answer(how), view, scaling)
+    return Tower(
+        graph,
+        view,
+        weights=f"{repository}, {WEIGHTS}",
+        notes=(f"{config.get('model_type')} through torch, pooled by {how}",),
+        reference=reference,
+    )
+
+
+def fetch_weights(repository: Repository) -> Path:
+    """The folder with configuration and weights; never a pickle."""
+    if INDEX in repository.files and WEIGHTS not in repository.files:
+        shards = sorted(set(repository.json(INDEX).get("weight_map", {}).values()))
+        for shard in shards:
+            repository.fetch(str(shard))
+        repository.fetch(INDEX)
+    elif WEIGHTS in repository.files:
+        repository.fetch(WEIGHTS)
+    else:
+        pickles = [name for name in repository.files if name.endswith(PICKLES)]
+        raise DataInvalid(
+            f"{repository} has neither an ONNX file nor safetensors"
+            + (f", only {', '.join(pickles[:3])}: reading a pickle runs what its author wrote" if pickles else ""),
+            fix="take a revision with model.safetensors (the hub converts), or export it to ONNX",
+            field="model",
+        )
+    return repository.fetch("config.json").parent
+
+
+def load(repository: Repository, folder: Path, config: dict[str, Any]) -> nn.Module:
+    """The module with all of its weights; code that lies in a repository is never run."""
+    library = transformers()
+    kind = config.get("model_type")
+    if kind not in library.CONFIG_MAPPING:
+        raise ConfigInvalid(
+            f"{repository} is a {kind!r}, which transformers {library.__version__} does not know"
+            + (" (it brings code of its own, which is not run)" if "auto_map" in config else ""),
+            fix="export it to ONNX yourself and wrap the file",
+            field="model",
+            value=str(kind),
+        )
+    from safetensors import SafetensorError
+
+    try:
+        with silenced():
+            model, told = library.AutoModel.from_pretrained(
+                folder,
+                use_safetensors=True,
+                trust_remote_code=False,
+                local_files_only=True,
+                dtype="float32",
+                output_loading_info=True,
+            )
+    except (SafetensorError, RuntimeError, ValueError, OSError, KeyError) as error:
+        raise DataInvalid(
+            f"{repository} cannot be loaded ({str(error).strip().splitlines()[0]})",
+            fix="its files do not fit each other or are broken: name another revision",
+        ) from error
+    lacking = sorted(name for name in told["missing_keys"] if not any(part in name for part in SPARE))
+    if lacking:
+        raise DataInvalid(
+            f"{WEIGHTS} of {repository} lacks {len(lacking)} of the model's weights ({', '.join(lacking[:3])})",
+            fix="name another revision",
+        )
+    found: nn.Module = model.eval()
+    return found
+
+
+def transformers() -> Any:
+    """The library, or what brings it."""
+    try:
+        import nonneg_training.torchvision_schemas  # noqa: F401 - before torchvision
+
+        library: Any = import_module("transformers")
+    except ModuleNotFoundError as error:
+        raise MissingExtra(f"this model needs {error.name}", fix=extra_hint("wrap")) from None
+    library.utils.logging.disable_progress_bar()
+    return library
+
+
+def image_answer(how: Pooling) -> Answer:
+    """What is taken of a model's answer to float images."""
+
+    def answer(model: Any, x: Tensor) -> Tensor:
+        two_towers = hasattr(model, "get_image_features") and how.pool is None
+        output = model.get_image_features(pixel_values=x) if two_towers else vision(model)(pixel_values=x)
+        if isinstance(output, Tensor):
+            return output
+        for name in how.outputs:
+            found = getattr(output, name, None)
+            if isinstance(found, Tensor):
+                return pooled(found, how.pool)
+        return pooled(output.last_hidden_state, how.pool)
+
+    return answer
+
+
+def vision(model: Any) -> Any:
+    """The image tower of a model with two, or the model."""
+    return getattr(model, "vision_model", model)

@@ -1,0 +1,53 @@
+"""An image tower that others published: a graph from uint8 pixels to features, and how it sees photos."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx import ModelProto
+
+from nonneg_core.pixels.view import Pixels, View
+from nonneg_export.published.licence import NOT_STATED
+from nonneg_training.onnx_backbone.adapting import Pool, Scaling
+
+Reference = Callable[[Pixels], NDArray[np.float32]]
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What a person says in place of what a model's own files say; None leaves it to them.
+
+    file: the name or the precision of an ONNX file, or `torch`. seen: fields of the view.
+    """
+
+    output: str | None = None
+    pool: Pool | None = None
+    file: str | None = None
+    preprocessing: tuple[View, Scaling] | None = None
+    seen: dict[str, object] = field(default_factory=dict)
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+    accepted: str | None = None
+    limit: int = 2**32
+
+    def applied(self, view: View, scaling: Scaling) -> tuple[View, Scaling]:
+        """The model's own preprocessing with what was said in its place."""
+        if self.preprocessing is not None:
+            view, scaling = self.preprocessing
+        view = View.model_validate({**view.model_dump(), **self.seen})
+        return view, Scaling(scaling.factor, self.mean or scaling.mean, self.std or scaling.std)
+
+
+@dataclass(frozen=True, eq=False)
+class Tower:
+    """pixels -> features; `notes` are what a person should read, `reference` is what the original answers."""
+
+    model: ModelProto
+    view: View
+    weights: str
+    licence: str = NOT_STATED
+    notes: tuple[str, ...] = ()
+    reference: Reference | None = None

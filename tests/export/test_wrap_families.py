@@ -1,0 +1,167 @@
+"""Real architectures with small random weights, from a hub on this machine through torch to ONNX."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from loopback_hub import Hub
+
+import nonneg_training.torchvision_schemas  # noqa: F401 - before torchvision
+from nonneg_core.errors import ConfigInvalid, DataInvalid
+from nonneg_core.shortening import unit
+from nonneg_export.published.address import address
+from nonneg_export.published.open import open_tower
+from nonneg_export.published.tower import Tower, Wishes
+from nonneg_runtime.session import Session
+
+constants = pytest.importorskip("huggingface_hub.constants")
+library = pytest.importorskip("transformers")
+NAME = "someone/family"
+SIDE = 32
+MEAN, STD = (0.48, 0.46, 0.41), (0.27, 0.26, 0.28)
+SEEN = {
+    "crop_size": {"height": SIDE, "width": SIDE}, "do_center_crop": True, "image_mean": MEAN, "image_std": STD,
+    "resample": 3, "size": {"shortest_edge": SIDE},
+}  # fmt: skip
+SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48}
+PATCHES = {"image_size": SIDE, "patch_size": 8}
+WORDS = {**SMALL, "vocab_size": 64, "max_position_embeddings": 16, "bos_token_id": 1, "eos_token_id": 2}
+Case = tuple[str, dict[str, Any], Callable[[Any, torch.Tensor], torch.Tensor]]
+
+
+def class_token(model: Any, x: torch.Tensor) -> torch.Tensor:
+    return model(pixel_values=x).last_hidden_state[:, 0]
+
+
+def pooler(model: Any, x: torch.Tensor) -> torch.Tensor:
+    return model(pixel_values=x).pooler_output.flatten(1)
+
+
+def projected(model: Any, x: torch.Tensor) -> torch.Tensor:
+    return model.visual_projection(model.vision_model(pixel_values=x).pooler_output)
+
+
+def attended(model: Any, x: torch.Tensor) -> torch.Tensor:
+    return model.vision_model(pixel_values=x).pooler_output
+
+
+FAMILIES: dict[str, Case] = {
+    "ViT": ("ViT", {**SMALL, **PATCHES}, class_token),
+    "DINOv2 with registers": (
+        "Dinov2WithRegisters",
+        {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "image_size": 48, "patch_size": 8},
+        class_token,
+    ),
+    "CLIP": (
+        "CLIP",
+        {"text_config": WORDS, "vision_config": {**SMALL, **PATCHES}, "projection_dim": 24},
+        projected,
+    ),
+    "SigLIP": ("Siglip", {"text_config": WORDS, "vision_config": {**SMALL, **PATCHES}}, attended),
+    "ConvNeXt": ("ConvNext", {"hidden_sizes": [8, 16, 24, 32], "depths": [1, 1, 1, 1]}, pooler),
+    "ResNet": ("ResNet", {"embedding_size": 8, "hidden_sizes": [8, 16, 24, 32], "depths": [1, 1, 1, 1]}, pooler),
+    "EfficientNet": (
+        "EfficientNet",
+        {"image_size": SIDE, "width_coefficient": 0.25, "depth_coefficient": 0.25, "hidden_dim": 320},
+        pooler,
+    ),
+}
+
+
+@pytest.fixture
+def here(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hub:
+    """The library asks this hub, with a cache of its own."""
+    monkeypatch.setattr(constants, "ENDPOINT", hub.url)
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", hub.url + "/{repo_id}/resolve/{revision}/{filename}")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    return hub
+
+
+def made(name: str) -> Any:
+    """The architecture with small random weights, also where the library starts from zeros."""
+    kind, options, _ = FAMILIES[name]
+    torch.manual_seed(0)
+    model = getattr(library, f"{kind}Model")(getattr(library, f"{kind}Config")(**options)).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.ndim and not parameter.any():
+                parameter.normal_(std=0.02)
+    return model
+
+
+def publish(model: Any, hub: Hub, place: Path) -> None:
+    model.save_pretrained(place / "saved")
+    files = {path.name: path.read_bytes() for path in (place / "saved").iterdir()}
+    hub.files[NAME] = {**files, "preprocessor_config.json": json.dumps(SEEN).encode()}
+
+
+def opened(**wishes: Any) -> Tower:
+    return open_tower(address(f"hf:{NAME}"), Wishes(**wishes))
+
+
+def pictures() -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 256, (5, SIDE, SIDE, 3), dtype=np.uint8)
+
+
+def floats(pixels: np.ndarray) -> torch.Tensor:
+    scaled = (pixels / 255 - np.array(MEAN)) / np.array(STD)
+    return torch.from_numpy(scaled.transpose(0, 3, 1, 2).astype(np.float32))
+
+
+# One is in the fast part of the suite: an export through torch takes seconds.
+@pytest.mark.parametrize(
+    "name", [name if name == "CLIP" else pytest.param(name, marks=pytest.mark.slow) for name in FAMILIES]
+)
+def test_a_tower_answers_what_the_library_answers(name: str, here: Hub, tmp_path: Path) -> None:
+    model = made(name)
+    publish(model, here, tmp_path)
+    tower = opened()
+    pixels = pictures()
+    with torch.inference_mode():
+        expected = FAMILIES[name][2](model, floats(pixels)).numpy()
+    found = Session(tower.model.SerializeToString()).run(pixels)
+    assert found.shape == expected.shape
+    assert (unit(found) * unit(expected)).sum(axis=1).min() >= 0.9999
+    assert tower.reference is not None
+    np.testing.assert_allclose(tower.reference(pixels), expected, atol=1e-4)
+    np.testing.assert_allclose(found[:1], Session(tower.model.SerializeToString()).run(pixels[:1]), atol=1e-4)
+
+
+def test_a_size_that_the_positions_do_not_fit_is_refused(here: Hub, tmp_path: Path) -> None:
+    publish(made("ViT"), here, tmp_path)
+    with pytest.raises(ConfigInvalid, match="does not take 48 x 48 pixels"):
+        opened(seen={"size": 48})
+
+
+def test_weights_that_are_broken_or_lack_a_part_are_refused(here: Hub, tmp_path: Path) -> None:
+    from safetensors.torch import load, save
+
+    publish(made("ViT"), here, tmp_path)
+    whole = here.files[NAME]["model.safetensors"]
+    tensors = {name: t for name, t in load(whole).items() if "layers.1." not in name and "layer.1." not in name}
+    here.files[NAME]["model.safetensors"] = save(tensors)
+    with pytest.raises(DataInvalid, match=r"lacks .* of the model's weights"):
+        opened()
+    here.files[NAME]["model.safetensors"] = whole[:-100]
+    with pytest.raises(DataInvalid, match="cannot be loaded"):
+        opened()
+
+
+def test_code_of_a_repository_is_not_run(here: Hub, tmp_path: Path) -> None:
+    publish(made("ViT"), here, tmp_path)
+    config = json.loads(here.files[NAME]["config.json"])
+    config |= {"model_type": "mine", "auto_map": {"AutoModel": "mine.Model"}}
+    mark = tmp_path / "ran"
+    here.files[NAME] |= {
+        "config.json": json.dumps(config).encode(),
+        "mine.py": f"open({str(mark)!r}, 'w')".encode(),
+    }
+    with pytest.raises(ConfigInvalid, match="brings code of its own, which is not run"):
+        opened()
+    assert not mark.exists()
