@@ -13,6 +13,7 @@ from nonneg_server.studio.column_index import Floats
 
 COMPANY = 8
 STRONGEST = 48
+EXEMPLARS = 3
 
 
 def meaning(collection: Collection, j: int, evidence: Evidence, names: Mapping[int, str]) -> dict[str, Any]:
@@ -59,7 +60,16 @@ def company(collection: Collection, j: int, names: Mapping[int, str]) -> list[di
     cosines = together / np.maximum(lengths * lengths[j], 1e-12)
     cosines[j] = 0
     order = np.argsort(-cosines, kind="stable")[:COMPANY]
-    return [{"dimension": int(o), "name": names.get(int(o)), "cosine": float(cosines[o])} for o in order if cosines[o]]
+    return [
+        {
+            "dimension": int(o),
+            "name": names.get(int(o)),
+            "cosine": float(cosines[o]),
+            "exemplars": strongest(collection, int(o), EXEMPLARS),
+        }
+        for o in order
+        if cosines[o]
+    ]
 
 
 def _lengths(collection: Collection) -> Floats:

@@ -21,7 +21,7 @@ from nonneg_server.requests.images import Incoming, Link, sized
 from nonneg_server.serving import deadline_of
 from nonneg_server.studio import comparison
 from nonneg_server.studio.collection import Collection
-from nonneg_server.studio.dimension_details import meaning, strongest
+from nonneg_server.studio.dimension_details import EXEMPLARS, meaning, strongest
 from nonneg_server.studio.query import as_json, read_query, term_of
 from nonneg_server.studio.search import Length, Page, chance, search
 from nonneg_server.studio.thumbnails import LARGE, THUMBNAIL, Pictures, smaller
@@ -29,8 +29,6 @@ from nonneg_server.studio.uploads import PREFIX, Upload, Uploads
 
 if TYPE_CHECKING:
     from nonneg_server.api.studio.parameters import Bars, Pair, Searched, Sized
-
-EXEMPLARS = 3
 
 
 class Studio:
@@ -150,12 +148,10 @@ class Studio:
         k = self._length(asked)
         a, b = (shorten(self._vector(photo), k, asked.top_k) for photo in (asked.a, asked.b))
         usual = None if self._collection is None else chance(self._collection, Length(k, asked.top_k))
-        return {
-            "a": self._entry(asked.a),
-            "b": self._entry(asked.b),
-            **comparison.pair(a, b, self.names, asked.limit),
-            "chance": usual,
-        }
+        found = comparison.pair(a, b, self.names, asked.limit)
+        for side in ("shared", "only_a", "only_b"):
+            found[side] = [self._shown_by(bar) for bar in found[side]]
+        return {"a": self._entry(asked.a), "b": self._entry(asked.b), **found, "chance": usual}
 
     def meaning(self, j: int) -> dict[str, Any]:
         """One dimension: what its model says of it, and what this folder does."""

@@ -126,7 +126,7 @@ class Found(Shape):
     facets: list[Facet]
 
 
-class SharedBar(Bar):
+class SharedBar(ShownBar):
     values: list[float]
 
 
@@ -137,8 +137,8 @@ class Sides(Shape):
     b: PhotoEntry
     cosine: float
     shared: list[SharedBar]
-    only_a: list[Bar]
-    only_b: list[Bar]
+    only_a: list[ShownBar]
+    only_b: list[ShownBar]
     counts: list[int]
     rest: float
     chance: float | None
@@ -159,6 +159,7 @@ class Company(Shape):
     dimension: int
     name: str | None
     cosine: float
+    exemplars: list[str]
 
 
 class Here(Shape):
@@ -202,12 +203,8 @@ OVERVIEW: Any = {
     "folder": {"name": "photos", "photos": 1500, "groups": True},
 }
 PHOTOS: Any = {"total": 1500, "photos": [_ENTRY]}
-BARS: Any = {
-    **_ENTRY,
-    "dimensions": 2048,
-    "nnz": 502,
-    "bars": [{**_BAR, "term": "dim:snow", "exemplars": [_ENTRY["photo"]]}],
-}
+_SHOWN = {**_BAR, "term": "dim:snow", "exemplars": [_ENTRY["photo"]]}
+BARS: Any = {**_ENTRY, "dimensions": 2048, "nnz": 502, "bars": [_SHOWN]}
 WHERE: Any = {
     "photo": _ENTRY["photo"],
     **_CARD,
@@ -233,9 +230,9 @@ SIDES: Any = {
     "a": _ENTRY,
     "b": {"photo": "0b7e55d0c1f2a394", "name": "winter/dog.jpg"},
     "cosine": 0.52,
-    "shared": [{**_BAR, "values": [0.31, 0.28]}],
-    "only_a": [_BAR],
-    "only_b": [_BAR],
+    "shared": [{**_SHOWN, "values": [0.31, 0.28]}],
+    "only_a": [_SHOWN],
+    "only_b": [_SHOWN],
     "counts": [180, 300, 201],
     "rest": 0.43,
     "chance": 0.27,
@@ -253,7 +250,7 @@ MEANING: Any = {
         "frequency": 0.041,
         "mean": 0.0021,
         "drift": {"frequency": 1.02, "mean": 1.05},
-        "company": [{"dimension": 1502, "name": "ski", "cosine": 0.4}],
+        "company": [{"dimension": 1502, "name": "ski", "cosine": 0.4, "exemplars": [_ENTRY["photo"]]}],
     },
 }
 SECTIONS: Any = {

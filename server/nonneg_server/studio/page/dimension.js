@@ -4,7 +4,7 @@ import { get } from "./api.js";
 import { toDimension } from "./chips.js";
 import { fill, h, label, percent, thousands } from "./elements.js";
 import { stance, turned } from "./expression.js";
-import { plain } from "./photo.js";
+import { plain, small } from "./photo.js";
 import { go, state } from "./state.js";
 
 function figure(name, value, detail) {
@@ -22,7 +22,7 @@ export class Dimension {
     const found = await get(`/studio/dimensions/${state.dimension}`);
     const here = found.here;
     const ratio = here?.drift.frequency;
-    const drift = ratio ? (ratio >= 1 ? `${ratio.toFixed(1)} times as often as there` : `${(1 / ratio).toFixed(1)} times rarer than there`) : "";
+    const drift = ratio ? (ratio >= 1 ? `${ratio.toFixed(1)} times as often here` : `${(1 / ratio).toFixed(1)} times rarer here`) : "";
     fill(
       this.element,
       h("p", { class: "quiet" }, `Dimension ${found.dimension}`),
@@ -42,7 +42,7 @@ export class Dimension {
       ),
       here?.company.length ? h("h2", {}, "Goes together with") : null,
       here?.company.length
-        ? h("ul", { class: "company" }, ...here.company.map((other) => h("li", {}, toDimension(other, label(other), h("span", { class: "detail" }, other.cosine.toFixed(2))))))
+        ? h("ul", { class: "company" }, ...here.company.map((other) => h("li", {}, toDimension(other, h("span", { class: "exemplars" }, ...other.exemplars.map((photo) => small(photo))), h("span", {}, label(other)), h("span", { class: "detail" }, other.cosine.toFixed(2))))))
         : null,
       found.examples.length ? h("h2", {}, "In the photos it was measured on") : null,
       found.examples.length ? h("p", { class: "strip" }, ...found.examples.map((path) => h("img", { src: path, alt: "", loading: "lazy" }))) : null,

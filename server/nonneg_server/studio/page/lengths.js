@@ -10,7 +10,7 @@ function steps(most, least) {
 }
 
 export class Lengths {
-  constructor(dimensions) {
+  constructor(dimensions, folder) {
     this.full = dimensions;
     this.lengths = steps(dimensions, Math.min(8, dimensions));
     this.tops = steps(dimensions, Math.min(4, dimensions));
@@ -29,7 +29,7 @@ export class Lengths {
       { class: "lengths", "aria-label": "Length of the vectors" },
       this.length.element,
       this.top.element,
-      h("p", { class: "switch" }, this.tenth, h("label", { for: "tenth" }, "store 10 % of each vector")),
+      folder && h("p", { class: "switch" }, this.tenth, h("label", { for: "tenth" }, "store 10 % of each vector")),
       this.figures,
     );
     this.follow();
@@ -63,11 +63,12 @@ export class Lengths {
   }
 
   tell(found) {
-    const shares = [
-      ["agreement", found.agreement === null ? "–" : percent(found.agreement), "of the first ten hits are those of the whole vectors"],
-      ["bytes a photo", `${Math.round(found.bytes)}`, `of ${Math.round(found.whole_bytes)} whole`],
-      ["search", `${found.milliseconds.toFixed(1)} ms`, "on the server"],
-    ];
+    const shares = [["bytes a photo", String(Math.round(found.bytes)), found.whole_bytes ? `of ${Math.round(found.whole_bytes)} whole` : ""]];
+    if (found.hits) {
+      const agreement = found.agreement === null ? "–" : percent(found.agreement);
+      shares.unshift(["agreement", agreement, "of the first ten hits are those of the whole vectors"]);
+      shares.push(["search", `${found.milliseconds.toFixed(1)} ms`, "on the server"]);
+    }
     fill(
       this.figures,
       ...shares.map(([name, value, detail]) => h("div", { title: detail }, h("dt", {}, name), h("dd", {}, value))),

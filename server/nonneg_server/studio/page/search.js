@@ -3,6 +3,7 @@
 import { get } from "./api.js";
 import { bars } from "./bars.js";
 import { facet } from "./chips.js";
+import { Code } from "./code.js";
 import { choose } from "./drop.js";
 import { fill, h, thousands } from "./elements.js";
 import { asked, read } from "./expression.js";
@@ -13,6 +14,7 @@ import { go, state } from "./state.js";
 
 const HIT = 312; // pixels a tile is high
 const PLAIN = 150;
+const narrow = matchMedia("(max-width: 56rem)");
 
 export class Search {
   constructor(overview) {
@@ -20,7 +22,7 @@ export class Search {
     this.grids = [];
     this.names = new Map();
     this.panel = h("aside", { class: "panel", "aria-label": "What is asked with" });
-    this.lengths = new Lengths(overview.dimensions);
+    this.lengths = new Lengths(overview.dimensions, overview.folder);
     this.text = h("input", {
       type: "text",
       id: "expression",
@@ -48,7 +50,8 @@ export class Search {
     this.facets = h("div", { class: "facets", role: "group", "aria-label": "Only photos in which this is active" });
     this.results = h("div", { class: "results" });
     this.count = h("h1", { class: "count", "aria-live": "polite" });
-    this.body = h("div", { class: "body" }, this.expression, this.lengths.element, this.facets, this.count, this.results);
+    this.code = new Code(overview);
+    this.body = h("div", { class: "body" }, this.expression, this.code.element, this.lengths.element, this.facets, this.count, this.results);
     this.element = h("div", { class: "search" }, this.panel, this.body);
   }
 
@@ -61,9 +64,10 @@ export class Search {
   async draw() {
     this.lengths.follow();
     const asks = Boolean(state.q || state.only.length);
-    this.lengths.element.hidden = !asks || !this.overview.folder;
+    this.lengths.element.hidden = !asks;
     this.text.value = state.q;
     this.clear.hidden = !asks;
+    this.code.draw();
     if (!state.q) read(null);
     if (asks && this.overview.folder) await this.drawHits();
     else await this.drawFolder();
@@ -120,11 +124,17 @@ export class Search {
       this.large.element,
       h("p", { class: "file" }, all.name),
       h("p", { class: "quiet" }, `${thousands(all.nnz)} of ${thousands(all.dimensions)} dimensions are active.`),
-      named.bars.length ? h("h2", {}, "With a name") : null,
-      named.bars.length ? bars(named.bars, point) : null,
-      h("h2", {}, "The strongest"),
-      bars(all.bars, point),
+      h(
+        "details",
+        { open: !narrow.matches },
+        h("summary", {}, "Its dimensions"),
+        named.bars.length ? h("h2", {}, "With a name") : null,
+        named.bars.length ? bars(named.bars, point) : null,
+        h("h2", {}, "The strongest"),
+        bars(all.bars, point),
+      ),
     );
+    if (!this.overview.folder) this.lengths.tell({ bytes: Math.min(4 * all.nnz, 4 * all.dimensions) });
   }
 
   async drawFolder() {
