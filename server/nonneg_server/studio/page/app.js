@@ -39,13 +39,28 @@ async function draw(same = false) {
     else link.removeAttribute("aria-current");
   }
   main.setAttribute("aria-busy", "true");
+  const back = returning();
   try {
     await next.draw();
     if (notice.dataset.kind !== "kept") fill(notice);
   } catch (error) {
     fail(error);
   }
+  back();
   main.setAttribute("aria-busy", "false");
+}
+
+// What is drawn again loses the focus: it goes to the same dimension in the same place, if that is still there.
+function returning() {
+  const chip = document.activeElement?.closest?.("[data-dimension]");
+  if (!chip) return () => {};
+  const place = chip.closest(".panel, .facets, [data-place]");
+  const within = place?.dataset.place ? `[data-place="${place.dataset.place}"]` : place ? `.${place.classList[0]}` : "main";
+  return () => {
+    if (document.activeElement !== document.body) return;
+    const selector = `[data-dimension="${chip.dataset.dimension}"]`;
+    (document.querySelector(`${within} ${selector}`) || document.querySelector(`main ${selector}`))?.focus();
+  };
 }
 
 function fail(error) {

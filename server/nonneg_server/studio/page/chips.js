@@ -17,12 +17,12 @@ export function chip(dimension, detail = null) {
       type: "button",
       "data-dimension": String(dimension.dimension),
       title: `${name}: ${SAID[now]}. Click for more of it, again for without it.`,
-      "aria-label": `${name}${detail ? `, ${detail}` : ""}: ${SAID[now]}`,
       onclick: () => go({ q: turned(dimension), view: "search" }),
     },
     h("span", { class: "sign", "aria-hidden": "true" }, SIGNS[now]),
     h("span", { class: "name" }, name),
     detail && h("span", { class: "detail" }, detail),
+    h("span", { class: "hidden" }, `: ${SAID[now]}`),
   );
 }
 
@@ -34,6 +34,7 @@ export function facet(dimension) {
     {
       class: `chip facet${on ? " more" : ""}`,
       type: "button",
+      "data-dimension": String(dimension.dimension),
       "aria-pressed": String(on),
       title: `In ${dimension.in_result} of the first ${dimension.of} hits, in ${dimension.count} of all photos.`,
       onclick: () => go({ only }),

@@ -8,7 +8,7 @@ import { plain, small } from "./photo.js";
 import { go, state } from "./state.js";
 
 function figure(name, value, detail) {
-  return h("div", {}, h("dt", {}, name), h("dd", {}, value), detail && h("p", { class: "quiet" }, detail));
+  return h("div", {}, h("dt", {}, name), h("dd", {}, value), detail && h("dd", { class: "quiet" }, detail));
 }
 
 export class Dimension {
