@@ -2,6 +2,7 @@
 
 column_index  vectors by row and by column: what is cut off, scores, counts
 collection    an indexed folder: names, ids and vectors
+cards         a dimension as every answer names it
 query         what is searched for, as weights and conditions
 search        hits with reasons, their line, what shortening costs
 facets        the dimensions of a result, counted over the whole index

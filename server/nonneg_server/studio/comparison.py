@@ -2,44 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nonneg_core.shortening import Vectors
+from nonneg_server.studio.cards import Cards
 
-Names = Mapping[int, str]
 
-
-def bars(z: Vectors, names: Names, limit: int, *, named: bool = False) -> list[dict[str, Any]]:
+def bars(z: Vectors, cards: Cards, limit: int, *, named: bool = False) -> list[dict[str, Any]]:
     """The strongest dimensions of a vector of length one; `share` is their part of its squared length."""
-    order = [int(j) for j in np.argsort(-z, kind="stable") if z[j] > 0 and (not named or int(j) in names)]
-    return [_bar(j, float(z[j]), float(z[j]) ** 2, names) for j in order[:limit]]
+    order = [int(j) for j in np.argsort(-z, kind="stable") if z[j] > 0 and (not named or int(j) in cards)]
+    return [_bar(j, float(z[j]), float(z[j]) ** 2, cards) for j in order[:limit]]
 
 
-def pair(a: Vectors, b: Vectors, names: Names, limit: int) -> dict[str, Any]:
+def pair(a: Vectors, b: Vectors, cards: Cards, limit: int) -> dict[str, Any]:
     """What two vectors of length one share and do not; the parts of what is shared sum to the cosine."""
     products = a.astype(np.float64) * b.astype(np.float64)
     cosine = float(products.sum())
     shared = [
-        {**_bar(int(j), float(products[j]), float(products[j]) / cosine, names), "values": [float(a[j]), float(b[j])]}
+        {**_bar(int(j), float(products[j]), float(products[j]) / cosine, cards), "values": [float(a[j]), float(b[j])]}
         for j in _largest(products, limit)
     ]
     return {
         "cosine": cosine,
         "shared": shared,
-        "only_a": _only(a, b, names, limit),
-        "only_b": _only(b, a, names, limit),
+        "only_a": _only(a, b, cards, limit),
+        "only_b": _only(b, a, cards, limit),
         "counts": [int(((a > 0) & (b == 0)).sum()), int((products > 0).sum()), int(((b > 0) & (a == 0)).sum())],
         "rest": cosine - sum(bar["value"] for bar in shared),
     }
 
 
-def _only(one: Vectors, other: Vectors, names: Names, limit: int) -> list[dict[str, Any]]:
+def _only(one: Vectors, other: Vectors, cards: Cards, limit: int) -> list[dict[str, Any]]:
     alone = np.where(other > 0, np.float32(0), one)
-    return bars(alone, names, limit)
+    return bars(alone, cards, limit)
 
 
 def _largest(products: NDArray[np.float64], limit: int) -> list[int]:
@@ -47,5 +45,5 @@ def _largest(products: NDArray[np.float64], limit: int) -> list[int]:
     return [int(j) for j in order if products[j] > 0]
 
 
-def _bar(j: int, value: float, share: float, names: Names) -> dict[str, Any]:
-    return {"dimension": j, "name": names.get(j), "value": value, "share": share}
+def _bar(j: int, value: float, share: float, cards: Cards) -> dict[str, Any]:
+    return {**cards(j), "value": value, "share": share}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from nonneg_runtime.manifest import Columns as Evidence
+from nonneg_server.studio.cards import Cards
 from nonneg_server.studio.collection import Collection
 from nonneg_server.studio.column_index import Floats
 
@@ -16,7 +16,7 @@ STRONGEST = 48
 EXEMPLARS = 3
 
 
-def meaning(collection: Collection, j: int, evidence: Evidence, names: Mapping[int, str]) -> dict[str, Any]:
+def meaning(collection: Collection, j: int, evidence: Evidence, cards: Cards) -> dict[str, Any]:
     """What this folder says of a dimension, beside what its calibration said."""
     whole = collection.stored.whole
     active, strengths = whole.active(j), whole.strengths(j)
@@ -36,7 +36,7 @@ def meaning(collection: Collection, j: int, evidence: Evidence, names: Mapping[i
             "frequency": _ratio(here, evidence.frequency[j]),
             "mean": _ratio(mean, evidence.expected_activation[j]),
         },
-        "company": company(collection, j, names),
+        "company": company(collection, j, cards),
     }
 
 
@@ -47,7 +47,7 @@ def strongest(collection: Collection, j: int, count: int) -> list[str]:
     return [collection.ids[i] for i in whole.active(j)[order]]
 
 
-def company(collection: Collection, j: int, names: Mapping[int, str]) -> list[dict[str, Any]]:
+def company(collection: Collection, j: int, cards: Cards) -> list[dict[str, Any]]:
     """The dimensions whose columns have the largest cosine with this one's."""
     stored, whole = collection.stored, collection.stored.whole
     strengths = np.zeros(len(collection), np.float32)
@@ -62,8 +62,7 @@ def company(collection: Collection, j: int, names: Mapping[int, str]) -> list[di
     order = np.argsort(-cosines, kind="stable")[:COMPANY]
     return [
         {
-            "dimension": int(o),
-            "name": names.get(int(o)),
+            **cards(int(o)),
             "cosine": float(cosines[o]),
             "exemplars": strongest(collection, int(o), EXEMPLARS),
         }

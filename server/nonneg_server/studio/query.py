@@ -88,14 +88,6 @@ def as_json(query: Query, names: Names) -> dict[str, Any] | None:
     }
 
 
-def term_of(j: int, names: Names) -> str:
-    """A dimension as an expression has it: by its name where one dimension alone has it."""
-    name = names.get(j)
-    if name is None or sum(other.casefold() == name.casefold() for other in names.values()) > 1 or name.isdecimal():
-        return f"dim:{j}"
-    return str(Dimension(name))
-
-
 def check_there(dimensions: Sequence[int], width: int, field: str) -> None:
     """Raise ParameterInvalid for a dimension that the model does not have."""
     for j in dimensions:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from nonneg_core.expressions.resolve import Resolved
 from nonneg_core.shortening import Vectors, shorten
+from nonneg_server.studio.cards import Cards
 from nonneg_server.studio.collection import Collection
 from nonneg_server.studio.column_index import Columns, Floats
 from nonneg_server.studio.facets import facets
@@ -25,7 +26,6 @@ SAMPLE = 256  # photos whose pairs say what chance is
 CHANCE = 0.99  # of these pairs share less than the line
 BYTES = 4  # of an entry: index and value, two each; a dense one is a float32
 
-Names = Mapping[int, str]
 Chosen = NDArray[np.bool_]
 
 
@@ -54,7 +54,7 @@ class Page:
 
 
 def search(
-    collection: Collection, query: Query, itself: Sequence[int], length: Length, page: Page, names: Names
+    collection: Collection, query: Query, itself: Sequence[int], length: Length, page: Page, cards: Cards
 ) -> dict[str, Any]:
     """Hits and figures; `itself` are the rows of the photos that are asked with, which are left out."""
     columns = collection.stored.cut(length.dimensions, length.stored(collection.stored.dimensions))
@@ -68,7 +68,7 @@ def search(
     shown = order[page.offset : page.offset + page.limit]
     weights = _together(asked, length.dimensions)
     return {
-        "hits": [_hit(collection, int(i), float(scores[i]), weights, columns, length, names) for i in shown],
+        "hits": [_hit(collection, int(i), float(scores[i]), weights, columns, length, cards) for i in shown],
         "total": int((allowed & (scores > 0)).sum()),
         "above": None if line is None else int((allowed & (scores >= line)).sum()),
         "chance": line,
@@ -76,7 +76,7 @@ def search(
         "bytes": round(min(BYTES * columns.entries, 4.0 * length.dimensions), 1),
         "whole_bytes": round(BYTES * collection.stored.whole.entries, 1),
         "agreement": _agreement(collection, query, allowed, order[:COMPARED]),
-        "facets": facets(collection, order[:FACETTED], names),
+        "facets": facets(collection, order[:FACETTED], cards),
     }
 
 
@@ -118,7 +118,7 @@ def _best(scores: Floats, allowed: Chosen, count: int) -> NDArray[np.intp]:
 
 
 def _hit(
-    collection: Collection, i: int, score: float, weights: Vectors, columns: Columns, length: Length, names: Names
+    collection: Collection, i: int, score: float, weights: Vectors, columns: Columns, length: Length, cards: Cards
 ) -> dict[str, Any]:
     indices, values = collection.stored.row(i)
     within = indices < length.dimensions
@@ -127,7 +127,7 @@ def _hit(
     parts = weights[indices[:kept]] * values[:kept] / columns.lengths[i]
     total = float(parts.sum()) or 1.0
     order = [o for o in np.argsort(-parts, kind="stable") if parts[o] > 0]
-    named = [o for o in order if int(indices[o]) in names][:REASONS]
+    named = [o for o in order if int(indices[o]) in cards][:REASONS]
     chosen = sorted({*order[:REASONS], *named}, key=lambda o: -parts[o])
     return {
         "photo": collection.ids[i],
@@ -135,8 +135,7 @@ def _hit(
         "score": score,
         "reasons": [
             {
-                "dimension": int(indices[o]),
-                "name": names.get(int(indices[o])),
+                **cards(int(indices[o])),
                 "part": float(parts[o]),
                 "share": float(parts[o]) / total,
             }

@@ -12,17 +12,18 @@ from nonneg_core.errors import NonnegError, NotFound
 from nonneg_core.shortening import Vectors, check_dimensions, check_top_k, shorten
 from nonneg_runtime.atlas import open_atlas
 from nonneg_runtime.bundle import Bundle
-from nonneg_runtime.known_names import names_of
+from nonneg_runtime.known_names import known_names
 from nonneg_server.cell_maps import CellMaps, can_locate
-from nonneg_server.dimensions import check_dimension, examples
+from nonneg_server.dimensions import check_dimension, examples, naming
 from nonneg_server.embedding import encode
 from nonneg_server.registry import Registry
 from nonneg_server.requests.images import Incoming, Link, sized
 from nonneg_server.serving import deadline_of
 from nonneg_server.studio import comparison
+from nonneg_server.studio.cards import Cards
 from nonneg_server.studio.collection import Collection
 from nonneg_server.studio.dimension_details import EXEMPLARS, meaning, strongest
-from nonneg_server.studio.query import as_json, read_query, term_of
+from nonneg_server.studio.query import as_json, read_query
 from nonneg_server.studio.search import Length, Page, chance, search
 from nonneg_server.studio.thumbnails import LARGE, THUMBNAIL, Pictures, smaller
 from nonneg_server.studio.uploads import PREFIX, Upload, Uploads
@@ -39,6 +40,8 @@ class Studio:
         self._collection = collection
         self._pictures = None if collection is None else Pictures(collection)
         self._uploads = Uploads()
+        self._cards: Cards | None = None
+        self._known: object = None  # the names that the cards were made of
 
     @property
     def bundle(self) -> Bundle:
@@ -48,7 +51,15 @@ class Studio:
     @property
     def names(self) -> Mapping[int, str]:
         """What its dimensions are called."""
-        return names_of(self.bundle)
+        return self.cards.names
+
+    @property
+    def cards(self) -> Cards:
+        """Its dimensions as the answers name them."""
+        known = known_names(self.bundle)
+        if self._cards is None or self._known is not known:
+            self._cards, self._known = Cards({j: name.name for j, name in known.items()}), known
+        return self._cards
 
     def overview(self) -> dict[str, Any]:
         """What is looked at."""
@@ -78,7 +89,7 @@ class Studio:
     def bars(self, photo: str, asked: Bars) -> dict[str, Any]:
         """A photo's dimensions, the strongest first."""
         z = shorten(self._vector(photo), self._length(asked), asked.top_k)
-        found = comparison.bars(z, self.names, asked.limit, named=asked.named)
+        found = comparison.bars(z, self.cards, asked.limit, named=asked.named)
         return {
             **self._entry(photo),
             "dimensions": len(z),
@@ -106,8 +117,7 @@ class Studio:
         found = maps.locate(bundle, data, [j])
         return {
             "photo": photo,
-            "dimension": j,
-            "name": self.names.get(j),
+            **self.cards(j),
             "strength": float(found.cells[0].sum()),
             "cells": found.cells[0].tolist(),
             "box": list(found.box),
@@ -140,7 +150,7 @@ class Studio:
         query = read_query(self.bundle, asked.expression, several(asked.only), self._vector_by_name)
         itself = [held.by_name[photo.name] for photo in query.photos if photo.name in held.by_name]
         length = Length(self._length(asked), asked.top_k, asked.tenth)
-        found = search(held, query, itself, length, Page(asked.limit, asked.offset), names)
+        found = search(held, query, itself, length, Page(asked.limit, asked.offset), self.cards)
         return {"expression": as_json(query, names), **found}
 
     def pair(self, asked: Pair) -> dict[str, Any]:
@@ -148,7 +158,7 @@ class Studio:
         k = self._length(asked)
         a, b = (shorten(self._vector(photo), k, asked.top_k) for photo in (asked.a, asked.b))
         usual = None if self._collection is None else chance(self._collection, Length(k, asked.top_k))
-        found = comparison.pair(a, b, self.names, asked.limit)
+        found = comparison.pair(a, b, self.cards, asked.limit)
         for side in ("shared", "only_a", "only_b"):
             found[side] = [self._shown_by(bar) for bar in found[side]]
         return {"a": self._entry(asked.a), "b": self._entry(asked.b), **found, "chance": usual}
@@ -159,13 +169,12 @@ class Studio:
         manifest = bundle.manifest
         check_dimension(manifest, j)
         atlas = open_atlas(bundle)
-        here = None if self._collection is None else meaning(self._collection, j, manifest.columns, self.names)
+        here = None if self._collection is None else meaning(self._collection, j, manifest.columns, self.cards)
         return {
-            "dimension": j,
-            "name": self.names.get(j),
-            "term": term_of(j, self.names),
+            **self.cards(j),
             "frequency": manifest.columns.frequency[j],
             "expected_activation": manifest.columns.expected_activation[j],
+            **naming(known_names(bundle).get(j)),
             "examples": [example["image"] for example in examples(manifest, atlas, j)],
             "here": here,
         }
@@ -229,7 +238,6 @@ class Studio:
         held = self._collection
         return {
             **bar,
-            "term": term_of(bar["dimension"], self.names),
             "exemplars": [] if held is None else strongest(held, bar["dimension"], EXEMPLARS),
         }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from nonneg_server.api.native.schemas import Evidence
 from nonneg_server.api.openapi import FINGERPRINT, Shape
 
 
@@ -42,12 +43,12 @@ class PhotoList(Shape):
 class Bar(Shape):
     dimension: int
     name: str | None
+    term: str
     value: float
     share: float
 
 
 class ShownBar(Bar):
-    term: str
     exemplars: list[str]
 
 
@@ -67,6 +68,7 @@ class Where(Shape):
     photo: str
     dimension: int
     name: str | None
+    term: str
     strength: float
     cells: list[list[float]]
     box: list[float]
@@ -75,6 +77,7 @@ class Where(Shape):
 class Reason(Shape):
     dimension: int
     name: str | None
+    term: str
     part: float
     share: float
 
@@ -89,6 +92,7 @@ class Hit(Shape):
 class Facet(Shape):
     dimension: int
     name: str | None
+    term: str
     in_result: int
     of: int
     count: int
@@ -158,6 +162,7 @@ class Drift(Shape):
 class Company(Shape):
     dimension: int
     name: str | None
+    term: str
     cosine: float
     exemplars: list[str]
 
@@ -178,6 +183,8 @@ class Meaning(Shape):
     dimension: int
     name: str | None
     term: str
+    common: str | None
+    evidence: Evidence | None
     frequency: float
     expected_activation: float
     examples: list[str]
@@ -191,7 +198,7 @@ class Sections(Shape):
 
 
 _ENTRY = {"photo": "5d2f9c31a7b04e68", "name": "winter/cat.jpg"}
-_CARD = {"dimension": 1731, "name": "snow"}
+_CARD = {"dimension": 1731, "name": "snow", "term": "dim:snow"}
 _BAR = {**_CARD, "value": 0.31, "share": 0.096}
 OVERVIEW: Any = {
     "model": "photo",
@@ -203,7 +210,7 @@ OVERVIEW: Any = {
     "folder": {"name": "photos", "photos": 1500, "groups": True},
 }
 PHOTOS: Any = {"total": 1500, "photos": [_ENTRY]}
-_SHOWN = {**_BAR, "term": "dim:snow", "exemplars": [_ENTRY["photo"]]}
+_SHOWN = {**_BAR, "exemplars": [_ENTRY["photo"]]}
 BARS: Any = {**_ENTRY, "dimensions": 2048, "nnz": 502, "bars": [_SHOWN]}
 WHERE: Any = {
     "photo": _ENTRY["photo"],
@@ -239,7 +246,8 @@ SIDES: Any = {
 }
 MEANING: Any = {
     **_CARD,
-    "term": "dim:snow",
+    "common": None,
+    "evidence": {"source": "direction", "says": "9 of its 10 strongest", "precision": 0.9, "photos": 24, "rank": None},
     "frequency": 0.04,
     "expected_activation": 0.002,
     "examples": [],
@@ -250,7 +258,9 @@ MEANING: Any = {
         "frequency": 0.041,
         "mean": 0.0021,
         "drift": {"frequency": 1.02, "mean": 1.05},
-        "company": [{"dimension": 1502, "name": "ski", "cosine": 0.4, "exemplars": [_ENTRY["photo"]]}],
+        "company": [
+            {"dimension": 1502, "name": "ski", "term": "dim:ski", "cosine": 0.4, "exemplars": [_ENTRY["photo"]]}
+        ],
     },
 }
 SECTIONS: Any = {

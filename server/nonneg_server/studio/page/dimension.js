@@ -27,6 +27,7 @@ export class Dimension {
       this.element,
       h("p", { class: "quiet" }, `Dimension ${found.dimension}`),
       h("h1", {}, found.name || `dim ${found.dimension}`, found.name ? "" : h("small", {}, " has no name: its photos say what it stands for")),
+      found.evidence ? h("p", { class: "quiet" }, found.common ? `${found.common}; ` : "", found.evidence.says) : null,
       h(
         "p",
         { class: "actions" },

@@ -1,0 +1,31 @@
+"""A dimension as every answer names it: its number, its name, and how an expression says it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from nonneg_core.expressions.expression import Dimension
+
+
+class Cards:
+    """The dimensions of one model."""
+
+    def __init__(self, names: Mapping[int, str]) -> None:
+        self.names = names
+        self._having = Counter(name.casefold() for name in names.values())
+
+    def __call__(self, j: int) -> dict[str, Any]:
+        """One dimension in a list of others."""
+        return {"dimension": j, "name": self.names.get(j), "term": self.term(j)}
+
+    def __contains__(self, j: int) -> bool:
+        return j in self.names
+
+    def term(self, j: int) -> str:
+        """A dimension as an expression says it: by its name where one dimension alone has it."""
+        name = self.names.get(j)
+        if name is None or name.isdecimal() or self._having[name.casefold()] > 1:
+            return f"dim:{j}"
+        return str(Dimension(name))
