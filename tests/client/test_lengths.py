@@ -14,7 +14,12 @@ Z = np.array([[4.0, 1.0, 3.0, 9.0], [0.0, 2.0, 1.0, 9.0]], dtype=np.float32)
 
 @pytest.mark.parametrize(
     ("text", "length"),
-    [("3", Length(3)), ("3:2", Length(3, 2)), ("3/2", Length(3, 2, asked_whole=True))],
+    [
+        ("3", Length(3)),
+        ("3:2", Length(3, 2)),
+        ("3/2", Length(3, 2, asked_whole=True)),
+        ("3/2+", Length(3, 2, True, True)),
+    ],
 )
 def test_a_length_is_read_as_it_is_written(text: str, length: Length) -> None:
     assert read_length(text) == length
@@ -39,6 +44,21 @@ def test_stored_cut_and_asked_whole_is_scored_as_a_slow_loop_says() -> None:
         hits.append(labels[best] == labels[i])
     assert report.precision[1].tolist() == hits
     assert (np.count_nonzero(stored, axis=1) == 3).all()
+
+
+def test_re_ranked_by_whole_vectors_the_order_is_theirs() -> None:
+    z = np.random.default_rng(2).exponential(size=(30, 12)).astype(np.float32)
+    labels = np.arange(30) % 3
+    again, stored = scored(Length(12, 2, asked_whole=True, reranked=True), [z], labels, None, 10)
+    whole, _ = scored(Length(12), [z], labels, None, 10)  # of 30 all are among the first 200
+    assert again.precision[1].tolist() == whole.precision[1].tolist()
+    assert (np.count_nonzero(stored, axis=1) == 2).all()
+
+
+@pytest.mark.parametrize("text", ["3+", "3:2+", "3/+", "3/2++"])
+def test_what_is_no_length_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="int"):
+        read_length(text)
 
 
 def test_queries_apart_ask_whole_too() -> None:

@@ -19,12 +19,17 @@ if TYPE_CHECKING:
     from nonneg_client.evaluation.retrieval import Row
     from nonneg_core.evaluation.lengths import Length
 
-_HIDDEN = {"selection", "dimensions", "top_k", "sparse_bytes", "dense_bytes", "intervals"}
+_HIDDEN = {"selection", "dimensions", "top_k", "asked", "sparse_bytes", "dense_bytes", "intervals"}
 
 
 @click.command()
 @click.argument("data", type=click.Path(path_type=Path))
-@click.option("--lengths", callback=read_lengths, metavar="N,N:M,…", help="Dimensions; N:M keeps the M largest of N.")
+@click.option(
+    "--lengths",
+    callback=read_lengths,
+    metavar="N,N:M,…",
+    help="Dimensions; N:M keeps the M largest of N, N/M of what is stored alone, N/M+ re-ranks.",
+)
 @click.option("--k", type=click.IntRange(min=1), default=100, show_default=True, help="The k of mAP, recall, nDCG.")
 @click.option("--vectors", type=click.Path(path_type=Path), help="Use this file of vectors instead of a server.")
 @click.option(
@@ -224,16 +229,18 @@ def landmarks(path: Path, lengths: list[Length] | None, through: EmbedderOptions
     from nonneg_client.evaluation.retrieval import grid
     from nonneg_client.evaluation.revisited import read_ground_truth
     from nonneg_client.evaluation.revisited import score as by_protocol
-    from nonneg_core.evaluation.lengths import cut
+    from nonneg_core.evaluation.lengths import asked, cut
     from nonneg_core.tables import table
 
+    if any(length.reranked for length in lengths or ()):
+        raise click.UsageError("landmarks are not re-ranked: leave the + out of --lengths")
     truth = read_ground_truth(path)
     with through.opened() as client:
         gallery = client.embed(truth.gallery)
         queries = client.embed(query.picture() for query in truth.queries)
     gallery.same_form(queries)
     found = {
-        str(length): by_protocol(cut(gallery.numpy(), length), cut(queries.numpy(), length), truth)
+        str(length): by_protocol(cut(gallery.numpy(), length), asked(queries.numpy(), length), truth)
         for length in lengths or grid(gallery.dimensions)
     }
     if as_json:

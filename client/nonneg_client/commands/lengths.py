@@ -1,4 +1,4 @@
-"""The option that names lengths: 2048,512,512:64,2048/205."""
+"""The option that names lengths: 2048,512,512:64,2048/205,2048/64+."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def read_lengths(_ctx: click.Context, _param: click.Parameter, text: str | None) -> list[Length] | None:
-    """Each part is a number of dimensions; N:M keeps the M largest of N, N/M of what is stored alone."""
+    """Each part is a number of dimensions; N:M keeps the M largest of N, N/M of what is stored alone, N/M+ re-ranks."""
     if text is None:
         return None
     try:
@@ -19,14 +19,15 @@ def read_lengths(_ctx: click.Context, _param: click.Parameter, text: str | None)
     except ValueError:
         raise click.BadParameter(
             f"{text!r} is not like 2048,512,128 or 512:64 (512 dimensions, top_k 64) or 2048/205 (stored with the 205 "
-            "largest of 2048, asked with all)"
+            "largest of 2048, asked with all) or 2048/64+ (and the first 200 put in order by whole vectors)"
         ) from None
 
 
 def read_length(text: str) -> Length:
-    """512, 512:64 for the 64 largest of 512, or 512/64 for these stored and asked whole; ValueError if it is none."""
+    """512; 512:64 the 64 largest of 512; 512/64 these stored, asked whole; 512/64+ re-ranked; ValueError if none."""
     from nonneg_core.evaluation.lengths import Length
 
     between = "/" if "/" in text else ":"
-    dimensions, found, top_k = text.partition(between)
-    return Length(int(dimensions), int(top_k) if found else None, asked_whole=between == "/")
+    again = between == "/" and text.endswith("+")
+    dimensions, found, top_k = text.removesuffix("+" if again else "").partition(between)
+    return Length(int(dimensions), int(top_k) if found else None, asked_whole=between == "/", reranked=again)

@@ -39,6 +39,7 @@ class Row:
             "selection": self.selection,
             "dimensions": self.length.dimensions,
             "top_k": self.length.top_k,
+            "asked": "re-ranked" if self.length.reranked else "whole" if self.length.asked_whole else "cut",
             **self.report.means(),
             "live": self.live,
             "zero": self.zero_share,
@@ -126,7 +127,9 @@ def scored(length: Length, faces: Sequence[Vectors], labels: Any, query_labels: 
     stored = cut(faces[0], length)
     alone = len(faces) == 1
     queries = asked(faces[-1], length) if length.asked_whole or not alone else None
-    return retrieval(stored, labels, queries, query_labels, k=k, same=alone and queries is not None), stored
+    whole = faces[0][:, : length.dimensions] if length.reranked else None
+    same = alone and queries is not None
+    return retrieval(stored, labels, queries, query_labels, k=k, same=same, whole=whole), stored
 
 
 def apart(n: int, share: float = 0.2, *, seed: int = 0) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nonneg_core.curation.sparse_rows import SparseRows, count
+from nonneg_core.curation.sparse_rows import SparseRows, count, summed
 from nonneg_core.errors import DataInvalid
 
 Numbers = NDArray[np.float64]
@@ -71,10 +71,11 @@ def differences(a: SparseRows, b: SparseRows) -> Differences:
 def usual(rows: SparseRows) -> Usual:
     """What is usual in a collection of vectors."""
     n = count(rows)
-    sums, squares = (_summed(rows, rows.values.astype(np.float64) ** power) for power in (1, 2))
+    sums = summed(rows, lambda values: values)
+    squares = summed(rows, lambda values: values.astype(np.float64) ** 2)
     mean = sums / n
     variance = np.maximum(squares - n * mean**2, 0) / (n - 1)
-    return Usual(n, mean, variance, _summed(rows, np.ones(len(rows.values))) / n)
+    return Usual(n, mean, variance, summed(rows, np.ones_like) / n)
 
 
 def compared(a: Usual, b: Usual) -> Differences:
@@ -120,10 +121,6 @@ def normal_of(t: Numbers, freedom: Numbers) -> Numbers:
 def two_sided(z: Numbers) -> Numbers:
     """The p-values of normal deviates."""
     return np.array([math.erfc(abs(x) / math.sqrt(2)) for x in z.tolist()])
-
-
-def _summed(rows: SparseRows, weights: Numbers) -> Numbers:
-    return np.bincount(rows.indices, weights, minlength=rows.dimensions).astype(np.float64)
 
 
 def _quotient(a: Numbers, b: Numbers) -> Numbers:

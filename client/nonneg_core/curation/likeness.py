@@ -46,12 +46,18 @@ def mirrored(thumbnails: Thumbnails) -> Thumbnails:
     return thumbnails[:, :, ::-1]
 
 
-def likeness(thumbnails: Thumbnails, one: NDArray[np.intp], other: NDArray[np.intp]) -> NDArray[np.float32]:
-    """The largest correlation of the pairs thumbnails[one[i]], thumbnails[other[i]] over mirror, window and side."""
+def likeness(
+    thumbnails: Thumbnails, one: NDArray[np.intp], other: NDArray[np.intp], others: Thumbnails | None = None
+) -> NDArray[np.float32]:
+    """The largest correlation of the pairs thumbnails[one[i]], others[other[i]] over mirror, window and side.
+
+    others: without them pairs are of one collection.
+    """
+    partners = thumbnails if others is None else others
     best = np.full(len(one), -1, np.float32)
     for start in range(0, len(one), AT_ONCE):
         some = slice(start, start + AT_ONCE)
-        a, b = thumbnails[one[some]], thumbnails[other[some]]
+        a, b = thumbnails[one[some]], partners[other[some]]
         for whole, part in ((a, b), (b, a)):
             for seen in _windows(whole):
                 for turned in (part, mirrored(part)):

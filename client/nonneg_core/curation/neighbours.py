@@ -170,8 +170,7 @@ class Scan:
         if self._thumbnails is not None and self._other_thumbnails is not None:
             look = np.flatnonzero(cosine >= self.limits.least)
             look = look[self._pairs_alike(one[look] + start, other[look])]
-            both = np.concatenate([self._thumbnails[start : start + len(block)], self._other_thumbnails])
-            alike[look] = likeness(both, one[look], other[look] + len(block))
+            alike[look] = likeness(self._thumbnails, one[look] + start, other[look], self._other_thumbnails)
         pairs = Pairs(one + start, other, cosine, alike)
         return pairs.where((cosine >= self.limits.similar) | copies(pairs, self.limits))
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,17 +68,29 @@ def times(rows: SparseRows, weights: NDArray[np.float32]) -> Floats:
     """Inner products of every row with one weighting of the dimensions (D,)."""
     sums = np.zeros(count(rows), np.float32)
     filled = np.flatnonzero(np.diff(rows.indptr))  # `reduceat` knows no empty spans
-    if len(filled):
-        sums[filled] = np.add.reduceat(rows.values * weights[rows.indices], rows.indptr[:-1][filled])
+    at_once = max(1, ENTRIES * count(rows) // max(1, len(rows.indices)))  # rows
+    for start in range(0, len(filled), at_once):
+        some = filled[start : start + at_once]
+        first, last = rows.indptr[some[0]], rows.indptr[some[-1] + 1]
+        products = rows.values[first:last] * weights[rows.indices[first:last]]
+        sums[some] = np.add.reduceat(products, rows.indptr[some] - first)
     return sums
 
 
 def column_means(rows: SparseRows) -> Floats:
     """The mean of every dimension, (D,)."""
-    sums = np.bincount(rows.indices, rows.values, minlength=rows.dimensions)
-    return (sums / max(1, count(rows))).astype(np.float32)
+    return (summed(rows, lambda values: values) / max(1, count(rows))).astype(np.float32)
 
 
 def shares(rows: SparseRows) -> Floats:
     """On which share of the rows each dimension is active, (D,)."""
-    return (np.bincount(rows.indices, minlength=rows.dimensions) / max(1, count(rows))).astype(np.float32)
+    return (summed(rows, np.ones_like) / max(1, count(rows))).astype(np.float32)
+
+
+def summed(rows: SparseRows, of: Callable[[Floats], NDArray[Any]]) -> NDArray[np.float64]:
+    """The sum over every dimension's entries of what `of` makes of their values, (D,); some entries at a time."""
+    sums = np.zeros(rows.dimensions)
+    for start in range(0, len(rows.indices), ENTRIES):
+        some = slice(start, start + ENTRIES)
+        sums += np.bincount(rows.indices[some], of(rows.values[some]), minlength=rows.dimensions)
+    return sums

@@ -14,15 +14,21 @@ DENSE_BYTES = 4
 
 @dataclass(frozen=True)
 class Length:
-    """What to keep of each vector; `asked_whole`: of each stored one, and ask with all `dimensions` of the query."""
+    """What to keep of each vector.
+
+    asked_whole: of each stored one, and ask with all `dimensions` of the query. reranked: and put the first of each
+    answer in order by whole vectors.
+    """
 
     dimensions: int
     top_k: int | None = None
     asked_whole: bool = False
+    reranked: bool = False
 
     def __str__(self) -> str:
         between = "/" if self.asked_whole else ":"
-        return str(self.dimensions) if self.top_k is None else f"{self.dimensions}{between}{self.top_k}"
+        end = "+" if self.reranked else ""
+        return str(self.dimensions) if self.top_k is None else f"{self.dimensions}{between}{self.top_k}{end}"
 
 
 def asked(z: Vectors, length: Length) -> Vectors:

@@ -93,6 +93,13 @@ def test_likeness_is_the_best_correlation_over_windows_mirrors_and_sides() -> No
     assert likeness(z, np.array([0]), np.array([1]))[0] == pytest.approx(best, abs=1e-5)
 
 
+def test_pairs_of_two_collections_are_those_of_one_that_holds_both() -> None:
+    z = standardised(np.random.default_rng(5).integers(0, 256, (9, GRID * GRID), dtype=np.uint8))
+    one, other = np.array([0, 3]), np.array([1, 2])
+    both = likeness(z, one, other + 5)
+    assert likeness(z[:5], one, other, z[5:]).tolist() == both.tolist()
+
+
 def test_the_coarse_form_has_length_one_and_knows_left_from_right() -> None:
     z = of(scene(5))
     assert np.linalg.norm(coarse(z)) == pytest.approx(1, abs=1e-5)
