@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from onnx import ModelProto
 
 from nonneg_core.cores import granted
+from nonneg_core.heads.from_features import Takes
+from nonneg_core.heads.spread import Spread
 from nonneg_core.pixels.view import Pixels, View
 from nonneg_core.shortening import check_dimensions
 from nonneg_export import golden, preprocessing_checks, verify
@@ -24,9 +26,11 @@ from nonneg_export.fp16_weights import halved
 from nonneg_export.manifest_report import quality as quality_text
 from nonneg_export.photo_folder import Photos, see
 from nonneg_export.plot import draw
+from nonneg_export.root_head import detach_head
 from nonneg_export.statistics import Rule, measure, ranking
 from nonneg_runtime.bundle import ENCODER, Bundle, write_bundle
-from nonneg_runtime.manifest import Check, Manifest, Precision, Provenance
+from nonneg_runtime.head_file import HEAD, SPREAD, metadata, write_spread
+from nonneg_runtime.manifest import Check, HeadRecord, Manifest, Precision, Provenance
 from nonneg_runtime.session import Session
 
 MOST_FOR_PCA = 20_000  # calibration images: more would not turn the axes any further
@@ -44,6 +48,26 @@ class About:
     data_license: str = NOT_STATED
 
 
+@dataclass(frozen=True, eq=False)
+class Apart:
+    """A head whose weights go into a file of their own beside the graph."""
+
+    power: float
+    takes: Takes
+    trained: int  # columns in front, in the order of training
+    spread: Spread | None  # what it was computed from
+
+    def detach(self, model: ModelProto, place: Path, order: NDArray[np.int64]) -> HeadRecord:
+        """Move the weights, whose columns stand in this order, out of the graph."""
+        detach_head(model, place, metadata(self.power))
+        if self.spread is not None:
+            write_spread(self.spread, place / SPREAD)
+        spread = "" if self.spread is None else SPREAD
+        computed = np.flatnonzero(order >= self.trained)
+        trained = int(computed[0]) if len(computed) else len(order)
+        return HeadRecord(file=HEAD, spread=spread, takes=self.takes, power=self.power, trained=trained)
+
+
 @dataclass(frozen=True)
 class Draft:
     """An encoder that is not a bundle yet: columns in their own order."""
@@ -58,6 +82,7 @@ class Draft:
     derived_from: str = ""
     precision: Precision = "fp32"
     nested: bool = False  # trained so that its own order is already the best
+    head: Apart | None = field(default=None, repr=False)
     seen: Activations | None = field(default=None, repr=False)  # what it answers to the calibration photos, if known
     smooth: Path | None = None  # the encoder before a gate, which jumps: what small changes of the pixels are judged by
     checks: tuple[Check, ...] = ()  # that held already
@@ -92,7 +117,9 @@ def rank(
     seen = draft.seen or collect(plain, photos, draft.view, work / "activations", tick=tick)
     statistics = measure(seen.values)
     order = ranking(statistics, rule)[:kept]
-    save(_chosen(draft, order), encoder)
+    chosen = _chosen(draft, order)
+    head = None if draft.head is None else draft.head.detach(chosen, work, order)
+    save(chosen, encoder)
     manifest = Manifest(
         name=draft.name,
         version=draft.version,
@@ -107,6 +134,7 @@ def rank(
         calibration=calibrated_on(seen, data or photos.folder.name, rule),
         golden=golden.record(encoder, draft.view.size),
         checks=_verify(draft, order, seen, work),
+        head=head,
         files={},
     )
     return Ranked(encoder, manifest, seen)

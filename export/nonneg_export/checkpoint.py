@@ -12,14 +12,15 @@ import torch
 from numpy.typing import NDArray
 from onnx import ModelProto
 
+from nonneg_core.heads.spread import Spread
 from nonneg_core.pixels.view import Pixels, View
-from nonneg_export.assemble import About, Draft
+from nonneg_export.assemble import About, Apart, Draft
 from nonneg_export.canonical import canonical
 from nonneg_export.columns import activate
 from nonneg_export.convert import to_onnx
-from nonneg_export.projector import with_projector
+from nonneg_export.projector import head_of, round_weights, takes, with_projector
 from nonneg_runtime.manifest import Provenance
-from nonneg_training.checkpoint import load_encoder, run_settings
+from nonneg_training.checkpoint import load_encoder, read_checkpoint, run_settings
 from nonneg_training.data.folder import Folder
 from nonneg_training.encoder import Encoder
 from nonneg_training.onnx_backbone import is_foreign
@@ -31,13 +32,16 @@ def draft(run: Path, about: About, *, relu: bool = False) -> Draft:
     """The encoder of a run folder, as ONNX, with torch's answers to compare it with."""
     encoder = load_encoder(run)
     settings = run_settings(run)
+    head = head_of(encoder) if settings.method == "head" and encoder.norm is None else None
+    if head is not None:
+        round_weights(encoder)
 
     def answer(pixels: Pixels) -> NDArray[np.float32]:
         with torch.inference_mode():
             rows: NDArray[np.float32] = encoder(torch.from_numpy(pixels)).numpy()
         return np.maximum(rows, 0) if relu else rows
 
-    model = _graph(encoder, settings)
+    model = _graph(encoder, settings, apart=head is not None)
     return Draft(
         model=activate(model) if relu else model,
         view=encoder.view,
@@ -47,6 +51,9 @@ def draft(run: Path, about: About, *, relu: bool = False) -> Draft:
         provenance=_provenance(settings, about),
         description=f"{_backbone(settings)}, {settings.method}, {settings.loop.epochs} epochs",
         nested=bool(settings.loss.lengths),
+        head=None
+        if head is None
+        else Apart(head.power, takes(encoder), settings.head.trained or encoder.dimensions, _spread(run)),
         reference=answer,
         evaluation=_seen_in_training(encoder.view),
     )
@@ -64,11 +71,34 @@ def _seen_in_training(view: View) -> Callable[[Path], Pixels]:
     return look
 
 
-def _graph(encoder: Encoder, settings: Settings) -> ModelProto:
-    if not is_foreign(settings.model.backbone):
+def _graph(encoder: Encoder, settings: Settings, *, apart: bool) -> ModelProto:
+    """The encoder's graph; a head that is kept apart stands behind the backbone's, under names of its own."""
+    if is_foreign(settings.model.backbone):
+        features = features_graph(Path(settings.model.backbone), settings.onnx, encoder.view.size)
+    elif apart:
+        features = to_onnx(_Features(encoder), encoder.view.size)
+    else:
         return to_onnx(encoder, encoder.view.size)
-    features = features_graph(Path(settings.model.backbone), settings.onnx, encoder.view.size)
-    return canonical(with_projector(features, encoder))
+    return canonical(with_projector(features, encoder, stored=np.float16 if apart else np.float32))
+
+
+class _Features(torch.nn.Module):
+    """uint8 (batch, h, w, 3) -> the backbone's features."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        super().__init__()
+        self.encoder = encoder
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        return self.encoder.features(pixels)
+
+
+def _spread(run: Path) -> Spread | None:
+    """What the head was computed from, where it was."""
+    kept = read_checkpoint(run).tensors
+    if "spread_mean" not in kept:
+        return None
+    return Spread(kept["spread_mean"].numpy(), kept["spread_covariance"].numpy(), int(kept["spread_count"]))
 
 
 def _backbone(settings: Settings) -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from onnx import ModelProto
 from torch import nn
 
+from nonneg_core.heads.from_features import Takes
 from nonneg_core.heads.head import Head
 from nonneg_export.columns import activate
 from nonneg_export.head import with_head
@@ -17,21 +19,34 @@ Weight = NDArray[np.float32]
 OPERATORS = {"relu": "Relu", "rep_relu": "Relu", "sigmoid": "Sigmoid", "softplus": "Softplus", "exp": "Exp"}
 
 
-def with_projector(model: ModelProto, encoder: Encoder) -> ModelProto:
-    """A copy with all that `encoder` has behind its backbone."""
-    if encoder.root or encoder.power != 1 or encoder.gate is not None:
-        return with_root_head(model, _head(encoder), takes="roots" if encoder.root else "features", stored=np.float32)
+def with_projector(model: ModelProto, encoder: Encoder, *, stored: type = np.float32) -> ModelProto:
+    """A copy with all that `encoder` has behind its backbone; `stored`: the type of a single layer's weights."""
+    if (head := head_of(encoder)) is not None:
+        return with_root_head(model, head, takes=takes(encoder), stored=stored)
     for layer in encoder.hidden:
         model = with_head(model, *_arrays(layer)) if isinstance(layer, nn.Linear) else activate(model)
     model = with_head(model, *folded(*encoder.output_layers()))
     return activate(model, OPERATORS[encoder.activation])
 
 
-def _head(encoder: Encoder) -> Head:
-    """The encoder's one layer, its gate and its power."""
+def head_of(encoder: Encoder) -> Head | None:
+    """The encoder's one layer, its gate and its power; None where it has more layers, or another activation."""
+    if len(encoder.hidden) or OPERATORS.get(encoder.activation) != "Relu":
+        return None
     weight, bias = folded(*encoder.output_layers())
     gate = np.zeros_like(bias) if encoder.gate is None else encoder.gate.detach().numpy()
     return Head(np.ascontiguousarray(weight.T), bias, gate, encoder.power)
+
+
+def takes(encoder: Encoder) -> Takes:
+    """What the head takes of the features."""
+    return "roots" if encoder.root else "features"
+
+
+def round_weights(encoder: Encoder) -> None:
+    """Give the last layer the weights that a head's file holds, which are float16."""
+    with torch.no_grad():
+        encoder.output.weight.copy_(encoder.output.weight.half().float())
 
 
 def folded(linear: nn.Linear, norm: nn.BatchNorm1d | None) -> tuple[Weight, Weight]:

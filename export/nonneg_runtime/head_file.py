@@ -40,7 +40,12 @@ def write_head(head: Head, path: Path) -> None:
 
 def metadata_of(head: Head) -> dict[str, str]:
     """What the file says beside its arrays."""
-    return {"format": FORMAT, "power": str(head.power)}
+    return metadata(head.power)
+
+
+def metadata(power: float) -> dict[str, str]:
+    """The same of a head with this power."""
+    return {"format": FORMAT, "power": str(power)}
 
 
 def read_head(path: Path) -> Head:
