@@ -24,10 +24,11 @@ from nonneg_export.golden import record
 from nonneg_export.photo_folder import Photos, find_photos
 from nonneg_export.quantization import to_int8
 from nonneg_export.shipped import FITTED_ON, INT8, PLANS, pooled, provenance, write_encoders
+from nonneg_export.shipped_names import completed, record_of_names
 from nonneg_export.statistics import measure
 from nonneg_runtime.bundle import ENCODER, Bundle, write_bundle
 from nonneg_runtime.head_file import HEAD, SPREAD, write_spread
-from nonneg_runtime.manifest import HeadRecord, Manifest, NamesRecord, Variant
+from nonneg_runtime.manifest import HeadRecord, Manifest, Variant
 from nonneg_runtime.names import NAMES, Names
 from nonneg_runtime.open import open_session
 from nonneg_training.backbones import backbone
@@ -86,9 +87,14 @@ def ship(
     version: str,
     evidence_data: str,
     labelled_data: str,
+    chosen: Path | None = None,
+    chosen_data: str = "",
     tick: Tick | None = None,
 ) -> Bundle:
-    """Measure all that the manifest records, and write the bundle and the ranges of its int8 form."""
+    """Measure all that the manifest records, and write the bundle and the ranges of its int8 form.
+
+    evidence, chosen: photos with wnids that check names, and further ones that names for other columns are chosen on.
+    """
     plan, trained = PLANS[name], read_run(run)
     photos = Photos(Path(trained.paths[0]).parents[1], tuple(sorted(trained.paths)))
     view = run_view(run)
@@ -104,6 +110,12 @@ def ship(
     rounded = collect(work / INT8, few, view, work / "rounded", tick=tick)
     statistics = measure(seen.values)
     names = named(plan.backbone, trained, find_photos(evidence), work, view, evidence_data, tick)
+    if chosen is not None:
+        choosing, checking = (
+            collect(work / ENCODER, find_photos(folder), view, work / part, tick=tick)
+            for folder, part in ((chosen, "choosing"), (evidence, "evidence"))
+        )
+        names = completed(names, choosing, checking, labels(), chosen_data=chosen_data)
     names.write(work / NAMES)
     order = np.arange(trained.head.dimensions)
     small = record(work / INT8, view.size, "int8")
@@ -138,12 +150,7 @@ def ship(
                 ),
             ),
         ),
-        names=NamesRecord(
-            file=NAMES,
-            named=len(names.names),
-            checked=sum(each.precision is not None for each in names.names),
-            data=evidence_data,
-        ),
+        names=record_of_names(names, evidence_data),
         files={},
     )
     quality = evaluate(

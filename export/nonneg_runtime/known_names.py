@@ -10,12 +10,18 @@ from nonneg_runtime.atlas import FILE_NAME as ATLAS
 from nonneg_runtime.atlas import Atlas
 from nonneg_runtime.bundle import SHIPPED, Bundle, shipped_names
 from nonneg_runtime.manifest import read_manifest
-from nonneg_runtime.names import Name, read_names
+from nonneg_runtime.names import Name, Names, read_names
 
 
 def known_names(bundle: Bundle) -> Mapping[int, Name]:
     """The names of those dimensions of a bundle that have one, in their order."""
     return _known(bundle.path, bundle.manifest.digest, bundle.atlas)
+
+
+def why_unnamed(bundle: Bundle) -> str:
+    """Why the other dimensions of a bundle have no name; empty where it does not say."""
+    record = bundle.manifest.names
+    return "" if record is None else _written(bundle.path / record.file, bundle.manifest.dimensions).unnamed
 
 
 def names_of(bundle: Bundle) -> Mapping[int, str]:
@@ -31,6 +37,11 @@ def names_shipped(fingerprint: str) -> Mapping[int, str]:
         if manifest.fingerprint == fingerprint:
             return {d: found.name for d, found in _known(SHIPPED / name, manifest.digest, None).items()}
     return {}
+
+
+@lru_cache(maxsize=16)
+def _written(path: Path, dimensions: int) -> Names:
+    return read_names(path, dimensions)
 
 
 @lru_cache(maxsize=16)

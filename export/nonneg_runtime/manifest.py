@@ -192,6 +192,13 @@ class NamesRecord(_Record):
     named: int = Field(ge=0, description="dimensions with a name")
     checked: int = Field(ge=0, description="of which so many were checked on photos that nothing was fitted on")
     data: str = Field(description="those photos")
+    first_512: int | None = Field(default=None, ge=0, description="of the first 512 dimensions, those with a name")
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_not_said(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Manifests of before this field keep the digest that seals them."""
+        found: dict[str, Any] = write(self)
+        return {name: value for name, value in found.items() if value is not None}
 
 
 class HeadRecord(_Record):

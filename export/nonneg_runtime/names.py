@@ -71,11 +71,14 @@ class Names(_Record):
     dimensions: int = Field(ge=1)
     precision_on: str = Field(description="the photos of `precision`, which neither named, fitted nor trained anything")
     rank_on: str = Field(description="the photos of `rank`")
+    chosen_on: str = Field(default="", description="the photos that names from photos were chosen on")
+    unnamed: str = Field(default="", description="why the other dimensions have no name")
     names: tuple[Name, ...]
 
     def write(self, path: Path) -> None:
         """As JSON, a name a line."""
-        record = self.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"names"})
+        record = self.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude={"names"})
+        record = {"format": self.format, **record}
         lines = [json.dumps(_said(name)) for name in self.names]
         head = json.dumps(record, indent=1)[:-2]
         path.write_text(head + ',\n "names": [\n  ' + ",\n  ".join(lines) + "\n ]\n}\n", encoding="utf-8")

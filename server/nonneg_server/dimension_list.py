@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nonneg_runtime.bundle import Bundle
-from nonneg_runtime.known_names import known_names
+from nonneg_runtime.known_names import known_names, why_unnamed
 from nonneg_runtime.names import Name
 from nonneg_server.dimensions import naming, path_of
 from nonneg_server.requests.parameters import Listing
@@ -23,6 +23,7 @@ def listed(bundle: Bundle, asked: Listing) -> dict[str, Any]:
         "model": manifest.name,
         "fingerprint": manifest.fingerprint,
         "named": len(names),
+        "unnamed": why_unnamed(bundle) or None,
         "total": len(chosen),
         "offset": asked.offset,
         "dimensions": [

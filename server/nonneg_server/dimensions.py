@@ -9,7 +9,7 @@ from urllib.parse import quote
 from nonneg_core.errors import NotFound
 from nonneg_runtime.atlas import Atlas, open_atlas
 from nonneg_runtime.bundle import Bundle
-from nonneg_runtime.known_names import known_names
+from nonneg_runtime.known_names import known_names, why_unnamed
 from nonneg_runtime.manifest import Manifest
 from nonneg_runtime.names import Name
 
@@ -35,6 +35,7 @@ def details(bundle: Bundle, j: int) -> dict[str, Any]:
         "fingerprint": manifest.fingerprint,
         "dimension": j,
         **naming(known_names(bundle).get(j)),
+        "unnamed": None if j in known_names(bundle) else why_unnamed(bundle) or None,
         "original": columns.original[j],
         "expected_activation": columns.expected_activation[j],
         "frequency": columns.frequency[j],

@@ -92,7 +92,8 @@ def test_the_gate_is_open_in_front_and_higher_for_names(bundle: Bundle) -> None:
 
 
 def test_every_named_dimension_has_its_evidence(bundle: Bundle) -> None:
-    names = read_names(bundle.path / "names.json", DIMENSIONS).names
+    every = read_names(bundle.path / "names.json", DIMENSIONS)
+    names = [name for name in every.names if name.source == "direction"]
     assert [name.dimension for name in names] == list(range(DIMENSIONS - NAMED, DIMENSIONS))
     assert len({name.klass for name in names}) == NAMED
     checked = [name.precision for name in names if name.precision is not None]
@@ -101,6 +102,19 @@ def test_every_named_dimension_has_its_evidence(bundle: Bundle) -> None:
     others = [name.rank for name in names if name.precision is None]
     assert None not in others
     assert np.mean(np.array(others) == 1) >= (0.85 if bundle.path == DEFAULT else 0.84)
+    assert sum(name.common != "" for name in names) > 400
+    assert {name.name: name.common for name in names}["beagle"] == "dog"
+
+
+def test_other_columns_are_named_by_what_their_photos_show_or_said_to_have_no_name(bundle: Bundle) -> None:
+    held = read_names(bundle.path / "names.json", DIMENSIONS)
+    observed = [name for name in held.names if name.source == "photos"]
+    assert min(name.precision or 0 for name in observed) >= 0.6
+    assert all(name.dimension < DIMENSIONS - NAMED and name.name.startswith("mostly ") for name in observed)
+    assert bundle.manifest.names is not None
+    assert bundle.manifest.names.first_512 == sum(name.dimension < 512 for name in held.names) > 20
+    assert f"{DIMENSIONS - NAMED - len(observed)} of {DIMENSIONS - NAMED}" in held.unnamed
+    assert (bundle.path / "names.json").stat().st_size < 2**20
 
 
 def test_the_statistics_are_those_the_head_was_computed_from(bundle: Bundle) -> None:

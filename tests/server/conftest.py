@@ -98,7 +98,9 @@ def tiny_bundle(folder: Path, *, name: str = "tiny", seed: int = 0) -> Bundle:
     named = [Dimension(j, "red things" if j == 0 else "", 0.5) for j in range(WIDTH)]
     entries = [Entry(0, 0, 0, 0.9), Entry(0, 1, 1, 0.5), Entry(3, 0, 0, 0.4)]
     write_atlas(atlas, images, named, entries, fingerprint="")
-    Names(dimensions=WIDTH, precision_on="none", rank_on="none", names=NAMED).write(folder / NAMES)
+    Names(dimensions=WIDTH, precision_on="none", rank_on="none", names=NAMED, unnamed="too few photos").write(
+        folder / NAMES
+    )
     return write_bundle(folder / name, manifest, {"encoder.onnx": encoder, FILE_NAME: atlas, NAMES: folder / NAMES})
 
 

@@ -40,6 +40,8 @@ async def test_pages_together_hold_every_dimension_once(client: httpx.AsyncClien
     assert (listed["name"], listed["common"], listed["evidence"]) == (None, None, None)
     details = (await client.get(listed["details"])).json()
     assert details["dimension"] == 3
+    assert pages[0]["unnamed"] == details["unnamed"] == "too few photos"
+    assert (await client.get(f"{PATH}/5")).json()["unnamed"] is None
 
 
 async def test_names_are_told_with_their_evidence(client: httpx.AsyncClient) -> None:

@@ -24,6 +24,8 @@ PATH = click.Path(path_type=Path)
 @click.option("--fit", "photos", type=PATH, help="Fit the heads again on these photos (a folder of folders).")
 @click.option("--evidence", type=PATH, help="With --fit: other photos with ImageNet's wnids as folders, for the names.")
 @click.option("--evidence-data", default="", help="With --fit: what they are, for the manifest.")
+@click.option("--chosen", type=PATH, help="With --fit: further such photos, to choose names for the other columns on.")
+@click.option("--chosen-data", default="", help="With --fit: what they are, for the names.")
 @evaluation_options
 @click.option("--model-version", default="1", show_default=True, help="With --fit: the models' version.")
 def build_default(names: tuple[str, ...], out: Path | None, replace: bool, photos: Path | None, **flags: Any) -> None:
@@ -66,6 +68,8 @@ def _fit(names: list[str], photos: Path, out: Path | None, flags: dict[str, Any]
                 out / f"{name}.ranges.json",
                 version=flags["model_version"],
                 evidence_data=flags["evidence_data"] or flags["evidence"].name,
+                chosen=flags["chosen"],
+                chosen_data=flags["chosen_data"] or (flags["chosen"].name if flags["chosen"] else ""),
                 labelled_data=flags["evaluation_data"] or flags["evaluate"].name,
                 tick=bar.move,
             )

@@ -188,6 +188,7 @@ class DimensionList(Shape):
     model: str
     fingerprint: str
     named: int
+    unnamed: Annotated[str | None, Field(description="Why the others have no name.")]
     total: int
     offset: int
     dimensions: list[ListedDimension]
@@ -200,6 +201,7 @@ class DimensionDetails(Shape):
     name: str | None
     common: str | None
     evidence: Evidence | None
+    unnamed: Annotated[str | None, Field(description="Why it has no name, where the model says so.")]
     original: int
     expected_activation: float
     frequency: float
@@ -286,6 +288,7 @@ DIMENSION: Any = {
     **_HEAD,
     "dimension": 17,
     **_NAME,
+    "unnamed": None,
     "original": 903,
     "expected_activation": 0.021,
     "frequency": 0.31,
@@ -295,7 +298,8 @@ DIMENSION: Any = {
 }
 DIMENSIONS: Any = {
     **_HEAD,
-    "named": 800,
+    "named": 836,
+    "unnamed": None,
     "total": 1,
     "offset": 0,
     "dimensions": [
