@@ -2,8 +2,8 @@
 
     python benchmarks/names.py [MODEL_OR_FOLDER]...
 
-A precision is the share of the name among a dimension's strongest photos, at most ten; a rank the place of the one photo
-of a class on its column, computed without it. Prints a table, then one JSON line.
+A precision is the share of the name among a dimension's strongest photos, at most ten; a rank is the place of the one
+photo of a class on its column, computed without it. Prints a table, then one JSON line.
 """
 
 from __future__ import annotations
