@@ -5,20 +5,29 @@
 #   docker run --rm -p 8000:8000 nonneg
 #
 # Every setting is an environment variable, NONNEG_...; see `nonneg serve --help`.
+#
+# What is installed is known by digest (deploy/image-*.txt, written by `scripts/lock hashes`). Pin the base image, too, by
+# the digest that your registry gives: --build-arg PYTHON=3.12.12-slim-bookworm@sha256:...
 
 ARG PYTHON=3.12.12-slim-bookworm
 
 FROM python:${PYTHON} AS build
 ARG EXTRA=server
 WORKDIR /src
-RUN python -m venv /opt/nonneg
-ENV PATH=/opt/nonneg/bin:$PATH PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+RUN python -m venv /opt/nonneg && python -m venv /opt/build
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+COPY deploy/image-${EXTRA}.txt deploy/image-build.txt ./deploy/
+RUN /opt/nonneg/bin/pip install --require-hashes -r deploy/image-${EXTRA}.txt \
+    && /opt/build/bin/pip install --require-hashes -r deploy/image-build.txt
 COPY pyproject.toml constraints.txt README.md LICENSE NOTICE ./
 COPY client client
 COPY training training
 COPY export export
 COPY server server
-RUN pip install -c constraints.txt ".[${EXTRA}]" && python -m compileall -q /opt/nonneg/lib
+RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /opt/wheels . \
+    && /opt/nonneg/bin/pip install --no-deps --no-index /opt/wheels/*.whl \
+    && /opt/nonneg/bin/pip check \
+    && /opt/nonneg/bin/python -m compileall -q /opt/nonneg/lib
 
 FROM python:${PYTHON}
 LABEL org.opencontainers.image.title="nonneg" org.opencontainers.image.licenses="Apache-2.0"

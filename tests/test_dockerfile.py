@@ -37,9 +37,9 @@ def ignored_by_docker(path: str) -> bool:
 def test_everything_it_copies_exists_and_is_let_through_by_dockerignore(stages: list[list[Instruction]]) -> None:
     sources = [word for rest in values(stages[0], "COPY") for word in rest.split()[:-1]]
     assert {"client", "training", "export", "server", "pyproject.toml", "constraints.txt"} <= set(sources)
-    for source in sources:
+    for source in [source.replace("${EXTRA}", extra) for source in sources for extra in ("server", "gpu")]:
         assert (ROOT / source).exists(), source
-        assert not ignored_by_docker(source), source
+        assert not ignored_by_docker(source.split("/")[0]), source
 
 
 def test_everything_that_the_build_reads_is_copied(stages: list[list[Instruction]]) -> None:
@@ -74,7 +74,40 @@ def test_the_build_argument_is_an_extra_that_exists(stages: list[list[Instructio
     default = dict(arg.split("=") for arg in values(stages[0], "ARG"))["EXTRA"]
     assert default == "server"
     assert {"server", "gpu"} <= set(extras)
-    assert any('".[${EXTRA}]"' in run and "-c constraints.txt" in run for run in values(stages[0], "RUN"))
+
+
+def test_all_that_comes_from_elsewhere_is_known_by_its_digest(stages: list[list[Instruction]]) -> None:
+    commands = [part.strip() for run in values(stages[0], "RUN") for part in run.split("&&")]
+    installs = [command for command in commands if re.search(r"pip (install|wheel|download)", command)]
+    assert any("image-${EXTRA}.txt" in command for command in installs)
+    for command in installs:
+        assert "--require-hashes -r" in command or "--no-deps" in command, command
+        assert "--no-deps" not in command or "--no-index" in command or "--no-build-isolation" in command, command
+
+
+@pytest.mark.parametrize("name", ["server", "gpu", "build"])
+def test_the_digests_of_the_image_are_those_of_the_versions_of_ci(name: str) -> None:
+    lines = (ROOT / "deploy" / f"image-{name}.txt").read_text().replace("\\\n", " ").splitlines()
+    pinned = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line)
+    pinned = {key.lower().replace("_", "-"): version for key, version in pinned.items()}
+    listed = [line for line in lines if not line.startswith("#")]
+    assert listed
+    for line in listed:
+        found = re.fullmatch(r"([\w.-]+)==(\S+)(?: ; [^-]+?)?(?:\s+--hash=sha256:[0-9a-f]{64})+", line)
+        assert found is not None, line
+        assert pinned.get(found[1], found[2]) == found[2], line
+
+
+@pytest.mark.parametrize("extra", ["server", "gpu"])
+def test_the_image_has_every_package_that_its_extra_asks_for(extra: str) -> None:
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    asked = {*project["dependencies"], *extras[extra], *extras["serving"], *extras["simd"]}
+    names = {re.split(r"[\[<>=!~; ]", line, maxsplit=1)[0].lower().replace("_", "-") for line in asked} - {"nonneg"}
+    held = re.findall(r"^([\w.-]+)==", (ROOT / "deploy" / f"image-{extra}.txt").read_text(), re.MULTILINE)
+    assert names <= set(held)
 
 
 def test_it_runs_what_the_readme_says(stages: list[list[Instruction]]) -> None:

@@ -32,7 +32,8 @@ class Bundle:
     path: Path
     manifest: Manifest
     file: str = ENCODER  # or that of a variant
-    atlas: Path | None = None  # one that lies beside the bundle, and is no part of it
+    atlas: Path | None = None  # one that lies beside the bundle, but not a part of it
+    written: int = 0  # when its manifest was, in seconds since the epoch
 
     @property
     def encoder(self) -> Path:
@@ -56,7 +57,7 @@ def open_bundle(path: str | os.PathLike[str] | None = None) -> Bundle:
         _verify(folder, name, record)
     _confined(folder, manifest)
     _complete(folder, manifest)
-    return Bundle(folder, manifest)
+    return Bundle(folder, manifest, written=int((folder / FILE_NAME).stat().st_mtime))
 
 
 def located(path: str | os.PathLike[str] | None = None) -> Path:
@@ -96,8 +97,8 @@ def write_bundle(out: Path, manifest: Manifest, files: Mapping[str, Path], *, re
         records = {name: record_of(folder / name) for name in sorted(files)}
         sealed = manifest.model_copy(update={"files": records}).sealed()
         (folder / FILE_NAME).write_text(sealed.to_json(), encoding="utf-8")
-        open_bundle(folder)  # what was written is what can be read
-    return Bundle(out, sealed)
+        opened = open_bundle(folder)  # what was written is what can be read
+    return Bundle(out, sealed, written=opened.written)
 
 
 @contextmanager

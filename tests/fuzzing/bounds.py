@@ -11,7 +11,8 @@ LEAKS = re.compile(
 )  # a library's own words, an address in memory, a path of ours
 TYPES = ("image_unreadable", "image_unsupported", "image_too_large")  # what a bad image may be
 SLACK = 48 * 2**20  # bytes: what the allocator and decoders' threads take beside an image's price
-SERVED = 10.0  # seconds until an answer has come, whatever else the machine does
+SERVED = 10.0  # seconds of a core that an answer takes
+ANSWERED = 100.0  # seconds until it has come, whatever else the machine does
 
 
 class Broken(Exception):

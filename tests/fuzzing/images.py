@@ -33,6 +33,9 @@ class Images:
         for files in self._seeds.values():  # what is imported and started at the first image is not an image's
             self._viewer.pixels(files[0])
 
+    def close(self) -> None:
+        """Nothing is held."""
+
     def make(self, number: int) -> bytes:
         chance = random.Random(f"{self._seed} {number}")
         kind = sorted(self._seeds)[number % len(self._seeds)]

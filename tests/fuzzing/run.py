@@ -18,6 +18,7 @@ import tempfile
 import time
 import traceback
 from collections import Counter
+from contextlib import closing, suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -35,19 +36,22 @@ def attempts(target: str, seed: int, start: int, stop: float, told: Connection) 
     made = target_of(target, seed)
     sys.stderr = os.fdopen(os.dup(2), "w")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # where libraries tell of every broken file
-    told.send(("begun", "", False))
-    number = start
-    while number < stop or stop < 0:
-        try:
-            told.send((number, made.attempt(made.make(number)), False))
-        except Broken as error:
-            told.send((number, str(error), True))
-        except Exception:
-            told.send((number, traceback.format_exc(), True))
-        number += 1
-    close = getattr(made, "close", None)
-    if close is not None:
-        close()
+    with closing(made), suppress(BrokenPipeError):  # time is up: the other side has gone
+        told.send(("begun", "", False))
+        number = start
+        while number < stop or stop < 0:
+            told.send((number, *outcome_of(made, number)))
+            number += 1
+
+
+def outcome_of(made: Any, number: int) -> tuple[str, bool]:
+    """What became of an input, and whether it broke a bound."""
+    try:
+        return made.attempt(made.make(number)), False
+    except Broken as error:
+        return str(error), True
+    except Exception:
+        return traceback.format_exc(), True
 
 
 def target_of(target: str, seed: int) -> Any:

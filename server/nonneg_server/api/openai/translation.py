@@ -8,7 +8,6 @@ import orjson
 
 from nonneg_core.errors import NonnegError, NotReady, Overloaded, ParameterInvalid, Unauthorized
 from nonneg_runtime.bundle import Bundle
-from nonneg_runtime.manifest import FILE_NAME
 from nonneg_server.answers.as_json import text
 from nonneg_server.api.openai.schemas import EmbeddingsRequest, OpenAIFailure, OpenAIModel
 from nonneg_server.embedding import Answer
@@ -78,8 +77,7 @@ def write(answer: Answer, field: str = "input") -> bytes:
 
 def model_card(bundle: Bundle) -> OpenAIModel:
     """A model as GET /v1/models lists it."""
-    created = int((bundle.path / FILE_NAME).stat().st_mtime)
-    return {"id": bundle.manifest.name, "object": "model", "created": created, "owned_by": "nonneg"}
+    return {"id": bundle.manifest.name, "object": "model", "created": bundle.written, "owned_by": "nonneg"}
 
 
 def error_body(error: NonnegError, _: str) -> OpenAIFailure:
