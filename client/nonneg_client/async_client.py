@@ -52,10 +52,12 @@ class AsyncClient:
 
     async def embed(
         self,
-        images: Sources,
+        images: Sources | None = None,
         dimensions: int | None = None,
         top_k: int | None = None,
         *,
+        texts: str | Iterable[str] | None = None,
+        truncate: bool = False,
         normalize: bool = True,
         model: str | None = None,
         downscale: int | None = None,
@@ -65,8 +67,8 @@ class AsyncClient:
         """Embed one image or many; the arguments are those of `Embedder.embed`."""
         from nonneg_client.embeddings_builder import EmbedCall
 
-        run = EmbedCall(images, on_error, progress)
-        options = Options(dimensions, top_k, normalize, model)
+        run = EmbedCall(images, texts, on_error, progress)
+        options = Options(dimensions, top_k, normalize, model, truncate)
         parts = self.stream(run.images, options, downscale=downscale)
         async with aclosing(parts):
             with run.watch:

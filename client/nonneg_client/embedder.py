@@ -57,10 +57,12 @@ class Embedder(ABC):
 
     def embed(
         self,
-        images: Sources,
+        images: Sources | None = None,
         dimensions: int | None = None,
         top_k: int | None = None,
         *,
+        texts: str | Iterable[str] | None = None,
+        truncate: bool = False,
         normalize: bool = True,
         model: str | None = None,
         downscale: int | None = None,
@@ -69,6 +71,7 @@ class Embedder(ABC):
     ) -> Embeddings:
         """Embed one image or many: paths, globs, folders, URLs, bytes, PIL images, arrays, or an iterable of them.
 
+        texts: in their place, words that the model knows: "a golden retriever". truncate: read the first of too many.
         dimensions, top_k, normalize: as the server's own: the first `dimensions` columns, of these each vector's
             `top_k` largest, then length one.
         downscale: shrink each image to this short side before sending: less to send, slightly another vector.
@@ -77,8 +80,8 @@ class Embedder(ABC):
         """
         from nonneg_client.embeddings_builder import EmbedCall
 
-        run = EmbedCall(images, on_error, progress)
-        options = Options(dimensions, top_k, normalize, model)
+        run = EmbedCall(images, texts, on_error, progress)
+        options = Options(dimensions, top_k, normalize, model, truncate)
         parts = self.stream(run.images, options, downscale=downscale)
         with closing(parts), run.watch:
             for part in parts:

@@ -18,14 +18,14 @@ from nonneg_client.sources.loading import downscaled
 from nonneg_client.wire.protocol import Options
 from nonneg_core.errors import ModelNotFound, NonnegError
 from nonneg_core.expressions.parse import parse
-from nonneg_core.expressions.resolve import Meanings, resolve
 from nonneg_core.lookahead import bounded_map
 from nonneg_core.shortening import check_dimensions, check_top_k, shorten
 from nonneg_runtime.bundle import Bundle
 from nonneg_runtime.encoder import BundleEncoder
-from nonneg_runtime.known_names import names_of
+from nonneg_runtime.expression_rows import resolved
 from nonneg_runtime.preprocess import Decoding, Photo
 from nonneg_runtime.variants import Asked, open_variant
+from nonneg_runtime.words import vector_of
 
 AHEAD = 4  # images that wait for each thread
 
@@ -57,6 +57,8 @@ class Encoder(Embedder):
 
         def submit(item: Item) -> Future[NDArray[np.float32]]:
             try:
+                if item.text is not None:
+                    return _done(vector_of(self.bundle, item.text, truncate=options.truncate).vector)
                 photo = _photo(item, downscale)
                 inspect = item.inspect
                 if inspect is None or not isinstance(photo, bytes):
@@ -84,8 +86,7 @@ class Encoder(Embedder):
         length = check_dimensions(dimensions, held.dimensions)
         photos = read.photos()
         vectors = of_photos(read, self.embed([photo.name for photo in photos], length)) if photos else {}
-        meanings = Meanings(length, names_of(self.bundle), vectors, {})
-        return Query(read, resolve(read, meanings), length, held.fingerprint)
+        return Query(read, resolved(self.bundle, read, length, vectors), length, held.fingerprint)
 
     def close(self) -> None:
         """End the threads."""
@@ -111,6 +112,13 @@ class Encoder(Embedder):
         vector = SparseVector(item.id, indices.astype(np.int32), z[indices])
         held = self.bundle.manifest
         return BatchResult((vector,), held.name, held.fingerprint, len(z), options.normalize)
+
+
+def _done(vector: NDArray[np.float32]) -> Future[NDArray[np.float32]]:
+    """A result that nothing has to be waited for."""
+    done: Future[NDArray[np.float32]] = Future()
+    done.set_result(vector)
+    return done
 
 
 def _photo(item: Item, downscale: int | None) -> Photo:

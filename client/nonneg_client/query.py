@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from nonneg_client.embeddings import Embeddings
 from nonneg_core.errors import DataInvalid, ExpressionInvalid
-from nonneg_core.expressions.expression import Expression, Leaf, Photo, Words
+from nonneg_core.expressions.expression import Expression, Photo, Words
 from nonneg_core.expressions.parse import parse
 from nonneg_core.expressions.resolve import Meanings, Resolved, Row, resolve
+from nonneg_core.shortening import Vectors
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ def of_dimensions(text: str, dimensions: int, fingerprint: str) -> Query:
     return Query(expression, resolve(expression, Meanings(dimensions, {}, {}, {})), dimensions, fingerprint)
 
 
-def of_photos(expression: Expression, vectors: Embeddings) -> dict[Leaf, Row]:
+def of_photos(expression: Expression, vectors: Embeddings) -> dict[Photo, Vectors]:
     """The vector of each of an expression's photos, from those of all of them in the order of the text."""
     photos = expression.photos()
     if len(vectors) != len(photos):
@@ -53,4 +54,4 @@ def of_photos(expression: Expression, vectors: Embeddings) -> dict[Leaf, Row]:
             f"{', '.join(map(str, photos))}: {len(vectors)} images for {len(photos)} places of the expression",
             fix="name one photo, not a folder or a pattern, at each place",
         )
-    return dict(zip(photos, vectors, strict=True))
+    return dict(zip(photos, vectors.numpy(), strict=True))

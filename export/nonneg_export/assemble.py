@@ -171,11 +171,11 @@ class Made(Protocol):
 def seal(made: Made, out: Path, *, overwrite: bool = False) -> Bundle:
     """Write the bundle, whole or not at all; with a quality report also its table and plots."""
     work = made.encoder.parent
-    names, head = made.manifest.names, made.manifest.head
+    parts, head = (made.manifest.names, made.manifest.lexicon), made.manifest.head
     files = {
         ENCODER: made.encoder,
         **evidence(made.manifest, work),
-        **({names.file: work / names.file} if names else {}),
+        **{part.file: work / part.file for part in parts if part},
         **({name: work / name for name in (head.file, head.spread) if name} if head else {}),
     }
     return write_bundle(out, made.manifest, files, replace=overwrite)

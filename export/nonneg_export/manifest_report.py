@@ -126,6 +126,7 @@ def _facts(manifest: Manifest) -> str:
         "forms": "; ".join(map(_form, manifest.variants)),
         "head": "" if head is None else f"{head.file}, on {head.takes}, the first {head.trained} columns trained",
         "names": "" if names is None else f"{names.named} dimensions, {names.checked} checked on {names.data}",
+        "words": "" if manifest.lexicon is None else f"{manifest.lexicon.words:,} ({manifest.lexicon.source})",
         "view": f"{view.size} x {view.size}, {view.fit} {view.crop:g}, {view.interpolation}",
         "ranked by": f"{calibration.ranked_by}, on {calibration.images:,} images ({calibration.data})",
         "weights": f"{source.weights} [{source.weights_license}]",

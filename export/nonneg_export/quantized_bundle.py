@@ -83,8 +83,9 @@ def shrink(
             "variants": (),
         }
     )
-    if manifest.names is not None:
-        shutil.copyfile(bundle.path / manifest.names.file, work / manifest.names.file)
+    for beside in (manifest.names, manifest.lexicon):
+        if beside is not None:
+            shutil.copyfile(bundle.path / beside.file, work / beside.file)
     return Shrunk(encoder, manifest, after, found)
 
 

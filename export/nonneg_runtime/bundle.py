@@ -190,6 +190,8 @@ def _complete(folder: Path, manifest: Manifest) -> None:
         spoken += [manifest.head.file, *([manifest.head.spread] if manifest.head.spread else [])]
     if manifest.names is not None:
         spoken.append(manifest.names.file)
+    if manifest.lexicon is not None:
+        spoken.append(manifest.lexicon.file)
     for name in spoken:
         if name not in manifest.files:
             raise BundleInvalid(

@@ -23,7 +23,13 @@ from nonneg_core.pixels.view import View
 SCHEMA_VERSION = 1
 FILE_NAME = "manifest.json"
 MAX_BYTES = 64 * 2**20
-CAME_LATER = ("head", "variants", "names", "kept")  # fields that bundles of schema 1 did not have from the start
+CAME_LATER = (
+    "head",
+    "variants",
+    "names",
+    "kept",
+    "lexicon",
+)  # fields that bundles of schema 1 did not have from the start
 
 
 RankedBy = Literal["expected-activation", "frequency", "variance", "nested", "none"]
@@ -201,6 +207,14 @@ class NamesRecord(_Record):
         return {name: value for name, value in found.items() if value is not None}
 
 
+class LexiconRecord(_Record):
+    """The file of words that stand for dimensions."""
+
+    file: str
+    words: int = Field(ge=0, description="how many, synonyms and hypernyms among them")
+    source: str = Field(description="where the words come from, and whose they are")
+
+
 class HeadRecord(_Record):
     """The layer behind the backbone, whose weights lie in a file of their own, and what it was computed from."""
 
@@ -245,6 +259,7 @@ class Manifest(_Record):
     head: HeadRecord | None = None
     variants: tuple[Variant, ...] = Field(default=(), description="fastest first")
     names: NamesRecord | None = None
+    lexicon: LexiconRecord | None = None
     files: dict[str, FileRecord]
     fingerprint: str = ""
     digest: str = ""

@@ -121,9 +121,9 @@ async def encode(
     engine: Engine, images: Sequence[Source], *, fail: bool, field: str = "images", deadline: float | None = None
 ) -> Raw:
     """Every image as one job; a bad one fails alone unless `fail`."""
-    readable = [image for image in images if not isinstance(image, NonnegError)]
+    readable = [image for image in images if not isinstance(image, (Encoded, NonnegError))]
     results = iter(await engine.encode_all(readable, deadline=deadline) if readable else [])
-    outcomes = [image if isinstance(image, NonnegError) else next(results) for image in images]
+    outcomes = [image if isinstance(image, (Encoded, NonnegError)) else next(results) for image in images]
     return gathered(outcomes, engine.bundle.manifest.dimensions, fail=fail, field=field)
 
 

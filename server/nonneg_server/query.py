@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from nonneg_core.expressions.expression import Expression, Leaf, Photo
-from nonneg_core.expressions.resolve import Meanings, Resolved, Row, resolve
+from nonneg_core.expressions.expression import Expression, Photo
+from nonneg_core.expressions.resolve import Resolved
 from nonneg_core.shortening import Vectors, check_dimensions
 from nonneg_runtime.bundle import Bundle
+from nonneg_runtime.expression_rows import resolved
 from nonneg_runtime.known_names import names_of
 from nonneg_runtime.manifest import Manifest
 
@@ -28,9 +27,8 @@ class Queried(NamedTuple):
 def queried(bundle: Bundle, expression: Expression, dimensions: int | None, photos: Mapping[Photo, Vectors]) -> Queried:
     """What an expression stands for; `photos`: their vectors of that length."""
     length = check_dimensions(dimensions, bundle.manifest.dimensions)
-    names = names_of(bundle)
-    rows: dict[Leaf, Row] = {photo: (np.flatnonzero(z).astype(np.int32), z[z > 0]) for photo, z in photos.items()}
-    return Queried(bundle.manifest, expression, length, resolve(expression, Meanings(length, names, rows, {})), names)
+    found = resolved(bundle, expression, length, photos)
+    return Queried(bundle.manifest, expression, length, found, names_of(bundle))
 
 
 def as_json(found: Queried) -> dict[str, Any]:

@@ -12,10 +12,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from nonneg_core.errors import ParameterInvalid
+from nonneg_runtime.bundle import Bundle
 from nonneg_server.embedding import Answer, embed, lengths_of
 from nonneg_server.engine.encoded import too_late
-from nonneg_server.requests.images import Incoming, Link, Source, check_count, sized
+from nonneg_server.requests.images import Incoming, Link, Source, Text, check_count, sized
 from nonneg_server.requests.parameters import Parameters
+from nonneg_server.requests.texts import understood
 
 
 async def serve(
@@ -28,7 +30,8 @@ async def serve(
     engine = state.registry.get(parameters.model)
     lengths_of(parameters, engine.bundle.manifest)
     deadline = deadline_of(request, state.settings.timeout)
-    ready = await _fetched(state, [sized(image, limits) for image in images], deadline)
+    known = await _understood(engine.bundle, [sized(image, limits) for image in images])
+    ready = await _fetched(state, known, deadline)
     answer = await embed(engine, ready, parameters, field=field, deadline=deadline)
     engine.ledger.zero_vectors += zeros_of(answer)
     request.scope["state"]["answer"] = answer
@@ -38,7 +41,8 @@ async def serve(
 async def fetched(request: Request, images: Sequence[Incoming | Source]) -> list[Source]:
     """The images with the bytes that links lead to, for what reads them once more."""
     state = request.app.state
-    return await _fetched(state, images, deadline_of(request, state.settings.timeout))
+    pictures = [image for image in images if not isinstance(image, Text)]
+    return await _fetched(state, pictures, deadline_of(request, state.settings.timeout))
 
 
 def zeros_of(answer: Answer) -> int:
@@ -46,7 +50,17 @@ def zeros_of(answer: Answer) -> int:
     return sum([len(z) - int(np.add.reduce(np.logical_or.reduce(z, axis=1))) for z in answer.vectors])
 
 
-async def _fetched(state: Any, images: Sequence[Incoming | Source], deadline: float) -> list[Source]:
+async def _understood(bundle: Bundle, images: Sequence[Incoming | Source]) -> list[Link | Source]:
+    """The images, with the vectors of texts in their place: none of them waits for a thread that encodes."""
+    found = [image for image in images if not isinstance(image, Text)]
+    if len(found) == len(images):
+        return found
+    return await asyncio.to_thread(
+        lambda: [understood(bundle, image) if isinstance(image, Text) else image for image in images]
+    )
+
+
+async def _fetched(state: Any, images: Sequence[Link | Source], deadline: float) -> list[Source]:
     """The images, with the bytes that links lead to in their place."""
     ready = [image for image in images if not isinstance(image, Link)]
     if len(ready) == len(images):

@@ -43,6 +43,7 @@ def _typed(_ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...])
 @click.argument("queries", metavar="[QUERY]...", nargs=-1)
 @served_model
 @click.option("-k", type=click.IntRange(min=1), default=10, show_default=True, help="How many hits.")
+@click.option("--text", "texts", multiple=True, metavar="WORDS", help="Ask by words: a golden retriever; repeatable.")
 @click.option("--more", multiple=True, callback=_more, metavar="DIM[=W]", help="More of this dimension; repeatable.")
 @click.option("--without", multiple=True, type=int, metavar="DIM", help="None of this dimension; repeatable.")
 @click.option(
@@ -62,6 +63,7 @@ def search(
     queries: tuple[str, ...],
     model: str | None,
     k: int,
+    texts: tuple[str, ...],
     more: dict[int, float],
     without: tuple[int, ...],
     where: tuple[str, ...],
@@ -80,6 +82,8 @@ def search(
     \b
       nonneg search photos.index photo.jpg --html hits.html
       nonneg search photos.index 'photo.jpg + 2*dim:17 - other.jpg'
+      nonneg search photos.index --text 'golden retriever' --html hits.html
+      nonneg search photos.index '"dog" & photo.jpg !"car"'
       nonneg search photos.index 'photo.jpg & other.jpg !dim:40'
       nonneg search photos.index photo.jpg --where folder=cats,dogs --where 'price<30'
       nonneg search photos.index photo.jpg --where 'day>=2024-05-31' --without 40
@@ -89,9 +93,11 @@ def search(
     from nonneg_client.commands.queries import Asked, hits_of
     from nonneg_client.search.conditions import read_conditions
     from nonneg_client.search.index import Index
+    from nonneg_core.expressions.expression import Words
 
+    queries += tuple(str(Words(text)) for text in texts)
     if bool(queries) == bool(more):
-        raise click.UsageError("give QUERY or --more, one of them (copies and look-alikes: nonneg curate)")
+        raise click.UsageError("give QUERY, --text or --more, one of them (copies and look-alikes: nonneg curate)")
     check_together("more" if more else "query")
     with Index.open(index) as opened:
         name_dimensions(opened, through.bundle)

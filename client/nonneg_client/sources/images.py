@@ -32,6 +32,7 @@ class Item:
     """One image to come: `load` gives its bytes or raises one of our errors; `picture`, if there, its pixels.
 
     path: the file, or the tar file, that it is read from. inspect: called with the bytes and their decoded image.
+    text: a text in the place of an image, which has nothing to load.
     """
 
     id: str
@@ -39,6 +40,7 @@ class Item:
     picture: Callable[[], Image] | None = None
     path: Path | None = None
     inspect: Callable[[bytes, Image], object] | None = None
+    text: str | None = None
 
 
 def items(sources: Sources) -> Iterator[Item]:
@@ -48,6 +50,21 @@ def items(sources: Sources) -> Iterator[Item]:
         for item in _expand(source, count):
             yield item
             count += 1
+
+
+def inputs(images: Sources | None, texts: str | Iterable[str] | None) -> Iterator[Item]:
+    """Images, or texts in their place."""
+    if (images is None) == (texts is None):
+        raise DataInvalid("embed takes images or texts", fix='give one of them: embed("a.jpg"), embed(texts=["a dog"])')
+    return of_texts(texts) if images is None and texts is not None else items(images if images is not None else ())
+
+
+def of_texts(texts: str | Iterable[str]) -> Iterator[Item]:
+    """Texts as inputs, each under itself as its id."""
+    for text in [texts] if isinstance(texts, str) else texts:
+        if not isinstance(text, str):
+            raise DataInvalid(f"{text!r} is not a text", fix='give strings: texts=["a dog"]')
+        yield Item(text, lambda: b"", text=text)
 
 
 def _flat(sources: Sources) -> Iterator[Source]:

@@ -63,12 +63,14 @@ def batched(stream: Iterable[Item], size: int) -> Iterator[list[Item]]:
         yield batch
 
 
-def load(batch: Sequence[Item], downscale: int | None) -> list[bytes | NonnegError]:
-    """The bytes of each image, or why there are none."""
+def load(batch: Sequence[Item], downscale: int | None) -> list[bytes | str | NonnegError]:
+    """The bytes of each image, or why there are none; a text as it is."""
     return [_load(item, downscale) for item in batch]
 
 
-def _load(item: Item, downscale: int | None) -> bytes | NonnegError:
+def _load(item: Item, downscale: int | None) -> bytes | str | NonnegError:
+    if item.text is not None:
+        return item.text
     try:
         data = item.load()
         if item.inspect is not None:
@@ -89,7 +91,7 @@ def _inspect(data: bytes, inspect: Callable[[bytes, Image], object]) -> None:
 
 def exchange(
     batch: Sequence[Item],
-    loaded: Sequence[bytes | NonnegError],
+    loaded: Sequence[bytes | str | NonnegError],
     options: Options,
     attempts: RetryPolicy,
     pace: RateController,
@@ -98,7 +100,7 @@ def exchange(
     outcome: dict[int, SparseVector | Failure] = {
         i: Failure(batch[i].id, error) for i, error in enumerate(loaded) if isinstance(error, NonnegError)
     }
-    images = {i: data for i, data in enumerate(loaded) if isinstance(data, bytes)}
+    images = {i: data for i, data in enumerate(loaded) if isinstance(data, (bytes, str))}
     groups = list(_by_size(images))
     meta = BatchResult(())
     while groups:
@@ -135,7 +137,7 @@ def next_step(talk: Talk, reply: Reply | None = None, failed: NonnegError | None
         return outcome
 
 
-def _by_size(images: Mapping[int, bytes]) -> Iterator[list[int]]:
+def _by_size(images: Mapping[int, bytes | str]) -> Iterator[list[int]]:
     group: list[int] = []
     size = 0
     for i, data in images.items():

@@ -24,6 +24,7 @@ class Options:
     top_k: int | None = None
     normalize: bool = True
     model: str | None = None
+    truncate: bool = False  # of texts that are too long, read the first words
 
     def params(self) -> dict[str, str]:
         found = {"dimensions": self.dimensions, "top_k": self.top_k, "model": self.model}
@@ -40,9 +41,18 @@ class Request:
     content: bytes
 
 
-def build(images: Sequence[bytes], options: Options) -> Request:
-    """One image goes as the bare body, several as multipart: base64 would cost a third more and both sides' time."""
+def build(inputs: Sequence[bytes | str], options: Options) -> Request:
+    """One image goes as the bare body, several as multipart: base64 would cost a third more and both sides' time.
+
+    Texts go as JSON, and are never in one batch with images.
+    """
     params = {**options.params(), "format": "sparse"}
+    texts = [text for text in inputs if isinstance(text, str)]
+    if texts:
+        asked = {"texts": texts, "errors": "item", **({"truncate": True} if options.truncate else {})}
+        headers = {"Content-Type": "application/json", "Accept": ACCEPT}
+        return Request(params, headers, json.dumps(asked).encode())
+    images = [image for image in inputs if isinstance(image, bytes)]
     if len(images) == 1:
         return Request(params, {"Content-Type": "application/octet-stream", "Accept": ACCEPT}, images[0])
     boundary = secrets.token_hex(16)

@@ -35,7 +35,7 @@ def query_of(answer: Any, expression: Expression) -> Query:
         return Query(expression, Resolved(parts, without), dimensions, str(answer["fingerprint"]))
     except (ValueError, KeyError, TypeError) as error:
         raise ResponseInvalid(
-            f"the server's answer is no query ({type(error).__name__}: {error})",
+            f"the server's answer cannot be read as a query ({type(error).__name__}: {error})",
             fix="check that the address is a nonneg server of this version",
         ) from error
 

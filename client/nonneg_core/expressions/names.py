@@ -20,10 +20,15 @@ def dimension_of(leaf: Dimension, names: Mapping[int, str], dimensions: int) -> 
 
 
 def near(wanted: str, known: Iterable[str]) -> list[str]:
-    """The known names that are written most alike, and those that contain what was asked for."""
-    every = list(dict.fromkeys(known))
-    holding = sorted((name for name in every if wanted in name), key=len)
-    return list(dict.fromkeys([*get_close_matches(wanted, every, NEAR, 0.6), *holding]))[:NEAR]
+    """The known names that are written most alike, whole or in one of their parts, and those that contain it."""
+    parts: dict[str, str] = {}
+    for name in known:
+        for part in (name, *name.split()):
+            if part[:1] == wanted[:1] or wanted in part:
+                parts.setdefault(part, name)
+    alike = [parts[part] for part in get_close_matches(wanted, parts, NEAR, 0.6)]
+    holding = sorted((name for part, name in parts.items() if wanted in part), key=len)
+    return list(dict.fromkeys([*alike, *holding]))[:NEAR]
 
 
 def _by_name(leaf: Dimension, names: Mapping[int, str]) -> int:

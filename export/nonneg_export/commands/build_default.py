@@ -11,6 +11,7 @@ import click
 from nonneg_core.errors import CheckFailed, ConfigInvalid
 from nonneg_core.progress import Bar
 from nonneg_export.commands.options import evaluation_options
+from nonneg_export.lexicon import add_lexicon
 from nonneg_export.shipped import plan_of, rebuild
 from nonneg_runtime.bundle import SHIPPED, Bundle, shipped_names
 
@@ -26,14 +27,20 @@ PATH = click.Path(path_type=Path)
 @click.option("--evidence-data", default="", help="With --fit: what they are, for the manifest.")
 @click.option("--chosen", type=PATH, help="With --fit: further such photos, to choose names for the other columns on.")
 @click.option("--chosen-data", default="", help="With --fit: what they are, for the names.")
+@click.option(
+    "--lexicon", "wordnet", type=PATH, help="Write them to --out with words from WordNet's files in a folder."
+)
 @evaluation_options
 @click.option("--model-version", default="1", show_default=True, help="With --fit: the models' version.")
-def build_default(names: tuple[str, ...], out: Path | None, replace: bool, photos: Path | None, **flags: Any) -> None:
+def build_default(
+    names: tuple[str, ...], out: Path | None, replace: bool, photos: Path | None, wordnet: Path | None, **flags: Any
+) -> None:
     """Rebuild the models NAMES that come with nonneg, by default all of them.
 
     Without options: rebuild them from the packages of their backbones and compare them with what is installed, byte for
-    byte. With --out: write them there. With --fit: train their heads on photos, measure them, write all into --out;
-    so also photo-best, which stands on both backbones and does not come with nonneg.
+    byte. With --out: write them there. With --lexicon: as they are, and the words that they know, from WordNet
+    (/usr/share/wordnet of Debian's wordnet-base). With --fit: train their heads on photos, measure them, write all
+    into --out; so also photo-best, which stands on both backbones and does not come with nonneg.
     """
     fitted = photos is not None
     chosen = [plan_of(name, fitted=fitted).name for name in names or shipped_names()]
@@ -41,6 +48,9 @@ def build_default(names: tuple[str, ...], out: Path | None, replace: bool, photo
         _fit(chosen, photos, out, flags)
         return
     for name in chosen:
+        if wordnet is not None:
+            _tell(add_lexicon(name, wordnet, _given("lexicon", "out", out) / name, replace=replace))
+            continue
         if out is not None:
             _tell(rebuild(name, out / name, replace=replace))
             continue
@@ -51,10 +61,9 @@ def build_default(names: tuple[str, ...], out: Path | None, replace: bool, photo
 def _fit(names: list[str], photos: Path, out: Path | None, flags: dict[str, Any]) -> None:
     from nonneg_export.shipping import fit, ship
 
-    for field, given in (("out", out), ("evidence", flags["evidence"]), ("evaluate", flags["evaluate"])):
-        if given is None:
-            raise ConfigInvalid(f"--fit needs --{field}", fix=f"give a folder with --{field}", field=field)
-    assert out is not None
+    out = _given("fit", "out", out)
+    for field in ("evidence", "evaluate"):
+        _given("fit", field, flags[field])
     for name in names:
         run = fit(name, photos, out / f"{name}.run")
         with tempfile.TemporaryDirectory(prefix="nonneg-") as work, Bar("measuring") as bar:
@@ -74,6 +83,12 @@ def _fit(names: list[str], photos: Path, out: Path | None, flags: dict[str, Any]
                 tick=bar.move,
             )
         _tell(bundle)
+
+
+def _given(option: str, field: str, folder: Path | None) -> Path:
+    if folder is None:
+        raise ConfigInvalid(f"--{option} needs --{field}", fix=f"give a folder with --{field}", field=field)
+    return folder
 
 
 def _tell(bundle: Bundle) -> None:

@@ -30,7 +30,8 @@ def record(answer: Answer, rows: Rows) -> dict[str, Any]:
         else:
             data[i] = {"index": i, **found[0]}
     for i, error in answer.errors.items():
-        data[i] = {"index": i, "error": {**error.body(), "field": f"images[{i}]"}}
+        place = error.field if error.field and "[" in error.field else f"images[{i}]"
+        data[i] = {"index": i, "error": {**error.body(), "field": place}}
     return {**head(answer), "data": data}
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from nonneg_core.errors import ImageTooLarge, LinkFailed, NonnegError, ParameterInvalid
 from nonneg_core.version import __version__
 from nonneg_server.requests.addresses import PORTS, addresses, matches, routable
-from nonneg_server.requests.images import Incoming, Link, Source
+from nonneg_server.requests.images import Link, Source
 
 if TYPE_CHECKING:
     import httpx
@@ -56,12 +56,12 @@ class Fetcher:
         self._gate = asyncio.Semaphore(AT_ONCE)
         self._tls = ssl.create_default_context() if hosts else None
 
-    async def fetched(self, images: Sequence[Incoming | Source], *, budget: int) -> list[Source]:
+    async def fetched(self, images: Sequence[Link | Source], *, budget: int) -> list[Source]:
         """The images, every link replaced by its bytes or by the reason why there are none; `budget` bytes in all."""
         left = Budget(budget)
         return await asyncio.gather(*(self._one(image, left) for image in images))
 
-    async def _one(self, image: Incoming | Source, left: Budget) -> Source:
+    async def _one(self, image: Link | Source, left: Budget) -> Source:
         if not isinstance(image, Link):
             return image
         import httpx  # here and below: most servers fetch nothing, and would start a tenth later

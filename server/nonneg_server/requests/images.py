@@ -11,6 +11,7 @@ from typing import Any
 from PIL import Image
 
 from nonneg_core.errors import ImageTooLarge, ImageUnreadable, NonnegError, ParameterInvalid, TooManyImages
+from nonneg_server.engine.encoded import Encoded
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +30,17 @@ class Link:
     field: str
 
 
-Incoming = bytes | Link | NonnegError  # an image, where it is, or the error that stands in its place
-Source = bytes | Image.Image | NonnegError  # the same, with nothing left to fetch
+@dataclass(frozen=True)
+class Text:
+    """A text in the place of an image, which is looked up in the model's lexicon."""
+
+    text: str
+    field: str
+    truncate: bool = False  # read its beginning where it is too long
+
+
+Incoming = bytes | Link | Text | NonnegError  # an image, where it is, or the error that stands in its place
+Source = bytes | Image.Image | Encoded | NonnegError  # the same, with nothing left to fetch or to look up
 
 _BREAKS = str.maketrans("", "", "\r\n")
 
@@ -44,15 +54,19 @@ def images_from(entries: Sequence[Any], field: str, limits: Limits) -> list[Inco
 def check_count(count: int, most: int, field: str = "images") -> None:
     """At least one image, at most as many as the server takes."""
     if count == 0:
-        raise ParameterInvalid("the request holds no image", fix="send at least one", field=field, value=0)
+        raise ParameterInvalid(f"the request holds no {_one(field)}", fix="send at least one", field=field, value=0)
     if count > most:
         raise TooManyImages(
-            f"the request holds {count} images, the limit is {most}",
+            f"the request holds {count} {_one(field)}s, the limit is {most}",
             fix="send several requests, or raise --max-images",
             field="max_images",
             value=count,
             limit=most,
         )
+
+
+def _one(field: str) -> str:
+    return "text" if field == "texts" else "image"
 
 
 def within(size: int, limits: Limits) -> ImageTooLarge | None:
@@ -93,18 +107,6 @@ def image_from(entry: Any, field: str, limits: Limits) -> Incoming:
                 value=head[:100],
             )
     return within(len(text) * 3 // 4 - 2, limits) or _decoded(text, field)  # before there are that many bytes
-
-
-def image_of_content(entry: Any, field: str, limits: Limits) -> Incoming:
-    """The one image of {"content": [{"type": "image_url", "image_url": {"url": …}}]}."""
-    content = entry.get("content") if isinstance(entry, dict) and len(entry) == 1 else None
-    if not isinstance(content, list) or len(content) != 1:
-        return ParameterInvalid(
-            f"{field} does not hold exactly one image, and nothing else",
-            fix='send {"content": [{"type": "image_url", "image_url": {"url": "data:image/…"}}]}',
-            field=field,
-        )
-    return image_from(content[0], f"{field}.content[0]", limits)
 
 
 def unwrapped(entry: Any) -> Any:

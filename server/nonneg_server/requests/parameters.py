@@ -48,6 +48,7 @@ class Parameters(BaseModel):
         ),
     ] = "float"
     errors: Errors = "item"
+    truncate: Annotated[bool, Field(description="Of a text that is too long, read the first words.")] = False
 
 
 class Comparison(BaseModel):

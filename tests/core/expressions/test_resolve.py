@@ -68,4 +68,4 @@ def test_a_sum_of_which_nothing_is_left_is_refused():
 
 
 def test_near_names_are_those_written_alike_and_those_that_hold_it():
-    assert near("retriever", ["golden retriever", "retrieved", "cat"]) == ["retrieved", "golden retriever"]
+    assert near("retriever", ["golden retriever", "retrieved", "cat"]) == ["golden retriever", "retrieved"]

@@ -48,7 +48,7 @@ def test_cohere_takes_inputs_and_answers_base64(served: str, local: Any, png: Pa
 @pytest.mark.parametrize(
     ("body", "what"),
     [
-        ({"texts": ["a"]}, "not texts"),
+        ({"texts": ["a"]}, "knows no words"),
         ({}, "exactly one"),
         ({"images": ["x"], "inputs": []}, "exactly one"),
         ({"inputs": [{"content": []}]}, "exactly one image"),

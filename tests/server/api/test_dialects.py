@@ -14,7 +14,7 @@ from nonneg_server.api import DIALECTS, dialect_of
 @pytest.mark.parametrize(
     ("path", "body"),
     [
-        ("/v1/embeddings", {"model": "tiny", "input": ["AAAA"]}),
+        ("/v1/embeddings", {"model": "tiny", "input": ["data:image/png;base64,AAAA"]}),
         ("/v2/embed", {"model": "tiny", "images": ["AAAA"], "embedding_types": ["base64", "int8"]}),
         ("/v2/models/tiny/infer", {"inputs": [{"name": "image", "shape": [1], "datatype": "BYTES", "data": ["?"]}]}),
     ],

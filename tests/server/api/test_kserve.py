@@ -85,7 +85,7 @@ IMAGE: dict[str, Any] = {"name": "image", "shape": [1], "datatype": "BYTES", "da
         ({"inputs": []}, "inputs"),
         ({"inputs": [{**IMAGE, "shape": [2]}]}, "shape"),
         ({"inputs": [{**IMAGE, "shape": [-1]}]}, "shape"),
-        ({"inputs": [{**IMAGE, "name": "text"}]}, "no input 'text'"),
+        ({"inputs": [{**IMAGE, "name": "sound"}]}, "no input 'sound'"),
         ({"inputs": [{**IMAGE, "data": ["?"]}]}, "not base64"),
         ({"inputs": [{**IMAGE, "data": None}]}, "no data"),
         ({"inputs": [{**IMAGE, "parameters": {"binary_data_size": 4}}]}, "binary_data_size"),

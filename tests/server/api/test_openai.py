@@ -103,7 +103,8 @@ def test_openai_lists_the_models(ask: openai.OpenAI) -> None:
     [
         ({"model": "other"}, openai.NotFoundError, "model_not_found", "model"),
         ({"dimensions": 49}, openai.UnprocessableEntityError, "parameter_invalid", "dimensions"),
-        ({"input": ["a photo of a cat"]}, openai.UnprocessableEntityError, "image_unreadable", "input[0]"),
+        ({"input": ["a photo of a cat"]}, openai.UnprocessableEntityError, "lexicon_missing", "input[0]"),
+        ({"input": ["data:image/png;base64,?"]}, openai.UnprocessableEntityError, "image_unreadable", "input[0]"),
         ({"input": [1, 2]}, openai.UnprocessableEntityError, "parameter_invalid", "input"),
         ({"input": []}, openai.UnprocessableEntityError, "parameter_invalid", "input"),
         ({"extra_body": {"prefix": 1}}, openai.UnprocessableEntityError, "parameter_invalid", "prefix"),

@@ -25,7 +25,7 @@ class EmbedBody(BaseModel):
     embedding_types: Annotated[list[Kind], Field(min_length=1)] = ["float"]
     output_dimension: Length | None = None
     max_tokens: int | None = None
-    truncate: Literal["NONE", "START", "END"] | None = None
+    truncate: Literal["NONE", "END"] | None = None
     priority: int | None = None
     errors: Errors = "fail"
 

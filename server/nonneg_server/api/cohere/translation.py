@@ -13,22 +13,27 @@ from nonneg_core.shortening import Vectors
 from nonneg_server.answers.as_json import text
 from nonneg_server.api.cohere.schemas import CohereFailure, EmbedBody, Kind
 from nonneg_server.embedding import Answer
-from nonneg_server.requests.images import Incoming, Limits, check_count, image_of_content, images_from
+from nonneg_server.requests.images import Incoming, Limits, check_count, images_from
 from nonneg_server.requests.parameters import Parameters, from_json
+from nonneg_server.requests.texts import content_from, texts_from
 
 
 def read(given: dict[str, Any], limits: Limits) -> tuple[list[Incoming], Parameters, list[Kind]]:
     """The images, what is asked of them, and the types to answer in."""
     wanted = from_json(EmbedBody, given)
-    if wanted.texts:
-        raise ParameterInvalid("this server embeds images, not texts", fix="send images or inputs", field="texts")
-    if (wanted.images is None) == (wanted.inputs is None):
-        raise ParameterInvalid("exactly one of images and inputs is due", fix="send images: [data URI]", field="images")
+    if sum(given is not None for given in (wanted.images, wanted.inputs, wanted.texts)) != 1:
+        raise ParameterInvalid(
+            "exactly one of images, texts and inputs is due", fix="send images: [data URI]", field="images"
+        )
+    truncate = wanted.truncate == "END"
     if wanted.images is not None:
         images = images_from(wanted.images, "images", limits)
+    elif wanted.texts is not None:
+        images = texts_from(wanted.texts, "texts", limits, truncate=truncate)
     else:
         check_count(len(wanted.inputs or []), limits.images, "inputs")
-        images = [image_of_content(entry, f"inputs[{i}]", limits) for i, entry in enumerate(wanted.inputs or [])]
+        listed = enumerate(wanted.inputs or [])
+        images = [content_from(entry, f"inputs[{i}]", limits, truncate=truncate) for i, entry in listed]
     parameters = Parameters(
         model=wanted.model, dimensions=wanted.output_dimension, format="dense", errors=wanted.errors
     )

@@ -1,4 +1,4 @@
-"""KServe's input tensors as images: files in BYTES, pixels in UINT8, in JSON or binary."""
+"""KServe's input tensors as images: files in BYTES, pixels in UINT8, or texts in BYTES; in JSON or binary."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from PIL import Image
 
 from nonneg_core.errors import ImageTooLarge, NonnegError, ParameterInvalid, RequestInvalid
 from nonneg_server.api.kserve.schemas import Tensor
-from nonneg_server.requests.images import Limits, Source, check_count, within
+from nonneg_server.requests.images import Incoming, Limits, Source, check_count, within
+from nonneg_server.requests.texts import text_from
 
-IMAGE, PIXELS = "image", "pixels"
+IMAGE, PIXELS, TEXT = "image", "pixels", "text"
 DEEPEST = 5  # [batch][height][width][channel], and a look that finds nothing more to flatten
 
 
-def photos(tensor: Tensor, tail: bytes, limits: Limits, max_pixels: int) -> list[Source]:
+def photos(tensor: Tensor, tail: bytes, limits: Limits, max_pixels: int) -> list[Incoming | Source]:
     """The images of one tensor; `tail` is what follows the JSON."""
     size = tensor.parameters.get("binary_data_size")
     if set(tensor.parameters) - {"binary_data_size"}:
@@ -43,17 +44,22 @@ def photos(tensor: Tensor, tail: bytes, limits: Limits, max_pixels: int) -> list
         check_count(tensor.shape[0] if tensor.name == PIXELS else math.prod(tensor.shape), limits.images, "inputs[0]")
     if (tensor.name, tensor.datatype) == (IMAGE, "BYTES"):
         if size is not None:
-            found: list[Source] = list(_split(tail, limits.images))
+            found: list[Incoming | Source] = list(_split(tail, limits.images))
         else:
             found = [_bytes(entry, limits) for entry in _flat(tensor.data, limits.images)]
         if math.prod(tensor.shape) != len(found):
             raise _mismatch(tensor, f"{len(found)} images")
         return found
+    if (tensor.name, tensor.datatype) == (TEXT, "BYTES"):
+        entries = _flat(tensor.data, limits.images) if size is None else _split(tail, limits.images)
+        if math.prod(tensor.shape) != len(entries):
+            raise _mismatch(tensor, f"{len(entries)} texts")
+        return [_text(entry, f"inputs[0][{i}]") for i, entry in enumerate(entries)]
     if (tensor.name, tensor.datatype) == (PIXELS, "UINT8"):
         return list(_pixels(tensor, tail if size is not None else None, max_pixels))
     raise ParameterInvalid(
         f"there is no input {tensor.name!r} of {tensor.datatype}",
-        fix=f"send {IMAGE} (BYTES, files) or {PIXELS} (UINT8, [batch, height, width, 3])",
+        fix=f"send {IMAGE} (BYTES, files), {PIXELS} (UINT8, [batch, height, width, 3]) or {TEXT} (BYTES, UTF-8)",
         field="inputs[0]",
         value=tensor.name,
     )
@@ -87,6 +93,14 @@ def _bytes(entry: Any, limits: Limits) -> bytes | NonnegError:
             fix="encode the file with base64, or send binary",
             field="inputs[0]",
         )
+
+
+def _text(entry: Any, field: str) -> Incoming:
+    """BYTES of text are UTF-8; in JSON they are strings."""
+    try:
+        return text_from(entry.decode() if isinstance(entry, bytes) else entry, field)
+    except UnicodeDecodeError as error:
+        return ParameterInvalid(f"{field} is not UTF-8 ({error.reason})", fix="encode the text as UTF-8", field=field)
 
 
 def _flat(data: Any, most: int | None = None) -> list[Any]:

@@ -13,9 +13,9 @@ from nonneg_core.version import __version__
 from nonneg_runtime.manifest import Manifest
 from nonneg_server.api.kserve.extensions import EXTENSIONS
 from nonneg_server.api.kserve.schemas import InferRequest, KServeFailure, KServeModel, KServeServer, Output
-from nonneg_server.api.kserve.tensors import IMAGE, PIXELS, photos
+from nonneg_server.api.kserve.tensors import IMAGE, PIXELS, TEXT, photos
 from nonneg_server.embedding import Answer
-from nonneg_server.requests.images import Limits, Source
+from nonneg_server.requests.images import Incoming, Limits, Source
 from nonneg_server.requests.json_body import json_object
 from nonneg_server.requests.parameters import Parameters, from_json
 
@@ -27,7 +27,7 @@ _OURS = {"dimensions", "top_k", "normalize", "errors"}
 
 def read(
     body: bytes, header_length: str | None, limits: Limits, max_pixels: int
-) -> tuple[InferRequest, list[Source], Parameters]:
+) -> tuple[InferRequest, list[Incoming | Source], Parameters]:
     """The request, its images and what is asked of them; binary tensors stand behind the JSON."""
     length = len(body) if header_length is None else _length(header_length, len(body))
     request = from_json(InferRequest, json_object(body[:length]))
@@ -115,6 +115,7 @@ def model_metadata(manifest: Manifest) -> KServeModel:
         "inputs": [
             {"name": IMAGE, "datatype": "BYTES", "shape": [-1]},
             {"name": PIXELS, "datatype": "UINT8", "shape": [-1, -1, -1, 3]},
+            {"name": TEXT, "datatype": "BYTES", "shape": [-1]},
         ],
         "outputs": [
             {"name": EMBEDDING, "datatype": "FP32", "shape": [-1, manifest.dimensions]},

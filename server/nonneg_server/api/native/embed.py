@@ -8,9 +8,9 @@ from fastapi import APIRouter, Request, Response
 
 from nonneg_core.errors import ParameterInvalid
 from nonneg_server.answers.negotiation import form_for
-from nonneg_server.api.native.request_bodies import FORMS, images
+from nonneg_server.api.native.request_bodies import FORMS, images, words
 from nonneg_server.api.native.schemas import EMBEDDED, EmbedAnswer, Failure
-from nonneg_server.api.native.translation import from_object, read_request
+from nonneg_server.api.native.translation import LISTS, from_object, is_mixed, read_request
 from nonneg_server.api.openapi import Schema, documented, flat
 from nonneg_server.api.route import Route, embedding
 from nonneg_server.api.tei import translation as tei
@@ -24,10 +24,10 @@ router = APIRouter(route_class=Route, tags=["embed"])
 
 
 def _body() -> Schema:
-    """The native body, or TEI's."""
+    """The native body, of images, of texts or of both, or TEI's."""
     found = images(Parameters)
     of_json = found["content"]["application/json"]
-    of_json["schema"] = {"anyOf": [of_json["schema"], flat(TeiEmbedRequest)]}
+    of_json["schema"] = {"anyOf": [of_json["schema"], *words(of_json["schema"]), flat(TeiEmbedRequest)]}
     return found
 
 
@@ -46,7 +46,8 @@ async def post_embed(request: Request) -> Response:
     form, state = form_for(", ".join(request.headers.getlist("accept"))), request.scope["state"]
 
     def read_object(given: dict[str, Any], limits: Limits) -> tuple[list[Incoming], Parameters]:
-        if "inputs" not in given or "images" in given:
+        if "inputs" not in given or "images" in given or is_mixed(given):
+            state["field"] = next((name for name in LISTS if name in given), "images")
             return from_object(Parameters, given, limits)
         state["dialect"] = TEI
         if request.scope["query_string"]:
@@ -58,5 +59,5 @@ async def post_embed(request: Request) -> Response:
         answer = await serve(request, photos, parameters, field="inputs")
         return reply(tei.write(answer), answer)
     form.check(parameters)
-    answer = await serve(request, photos, parameters)
+    answer = await serve(request, photos, parameters, field=state.get("field", "images"))
     return reply(form.write(answer), answer, form.MEDIA_TYPE)

@@ -43,6 +43,25 @@ def images(kind: type[BaseModel], count: int | None = None) -> Schema:
     return body(contents)
 
 
+def words(of_images: Schema) -> list[Schema]:
+    """The same with texts in the place of images, and with both in one order."""
+    text: Schema = {"type": "string", "description": "Words that the model knows."}
+    objects = [
+        {"type": "object", "required": [name], "additionalProperties": False, "properties": {name: schema}}
+        for name, schema in (("image", IMAGE), ("text", text))
+    ]
+    rest = {name: schema for name, schema in of_images["properties"].items() if name != "images"}
+    lists = {"texts": text, "inputs": {"anyOf": objects}}
+    return [
+        {
+            **of_images,
+            "required": [name],
+            "properties": {name: {"type": "array", "items": items, "minItems": 1}, **rest},
+        }
+        for name, items in lists.items()
+    ]
+
+
 NotNegative = Annotated[float, Field(ge=0)]
 
 

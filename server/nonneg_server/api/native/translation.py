@@ -14,14 +14,20 @@ from nonneg_core.errors import MediaUnsupported, NonnegError, ParameterInvalid
 from nonneg_core.pixels.identify import signature
 from nonneg_server.api.native.schemas import ErrorDetail, Failure
 from nonneg_server.requests.body import read_body
-from nonneg_server.requests.images import Incoming, Limits, images_from
+from nonneg_server.requests.images import Incoming, Limits, check_count, images_from
 from nonneg_server.requests.json_body import json_object, off_the_loop
 from nonneg_server.requests.multipart import parse_form
 from nonneg_server.requests.parameters import from_json, from_strings, merged
+from nonneg_server.requests.texts import input_from, texts_from
 
 Asked = TypeVar("Asked", bound=BaseModel)
 FILES = ("images", "images[]", "image", "file", "files")  # the names a form's files may have
 
+LISTS = {
+    "images": 'send {"images": ["<base64>", …]}',
+    "texts": 'send {"texts": ["a dog", …]}',
+    "inputs": 'send {"inputs": [{"image": "<base64>"}, {"text": "a dog"}, …]}',
+}
 MOST_PARAMETERS = 64  # of one URL
 
 
@@ -93,15 +99,31 @@ def _from_form(body: bytes, content_type: str, kind: type[Asked], limits: Limits
 
 
 def from_object(kind: type[Asked], given: dict[str, Any], limits: Limits) -> tuple[list[Incoming], Asked]:
-    """The images and the parameters of a JSON object."""
-    if "images" not in given:
-        raise ParameterInvalid("the body has no images", fix='send {"images": ["<base64>", …]}', field="images")
-    listed = given.pop("images")
+    """The images, or the texts, or both in one order as `inputs`, and the parameters of a JSON object."""
+    takes_texts = "truncate" in kind.model_fields  # else images alone, and any other list is an unknown parameter
+    named = [name for name in LISTS if name in given and (takes_texts or name == "images")]
+    if not named:
+        raise ParameterInvalid("the body has no images", fix=LISTS["images"], field="images")
+    field = named[0]
+    if len(named) > 1:
+        raise ParameterInvalid(f"{field} beside {named[1]}", fix=LISTS["inputs"], field=named[1])
+    listed = given.pop(field)
     if not isinstance(listed, list):
-        raise ParameterInvalid(
-            "images is not a list", fix='send {"images": ["<base64>", …]}', field="images", value=type(listed).__name__
-        )
-    return images_from(listed, "images", limits), from_json(kind, given)
+        raise ParameterInvalid(f"{field} is not a list", fix=LISTS[field], field=field, value=type(listed).__name__)
+    asked = from_json(kind, given)
+    truncate = getattr(asked, "truncate", False)
+    if field == "images":
+        return images_from(listed, field, limits), asked
+    if field == "texts":
+        return texts_from(listed, field, limits, truncate=truncate), asked
+    check_count(len(listed), limits.images, field)
+    return [input_from(entry, f"inputs[{i}]", limits, truncate=truncate) for i, entry in enumerate(listed)], asked
+
+
+def is_mixed(given: dict[str, Any]) -> bool:
+    """Whether `inputs` are ours: objects that say which of them are images and which are texts."""
+    entries = given.get("inputs")
+    return isinstance(entries, list) and any(isinstance(entry, dict) and "text" in entry for entry in entries)
 
 
 def error_body(error: NonnegError, request_id: str) -> Failure:

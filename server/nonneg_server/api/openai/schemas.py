@@ -19,7 +19,7 @@ class EmbeddingsRequest(BaseModel):
 
     input: Annotated[
         Any,
-        Field(description="An image or a list of them: bare, in an object, or as {content: [{type: image_url, …}]}."),
+        Field(description="Images or texts: one or a list, bare, in objects, or as {content: [{type: image_url, …}]}."),
     ] = None
     messages: Annotated[
         list[Any] | None, Field(description="In place of input, one image: [{role, content: [{type: image_url, …}]}].")
@@ -28,7 +28,7 @@ class EmbeddingsRequest(BaseModel):
     encoding_format: Literal["float", "base64"] = "float"
     dimensions: Length | None = None
     user: str | None = None
-    modality: Literal["image"] = "image"
+    modality: Literal["image", "text"] = "image"
     top_k: Length | None = None
     normalize: bool = True
     errors: Errors = "fail"

@@ -11,8 +11,9 @@ from nonneg_runtime.bundle import Bundle
 from nonneg_server.answers.as_json import text
 from nonneg_server.api.openai.schemas import EmbeddingsRequest, OpenAIFailure, OpenAIModel
 from nonneg_server.embedding import Answer
-from nonneg_server.requests.images import Incoming, Limits, check_count, image_from, image_of_content
+from nonneg_server.requests.images import Incoming, Limits, check_count
 from nonneg_server.requests.parameters import Parameters, from_json
+from nonneg_server.requests.texts import content_from, input_from
 
 
 def read(given: dict[str, Any], limits: Limits) -> tuple[list[Incoming], Parameters]:
@@ -39,14 +40,14 @@ def _images(wanted: EmbeddingsRequest, limits: Limits) -> list[Incoming]:
         return [_of_messages(wanted.messages, limits)]
     entries = wanted.input if isinstance(wanted.input, list) else [wanted.input]
     if entries and isinstance(entries[0], (int, list)):
-        raise ParameterInvalid("input holds tokens", fix="send images as data URIs", field="input")
+        raise ParameterInvalid("input holds tokens", fix="send images as data URIs, or text", field="input")
     check_count(len(entries), limits.images, "input")
     return [_of_entry(entry, f"input[{i}]", limits) for i, entry in enumerate(entries)]
 
 
 def _of_entry(entry: Any, field: str, limits: Limits) -> Incoming:
     has_content = isinstance(entry, dict) and "content" in entry
-    return image_of_content(entry, field, limits) if has_content else image_from(entry, field, limits)
+    return content_from(entry, field, limits) if has_content else input_from(entry, field, limits)
 
 
 def _of_messages(messages: list[Any], limits: Limits) -> Incoming:
@@ -55,7 +56,7 @@ def _of_messages(messages: list[Any], limits: Limits) -> Incoming:
     for message in messages:
         content = message.get("content") if isinstance(message, dict) else None
         parts += content if isinstance(content, list) else [content]
-    return image_of_content({"content": parts}, "messages", limits)
+    return content_from({"content": parts}, "messages", limits)
 
 
 def write(answer: Answer, field: str = "input") -> bytes:

@@ -15,12 +15,15 @@ class TeiEmbedRequest(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    inputs: Annotated[Any, Field(description="An image or a list of them: base64, data URIs, URLs where allowed.")]
+    inputs: Annotated[
+        Any,
+        Field(description="One or a list: base64, data URIs, URLs; all else is text."),
+    ]
     dimensions: Length | None = None
     normalize: bool = True
-    truncate: Annotated[bool | None, Field(description="Of text, which images have none of.")] = None
+    truncate: Annotated[bool | None, Field(description="Of a text that is too long, read the first words.")] = None
     truncation_direction: Annotated[
-        Literal["Left", "Right", "left", "right"] | None, Field(description="Of text, which images have none of.")
+        Literal["Right", "right"] | None, Field(description="The end of a text is what is left out.")
     ] = None
     prompt_name: Annotated[None, Field(description="There are no prompts for images.")] = None
     model: Annotated[str | None, Field(description="A served model's name; without it, the default one.")] = None

@@ -9,8 +9,9 @@ import orjson
 from nonneg_core.errors import NonnegError, NotReady, Overloaded
 from nonneg_server.api.tei.schemas import ErrorType, TeiEmbedRequest, TeiFailure
 from nonneg_server.embedding import Answer
-from nonneg_server.requests.images import Incoming, Limits, images_from
+from nonneg_server.requests.images import Incoming, Limits, check_count
 from nonneg_server.requests.parameters import Parameters, from_json
+from nonneg_server.requests.texts import input_from
 
 
 def read(given: dict[str, Any], limits: Limits) -> tuple[list[Incoming], Parameters]:
@@ -25,7 +26,9 @@ def read(given: dict[str, Any], limits: Limits) -> tuple[list[Incoming], Paramet
         format="dense",
         errors="fail",
     )
-    return images_from(entries, "inputs", limits), parameters
+    check_count(len(entries), limits.images, "inputs")
+    truncate = wanted.truncate is True
+    return [input_from(entry, f"inputs[{i}]", limits, truncate=truncate) for i, entry in enumerate(entries)], parameters
 
 
 def write(answer: Answer) -> bytes:
