@@ -25,21 +25,21 @@ from provenance import provenance
 
 from nonneg_core.shortening import unit
 from nonneg_runtime.bundle import open_bundle
-from nonneg_runtime.preprocess import Decoding, Viewer
+from nonneg_runtime.preprocess import Decoding, Preprocessor
 from nonneg_runtime.session import Session
 
 ROUNDS = 5
 NEIGHBOURS = 10
 
 
-def microseconds(viewers: dict[str, Viewer], files: list[bytes]) -> dict[str, float]:
+def microseconds(preprocessors: dict[str, Preprocessor], files: list[bytes]) -> dict[str, float]:
     """An image's time in each way, in turns; the median of the rounds."""
-    found: dict[str, list[float]] = {name: [] for name in viewers}
+    found: dict[str, list[float]] = {name: [] for name in preprocessors}
     for _ in range(ROUNDS):
-        for name, viewer in viewers.items():
+        for name, preprocessor in preprocessors.items():
             start = time.perf_counter()
             for file in files:
-                viewer.pixels(file)
+                preprocessor.pixels(file)
             found[name].append(1e6 * (time.perf_counter() - start) / len(files))
     return {name: median(times) for name, times in found.items()}
 
@@ -50,11 +50,11 @@ def nearest(z: NDArray[np.float32]) -> list[set[int]]:
     return [set(row) for row in np.argpartition(-similar, NEIGHBOURS, axis=1)[:, :NEIGHBOURS].tolist()]
 
 
-def measured(viewers: dict[str, Viewer], session: Session, files: list[bytes]) -> dict[str, dict[str, float]]:
-    times = microseconds(viewers, files)
+def measured(forms: dict[str, Preprocessor], session: Session, files: list[bytes]) -> dict[str, dict[str, float]]:
+    times = microseconds(forms, files)
     vectors = {
-        name: unit(np.concatenate([session.run(viewer.pixels(file)[None]) for file in files]))
-        for name, viewer in viewers.items()
+        name: unit(np.concatenate([session.run(preprocessor.pixels(file)[None]) for file in files]))
+        for name, preprocessor in forms.items()
     }
     true = nearest(vectors["exact"])
     found = {}
@@ -78,7 +78,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=200)
     given = parser.parse_args()
     bundle = open_bundle(given.bundle)
-    viewers = {name: Viewer(bundle.manifest.view, decode=name) for name in get_args(Decoding)}
+    preprocessors = {name: Preprocessor(bundle.manifest.view, decode=name) for name in get_args(Decoding)}
     session = Session(bundle.encoder)
     line: dict[str, Any] = {"benchmark": "decoding", **provenance(), "model": bundle.manifest.name, "sizes": {}}
     head = ("JPEGs of", "`--decode`", "us an image", "cosine to exact, median", "least", "same neighbours")
@@ -86,7 +86,7 @@ def main() -> None:
     for size in given.sizes:
         width, height = map(int, size.split("x"))
         files = make_photos(given.photos, width=width, height=height, count=given.count)
-        line["sizes"][size] = measured(viewers, session, files)
+        line["sizes"][size] = measured(preprocessors, session, files)
         for name, row in line["sizes"][size].items():
             print(f"| {size} | {name} | {' | '.join(map(str, row.values()))} |")
     print(json.dumps(line))

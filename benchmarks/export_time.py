@@ -29,12 +29,12 @@ sys.path.insert(0, str(Path(__file__).parent / "serving"))
 
 from provenance import provenance
 
-from nonneg_core.cores import granted
+from nonneg_core.cores import available_cores
 from nonneg_core.pixels.view import View
 from nonneg_export.assemble import Draft, rank, seal
 from nonneg_export.canonical import save
 from nonneg_export.convert import to_onnx
-from nonneg_export.photo_folder import Photos, find_photos, see
+from nonneg_export.photo_folder import Photos, find_photos, load_pixels
 from nonneg_runtime.manifest import Provenance
 from nonneg_runtime.session import Session
 from nonneg_training.backbones import backbone
@@ -96,8 +96,8 @@ def run_over(encoder: Path, photos: Photos, view: View) -> Spent:
     """What all photos take, the fastest way known."""
     begin = Spent.now()
     session = Session(encoder, threads=1)
-    with ThreadPoolExecutor(granted()) as pool:
-        for _ in pool.map(lambda path: session.run(see(path, view)[0][None]), photos.paths):
+    with ThreadPoolExecutor(available_cores()) as pool:
+        for _ in pool.map(lambda path: session.run(load_pixels(path, view)[0][None]), photos.paths):
             pass
     return begin.until(Spent.now())
 

@@ -29,11 +29,11 @@ from provenance import provenance
 from nonneg_client import evaluate
 from nonneg_client.evaluation.datasets import image_folder
 from nonneg_client.local import Encoder
-from nonneg_core.cores import granted
+from nonneg_core.cores import available_cores
 from nonneg_core.errors import ConfigInvalid, MissingExtra
 from nonneg_export.assemble import seal
-from nonneg_export.photo_folder import find_photos, see
-from nonneg_export.quantized_bundle import shrink
+from nonneg_export.photo_folder import find_photos, load_pixels
+from nonneg_export.quantized_bundle import quantized
 from nonneg_runtime.bundle import Bundle, open_bundle
 from nonneg_runtime.manifest import Check
 from nonneg_runtime.open import open_session
@@ -77,7 +77,7 @@ def variants(options: argparse.Namespace, work: Path) -> dict[str, Bundle]:
     found |= {form.precision: as_variant(base, form) for form in base.manifest.variants}  # those that it comes with
     for precision in sorted({"int8", "bf16"} - set(found)):
         try:
-            shrunk = shrink(base, precision, photos, work / f"make-{precision}", min_quality=0)
+            shrunk = quantized(base, precision, photos, work / f"make-{precision}", min_quality=0)
         except (ConfigInvalid, MissingExtra) as error:
             print(f"no {precision}: {error.message}", file=sys.stderr)
             continue
@@ -95,9 +95,9 @@ def measured(
     bundles: dict[str, Bundle], paths: tuple[Path, ...], rounds: int, seconds: float
 ) -> dict[str, list[float]]:
     """Images a second, round by round."""
-    cores = granted()
+    cores = available_cores()
     view = bundles["fp32"].manifest.view
-    pixels = [see(path, view)[0][None] for path in paths]
+    pixels = [load_pixels(path, view)[0][None] for path in paths]
     speeds: dict[str, list[float]] = {name: [] for name in bundles}
     sessions = {
         name: open_session(bundle.encoder, callers=cores, precision=bundle.manifest.precision)

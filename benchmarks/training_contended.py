@@ -36,7 +36,7 @@ def train(threads: int, steps: int) -> float:
     import numpy as np
 
     from nonneg_training.data import Arrays
-    from nonneg_training.prefetch import Ahead
+    from nonneg_training.prefetch import Prefetcher
     from nonneg_training.run import prepare
     from nonneg_training.settings import read_settings
 
@@ -46,7 +46,7 @@ def train(threads: int, steps: int) -> float:
     changes |= {"model.dimensions": 256, "loop.epochs": 1000, "loop.threads": threads}
     with tempfile.TemporaryDirectory() as folder:
         loop = prepare(read_settings(None, changes), Path(folder), images)
-        with Ahead(loop.fetch, loop.finish, 10_000) as ahead:
+        with Prefetcher(loop.fetch, loop.finish, 10_000) as ahead:
             for step in range(WARM + steps):
                 if step == WARM:
                     begin = time.perf_counter()

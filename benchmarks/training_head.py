@@ -33,7 +33,7 @@ from nonneg_training.encoder import Encoder
 from nonneg_training.head_init import sample, start
 from nonneg_training.loop import Loop
 from nonneg_training.methods.head import Head
-from nonneg_training.prefetch import Ahead
+from nonneg_training.prefetch import Prefetcher
 from nonneg_training.settings import read_settings
 
 COUNT, DIMENSIONS, LENGTHS = 20_000, 2048, (128, 256, 512, 1024, 2048)
@@ -82,7 +82,7 @@ def epochs(features: np.ndarray, folder: Path, loss: dict[str, float], options: 
     batches = FeatureBatches(images, features, 1, torch.device("cpu"))
     loop = Loop(settings, folder, method, batches, lambda: (x, x), world=World())
     times = []
-    with Ahead(loop.fetch, loop.finish, loop.plan.total) as ahead:
+    with Prefetcher(loop.fetch, loop.finish, loop.plan.total) as ahead:
         for epoch in range(options.epochs + 1):
             begin = time.perf_counter()
             for step in range(loop.plan.per_epoch):

@@ -43,7 +43,7 @@ def ours(batch: int, steps: int, backbone: str, precision: str, pipeline: str) -
     from nonneg_training.data import Arrays
     from nonneg_training.loop import Feed
     from nonneg_training.methods import Batch
-    from nonneg_training.prefetch import Ahead
+    from nonneg_training.prefetch import Prefetcher
     from nonneg_training.run import prepare
     from nonneg_training.settings import read_settings
 
@@ -56,7 +56,7 @@ def ours(batch: int, steps: int, backbone: str, precision: str, pipeline: str) -
         loop = prepare(read_settings(None, changes), Path(folder), images)
         whole: list[float] = []
         compute: list[float] = []
-        with Ahead(loop.fetch, loop.finish, 10_000) as ahead:
+        with Prefetcher(loop.fetch, loop.finish, 10_000) as ahead:
             again = loop.finish(loop.fetch(0))
 
             class Still:

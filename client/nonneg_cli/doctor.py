@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from nonneg_core.cores import affinity, cgroup_quota, granted
+from nonneg_core.cores import affinity, available_cores, cgroup_quota
 from nonneg_core.errors import NonnegError
 from nonneg_core.installing import extra_hint
 from nonneg_core.version import __version__
@@ -116,7 +116,7 @@ def cores() -> Finding:
     """What the container grants, beside what the host shows."""
     quota = cgroup_quota()
     limit = "no CPU limit" if quota is None else f"a CPU limit of {quota:g}"
-    message = f"{granted()} of {os.cpu_count()} cores ({affinity()} by affinity, {limit})"
+    message = f"{available_cores()} of {os.cpu_count()} cores ({affinity()} by affinity, {limit})"
     if quota is not None and quota < 1:
         return Finding("cores", "note", message, "grant at least one whole core: less makes every image wait")
     return Finding("cores", "ok", message)

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 ROOT = Path("/")
 
 
-def granted(root: Path = ROOT) -> int:
+def available_cores(root: Path = ROOT) -> int:
     """Whole cores to plan for: CPU affinity (cpusets included), capped by the cgroup's quota, at least 1."""
     limits = [float(affinity())]
     quota = cgroup_quota(root)

@@ -77,7 +77,7 @@ def ends(path: Path) -> bool:
         return True
 
 
-def named(path: Path) -> str:
+def path_text(path: Path) -> str:
     """A path as text that every file and database takes: bytes that are not UTF-8 are written as their codes."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 

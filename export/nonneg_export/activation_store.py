@@ -14,11 +14,11 @@ from types import TracebackType
 import numpy as np
 from numpy.typing import NDArray
 
-Row = NDArray[np.float32]
+Activation = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Line:
+class PhotoRecord:
     """One photo in the journal."""
 
     digest: str = ""
@@ -28,7 +28,7 @@ class Line:
         return f"{self.digest}\t{' '.join(self.broken.split())}\n"
 
 
-class Rows:
+class ActivationStore:
     """The files in one folder, open for appending; `lines` says what they hold."""
 
     def __init__(self, folder: Path, key: str) -> None:
@@ -39,14 +39,14 @@ class Rows:
         self._row_file = self._rows.open("ab")
         self._journal_file = self._journal.open("a", encoding="utf-8")
 
-    def __enter__(self) -> Rows:
+    def __enter__(self) -> ActivationStore:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._row_file.close()
         self._journal_file.close()
 
-    def append(self, line: Line, row: Row | None = None) -> None:
+    def append(self, line: PhotoRecord, row: Activation | None = None) -> None:
         """One more photo: with its row, or broken."""
         if row is not None:
             if not self.columns:
@@ -71,7 +71,7 @@ class Rows:
             return np.zeros((0, self.columns), dtype=np.float32)
         return np.memmap(self._rows, dtype=np.float32, mode="r", shape=(held, self.columns))
 
-    def _resume(self) -> tuple[int, list[Line]]:
+    def _resume(self) -> tuple[int, list[PhotoRecord]]:
         key, _, columns = self._owner.read_text().partition(" ") if self._owner.is_file() else ("", "", "")
         if key != self._key or not columns:
             self._owner.write_text(self._key)
@@ -85,12 +85,12 @@ class Rows:
         self._journal.write_text("".join(map(str, lines)))
         return int(columns), lines
 
-    def _whole_lines(self, rows: int) -> list[Line]:
+    def _whole_lines(self, rows: int) -> list[PhotoRecord]:
         """The journal as far as its lines are whole and their rows are there."""
         *whole, _ = self._journal.read_text().split("\n")
-        lines: list[Line] = []
+        lines: list[PhotoRecord] = []
         for text in whole:
-            line = Line(*text.split("\t", 1))
+            line = PhotoRecord(*text.split("\t", 1))
             rows -= not line.broken
             if rows < 0:
                 break

@@ -17,13 +17,13 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from nonneg_core.cores import granted
+from nonneg_core.cores import available_cores
 from nonneg_core.errors import CheckFailed, DataInvalid, NonnegError
 from nonneg_core.lookahead import bounded_map
 from nonneg_core.pixels.resizing import has_simd
 from nonneg_core.pixels.view import Pixels, View
-from nonneg_export.activation_store import Line, Row, Rows
-from nonneg_export.photo_folder import Photos, digest_of, see
+from nonneg_export.activation_store import Activation, ActivationStore, PhotoRecord
+from nonneg_export.photo_folder import Photos, digest_of, load_pixels
 from nonneg_runtime.bundle import storing
 from nonneg_runtime.external_data import external_files
 from nonneg_runtime.manifest import Calibration, RankedBy
@@ -31,7 +31,7 @@ from nonneg_runtime.open import open_session
 from nonneg_runtime.providers import Runner
 
 Tick = Callable[[int, int], None]  # done, of how many
-Answer = tuple[Line, Row | None]
+Answer = tuple[PhotoRecord, Activation | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,9 +60,9 @@ def collect(
     tick: Tick | None = None,
 ) -> Activations:
     """Run every photo through `encoder`; `folder` keeps the rows and what is needed to resume."""
-    workers = threads or granted()
+    workers = threads or available_cores()
     session = open_session(encoder, callers=workers, precision=precision)
-    with storing(folder), Rows(folder, _key(encoder, photos, view, precision)) as rows:
+    with storing(folder), ActivationStore(folder, _key(encoder, photos, view, precision)) as rows:
         _run(rows, session, photos.paths, view, workers, tick)
         return _result(rows, photos)
 
@@ -75,13 +75,15 @@ def calibrated_on(seen: Activations, data: str, ranked_by: RankedBy) -> Calibrat
     )
 
 
-def _run(rows: Rows, session: Runner, paths: Sequence[Path], view: View, workers: int, tick: Tick | None) -> None:
+def _run(
+    rows: ActivationStore, session: Runner, paths: Sequence[Path], view: View, workers: int, tick: Tick | None
+) -> None:
     def job(path: Path) -> Answer:
         try:
-            pixels, digest = see(path, view)
+            pixels, digest = load_pixels(path, view)
         except (NonnegError, OSError) as error:  # a broken photo is counted, not fatal
-            return Line(broken=str(error)), None
-        return Line(digest=digest), _encode(session, pixels[None], path)
+            return PhotoRecord(broken=str(error)), None
+        return PhotoRecord(digest=digest), _encode(session, pixels[None], path)
 
     with ThreadPoolExecutor(workers) as pool:
         left = paths[len(rows.lines) :]
@@ -94,9 +96,9 @@ def _run(rows: Rows, session: Runner, paths: Sequence[Path], view: View, workers
                 tick(len(rows.lines), len(paths))
 
 
-def _encode(session: Runner, pixels: Pixels, path: Path) -> Row:
+def _encode(session: Runner, pixels: Pixels, path: Path) -> Activation:
     try:
-        row: Row = session.run(pixels)[0]
+        row: Activation = session.run(pixels)[0]
     except Exception as error:  # onnxruntime raises its own classes, none of them public
         raise CheckFailed(
             f"ONNX Runtime cannot run the encoder on {path.name} by itself ({str(error).splitlines()[0]})",
@@ -105,7 +107,7 @@ def _encode(session: Runner, pixels: Pixels, path: Path) -> Row:
     return row
 
 
-def _result(rows: Rows, photos: Photos) -> Activations:
+def _result(rows: ActivationStore, photos: Photos) -> Activations:
     both = list(zip(photos.paths, rows.lines, strict=True))
     broken = tuple((path, line.broken) for path, line in both if line.broken)
     if len(broken) == len(both):

@@ -17,7 +17,7 @@ NEIGHBOURS = 10
 
 
 @dataclass(frozen=True)
-class Likeness:
+class Agreement:
     """The changed encoder against the one it was made from, on the same photos."""
 
     photos: int
@@ -26,7 +26,7 @@ class Likeness:
     neighbours_kept: float  # of each photo's nearest, the share that is still among them
 
 
-def likeness(before: NDArray[Any], after: NDArray[Any], *, same: bool = True, nearest: int = NEIGHBOURS) -> Likeness:
+def agreement(before: NDArray[Any], after: NDArray[Any], *, same: bool = True, nearest: int = NEIGHBOURS) -> Agreement:
     """Rows of both encoders for the same photos; two zero vectors are alike.
 
     same: whether both are in one space; where not, there are no cosines between them (NaN).
@@ -44,10 +44,10 @@ def likeness(before: NDArray[Any], after: NDArray[Any], *, same: bool = True, ne
         if depth
         else [1.0]
     )
-    return Likeness(len(a), float(cosines.mean()), float(cosines.min()), float(np.mean(kept)))
+    return Agreement(len(a), float(cosines.mean()), float(cosines.min()), float(np.mean(kept)))
 
 
-def judged(found: Likeness, min_quality: float) -> tuple[Check, Check]:
+def as_checks(found: Agreement, min_quality: float) -> tuple[Check, Check]:
     """The likeness as checks of a manifest; raises when too few neighbours stay."""
     kept = f"of the {NEIGHBOURS} nearest neighbours, on {found.photos} photos"
     if found.neighbours_kept < min_quality:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import ModelProto
 
-from nonneg_core.cores import granted
+from nonneg_core.cores import available_cores
 from nonneg_core.heads.from_features import Takes
 from nonneg_core.heads.spread import Spread
 from nonneg_core.pixels.view import Pixels, View
@@ -22,9 +22,9 @@ from nonneg_export.activations import Activations, Tick, calibrated_on, collect
 from nonneg_export.canonical import canonical, save
 from nonneg_export.columns import select_columns, width
 from nonneg_export.evaluation import evaluate
-from nonneg_export.fp16_weights import halved
+from nonneg_export.fp16_weights import store_fp16
 from nonneg_export.manifest_report import quality as quality_text
-from nonneg_export.photo_folder import Photos, see
+from nonneg_export.photo_folder import Photos, load_pixels
 from nonneg_export.plot import draw
 from nonneg_export.root_head import detach_head
 from nonneg_export.statistics import Rule, measure, ranking
@@ -196,21 +196,21 @@ def evidence(manifest: Manifest, work: Path) -> dict[str, Path]:
 def _chosen(draft: Draft, order: NDArray[np.int64]) -> ModelProto:
     """The encoder with these columns, its weights stored as the draft's were."""
     chosen = select_columns(draft.model, order)
-    return halved(chosen) if draft.precision == "fp16" else canonical(chosen)
+    return store_fp16(chosen) if draft.precision == "fp16" else canonical(chosen)
 
 
 def _verify(draft: Draft, order: NDArray[np.int64], seen: Activations, work: Path) -> tuple[Check, ...]:
     """One session at a time, on all cores: each holds the weights once more, and what its largest batch needed."""
     pixels = verify.samples(seen.paths, draft.view)
     few = pixels[-verify.BATCH :]
-    opened = partial(Session, threads=granted())
+    opened = partial(Session, threads=available_cores())
 
     def short(k: int) -> verify.Rows:
         save(_chosen(draft, order[:k]), work / "short.onnx")
         return opened(work / "short.onnx").run(few)
 
     def in_full(path: Path) -> Pixels:
-        return see(path, draft.view, exact=True)[0]
+        return load_pixels(path, draft.view, exact=True)[0]
 
     plain = verify.answers(opened(work / "plain.onnx").run, pixels)
     full = opened(work / ENCODER)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from nonneg_core.image_files import named
+from nonneg_core.image_files import path_text
 from nonneg_core.pixels.decode import decode
 from nonneg_core.shortening import unit
 from nonneg_export.activations import Activations
@@ -47,7 +47,7 @@ def strongest(rows: NDArray[np.float32], n: int) -> Top:
     return Top(np.where(activations > 0, images, -1), activations)
 
 
-def chart(
+def build_atlas(
     seen: Activations,
     photos: Photos,
     path: Path,
@@ -105,7 +105,7 @@ def _thumbnails(
             break
         budget -= len(jpeg)
         place_of[i] = len(images)
-        images.append(Image(named(paths[i].relative_to(folder)), labels[i], jpeg))
+        images.append(Image(path_text(paths[i].relative_to(folder)), labels[i], jpeg))
     return images, place_of
 
 

@@ -23,7 +23,7 @@ from nonneg_runtime.manifest import Provenance
 from nonneg_training.checkpoint import load_encoder, read_checkpoint, run_settings
 from nonneg_training.data.folder import Folder
 from nonneg_training.encoder import Encoder
-from nonneg_training.onnx_backbone import is_foreign
+from nonneg_training.onnx_backbone import is_onnx_file
 from nonneg_training.onnx_backbone.recipe import features_graph
 from nonneg_training.settings import Settings
 
@@ -73,7 +73,7 @@ def _seen_in_training(view: View) -> Callable[[Path], Pixels]:
 
 def _graph(encoder: Encoder, settings: Settings, *, apart: bool) -> ModelProto:
     """The encoder's graph; a head that is kept apart stands behind the backbone's, under names of its own."""
-    if is_foreign(settings.model.backbone):
+    if is_onnx_file(settings.model.backbone):
         features = features_graph(Path(settings.model.backbone), settings.onnx, encoder.view.size)
     elif apart:
         features = to_onnx(_Features(encoder), encoder.view.size)
@@ -102,11 +102,11 @@ def _spread(run: Path) -> Spread | None:
 
 
 def _backbone(settings: Settings) -> str:
-    return Path(settings.model.backbone).name if is_foreign(settings.model.backbone) else settings.model.backbone
+    return Path(settings.model.backbone).name if is_onnx_file(settings.model.backbone) else settings.model.backbone
 
 
 def _provenance(settings: Settings, about: About) -> Provenance:
-    start = settings.model.pretrained or (_backbone(settings) if is_foreign(settings.model.backbone) else None)
+    start = settings.model.pretrained or (_backbone(settings) if is_onnx_file(settings.model.backbone) else None)
     return Provenance(
         weights=f"trained by nonneg ({settings.method}, {_backbone(settings)}"
         + (f", from {start})" if start else ", from scratch)"),

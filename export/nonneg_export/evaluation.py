@@ -18,7 +18,7 @@ from nonneg_export.activations import Activations, Tick, collect
 from nonneg_export.photo_folder import Photos, labels_of
 from nonneg_runtime.manifest import Manifest, Quality, QualityRow, Structure
 from nonneg_runtime.open import open_session
-from nonneg_runtime.preprocess import Viewer
+from nonneg_runtime.preprocess import Preprocessor
 
 K, NEIGHBOURS, SEEDS = 100, 20, 3
 PAIRS = 512  # images in the estimate of SEPIN: each has so many - 1 negatives
@@ -98,11 +98,11 @@ def _second_views(encoder: Path, manifest: Manifest, seen: Activations) -> NDArr
     """The mirrored centre of some of the images: the other half of each positive pair."""
     view, session = manifest.view, open_session(encoder, precision=manifest.precision)
     nearer = view.model_copy(update={"crop": view.crop * 0.8})
-    viewer = Viewer(nearer)
+    preprocessor = Preprocessor(nearer)
 
     def look(path: Path) -> NDArray[np.float32]:
-        image = ImageOps.mirror(decode(path.read_bytes(), background=view.background, at_least=nearer.ample))
-        return session.run(viewer.pixels(image)[None])  # (1, D)
+        image = ImageOps.mirror(decode(path.read_bytes(), background=view.background, at_least=nearer.decode_side))
+        return session.run(preprocessor.pixels(image)[None])  # (1, D)
 
     return np.concatenate([look(seen.paths[i]) for i in _sample(len(seen.paths))])
 

@@ -11,7 +11,7 @@ SMALLEST = 256  # entries of a tensor worth storing as float16
 LIMIT = float(np.finfo(np.float16).max)
 
 
-def halved(model: ModelProto) -> ModelProto:
+def store_fp16(model: ModelProto) -> ModelProto:
     """The encoder with its matrices and kernels stored as float16. Biases are few, and stay as they are."""
     copy = ModelProto()
     copy.CopyFrom(model)
@@ -27,7 +27,7 @@ def halved(model: ModelProto) -> ModelProto:
     return canonical(copy)
 
 
-def widened(model: ModelProto) -> ModelProto:
+def restore_fp32(model: ModelProto) -> ModelProto:
     """The same encoder with the float16 weights written out as float32: what graph editing works on."""
     copy = ModelProto()
     copy.CopyFrom(model)

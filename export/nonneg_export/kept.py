@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from nonneg_core.evaluation.lengths import DENSE_BYTES, SPARSE_BYTES
 from nonneg_core.evaluation.quality import LENGTHS
 from nonneg_core.shortening import shorten
-from nonneg_export.agreement import NEIGHBOURS, likeness
+from nonneg_export.agreement import NEIGHBOURS, agreement
 from nonneg_runtime.manifest import Kept, KeptRow, Manifest
 
 MOST, SHARE, FEWEST = 500, 5, 20  # photos held out: at most, one of so many, and none of fewer
@@ -43,7 +43,7 @@ def _row(features: NDArray[np.float32], z: NDArray[np.float32], n: int, nearest:
     nnz = np.count_nonzero(z, axis=1)
     return KeptRow(
         dimensions=n,
-        neighbours=round(likeness(features, z, same=False, nearest=nearest).neighbours_kept, 4),
+        neighbours=round(agreement(features, z, same=False, nearest=nearest).neighbours_kept, 4),
         zero_share=round(float((nnz == 0).mean()), 4),
         mean_nnz=round(float(nnz.mean()), 1),
         bytes=round(min(DENSE_BYTES * n, SPARSE_BYTES * float(nnz.mean())), 1),

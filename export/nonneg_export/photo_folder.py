@@ -11,7 +11,7 @@ from pathlib import Path
 from nonneg_core.errors import DataInvalid
 from nonneg_core.image_files import find_images
 from nonneg_core.pixels.view import Pixels, View
-from nonneg_runtime.preprocess import Viewer
+from nonneg_runtime.preprocess import Preprocessor
 
 
 @dataclass(frozen=True)
@@ -45,15 +45,15 @@ def find_photos(folder: str | os.PathLike[str]) -> Photos:
     return Photos(root, tuple(find_images(root)))
 
 
-def see(path: Path, view: View, *, exact: bool = False) -> tuple[Pixels, str]:
+def load_pixels(path: Path, view: View, *, exact: bool = False) -> tuple[Pixels, str]:
     """An image as the encoder sees it, and the sha256 of its file."""
     data = path.read_bytes()
-    return seen(data, view, exact=exact), hashlib.sha256(data).hexdigest()
+    return preprocessed(data, view, exact=exact), hashlib.sha256(data).hexdigest()
 
 
-def seen(data: bytes, view: View, *, exact: bool = False) -> Pixels:
+def preprocessed(data: bytes, view: View, *, exact: bool = False) -> Pixels:
     """A file's bytes as the encoder sees them, as the server does it: by default, or with `--decode exact`."""
-    return Viewer(view, decode="exact" if exact else "fast").pixels(data)
+    return Preprocessor(view, decode="exact" if exact else "fast").pixels(data)
 
 
 def digest_of(digests: Iterable[str]) -> str:

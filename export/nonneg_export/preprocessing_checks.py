@@ -14,7 +14,7 @@ from PIL import Image
 from nonneg_core.pixels.decode import decode
 from nonneg_core.pixels.view import Pixels, View
 from nonneg_core.shortening import unit
-from nonneg_export.photo_folder import see, seen
+from nonneg_export.photo_folder import load_pixels, preprocessed
 from nonneg_export.verify import PHOTOS, held, spread
 from nonneg_runtime.manifest import Check
 from nonneg_runtime.providers import Runner
@@ -29,7 +29,7 @@ TILES = 4  # a side of the sheet that stands for a large photo
 def sees_alike(view: View, evaluation: Callable[[Path], Pixels], paths: Sequence[Path]) -> Check:
     """Decoded in full, a photo gives the very pixels of the evaluation view."""
     differing = sum(
-        not np.array_equal(see(path, view, exact=True)[0], evaluation(path)) for path in spread(paths, PHOTOS)
+        not np.array_equal(load_pixels(path, view, exact=True)[0], evaluation(path)) for path in spread(paths, PHOTOS)
     )
     what = "photos whose pixels, decoded in full, differ from the evaluation view's"
     return held(Check(name="view", what=what, value=differing, limit=0))
@@ -40,7 +40,7 @@ def decodes_alike(session: Runner, view: View, paths: Sequence[Path]) -> Check:
     some = spread(paths, PHOTOS)
     largest = sorted(paths, key=lambda path: path.stat().st_size)[-LARGEST:]
     files = [*(path.read_bytes() for path in dict.fromkeys([*some, *largest])), sheet(some, view)]
-    pairs = [(by_pillow(data, view), seen(data, view, exact=True)) for data in files]
+    pairs = [(by_pillow(data, view), preprocessed(data, view, exact=True)) for data in files]
     other = [pair for pair in pairs if not np.array_equal(*pair)]  # the rest were small enough to be decoded in full
     cosines = _cosines(session, other)
     what = (
@@ -53,7 +53,7 @@ def decodes_alike(session: Runner, view: View, paths: Sequence[Path]) -> Check:
 def resizes_alike(session: Runner, view: View, paths: Sequence[Path]) -> Check:
     """Resized with SIMD instructions, the default, a photo has nearly the vector that Pillow's resize gives it."""
     files = [path.read_bytes() for path in spread(paths, PHOTOS)]
-    cosines = _cosines(session, [(seen(data, view), by_pillow(data, view)) for data in files])
+    cosines = _cosines(session, [(preprocessed(data, view), by_pillow(data, view)) for data in files])
     worst, median = float(cosines.min()), float(np.median(cosines))
     if worst < WORST_RESIZED or median < MEDIAN_RESIZED:
         logger.warning(
@@ -70,7 +70,7 @@ def resizes_alike(session: Runner, view: View, paths: Sequence[Path]) -> Check:
 
 def by_pillow(data: bytes, view: View) -> Pixels:
     """A file's bytes decoded as by default, and resized by Pillow."""
-    return view.apply(decode(data, background=view.background, at_least=view.ample))
+    return view.apply(decode(data, background=view.background, at_least=view.decode_side))
 
 
 def _cosines(session: Runner, pairs: Sequence[tuple[Pixels, Pixels]]) -> NDArray[np.float32]:
@@ -84,7 +84,7 @@ def _cosines(session: Runner, pairs: Sequence[tuple[Pixels, Pixels]]) -> NDArray
 
 def sheet(paths: Sequence[Path], view: View) -> bytes:
     """Photos side by side in one JPEG so large that it is decoded smaller, with detail at every scale."""
-    side = view.ample
+    side = view.decode_side
     canvas = Image.new("RGB", (TILES * side,) * 2)
     for number in range(TILES**2):
         photo = decode(paths[number % len(paths)].read_bytes(), background=view.background)

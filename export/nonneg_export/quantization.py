@@ -19,8 +19,8 @@ from nonneg_core.atomic import storage_error
 from nonneg_core.errors import CheckFailed, NonnegError
 from nonneg_core.pixels.view import Pixels, View
 from nonneg_export.canonical import canonical, save
-from nonneg_export.fp16_weights import widened
-from nonneg_export.photo_folder import see
+from nonneg_export.fp16_weights import restore_fp32
+from nonneg_export.photo_folder import load_pixels
 from nonneg_export.silence import silenced
 from nonneg_runtime.graph import INPUT, OUTPUT
 from nonneg_training.onnx_backbone.onnx_graph import load
@@ -40,7 +40,7 @@ def to_int8(encoder: Path, photos: Sequence[Path], view: View | None, *, ranges:
     with tempfile.TemporaryDirectory(prefix="nonneg-") as place, silenced():
         wide, prepared, quantized = (Path(place, name) for name in ("wide.onnx", "prepared.onnx", "int8.onnx"))
         try:
-            save(widened(load(encoder)), wide)
+            save(restore_fp32(load(encoder)), wide)
             quant_pre_process(str(wide), str(prepared), skip_symbolic_shape=True)
             quantize_static(
                 str(prepared),
@@ -80,7 +80,7 @@ class _Reader:
 def _readable(photos: Sequence[Path], view: View) -> Iterator[Pixels]:
     for path in photos:
         with contextlib.suppress(NonnegError, OSError):  # a broken photo sets no range
-            yield see(path, view)[0]
+            yield load_pixels(path, view)[0]
 
 
 def _tail(model: ModelProto) -> list[str]:

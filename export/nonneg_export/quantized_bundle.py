@@ -11,10 +11,10 @@ from typing import Literal
 from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_export import golden, verify
 from nonneg_export.activations import Activations, Tick, collect
-from nonneg_export.agreement import Likeness, judged, likeness
+from nonneg_export.agreement import Agreement, agreement, as_checks
 from nonneg_export.canonical import save
 from nonneg_export.evaluation import evaluate
-from nonneg_export.fp16_weights import halved
+from nonneg_export.fp16_weights import store_fp16
 from nonneg_export.photo_folder import Photos
 from nonneg_export.quantization import to_int8
 from nonneg_runtime.bundle import ENCODER, Bundle
@@ -38,10 +38,10 @@ class Shrunk:
     encoder: Path
     manifest: Manifest
     seen: Activations
-    likeness: Likeness
+    agreement: Agreement
 
 
-def shrink(
+def quantized(
     bundle: Bundle, to: Small, photos: Photos, work: Path, *, min_quality: float, tick: Tick | None = None
 ) -> Shrunk:
     """Quantise with half of the photos, compare on the other half, refuse below `min_quality`."""
@@ -59,13 +59,13 @@ def shrink(
     before = collect(bundle.encoder, others, view, work / "before", tick=tick)
     if to == "int8":
         model = to_int8(bundle.encoder, ranges.paths, view)
-        save(halved(model) if bundle.manifest.precision == "fp16" else model, encoder)  # what is left as numbers
+        save(store_fp16(model) if bundle.manifest.precision == "fp16" else model, encoder)  # what is left as numbers
     elif to == "fp16":
-        save(halved(load(bundle.encoder)), encoder)
+        save(store_fp16(load(bundle.encoder)), encoder)
     else:  # the same encoder, computed otherwise
         save(load(bundle.encoder), encoder)
     after = collect(encoder, others, view, work / "after", precision=to, tick=tick)
-    found = likeness(before.values, after.values)
+    found = agreement(before.values, after.values)
     recorded = golden.record(encoder, view.size, to)
     tolerance = TOLERANCES.get(to, recorded.tolerance)
     manifest = bundle.manifest.model_copy(
@@ -74,7 +74,7 @@ def shrink(
             "derived_from": bundle.manifest.fingerprint,
             "golden": recorded.model_copy(update={"tolerance": tolerance}),
             "checks": (
-                *judged(found, min_quality),
+                *as_checks(found, min_quality),
                 verify.ignores_batch_mates(open_session(encoder, precision=to), verify.samples(before.paths, view)),
             ),
             "quality": None,
@@ -89,7 +89,7 @@ def shrink(
     return Shrunk(encoder, manifest, after, found)
 
 
-def judge(shrunk: Shrunk, photos: Photos, labelled: Photos, work: Path, *, data: str = "") -> Shrunk:
+def evaluated(shrunk: Shrunk, photos: Photos, labelled: Photos, work: Path, *, data: str = "") -> Shrunk:
     """The same with its own quality report; `photos` are what it was quantised with."""
     used = tuple(hashlib.sha256(path.read_bytes()).hexdigest() for path in photos.paths if path.is_file())
     quality = evaluate(shrunk.encoder, shrunk.manifest, shrunk.seen.values, used, labelled, work, data=data)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from nonneg_core.errors import ConfigInvalid
 from nonneg_export.assemble import Draft, Ranked
-from nonneg_export.fp16_weights import widened
+from nonneg_export.fp16_weights import restore_fp32
 from nonneg_runtime.bundle import Bundle
 from nonneg_training.onnx_backbone.onnx_graph import load
 
@@ -28,7 +28,7 @@ def draft_of(bundle: Bundle) -> Draft:
             f"{bundle.path} is computed in bf16", fix="rank the bundle it was made from, then quantize", field="bundle"
         )
     return Draft(
-        model=widened(load(bundle.encoder)),
+        model=restore_fp32(load(bundle.encoder)),
         view=manifest.view,
         name=manifest.name,
         version=manifest.version,
@@ -40,7 +40,7 @@ def draft_of(bundle: Bundle) -> Draft:
     )
 
 
-def traced(ranked: Ranked, bundle: Bundle) -> Ranked:
+def compose_order(ranked: Ranked, bundle: Bundle) -> Ranked:
     """The same, with each column traced back to the encoder's own, through both rankings."""
     before = bundle.manifest.columns.original
     columns = ranked.manifest.columns

@@ -19,7 +19,7 @@ from nonneg_core.errors import ConfigInvalid
 from nonneg_core.heads.head import Head
 from nonneg_export.canonical import canonical, save
 from nonneg_export.convert import to_onnx
-from nonneg_export.fp16_weights import halved, widened
+from nonneg_export.fp16_weights import restore_fp32, store_fp16
 from nonneg_export.quantization import to_int8
 from nonneg_export.root_head import detach_head, with_root_head
 from nonneg_runtime import golden
@@ -108,7 +108,7 @@ def provenance(plan: Plan) -> Provenance:
 def pooled(name: str) -> ModelProto:
     """The plan's backbone as ONNX, its weights stored as float16; never changed in place."""
     plan = plan_of(name, fitted=True)
-    return halved(to_onnx(_Features(plan.backbone), plan.size))
+    return store_fp16(to_onnx(_Features(plan.backbone), plan.size))
 
 
 class _Features(torch.nn.Module):
@@ -126,7 +126,7 @@ class _Features(torch.nn.Module):
 
 def write_encoders(name: str, head: Head, ranges: Path, place: Path) -> None:
     """Put both encoders and the head that they share into `place`; `ranges`: of the activations."""
-    wide = widened(pooled(name))
+    wide = restore_fp32(pooled(name))
     with tempfile.TemporaryDirectory(prefix="nonneg-") as work:
         plain = Path(work, "backbone.onnx")
         save(wide, plain)

@@ -16,10 +16,10 @@ from nonneg_core.heads.rotated import EXPONENT, Basis, components, polar
 from nonneg_core.heads.spread import Spread
 from nonneg_export import naming, preprocessing_checks, verify
 from nonneg_export.activations import Tick, calibrated_on, collect
-from nonneg_export.agreement import judged, likeness
+from nonneg_export.agreement import agreement, as_checks
 from nonneg_export.canonical import save
 from nonneg_export.evaluation import evaluate
-from nonneg_export.fp16_weights import widened
+from nonneg_export.fp16_weights import restore_fp32
 from nonneg_export.golden import record
 from nonneg_export.photo_folder import Photos, find_photos
 from nonneg_export.quantization import to_int8
@@ -99,7 +99,7 @@ def ship(
     photos = Photos(Path(trained.paths[0]).parents[1], tuple(sorted(trained.paths)))
     view = run_view(run)
     ranges.unlink(missing_ok=True)
-    save(widened(pooled(name)), work / "backbone.onnx")
+    save(restore_fp32(pooled(name)), work / "backbone.onnx")
     to_int8(work / "backbone.onnx", photos.every(FOR_RANGES).paths, view, ranges=ranges)
     write_encoders(name, trained.head, ranges, work)
     write_spread(trained.spread, work / SPREAD)
@@ -143,7 +143,7 @@ def ship(
                 file=INT8,
                 golden=small.model_copy(update={"tolerance": TOLERANCE}),
                 checks=(
-                    *judged(likeness(exact.values, rounded.values), LEAST_KEPT["int8"]),
+                    *as_checks(agreement(exact.values, rounded.values), LEAST_KEPT["int8"]),
                     verify.ignores_batch_mates(
                         open_session(work / INT8, precision="int8"), verify.samples(few.paths, view)
                     ),

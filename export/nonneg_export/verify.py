@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from nonneg_core.errors import CheckFailed
 from nonneg_core.pixels.view import Pixels, View
 from nonneg_core.shortening import unit
-from nonneg_export.photo_folder import see
+from nonneg_export.photo_folder import load_pixels
 from nonneg_runtime.graph import test_pattern
 from nonneg_runtime.manifest import Check
 from nonneg_runtime.providers import Runner
@@ -26,7 +26,7 @@ Rows = NDArray[np.float32]
 
 def samples(paths: Sequence[Path], view: View) -> Pixels:
     """A few of the photos, spread over all of them, and the test pattern: mixed content."""
-    pixels = [see(path, view)[0] for path in spread(paths, PHOTOS)]
+    pixels = [load_pixels(path, view)[0] for path in spread(paths, PHOTOS)]
     return np.concatenate([np.stack(pixels), test_pattern(view.size)])  # (photos + 1, size, size, 3)
 
 

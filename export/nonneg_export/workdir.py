@@ -20,7 +20,7 @@ _SEALED = "sealed"
 
 
 @contextmanager
-def workplace(out: Path, folder: Path | None = None) -> Iterator[Path]:
+def workdir(out: Path, folder: Path | None = None) -> Iterator[Path]:
     """A folder for the activations that lead to `out`; emptied when the job ends, kept when it is interrupted.
 
     It lies in the user's cache unless `folder` says otherwise, and is a fresh temporary folder where the cache cannot

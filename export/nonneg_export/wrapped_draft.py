@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from nonneg_core.cores import granted
+from nonneg_core.cores import available_cores
 from nonneg_export import verify
 from nonneg_export.activations import Activations, Tick, collect
 from nonneg_export.assemble import NOT_STATED, About, Draft, Ranked
@@ -94,5 +94,5 @@ def _as_the_original(tower: Tower, encoder: Path, seen: Activations) -> tuple[Ch
     if tower.reference is None:
         return ()
     pixels = verify.samples(seen.paths, tower.view)
-    ours = verify.answers(Session(encoder, threads=granted()).run, pixels)
+    ours = verify.answers(Session(encoder, threads=available_cores()).run, pixels)
     return (verify.features_agree(verify.answers(tower.reference, pixels), ours),)

@@ -19,7 +19,7 @@ logger = logging.getLogger("nonneg")
 LAST_RUNS = 10.0  # seconds in which a replaced session finishes what it is at; then its memory can be given back
 
 
-class Wide:
+class AllCoresSession:
     """`session` is there when it is open and tested; one that cannot be opened is not tried again."""
 
     def __init__(self) -> None:

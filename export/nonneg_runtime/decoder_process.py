@@ -195,10 +195,10 @@ def limit_memory(room: int) -> None:
 
 def _seen(image: bytes, settings: dict[str, Any]) -> bytes:
     from nonneg_core.pixels.view import View
-    from nonneg_runtime.preprocess import Viewer
+    from nonneg_runtime.preprocess import Preprocessor
 
     view = View.model_validate(settings.pop("view"))
-    return Viewer(view, **settings).pixels(image).tobytes()
+    return Preprocessor(view, **settings).pixels(image).tobytes()
 
 
 def _answer(file: IO[bytes], failed: bool, data: bytes) -> None:

@@ -7,12 +7,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import numpy as np
 from numpy.typing import NDArray
 
-from nonneg_core.cores import granted
+from nonneg_core.cores import available_cores
 from nonneg_core.errors import NonnegError
 from nonneg_core.pixels.identify import MAX_PIXELS
 from nonneg_runtime.bundle import Bundle
 from nonneg_runtime.open import open_session
-from nonneg_runtime.preprocess import Decoding, Inspect, Photo, Viewer
+from nonneg_runtime.preprocess import Decoding, Inspect, Photo, Preprocessor
 
 
 class BundleEncoder:
@@ -27,8 +27,8 @@ class BundleEncoder:
         decode: Decoding = "fast",
     ) -> None:
         self.bundle = bundle
-        self.threads = threads or granted()
-        self._viewer = Viewer(bundle.manifest.view, max_pixels=max_pixels, decode=decode)
+        self.threads = threads or available_cores()
+        self._preprocessor = Preprocessor(bundle.manifest.view, max_pixels=max_pixels, decode=decode)
         self._session = open_session(bundle.encoder, callers=self.threads, precision=bundle.manifest.precision)
         self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="encode")
 
@@ -44,7 +44,7 @@ class BundleEncoder:
         self._pool.shutdown(cancel_futures=True)
 
     def _encode(self, image: Photo, inspect: Inspect | None) -> NDArray[np.float32]:
-        pixels = self._viewer.pixels(image, inspect=inspect)
+        pixels = self._preprocessor.pixels(image, inspect=inspect)
         try:
             vector: NDArray[np.float32] = self._session.run(pixels[None])[0]
         except Exception as error:  # the runtimes raise classes of their own, none of them public

@@ -12,7 +12,7 @@ from typing import Literal
 
 from PIL import Image
 
-from nonneg_core.pixels.decode import seen, upright_rgb
+from nonneg_core.pixels.decode import decode_then, upright_rgb
 from nonneg_core.pixels.identify import MAX_PIXELS, identify
 from nonneg_core.pixels.pricing.price import Price
 from nonneg_core.pixels.resizing import fast_resize, resize_pillow
@@ -25,7 +25,7 @@ Decoding = Literal["fast", "exact"]
 PER_RAW_PIXEL = 20e-9  # seconds
 
 
-class Viewer:
+class Preprocessor:
     """One model's view of photos.
 
     `fast` decodes a large JPEG at the least scale that keeps twice the pixels the view takes, and resizes with SIMD
@@ -39,7 +39,7 @@ class Viewer:
         self._view = view
         self._apart = {"view": view.model_dump(), "max_pixels": max_pixels, "decode": decode} if apart else None
         self._max_pixels = max_pixels
-        self._at_least = None if decode == "exact" else view.ample
+        self._at_least = None if decode == "exact" else view.decode_side
         self._see = partial(view.apply, resize=resize_pillow if decode == "exact" else fast_resize())
 
     def price(self, image: Photo) -> Price:
@@ -71,7 +71,7 @@ class Viewer:
             price = price or self.price(image)
             if self._apart is not None and belongs_apart(price):
                 return pixels_apart(image, price, self._apart, view.size)
-            return seen(
+            return decode_then(
                 image,
                 see,
                 max_pixels=self._max_pixels,

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from nonneg_core.errors import BundleInvalid, CheckFailed, DataInvalid, NonnegError, NotReady, StorageFailed
 from nonneg_core.pixels.view import Pixels
 from nonneg_runtime import golden
-from nonneg_runtime.all_cores import Wide
+from nonneg_runtime.all_cores import AllCoresSession
 from nonneg_runtime.bundle import Bundle, open_bundle
 from nonneg_runtime.device_session import warm_sizes
 from nonneg_runtime.open import open_session
 from nonneg_runtime.providers import Runner
 from nonneg_runtime.session import Session
-from nonneg_runtime.shared_weights import twins
+from nonneg_runtime.shared_weights import sessions_sharing_weights
 
 logger = logging.getLogger("nonneg")
 SHARED_FROM = 32 * 2**20  # bytes of weights; with fewer, what else a session holds is more
@@ -52,7 +52,7 @@ class Sessions:
         self._loading = threading.Lock()
         self._changing = threading.Lock()
         self.session: Runner | None = None  # the shared one, while it is loaded
-        self._wide = Wide()
+        self._wide = AllCoresSession()
         self._shared = False  # one copy of the weights for both
         self._opened_before = False
         self._failures = 0
@@ -81,7 +81,7 @@ class Sessions:
         """Forget the weights; the next run loads them again."""
         with self._changing:
             self.session, self._shared = None, False
-            self._wide = Wide()  # one that is being opened at this moment is dropped when it is there
+            self._wide = AllCoresSession()  # one that is being opened at this moment is dropped when it is there
 
     def warm_up(self) -> None:
         """Run at every batch size to come, and against the vector that the exporter wrote down."""
@@ -165,7 +165,7 @@ class Sessions:
     def _open_twins(self) -> Runner:
         """Replace the session by one that shares its weights with the wide one, unless it was put to rest meanwhile."""
         before, wide = self.session, self._wide
-        twin, broad = twins(self._bundle.encoder, (self._threads, self._spread))
+        twin, broad = sessions_sharing_weights(self._bundle.encoder, (self._threads, self._spread))
         self._test(twin)
         self._test(broad)
         with self._changing:

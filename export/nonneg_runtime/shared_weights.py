@@ -15,7 +15,7 @@ from nonneg_runtime.bundle import ENCODER, storing
 from nonneg_runtime.session import Session
 
 
-def twins(path: Path, threads: Sequence[int]) -> list[Session]:
+def sessions_sharing_weights(path: Path, threads: Sequence[int]) -> list[Session]:
     """A session on so many cores each; StorageFailed where there is no place for a temporary file."""
     with storing(path), tempfile.TemporaryDirectory(prefix="nonneg-", ignore_cleanup_errors=True) as folder:
         place = Path(folder) / ENCODER

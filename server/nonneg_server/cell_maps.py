@@ -11,7 +11,7 @@ from PIL import Image
 from nonneg_core.pixels.identify import MAX_PIXELS
 from nonneg_runtime.bundle import ENCODER, Bundle
 from nonneg_runtime.cell_map import CellMap, Cells, cannot, pooled_map
-from nonneg_runtime.preprocess import Photo, Viewer
+from nonneg_runtime.preprocess import Photo, Preprocessor
 
 KEPT = 4  # models
 
@@ -33,14 +33,14 @@ class CellMaps:
 
     def locate(self, bundle: Bundle, photo: Photo, dimensions: list[int]) -> Located:
         """Where these dimensions of a photo come from; ParameterInvalid where the model cannot say."""
-        viewer = Viewer(bundle.manifest.view, max_pixels=self._max_pixels, apart=True)
+        preprocessor = Preprocessor(bundle.manifest.view, max_pixels=self._max_pixels, apart=True)
         sizes: list[tuple[int, int]] = []
 
         def measure(picture: Image.Image) -> None:
             sizes.append(picture.size)
 
         with self._working:  # photos are decoded beside the queue's budget: one at a time
-            pixels = viewer.pixels(photo, inspect=measure)
+            pixels = preprocessor.pixels(photo, inspect=measure)
             cells = self._map(bundle).split(pixels, dimensions)
         return Located(cells, bundle.manifest.view.seen_of(sizes[0]) if sizes else (0.0, 0.0, 1.0, 1.0))
 

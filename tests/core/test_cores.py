@@ -23,7 +23,7 @@ def eight_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_a_v2_quota_caps_the_cores(tmp_path: Path, eight_cpus: None, limit: str, expected: int) -> None:
     root = lay(tmp_path, {"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": limit})
-    assert cores.granted(root) == expected
+    assert cores.available_cores(root) == expected
 
 
 def test_a_v1_quota_caps_the_cores(tmp_path: Path, eight_cpus: None) -> None:
@@ -33,7 +33,7 @@ def test_a_v1_quota_caps_the_cores(tmp_path: Path, eight_cpus: None) -> None:
         f"{group}/cpu.cfs_quota_us": "200000",
         f"{group}/cpu.cfs_period_us": "100000",
     }
-    assert cores.granted(lay(tmp_path, files)) == 2
+    assert cores.available_cores(lay(tmp_path, files)) == 2
 
 
 def test_the_tightest_enclosing_group_counts(tmp_path: Path, eight_cpus: None) -> None:
@@ -43,17 +43,17 @@ def test_the_tightest_enclosing_group_counts(tmp_path: Path, eight_cpus: None) -
         f"{base}/pod/cpu.max": "300000 100000",
         f"{base}/pod/box/cpu.max": "max 100000",
     }
-    assert cores.granted(lay(tmp_path, files)) == 3
+    assert cores.available_cores(lay(tmp_path, files)) == 3
     assert cores.cgroup_quota(tmp_path) == 3.0
 
 
 def test_a_cpuset_caps_what_the_quota_allows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cores.os, "sched_getaffinity", lambda _: {0}, raising=False)
     root = lay(tmp_path, {"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "400000 100000"})
-    assert cores.granted(root) == 1
+    assert cores.available_cores(root) == 1
 
 
 @pytest.mark.parametrize("text", ["", "garbage", "-1", "0 0", "5 0"])
 def test_unreadable_or_unlimited_groups_limit_nothing(tmp_path: Path, eight_cpus: None, text: str) -> None:
     root = lay(tmp_path, {"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": text})
-    assert cores.granted(root) == 8
+    assert cores.available_cores(root) == 8

@@ -23,7 +23,7 @@ from nonneg_core.shortening import unit
 from nonneg_export.assemble import Draft, rank, seal
 from nonneg_export.atlas_builder import strongest
 from nonneg_export.commands.atlas import atlas as command
-from nonneg_export.photo_folder import find_photos, see
+from nonneg_export.photo_folder import find_photos, load_pixels
 from nonneg_runtime.atlas import Atlas, fingerprint_of, open_atlas, with_atlas
 from nonneg_runtime.bundle import DEFAULT, Bundle, open_bundle
 from nonneg_runtime.known_names import known_names
@@ -56,7 +56,7 @@ def charted(plain: Bundle, held_out: Path, tmp_path_factory: pytest.TempPathFact
 def test_the_strongest_images_are_what_a_sort_finds(charted: Bundle, held_out: Path) -> None:
     paths = sorted(held_out.rglob("*.jpg"))
     session, view = Session(charted.encoder), charted.manifest.view
-    rows = unit(np.concatenate([session.run(see(p, view)[0][None]) for p in paths]))
+    rows = unit(np.concatenate([session.run(load_pixels(p, view)[0][None]) for p in paths]))
     atlas = open_atlas(charted)
     assert atlas is not None
     with atlas:

@@ -13,7 +13,7 @@ from nonneg_core.evaluation.metrics import retrieval
 from nonneg_core.pixels.view import View
 from nonneg_export.assemble import Draft, Ranked, rank, report, seal
 from nonneg_export.manifest_report import summary
-from nonneg_export.photo_folder import find_photos, see
+from nonneg_export.photo_folder import find_photos, load_pixels
 from nonneg_export.plot import draw
 from nonneg_runtime.bundle import open_bundle
 from nonneg_runtime.manifest import Provenance
@@ -42,7 +42,7 @@ def test_the_manifest_carries_retrieval_at_every_length_and_selection(reported: 
 
     paths = sorted(held_out.rglob("*.jpg"))
     session, view = Session(reported.encoder), reported.manifest.view
-    z = np.concatenate([session.run(see(path, view)[0][None]) for path in paths])
+    z = np.concatenate([session.run(load_pixels(path, view)[0][None]) for path in paths])
     means = retrieval(z, [path.parent.name for path in paths]).means()
     whole = quality.rows[0]
     assert (whole.p_at_1, whole.p_at_10, whole.map_at_k, whole.knn) == pytest.approx(

@@ -20,7 +20,7 @@ from nonneg_core.shortening import unit
 from nonneg_export.assemble import Draft, Ranked, rank, seal
 from nonneg_export.columns import activate
 from nonneg_export.commands.export import export
-from nonneg_export.photo_folder import find_photos, see
+from nonneg_export.photo_folder import find_photos, load_pixels
 from nonneg_runtime.bundle import open_bundle
 from nonneg_runtime.golden import check
 from nonneg_runtime.graph import INPUT, OUTPUT
@@ -44,7 +44,7 @@ def ranked(tiny: ModelProto, labelled: Path, tmp_path_factory: pytest.TempPathFa
 
 def test_columns_are_ranked_by_what_a_slow_second_version_finds(ranked: Ranked, tiny: ModelProto) -> None:
     plain = Session(ranked.encoder.with_name("plain.onnx"))
-    rows = [plain.run(see(p, VIEW)[0][None])[0].astype(np.float64) for p in ranked.seen.paths]
+    rows = [plain.run(load_pixels(p, VIEW)[0][None])[0].astype(np.float64) for p in ranked.seen.paths]
     normalised = [row / np.sqrt(sum(x * x for x in row)) if row.any() else row for row in rows]
     for column, original in enumerate(ranked.manifest.columns.original):
         values = [row[original] for row in normalised]
@@ -117,7 +117,7 @@ def test_large_photos_are_decoded_smaller_and_how_alike_that_is_stands_in_the_ma
 def test_a_view_that_is_not_the_one_of_training_leaves_no_bundle(
     tiny: ModelProto, labelled: Path, tmp_path: Path
 ) -> None:
-    draft = replace(draft_of(tiny), evaluation=lambda path: see(path, View(size=16, crop=0.9), exact=True)[0])
+    draft = replace(draft_of(tiny), evaluation=lambda path: load_pixels(path, View(size=16, crop=0.9), exact=True)[0])
     with pytest.raises(CheckFailed, match="check 'view' failed: photos whose pixels, decoded in full"):
         rank(draft, find_photos(labelled), tmp_path)
 
@@ -239,7 +239,7 @@ def test_a_trained_run_becomes_a_bundle_that_agrees_with_torch(run: Path, labell
 
     encoder = load_encoder(run)
     assert encoder.view == bundle.manifest.view
-    pixels = np.stack([see(p, encoder.view)[0] for p in sorted(labelled.rglob("*.jpg"))])
+    pixels = np.stack([load_pixels(p, encoder.view)[0] for p in sorted(labelled.rglob("*.jpg"))])
     with torch.inference_mode():
         by_torch = encoder(torch.from_numpy(pixels)).numpy()[:, list(bundle.manifest.columns.original)]
     np.testing.assert_allclose(unit(Session(bundle.encoder).run(pixels)), unit(by_torch), atol=1e-5)

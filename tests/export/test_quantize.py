@@ -8,10 +8,10 @@ from click.testing import CliRunner, Result
 
 from nonneg_core.errors import CheckFailed, ConfigInvalid, DataInvalid
 from nonneg_core.shortening import unit
-from nonneg_export.agreement import likeness
+from nonneg_export.agreement import agreement
 from nonneg_export.canonical import save
 from nonneg_export.commands.quantize import quantize
-from nonneg_export.fp16_weights import halved, widened
+from nonneg_export.fp16_weights import restore_fp32, store_fp16
 from nonneg_runtime.bundle import ENCODER, Bundle, open_bundle, write_bundle
 from nonneg_runtime.golden import check
 from nonneg_runtime.session import Session
@@ -28,7 +28,7 @@ def command(photos: Path, out: Path, *options: str) -> Result:
 def wide(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     """The default model with its weights written out as float32."""
     place, old = tmp_path_factory.mktemp("wide"), open_bundle()
-    save(widened(load(old.encoder)), place / ENCODER)
+    save(restore_fp32(load(old.encoder)), place / ENCODER)
     manifest = old.manifest.model_copy(
         update={"precision": "fp32", "checks": (), "head": None, "variants": (), "names": None}
     )
@@ -69,7 +69,7 @@ def test_its_vectors_are_non_negative_and_sparse(small: Bundle) -> None:
 def test_weights_stored_as_float16_are_the_same_numbers_when_written_out_again(tmp_path: Path) -> None:
     bundle = open_bundle()
     encoder = load(bundle.encoder)
-    save(halved(widened(encoder)), tmp_path / ENCODER)
+    save(store_fp16(restore_fp32(encoder)), tmp_path / ENCODER)
     pixels = np.random.default_rng(0).integers(0, 256, (1, 260, 260, 3), dtype=np.uint8)
     np.testing.assert_array_equal(Session(tmp_path / ENCODER).run(pixels), Session(bundle.encoder).run(pixels))
 
@@ -99,7 +99,7 @@ def test_likeness_counts_kept_neighbours_like_a_slow_second_version() -> None:
     a = np.maximum(rng.normal(size=(40, 12)), 0)
     b = np.maximum(a + rng.normal(size=a.shape, scale=0.3), 0)
     b[0] = a[0] = 0
-    found = likeness(a, b)
+    found = agreement(a, b)
 
     def nearest(z: np.ndarray, i: int) -> set[int]:
         scores = unit(z) @ unit(z)[i]

@@ -12,7 +12,7 @@ from PIL import Image
 from nonneg_client.commands.embedder_options import SHIPPED_BUNDLES
 from nonneg_core.errors import ConfigInvalid, DigestMismatch
 from nonneg_core.shortening import unit
-from nonneg_export.photo_folder import see
+from nonneg_export.photo_folder import load_pixels
 from nonneg_export.shipped import RECORDS, plan_of, rebuild
 from nonneg_runtime.bundle import DEFAULT, SHIPPED, Bundle, open_bundle, shipped_names
 from nonneg_runtime.golden import check
@@ -170,7 +170,7 @@ def test_a_large_photo_is_seen_as_the_server_sees_it(tmp_path: Path) -> None:
     photo = tmp_path / "retina.jpg"  # 1411 x 1411: decoded at a smaller scale
     photo.write_bytes((Path(skimage.data.__file__).parent / "retina.jpg").read_bytes())
     bundle = open_bundle()
-    ours = Session(bundle.encoder).run(see(photo, bundle.manifest.view)[0][None])
+    ours = Session(bundle.encoder).run(load_pixels(photo, bundle.manifest.view)[0][None])
     with Encoder(precision="fp32") as encoder:
         served = encoder.embed([photo], normalize=False).numpy()
     np.testing.assert_allclose(served, ours, rtol=1e-5, atol=1e-6)

@@ -14,7 +14,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 from nonneg_core.errors import CheckFailed, ConfigInvalid, DataInvalid
 from nonneg_core.pixels.view import View
 from nonneg_export.commands.wrap import wrap
-from nonneg_export.photo_folder import find_photos, see
+from nonneg_export.photo_folder import find_photos, load_pixels
 from nonneg_export.published.from_onnx import Encoding, features
 from nonneg_export.wrapping import Steps, behind, check, read_head
 from nonneg_runtime.bundle import open_bundle
@@ -133,7 +133,7 @@ def test_a_fixed_batch_of_one_is_loosened(saved: Callable[..., Path], tmp_path: 
 def test_centring_makes_ordinary_features_sparse(saved: Callable[..., Path], labelled: Path, tmp_path: Path) -> None:
     encoder, photos = saved("rows"), find_photos(labelled)
     view = View(size=16, crop=0.875)
-    pixels = np.stack([see(path, view)[0] for path in photos.paths])
+    pixels = np.stack([load_pixels(path, view)[0] for path in photos.paths])
     features = by_hand(pixels).mean((2, 3))
     model = wrapped(how(encoder, centre=True), features)
     np.testing.assert_allclose(run(model, tmp_path, pixels), np.maximum(features - features.mean(axis=0), 0), atol=5e-5)

@@ -15,7 +15,7 @@ from nonneg_core.errors import ConfigInvalid
 from nonneg_core.shortening import unit
 from nonneg_export.commands.wrap import wrap
 from nonneg_export.kept import held_out, kept
-from nonneg_export.photo_folder import find_photos, see
+from nonneg_export.photo_folder import find_photos, load_pixels
 from nonneg_runtime.bundle import Bundle, open_bundle
 from nonneg_runtime.head_file import read_head, read_spread
 from nonneg_runtime.session import Session
@@ -52,7 +52,7 @@ def wrapped(model: ModelProto, photos: Path, place: Path, *words: str) -> Result
 
 
 def answers(bundle: Bundle, photos: Path) -> np.ndarray:
-    pixels = np.stack([see(path, bundle.manifest.view)[0] for path in find_photos(photos).paths])
+    pixels = np.stack([load_pixels(path, bundle.manifest.view)[0] for path in find_photos(photos).paths])
     return Session(bundle.encoder).run(pixels)
 
 
@@ -78,7 +78,7 @@ def test_the_head_in_the_file_is_what_the_graph_computes(labelled: Path, tmp_pat
     assert wrapped(encoder(), labelled, tmp_path).exit_code == 0
     bundle = open_bundle(tmp_path / "b")
     head = read_head(bundle.path / "head.safetensors")
-    pixels = np.stack([see(path, bundle.manifest.view)[0] for path in find_photos(labelled).paths])
+    pixels = np.stack([load_pixels(path, bundle.manifest.view)[0] for path in find_photos(labelled).paths])
     scaled = ((pixels / 255 - Scaling().mean) / Scaling().std).reshape(-1, 4, 4, 4, 4, 3)  # (n, row, y, column, x, rgb)
     features = np.einsum("nrycxk,dkyx->nd", scaled, KERNEL).astype(np.float32) / 16
     np.testing.assert_allclose(answers(bundle, labelled), head.embed(unit(features)), atol=2e-3)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from nonneg_core.errors import CheckFailed
 from nonneg_export.commands.wrap import wrap
 from nonneg_export.kept import held_out
-from nonneg_export.photo_folder import find_photos, see
+from nonneg_export.photo_folder import find_photos, load_pixels
 from nonneg_runtime.bundle import open_bundle
 from nonneg_runtime.session import Session
 
@@ -90,7 +90,7 @@ def test_a_vision_transformer_becomes_a_bundle_that_answers_what_torch_answers(
     assert result.exit_code == 0, result.output
     bundle = open_bundle(tmp_path / "b")
     assert bundle.manifest.precision == ("fp16" if kind == "half" else "fp32")
-    pixels = np.stack([see(path, bundle.manifest.view)[0] for path in find_photos(labelled).paths])
+    pixels = np.stack([load_pixels(path, bundle.manifest.view)[0] for path in find_photos(labelled).paths])
     scaled = (torch.from_numpy(pixels).permute(0, 3, 1, 2) / 255 - torch.tensor(MEAN)[:, None, None]) / torch.tensor(
         STD
     )[:, None, None]

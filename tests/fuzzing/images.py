@@ -16,7 +16,7 @@ from nonneg_core.errors import NonnegError
 from nonneg_core.pixels.identify import identify
 from nonneg_core.pixels.pricing.price import MAX_SECONDS, Price
 from nonneg_core.pixels.view import View
-from nonneg_runtime.preprocess import Viewer
+from nonneg_runtime.preprocess import Preprocessor
 
 MAX_PIXELS = 4_000_000
 
@@ -27,11 +27,11 @@ class Images:
     def __init__(self, seed: int) -> None:
         self._seed = seed
         self._seeds = seeds()
-        self._viewer = Viewer(View(size=64), max_pixels=MAX_PIXELS, apart=True)
+        self._preprocessor = Preprocessor(View(size=64), max_pixels=MAX_PIXELS, apart=True)
         warnings.simplefilter("ignore")
         logging.disable()
         for files in self._seeds.values():  # what is imported and started at the first image is not an image's
-            self._viewer.pixels(files[0])
+            self._preprocessor.pixels(files[0])
 
     def close(self) -> None:
         """Nothing is held."""
@@ -49,7 +49,7 @@ class Images:
             known = identify(data, max_pixels=MAX_PIXELS, at_least=128)
             price = known.bytes
             _check_pixels(known)
-            self._viewer.pixels(data)
+            self._preprocessor.pixels(data)
             outcome = "seen"
         except NonnegError as error:
             outcome = _checked(error)

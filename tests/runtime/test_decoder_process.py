@@ -20,7 +20,7 @@ from nonneg_core.pixels.identify import identify
 from nonneg_core.pixels.view import View
 from nonneg_runtime import decoder_process
 from nonneg_runtime.decoder_process import UNBOUNDED, DecoderProcess
-from nonneg_runtime.preprocess import Viewer
+from nonneg_runtime.preprocess import Preprocessor
 
 pytestmark = pytest.mark.slow
 PHOTO = Path(skimage.__file__).parent / "data" / "chelsea.png"
@@ -40,14 +40,14 @@ def saved(kind: str, size: tuple[int, int] = (150, 100)) -> bytes:
 @pytest.mark.parametrize("kind", UNBOUNDED)
 def test_the_pixels_are_those_of_this_process(kind: str) -> None:
     data = saved(kind)
-    apart, here = Viewer(VIEW, decode="exact", apart=True), Viewer(VIEW, decode="exact")
+    apart, here = Preprocessor(VIEW, decode="exact", apart=True), Preprocessor(VIEW, decode="exact")
     np.testing.assert_array_equal(apart.pixels(data), here.pixels(data))
 
 
 @pytest.mark.parametrize("kind", [*UNBOUNDED, "WEBP"])
 def test_a_large_one_fits_the_memory_that_it_is_given(kind: str) -> None:
     data = saved(kind, (3000, 2000))
-    assert Viewer(VIEW, apart=True).pixels(data).shape == (64, 64, 3)
+    assert Preprocessor(VIEW, apart=True).pixels(data).shape == (64, 64, 3)
 
 
 @pytest.mark.parametrize("kind", UNBOUNDED)
@@ -56,7 +56,7 @@ def test_an_error_is_the_one_of_this_process(kind: str) -> None:
     messages = []
     for apart in (True, False):
         with pytest.raises(ImageUnreadable) as refused:
-            Viewer(VIEW, apart=apart).pixels(data)
+            Preprocessor(VIEW, apart=apart).pixels(data)
         messages.append(refused.value.body())
     assert messages[0] == messages[1]
 
@@ -69,8 +69,8 @@ def test_one_that_decodes_to_more_than_it_announces_finds_no_memory_for_it() -> 
     at = data.index(b"ispe") + 8
     small = data[:at] + struct.pack(">II", 64, 64) + data[at + 8 :]
     with pytest.raises((ImageUnreadable, ImageTooLarge)):
-        Viewer(VIEW, apart=True).pixels(small)
-    assert Viewer(VIEW, apart=True).pixels(saved("AVIF")).shape == (64, 64, 3)  # others go on
+        Preprocessor(VIEW, apart=True).pixels(small)
+    assert Preprocessor(VIEW, apart=True).pixels(saved("AVIF")).shape == (64, 64, 3)  # others go on
 
 
 def test_one_that_takes_too_long_is_ended_and_the_next_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,7 +82,7 @@ def test_one_that_takes_too_long_is_ended_and_the_next_is_served(monkeypatch: py
     assert refused.value.field == "seconds"
     assert not process.alive
     monkeypatch.undo()
-    assert Viewer(VIEW, apart=True).pixels(data).shape == (64, 64, 3)
+    assert Preprocessor(VIEW, apart=True).pixels(data).shape == (64, 64, 3)
 
 
 def test_a_process_that_dies_costs_one_image() -> None:
@@ -93,14 +93,14 @@ def test_a_process_that_dies_costs_one_image() -> None:
         time.sleep(0.001)
     with pytest.raises(ImageUnreadable):
         process.ask(data, identify(data), SETTINGS)
-    assert Viewer(VIEW, apart=True).pixels(data).shape == (64, 64, 3)
+    assert Preprocessor(VIEW, apart=True).pixels(data).shape == (64, 64, 3)
 
 
 def test_the_process_ends_with_the_thread_that_it_served() -> None:
     found = []
 
     def see() -> None:
-        Viewer(VIEW, apart=True).pixels(saved("AVIF"))
+        Preprocessor(VIEW, apart=True).pixels(saved("AVIF"))
         found.append(decoder_process._own.process._process)
 
     thread = threading.Thread(target=see)

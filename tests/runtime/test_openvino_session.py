@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from nonneg_core.errors import BundleInvalid, ConfigInvalid
 from nonneg_core.shortening import unit
-from nonneg_export.photo_folder import find_photos, see
+from nonneg_export.photo_folder import find_photos, load_pixels
 from nonneg_runtime.bundle import open_bundle
 from nonneg_runtime.open import open_session
 from nonneg_runtime.openvino_session import openvino_package
@@ -37,7 +37,7 @@ def runner(request: pytest.FixtureRequest) -> Runner:
 @pytest.fixture(scope="module")
 def pixels(labelled: Path) -> NDArray[np.uint8]:
     view = open_bundle().manifest.view
-    return np.stack([see(path, view)[0] for path in find_photos(labelled).every(8).paths])
+    return np.stack([load_pixels(path, view)[0] for path in find_photos(labelled).every(8).paths])
 
 
 def test_it_answers_what_onnx_runtime_answers(runner: Runner, pixels: NDArray[np.uint8]) -> None:

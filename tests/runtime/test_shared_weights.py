@@ -14,7 +14,7 @@ from nonneg_core.errors import StorageFailed
 from nonneg_export.canonical import save
 from nonneg_runtime.bundle import open_bundle
 from nonneg_runtime.session import Session
-from nonneg_runtime.shared_weights import twins
+from nonneg_runtime.shared_weights import sessions_sharing_weights
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def encoder(tiny: ModelProto, tmp_path: Path) -> Path:
 
 
 def test_twins_answer_the_same_in_every_bit_when_their_file_is_gone(encoder: Path, place: Path) -> None:
-    narrow, wide = twins(encoder, (1, 2))
+    narrow, wide = sessions_sharing_weights(encoder, (1, 2))
     assert list(place.iterdir()) == []
     pixels = np.random.default_rng(0).integers(0, 256, (3, 16, 16, 3), dtype=np.uint8)
     rows = Session(encoder).run(pixels)
@@ -45,7 +45,7 @@ def test_twins_answer_the_same_in_every_bit_when_their_file_is_gone(encoder: Pat
 def test_the_default_models_weights_are_mapped_once_for_each_and_answer_the_same(place: Path) -> None:
     path = open_bundle().encoder
     pixels = np.random.default_rng(0).integers(0, 256, (1, 260, 260, 3), dtype=np.uint8)
-    both = twins(path, (1, 1))
+    both = sessions_sharing_weights(path, (1, 1))
     lines = [line.split() for line in Path("/proc/self/maps").read_text().splitlines() if str(place) in line]
     assert {line[6] for line in lines} == {"(deleted)"}
     assert len({line[4] for line in lines}) == 1, "one file"
@@ -59,4 +59,4 @@ def test_no_place_for_the_file_is_an_error_of_ours(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
     with pytest.raises(StorageFailed):
-        twins(encoder, (1, 2))
+        sessions_sharing_weights(encoder, (1, 2))

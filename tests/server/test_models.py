@@ -17,7 +17,7 @@ import httpx
 import numpy as np
 import pytest
 
-from nonneg_core.cores import granted
+from nonneg_core.cores import available_cores
 from nonneg_core.errors import ConfigInvalid, ModelNotFound, NotReady
 from nonneg_runtime.bundle import Bundle
 from nonneg_runtime.sessions import Sessions
@@ -299,7 +299,7 @@ def test_sighup_under_load_swaps_the_model_and_loses_nothing(
         assert wanted <= fingerprints
         assert len(fingerprints) == 3
         if tasks.exists():
-            most = threads_before + granted()  # the one that loads models stays, and a wide session's own
+            most = threads_before + available_cores()  # the one that loads models stays, and a wide session's own
             until = time.monotonic() + 10
             while len(list(tasks.iterdir())) > most and time.monotonic() < until:
                 time.sleep(0.05)

@@ -8,23 +8,23 @@ import pytest
 import torch
 
 from nonneg_core.errors import TrainingStopped
-from nonneg_training.health import Gates
+from nonneg_training.health import HealthChecks
 from nonneg_training.losses.infonce import collapsed
-from nonneg_training.monitor import Reading, nearest, read
+from nonneg_training.monitor import Snapshot, nearest, read
 from nonneg_training.run import train
 from nonneg_training.settings import Health, Model, read_settings
 
-GOOD = Reading(knn=0.9, dimensions=10, live=9, nnz=4.0, zero_share=0.0)
+GOOD = Snapshot(knn=0.9, dimensions=10, live=9, nnz=4.0, zero_share=0.0)
 
 
 def test_a_loss_that_is_no_number_stops_at_once() -> None:
     for loss in (float("nan"), float("inf")):
         with pytest.raises(TrainingStopped, match=r"step 7: the loss is .*lower optimiser\.lr"):
-            Gates(Health(), Model(), None).check_loss(7, loss)
+            HealthChecks(Health(), Model(), None).check_loss(7, loss)
 
 
 def test_collapse_stops_when_it_lasts() -> None:
-    gates = Gates(Health(collapse_steps=3), Model(), collapsed(128))
+    gates = HealthChecks(Health(collapse_steps=3), Model(), collapsed(128))
     for step, loss in enumerate([5.5413, 5.5413, 4.0, 5.5412, 5.5413]):
         gates.check_loss(step, loss)
     with pytest.raises(TrainingStopped, match="collapse"):
@@ -32,12 +32,12 @@ def test_collapse_stops_when_it_lasts() -> None:
 
 
 def test_dead_dimensions_and_zero_vectors_stop() -> None:
-    gates = Gates(Health(dead_share=0.5, zero_share=0.1), Model(), None)
+    gates = HealthChecks(Health(dead_share=0.5, zero_share=0.1), Model(), None)
     gates.check_reading(1, GOOD)
     with pytest.raises(TrainingStopped, match="6 of 10 dimensions are dead"):
-        gates.check_reading(1, Reading(0.9, 10, 4, 2.0, 0.0))
+        gates.check_reading(1, Snapshot(0.9, 10, 4, 2.0, 0.0))
     with pytest.raises(TrainingStopped, match="20% of the vectors are all zero"):
-        gates.check_reading(1, Reading(0.9, 10, 9, 2.0, 0.2))
+        gates.check_reading(1, Snapshot(0.9, 10, 9, 2.0, 0.2))
 
 
 def test_a_run_that_collapses_is_stopped_and_says_why(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_nearest_neighbours_leave_out_the_image_itself_and_lonely_classes() -> N
 def test_it_proposes_only_what_the_run_has_not_tried() -> None:
     def fix(**model: object) -> str:
         with pytest.raises(TrainingStopped) as caught:
-            Gates(Health(dead_share=0.5), Model(**model), None).check_reading(1, Reading(0.9, 10, 4, 2.0, 0.0))  # type: ignore[arg-type]
+            HealthChecks(Health(dead_share=0.5), Model(**model), None).check_reading(1, Snapshot(0.9, 10, 4, 2.0, 0.0))  # type: ignore[arg-type]
         return caught.value.fix or ""
 
     assert fix(activation="relu", batch_norm=False).startswith("set model.batch_norm = true, use model.activation")

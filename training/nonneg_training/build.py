@@ -21,7 +21,7 @@ from nonneg_training.checks import (
 from nonneg_training.data import Images, Stream
 from nonneg_training.distributed import World
 from nonneg_training.encoder import Encoder
-from nonneg_training.onnx_backbone import encoder_file, is_foreign
+from nonneg_training.onnx_backbone import encoder_file, is_onnx_file
 from nonneg_training.settings import FILE_NAME as CONFIG
 from nonneg_training.settings import Settings
 from nonneg_training.views import evaluation_view
@@ -34,7 +34,7 @@ def resolve(settings: Settings, images: Images | Stream, world: World) -> Settin
     chosen_backbone = {"backbone": encoder_file(settings.model.backbone)}
     settings = settings.model_copy(update={"model": settings.model.model_copy(update=chosen_backbone)})
     check_foreign(settings)
-    if is_foreign(settings.model.backbone):
+    if is_onnx_file(settings.model.backbone):
         settings = _onnx("nonneg_training.onnx_backbone.recipe").settle(settings)
     model, method = settings.model, settings.method
     name = model.activation or ("identity" if method in CONTROL_METHODS else "relu")
@@ -73,8 +73,8 @@ def build_encoder(settings: Settings, *, pretrained: bool = True) -> Encoder:
 
 def _backbone(settings: Settings, size: int, *, pretrained: bool) -> Backbone:
     model = settings.model
-    if is_foreign(settings.model.backbone):
-        found: Backbone = _onnx("nonneg_training.backbones.onnx_file").Foreign(
+    if is_onnx_file(settings.model.backbone):
+        found: Backbone = _onnx("nonneg_training.backbones.onnx_file").OnnxBackbone(
             Path(model.backbone), settings.onnx, size
         )
         return found

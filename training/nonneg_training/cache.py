@@ -22,7 +22,7 @@ from nonneg_core.atomic import atomic_write, storage_error
 from nonneg_core.cache_folder import cache_folder, locked
 from nonneg_training.data import Images
 from nonneg_training.encoder import Encoder
-from nonneg_training.prefetch import Ahead
+from nonneg_training.prefetch import Prefetcher
 from nonneg_training.seeds import generator
 from nonneg_training.settings import Views
 from nonneg_training.views import pipeline_for
@@ -124,7 +124,7 @@ def _fill(rows: Features, wanted: Wanted, start: int, save: Callable[[int], None
             views += map(encoder.see, pipeline.finish(drawn, g, wanted.random).chunk(wanted.random))
         return views
 
-    with Ahead(fetch, finish, batches) as ahead:
+    with Prefetcher(fetch, finish, batches) as ahead:
         for number in range(start // BATCH, batches):
             found = [x.float().cpu().numpy() for x in ahead.take(number)]
             end = min((number + 1) * BATCH, count)

@@ -8,7 +8,7 @@ from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_training.activations import CONTROLS, NON_NEGATIVE
 from nonneg_training.data import Captions, Images, Stream
 from nonneg_training.distributed import World
-from nonneg_training.onnx_backbone import is_foreign
+from nonneg_training.onnx_backbone import is_onnx_file
 from nonneg_training.settings import Settings
 
 CONTROL_METHODS = ("cl", "spectral-cl", "ce")  # what their non-negative counterparts are held against
@@ -25,7 +25,7 @@ def check_method(settings: Settings, images: Images | Stream) -> None:
             field="data.source",
             value=settings.data.source,
         )
-    if method == "head" and not (model.pretrained or is_foreign(settings.model.backbone)):
+    if method == "head" and not (model.pretrained or is_onnx_file(settings.model.backbone)):
         raise ConfigInvalid(
             "a head needs a backbone that has learnt something",
             fix="set model.pretrained (DEFAULT, a torchvision name, or the folder of a run), or give an ONNX encoder",
@@ -68,14 +68,14 @@ def check_method(settings: Settings, images: Images | Stream) -> None:
 def check_foreign(settings: Settings) -> None:
     """An ONNX encoder is frozen, and brings its weights."""
     name = settings.model.backbone
-    if is_foreign(settings.model.backbone) and settings.method != "head":
+    if is_onnx_file(settings.model.backbone) and settings.method != "head":
         raise ConfigInvalid(
             f"{name} is an ONNX encoder, which cannot learn: method={settings.method} would train it",
             fix="use method=head, which trains a head on its features",
             field="method",
             value=settings.method,
         )
-    if is_foreign(settings.model.backbone) and settings.model.pretrained:
+    if is_onnx_file(settings.model.backbone) and settings.model.pretrained:
         raise ConfigInvalid(
             f"{name} brings its own weights", fix="leave model.pretrained out", field="model.pretrained"
         )

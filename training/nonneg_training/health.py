@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 
 from nonneg_core.errors import TrainingStopped
-from nonneg_training.monitor import Reading
+from nonneg_training.monitor import Snapshot
 from nonneg_training.settings import Health, Model
 
 
-class Gates:
+class HealthChecks:
     """Watches losses and readings; what it holds is how long the loss has looked like collapse."""
 
     def __init__(self, settings: Health, model: Model, collapsed: float | None) -> None:
@@ -37,7 +37,7 @@ class Gates:
                 value=loss,
             )
 
-    def check_reading(self, step: int, reading: Reading) -> None:
+    def check_reading(self, step: int, reading: Snapshot) -> None:
         """Raise when too few dimensions live, or too many images have none."""
         dead = 1 - reading.live / reading.dimensions
         if reading.zero_share > self.settings.zero_share:

@@ -20,12 +20,12 @@ from nonneg_training import monitor
 from nonneg_training.batches import Batches
 from nonneg_training.checkpoint import Checkpoint, restore_run, write_checkpoint
 from nonneg_training.distributed import World, barrier
-from nonneg_training.health import Gates
+from nonneg_training.health import HealthChecks
 from nonneg_training.methods import Batch, Method
 from nonneg_training.metrics import Metrics
 from nonneg_training.optimiser import build_optimiser
 from nonneg_training.precision import Precision
-from nonneg_training.prefetch import Ahead
+from nonneg_training.prefetch import Prefetcher
 from nonneg_training.schedule import rate
 from nonneg_training.seeds import derive, generator
 from nonneg_training.settings import Settings
@@ -49,7 +49,7 @@ class Outcome:
     taken: int  # of these, by this process: fewer, where a run was resumed
     loss: float
     images_per_second: float
-    reading: monitor.Reading | None
+    reading: monitor.Snapshot | None
     broken: dict[str, str] = field(default_factory=dict)  # images that were skipped, and why
 
 
@@ -81,8 +81,8 @@ class Loop:
         self.learner: Any = DistributedDataParallel(method) if world.size > 1 else method
         if loop.compile:
             self.learner = torch.compile(self.learner)
-        self.gates = Gates(settings.health, settings.model, method.collapsed(loop.batch))
-        self.reading: monitor.Reading | None = None
+        self.gates = HealthChecks(settings.health, settings.model, method.collapsed(loop.batch))
+        self.reading: monitor.Snapshot | None = None
 
     def run(self, progress: bool | None = None) -> Outcome:
         """All steps that are not done yet."""
@@ -95,7 +95,7 @@ class Loop:
             shown=progress if self.world.first else False, lines=True,
         )  # fmt: skip
         parts = self.plan.total * self.settings.loop.accumulate
-        with bar, Ahead(self.fetch, self.finish, parts) as ahead, self._interrupts() as interrupts:
+        with bar, Prefetcher(self.fetch, self.finish, parts) as ahead, self._interrupts() as interrupts:
             try:
                 while self.done < self.plan.total:
                     with interrupts.held():  # weights are whole between two steps

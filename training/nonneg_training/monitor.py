@@ -14,7 +14,7 @@ from nonneg_training.encoder import Encoder
 
 
 @dataclass(frozen=True)
-class Reading:
+class Snapshot:
     """One look at the encoder through the evaluation view."""
 
     knn: float | None  # share of images whose nearest other image is of their class; None without classes
@@ -33,10 +33,10 @@ class Reading:
         return ", ".join([*words, f"{self.live} of {self.dimensions} dimensions live, {self.nnz:.0f} active a vector"])
 
 
-def read(z: Tensor, labels: Tensor, guessed: Tensor | None = None) -> Reading:
+def read(z: Tensor, labels: Tensor, guessed: Tensor | None = None) -> Snapshot:
     """The reading of embeddings (n, D) with labels (n,); `guessed`: a classifier's answers, (n,)."""
     active = z != 0
-    return Reading(
+    return Snapshot(
         knn=nearest(z, labels),
         dimensions=z.shape[1],
         live=int(active.any(dim=0).sum()),

@@ -8,13 +8,13 @@ from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 Fetched = TypeVar("Fetched")
-Made = TypeVar("Made")
+Finished = TypeVar("Finished")
 
 
-class Ahead(Generic[Fetched, Made]):
+class Prefetcher(Generic[Fetched, Finished]):
     """`take(i)` answers finish(fetch(i)), and has fetch(i + 1) begun in the background while i + 1 < end."""
 
-    def __init__(self, fetch: Callable[[int], Fetched], finish: Callable[[Fetched], Made], end: int) -> None:
+    def __init__(self, fetch: Callable[[int], Fetched], finish: Callable[[Fetched], Finished], end: int) -> None:
         self._fetch, self._finish, self._end = fetch, finish, end
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="ahead")
         self._next: tuple[int, Future[Fetched]] | None = None
@@ -22,7 +22,7 @@ class Ahead(Generic[Fetched, Made]):
     def __enter__(self) -> Self:
         return self
 
-    def take(self, i: int) -> Made:
+    def take(self, i: int) -> Finished:
         """Batch number i, or the error it raised."""
         begun = self._next
         fetched = begun[1].result() if begun and begun[0] == i else self._fetch(i)

@@ -35,7 +35,7 @@ class Model:
 
     def vector(self, jpeg: bytes) -> NDArray[np.float32]:
         """A JPEG as the encoder's own vector."""
-        return self.run(decode(jpeg, at_least=self.view.ample))
+        return self.run(decode(jpeg, at_least=self.view.decode_side))
 
     def run(self, image: Image.Image) -> NDArray[np.float32]:
         vector: NDArray[np.float32] = self.session.run(self.view.apply(image)[None])[0]  # (D,)

@@ -52,7 +52,7 @@ def compare(data: Path, a: str, b: str, k: int, as_json: bool, through: Embedder
     for name, values in reports[0].scores().items():
         others = reports[1].scores()[name]
         rows.append((name, float(values.mean()), float(others.mean()), paired(values, others)))
-    names = [named(source, vectors[source], length) for source, length in sides]
+    names = [path_text(source, vectors[source], length) for source, length in sides]
     if as_json:
         compared = {name: {"a": x, "b": y, **asdict(d)} for name, x, y, d in rows}
         counts = {"a": names[0][0], "b": names[1][0]}
@@ -88,7 +88,7 @@ def parse(side: str, through: EmbedderOptions) -> tuple[str, Length | None]:
         raise click.UsageError(f"{length!r} is not a length like 512, 512:64 or 512/64") from None
 
 
-def named(source: str, vectors: Embeddings, length: Length | None) -> tuple[int, int]:
+def path_text(source: str, vectors: Embeddings, length: Length | None) -> tuple[int, int]:
     """How many dimensions of one side have a name, and how many it has."""
     from nonneg_client.dimension_names import names_of
 
@@ -115,10 +115,10 @@ def reports_of(data: Labelled, sides: list[tuple[Embeddings, Length | None]], k:
 
     from nonneg_client.evaluation.retrieval import scored
     from nonneg_core.evaluation.lengths import Length
-    from nonneg_core.image_files import named
+    from nonneg_core.image_files import path_text
 
     shared = set(sides[0][0].ids or ()) & set(sides[1][0].ids or ())
-    names = tuple(name for name in map(named, data.paths) if name in shared)
+    names = tuple(name for name in map(path_text, data.paths) if name in shared)
     labels, asks = np.array(data.kept(names)), data.kept_asks(names)
     reports = []
     for embeddings, length in sides:

@@ -119,10 +119,10 @@ def keep(embeddings: Embeddings, data: Labelled, out: Path) -> None:
     """Save the vectors, under their paths within the data's folder as `nonneg embed` would."""
     from nonneg_client.sources.image_ids import identity, stamp
     from nonneg_client.vector_file_record import VectorFileRecord, record_path, write_record
-    from nonneg_core.image_files import named
+    from nonneg_core.image_files import path_text
 
     root = data.root.resolve()
-    places = {named(path): root / os.path.relpath(path, data.root) for path in data.paths}
+    places = {path_text(path): root / os.path.relpath(path, data.root) for path in data.paths}
     ids = {name: identity(places[name], root) for name in embeddings.ids or ()}
     asked = {"dimensions": None, "top_k": None, "normalize": True, "model": None}
     stamps = {ids[name]: looks for name in ids if (looks := stamp(places[name])) is not None}

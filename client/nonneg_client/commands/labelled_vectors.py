@@ -60,11 +60,11 @@ def _namings(data: Labelled, source: Path) -> Iterator[dict[str, str]]:
     keeps, within the labelled folder, and as typed, which is what the library's own calls name them by."""
     from nonneg_client.sources.image_ids import identity
     from nonneg_client.vector_file_record import read_record
-    from nonneg_core.image_files import named
+    from nonneg_core.image_files import path_text
 
     origins = read_record(source)
     real = {path: Path(os.path.realpath(data.root)) / os.path.relpath(path, data.root) for path in data.paths}
     if origins is not None:
-        yield {identity(real[path], Path(origins.root)): named(path) for path in data.paths}
-    yield {named(Path(os.path.relpath(path, data.root))): named(path) for path in data.paths}
-    yield {named(path): named(path) for path in data.paths}
+        yield {identity(real[path], Path(origins.root)): path_text(path) for path in data.paths}
+    yield {path_text(Path(os.path.relpath(path, data.root))): path_text(path) for path in data.paths}
+    yield {path_text(path): path_text(path) for path in data.paths}

@@ -16,7 +16,7 @@ from nonneg_client.curation.collection import Collection
 from nonneg_client.curation.findings import Finding, Group, Section
 from nonneg_client.sources.images import items
 from nonneg_core.atomic import atomic_write
-from nonneg_core.cores import granted
+from nonneg_core.cores import available_cores
 from nonneg_core.errors import NonnegError
 from nonneg_core.pixels.decode import decode
 
@@ -30,7 +30,7 @@ LETTERS = 44  # of a path that a caption shows
 def write_page(path: Path, title: str, sections: Sequence[Section], collection: Collection) -> None:
     """Write the sheet; a photo that cannot be read gets an empty frame."""
     shown = list(dict.fromkeys(f.path for s in sections for g in _groups(s) for f in _photos(s, g)))
-    with ThreadPoolExecutor(granted()) as pool:
+    with ThreadPoolExecutor(available_cores()) as pool:
         pictures = dict(zip(shown, pool.map(thumbnail, shown), strict=True))
     body = "\n".join(_section(section, pictures) for section in sections)
     tabs = "".join(f'<a href="#{s.part}">{html.escape(s.title)} <b>{_count(s)}</b></a>' for s in sections)

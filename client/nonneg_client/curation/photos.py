@@ -15,11 +15,11 @@ from PIL import Image
 
 from nonneg_client.curation.collection import Collection
 from nonneg_client.sources.images import items
-from nonneg_core.cores import granted
+from nonneg_core.cores import available_cores
 from nonneg_core.curation.pixel_checks import AMPLE, CHECKS, GRID, PixelChecks, as_text, check_pixels, from_text
 from nonneg_core.errors import NonnegError
 from nonneg_core.lookahead import bounded_map
-from nonneg_core.pixels.decode import seen
+from nonneg_core.pixels.decode import decode_then
 from nonneg_core.pixels.identify import identify
 from nonneg_core.progress import Bar
 
@@ -63,7 +63,7 @@ class Photos:
 
 def look(data: bytes) -> Photo:
     """Measure the photo in these bytes."""
-    return seen(data, partial(looked_at, data), at_least=AMPLE)
+    return decode_then(data, partial(looked_at, data), at_least=AMPLE)
 
 
 def looked_at(data: bytes, image: Image.Image) -> Photo:
@@ -134,8 +134,8 @@ def photos_of(collection: Collection, *, shown: bool | None = None) -> Photos:
 def look_at_all(loads: Sequence[Callable[[], bytes]], *, shown: bool | None = None) -> list[Photo | None]:
     """The photos whose bytes these give, with a bar; None for those that cannot be read."""
     found: list[Photo | None] = []
-    with ThreadPoolExecutor(granted()) as pool, Bar("looking", len(loads), shown=shown) as bar:
-        for _, job in bounded_map(lambda load: pool.submit(_look, load), loads, ahead=4 * granted()):
+    with ThreadPoolExecutor(available_cores()) as pool, Bar("looking", len(loads), shown=shown) as bar:
+        for _, job in bounded_map(lambda load: pool.submit(_look, load), loads, ahead=4 * available_cores()):
             found.append(job.result())
             bar.move(len(found))
     return found

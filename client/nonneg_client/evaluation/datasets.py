@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nonneg_core.errors import DataInvalid
-from nonneg_core.image_files import find_images, named
+from nonneg_core.image_files import find_images, path_text
 
 QUERIES, GALLERY = ("query", "queries", "test", "val"), ("gallery", "database", "train", "index")
 
@@ -23,14 +23,14 @@ class Labelled:
 
     def kept(self, ids: tuple[str, ...] | None) -> list[str]:
         """The labels of those images that were embedded, in the order of their ids."""
-        by_id = {named(path): label for path, label in zip(self.paths, self.labels, strict=True)}
+        by_id = {path_text(path): label for path, label in zip(self.paths, self.labels, strict=True)}
         return [by_id[name] for name in _known(ids, by_id)]
 
     def kept_asks(self, ids: tuple[str, ...] | None) -> list[bool] | None:
         """Which of the embedded images ask, in the order of their ids."""
         if self.asks is None:
             return None
-        by_id = {named(path): asks for path, asks in zip(self.paths, self.asks, strict=True)}
+        by_id = {path_text(path): asks for path, asks in zip(self.paths, self.asks, strict=True)}
         return [by_id[name] for name in ids or ()]
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from nonneg_client.sources.images import Item, items
 from nonneg_core.errors import ConfigInvalid
-from nonneg_core.image_files import named
+from nonneg_core.image_files import path_text
 
 Stamp = tuple[int, int]  # bytes and time of the last change: what an edited file differs in
 
@@ -39,7 +39,7 @@ def rooted(names: Iterable[str], root: Path) -> Iterator[Item]:
                 yield item
             else:
                 where = identity(place / os.path.relpath(item.path, base), root)
-                yield replace(item, id=where + item.id.removeprefix(named(item.path)))
+                yield replace(item, id=where + item.id.removeprefix(path_text(item.path)))
 
 
 def covered(names: Iterable[str], root: Path) -> Callable[[str], bool]:
@@ -63,7 +63,7 @@ def kept_root(root: str, names: Sequence[str], made: object) -> Path:
 
 def identity(path: Path, root: Path) -> str:
     """The id of a file with this absolute path."""
-    return named(path.relative_to(root) if path.is_relative_to(root) else path)
+    return path_text(path.relative_to(root) if path.is_relative_to(root) else path)
 
 
 def place_of(name: str, root: str) -> str:

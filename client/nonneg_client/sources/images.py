@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeGuard, Union
 from nonneg_client.sources.loading import fetch, lossless
 from nonneg_client.sources.tars import is_tar, members
 from nonneg_core.errors import DataInvalid, NonnegError
-from nonneg_core.image_files import find, named, read_image
+from nonneg_core.image_files import find, path_text, read_image
 from nonneg_core.pixels.arrays import from_array
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def _from_file(path: Path) -> Iterator[Item]:
     if is_tar(path):
         yield from (Item(member.id, member.read, path=path) for member in members(path))
     else:
-        yield Item(named(path), partial(read_image, path), path=path)
+        yield Item(path_text(path), partial(read_image, path), path=path)
 
 
 def _is_picture(source: object) -> TypeGuard[Image]:

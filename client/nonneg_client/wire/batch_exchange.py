@@ -83,10 +83,10 @@ def _load(item: Item, downscale: int | None) -> bytes | str | NonnegError:
 def _inspect(data: bytes, inspect: Callable[[bytes, Image], object]) -> None:
     """Decode an image that is to be sent, for `inspect`; if that cannot be done, the server will say why."""
     from nonneg_core.curation.pixel_checks import AMPLE
-    from nonneg_core.pixels.decode import seen
+    from nonneg_core.pixels.decode import decode_then
 
     with suppress(NonnegError):
-        seen(data, partial(inspect, data), at_least=AMPLE)
+        decode_then(data, partial(inspect, data), at_least=AMPLE)
 
 
 def exchange(

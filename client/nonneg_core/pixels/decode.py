@@ -38,10 +38,10 @@ def decode(
     A JPEG can be decoded at a half, a quarter or an eighth of its size, at a fraction of the cost: with `at_least`,
     the smallest of these at which no side is shorter.
     """
-    return seen(data, lambda image: image, max_pixels=max_pixels, background=background, at_least=at_least)
+    return decode_then(data, lambda image: image, max_pixels=max_pixels, background=background, at_least=at_least)
 
 
-def seen(
+def decode_then(
     data: bytes,
     see: Callable[[Image.Image], Seen],
     *,

@@ -37,7 +37,7 @@ class View(BaseModel):
     background: tuple[int, int, int] = Field(default=(255, 255, 255), description="what shows through transparency")
 
     @property
-    def ample(self) -> int:
+    def decode_side(self) -> int:
         """A side at which an image has twice the pixels the view takes: nothing is lost by decoding it no larger."""
         return math.ceil(2 * self.size / self.crop)
 

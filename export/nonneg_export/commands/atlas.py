@@ -14,11 +14,11 @@ from nonneg_core.atomic import atomic_write
 from nonneg_core.errors import ConfigInvalid
 from nonneg_core.progress import Bar
 from nonneg_export.activations import collect
-from nonneg_export.atlas_builder import chart
+from nonneg_export.atlas_builder import build_atlas
 from nonneg_export.atlas_page import write_atlas_page
 from nonneg_export.commands.options import PATH, calibration, calibration_options, replace_option, tell_broken
 from nonneg_export.manifest_report import size
-from nonneg_export.workdir import workplace
+from nonneg_export.workdir import workdir
 from nonneg_runtime.atlas import FILE_NAME, open_atlas, with_atlas
 from nonneg_runtime.bundle import SHIPPED, Bundle, check_free, open_bundle, write_bundle
 from nonneg_runtime.manifest import AtlasRecord
@@ -60,7 +60,7 @@ def atlas(
     opened = open_bundle(bundle)
     to = _places(opened, html, beside, out, replace=replace)
     photos = calibration(flags, quiet=True)
-    with workplace(to.first, flags["work"]) as place, tempfile.TemporaryDirectory(prefix="nonneg-") as work:
+    with workdir(to.first, flags["work"]) as place, tempfile.TemporaryDirectory(prefix="nonneg-") as work:
         with Bar("searching") as bar:
             seen = collect(
                 opened.encoder,
@@ -73,7 +73,7 @@ def atlas(
         made = Path(work, FILE_NAME)
         limits = {"examples": examples, "side": thumbnail, "budget": max_size * 2**20}
         fingerprint = opened.manifest.fingerprint
-        record = chart(seen, photos, made, **limits, data=flags["data"], fingerprint=fingerprint)
+        record = build_atlas(seen, photos, made, **limits, data=flags["data"], fingerprint=fingerprint)
         _write(opened, made, record, to)
         written = size(made.stat().st_size)
     tell_broken(seen.broken)

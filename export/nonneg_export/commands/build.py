@@ -16,7 +16,7 @@ from nonneg_export.manifest_report import summary
 from nonneg_export.photo_folder import Photos, find_photos
 from nonneg_export.statistics import Rule
 from nonneg_export.triton import write_repository
-from nonneg_export.workdir import note_sealed, sealed_before, workplace
+from nonneg_export.workdir import note_sealed, sealed_before, workdir
 from nonneg_runtime.bundle import Bundle, check_free, open_bundle
 
 
@@ -38,7 +38,7 @@ def make(
     check_free(out, replace=flags["replace"])
     photos = calibration(flags)
     labelled = None if flags["evaluate"] is None else find_photos(flags["evaluate"])
-    with workplace(out, flags["work"]) as place:
+    with workdir(out, flags["work"]) as place:
         with Bar("calibrating") as bar:
             start = draft(place, photos, bar.move)
             rule: Rule = flags["rank_by"] or ("nested" if start.nested else "expected-activation")

@@ -14,7 +14,7 @@ from nonneg_export.assemble import seal
 from nonneg_export.commands.options import PATH, calibration, calibration_options, evaluation_options, variant_options
 from nonneg_export.manifest_report import size, summary
 from nonneg_export.photo_folder import find_photos
-from nonneg_export.quantized_bundle import Small, judge, shrink
+from nonneg_export.quantized_bundle import Small, evaluated, quantized
 from nonneg_export.triton import write_repository
 from nonneg_runtime.bundle import check_free, open_bundle
 from nonneg_runtime.variants import place_of
@@ -53,9 +53,9 @@ def quantize(bundle: Path | None, to: Small, min_quality: float, **flags: Any) -
     with tempfile.TemporaryDirectory(prefix="nonneg-") as place:
         work = Path(place)
         with Bar("comparing") as bar:
-            shrunk = shrink(old, to, photos, work, min_quality=min_quality, tick=bar.move)
+            shrunk = quantized(old, to, photos, work, min_quality=min_quality, tick=bar.move)
         if labelled is not None:
-            shrunk = judge(shrunk, photos, labelled, work, data=flags["evaluation_data"])
+            shrunk = evaluated(shrunk, photos, labelled, work, data=flags["evaluation_data"])
         new = seal(shrunk, out, overwrite=flags["replace"])
     before, after = old.stored, new.stored
     click.echo(f"{new.path}: encoder {size(before)} -> {size(after)}\n{summary(new.manifest)}")

@@ -17,7 +17,7 @@ from nonneg_export.commands.options import (
     ranking_options,
 )
 from nonneg_export.manifest_report import table
-from nonneg_export.rerank_columns import draft_of, overlaps, traced
+from nonneg_export.rerank_columns import compose_order, draft_of, overlaps
 from nonneg_runtime.bundle import open_bundle
 
 
@@ -37,7 +37,7 @@ def rank(bundle: Path | None, **flags: Any) -> None:
       nonneg rank --images photos/ --out mine.bundle
     """
     old = open_bundle(bundle)
-    new = make(lambda *_: draft_of(old), flags, finish=lambda ranked: traced(ranked, old))
+    new = make(lambda *_: draft_of(old), flags, finish=lambda ranked: compose_order(ranked, old))
     before = {original: i for i, original in enumerate(old.manifest.columns.original)}
     order = [before[original] for original in new.manifest.columns.original]
     rows = [(str(o.dimensions), f"{o.share:.0%}") for o in overlaps(range(len(before)), order)]

@@ -14,7 +14,7 @@ from nonneg_core.pixels.identify import MAX_PIXELS
 from nonneg_core.pixels.pricing.price import Price
 from nonneg_core.pixels.resizing import has_simd
 from nonneg_runtime.bundle import Bundle
-from nonneg_runtime.preprocess import Decoding, Photo, Viewer, weight_of
+from nonneg_runtime.preprocess import Decoding, Photo, Preprocessor, weight_of
 from nonneg_runtime.providers import on_cores
 from nonneg_runtime.sessions import SHARED_FROM, Sessions
 from nonneg_server.engine.batcher import Batcher
@@ -59,7 +59,7 @@ class Engine:
         self.admission = self.workers.admission
         self.ledger = Ledger(bundle.manifest.dimensions)
         self.used = time.monotonic()
-        self._viewer = Viewer(bundle.manifest.view, max_pixels=max_pixels, decode=decode, apart=True)
+        self._preprocessor = Preprocessor(bundle.manifest.view, max_pixels=max_pixels, decode=decode, apart=True)
         self.sessions = Sessions(
             bundle,
             providers,
@@ -131,7 +131,7 @@ class Engine:
 
     def _priced(self, image: Photo) -> Price | NonnegError:
         try:
-            price = self._viewer.price(image)
+            price = self._preprocessor.price(image)
         except NonnegError as error:
             return error
         if price.bytes > self.workers.pool.most:
@@ -225,7 +225,7 @@ class Engine:
     async def _in_batch(self, image: Photo, price: Price, request: object) -> Encoded:
         assert self._batcher is not None
         queued = time.perf_counter()
-        future = self.workers.pool.submit(partial(self._viewer.timed, image, price), cost_of(price), request)
+        future = self.workers.pool.submit(partial(self._preprocessor.timed, image, price), cost_of(price), request)
         try:
             pixels, started, decoded = await asyncio.wrap_future(future)
         except asyncio.CancelledError:  # the client is gone or the deadline has passed
@@ -236,7 +236,7 @@ class Engine:
         return Encoded(vector, started - queued, decoded - started, time.perf_counter() - decoded)
 
     def _encode(self, image: Photo, price: Price | None, queued: float) -> Encoded:
-        pixels, started, decoded = self._viewer.timed(image, price)
+        pixels, started, decoded = self._preprocessor.timed(image, price)
         alone = self.admission.images == 1
         wide = alone and self.sessions.wide
         vector = self.sessions.run(pixels[None], wide=wide)[0]  # (D,)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from nonneg_core.cores import granted
+from nonneg_core.cores import available_cores
 from nonneg_server.engine.admission import Admission
 from nonneg_server.engine.completions import Completions
 from nonneg_server.engine.fair_queue import BUDGET
@@ -27,7 +27,7 @@ class Workers:
         memory: int = BUDGET,
         stall_seconds: float = STALL_SECONDS,
     ) -> None:
-        self.threads = threads or granted()
+        self.threads = threads or available_cores()
         self.pool = Pool(self.threads, stall_seconds=stall_seconds, memory=memory)
         self.admission = Admission(max_images=max_images, max_bytes=max_bytes, workers=self.threads)
         self._completions: Completions | None = None

@@ -14,7 +14,7 @@ from PIL import Image
 from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_training.checkpoint import load_encoder
 from nonneg_training.data import open_data
-from nonneg_training.losses.clip import pairs
+from nonneg_training.losses.clip import clip
 from nonneg_training.metrics import read_metrics
 from nonneg_training.run import train
 from nonneg_training.settings import read_settings
@@ -49,7 +49,7 @@ def test_the_loss_is_the_definition() -> None:
         row = sum(math.exp(5 * cosine[i][j]) for j in range(3))
         column = sum(math.exp(5 * cosine[j][i]) for j in range(3))
         total -= (math.log(math.exp(5 * cosine[i][i]) / row) + math.log(math.exp(5 * cosine[i][i]) / column)) / 2
-    assert float(pairs(image, text, torch.tensor(5.0))) == pytest.approx(total / 3, rel=1e-5)
+    assert float(clip(image, text, torch.tensor(5.0))) == pytest.approx(total / 3, rel=1e-5)
 
 
 def test_padding_does_not_change_a_caption() -> None:

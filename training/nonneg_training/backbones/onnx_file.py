@@ -13,7 +13,7 @@ from nonneg_training.onnx_backbone.recipe import features_graph
 from nonneg_training.settings import Onnx
 
 
-class Foreign(Backbone):
+class OnnxBackbone(Backbone):
     """Takes the pixels as they are, 0..255: scaling is part of the graph, as it will be in the bundle."""
 
     def __init__(self, path: Path, how: Onnx, size: int) -> None:

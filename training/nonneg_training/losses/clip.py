@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 
-def pairs(image: Tensor, text: Tensor, scale: Tensor) -> Tensor:
+def clip(image: Tensor, text: Tensor, scale: Tensor) -> Tensor:
     """The mean of both directions' -log p(partner) among the batch, at cosine * scale; row i belongs to row i."""
     similarity = F.normalize(image.float(), dim=1) @ F.normalize(text.float(), dim=1).T * scale
     partner = torch.arange(len(image), device=image.device)

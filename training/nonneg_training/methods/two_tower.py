@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from nonneg_training.distributed import gather
 from nonneg_training.encoder import Encoder
-from nonneg_training.losses.clip import pairs
+from nonneg_training.losses.clip import clip
 from nonneg_training.losses.nested import check_lengths, nested
 from nonneg_training.methods.method import Batch, Method
 from nonneg_training.settings import Loss, Text
@@ -41,7 +41,7 @@ class TwoTower(Method):
         image = gather(self.encoder.embed(self.encoder.see(batch["views"])))
         text = gather(self.text(batch["tokens"]))
         scale = self.log_scale.exp().clamp(max=self.cap)
-        loss = nested(partial(pairs, scale=scale), self.lengths, image, text)
+        loss = nested(partial(clip, scale=scale), self.lengths, image, text)
         return {"loss": loss, "scale": scale}
 
     def collapsed(self, batch: int) -> float:

@@ -13,6 +13,6 @@ def encoder_file(backbone: str) -> str:
     return str(inside) if inside.is_file() else backbone
 
 
-def is_foreign(backbone: str) -> bool:
+def is_onnx_file(backbone: str) -> bool:
     """Whether a backbone's name is the path of an ONNX file."""
     return backbone.endswith(".onnx")

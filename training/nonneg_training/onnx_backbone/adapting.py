@@ -13,7 +13,7 @@ from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_runtime.graph import INPUT, OUTPUT, test_pattern
 from nonneg_runtime.session import Session
 from nonneg_training.onnx_backbone.onnx_graph import stripped
-from nonneg_training.onnx_backbone.to_float32 import single
+from nonneg_training.onnx_backbone.to_float32 import to_float32
 
 Pool = Literal["cls", "mean"]
 INNER = "inner/"  # before every name of the wrapped graph, so that none collides with ours
@@ -42,7 +42,7 @@ def adapt(
 ) -> ModelProto:
     """A copy with the scaling in front and one output, pooled if it answers tokens or a feature map."""
     _check_opset(model)
-    model = single(model)
+    model = to_float32(model)
     entry, exit_ = _entry(model, input_name), _exit(model, output_name)
     front, weights = _front(entry, size, scaling)
     inner = compose.add_prefix(stripped(model), INNER)

@@ -13,7 +13,7 @@ from nonneg_training.onnx_backbone.onnx_graph import subgraphs
 TYPES = ("to", "dtype")  # the attributes of operators that name an element type
 
 
-def single(model: ModelProto) -> ModelProto:
+def to_float32(model: ModelProto) -> ModelProto:
     """A copy that computes in float32 what it computed in float16."""
     copy = ModelProto()
     copy.CopyFrom(model)
