@@ -6,8 +6,8 @@ its mean, F[c, cell] / sum F[c], and b evenly to all. So the cells of a dimensio
 strength z. A cell against the dimension has a part below zero. Models without such a map, or whose head lies inside the
 graph, cannot be split: that is told when one is opened.
 
-The map is no output of the encoder's graph. A second session gets it: the file's bytes with one output more, which
-protobuf lets one append.
+The map is not among the outputs of the encoder's graph. A second session gets it: the file's bytes with one output
+more, which protobuf lets one append.
 """
 
 from __future__ import annotations

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from nonneg_core.errors import NotFound
 from nonneg_server.studio.column_index import Stored
 
+REMEMBERED = 64  # questions
 Groups = Callable[[], list[dict[str, Any]]]
 
 
@@ -25,7 +27,8 @@ class Collection:
     model: str
     fingerprint: str
     groups: Groups | None = None  # duplicates, clusters, outliers: found when they are asked for
-    payloads: Sequence[dict[str, Any]] = field(default=())
+    _answers: dict[Hashable, frozenset[int]] = field(default_factory=dict, init=False)
+    _remembering: Lock = field(default_factory=Lock, init=False)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -44,6 +47,17 @@ class Collection:
     def by_name(self) -> dict[str, int]:
         """The photos by their path within the folder."""
         return {name: i for i, name in enumerate(self.names)}
+
+    def remembered(self, question: Hashable, find: Callable[[], frozenset[int]]) -> frozenset[int]:
+        """What was found for one of the last questions, or is found now."""
+        known = self._answers.get(question)
+        if known is None:
+            known = find()
+            with self._remembering:
+                self._answers[question] = known
+                while len(self._answers) > REMEMBERED:
+                    del self._answers[next(iter(self._answers))]
+        return known
 
     def row(self, photo: str) -> int:
         """The place of a photo; NotFound where there is none of this id."""

@@ -27,7 +27,11 @@ class Columns:
     rows: Integers
     values: Floats
     lengths: Floats  # (n,): of what is left of each row, 1 for one of which nothing is left
-    entries: float  # mean number that is left of a row
+
+    @property
+    def entries(self) -> float:
+        """Mean number that is left of a row."""
+        return len(self.rows) / max(1, len(self.lengths))
 
     def scores(self, indices: Integers, weights: Floats) -> Floats:
         """The inner product of a weighting of some dimensions with every row, divided by the row's length."""
@@ -71,7 +75,19 @@ class Stored:
     @cached_property
     def whole(self) -> Columns:
         """The columns of the vectors as they are."""
-        return self.cut(self.dimensions, None)
+        rows = np.repeat(np.arange(len(self), dtype=np.int32), np.diff(self.indptr))
+        return _columns(rows, self.indices, self.values, len(self), self.dimensions)
+
+    @cached_property
+    def norms(self) -> Floats:
+        """The norm of every column, (D,)."""
+        squares = np.bincount(self.indices, self.values.astype(np.float64) ** 2, minlength=self.dimensions)
+        return np.asarray(np.sqrt(squares), np.float32)
+
+    @cached_property
+    def _longest(self) -> int:
+        """Most entries of a row."""
+        return int(np.diff(self.indptr).max(initial=0))
 
     def row(self, i: int) -> tuple[Integers, Floats]:
         """One photo's dimensions and values, the largest first."""
@@ -87,28 +103,45 @@ class Stored:
 
     def cut(self, dimensions: int, top_k: int | None) -> Columns:
         """The columns of the vectors shortened by the one rule: a prefix, then each row's largest."""
-        key = (dimensions, None if top_k is None or top_k >= dimensions else top_k)
+        key = (dimensions, None if top_k is None or top_k >= self._longest else top_k)
         with self._cutting:
             if key not in self._cuts:
-                self._cuts[key] = self._made(*key)
+                self._cuts[key] = self._prefix(dimensions) if key[1] is None else self._largest(dimensions, key[1])
                 while len(self._cuts) > KEPT_CUTS:
                     self._cuts.popitem(last=False)
             self._cuts.move_to_end(key)
             return self._cuts[key]
 
-    def _made(self, dimensions: int, top_k: int | None) -> Columns:
+    def _prefix(self, dimensions: int) -> Columns:
+        """The first columns of the whole vectors, which need no copy."""
+        whole = self.whole
+        end = int(whole.starts[dimensions])
+        rows, values = whole.rows[:end], whole.values[:end]
+        return Columns(whole.starts[: dimensions + 1], rows, values, _lengths(rows, values, len(self)))
+
+    def _largest(self, dimensions: int, top_k: int) -> Columns:
+        """Each row's first entries that lie in the prefix: they are its largest."""
+        sizes = np.diff(self.indptr)
         kept = self.indices < dimensions
-        if top_k is not None:
-            running = np.cumsum(kept, dtype=np.int64)
-            before = np.concatenate([[0], running])[self.indptr[:-1]]
-            kept &= running - np.repeat(before, np.diff(self.indptr)) <= top_k
-        rows = np.repeat(np.arange(len(self), dtype=np.int32), np.diff(self.indptr))[kept]
-        indices, values = self.indices[kept], self.values[kept]
-        squares = np.bincount(rows, values.astype(np.float64) ** 2, minlength=len(self))
-        lengths = np.sqrt(np.where(squares > 0, squares, 1)).astype(np.float32)
-        order = np.argsort(_narrow(indices, dimensions), kind="stable")
-        starts = np.concatenate([[0], np.cumsum(np.bincount(indices, minlength=dimensions))])
-        return Columns(starts, rows[order], values[order], lengths, len(rows) / max(1, len(self)))
+        running = np.cumsum(kept, dtype=np.int32)
+        before = np.concatenate([np.zeros(1, np.int32), running])[self.indptr[:-1]]
+        kept &= running <= np.repeat(before + np.int32(top_k), sizes)
+        places = np.flatnonzero(kept)
+        rows = (np.searchsorted(self.indptr, places, side="right") - 1).astype(np.int32)
+        return _columns(rows, self.indices[places], self.values[places], len(self), dimensions)
+
+
+def _columns(rows: Integers, indices: Integers, values: Floats, count: int, dimensions: int) -> Columns:
+    """Entries by row, sorted by column; within a column the rows rise."""
+    order = np.argsort(_narrow(indices, dimensions), kind="stable")
+    starts = np.concatenate([[0], np.cumsum(np.bincount(indices, minlength=dimensions))])
+    return Columns(starts, rows[order], values[order], _lengths(rows, values, count))
+
+
+def _lengths(rows: Integers, values: Floats, count: int) -> Floats:
+    """The norm of every row, 1 where it has no entry."""
+    squares = np.bincount(rows, values * values, minlength=count)
+    return np.sqrt(np.where(squares > 0, squares, 1)).astype(np.float32)
 
 
 def _narrow(indices: Integers, dimensions: int) -> NDArray[np.uint16] | Integers:

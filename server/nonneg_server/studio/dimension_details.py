@@ -9,7 +9,6 @@ import numpy as np
 from nonneg_runtime.manifest import Columns as Evidence
 from nonneg_server.studio.cards import Cards
 from nonneg_server.studio.collection import Collection
-from nonneg_server.studio.column_index import Floats
 
 COMPANY = 8
 STRONGEST = 48
@@ -52,11 +51,9 @@ def company(collection: Collection, j: int, cards: Cards) -> list[dict[str, Any]
     stored, whole = collection.stored, collection.stored.whole
     strengths = np.zeros(len(collection), np.float32)
     strengths[whole.active(j)] = whole.strengths(j)
-    together = np.zeros(stored.dimensions)
-    for i in whole.active(j):
-        indices, values = stored.row(int(i))
-        together[indices] += strengths[i] * values
-    lengths = _lengths(collection)
+    weights = np.repeat(strengths, np.diff(stored.indptr)) * stored.values
+    together = np.bincount(stored.indices, weights, minlength=stored.dimensions)
+    lengths = stored.norms
     cosines = together / np.maximum(lengths * lengths[j], 1e-12)
     cosines[j] = 0
     order = np.argsort(-cosines, kind="stable")[:COMPANY]
@@ -69,13 +66,6 @@ def company(collection: Collection, j: int, cards: Cards) -> list[dict[str, Any]
         for o in order
         if cosines[o]
     ]
-
-
-def _lengths(collection: Collection) -> Floats:
-    """The norm of every column."""
-    stored = collection.stored
-    squares = np.bincount(stored.indices, stored.values.astype(np.float64) ** 2, minlength=stored.dimensions)
-    return np.asarray(np.sqrt(squares), np.float32)
 
 
 def _ratio(here: float, there: float) -> float | None:

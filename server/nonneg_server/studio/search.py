@@ -75,7 +75,7 @@ def search(
         "milliseconds": round(took * 1e3, 3),
         "bytes": round(min(BYTES * columns.entries, 4.0 * length.dimensions), 1),
         "whole_bytes": round(BYTES * collection.stored.whole.entries, 1),
-        "agreement": _agreement(collection, query, allowed, order[:COMPARED]),
+        "agreement": _agreement(collection, query, itself, order[:COMPARED]),
         "facets": facets(collection, order[:FACETTED], cards),
     }
 
@@ -158,8 +158,14 @@ def chance(collection: Collection, length: Length) -> float | None:
     return float(np.quantile(cosines, CHANCE))
 
 
-def _agreement(collection: Collection, query: Query, allowed: Chosen, found: NDArray[np.intp]) -> float | None:
+def _agreement(collection: Collection, query: Query, itself: Sequence[int], found: NDArray[np.intp]) -> float | None:
     """The share of the first hits that the whole vectors find first, too."""
-    scores = _scores(collection.stored.whole, query.resolved(collection.stored.dimensions, None))
-    best = _best(scores, allowed, COMPARED)
-    return len(set(best.tolist()) & set(found.tolist())) / len(best) if len(best) else None
+    best = collection.remembered((str(query.expression), *query.only), lambda: _best_whole(collection, query, itself))
+    return len(best & set(found.tolist())) / len(best) if best else None
+
+
+def _best_whole(collection: Collection, query: Query, itself: Sequence[int]) -> frozenset[int]:
+    """The first hits of the whole vectors."""
+    asked = query.resolved(collection.stored.dimensions, None)
+    allowed = _allowed(collection, query.only, asked.without, itself)
+    return frozenset(_best(_scores(collection.stored.whole, asked), allowed, COMPARED).tolist())
