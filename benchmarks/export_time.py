@@ -38,7 +38,7 @@ from nonneg_export.photo_folder import Photos, find_photos, load_pixels
 from nonneg_runtime.manifest import Provenance
 from nonneg_runtime.session import Session
 from nonneg_training.backbones import backbone
-from nonneg_training.encoder import Encoder
+from nonneg_training.encoder import EncoderModule
 
 NOWHERE = Provenance(weights="random", weights_license="none", data="none", data_license="none")
 
@@ -52,7 +52,7 @@ def main() -> None:
     found = find_photos(options.images)
     photos = Photos(found.folder, tuple((found.paths * (options.photos // len(found) + 1))[: options.photos]))
     torch.manual_seed(0)
-    encoder = Encoder(backbone(options.backbone, small=False), View(size=224), dimensions=2048).eval()
+    encoder = EncoderModule(backbone(options.backbone, small=False), View(size=224), dimensions=2048).eval()
 
     with tempfile.TemporaryDirectory() as place:
         work = Path(place)
@@ -102,7 +102,7 @@ def run_over(encoder: Path, photos: Photos, view: View) -> Spent:
     return begin.until(Spent.now())
 
 
-def export(encoder: Encoder, photos: Photos, work: Path, out: Path) -> dict[str, Spent]:
+def export(encoder: EncoderModule, photos: Photos, work: Path, out: Path) -> dict[str, Spent]:
     """What the parts of a whole export take."""
 
     def answer(pixels: np.ndarray) -> np.ndarray:

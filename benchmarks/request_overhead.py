@@ -31,9 +31,9 @@ from nonneg_core import allocator
 from nonneg_runtime.bundle import open_bundle
 from nonneg_server.answers import as_json
 from nonneg_server.app import create_app
-from nonneg_server.embedding import Raw, shortened
+from nonneg_server.embedding import EncodedBatch, shortened
 from nonneg_server.engine.encoded import Encoded
-from nonneg_server.engine.engine import Engine
+from nonneg_server.engine.engine import InferenceEngine
 from nonneg_server.registry import Registry
 from nonneg_server.requests.parameters import Parameters
 from nonneg_server.settings import Settings
@@ -42,7 +42,7 @@ BODY = bytes(range(256)) * 160  # 40 kB, as long as a small photo; it is not dec
 Send = Callable[[bytes, dict[str, str], str], Awaitable[bytes]]
 
 
-class Still(Engine):
+class Still(InferenceEngine):
     """An engine that has its answer ready."""
 
     ready: Encoded
@@ -112,7 +112,7 @@ def serialising(manifest: Any, share: float, rounds: int = 60) -> dict[str, floa
     rng = np.random.default_rng(0)
     z = rng.random((64, 2048), dtype=np.float32)
     z[rng.random(z.shape) > share] = 0
-    raw = Raw(z, list(range(64)), {})
+    raw = EncodedBatch(z, list(range(64)), {})
     dense, sparse = (shortened(manifest, raw, Parameters(format=form)) for form in ("dense", "sparse"))
     ways = {
         "orjson": lambda: orjson.dumps(dense.vectors[0], option=orjson.OPT_SERIALIZE_NUMPY),

@@ -28,11 +28,11 @@ from nonneg_core.pixels.view import View
 from nonneg_training.backbones import Backbone
 from nonneg_training.batches import FeatureBatches
 from nonneg_training.data import Arrays
-from nonneg_training.distributed import World
-from nonneg_training.encoder import Encoder
+from nonneg_training.distributed import ProcessGroup
+from nonneg_training.encoder import EncoderModule
 from nonneg_training.head_init import sample, start
 from nonneg_training.loop import Loop
-from nonneg_training.methods.head import Head
+from nonneg_training.methods.head import HeadMethod
 from nonneg_training.prefetch import Prefetcher
 from nonneg_training.settings import read_settings
 
@@ -75,12 +75,12 @@ def epochs(features: np.ndarray, folder: Path, loss: dict[str, float], options: 
     }
     settings = read_settings(None, {**changes, **loss})
     images = Arrays("none", np.zeros((COUNT, 1, 1, 3), np.uint8), np.zeros(COUNT, np.int64), ("none",))
-    encoder = Encoder(Backbone(nn.Identity(), options.features, size=1), View(size=1), dimensions=DIMENSIONS)
+    encoder = EncoderModule(Backbone(nn.Identity(), options.features, size=1), View(size=1), dimensions=DIMENSIONS)
     x = sample(features)
     start(encoder.output, x, "random", torch.Generator().manual_seed(0))
-    method = Head(encoder, settings.loss, settings.head, x)
+    method = HeadMethod(encoder, settings.loss, settings.head, x)
     batches = FeatureBatches(images, features, 1, torch.device("cpu"))
-    loop = Loop(settings, folder, method, batches, lambda: (x, x), world=World())
+    loop = Loop(settings, folder, method, batches, lambda: (x, x), world=ProcessGroup())
     times = []
     with Prefetcher(loop.fetch, loop.finish, loop.plan.total) as ahead:
         for epoch in range(options.epochs + 1):

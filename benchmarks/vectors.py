@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parent / "serving"))
 from provenance import provenance
 
 from nonneg_core.compact import pack, unpack
-from nonneg_core.evaluation.metrics import Report, retrieval
+from nonneg_core.evaluation.metrics import RetrievalReport, retrieval
 from nonneg_core.evaluation.selection import fit_pca
 from nonneg_core.evaluation.uncertainty import interval
 from nonneg_core.shortening import keep_largest
@@ -95,7 +95,7 @@ def packed(stored: Vectors) -> tuple[Vectors, float]:
     return found, round(size / len(stored), 1)
 
 
-def row(name: str, stored: Vectors, report: Report) -> dict[str, object]:
+def row(name: str, stored: Vectors, report: RetrievalReport) -> dict[str, object]:
     """What a table says of one way."""
     active = stored != 0
     found: dict[str, object] = {"": name}

@@ -46,7 +46,7 @@ RUNTIMES = ("onnxruntime", "onnxruntime-gpu", "onnxruntime-openvino")
 
 
 @dataclass(frozen=True)
-class Finding:
+class Diagnosis:
     """One thing that was looked at."""
 
     subject: str
@@ -68,10 +68,10 @@ def doctor(model: Path | None, as_json: bool) -> None:
     sys.exit(any(finding.verdict == "bad" for finding in findings))
 
 
-def examine(model: Path | None = None) -> Iterator[Finding]:
+def examine(model: Path | None = None) -> Iterator[Diagnosis]:
     """Every check in turn; one that fails does not keep the others from running."""
-    yield Finding("nonneg", "ok", f"{__version__} on Python {platform.python_version()}, {platform.platform()}")
-    yield Finding("client", "ok", ", ".join(f"{name} {installed(name)}" for name in CLIENT))
+    yield Diagnosis("nonneg", "ok", f"{__version__} on Python {platform.python_version()}, {platform.platform()}")
+    yield Diagnosis("client", "ok", ", ".join(f"{name} {installed(name)}" for name in CLIENT))
     yield from extras()
     yield from runtime()
     yield cores()
@@ -79,59 +79,59 @@ def examine(model: Path | None = None) -> Iterator[Finding]:
     yield from self_test(model)
 
 
-def extras() -> Iterator[Finding]:
+def extras() -> Iterator[Diagnosis]:
     """Which parts are installed, and which pip command brings the others."""
     for extra, packages in EXTRAS.items():
         found = {name: installed(name) for name in packages}
         absent = [name for name, number in found.items() if number is None]
         fix = extra_hint(extra)
         if not absent:
-            yield Finding(extra, "ok", ", ".join(f"{name} {number}" for name, number in found.items()))
+            yield Diagnosis(extra, "ok", ", ".join(f"{name} {number}" for name, number in found.items()))
         elif extra == "server" and len(absent) < len(found) and any(map(installed, RUNTIMES)):
-            yield Finding(extra, "bad", f"without {', '.join(absent)}", fix)  # a runtime is there to serve with
+            yield Diagnosis(extra, "bad", f"without {', '.join(absent)}", fix)  # a runtime is there to serve with
         else:
-            yield Finding(extra, "note", f"an extra that is not installed (without {', '.join(absent)})", fix)
+            yield Diagnosis(extra, "note", f"an extra that is not installed (without {', '.join(absent)})", fix)
 
 
-def runtime() -> Iterator[Finding]:
+def runtime() -> Iterator[Diagnosis]:
     """ONNX Runtime: one build of it, and the providers it has; a client needs none."""
     builds = [name for name in RUNTIMES if installed(name)]
     if not builds:
         fix = extra_hint("server")
         if all(map(installed, EXTRAS["server"])):
-            yield Finding("onnxruntime", "bad", "not installed, and the server cannot answer without it", fix)
+            yield Diagnosis("onnxruntime", "bad", "not installed, and the server cannot answer without it", fix)
         else:
-            yield Finding("onnxruntime", "note", "not installed: it comes with the server", fix)
+            yield Diagnosis("onnxruntime", "note", "not installed: it comes with the server", fix)
         return
     if len(builds) > 1:
         fix = f"pip uninstall {' '.join(builds)}, then install the one you want"
-        yield Finding("onnxruntime", "bad", f"{' and '.join(builds)} overwrite each other", fix)
+        yield Diagnosis("onnxruntime", "bad", f"{' and '.join(builds)} overwrite each other", fix)
     import onnxruntime as ort
 
     providers = [name.removesuffix("ExecutionProvider") for name in ort.get_available_providers()]
-    yield Finding("onnxruntime", "ok", f"{ort.__version__} with {', '.join(providers)}")
+    yield Diagnosis("onnxruntime", "ok", f"{ort.__version__} with {', '.join(providers)}")
 
 
-def cores() -> Finding:
+def cores() -> Diagnosis:
     """What the container grants, beside what the host shows."""
     quota = cgroup_quota()
     limit = "no CPU limit" if quota is None else f"a CPU limit of {quota:g}"
     message = f"{available_cores()} of {os.cpu_count()} cores ({affinity()} by affinity, {limit})"
     if quota is not None and quota < 1:
-        return Finding("cores", "note", message, "grant at least one whole core: less makes every image wait")
-    return Finding("cores", "ok", message)
+        return Diagnosis("cores", "note", message, "grant at least one whole core: less makes every image wait")
+    return Diagnosis("cores", "ok", message)
 
 
-def files() -> Finding:
+def files() -> Diagnosis:
     """Open files: each connection of a server is one."""
     found = open_files()
     try:
-        return Finding("files", "ok", f"{enough(found)} may be open at once")
+        return Diagnosis("files", "ok", f"{enough(found)} may be open at once")
     except NonnegError as error:
-        return Finding("files", "bad", error.message, error.fix)
+        return Diagnosis("files", "bad", error.message, error.fix)
 
 
-def self_test(model: Path | None) -> Iterator[Finding]:
+def self_test(model: Path | None) -> Iterator[Diagnosis]:
     """The bundle opens, and its encoder answers the golden vector that the exporter wrote down."""
     from nonneg_runtime.bundle import open_bundle
     from nonneg_runtime.variants import as_variant
@@ -139,9 +139,11 @@ def self_test(model: Path | None) -> Iterator[Finding]:
     try:
         bundle = open_bundle(model)
         manifest = bundle.manifest
-        yield Finding("model", "ok", f"{manifest.name} {manifest.version}, {manifest.dimensions} dimensions, verified")
+        yield Diagnosis(
+            "model", "ok", f"{manifest.name} {manifest.version}, {manifest.dimensions} dimensions, verified"
+        )
     except NonnegError as error:
-        yield Finding("model", "bad", error.message, error.fix)
+        yield Diagnosis("model", "bad", error.message, error.fix)
         return
     if any(installed(name) for name in RUNTIMES):
         yield answered("self-test", bundle)
@@ -152,7 +154,7 @@ def self_test(model: Path | None) -> Iterator[Finding]:
             yield answered("gpu", bundle, "cuda")
 
 
-def answered(subject: str, bundle: Bundle, provider: str | None = None) -> Finding:
+def answered(subject: str, bundle: Bundle, provider: str | None = None) -> Diagnosis:
     """Whether the encoder, computed there, gives the vector that the exporter wrote down."""
     from nonneg_runtime.golden import golden_cosine
     from nonneg_runtime.open import open_session
@@ -163,14 +165,14 @@ def answered(subject: str, bundle: Bundle, provider: str | None = None) -> Findi
         where = None if provider is None else PROVIDERS[provider]
         cosine = golden_cosine(open_session(bundle.encoder, providers=where, precision=manifest.precision), manifest)
     except NonnegError as error:
-        return Finding(subject, "bad", error.message, error.fix)
+        return Diagnosis(subject, "bad", error.message, error.fix)
     good = cosine >= manifest.golden.tolerance
     message = f"cosine {cosine:.6f} to the exporter's vector (at least {manifest.golden.tolerance})"
     fix = None if good else "reinstall onnxruntime, or export the bundle again on this machine"
-    return Finding(subject, "ok" if good else "bad", message, fix)
+    return Diagnosis(subject, "ok" if good else "bad", message, fix)
 
 
-def show(findings: list[Finding], echo: Callable[[str], None] = click.echo) -> None:
+def show(findings: list[Diagnosis], echo: Callable[[str], None] = click.echo) -> None:
     """One line a finding, its fix below."""
     marks = {"ok": click.style("ok  ", fg="green"), "note": click.style("note", fg="yellow")}
     for finding in findings:

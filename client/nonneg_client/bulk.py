@@ -44,7 +44,7 @@ ADOPTED = 20_000  # vectors of a shard that an earlier file gives
 Kind: TypeAlias = Literal["new", "replace", "update", "retry"]
 
 
-class Job:
+class BulkJob:
     """The folder of shards, held by one process at a time."""
 
     def __init__(self, out: Path, options: Options, *, root: Path, kind: Kind = "new") -> None:

@@ -31,7 +31,7 @@ from nonneg_runtime.open import open_session
 from nonneg_runtime.providers import Runner
 
 Tick = Callable[[int, int], None]  # done, of how many
-Answer = tuple[PhotoRecord, Activation | None]
+PhotoOutcome = tuple[PhotoRecord, Activation | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +78,7 @@ def calibrated_on(seen: Activations, data: str, ranked_by: RankedBy) -> Calibrat
 def _run(
     rows: ActivationStore, session: Runner, paths: Sequence[Path], view: View, workers: int, tick: Tick | None
 ) -> None:
-    def job(path: Path) -> Answer:
+    def job(path: Path) -> PhotoOutcome:
         try:
             pixels, digest = load_pixels(path, view)
         except (NonnegError, OSError) as error:  # a broken photo is counted, not fatal

@@ -91,7 +91,7 @@ class Draft:
 
 
 @dataclass(frozen=True)
-class Ranked:
+class RankedDraft:
     """An encoder whose columns stand in rank order, with the manifest that says why; not sealed yet."""
 
     encoder: Path
@@ -109,7 +109,7 @@ def rank(
     dimensions: int | None = None,
     data: str = "",
     tick: Tick | None = None,
-) -> Ranked:
+) -> RankedDraft:
     """Calibrate `draft` on `photos`, permute its columns, verify what came out."""
     kept = check_dimensions(dimensions, width(draft.model))
     plain, encoder = work / "plain.onnx", work / ENCODER
@@ -137,10 +137,10 @@ def rank(
         head=head,
         files={},
     )
-    return Ranked(encoder, manifest, seen)
+    return RankedDraft(encoder, manifest, seen)
 
 
-def report(ranked: Ranked, photos: Photos, work: Path, *, data: str = "", tick: Tick | None = None) -> Ranked:
+def report(ranked: RankedDraft, photos: Photos, work: Path, *, data: str = "", tick: Tick | None = None) -> RankedDraft:
     """The same with its quality on labelled photos in the manifest."""
     order = list(ranked.manifest.columns.original)
     calibration = np.ascontiguousarray(ranked.seen.values[:MOST_FOR_PCA][:, order])
@@ -205,7 +205,7 @@ def _verify(draft: Draft, order: NDArray[np.int64], seen: Activations, work: Pat
     few = pixels[-verify.BATCH :]
     opened = partial(Session, threads=available_cores())
 
-    def short(k: int) -> verify.Rows:
+    def short(k: int) -> verify.Matrix:
         save(_chosen(draft, order[:k]), work / "short.onnx")
         return opened(work / "short.onnx").run(few)
 

@@ -22,7 +22,7 @@ from nonneg_export.projector import head_of, round_weights, takes, with_projecto
 from nonneg_runtime.manifest import Provenance
 from nonneg_training.checkpoint import load_encoder, read_checkpoint, run_settings
 from nonneg_training.data.folder import Folder
-from nonneg_training.encoder import Encoder
+from nonneg_training.encoder import EncoderModule
 from nonneg_training.onnx_backbone import is_onnx_file
 from nonneg_training.onnx_backbone.recipe import features_graph
 from nonneg_training.settings import Settings
@@ -71,7 +71,7 @@ def _seen_in_training(view: View) -> Callable[[Path], Pixels]:
     return look
 
 
-def _graph(encoder: Encoder, settings: Settings, *, apart: bool) -> ModelProto:
+def _graph(encoder: EncoderModule, settings: Settings, *, apart: bool) -> ModelProto:
     """The encoder's graph; a head that is kept apart stands behind the backbone's, under names of its own."""
     if is_onnx_file(settings.model.backbone):
         features = features_graph(Path(settings.model.backbone), settings.onnx, encoder.view.size)
@@ -85,7 +85,7 @@ def _graph(encoder: Encoder, settings: Settings, *, apart: bool) -> ModelProto:
 class _Features(torch.nn.Module):
     """uint8 (batch, h, w, 3) -> the backbone's features."""
 
-    def __init__(self, encoder: Encoder) -> None:
+    def __init__(self, encoder: EncoderModule) -> None:
         super().__init__()
         self.encoder = encoder
 

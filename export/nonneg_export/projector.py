@@ -13,13 +13,13 @@ from nonneg_core.heads.head import Head
 from nonneg_export.columns import activate
 from nonneg_export.head import with_head
 from nonneg_export.root_head import with_root_head
-from nonneg_training.encoder import Encoder
+from nonneg_training.encoder import EncoderModule
 
 Weight = NDArray[np.float32]
 OPERATORS = {"relu": "Relu", "rep_relu": "Relu", "sigmoid": "Sigmoid", "softplus": "Softplus", "exp": "Exp"}
 
 
-def with_projector(model: ModelProto, encoder: Encoder, *, stored: type = np.float32) -> ModelProto:
+def with_projector(model: ModelProto, encoder: EncoderModule, *, stored: type = np.float32) -> ModelProto:
     """A copy with all that `encoder` has behind its backbone; `stored`: the type of a single layer's weights."""
     if (head := head_of(encoder)) is not None:
         return with_root_head(model, head, takes=takes(encoder), stored=stored)
@@ -29,7 +29,7 @@ def with_projector(model: ModelProto, encoder: Encoder, *, stored: type = np.flo
     return activate(model, OPERATORS[encoder.activation])
 
 
-def head_of(encoder: Encoder) -> Head | None:
+def head_of(encoder: EncoderModule) -> Head | None:
     """The encoder's one layer, its gate and its power; None where it has more layers, or another activation."""
     if len(encoder.hidden) or OPERATORS.get(encoder.activation) != "Relu":
         return None
@@ -38,12 +38,12 @@ def head_of(encoder: Encoder) -> Head | None:
     return Head(np.ascontiguousarray(weight.T), bias, gate, encoder.power)
 
 
-def takes(encoder: Encoder) -> Takes:
+def takes(encoder: EncoderModule) -> Takes:
     """What the head takes of the features."""
     return "roots" if encoder.root else "features"
 
 
-def round_weights(encoder: Encoder) -> None:
+def round_weights(encoder: EncoderModule) -> None:
     """Give the last layer the weights that a head's file holds, which are float16."""
     with torch.no_grad():
         encoder.output.weight.copy_(encoder.output.weight.half().float())

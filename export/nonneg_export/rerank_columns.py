@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from nonneg_core.errors import ConfigInvalid
-from nonneg_export.assemble import Draft, Ranked
+from nonneg_export.assemble import Draft, RankedDraft
 from nonneg_export.fp16_weights import restore_fp32
 from nonneg_runtime.bundle import Bundle
 from nonneg_training.onnx_backbone.onnx_graph import load
@@ -40,7 +40,7 @@ def draft_of(bundle: Bundle) -> Draft:
     )
 
 
-def compose_order(ranked: Ranked, bundle: Bundle) -> Ranked:
+def compose_order(ranked: RankedDraft, bundle: Bundle) -> RankedDraft:
     """The same, with each column traced back to the encoder's own, through both rankings."""
     before = bundle.manifest.columns.original
     columns = ranked.manifest.columns

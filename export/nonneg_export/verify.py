@@ -21,7 +21,7 @@ PHOTOS = 16
 BATCH = 7
 LEAST_COSINE = 0.9999
 AT_THE_GATE = 1e-4  # share of the entries
-Rows = NDArray[np.float32]
+Matrix = NDArray[np.float32]
 
 
 def samples(paths: Sequence[Path], view: View) -> Pixels:
@@ -35,24 +35,24 @@ def spread(paths: Sequence[Path], count: int) -> list[Path]:
     return [paths[i * len(paths) // count] for i in range(count)] if len(paths) > count else list(paths)
 
 
-def answers(run: Callable[[Pixels], Rows], pixels: Pixels) -> Rows:
+def answers(run: Callable[[Pixels], Matrix], pixels: Pixels) -> Matrix:
     """The rows for all pixels, a few at a time: large batches cost memory, not time."""
     return np.concatenate([run(pixels[i : i + BATCH]) for i in range(0, len(pixels), BATCH)])
 
 
-def agrees_with_torch(by_torch: Rows, rows: Rows) -> Check:
+def agrees_with_torch(by_torch: Matrix, rows: Matrix) -> Check:
     """The encoder answers what the checkpoint answers."""
     return _close("torch", "ONNX Runtime against torch, on real photos", by_torch, rows)
 
 
-def features_agree(by_original: Rows, rows: Rows) -> Check:
+def features_agree(by_original: Matrix, rows: Matrix) -> Check:
     """The features before any head are those of the framework that the model comes from."""
     cosines = (unit(by_original) * unit(rows)).sum(axis=1)
     what = f"1 - least cosine of the features to the original framework's, on {len(rows) - 1} photos and a pattern"
     return held(Check(name="torch", what=what, value=max(0.0, 1 - float(cosines.min())), limit=1 - LEAST_COSINE))
 
 
-def ignores_batch_mates(session: Runner, pixels: Pixels, together: Rows | None = None) -> Check:
+def ignores_batch_mates(session: Runner, pixels: Pixels, together: Matrix | None = None) -> Check:
     """A vector does not depend on the rest of its batch; `together`: its answers, where they are known."""
     alone = np.concatenate([session.run(one[None]) for one in pixels])
     together = answers(session.run, pixels) if together is None else together
@@ -61,12 +61,12 @@ def ignores_batch_mates(session: Runner, pixels: Pixels, together: Rows | None =
     return _close("batch", f"a batch of 1 against batches of {BATCH} and of mixed content", alone, worst)
 
 
-def emits_the_ranking(plain: Rows, ranked: Rows, order: NDArray[np.int64]) -> Check:
+def emits_the_ranking(plain: Matrix, ranked: Matrix, order: NDArray[np.int64]) -> Check:
     """The columns are those of the unranked encoder, in rank order."""
     return _close("ranking", "ranked columns against selection from the unranked encoder", plain[:, order], ranked)
 
 
-def prefix_is_export(full: Rows, short: Callable[[int], Rows]) -> Check:
+def prefix_is_export(full: Matrix, short: Callable[[int], Matrix]) -> Check:
     """The first k columns are what an export of k columns answers."""
     columns = full.shape[1]
     lengths = sorted({1, max(1, columns // 4), max(1, columns // 2)})
@@ -74,7 +74,7 @@ def prefix_is_export(full: Rows, short: Callable[[int], Rows]) -> Check:
     return _close("prefix", f"the first {', '.join(map(str, lengths))} columns against exports of so many", *worst)
 
 
-def difference(a: Rows, b: Rows) -> float:
+def difference(a: Matrix, b: Matrix) -> float:
     """The largest difference between two entries of the row-normalised vectors.
 
     A value that lies at its gate up to rounding is in one of them and absent from the other: a few such are left out.
@@ -85,7 +85,7 @@ def difference(a: Rows, b: Rows) -> float:
     return float(np.abs(unit(a) - unit(b)).max(initial=0))
 
 
-def _close(name: str, what: str, a: Rows, b: Rows) -> Check:
+def _close(name: str, what: str, a: Matrix, b: Matrix) -> Check:
     return held(Check(name=name, what=what, value=difference(a, b), limit=TOLERANCE))
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from nonneg_core.cores import available_cores
 from nonneg_export import verify
 from nonneg_export.activations import Activations, Tick, collect
-from nonneg_export.assemble import NOT_STATED, About, Draft, Ranked
+from nonneg_export.assemble import NOT_STATED, About, Draft, RankedDraft
 from nonneg_export.canonical import save
 from nonneg_export.fp16_weights import is_lossless
 from nonneg_export.kept import held_out, kept
@@ -42,7 +42,7 @@ class Wrapped:
         rows = np.asarray(self.features.values, dtype=np.float64)
         return float(np.square(np.minimum(rows, 0)).sum() / max(np.square(rows).sum(), np.finfo(np.float64).tiny))
 
-    def described(self, ranked: Ranked, data: str) -> Ranked:
+    def described(self, ranked: RankedDraft, data: str) -> RankedDraft:
         """The ranked encoder with its head in a file of its own, and with what the columns keep of the features."""
         place, order = ranked.encoder.parent, list(ranked.manifest.columns.original)
         found = kept(self.features.values[self.held], ranked.seen.values[self.held][:, order], data)

@@ -25,7 +25,7 @@ from nonneg_core.errors import ParameterInvalid
 from nonneg_core.heads.head import Head, roots
 from nonneg_core.pixels.view import Pixels
 from nonneg_runtime.bundle import ENCODER, Bundle, storing
-from nonneg_runtime.external_data import Part, external_files, fields
+from nonneg_runtime.external_data import ExternalTensor, external_files, fields
 from nonneg_runtime.graph import test_pattern
 from nonneg_runtime.head_file import read_head
 from nonneg_runtime.session import Session
@@ -94,7 +94,7 @@ def pooled_map(path: Path) -> str | None:
     """The name of the tensor that the last mean over cells in an encoder's graph reads, if there is one."""
     found = None
     with path.open("rb") as file:
-        for kind, inputs in _nodes(Part(file, 0, file.seek(0, 2))):
+        for kind, inputs in _nodes(ExternalTensor(file, 0, file.seek(0, 2))):
             if kind in MEANS and inputs:
                 found = inputs[0]
     return found
@@ -110,7 +110,7 @@ def cannot(bundle: Bundle, why: str) -> ParameterInvalid:
     )
 
 
-def _nodes(model: Part) -> Iterator[tuple[bytes, list[str]]]:
+def _nodes(model: ExternalTensor) -> Iterator[tuple[bytes, list[str]]]:
     """What kind each node of the graph is, and what it reads."""
     for number, graph in fields(model):
         if number == GRAPH:

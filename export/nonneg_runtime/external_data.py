@@ -35,7 +35,7 @@ class Malformed(ValueError):
     """These bytes are not a protobuf message."""
 
 
-class Part(NamedTuple):
+class ExternalTensor(NamedTuple):
     """A message: a stretch of the file."""
 
     file: BinaryIO
@@ -52,7 +52,7 @@ def external_files(path: Path) -> set[str]:
     """The locations that the tensors of an ONNX file name, as they are written there."""
     try:
         with path.open("rb") as file:
-            whole = Part(file, 0, file.seek(0, 2))
+            whole = ExternalTensor(file, 0, file.seek(0, 2))
             if whole.end == 0:
                 raise Malformed("it is empty")
             return set(_locations(whole, "model", 0))
@@ -60,7 +60,7 @@ def external_files(path: Path) -> set[str]:
         raise BundleInvalid(f"{path} is not a ONNX model ({error})", fix="export the bundle again") from error
 
 
-def _locations(part: Part, message: str, depth: int) -> Iterator[str]:
+def _locations(part: ExternalTensor, message: str, depth: int) -> Iterator[str]:
     if depth > DEEPEST:
         raise Malformed(f"messages nested deeper than {DEEPEST}")
     below = FIELDS[message]
@@ -74,7 +74,7 @@ def _locations(part: Part, message: str, depth: int) -> Iterator[str]:
             yield from _locations(content, inside, depth + 1)
 
 
-def fields(part: Part) -> Iterator[tuple[int, Part]]:
+def fields(part: ExternalTensor) -> Iterator[tuple[int, ExternalTensor]]:
     """The length-delimited fields of a message; others are passed over."""
     at = part.start
     while at < part.end:
@@ -86,7 +86,7 @@ def fields(part: Part) -> Iterator[tuple[int, Part]]:
             at += used
             if at + length > part.end:
                 raise Malformed("a field that is longer than its message")
-            yield number, Part(part.file, at, at + length)
+            yield number, ExternalTensor(part.file, at, at + length)
             at += length
         elif kind == VARINT:
             at += _varint(head, used)[1]

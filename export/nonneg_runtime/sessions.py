@@ -77,7 +77,7 @@ class Sessions:
         """Bytes of weights that they hold while they are loaded."""
         return self._each * (1 if self._shared else 1 + self.wide)
 
-    def rest(self) -> None:
+    def unload(self) -> None:
         """Forget the weights; the next run loads them again."""
         with self._changing:
             self.session, self._shared = None, False
@@ -92,7 +92,7 @@ class Sessions:
             self._try(np.zeros((batch, size, size, 3), np.uint8))
         self._test(session)
 
-    def widen(self) -> None:
+    def open_all_cores(self) -> None:
         """An image was alone: open the wide session for the next one, in the background, if there is to be one."""
         if self._spread and not self._wide.begun and (self._shareable or self._has_room()):
             self._wide.begin(self.open_wide)
@@ -110,7 +110,7 @@ class Sessions:
         self._failures = 0
         return vectors
 
-    def ailment(self) -> str | None:
+    def failure_reason(self) -> str | None:
         if self._failures >= FAILURES_THAT_MEAN_DEATH:
             return f"the encoder of {self._bundle.manifest.name} failed {self._failures} times in a row"
         return None
@@ -133,14 +133,14 @@ class Sessions:
             if self.session is not None:
                 return self.session
             if self._opened_before:
-                self._wake()
+                self._reload()
             self._opened_before = True
             session = self.session = self._open(self._threads)
         if self.on_load is not None:
             self.on_load()
         return session
 
-    def _wake(self) -> None:
+    def _reload(self) -> None:
         """It rested: what lies in its folder now has to be what it was."""
         try:
             self._check_unchanged()

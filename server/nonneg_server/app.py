@@ -15,7 +15,7 @@ from nonneg_server.api import DIALECTS
 from nonneg_server.api.route import RouteTable
 from nonneg_server.http import error_responses
 from nonneg_server.http.auth import AuthMiddleware, RateLimiter, is_authorized
-from nonneg_server.http.connection_limits import Shared
+from nonneg_server.http.connection_limits import ConnectionState
 from nonneg_server.http.context import Observer, RequestContext
 from nonneg_server.http.early_rejection import EarlyRejection
 from nonneg_server.http.keys import Keys, read_keys, reload_keys
@@ -35,7 +35,7 @@ TELLING = ("retry-after", "retry-after-ms", "x-fingerprint", "x-request-id", "x-
 def create_app(
     registry: Registry,
     settings: Settings,
-    shared: Shared | None = None,
+    shared: ConnectionState | None = None,
     repository: Repository | None = None,
     collection: Collection | None = None,
 ) -> FastAPI:
@@ -53,7 +53,7 @@ def create_app(
     )
     app.state.registry = registry
     app.state.settings = settings
-    app.state.shared = shared = shared or Shared()
+    app.state.shared = shared = shared or ConnectionState()
     app.state.repository = repository
     app.state.collection = collection
     app.state.studio = None  # made when it is first asked for

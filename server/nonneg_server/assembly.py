@@ -13,7 +13,7 @@ from nonneg_core.errors import ConfigInvalid
 from nonneg_server.app import create_app
 from nonneg_server.file_descriptors import enough, open_files
 from nonneg_server.http.connection import Connection
-from nonneg_server.http.connection_limits import ConnectionLimits, Shared
+from nonneg_server.http.connection_limits import ConnectionLimits, ConnectionState
 from nonneg_server.process import Process
 from nonneg_server.repository import Repository
 from nonneg_server.settings import Settings
@@ -39,7 +39,7 @@ def prepare(
         connections=min(settings.max_connections, files),
         bytes=settings.upload_bytes,
     )
-    shared = Shared(limits)
+    shared = ConnectionState(limits)
     app = create_app(repository.registry, settings, shared, repository, collection)
     config = uvicorn.Config(
         app,

@@ -30,7 +30,7 @@ from nonneg_runtime.bundle import Bundle
 from nonneg_runtime.manifest import read_manifest
 from nonneg_runtime.providers import PROVIDERS
 from nonneg_server.engine.cache import Cache
-from nonneg_server.engine.engine import Engine
+from nonneg_server.engine.engine import InferenceEngine
 from nonneg_server.engine.workers import STALL_SECONDS, Workers
 from nonneg_server.observation.logs import as_json, configure
 from nonneg_server.options import Grouped, with_settings
@@ -168,7 +168,7 @@ def repository_of(
     aliases = aliases_of(settings.alias, sources)
     registry = Registry(aliases=aliases, memory=settings.model_memory, workers=workers, cache=cache)
 
-    def make(bundle: Bundle) -> Engine:
+    def make(bundle: Bundle) -> InferenceEngine:
         opening()
         return _engine(settings, workers, cache, bundle)
 
@@ -187,8 +187,8 @@ def _cache(settings: Settings) -> Cache | None:
     return Cache(settings.cache, DiskCache(settings.cache_dir, settings.cache_dir_bytes))
 
 
-def _engine(settings: Settings, workers: Workers, cache: Cache | None, bundle: Bundle) -> Engine:
-    return Engine(
+def _engine(settings: Settings, workers: Workers, cache: Cache | None, bundle: Bundle) -> InferenceEngine:
+    return InferenceEngine(
         bundle,
         workers=workers,
         max_pixels=settings.max_pixels,
@@ -253,7 +253,7 @@ def bind(host: str, port: int) -> socket.socket:
         ) from None
 
 
-def start_line(engine: Engine, listener: socket.socket, seconds: float, scheme: str = "http") -> str:
+def start_line(engine: InferenceEngine, listener: socket.socket, seconds: float, scheme: str = "http") -> str:
     """The line that says where the server listens, with which model, and how long the start took."""
     manifest = engine.bundle.manifest
     return (

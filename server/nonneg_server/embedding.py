@@ -16,7 +16,7 @@ from nonneg_core.errors import (
 from nonneg_core.shortening import Vectors, check_dimensions, shorten
 from nonneg_runtime.manifest import Manifest
 from nonneg_server.engine.encoded import Encoded
-from nonneg_server.engine.engine import Engine
+from nonneg_server.engine.engine import InferenceEngine
 from nonneg_server.requests.images import Source
 from nonneg_server.requests.parameters import Parameters
 
@@ -31,7 +31,7 @@ class Timing(NamedTuple):
     inference: float = 0.0
 
 
-class Raw(NamedTuple):
+class EncodedBatch(NamedTuple):
     """The encoder's own vectors of those images that could be read, and the errors of the others."""
 
     vectors: Vectors  # (good, D)
@@ -72,7 +72,7 @@ class Answer(NamedTuple):
 
 
 async def embed(
-    engine: Engine,
+    engine: InferenceEngine,
     images: Sequence[Source],
     parameters: Parameters,
     *,
@@ -82,16 +82,16 @@ async def embed(
     """Encode and shorten; parameters are checked before any work is done."""
     manifest = engine.bundle.manifest
     lengths_of(parameters, manifest)
-    raw = await encode(engine, images, fail=fails(parameters, len(images)), field=field, deadline=deadline)
+    raw = await encode(engine, images, fail=fails_request(parameters, len(images)), field=field, deadline=deadline)
     return shortened(manifest, raw, parameters)
 
 
-def fails(parameters: Parameters, count: int) -> bool:
+def fails_request(parameters: Parameters, count: int) -> bool:
     """Whether one bad image fails the request; a request's only image does, unless its item was asked for."""
     return parameters.errors == "fail" or (count == 1 and "errors" not in parameters.model_fields_set)
 
 
-def shortened(manifest: Manifest, raw: Raw, parameters: Parameters) -> Answer:
+def shortened(manifest: Manifest, raw: EncodedBatch, parameters: Parameters) -> Answer:
     """The raw vectors at every length, by the one rule."""
     lengths = lengths_of(parameters, manifest, raw.vectors.shape[1])
     vectors = tuple(shorten(raw.vectors, k, parameters.top_k, normalize=parameters.normalize) for k in lengths)
@@ -118,16 +118,23 @@ def measured(manifest: Manifest) -> list[str]:
 
 
 async def encode(
-    engine: Engine, images: Sequence[Source], *, fail: bool, field: str = "images", deadline: float | None = None
-) -> Raw:
+    engine: InferenceEngine,
+    images: Sequence[Source],
+    *,
+    fail: bool,
+    field: str = "images",
+    deadline: float | None = None,
+) -> EncodedBatch:
     """Every image as one job; a bad one fails alone unless `fail`."""
     readable = [image for image in images if not isinstance(image, (Encoded, NonnegError))]
     results = iter(await engine.encode_all(readable, deadline=deadline) if readable else [])
     outcomes = [image if isinstance(image, (Encoded, NonnegError)) else next(results) for image in images]
-    return gathered(outcomes, engine.bundle.manifest.dimensions, fail=fail, field=field)
+    return collect(outcomes, engine.bundle.manifest.dimensions, fail=fail, field=field)
 
 
-def gathered(outcomes: Sequence[Encoded | NonnegError], width: int, *, fail: bool, field: str = "images") -> Raw:
+def collect(
+    outcomes: Sequence[Encoded | NonnegError], width: int, *, fail: bool, field: str = "images"
+) -> EncodedBatch:
     """The images' outcomes as one; an error that is not an image's own is raised, or any error if `fail`."""
     encoded: list[Encoded] = []
     positions: list[int] = []
@@ -145,7 +152,7 @@ def gathered(outcomes: Sequence[Encoded | NonnegError], width: int, *, fail: boo
         vectors = np.stack([e.vector for e in encoded]) if len(encoded) > 1 else encoded[0].vector[None]
     else:
         vectors = np.zeros((0, width), np.float32)
-    return Raw(vectors, positions, errors, _timing(encoded))
+    return EncodedBatch(vectors, positions, errors, _timing(encoded))
 
 
 def _timing(encoded: list[Encoded]) -> Timing:

@@ -27,7 +27,7 @@ from nonneg_server.engine.idle_memory import Idle
 from nonneg_server.http.connection import LINGER, Connection
 
 if TYPE_CHECKING:
-    from nonneg_server.http.connection_limits import Shared
+    from nonneg_server.http.connection_limits import ConnectionState
     from nonneg_server.repository import Repository
 
 logger = logging.getLogger("nonneg")
@@ -47,7 +47,7 @@ class Process(uvicorn.Server):
         self,
         config: uvicorn.Config,
         repository: Repository,
-        shared: Shared,
+        shared: ConnectionState,
         loading: concurrent.futures.Future[None],
         *,
         drain: float,

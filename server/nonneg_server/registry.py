@@ -11,7 +11,7 @@ from nonneg_core import allocator
 from nonneg_core.errors import ModelNotFound
 from nonneg_server.engine.admission import Admission
 from nonneg_server.engine.cache import Cache
-from nonneg_server.engine.engine import Engine
+from nonneg_server.engine.engine import InferenceEngine
 from nonneg_server.engine.workers import Workers
 
 
@@ -20,14 +20,14 @@ class Registry:
 
     def __init__(
         self,
-        *engines: Engine,
+        *engines: InferenceEngine,
         aliases: Mapping[str, str] | None = None,
         memory: int | None = None,
         workers: Workers | None = None,
         cache: Cache | None = None,
     ) -> None:
         self.load_failures = 0
-        self._engines: dict[str, Engine] = {}
+        self._engines: dict[str, InferenceEngine] = {}
         self._default: str | None = None  # the first: it stays the default while it is not loaded
         self._aliases = dict(aliases or {})
         self.memory = memory
@@ -37,7 +37,7 @@ class Registry:
         for engine in engines:
             self.put(engine)
 
-    def get(self, name: str | None = None) -> Engine:
+    def get(self, name: str | None = None) -> InferenceEngine:
         """The engine of that name or alias, or the default one."""
         engines = self._engines
         wanted = self._default if name is None else self._aliases.get(name, name)
@@ -48,12 +48,12 @@ class Registry:
             raise ModelNotFound(what, fix=f"ask for {known or 'none'}", field="model", value=name)
         return found
 
-    def put(self, engine: Engine) -> None:
+    def put(self, engine: InferenceEngine) -> None:
         """Serve this engine under its name from now on, in the place of an older one if there is one."""
         with self._lock:
             old = self._engines.get(engine.name)
             if old is not None and old.bundle.manifest.fingerprint == engine.bundle.manifest.fingerprint:
-                engine.ledger = old.ledger  # the same model, loaded again: its counts go on
+                engine.stats = old.stats  # the same model, loaded again: its counts go on
             engine.sessions.on_load = partial(self._make_room_for, weakref.ref(engine))  # a cycle would keep it alive
             engine.sessions.room = self._has_room
             self._default = self._default or engine.name
@@ -73,7 +73,7 @@ class Registry:
             return self.workers.admission
         return next((engine.admission for engine in self._engines.values()), None)
 
-    def all(self) -> list[Engine]:
+    def all(self) -> list[InferenceEngine]:
         return list(self._engines.values())
 
     def aliases_of(self, name: str) -> list[str]:
@@ -95,7 +95,7 @@ class Registry:
         if self._cache is not None:
             self._cache.close()
 
-    def _with(self, engine: Engine) -> dict[str, Engine]:
+    def _with(self, engine: InferenceEngine) -> dict[str, InferenceEngine]:
         """The engines and this one, the default first."""
         others = {**self._engines, engine.name: engine}
         return {engine.name: engine, **others} if engine.name == self._default else others
@@ -105,12 +105,12 @@ class Registry:
         held = sum(engine.sessions.weight for engine in self._engines.values() if engine.sessions.loaded)
         return self.memory is None or held + weight <= self.memory
 
-    def _make_room_for(self, newest: weakref.ref[Engine]) -> None:
+    def _make_room_for(self, newest: weakref.ref[InferenceEngine]) -> None:
         engine = newest()
         if engine is not None:
             self._make_room(engine)
 
-    def _make_room(self, newest: Engine) -> None:
+    def _make_room(self, newest: InferenceEngine) -> None:
         """Let the engines used longest ago forget their weights until the rest fits the memory."""
         if self.memory is None:
             return
@@ -120,6 +120,6 @@ class Registry:
             for engine in loaded:
                 if total > self.memory and engine is not newest:
                     total -= engine.sessions.weight
-                    engine.sessions.rest()
+                    engine.sessions.unload()
         if total < before:
             allocator.give_back()

@@ -14,7 +14,7 @@ from nonneg_runtime.atlas import with_atlas
 from nonneg_runtime.bundle import DEFAULT, Bundle, located
 from nonneg_runtime.manifest import read_manifest
 from nonneg_runtime.variants import Asked, open_variant
-from nonneg_server.engine.engine import Engine
+from nonneg_server.engine.engine import InferenceEngine
 from nonneg_server.registry import Registry
 
 logger = logging.getLogger("nonneg")
@@ -27,7 +27,7 @@ class Repository:
         self,
         sources: dict[str, Path],
         registry: Registry,
-        make: Callable[[Bundle], Engine],
+        make: Callable[[Bundle], InferenceEngine],
         folder: Path | None = None,
         *,
         precision: Asked | None = None,
@@ -53,7 +53,7 @@ class Repository:
         for name in self._sources:
             self.load(name)
 
-    def load(self, name: str) -> Engine:
+    def load(self, name: str) -> InferenceEngine:
         """Open the bundle, verify and test it, then serve it: a model that is served already goes on until then."""
         try:
             return self._load(name)
@@ -61,7 +61,7 @@ class Repository:
             self.registry.load_failures += 1
             raise
 
-    def _load(self, name: str) -> Engine:
+    def _load(self, name: str) -> InferenceEngine:
         with self._loading:  # of two loads at once the later one saw the later state of the folder, and stays
             bundle = with_atlas(open_variant(self._source(name), self._precision), self._atlases)
             engine = self.make(named(bundle, name))

@@ -33,7 +33,7 @@ async def serve(
     known = await _understood(engine.bundle, [sized(image, limits) for image in images])
     ready = await _fetched(state, known, deadline)
     answer = await embed(engine, ready, parameters, field=field, deadline=deadline)
-    engine.ledger.zero_vectors += zeros_of(answer)
+    engine.stats.zero_vectors += zeros_of(answer)
     request.scope["state"]["answer"] = answer
     return answer
 
@@ -95,11 +95,11 @@ def deadline_of(request: Request, timeout: float) -> float:
 def reply(content: bytes, answer: Answer, media_type: str = "application/json") -> Response:
     """The answer with the headers that say which vectors these are and where the milliseconds went."""
     response = Response(content, media_type=media_type)
-    response.raw_headers.extend(stamps(answer))
+    response.raw_headers.extend(timing_headers(answer))
     return response
 
 
-def stamps(answer: Answer) -> list[tuple[bytes, bytes]]:
+def timing_headers(answer: Answer) -> list[tuple[bytes, bytes]]:
     """The headers that say which vectors these are and where the milliseconds went."""
     queue, decode, inference = answer.timing
     return [

@@ -463,10 +463,10 @@ def test_when_nothing_could_be_embedded_the_fix_is_that_of_the_first_failure(run
 
 
 def test_two_runs_do_not_write_one_file(run, faulty, folder, tmp_path):
-    from nonneg_client.bulk import Job
+    from nonneg_client.bulk import BulkJob
     from nonneg_client.wire.protocol import Options
 
-    with Job(tmp_path / "x.npz", Options(), root=tmp_path):
+    with BulkJob(tmp_path / "x.npz", Options(), root=tmp_path):
         assert "another nonneg embed" in str(run(folder, "-o", tmp_path / "x.npz").exception)
 
 

@@ -17,7 +17,7 @@ def clustered(n: int = 60, d: int = 32, classes: int = 4) -> tuple[np.ndarray, n
     return np.maximum(centres[y] + rng.normal(size=(n, d), scale=0.6), 0).astype(np.float32), y
 
 
-def table(**rest: object) -> dict[tuple[str, int, int | None], quality.Row]:
+def table(**rest: object) -> dict[tuple[str, int, int | None], quality.QualityResult]:
     z, y = clustered()
     orders = {
         "expected-activation": [as_emitted(32)],

@@ -11,7 +11,7 @@ from PIL import Image
 from nonneg_core.errors import DataInvalid
 from nonneg_core.evaluation.metrics import retrieval
 from nonneg_core.pixels.view import View
-from nonneg_export.assemble import Draft, Ranked, rank, report, seal
+from nonneg_export.assemble import Draft, RankedDraft, rank, report, seal
 from nonneg_export.manifest_report import summary
 from nonneg_export.photo_folder import find_photos, load_pixels
 from nonneg_export.plot import draw
@@ -23,17 +23,17 @@ SOURCE = Provenance(weights="random", weights_license="CC0", data="none", data_l
 
 
 @pytest.fixture(scope="module")
-def ranked(tiny: ModelProto, labelled: Path, tmp_path_factory: pytest.TempPathFactory) -> Ranked:
+def ranked(tiny: ModelProto, labelled: Path, tmp_path_factory: pytest.TempPathFactory) -> RankedDraft:
     draft = Draft(model=tiny, view=View(size=16), name="tiny", version="1", activation="relu", provenance=SOURCE)
     return rank(draft, find_photos(labelled), tmp_path_factory.mktemp("work"))
 
 
 @pytest.fixture(scope="module")
-def reported(ranked: Ranked, held_out: Path, tmp_path_factory: pytest.TempPathFactory) -> Ranked:
+def reported(ranked: RankedDraft, held_out: Path, tmp_path_factory: pytest.TempPathFactory) -> RankedDraft:
     return report(ranked, find_photos(held_out), tmp_path_factory.mktemp("quality"))
 
 
-def test_the_manifest_carries_retrieval_at_every_length_and_selection(reported: Ranked, held_out: Path) -> None:
+def test_the_manifest_carries_retrieval_at_every_length_and_selection(reported: RankedDraft, held_out: Path) -> None:
     quality = reported.manifest.quality
     assert quality is not None
     assert (quality.images, quality.classes, quality.queries, quality.k) == (60, 6, 60, 100)
@@ -50,7 +50,7 @@ def test_the_manifest_carries_retrieval_at_every_length_and_selection(reported: 
     )
 
 
-def test_what_the_dimensions_are_like_is_reported_beside_its_floor(reported: Ranked) -> None:
+def test_what_the_dimensions_are_like_is_reported_beside_its_floor(reported: RankedDraft) -> None:
     assert reported.manifest.quality is not None
     found = reported.manifest.quality.structure
     assert 0 < found.consistency_floor < found.consistency <= 1
@@ -58,19 +58,19 @@ def test_what_the_dimensions_are_like_is_reported_beside_its_floor(reported: Ran
     assert "InfoNCE" in found.sepin_estimator
 
 
-def test_quality_is_never_reported_on_calibration_images(ranked: Ranked, labelled: Path, tmp_path: Path) -> None:
+def test_quality_is_never_reported_on_calibration_images(ranked: RankedDraft, labelled: Path, tmp_path: Path) -> None:
     with pytest.raises(DataInvalid, match="60 of the 60 evaluation images are also calibration images"):
         report(ranked, find_photos(labelled), tmp_path)
 
 
-def test_images_outside_class_folders_are_refused(ranked: Ranked, held_out: Path, tmp_path: Path) -> None:
+def test_images_outside_class_folders_are_refused(ranked: RankedDraft, held_out: Path, tmp_path: Path) -> None:
     photos = Path(shutil.copytree(held_out, tmp_path / "photos"))
     shutil.move(photos / "coffee" / "00.jpg", photos / "loose.jpg")
     with pytest.raises(DataInvalid, match=r"loose\.jpg lies directly in"):
         report(ranked, find_photos(photos), tmp_path / "work")
 
 
-def test_a_class_of_one_image_is_counted(ranked: Ranked, held_out: Path, tmp_path: Path) -> None:
+def test_a_class_of_one_image_is_counted(ranked: RankedDraft, held_out: Path, tmp_path: Path) -> None:
     photos = Path(shutil.copytree(held_out, tmp_path / "photos"))
     for path in sorted((photos / "coffee").iterdir())[1:]:
         path.unlink()
@@ -80,7 +80,7 @@ def test_a_class_of_one_image_is_counted(ranked: Ranked, held_out: Path, tmp_pat
     assert "(1 with one image)" in summary(manifest)
 
 
-def test_a_bundle_with_a_report_brings_table_and_plots(reported: Ranked, tmp_path: Path) -> None:
+def test_a_bundle_with_a_report_brings_table_and_plots(reported: RankedDraft, tmp_path: Path) -> None:
     bundle = seal(reported, tmp_path / "bundle")
     assert set(bundle.manifest.files) == {"encoder.onnx", "quality.md", "quality.png", "quality.svg"}
     assert open_bundle(bundle.path).manifest.quality == reported.manifest.quality
@@ -90,14 +90,16 @@ def test_a_bundle_with_a_report_brings_table_and_plots(reported: Ranked, tmp_pat
         assert picture.width > 1000
 
 
-def test_the_same_report_draws_the_same_plot(reported: Ranked, tmp_path: Path) -> None:
+def test_the_same_report_draws_the_same_plot(reported: RankedDraft, tmp_path: Path) -> None:
     for name in ("a.svg", "b.svg", "a.png", "b.png"):
         draw(reported.manifest, tmp_path / name)
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
 
 
-def test_a_plot_needs_a_report_and_a_format_it_knows(ranked: Ranked, reported: Ranked, tmp_path: Path) -> None:
+def test_a_plot_needs_a_report_and_a_format_it_knows(
+    ranked: RankedDraft, reported: RankedDraft, tmp_path: Path
+) -> None:
     with pytest.raises(DataInvalid, match="no quality report"):
         draw(ranked.manifest, tmp_path / "a.png")
     with pytest.raises(DataInvalid, match=r"a\.gif: a plot is png or svg"):

@@ -17,7 +17,7 @@ from nonneg_core.errors import CheckFailed, DataInvalid, ParameterInvalid, Stora
 from nonneg_core.pixels.resizing import has_simd
 from nonneg_core.pixels.view import View
 from nonneg_core.shortening import unit
-from nonneg_export.assemble import Draft, Ranked, rank, seal
+from nonneg_export.assemble import Draft, RankedDraft, rank, seal
 from nonneg_export.columns import activate
 from nonneg_export.commands.export import export
 from nonneg_export.photo_folder import find_photos, load_pixels
@@ -38,11 +38,11 @@ def draft_of(model: ModelProto) -> Draft:
 
 
 @pytest.fixture(scope="module")
-def ranked(tiny: ModelProto, labelled: Path, tmp_path_factory: pytest.TempPathFactory) -> Ranked:
+def ranked(tiny: ModelProto, labelled: Path, tmp_path_factory: pytest.TempPathFactory) -> RankedDraft:
     return rank(draft_of(tiny), find_photos(labelled), tmp_path_factory.mktemp("work"))
 
 
-def test_columns_are_ranked_by_what_a_slow_second_version_finds(ranked: Ranked, tiny: ModelProto) -> None:
+def test_columns_are_ranked_by_what_a_slow_second_version_finds(ranked: RankedDraft, tiny: ModelProto) -> None:
     plain = Session(ranked.encoder.with_name("plain.onnx"))
     rows = [plain.run(load_pixels(p, VIEW)[0][None])[0].astype(np.float64) for p in ranked.seen.paths]
     normalised = [row / np.sqrt(sum(x * x for x in row)) if row.any() else row for row in rows]
@@ -69,7 +69,7 @@ def test_other_rules_rank_by_what_they_say(rule: str, tiny: ModelProto, labelled
 
 
 def test_an_export_of_k_dimensions_is_the_prefix_of_the_whole(
-    ranked: Ranked, tiny: ModelProto, labelled: Path, tmp_path: Path
+    ranked: RankedDraft, tiny: ModelProto, labelled: Path, tmp_path: Path
 ) -> None:
     short = rank(draft_of(tiny), find_photos(labelled), tmp_path, dimensions=5)
     assert short.manifest.columns.original == ranked.manifest.columns.original[:5]
@@ -84,7 +84,7 @@ def test_more_dimensions_than_there_are_is_refused(tiny: ModelProto, labelled: P
         rank(draft_of(tiny), find_photos(labelled), tmp_path, dimensions=25)
 
 
-def test_the_manifest_records_each_check_with_its_limit(ranked: Ranked) -> None:
+def test_the_manifest_records_each_check_with_its_limit(ranked: RankedDraft) -> None:
     assert {check.name for check in ranked.manifest.checks} == {
         "batch",
         "ranking",
@@ -122,7 +122,7 @@ def test_a_view_that_is_not_the_one_of_training_leaves_no_bundle(
         rank(draft, find_photos(labelled), tmp_path)
 
 
-def test_a_sealed_export_answers_its_golden_vector(ranked: Ranked, tmp_path: Path) -> None:
+def test_a_sealed_export_answers_its_golden_vector(ranked: RankedDraft, tmp_path: Path) -> None:
     bundle = seal(ranked, tmp_path / "bundle")
     assert check(Session(bundle.encoder), open_bundle(bundle.path).manifest) == pytest.approx(1)
 
@@ -337,7 +337,7 @@ def test_a_killed_export_can_be_started_again(run: Path, labelled: Path, tmp_pat
     assert list((tmp_path / "work").iterdir()) == []
 
 
-def test_the_input_of_every_bundle_has_one_name(ranked: Ranked) -> None:
+def test_the_input_of_every_bundle_has_one_name(ranked: RankedDraft) -> None:
     import onnx
 
     graph = onnx.load(ranked.encoder).graph

@@ -21,7 +21,7 @@ from nonneg_runtime.head_file import read_head
 from nonneg_runtime.session import Session
 from nonneg_training.checkpoint import load_encoder, run_settings
 from nonneg_training.command import train
-from nonneg_training.encoder import Encoder
+from nonneg_training.encoder import EncoderModule
 from nonneg_training.onnx_backbone.recipe import features_graph
 from nonneg_training.settings import Onnx
 
@@ -135,7 +135,7 @@ def test_every_projector_becomes_the_same_graph(
 
     torch.manual_seed(0)
     how = Onnx()
-    model = Encoder(
+    model = EncoderModule(
         Foreign(encoder, how, SIZE),
         View(size=SIZE),
         dimensions=9,

@@ -16,7 +16,7 @@ from nonneg_core.pixels.view import View
 from nonneg_export import golden
 from nonneg_export.canonical import save
 from nonneg_runtime.bundle import ENCODER, Bundle, open_bundle, write_bundle
-from nonneg_runtime.external_data import Malformed, Part, _locations, external_files
+from nonneg_runtime.external_data import ExternalTensor, Malformed, _locations, external_files
 from nonneg_runtime.golden import check
 from nonneg_runtime.manifest import Calibration, Columns, Manifest, Provenance
 from nonneg_runtime.session import Session
@@ -232,7 +232,7 @@ def test_a_model_that_is_cut_off_while_it_is_looked_through_is_an_error(tiny: Mo
     path = tmp_path / "m.onnx"
     path.write_bytes(tiny.SerializeToString())
     with path.open("rb") as file:
-        whole = Part(file, 0, path.stat().st_size)
+        whole = ExternalTensor(file, 0, path.stat().st_size)
         os.truncate(path, 10)
         with pytest.raises(Malformed):
             list(_locations(whole, "model", 0))

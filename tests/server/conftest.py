@@ -26,7 +26,7 @@ from nonneg_runtime.manifest import Calibration, Columns, Golden, Manifest, Name
 from nonneg_runtime.names import NAMES, Name, Names
 from nonneg_runtime.session import Session
 from nonneg_server.app import create_app
-from nonneg_server.engine.engine import Engine
+from nonneg_server.engine.engine import InferenceEngine
 from nonneg_server.registry import Registry
 from nonneg_server.settings import Settings
 
@@ -140,14 +140,14 @@ def png() -> Callable[[int], bytes]:
 
 
 @pytest.fixture(scope="session")
-def engine(bundle: Bundle) -> Iterator[Engine]:
-    engine = Engine(bundle, threads=2)
+def engine(bundle: Bundle) -> Iterator[InferenceEngine]:
+    engine = InferenceEngine(bundle, threads=2)
     yield engine
     engine.close()
 
 
 @pytest.fixture(scope="session")
-def registry(engine: Engine) -> Registry:
+def registry(engine: InferenceEngine) -> Registry:
     return Registry(engine)
 
 

@@ -22,19 +22,19 @@ from nonneg_core.shortening import shorten
 from nonneg_runtime.bundle import Bundle
 from nonneg_server.answers import as_arrow, as_json, as_msgpack, as_npy
 from nonneg_server.answers.negotiation import form_for
-from nonneg_server.embedding import Raw, shortened
+from nonneg_server.embedding import EncodedBatch, shortened
 from nonneg_server.requests.parameters import Parameters
 
 WIDTH = 48
 TYPES = {"float": "<f4", "base64": "<f4", "float16": "<f2", "int8": "i1"}
 
 
-def raw(seed: int = 0, rows: int = 3) -> Raw:
+def raw(seed: int = 0, rows: int = 3) -> EncodedBatch:
     """Vectors as an encoder gives them: a quarter active, ties and a zero row among them."""
     rng = np.random.default_rng(seed)
     z = np.maximum(rng.normal(size=(rows, WIDTH)) - 0.7, 0).round(2).astype(np.float32)
     z[-1] = 0
-    return Raw(z, list(range(rows)), {})
+    return EncodedBatch(z, list(range(rows)), {})
 
 
 def dense(item: dict[str, Any], width: int, encoding: str) -> np.ndarray:
@@ -141,7 +141,7 @@ def test_the_compact_form_of_every_number_is_refused(form: Any, shape: Any) -> N
     [*itertools.product(["float", "float16", "int8", "binary"], ["sparse", "dense", "both"]), ("compact", "sparse")],
 )
 def test_arrow_holds_lengths_errors_and_the_head(bundle: Bundle, encoding: Any, shape: Any) -> None:
-    vectors = Raw(raw().vectors, [0, 2, 3], {1: ImageUnreadable("broken", fix="send it whole")})
+    vectors = EncodedBatch(raw().vectors, [0, 2, 3], {1: ImageUnreadable("broken", fix="send it whole")})
     wanted = Parameters(dimensions=[30, 10], encoding=encoding, format=shape)
     stream = pa.ipc.open_stream(as_arrow.write(shortened(bundle.manifest, vectors, wanted)))
     table = stream.read_all()
@@ -197,7 +197,9 @@ def test_many_vectors_at_once_say_the_same_as_one_by_one(
     vectors[1, 3] = 123.456
     vectors[2, :2] = (3e-9, 1e-30)
     wanted = Parameters(dimensions=dimensions, format=shape, normalize=False)
-    answer = shortened(bundle.manifest, Raw(vectors, [*range(5), *range(6, 71)], {5: ImageUnreadable("b")}), wanted)
+    answer = shortened(
+        bundle.manifest, EncodedBatch(vectors, [*range(5), *range(6, 71)], {5: ImageUnreadable("b")}), wanted
+    )
     found = orjson.loads(as_json.write(answer))
     reference = ormsgpack.unpackb(as_msgpack.write(answer))
     assert found["data"][5]["error"]["type"] == "image_unreadable"
@@ -231,9 +233,12 @@ def test_a_batch_is_written_as_its_vectors_are_one_by_one(
     gone = {"none": [], "first": [0], "last": [rows - 1], "half": list(range(rows // 2)), "all": list(range(rows))}
     z[gone[empty]] = 0
     wanted = Parameters(format=shape, normalize=False)
-    together = orjson.loads(as_json.write(shortened(bundle.manifest, Raw(z, list(range(rows)), {}), wanted)))["data"]
+    together = orjson.loads(as_json.write(shortened(bundle.manifest, EncodedBatch(z, list(range(rows)), {}), wanted)))[
+        "data"
+    ]
     alone = [
-        orjson.loads(as_json.write(shortened(bundle.manifest, Raw(row[None], [0], {}), wanted)))["data"][0] for row in z
+        orjson.loads(as_json.write(shortened(bundle.manifest, EncodedBatch(row[None], [0], {}), wanted)))["data"][0]
+        for row in z
     ]
     assert list(map(as_floats, together)) == list(map(as_floats, alone))
 

@@ -26,7 +26,7 @@ from uvicorn.server import ServerState
 from nonneg_runtime.bundle import Bundle
 from nonneg_server.app import create_app
 from nonneg_server.http.connection import Connection
-from nonneg_server.http.connection_limits import Shared
+from nonneg_server.http.connection_limits import ConnectionState
 from nonneg_server.registry import Registry
 from nonneg_server.settings import Settings
 
@@ -383,7 +383,7 @@ def test_the_log_has_each_request_under_its_own_id(start: Callable, bundle: Bund
 
 @pytest.mark.parametrize("requests", [1, 3])
 def test_a_connection_that_is_over_is_freed_at_once(registry: Registry, png: Png, requests: int) -> None:
-    shared, state = Shared(), ServerState()
+    shared, state = ConnectionState(), ServerState()
     config = uvicorn.Config(create_app(registry, Settings(), shared), lifespan="off", log_config=None)
     config.load()
 

@@ -8,7 +8,7 @@ from nonneg_core.errors import ImageUnsupported
 from nonneg_runtime.bundle import Bundle
 from nonneg_server.engine.cache import OVERHEAD, Cache, key_of
 from nonneg_server.engine.encoded import Encoded
-from nonneg_server.engine.engine import Engine
+from nonneg_server.engine.engine import InferenceEngine
 
 Png = Callable[[int], bytes]
 
@@ -36,14 +36,14 @@ def test_a_key_depends_on_the_model_and_on_every_byte() -> None:
 
 @pytest.mark.anyio
 async def test_an_image_seen_before_is_not_encoded_again(bundle: Bundle, png: Png) -> None:
-    engine = Engine(bundle, threads=1, cache=Cache(1 << 20))
+    engine = InferenceEngine(bundle, threads=1, cache=Cache(1 << 20))
     first = await engine.encode(png(0))
     again, new, bad = await engine.encode_all([png(0), png(1), b"nonsense"])
     assert isinstance(again, Encoded)
     assert isinstance(new, Encoded)
     assert isinstance(bad, ImageUnsupported)
     np.testing.assert_array_equal(first.vector, again.vector)
-    assert engine.ledger.settle().images == 2
+    assert engine.stats.flush().images == 2
     assert (engine.cache.hits, engine.cache.misses) == (1, 3)
     assert isinstance((await engine.encode_all([b"nonsense"]))[0], ImageUnsupported)  # errors are not remembered
     assert len(engine.cache) == 2

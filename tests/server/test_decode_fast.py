@@ -13,7 +13,7 @@ from PIL import Image
 from nonneg_core.pixels.decode import decode
 from nonneg_core.pixels.resizing import has_simd
 from nonneg_runtime.bundle import open_bundle
-from nonneg_server.engine.engine import Engine
+from nonneg_server.engine.engine import InferenceEngine
 
 PHOTOS = sorted((Path(skimage.__file__).parent / "data").glob("*.jpg")) + sorted(
     (Path(skimage.__file__).parent / "data").glob("*.png")
@@ -53,16 +53,16 @@ def photos() -> list[Image.Image]:
 
 
 @pytest.fixture(scope="module")
-def engines() -> Iterator[tuple[Engine, Engine]]:
+def engines() -> Iterator[tuple[InferenceEngine, InferenceEngine]]:
     bundle = open_bundle()
-    both = Engine(bundle, threads=1), Engine(bundle, threads=1, decode="exact")
+    both = InferenceEngine(bundle, threads=1), InferenceEngine(bundle, threads=1, decode="exact")
     yield both
     for engine in both:
         engine.close()
 
 
 def test_vectors_of_fast_decoding_stay_close_to_the_exact_ones(
-    engines: tuple[Engine, Engine], photos: list[Image.Image]
+    engines: tuple[InferenceEngine, InferenceEngine], photos: list[Image.Image]
 ) -> None:
     large = [photo.resize(FULL, Image.Resampling.LANCZOS) for photo in photos[:6]]
     files = [jpeg(image) for image in (*photos, *large, mosaic(photos), mosaic(photos[::-1]))]
@@ -73,7 +73,9 @@ def test_vectors_of_fast_decoding_stay_close_to_the_exact_ones(
     assert min(cosines) >= 0.97
 
 
-def test_vectors_of_the_fast_resize_stay_as_close(engines: tuple[Engine, Engine], photos: list[Image.Image]) -> None:
+def test_vectors_of_the_fast_resize_stay_as_close(
+    engines: tuple[InferenceEngine, InferenceEngine], photos: list[Image.Image]
+) -> None:
     files = [jpeg(photo) for photo in photos]
     pairs = [[engine.submit(file).result(60).vector for engine in engines] for file in files]
     cosines = [cosine(*pair) for pair in pairs]

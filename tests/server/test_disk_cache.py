@@ -24,7 +24,7 @@ from nonneg_runtime.bundle import Bundle
 from nonneg_server.engine.cache import Cache, key_of
 from nonneg_server.engine.disk_cache import FILE, DiskCache
 from nonneg_server.engine.encoded import Encoded
-from nonneg_server.engine.engine import Engine
+from nonneg_server.engine.engine import InferenceEngine
 
 Png = Callable[[int], bytes]
 MIB = 2**20
@@ -184,14 +184,14 @@ async def test_a_writer_that_waits_for_another_process_does_not_hold_up_readers(
 @pytest.mark.anyio
 async def test_memory_and_disk_together_and_ways_apart(bundle: Bundle, png: Png, tmp_path: Path) -> None:
     cache = Cache(MIB, DiskCache(tmp_path, 8 * MIB))
-    engine = Engine(bundle, threads=1, cache=cache)
+    engine = InferenceEngine(bundle, threads=1, cache=cache)
     first = await engine.encode(png(0))
     cache.disk.flush()
     engine.close()
     cache.close()
 
     fresh = Cache(0, DiskCache(tmp_path, 8 * MIB))
-    engine = Engine(bundle, threads=1, cache=fresh)
+    engine = InferenceEngine(bundle, threads=1, cache=fresh)
     again, new, twice, bad = await engine.encode_all([png(0), png(1), png(0), b"nonsense"])
     assert isinstance(again, Encoded)
     assert isinstance(twice, Encoded)
@@ -199,13 +199,13 @@ async def test_memory_and_disk_together_and_ways_apart(bundle: Bundle, png: Png,
     assert not isinstance(bad, Encoded)
     np.testing.assert_array_equal(first.vector, again.vector)
     np.testing.assert_array_equal(first.vector, twice.vector)
-    assert engine.ledger.settle().images == 1  # only the new one was encoded
+    assert engine.stats.flush().images == 1  # only the new one was encoded
     assert (fresh.hits, fresh.misses, fresh.disk.hits) == (2, 2, 1)
     engine.close()
 
-    exact = Engine(bundle, threads=1, cache=fresh, decode="exact")  # decoded otherwise: another vector perhaps
+    exact = InferenceEngine(bundle, threads=1, cache=fresh, decode="exact")  # decoded otherwise: another vector perhaps
     await exact.encode(png(0))
-    assert exact.ledger.settle().images == 1
+    assert exact.stats.flush().images == 1
     exact.close()
     fresh.close()
 

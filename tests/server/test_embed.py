@@ -18,7 +18,7 @@ from nonneg_runtime.manifest import Quality, QualityRow
 from nonneg_runtime.session import Session
 from nonneg_server.app import create_app
 from nonneg_server.embedding import lengths_of
-from nonneg_server.engine.engine import Engine
+from nonneg_server.engine.engine import InferenceEngine
 from nonneg_server.registry import Registry
 from nonneg_server.requests.parameters import Parameters
 from nonneg_server.settings import Settings
@@ -207,7 +207,7 @@ async def test_limits_are_named(client_for: Callable[..., httpx.AsyncClient]) ->
 
 
 async def test_an_image_with_too_many_pixels_is_refused_by_its_header(png: Paint, bundle: Bundle) -> None:
-    engine = Engine(bundle, threads=1, max_pixels=1000)
+    engine = InferenceEngine(bundle, threads=1, max_pixels=1000)
     app = create_app(Registry(engine), Settings())
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
         response = await client.post("/embed", content=png(), headers=PNG)

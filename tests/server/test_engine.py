@@ -21,7 +21,7 @@ from nonneg_runtime.bundle import Bundle
 from nonneg_runtime.providers import PROVIDERS
 from nonneg_runtime.session import Session
 from nonneg_server.engine.encoded import Encoded
-from nonneg_server.engine.engine import Engine
+from nonneg_server.engine.engine import InferenceEngine
 from nonneg_server.engine.workers import Workers
 
 pytestmark = pytest.mark.anyio
@@ -50,7 +50,7 @@ def workers() -> Iterator[Workers]:
     made.close()
 
 
-async def widened(engine: Engine, image: bytes) -> None:
+async def widened(engine: InferenceEngine, image: bytes) -> None:
     """Come alone until the wide session is open."""
     for _ in range(500):
         if (await engine.encode(image)).wide:
@@ -63,7 +63,7 @@ async def widened(engine: Engine, image: bytes) -> None:
 async def test_vectors_depend_neither_on_load_nor_on_the_wide_session(
     bundle: Bundle, png: Png, shared_from: int
 ) -> None:
-    engine = Engine(bundle, threads=2, shared_from=shared_from)
+    engine = InferenceEngine(bundle, threads=2, shared_from=shared_from)
     early = [await engine.encode(png(0))]
     first = weakref.ref(engine.sessions.session)
     await widened(engine, png(0))
@@ -80,14 +80,14 @@ async def test_vectors_depend_neither_on_load_nor_on_the_wide_session(
 
 
 async def test_without_wide_there_is_no_second_session(bundle: Bundle, png: Png) -> None:
-    engine = Engine(bundle, threads=2, wide=False)
+    engine = InferenceEngine(bundle, threads=2, wide=False)
     assert not (await engine.encode(png(0))).wide
     assert not engine.sessions.began_wide
     engine.close()
 
 
 async def test_a_model_that_is_never_asked_for_one_image_alone_opens_no_wide_session(bundle: Bundle, png: Png) -> None:
-    engine = Engine(bundle, threads=2)
+    engine = InferenceEngine(bundle, threads=2)
     await engine.encode_all([png(i) for i in range(8)])
     engine.submit(png(0)).result(10)
     assert not engine.sessions.began_wide
@@ -99,7 +99,7 @@ async def test_a_wide_session_is_of_the_same_model_or_not_at_all(
 ) -> None:
     caplog.set_level("INFO")
     bundle = make_bundle(tmp_path, name="a", seed=1)
-    engine = Engine(bundle, threads=2)
+    engine = InferenceEngine(bundle, threads=2)
     before = (await engine.encode_all([png(0), png(1)]))[0]
     bundle.path.rename(tmp_path / "old")
     (tmp_path / "fresh").mkdir()
@@ -120,11 +120,11 @@ async def test_a_wide_session_is_of_the_same_model_or_not_at_all(
 async def test_an_engine_that_rests_while_its_wide_session_opens_has_none_afterwards(
     bundle: Bundle, png: Png, shared_from: int
 ) -> None:
-    engine = Engine(bundle, threads=2, shared_from=shared_from)
+    engine = InferenceEngine(bundle, threads=2, shared_from=shared_from)
     gate, real = threading.Event(), engine.sessions.open_wide
     engine.sessions.open_wide = lambda: (gate.wait(10), real())[1]
     await engine.encode(png(0))
-    engine.sessions.rest()
+    engine.sessions.unload()
     gate.set()
     for thread in threading.enumerate():
         if thread.name == "wide":
@@ -138,7 +138,7 @@ async def test_an_engine_that_rests_while_its_wide_session_opens_has_none_afterw
 async def test_a_full_queue_refuses_a_request_whole_and_says_when_to_return(
     bundle: Bundle, png: Png, workers: Workers
 ) -> None:
-    engine = Engine(bundle, workers=workers)
+    engine = InferenceEngine(bundle, workers=workers)
     with jammed(workers):
         waiting = [asyncio.create_task(engine.encode(png(i))) for i in range(3)]
         await asyncio.sleep(0.05)
@@ -152,7 +152,7 @@ async def test_a_full_queue_refuses_a_request_whole_and_says_when_to_return(
 
 
 async def test_the_bytes_in_flight_are_bounded_too(bundle: Bundle, png: Png, workers: Workers) -> None:
-    engine = Engine(bundle, workers=workers)
+    engine = InferenceEngine(bundle, workers=workers)
     with jammed(workers):
         waiting = asyncio.create_task(engine.encode(png(0) + b"\xff" * 900_000))
         await asyncio.sleep(0.05)
@@ -162,7 +162,7 @@ async def test_the_bytes_in_flight_are_bounded_too(bundle: Bundle, png: Png, wor
 
 
 async def test_what_is_past_its_deadline_never_runs(bundle: Bundle, png: Png, workers: Workers) -> None:
-    engine = Engine(bundle, workers=workers)
+    engine = InferenceEngine(bundle, workers=workers)
     with jammed(workers):
         soon = asyncio.get_running_loop().time() + 0.05
         with pytest.raises(DeadlineExceeded):
@@ -171,7 +171,7 @@ async def test_what_is_past_its_deadline_never_runs(bundle: Bundle, png: Png, wo
 
 
 async def test_a_cancelled_request_leaves_the_queue(bundle: Bundle, png: Png, workers: Workers) -> None:
-    engine = Engine(bundle, workers=workers)
+    engine = InferenceEngine(bundle, workers=workers)
     with jammed(workers):
         task = asyncio.create_task(engine.encode_all([png(0), png(1)]))
         await asyncio.sleep(0.05)
@@ -183,7 +183,7 @@ async def test_a_cancelled_request_leaves_the_queue(bundle: Bundle, png: Png, wo
 
 
 async def test_a_bad_image_has_its_own_error(bundle: Bundle, png: Png, workers: Workers) -> None:
-    engine = Engine(bundle, workers=workers)
+    engine = InferenceEngine(bundle, workers=workers)
     good, bad, also_good = await engine.encode_all([png(0), b"nonsense", png(1)])
     assert isinstance(good, Encoded)
     assert isinstance(bad, ImageUnsupported)
@@ -193,7 +193,7 @@ async def test_a_bad_image_has_its_own_error(bundle: Bundle, png: Png, workers: 
 async def test_an_encoder_that_keeps_failing_is_a_reason_to_end(
     bundle: Bundle, png: Png, workers: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine = Engine(bundle, workers=workers, wide=False)
+    engine = InferenceEngine(bundle, workers=workers, wide=False)
 
     def broken(self: Session, pixels: object) -> object:
         raise OSError("the device is gone")
@@ -207,7 +207,7 @@ async def test_an_encoder_that_keeps_failing_is_a_reason_to_end(
 
 
 async def test_a_closed_engine_refuses_politely(bundle: Bundle, png: Png) -> None:
-    engine = Engine(bundle, threads=1)
+    engine = InferenceEngine(bundle, threads=1)
     engine.close()
     with pytest.raises(NotReady):
         await engine.encode(png(0))
@@ -217,18 +217,18 @@ def test_an_encoder_that_answers_otherwise_fails_its_self_test(bundle: Bundle, w
     golden = bundle.manifest.golden
     other = golden.model_copy(update={"values": tuple(reversed(golden.values))})
     manifest = bundle.manifest.model_copy(update={"golden": other})
-    Engine(bundle, workers=workers).warm_up()
+    InferenceEngine(bundle, workers=workers).warm_up()
     with pytest.raises(CheckFailed, match="fails its self-test"):
-        Engine(Bundle(bundle.path, manifest), workers=workers).warm_up()
+        InferenceEngine(Bundle(bundle.path, manifest), workers=workers).warm_up()
 
 
 async def test_batches_give_the_same_vectors_and_form_only_under_load(
     bundle: Bundle, png: Png, workers: Workers
 ) -> None:
-    single, batching = Engine(bundle, threads=1), Engine(bundle, workers=workers, batch=8)
+    single, batching = InferenceEngine(bundle, threads=1), InferenceEngine(bundle, workers=workers, batch=8)
     batching.warm_up()
     alone = await batching.encode(png(0))
-    assert batching.ledger.batches.counts[0] == 1
+    assert batching.stats.batches.counts[0] == 1
     assert isinstance(await batching.encode_all([png(1), b"nonsense", png(2)]), list)
     found = []
     for wave in range(3):
@@ -237,7 +237,7 @@ async def test_batches_give_the_same_vectors_and_form_only_under_load(
         assert isinstance(encoded, Encoded)
         np.testing.assert_allclose(encoded.vector, (await single.encode(png(number))).vector, atol=1e-5)
     np.testing.assert_allclose(alone.vector, found[0].vector, atol=1e-5)
-    assert batching.ledger.settle().images == 15
+    assert batching.stats.flush().images == 15
     batching.close()
     single.close()
 
@@ -245,7 +245,7 @@ async def test_batches_give_the_same_vectors_and_form_only_under_load(
 async def test_a_deadline_in_a_forming_batch_frees_its_place(
     bundle: Bundle, png: Png, workers: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine = Engine(bundle, workers=workers, batch=4)
+    engine = InferenceEngine(bundle, workers=workers, batch=4)
     gate = threading.Event()
     real = Session.run
     monkeypatch.setattr(Session, "run", lambda self, pixels: (gate.wait(10), real(self, pixels))[1])
@@ -261,13 +261,13 @@ async def test_a_deadline_in_a_forming_batch_frees_its_place(
 
 def test_a_provider_that_is_not_there_is_refused_and_named(bundle: Bundle, workers: Workers) -> None:
     with pytest.raises(ConfigInvalid, match="CUDA"):
-        Engine(bundle, workers=workers, providers=PROVIDERS["cuda"])
+        InferenceEngine(bundle, workers=workers, providers=PROVIDERS["cuda"])
 
 
 def test_a_batch_that_the_device_has_no_memory_for_ends_the_start_with_the_fix(
     bundle: Bundle, workers: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine = Engine(bundle, workers=workers, batch=8)
+    engine = InferenceEngine(bundle, workers=workers, batch=8)
     real = Session.run
 
     def small(self: Session, pixels: np.ndarray) -> np.ndarray:

@@ -7,33 +7,33 @@ from collections.abc import Iterator
 import pytest
 
 from nonneg_server.engine.completions import Completions
-from nonneg_server.engine.pool import LONGEST_HELD, MOST_HELD, Pool
+from nonneg_server.engine.pool import LONGEST_HELD, MOST_HELD, WorkerPool
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def pool() -> Iterator[Pool]:
-    made = Pool(1)
+def pool() -> Iterator[WorkerPool]:
+    made = WorkerPool(1)
     yield made
     made.close(5)
 
 
-async def test_a_lone_result_comes_back_at_once(pool: Pool) -> None:
+async def test_a_lone_result_comes_back_at_once(pool: WorkerPool) -> None:
     completions = Completions(asyncio.get_running_loop(), pool)
     future = completions.expect()
     pool.enqueue(future, lambda: "vector")
     assert await asyncio.wait_for(future.outcome, 5) == "vector"
 
 
-async def test_an_error_comes_back_as_itself(pool: Pool) -> None:
+async def test_an_error_comes_back_as_itself(pool: WorkerPool) -> None:
     future = Completions(asyncio.get_running_loop(), pool).expect()
     pool.enqueue(future, lambda: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         await asyncio.wait_for(future.outcome, 5)
 
 
-async def test_with_a_deep_queue_results_come_back_together_in_order(pool: Pool) -> None:
+async def test_with_a_deep_queue_results_come_back_together_in_order(pool: WorkerPool) -> None:
     loop, gate, heard = asyncio.get_running_loop(), threading.Event(), []
     completions = Completions(loop, pool)
     deliveries = []
@@ -50,7 +50,7 @@ async def test_with_a_deep_queue_results_come_back_together_in_order(pool: Pool)
     assert len(deliveries) < len(futures)
 
 
-async def test_a_result_is_not_held_for_long_behind_a_slow_image(pool: Pool) -> None:
+async def test_a_result_is_not_held_for_long_behind_a_slow_image(pool: WorkerPool) -> None:
     loop, slow, begun = asyncio.get_running_loop(), threading.Event(), threading.Event()
     completions = Completions(loop, pool)
     quick = completions.expect()
@@ -63,7 +63,7 @@ async def test_a_result_is_not_held_for_long_behind_a_slow_image(pool: Pool) -> 
     slow.set()
 
 
-async def test_who_left_is_not_told(pool: Pool) -> None:
+async def test_who_left_is_not_told(pool: WorkerPool) -> None:
     gate = threading.Event()
     future = Completions(asyncio.get_running_loop(), pool).expect()
     pool.enqueue(future, lambda: gate.wait(5))
@@ -73,7 +73,7 @@ async def test_who_left_is_not_told(pool: Pool) -> None:
     assert await asyncio.wrap_future(pool.submit(lambda: "still there")) == "still there"
 
 
-def test_a_thread_survives_that_the_loop_was_closed(pool: Pool) -> None:
+def test_a_thread_survives_that_the_loop_was_closed(pool: WorkerPool) -> None:
     gate = threading.Event()
 
     async def leave() -> None:

@@ -20,9 +20,9 @@ from nonneg_core.errors import ImageTooLarge, Overloaded
 from nonneg_runtime.bundle import Bundle
 from nonneg_server.engine.admission import MAX_WORK, Admission
 from nonneg_server.engine.encoded import Encoded
-from nonneg_server.engine.engine import Engine
+from nonneg_server.engine.engine import InferenceEngine
 from nonneg_server.engine.fair_queue import LARGE_BYTES, LARGE_SECONDS, Cost, Job, Turns
-from nonneg_server.engine.pool import Pool
+from nonneg_server.engine.pool import WorkerPool
 from nonneg_server.engine.workers import Workers
 
 SMALL, LARGE = Cost(0.01, 1000), Cost(2 * LARGE_SECONDS, 1000)
@@ -130,7 +130,7 @@ def test_every_job_begins_once_and_the_budget_holds(
 
 
 def test_large_jobs_that_wait_occupy_no_thread() -> None:
-    pool, gate, done = Pool(2), threading.Event(), []
+    pool, gate, done = WorkerPool(2), threading.Event(), []
     large = [pool.submit(lambda: gate.wait(10), LARGE, n) for n in range(5)]
     small = [pool.submit(lambda n=n: done.append(n), SMALL, f"s{n}") for n in range(20)]
     for future in small:
@@ -143,7 +143,7 @@ def test_large_jobs_that_wait_occupy_no_thread() -> None:
 
 
 def test_a_thread_that_found_no_room_goes_on_when_there_is_some() -> None:
-    pool = Pool(3, memory=100)
+    pool = WorkerPool(3, memory=100)
     gate = threading.Event()
     first = pool.submit(lambda: gate.wait(10), Cost(0, 60), "a")
     others = [pool.submit(lambda: 1, Cost(0, 60), n) for n in range(6)]
@@ -177,7 +177,7 @@ def picture(size: tuple[int, int]) -> bytes:
 @pytest.mark.anyio
 async def test_an_image_that_takes_more_than_the_budget_fails_alone_and_names_it(bundle: Bundle) -> None:
     workers = Workers(1, memory=2**25)
-    engine = Engine(bundle, workers=workers)
+    engine = InferenceEngine(bundle, workers=workers)
     fine, over = await engine.encode_all([picture((64, 64)), picture((3000, 3000))])
     assert isinstance(fine, Encoded)
     assert isinstance(over, ImageTooLarge)
@@ -188,7 +188,7 @@ async def test_an_image_that_takes_more_than_the_budget_fails_alone_and_names_it
 @pytest.mark.anyio
 async def test_a_small_image_is_done_while_many_large_ones_wait(bundle: Bundle) -> None:
     workers = Workers(2)
-    engine = Engine(bundle, workers=workers)
+    engine = InferenceEngine(bundle, workers=workers)
     large = asyncio.create_task(engine.encode_all([picture((6000, 6000))] * 6))
     while not workers.pool.waiting:
         await asyncio.sleep(0.001)
@@ -204,7 +204,7 @@ def test_a_job_that_failed_is_forgotten_when_the_next_is_done() -> None:
     class Photo:
         pass
 
-    pool, known = Pool(1), []
+    pool, known = WorkerPool(1), []
 
     def fail(photo: Photo) -> None:
         known.append(weakref.ref(photo))

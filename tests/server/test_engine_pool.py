@@ -7,18 +7,18 @@ from concurrent.futures import CancelledError, Future
 import pytest
 
 from nonneg_core.errors import NotReady
-from nonneg_server.engine.pool import BatchedFuture, Pool
+from nonneg_server.engine.pool import BatchedFuture, WorkerPool
 
 
 @pytest.fixture
 def pool():
-    made = Pool(2)
+    made = WorkerPool(2)
     yield made
     made.close(5)
 
 
 def test_jobs_run_in_order_of_arrival() -> None:
-    pool, seen = Pool(1), []
+    pool, seen = WorkerPool(1), []
     futures = [pool.submit(lambda n=n: seen.append(n)) for n in range(50)]
     for future in futures:
         future.result(5)
@@ -26,13 +26,13 @@ def test_jobs_run_in_order_of_arrival() -> None:
     pool.close(5)
 
 
-def test_as_many_jobs_run_at_once_as_there_are_threads(pool: Pool) -> None:
+def test_as_many_jobs_run_at_once_as_there_are_threads(pool: WorkerPool) -> None:
     meeting = threading.Barrier(2)
     first, second = pool.submit(lambda: meeting.wait(5)), pool.submit(lambda: meeting.wait(5))
     assert {first.result(5), second.result(5)} == {0, 1}
 
 
-def test_a_failing_job_fails_alone(pool: Pool) -> None:
+def test_a_failing_job_fails_alone(pool: WorkerPool) -> None:
     with pytest.raises(ZeroDivisionError):
         pool.submit(lambda: 1 / 0).result(5)
     assert pool.submit(lambda: "fine").result(5) == "fine"
@@ -40,7 +40,7 @@ def test_a_failing_job_fails_alone(pool: Pool) -> None:
 
 
 def test_a_withdrawn_job_never_runs_and_frees_what_it_holds() -> None:
-    pool, gate, ran = Pool(1), threading.Event(), []
+    pool, gate, ran = WorkerPool(1), threading.Event(), []
 
     class Image:
         pass
@@ -62,7 +62,7 @@ def test_a_withdrawn_job_never_runs_and_frees_what_it_holds() -> None:
     pool.close(5)
 
 
-def test_an_idle_thread_does_not_keep_the_last_image_alive(pool: Pool) -> None:
+def test_an_idle_thread_does_not_keep_the_last_image_alive(pool: WorkerPool) -> None:
     class Image:
         pass
 
@@ -78,7 +78,7 @@ def test_an_idle_thread_does_not_keep_the_last_image_alive(pool: Pool) -> None:
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_dead_thread_is_noticed_and_nobody_waits_for_it() -> None:
-    pool, gate = Pool(1), threading.Event()
+    pool, gate = WorkerPool(1), threading.Event()
 
     def die() -> None:
         gate.wait(5)
@@ -96,7 +96,7 @@ def test_a_dead_thread_is_noticed_and_nobody_waits_for_it() -> None:
 
 
 def test_a_job_that_does_not_end_is_an_failure_reason() -> None:
-    pool, gate = Pool(1, stall_seconds=0.05), threading.Event()
+    pool, gate = WorkerPool(1, stall_seconds=0.05), threading.Event()
     future = pool.submit(lambda: gate.wait(5))
     time.sleep(0.2)
     assert "running for more than" in (pool.failure_reason() or "")
@@ -107,7 +107,7 @@ def test_a_job_that_does_not_end_is_an_failure_reason() -> None:
 
 
 def test_closing_finishes_what_runs_and_gives_up_what_waits() -> None:
-    pool, gate = Pool(1), threading.Event()
+    pool, gate = WorkerPool(1), threading.Event()
     running = pool.submit(lambda: gate.wait(5))
     while pool.waiting:
         time.sleep(0.001)
@@ -134,9 +134,9 @@ class Noted(Future, BatchedFuture):
         self.log.append(f"handed out {self.name}")
 
 
-def held_back(waiting: int) -> tuple[Pool, threading.Event, list[str], list[Noted]]:
+def held_back(waiting: int) -> tuple[WorkerPool, threading.Event, list[str], list[Noted]]:
     """A thread at work, and so many patient jobs behind, each of which waits to be let go on."""
-    pool, gate, log = Pool(1), threading.Event(), []
+    pool, gate, log = WorkerPool(1), threading.Event(), []
     pool.submit(lambda: gate.wait(5))
     promises = [Noted(str(n), log) for n in range(waiting)]
     for promise in promises:
@@ -191,7 +191,7 @@ def test_who_waits_when_the_threads_are_gone_is_told_and_hands_it_on() -> None:
 
 
 def test_threads_live_on_when_others_deliver_what_they_hold_at_any_instant() -> None:
-    pool, log = Pool(2), []
+    pool, log = WorkerPool(2), []
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)  # threads take turns after nearly every instruction
     try:

@@ -23,7 +23,7 @@ from nonneg_runtime.bundle import Bundle
 from nonneg_runtime.sessions import Sessions
 from nonneg_server.app import create_app
 from nonneg_server.command import repository_of
-from nonneg_server.engine.engine import Engine
+from nonneg_server.engine.engine import InferenceEngine
 from nonneg_server.engine.workers import Workers
 from nonneg_server.registry import Registry
 from nonneg_server.repository import Repository
@@ -114,7 +114,7 @@ async def test_a_lone_image_gets_every_core_where_weights_are_shared_or_the_memo
     made = make_bundle(tmp_path, name="a")
     memory = int(copies * made.manifest.files["encoder.onnx"].bytes)
     repository = repository_of(Settings(model=(str(made.path),), threads=2, model_memory=memory))
-    repository.make = partial(Engine, workers=repository.registry.workers, shared_from=0)
+    repository.make = partial(InferenceEngine, workers=repository.registry.workers, shared_from=0)
     repository.load_all()
     engine = repository.registry.get()
     await engine.encode(png(0))
@@ -132,7 +132,7 @@ def test_a_resting_model_whose_folder_was_swapped_does_not_wake(tmp_path: Path, 
     engine = repository.registry.get()
     replace_bundle(make_bundle, folder, seed=2)
     engine.submit(png(0)).result(10)  # loaded: the file is not read again
-    engine.sessions.rest()
+    engine.sessions.unload()
     with pytest.raises(NotReady, match="was replaced"):
         engine.submit(png(0)).result(10)
     (folder / "encoder.onnx").write_bytes(b"changed")
@@ -183,7 +183,7 @@ async def test_kserves_repository_routes_load_and_unload_and_the_log_says_who_as
 def test_two_loads_at_once_end_with_the_later_state(two: Repository, make_bundle: Make, tmp_path: Path) -> None:
     make, began, go_on = two.make, threading.Event(), threading.Event()
 
-    def slowly(bundle: Bundle) -> Engine:
+    def slowly(bundle: Bundle) -> InferenceEngine:
         engine = make(bundle)
         began.set()
         assert go_on.wait(10)
@@ -240,8 +240,8 @@ def test_a_model_that_was_replaced_leaves_neither_memory_nor_threads_behind(
     bundle = two.registry.get("a").bundle
     before = threading.active_count()
 
-    def served() -> tuple[weakref.ref[Engine], weakref.ref[Sessions]]:
-        engine = Engine(bundle, workers=workers, batch=batch)
+    def served() -> tuple[weakref.ref[InferenceEngine], weakref.ref[Sessions]]:
+        engine = InferenceEngine(bundle, workers=workers, batch=batch)
         registry.put(engine)
         asyncio.run(engine.encode(png(0)))
         return weakref.ref(engine), weakref.ref(engine.sessions)

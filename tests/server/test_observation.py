@@ -21,8 +21,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from nonneg_runtime.bundle import Bundle
 from nonneg_server.app import create_app
 from nonneg_server.engine.encoded import Encoded
-from nonneg_server.engine.engine import Engine
-from nonneg_server.engine.model_stats import FORGET, Histogram, Ledger
+from nonneg_server.engine.engine import InferenceEngine
+from nonneg_server.engine.model_stats import FORGET, Histogram, ModelStats
 from nonneg_server.observation.drift import drift, moved
 from nonneg_server.observation.logs import Json
 from nonneg_server.observation.metrics import METRICS
@@ -41,7 +41,7 @@ def client_of(registry: Registry, **settings: object) -> httpx.AsyncClient:
 
 @pytest.fixture
 def fresh(bundle: Bundle):
-    engine = Engine(bundle, threads=2)
+    engine = InferenceEngine(bundle, threads=2)
     yield Registry(engine)
     engine.close()
 
@@ -89,13 +89,13 @@ def test_a_histogram_counts_as_a_slow_one_does() -> None:
 
 
 def test_the_ledger_forgets_slowly() -> None:
-    ledger = Ledger(2)
+    stats = ModelStats(2)
     for _ in range(4 * FORGET):
-        ledger.note(Encoded(np.array([1.0, 0.0]), 0, 0, 0))
+        stats.record(Encoded(np.array([1.0, 0.0]), 0, 0, 0))
     for _ in range(4 * FORGET):
-        ledger.note(Encoded(np.array([0.0, 1.0]), 0, 0, 0))
-    assert ledger.settle().images == 8 * FORGET
-    first, second = ledger.frequencies()
+        stats.record(Encoded(np.array([0.0, 1.0]), 0, 0, 0))
+    assert stats.flush().images == 8 * FORGET
+    first, second = stats.frequencies()
     assert first + second == pytest.approx(1)
     assert 0 < first < 0.25
 

@@ -15,7 +15,7 @@ from nonneg_client.local import Encoder
 from nonneg_core.shortening import shorten
 from nonneg_runtime.bundle import Bundle
 from nonneg_server.app import create_app
-from nonneg_server.engine.engine import Engine
+from nonneg_server.engine.engine import InferenceEngine
 from nonneg_server.registry import Registry
 from nonneg_server.settings import Settings
 
@@ -204,7 +204,7 @@ async def test_an_explanation_is_of_the_model_that_made_its_vectors(
     folders = [tmp_path / "old", tmp_path / "new"]
     for folder in folders:
         folder.mkdir()
-    engines = [Engine(make_bundle(folder, seed=seed), threads=1) for seed, folder in enumerate(folders)]
+    engines = [InferenceEngine(make_bundle(folder, seed=seed), threads=1) for seed, folder in enumerate(folders)]
     registry, encode_all = Registry(engines[0]), engines[0].encode_all
 
     async def encode_and_be_replaced(*given: Any, **options: Any) -> Any:

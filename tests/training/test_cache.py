@@ -12,13 +12,13 @@ from nonneg_core.pixels.view import View
 from nonneg_training.backbones import backbone
 from nonneg_training.cache import Wanted, features
 from nonneg_training.data import open_data
-from nonneg_training.encoder import Encoder
+from nonneg_training.encoder import EncoderModule
 from nonneg_training.settings import Views
 
 
 def wanted(seed: int = 0, random: int = 0) -> Wanted:
     torch.manual_seed(seed)
-    encoder = Encoder(backbone("tiny-cnn", small=True), View(size=16), dimensions=8).eval()
+    encoder = EncoderModule(backbone("tiny-cnn", small=True), View(size=16), dimensions=8).eval()
     return Wanted(encoder, open_data("digits", split="test"), Views(size=16), random, 0)
 
 

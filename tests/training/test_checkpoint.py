@@ -13,7 +13,7 @@ from torch.optim import SGD
 from nonneg_core.atomic import atomic_write
 from nonneg_core.errors import CheckpointInvalid, StorageFailed
 from nonneg_training.checkpoint import FILE_NAME, load_encoder, read_checkpoint, write_checkpoint
-from nonneg_training.precision import Precision
+from nonneg_training.precision import MixedPrecision
 from nonneg_training.run import train
 from nonneg_training.settings import Settings, read_settings, write_settings
 
@@ -74,7 +74,7 @@ def test_the_previous_checkpoint_survives_a_write_that_breaks_off(run: Path) -> 
     resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
     try:
         with pytest.raises(StorageFailed, match="cannot be written"):
-            write_checkpoint(run, 99, encoder, optimiser, Precision("fp32", torch.device("cpu")))
+            write_checkpoint(run, 99, encoder, optimiser, MixedPrecision("fp32", torch.device("cpu")))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert (run / FILE_NAME).read_bytes() == before

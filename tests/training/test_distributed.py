@@ -91,8 +91,8 @@ def test_a_batch_that_cannot_be_shared_is_refused(tmp_path: Path, batch: str) ->
     from nonneg_core.errors import ConfigInvalid
     from nonneg_training.build import resolve
     from nonneg_training.data import open_data
-    from nonneg_training.distributed import World
+    from nonneg_training.distributed import ProcessGroup
     from nonneg_training.settings import read_settings
 
     with pytest.raises(ConfigInvalid, match=r"shared by 2|nothing to differ"):
-        resolve(read_settings(None, {"loop.batch": int(batch)}), open_data("digits"), World(0, 2))
+        resolve(read_settings(None, {"loop.batch": int(batch)}), open_data("digits"), ProcessGroup(0, 2))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import nonneg_training
-from nonneg_training.settings import Section, Settings
+from nonneg_training.settings import Settings, SettingsSection
 
 PAGE = (Path(__file__).parents[2] / "docs" / "training.md").read_text()
 
@@ -13,7 +13,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "training.md").read_text()
 def test_every_setting_is_documented() -> None:
     for name, field in Settings.model_fields.items():
         kind = field.annotation
-        inner = kind.model_fields if isinstance(kind, type) and issubclass(kind, Section) else {}
+        inner = kind.model_fields if isinstance(kind, type) and issubclass(kind, SettingsSection) else {}
         for setting in [f"{name}.{key}" for key in inner] or [name]:
             assert f"| `{setting}` |" in PAGE, setting
 

@@ -12,13 +12,13 @@ from nonneg_training.activations import ACTIVATIONS, rep_relu
 from nonneg_training.backbones import backbone
 from nonneg_training.checkpoint import load_encoder
 from nonneg_training.data import open_data
-from nonneg_training.encoder import Encoder
+from nonneg_training.encoder import EncoderModule
 
 
-def encoder(**rest: object) -> Encoder:
+def encoder(**rest: object) -> EncoderModule:
     torch.manual_seed(0)
     options = {"dimensions": 24, "hidden": (32,), **rest}
-    return Encoder(backbone("tiny-cnn", small=True), View(size=16), **options).eval()  # type: ignore[arg-type]
+    return EncoderModule(backbone("tiny-cnn", small=True), View(size=16), **options).eval()  # type: ignore[arg-type]
 
 
 def pixels(count: int = 4) -> torch.Tensor:

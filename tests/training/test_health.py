@@ -12,7 +12,7 @@ from nonneg_training.health import HealthChecks
 from nonneg_training.losses.infonce import collapsed
 from nonneg_training.monitor import Snapshot, nearest, read
 from nonneg_training.run import train
-from nonneg_training.settings import Health, Model, read_settings
+from nonneg_training.settings import HealthSettings, ModelSettings, read_settings
 
 GOOD = Snapshot(knn=0.9, dimensions=10, live=9, nnz=4.0, zero_share=0.0)
 
@@ -20,11 +20,11 @@ GOOD = Snapshot(knn=0.9, dimensions=10, live=9, nnz=4.0, zero_share=0.0)
 def test_a_loss_that_is_no_number_stops_at_once() -> None:
     for loss in (float("nan"), float("inf")):
         with pytest.raises(TrainingStopped, match=r"step 7: the loss is .*lower optimiser\.lr"):
-            HealthChecks(Health(), Model(), None).check_loss(7, loss)
+            HealthChecks(HealthSettings(), ModelSettings(), None).check_loss(7, loss)
 
 
 def test_collapse_stops_when_it_lasts() -> None:
-    gates = HealthChecks(Health(collapse_steps=3), Model(), collapsed(128))
+    gates = HealthChecks(HealthSettings(collapse_steps=3), ModelSettings(), collapsed(128))
     for step, loss in enumerate([5.5413, 5.5413, 4.0, 5.5412, 5.5413]):
         gates.check_loss(step, loss)
     with pytest.raises(TrainingStopped, match="collapse"):
@@ -32,7 +32,7 @@ def test_collapse_stops_when_it_lasts() -> None:
 
 
 def test_dead_dimensions_and_zero_vectors_stop() -> None:
-    gates = HealthChecks(Health(dead_share=0.5, zero_share=0.1), Model(), None)
+    gates = HealthChecks(HealthSettings(dead_share=0.5, zero_share=0.1), ModelSettings(), None)
     gates.check_reading(1, GOOD)
     with pytest.raises(TrainingStopped, match="6 of 10 dimensions are dead"):
         gates.check_reading(1, Snapshot(0.9, 10, 4, 2.0, 0.0))
@@ -63,7 +63,9 @@ def test_nearest_neighbours_leave_out_the_image_itself_and_lonely_classes() -> N
 def test_it_proposes_only_what_the_run_has_not_tried() -> None:
     def fix(**model: object) -> str:
         with pytest.raises(TrainingStopped) as caught:
-            HealthChecks(Health(dead_share=0.5), Model(**model), None).check_reading(1, Snapshot(0.9, 10, 4, 2.0, 0.0))  # type: ignore[arg-type]
+            HealthChecks(HealthSettings(dead_share=0.5), ModelSettings(**model), None).check_reading(
+                1, Snapshot(0.9, 10, 4, 2.0, 0.0)
+            )  # type: ignore[arg-type]
         return caught.value.fix or ""
 
     assert fix(activation="relu", batch_norm=False).startswith("set model.batch_norm = true, use model.activation")

@@ -12,7 +12,7 @@ import torch
 
 from nonneg_training.cache import Features
 from nonneg_training.data import Captions, Images, Sample, Stream
-from nonneg_training.distributed import World
+from nonneg_training.distributed import ProcessGroup
 from nonneg_training.methods.method import Batch
 from nonneg_training.steps import Place
 from nonneg_training.text import tokens
@@ -103,7 +103,7 @@ class CaptionBatches(Batches):
 class StreamBatches(Batches):
     """Random views of what comes next in a stream, and the labels."""
 
-    def __init__(self, stream: Stream, pipeline: Cutter, views: int, seed: int, world: World) -> None:
+    def __init__(self, stream: Stream, pipeline: Cutter, views: int, seed: int, world: ProcessGroup) -> None:
         self.stream, self.pipeline, self.views = stream, pipeline, views
         self.seed, self.world = seed, world
         self._at = (-1, 0)  # epoch, images taken of it

@@ -19,8 +19,8 @@ from nonneg_training.checks import (
     check_stream,
 )
 from nonneg_training.data import Images, Stream
-from nonneg_training.distributed import World
-from nonneg_training.encoder import Encoder
+from nonneg_training.distributed import ProcessGroup
+from nonneg_training.encoder import EncoderModule
 from nonneg_training.onnx_backbone import encoder_file, is_onnx_file
 from nonneg_training.settings import FILE_NAME as CONFIG
 from nonneg_training.settings import Settings
@@ -29,7 +29,7 @@ from nonneg_training.views import evaluation_view
 SMALL = 64  # up to this side a network starts with the 3x3 stem
 
 
-def resolve(settings: Settings, images: Images | Stream, world: World) -> Settings:
+def resolve(settings: Settings, images: Images | Stream, world: ProcessGroup) -> Settings:
     """The settings of this run on this data: nothing is left to default, so that the run folder stands alone."""
     chosen_backbone = {"backbone": encoder_file(settings.model.backbone)}
     settings = settings.model_copy(update={"model": settings.model.model_copy(update=chosen_backbone)})
@@ -53,12 +53,12 @@ def resolve(settings: Settings, images: Images | Stream, world: World) -> Settin
     return settings.model_copy(update={"views": views, "model": model.model_copy(update=chosen)})
 
 
-def build_encoder(settings: Settings, *, pretrained: bool = True) -> Encoder:
+def build_encoder(settings: Settings, *, pretrained: bool = True) -> EncoderModule:
     """The encoder of resolved settings; without `pretrained` nothing is fetched (its weights are loaded next)."""
     model, size = settings.model, settings.views.size
     assert size is not None
     assert model.activation is not None
-    return Encoder(
+    return EncoderModule(
         _backbone(settings, size, pretrained=pretrained),
         evaluation_view(settings.views, size),
         dimensions=model.dimensions or None,

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from nonneg_core.atomic import atomic_write, storage_error
 from nonneg_core.cache_folder import cache_folder, locked
 from nonneg_training.data import Images
-from nonneg_training.encoder import Encoder
+from nonneg_training.encoder import EncoderModule
 from nonneg_training.prefetch import Prefetcher
 from nonneg_training.seeds import generator
 from nonneg_training.settings import Views
@@ -36,7 +36,7 @@ Tick = Callable[[int, int], None]
 class Wanted:
     """What is to be cached."""
 
-    encoder: Encoder
+    encoder: EncoderModule
     images: Images
     views: Views
     random: int  # random views beside the evaluation view

@@ -15,9 +15,9 @@ from torch.optim import Optimizer
 from nonneg_core.atomic import atomic_write
 from nonneg_core.errors import CheckpointInvalid
 from nonneg_training.build import build_encoder
-from nonneg_training.encoder import Encoder
+from nonneg_training.encoder import EncoderModule
 from nonneg_training.optimiser import moments, restore_moments
-from nonneg_training.precision import Precision
+from nonneg_training.precision import MixedPrecision
 from nonneg_training.settings import FILE_NAME as CONFIG
 from nonneg_training.settings import Settings, read_settings
 
@@ -38,7 +38,7 @@ class Checkpoint:
         return {name.removeprefix(prefix): t for name, t in self.tensors.items() if name.startswith(prefix)}
 
 
-def load_encoder(run: str | os.PathLike[str]) -> Encoder:
+def load_encoder(run: str | os.PathLike[str]) -> EncoderModule:
     """The trained encoder of a run folder, in evaluation mode."""
     run = Path(run)
     settings = run_settings(run)
@@ -59,7 +59,7 @@ def run_settings(run: Path) -> Settings:
     return read_settings(run / CONFIG, {})
 
 
-def write_checkpoint(run: Path, step: int, learner: nn.Module, optimiser: Optimizer, precision: Precision) -> None:
+def write_checkpoint(run: Path, step: int, learner: nn.Module, optimiser: Optimizer, precision: MixedPrecision) -> None:
     """Save everything that the next step needs; the previous checkpoint stays until this one is whole."""
     tensors = dict(learner.state_dict())
     tensors |= {OPTIMISER + name: tensor for name, tensor in moments(optimiser).items()}
@@ -106,7 +106,7 @@ def read_checkpoint(run: Path) -> Checkpoint:
     return Checkpoint(int(about["step"]), tensors)
 
 
-def load_backbone(encoder: Encoder, run: Path) -> None:
+def load_backbone(encoder: EncoderModule, run: Path) -> None:
     """Start from the backbone that another run trained."""
     restore(encoder.backbone, read_checkpoint(run).part(f"{ENCODER}backbone."), run / FILE_NAME)
 
@@ -131,7 +131,7 @@ def restore(module: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
 
 
 def restore_run(
-    checkpoint: Checkpoint, run: Path, learner: nn.Module, optimiser: Optimizer, precision: Precision
+    checkpoint: Checkpoint, run: Path, learner: nn.Module, optimiser: Optimizer, precision: MixedPrecision
 ) -> int:
     """Put everything back as it was after the checkpoint's step, and answer that step."""
     weights = {n: t for n, t in checkpoint.tensors.items() if not n.startswith((OPTIMISER, SCALE))}

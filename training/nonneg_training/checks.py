@@ -7,7 +7,7 @@ import numpy as np
 from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_training.activations import CONTROLS, NON_NEGATIVE
 from nonneg_training.data import Captions, Images, Stream
-from nonneg_training.distributed import World
+from nonneg_training.distributed import ProcessGroup
 from nonneg_training.onnx_backbone import is_onnx_file
 from nonneg_training.settings import Settings
 
@@ -133,7 +133,7 @@ def check_activation(method: str, name: str) -> None:
         )
 
 
-def check_batch(settings: Settings, images: int, world: World) -> None:
+def check_batch(settings: Settings, images: int, world: ProcessGroup) -> None:
     """Refuse a batch that the images or the processes cannot fill."""
     batch = settings.loop.batch
     step = batch * settings.loop.accumulate

@@ -16,7 +16,7 @@ PARTING = timedelta(seconds=20)  # how long the last of a group is waited for
 
 
 @dataclass(frozen=True)
-class World:
+class ProcessGroup:
     """This process among the processes of one run."""
 
     rank: int = 0
@@ -27,15 +27,15 @@ class World:
         return self.rank == 0
 
 
-def join() -> World:
+def join() -> ProcessGroup:
     """Join the group that torchrun's environment describes; alone if there is none."""
     if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
-        return World()
+        return ProcessGroup()
     if not dist.is_initialized():
         if torch.cuda.is_available():
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
         dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
-    return World(dist.get_rank(), dist.get_world_size())
+    return ProcessGroup(dist.get_rank(), dist.get_world_size())
 
 
 def leave(*, together: bool = True) -> None:

@@ -15,7 +15,7 @@ from nonneg_training.backbones import Backbone
 SMOOTH = 1e-3  # added below the power while learning
 
 
-class Encoder(nn.Module):
+class EncoderModule(nn.Module):
     """uint8 pixels (batch, h, w, 3) -> activated features (batch, D), not divided by their length."""
 
     mean: Tensor

@@ -14,8 +14,8 @@ from nonneg_core.heads.named import Named, choose_names, class_directions, with_
 from nonneg_core.heads.rotated import EDGES, Basis, fit_basis, within
 from nonneg_core.heads.spread import Rows, Spread, spread
 from nonneg_training.cache import Features
-from nonneg_training.encoder import Encoder
-from nonneg_training.settings import Head as Settings
+from nonneg_training.encoder import EncoderModule
+from nonneg_training.settings import HeadSettings
 
 SAMPLE = 20_000  # features that mean and components are computed from
 
@@ -45,7 +45,7 @@ def every_view(features: Features) -> Rows:
 
 
 @torch.no_grad()
-def start_rotated(encoder: Encoder, pooled: Rows, head: Settings, seed: int) -> tuple[Spread, Named | None]:
+def start_rotated(encoder: EncoderModule, pooled: Rows, head: HeadSettings, seed: int) -> tuple[Spread, Named | None]:
     """Fill the encoder's layer and gate with the analytic head of these features; what it was computed from."""
     rows = _rooted(encoder, pooled)
     of = spread(rows)
@@ -62,7 +62,7 @@ def start_rotated(encoder: Encoder, pooled: Rows, head: Settings, seed: int) -> 
     return of, named
 
 
-def _rooted(encoder: Encoder, pooled: Rows) -> Rows:
+def _rooted(encoder: EncoderModule, pooled: Rows) -> Rows:
     if not encoder.root:
         return pooled
     if pooled.min() < 0:
@@ -74,7 +74,7 @@ def _rooted(encoder: Encoder, pooled: Rows) -> Rows:
     return roots(pooled)
 
 
-def _class_directions(encoder: Encoder, basis: Basis, pooled: Rows) -> NDArray[np.float64]:
+def _class_directions(encoder: EncoderModule, basis: Basis, pooled: Rows) -> NDArray[np.float64]:
     classifier = encoder.backbone.classifier
     if classifier is None or not encoder.root:
         raise ConfigInvalid(
@@ -85,7 +85,7 @@ def _class_directions(encoder: Encoder, basis: Basis, pooled: Rows) -> NDArray[n
     return class_directions(basis, classifier, pooled.mean(axis=0))
 
 
-def _gate(found: Head, head: Settings) -> Tensor:
+def _gate(found: Head, head: HeadSettings) -> Tensor:
     """Open where columns learn, else the two gates."""
     gate = torch.full((found.dimensions,), head.gate)
     gate[: head.trained or found.dimensions] = 0

@@ -6,13 +6,13 @@ import math
 
 from nonneg_core.errors import TrainingStopped
 from nonneg_training.monitor import Snapshot
-from nonneg_training.settings import Health, Model
+from nonneg_training.settings import HealthSettings, ModelSettings
 
 
 class HealthChecks:
     """Watches losses and readings; what it holds is how long the loss has looked like collapse."""
 
-    def __init__(self, settings: Health, model: Model, collapsed: float | None) -> None:
+    def __init__(self, settings: HealthSettings, model: ModelSettings, collapsed: float | None) -> None:
         self.settings, self.model, self.collapsed_loss = settings, model, collapsed
         self._flat = 0
 

@@ -19,12 +19,12 @@ from nonneg_core.progress import Bar
 from nonneg_training import monitor
 from nonneg_training.batches import Batches
 from nonneg_training.checkpoint import Checkpoint, restore_run, write_checkpoint
-from nonneg_training.distributed import World, barrier
+from nonneg_training.distributed import ProcessGroup, barrier
 from nonneg_training.health import HealthChecks
 from nonneg_training.methods import Batch, Method
-from nonneg_training.metrics import Metrics
+from nonneg_training.metrics import MetricsFile
 from nonneg_training.optimiser import build_optimiser
-from nonneg_training.precision import Precision
+from nonneg_training.precision import MixedPrecision
 from nonneg_training.prefetch import Prefetcher
 from nonneg_training.schedule import rate
 from nonneg_training.seeds import derive, generator
@@ -64,7 +64,7 @@ class Loop:
         batches: Batches,
         look: Callable[[], tuple[Tensor, Tensor]],
         *,
-        world: World,
+        world: ProcessGroup,
         checkpoint: Checkpoint | None = None,
         tested: bool = False,
     ) -> None:
@@ -74,7 +74,7 @@ class Loop:
         self.world, self.tested = world, tested
         self.plan = Steps(len(batches), loop.batch, loop.accumulate, loop.epochs, settings.seed, world, loop.steps)
         self.optimiser = build_optimiser(method, settings.optimiser, method.pace)
-        self.precision = Precision(loop.precision, next(method.parameters()).device)
+        self.precision = MixedPrecision(loop.precision, next(method.parameters()).device)
         self.done = 0
         if checkpoint:
             self.done = restore_run(checkpoint, run, method, self.optimiser, self.precision)
@@ -89,7 +89,7 @@ class Loop:
         if self.world.first and self.plan.per_epoch == 1:
             sys.stderr.write(f"{self.plan.warning}\n")
         loss, before, clock = 0.0, self.done, Clock(self.settings.loop.batch * self.settings.loop.accumulate)
-        metrics = Metrics(self.folder, self.method.parts, resumed_at=self.done) if self.world.first else None
+        metrics = MetricsFile(self.folder, self.method.parts, resumed_at=self.done) if self.world.first else None
         bar = Bar(
             "training", self.plan.total, done=self.done, unit="steps",
             shown=progress if self.world.first else False, lines=True,
@@ -157,7 +157,7 @@ class Loop:
             self.precision.backward(result["loss"] / self.plan.accumulate)
         return result
 
-    def _report(self, result: dict[str, Tensor], speed: float, metrics: Metrics | None) -> float:
+    def _report(self, result: dict[str, Tensor], speed: float, metrics: MetricsFile | None) -> float:
         loss = float(result["loss"])
         row: dict[str, float | None] = {name: float(value) for name, value in result.items()}
         row |= {"step": self.done, "epoch": (self.done - 1) // self.plan.per_epoch}

@@ -12,7 +12,7 @@ FILE_NAME = "metrics.csv"
 COLUMNS = ("step", "epoch", "loss", "lr", "images_per_second", "knn", "live", "nnz", "zero_share", "test_accuracy")
 
 
-class Metrics:
+class MetricsFile:
     """Appends rows to a run's metrics.csv."""
 
     def __init__(self, run: Path, parts: Sequence[str] = (), *, resumed_at: int = 0) -> None:

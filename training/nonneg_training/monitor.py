@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from nonneg_training.cache import Features
 from nonneg_training.data import Images
-from nonneg_training.encoder import Encoder
+from nonneg_training.encoder import EncoderModule
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def nearest(z: Tensor, labels: Tensor) -> float | None:
 
 
 @torch.inference_mode()
-def embed(encoder: Encoder, images: Images, most: int, *, batch: int = 256) -> tuple[Tensor, Tensor]:
+def embed(encoder: EncoderModule, images: Images, most: int, *, batch: int = 256) -> tuple[Tensor, Tensor]:
     """Embeddings and labels of up to `most` images, spread evenly over the data, in evaluation mode."""
     chosen = torch.linspace(0, len(images) - 1, min(most, len(images))).long().tolist()
     device = encoder.output.weight.device
@@ -72,7 +72,7 @@ def embed(encoder: Encoder, images: Images, most: int, *, batch: int = 256) -> t
 
 
 @torch.inference_mode()
-def embed_cached(encoder: Encoder, features: Features, labels: Tensor, most: int) -> tuple[Tensor, Tensor]:
+def embed_cached(encoder: EncoderModule, features: Features, labels: Tensor, most: int) -> tuple[Tensor, Tensor]:
     """The same of a head, from cached features: the backbone has seen these images already."""
     chosen = torch.linspace(0, len(labels) - 1, min(most, len(labels))).long()
     x = torch.from_numpy(features[0, chosen.numpy()]).to(encoder.output.weight.device)

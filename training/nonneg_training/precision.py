@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 
-class Precision:
+class MixedPrecision:
     """fp32 does nothing; bf16 needs no scale; fp16 scales the loss so that small gradients survive."""
 
     def __init__(self, name: Literal["fp32", "bf16", "fp16"], device: torch.device) -> None:

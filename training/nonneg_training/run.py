@@ -19,8 +19,8 @@ from nonneg_training.build import build_encoder, pretrained_run, resolve
 from nonneg_training.cache import Features, Wanted, features
 from nonneg_training.checkpoint import FILE_NAME, Checkpoint, load_backbone, read_checkpoint, run_settings
 from nonneg_training.data import Captions, Images, Kept, Stream, open_source, unseen
-from nonneg_training.distributed import World, barrier, join, leave
-from nonneg_training.encoder import Encoder
+from nonneg_training.distributed import ProcessGroup, barrier, join, leave
+from nonneg_training.encoder import EncoderModule
 from nonneg_training.head_init import every_view, sample, start, start_rotated
 from nonneg_training.loop import Loop, Outcome
 from nonneg_training.methods import Method, build_method
@@ -61,10 +61,10 @@ def prepare(
     run: Path,
     images: Images | Stream,
     checkpoint: Checkpoint | None = None,
-    world: World | None = None,
+    world: ProcessGroup | None = None,
 ) -> Loop:
     """Everything but the steps; the folder is ours from here on."""
-    world = world or World()
+    world = world or ProcessGroup()
     if settings.loop.threads:
         torch.set_num_threads(settings.loop.threads)
     tune_for_training()
@@ -98,10 +98,10 @@ Look = Callable[[], tuple[Tensor, Tensor]]
 
 def _learner(
     settings: Settings,
-    encoder: Encoder,
+    encoder: EncoderModule,
     images: Images | Stream,
     watched: Images | None,
-    world: World,
+    world: ProcessGroup,
     device: torch.device,
 ) -> tuple[Method, Batches, Look]:
     """The method, what feeds it, and what a reading looks at."""
@@ -120,7 +120,7 @@ def _learner(
     return method, ViewBatches(images, pipeline, method.views), look
 
 
-def _first_of(stream: Stream, encoder: Encoder, most: int) -> Look:
+def _first_of(stream: Stream, encoder: EncoderModule, most: int) -> Look:
     """Readings of a stream look at its first images, fetched when the first reading is due."""
     kept: list[Kept] = []
 
@@ -133,12 +133,12 @@ def _first_of(stream: Stream, encoder: Encoder, most: int) -> Look:
 
 
 def _head(
-    settings: Settings, encoder: Encoder, images: Images, world: World, device: torch.device
+    settings: Settings, encoder: EncoderModule, images: Images, world: ProcessGroup, device: torch.device
 ) -> tuple[Method, Batches, Look]:
     """Cache the features, start the head from them."""
     head = settings.head
 
-    def cached(of: Encoder) -> Features:
+    def cached(of: EncoderModule) -> Features:
         with Bar("caching features", len(images), shown=None if world.first else False) as bar:
             return features(Wanted(of, images, settings.views, head.views, settings.seed), head.cache, tick=bar.move)
 

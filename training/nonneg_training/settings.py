@@ -19,11 +19,11 @@ Share = tuple[float, float]
 Channels = tuple[float, float, float]
 
 
-class Section(BaseModel):
+class SettingsSection(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Data(Section):
+class Data(SettingsSection):
     """Which images."""
 
     source: str = Field(
@@ -41,7 +41,7 @@ class Data(Section):
     max_broken: int = Field(default=100, ge=0, description="broken images to skip before the run stops")
 
 
-class Views(Section):
+class Views(SettingsSection):
     """How two views of an image are drawn for training, and the one view it is embedded by."""
 
     size: int | None = Field(
@@ -68,7 +68,7 @@ class Views(Section):
     )
 
 
-class Model(Section):
+class ModelSettings(SettingsSection):
     """Backbone, projector, activation."""
 
     backbone: str = Field(default="tiny-cnn", description="see the list above")
@@ -94,7 +94,7 @@ class Model(Section):
     )
 
 
-class Onnx(Section):
+class Onnx(SettingsSection):
     """What an ONNX encoder that serves as frozen backbone wants to see, and which of its outputs are the features."""
 
     preprocessor: Path | None = Field(
@@ -108,7 +108,7 @@ class Onnx(Section):
     digest: str | None = Field(default=None, description="filled in: sha256 of the file; another one is refused")
 
 
-class Loss(Section):
+class Loss(SettingsSection):
     """What is minimised."""
 
     temperature: float = Field(default=0.2, gt=0, le=100, description="of InfoNCE and label positives")
@@ -116,7 +116,7 @@ class Loss(Section):
     radius: float = Field(default=3.0, gt=0, description="longest vector of the spectral methods")
 
 
-class Head(Section):
+class HeadSettings(SettingsSection):
     """The head method: a weight a loss (0: off), and what they need to know."""
 
     start: Literal["random", "centred", "principal", "both", "rotated"] = Field(
@@ -158,7 +158,7 @@ class Head(Section):
     cache: Path | None = Field(default=None, description="folder of the feature cache; default: $NONNEG_FEATURE_CACHE")
 
 
-class Text(Section):
+class Text(SettingsSection):
     """The text tower of the two-tower method."""
 
     width: int = Field(default=128, ge=32, multiple_of=32, description="of the text transformer")
@@ -167,7 +167,7 @@ class Text(Section):
     max_scale: float = Field(default=100.0, gt=1, description="cap of the learnt 1 / temperature; lower is sparser")
 
 
-class Optimiser(Section):
+class Optimiser(SettingsSection):
     """How."""
 
     name: Literal["sgd", "lars", "adamw"] = Field(default="adamw", description="sgd, lars or adamw")
@@ -177,7 +177,7 @@ class Optimiser(Section):
     warmup: float = Field(default=0.05, ge=0, lt=1, description="share of the steps in which the rate rises")
 
 
-class Loop(Section):
+class LoopSettings(SettingsSection):
     """How long and how it is run."""
 
     epochs: int = Field(default=10, ge=1, description="times through the images")
@@ -194,7 +194,7 @@ class Loop(Section):
     threads: int = Field(default=0, ge=0, description="torch's threads; 0: as many as it likes")
 
 
-class Health(Section):
+class HealthSettings(SettingsSection):
     """When to give up."""
 
     collapse_steps: int = Field(default=100, ge=0, description="steps at the loss of collapse; 0: never")
@@ -202,7 +202,7 @@ class Health(Section):
     zero_share: float = Field(default=0.5, ge=0, le=1, description="largest share of all-zero vectors")
 
 
-class Settings(Section):
+class Settings(SettingsSection):
     """A run."""
 
     method: Literal["cl", "ncl", "spectral-cl", "spectral-ncl", "ce", "nce", "two-tower", "head"] = Field(
@@ -211,14 +211,14 @@ class Settings(Section):
     seed: int = Field(default=0, ge=0, description="the same seed gives the same weights")
     data: Data = Data()
     views: Views = Views()
-    model: Model = Model()
+    model: ModelSettings = ModelSettings()
     onnx: Onnx = Onnx()
     loss: Loss = Loss()
-    head: Head = Head()
+    head: HeadSettings = HeadSettings()
     text: Text = Text()
     optimiser: Optimiser = Optimiser()
-    loop: Loop = Loop()
-    health: Health = Health()
+    loop: LoopSettings = LoopSettings()
+    health: HealthSettings = HealthSettings()
 
 
 def read_settings(path: Path | None, changes: dict[str, Any]) -> Settings:

@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from nonneg_training.distributed import World
+from nonneg_training.distributed import ProcessGroup
 from nonneg_training.seeds import permutation
 
 
@@ -35,7 +35,7 @@ class Steps:
     accumulate: int
     epochs: int
     seed: int
-    world: World
+    world: ProcessGroup
     steps: int = 0  # of the run; 0: as many as the epochs have
 
     @property

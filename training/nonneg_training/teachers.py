@@ -10,16 +10,16 @@ from nonneg_core.heads.head import roots
 from nonneg_core.heads.teacher import taught
 from nonneg_training.backbones import backbone
 from nonneg_training.cache import Features
-from nonneg_training.encoder import Encoder
+from nonneg_training.encoder import EncoderModule
 from nonneg_training.settings import Settings
 from nonneg_training.views import evaluation_view
 
 
-def teachers(settings: Settings) -> Iterator[Encoder]:
+def teachers(settings: Settings) -> Iterator[EncoderModule]:
     """The pretrained backbones that the settings name, each at the size it was made for."""
     for name in settings.head.teachers:
         found = backbone(name, small=False, pretrained="DEFAULT")
-        yield Encoder(found, evaluation_view(settings.views, found.size), dimensions=None).eval()
+        yield EncoderModule(found, evaluation_view(settings.views, found.size), dimensions=None).eval()
 
 
 def teach(of: Sequence[Features]) -> Features:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from nonneg_client.embeddings import Embeddings
     from nonneg_client.evaluation.datasets import Labelled
     from nonneg_core.evaluation.lengths import Length
-    from nonneg_core.evaluation.metrics import Report
+    from nonneg_core.evaluation.metrics import RetrievalReport
 
 
 @click.command()
@@ -109,7 +109,7 @@ def from_source(source: str, data: Labelled, through: EmbedderOptions) -> Embedd
     return vectors_of(data, Path(source), through)
 
 
-def reports_of(data: Labelled, sides: list[tuple[Embeddings, Length | None]], k: int) -> list[Report]:
+def reports_of(data: Labelled, sides: list[tuple[Embeddings, Length | None]], k: int) -> list[RetrievalReport]:
     """The scores of both sides on the images that both have."""
     import numpy as np
 

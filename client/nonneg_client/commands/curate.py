@@ -89,14 +89,14 @@ def curate(
     from nonneg_client.curation.findings import as_json as for_programs
     from nonneg_client.dimension_names import names_of
     from nonneg_core.atomic import atomic_write
-    from nonneg_core.curation.neighbours import Limits
+    from nonneg_core.curation.neighbours import MemoryLimits
     from nonneg_core.interrupting import Interrupted
 
     named = click.get_current_context().get_parameter_source("only") is click.core.ParameterSource.COMMANDLINE
     _check(only, named, against, action, null)
     collection = read_collection(index).where(where)
     names = names_of(collection.vectors.fingerprint, None if bundle == DEFAULT_BUNDLE else bundle)
-    wishes = Wishes(only, Limits(similar=similar), clusters, subset, labels, names, False if quiet else None)
+    wishes = Wishes(only, MemoryLimits(similar=similar), clusters, subset, labels, names, False if quiet else None)
     if named and set(only) & set(OF_LABELS):
         check_labels(collection, wishes)
     try:

@@ -158,7 +158,7 @@ class Stream:
 
 def into_file(client: Embedder, stream: Stream, names: list[str], run: Run) -> int:
     """Embed everything that an earlier, interrupted run did not; how many images failed."""
-    from nonneg_client.bulk import Job, begin_again, finished_before
+    from nonneg_client.bulk import BulkJob, begin_again, finished_before
     from nonneg_client.failures import read_failures
     from nonneg_client.sources.image_ids import rooted
     from nonneg_client.storage import load
@@ -170,7 +170,7 @@ def into_file(client: Embedder, stream: Stream, names: list[str], run: Run) -> i
         begin_again(out)
     elif finished_before(out):
         return told(out, Summary.of(load(out)), read_failures(out))
-    with Interrupts() as interrupts, Job(out, stream.options, root=run.root, kind=kind) as job:
+    with Interrupts() as interrupts, BulkJob(out, stream.options, root=run.root, kind=kind) as job:
         try:
             found = list(rooted(names, run.root))
             if not job.adopted:

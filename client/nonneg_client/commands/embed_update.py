@@ -12,7 +12,7 @@ import click
 from nonneg_core.errors import ConfigInvalid, DataInvalid
 
 if TYPE_CHECKING:
-    from nonneg_client.bulk import Job
+    from nonneg_client.bulk import BulkJob
     from nonneg_client.embeddings import Embeddings
     from nonneg_client.failures import Reason
     from nonneg_client.sources.image_ids import Stamp
@@ -57,7 +57,7 @@ def _of_file(out: Path) -> dict[str, Any]:
     }
 
 
-def adopt(job: Job, found: Iterable[Item], names: list[str], root: Path) -> bool:
+def adopt(job: BulkJob, found: Iterable[Item], names: list[str], root: Path) -> bool:
     """Begin a job with what of its file stays; whether there is anything to do."""
     from nonneg_client.failures import read_failures
     from nonneg_client.storage import load
@@ -74,7 +74,7 @@ def adopt(job: Job, found: Iterable[Item], names: list[str], root: Path) -> bool
 
 
 def _retry(
-    job: Job, held: Embeddings, found: Iterable[Item], failed: dict[str, Reason], stamps: dict[str, Stamp]
+    job: BulkJob, held: Embeddings, found: Iterable[Item], failed: dict[str, Reason], stamps: dict[str, Stamp]
 ) -> bool:
     """All vectors stay, and the failures that are not named now."""
     if not failed:
@@ -85,7 +85,7 @@ def _retry(
 
 
 def _update(
-    job: Job, held: Embeddings, now: dict[str, Item], names: list[str], root: Path, stamps: dict[str, Stamp]
+    job: BulkJob, held: Embeddings, now: dict[str, Item], names: list[str], root: Path, stamps: dict[str, Stamp]
 ) -> bool:
     """What is gone from the named folders or has changed does not stay."""
     from nonneg_client.sources.image_ids import covered, stamp

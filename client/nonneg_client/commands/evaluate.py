@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from nonneg_client.commands.embedder_options import EmbedderOptions
     from nonneg_client.embeddings import Embeddings
     from nonneg_client.evaluation.datasets import Labelled
-    from nonneg_client.evaluation.retrieval import Row
+    from nonneg_client.evaluation.retrieval import LengthResult
     from nonneg_core.evaluation.lengths import Length
 
 _HIDDEN = {"selection", "dimensions", "top_k", "asked", "sparse_bytes", "dense_bytes", "intervals"}
@@ -148,7 +148,7 @@ def score(
     lengths: list[Length] | None,
     k: int,
     selections: list[str],
-) -> list[Row]:
+) -> list[LengthResult]:
     """Retrieval as the data ask for it: by split, or every image against the others."""
     import numpy as np
 
@@ -165,7 +165,7 @@ def score(
 
 def add_probe(
     records: list[dict[str, Any]],
-    rows: list[Row],
+    rows: list[LengthResult],
     embeddings: Embeddings,
     others: Embeddings | None,
     labels: list[str],
@@ -186,7 +186,7 @@ def add_probe(
 
 
 def summary(
-    data: Path, embeddings: Embeddings, labelled: Labelled, rows: list[Row], records: list[dict[str, Any]]
+    data: Path, embeddings: Embeddings, labelled: Labelled, rows: list[LengthResult], records: list[dict[str, Any]]
 ) -> dict[str, Any]:
     """What was measured, for programs."""
     return {
@@ -202,7 +202,7 @@ def summary(
 
 
 def show(
-    data: Path, embeddings: Embeddings, labelled: Labelled, rows: list[Row], records: list[dict[str, Any]]
+    data: Path, embeddings: Embeddings, labelled: Labelled, rows: list[LengthResult], records: list[dict[str, Any]]
 ) -> None:
     """What was measured, for people."""
     from nonneg_core.tables import table

@@ -20,7 +20,7 @@ from nonneg_client.curation.collection import Collection
 from nonneg_core.atomic import atomic_write
 from nonneg_core.cache_folder import cache_folder
 from nonneg_core.curation.likeness import standardised
-from nonneg_core.curation.neighbours import Block, Limits, Pairs, Scan, joined, starts
+from nonneg_core.curation.neighbours import Block, MemoryLimits, Pairs, Scan, joined, starts
 from nonneg_core.curation.sparse_rows import Floats, Places
 from nonneg_core.errors import DataInvalid, NonnegError
 from nonneg_core.interrupting import Interrupts
@@ -36,7 +36,7 @@ Thumbnails = NDArray[np.uint8]
 
 def compare(
     one: Collection,
-    limits: Limits,
+    limits: MemoryLimits,
     thumbnails: Thumbnails | None,
     other: Collection | None = None,
     other_thumbnails: Thumbnails | None = None,
@@ -69,7 +69,7 @@ def compare(
     return joined(blocks)
 
 
-def _scan(collections: Sequence[Collection], thumbnails: Sequence[Thumbnails | None], limits: Limits) -> Scan:
+def _scan(collections: Sequence[Collection], thumbnails: Sequence[Thumbnails | None], limits: MemoryLimits) -> Scan:
     seen = [None if t is None else standardised(t) for t in thumbnails]
     if len(collections) == 1:
         return Scan(collections[0].vectors, limits, k=NEIGHBOURS, thumbnails=seen[0])
@@ -84,7 +84,7 @@ def _scan(collections: Sequence[Collection], thumbnails: Sequence[Thumbnails | N
     )
 
 
-def _folder(collections: Sequence[Collection], thumbnails: Sequence[Thumbnails | None], limits: Limits) -> Path:
+def _folder(collections: Sequence[Collection], thumbnails: Sequence[Thumbnails | None], limits: MemoryLimits) -> Path:
     digest = hashlib.sha256(repr((FORMAT, NEIGHBOURS, astuple(limits))).encode())
     for collection, pictures in zip(collections, thumbnails, strict=True):
         held = collection.vectors
@@ -123,7 +123,7 @@ def _forget_others(folder: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _check(pairs: int, limits: Limits) -> None:
+def _check(pairs: int, limits: MemoryLimits) -> None:
     if pairs > MOST_PAIRS:
         raise DataInvalid(
             f"more than {MOST_PAIRS} pairs have a cosine of {limits.similar} or are copies",

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from nonneg_client.embeddings import Embeddings
 from nonneg_client.evaluation.datasets import read_dataset
-from nonneg_client.evaluation.retrieval import Row, by_length
+from nonneg_client.evaluation.retrieval import LengthResult, by_length
 from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_core.evaluation.lengths import Length
 
@@ -34,7 +34,7 @@ def evaluate(
     selections: Sequence[str] = ("prefix",),
     others: Embeddings | Sources | None = None,
     seed: int = 0,
-) -> list[Row]:
+) -> list[LengthResult]:
     """Score retrieval at each length; without `queries` every image asks for all the others.
 
     with Client() as client:  # or nonneg_server.Encoder(): the same without a server
@@ -55,7 +55,7 @@ def evaluate(
     return by_length(held, of_gallery, asking, of_queries, **rest)
 
 
-def _of_data_set(gallery: Any, queries: Any, through: Embedder | None, rest: dict[str, Any]) -> list[Row]:
+def _of_data_set(gallery: Any, queries: Any, through: Embedder | None, rest: dict[str, Any]) -> list[LengthResult]:
     if not isinstance(gallery, (str, os.PathLike)) or queries is not None:
         raise DataInvalid("there are no labels", fix="give labels=, or a folder with a subfolder for each label")
     data = read_dataset(Path(gallery))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from nonneg_client.evaluation.retrieval import Row
+from nonneg_client.evaluation.retrieval import LengthResult
 from nonneg_core.atomic import atomic_write
 from nonneg_core.errors import ConfigInvalid, MissingExtra
 from nonneg_core.installing import package_hint
@@ -20,7 +20,7 @@ def check_form(path: Path) -> None:
     _figure()
 
 
-def plot(rows: Sequence[Row], path: Path, *, metric: str, title: str = "") -> None:
+def plot(rows: Sequence[LengthResult], path: Path, *, metric: str, title: str = "") -> None:
     """Draw a metric and the share of zero vectors over the number of dimensions."""
     figure = _figure()(figsize=(7, 5), layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))

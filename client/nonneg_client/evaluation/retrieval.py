@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from nonneg_client.embeddings import Embeddings
 from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_core.evaluation.lengths import DENSE_BYTES, SPARSE_BYTES, Length, asked, cut
-from nonneg_core.evaluation.metrics import Report, retrieval
+from nonneg_core.evaluation.metrics import RetrievalReport, retrieval
 from nonneg_core.evaluation.selection import by_chance, choose, falling, fit_pca
 from nonneg_core.evaluation.uncertainty import interval
 from nonneg_core.shortening import Vectors, check_dimensions, check_top_k, unit
@@ -22,11 +22,11 @@ ON_OTHERS = ("activation", "variance", "pca")  # measured on other images than t
 
 
 @dataclass(frozen=True)
-class Row:
+class LengthResult:
     """Retrieval and cost at one length."""
 
     length: Length
-    report: Report
+    report: RetrievalReport
     zero_share: float  # of the gallery's vectors
     mean_nnz: float
     live: int  # dimensions that are active on any image
@@ -88,7 +88,7 @@ def by_length(
     selections: Sequence[str] = ("prefix",),
     others: Embeddings | None = None,
     seed: int = 0,
-) -> list[Row]:
+) -> list[LengthResult]:
     """Score retrieval at each length; without `queries` every image asks for all the others.
 
     selections: which dimensions a length keeps: the bundle's first ones (prefix), those of the largest expected
@@ -109,10 +109,10 @@ def by_length(
     return rows
 
 
-def _row(length: Length, selection: str, faces: list[Vectors], labels: Any, query_labels: Any, k: int) -> Row:
+def _row(length: Length, selection: str, faces: list[Vectors], labels: Any, query_labels: Any, k: int) -> LengthResult:
     report, stored = scored(length, faces, labels, query_labels, k)
     active = stored != 0
-    return Row(
+    return LengthResult(
         length,
         report,
         zero_share=float(1 - active.any(axis=1).mean()),
@@ -122,7 +122,9 @@ def _row(length: Length, selection: str, faces: list[Vectors], labels: Any, quer
     )
 
 
-def scored(length: Length, faces: Sequence[Vectors], labels: Any, query_labels: Any, k: int) -> tuple[Report, Vectors]:
+def scored(
+    length: Length, faces: Sequence[Vectors], labels: Any, query_labels: Any, k: int
+) -> tuple[RetrievalReport, Vectors]:
     """Retrieval at a length, and what is stored then; one face asks itself, of two the second asks the first."""
     stored = cut(faces[0], length)
     alone = len(faces) == 1

@@ -21,12 +21,12 @@ ROWS, COLUMNS = 2048, 8192  # of a tile
 AT_ONCE = 65_536  # pairs whose coarse thumbnails are compared one by one,
 FEW = 0.005  # where they are at most this share of a tile
 MARGIN = 1e-4  # what rounding may take off a bound
-CUT_COPY, CUT_CROP = 0.4, 0.6  # cosines of copies where vectors are cut: see `Limits`
+CUT_COPY, CUT_CROP = 0.4, 0.6  # cosines of copies where vectors are cut: see `MemoryLimits`
 CANDIDATES = 4  # times as many neighbours as are wanted are computed in full, where the bounds are not exact
 
 
 @dataclass(frozen=True)
-class Limits:
+class MemoryLimits:
     """What makes two photos a pair.
 
     similar: they look alike from this cosine on. copy_cosine, copy_likeness: they are copies of one photo, where both
@@ -47,7 +47,7 @@ class Limits:
         """The cosine below which no pair is a copy."""
         return min(self.copy_cosine, self.crop_cosine)
 
-    def of_cut_vectors(self) -> Limits:
+    def of_cut_vectors(self) -> MemoryLimits:
         """The same for vectors of which only the largest entries are stored: cosines of copies are smaller then."""
         return replace(self, copy_cosine=CUT_COPY, crop_cosine=CUT_CROP)
 
@@ -85,7 +85,7 @@ class Scan:
     def __init__(
         self,
         rows: SparseRows,
-        limits: Limits,
+        limits: MemoryLimits,
         *,
         k: int = 10,
         thumbnails: Thumbnails | None = None,
@@ -186,7 +186,7 @@ class Scan:
         return places, cosines
 
 
-def copies(pairs: Pairs, limits: Limits) -> NDArray[np.bool_]:
+def copies(pairs: Pairs, limits: MemoryLimits) -> NDArray[np.bool_]:
     """Which pairs are copies of one photo."""
     whole = (pairs.cosine >= limits.copy_cosine) & (pairs.likeness >= limits.copy_likeness)
     return whole | ((pairs.cosine >= limits.crop_cosine) & (pairs.likeness >= limits.crop_likeness))

@@ -30,7 +30,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Report:
+class RetrievalReport:
     """Scores of every query that has something to find; the rows of each array are the same queries."""
 
     k: int  # of average_precision, recall and ndcg
@@ -69,7 +69,7 @@ def retrieval(
     neighbours: int = 20,
     same: bool = False,
     whole: NDArray[Any] | None = None,
-) -> Report:
+) -> RetrievalReport:
     """Score the retrieval of equally labelled images; without `queries` every image asks for all the others.
 
     same: queries[i] is another form of image i, for example its whole vector where the gallery is cut; it does not find
@@ -104,7 +104,7 @@ def retrieval(
         knn[i] = vote(of_gallery[ranked.order[:neighbours]], ranked.scores[:neighbours]) == of_queries[ranked.query]
         hits[i, : min(deepest, len(found))] = found[:deepest]
 
-    return Report(
+    return RetrievalReport(
         k=k,
         precision={n: precision(hits, n) for n in precision_at},
         r_precision=r_precision,

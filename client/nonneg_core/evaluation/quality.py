@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nonneg_core.evaluation.lengths import DENSE_BYTES, SPARSE_BYTES, Length, cut
-from nonneg_core.evaluation.metrics import Report, retrieval
+from nonneg_core.evaluation.metrics import RetrievalReport, retrieval
 from nonneg_core.evaluation.selection import PCA, Order, choose
 from nonneg_core.shortening import Vectors
 
@@ -22,7 +22,7 @@ Tick = Callable[[int, int], None]  # done, of how many
 
 
 @dataclass(frozen=True)
-class Row:
+class QualityResult:
     """Retrieval at one length, for one way to choose the dimensions."""
 
     selection: str
@@ -59,7 +59,7 @@ class Split:
         *,
         asks: Vectors | None = None,
         rerank: bool = False,
-    ) -> Report:
+    ) -> RetrievalReport:
         """Retrieval of equally labelled images; `asks`: their vectors as queries, which may also order the lists."""
         ask = z if asks is None else asks
         if self.queries is None:
@@ -95,7 +95,7 @@ def quality_by_length(
     k: int = 100,
     neighbours: int = 20,
     tick: Tick | None = None,
-) -> list[Row]:
+) -> list[QualityResult]:
     """One row a selection and length; a selection with several orders (random draws) gets their mean.
 
     `top_ks` are measured on the first selection at full width: what each vector's m largest entries keep, asked by
@@ -110,10 +110,10 @@ def quality_by_length(
     cases = [(name, n) for name in (*orders, *(["pca"] if pca else [])) for n in grid]
     kept = [m for m in top_ks if m < full]
 
-    def measure(name: str, n: int, top_k: int | None, variants: Iterable[Vectors]) -> Row:
+    def measure(name: str, n: int, top_k: int | None, variants: Iterable[Vectors]) -> QualityResult:
         return _mean([_row(name, n, top_k, z, who.score(z, labels, k, neighbours)) for z in variants])
 
-    rows: list[Row] = []
+    rows: list[QualityResult] = []
     for name, n in cases:
         if turned is not None and name == "pca":
             rows.append(measure(name, n, None, [turned[:, :n]]))
@@ -137,7 +137,7 @@ def quality_by_length(
 
 def as_they_are(
     rows: NDArray[Any], labels: Sequence[Any] | NDArray[Any], name: str, *, k: int = 100, neighbours: int = 20
-) -> Row:
+) -> QualityResult:
     """Retrieval by dense vectors at their full length: what others are compared with."""
     rows = np.asarray(rows, dtype=np.float32)
     report = split(len(rows)).score(rows, np.asarray(labels), k, neighbours)
@@ -145,9 +145,11 @@ def as_they_are(
     return replace(found, bytes=float(DENSE_BYTES * rows.shape[1]))
 
 
-def _row(name: str, n: int, top_k: int | None, z: Vectors, report: Report, asked: str = "cut") -> Row:
+def _row(
+    name: str, n: int, top_k: int | None, z: Vectors, report: RetrievalReport, asked: str = "cut"
+) -> QualityResult:
     nnz = np.count_nonzero(z, axis=1)
-    return Row(
+    return QualityResult(
         selection=name,
         dimensions=n,
         top_k=top_k,
@@ -162,14 +164,16 @@ def _row(name: str, n: int, top_k: int | None, z: Vectors, report: Report, asked
     )
 
 
-def _renamed(row: Row, name: str) -> Row:
-    return Row(**{**_values(row), "selection": name})
+def _renamed(row: QualityResult, name: str) -> QualityResult:
+    return QualityResult(**{**_values(row), "selection": name})
 
 
-def _mean(rows: Sequence[Row]) -> Row:
+def _mean(rows: Sequence[QualityResult]) -> QualityResult:
     numbers = ("p_at_1", "p_at_10", "map_at_k", "knn", "zero_share", "mean_nnz", "bytes")
-    return Row(**{**_values(rows[0]), **{name: float(np.mean([getattr(r, name) for r in rows])) for name in numbers}})
+    return QualityResult(
+        **{**_values(rows[0]), **{name: float(np.mean([getattr(r, name) for r in rows])) for name in numbers}}
+    )
 
 
-def _values(row: Row) -> dict[str, Any]:
+def _values(row: QualityResult) -> dict[str, Any]:
     return {field.name: getattr(row, field.name) for field in fields(row)}

@@ -10,7 +10,7 @@ import click
 
 from nonneg_core.progress import Bar
 from nonneg_export.activations import Tick
-from nonneg_export.assemble import Draft, Ranked, rank, report, seal
+from nonneg_export.assemble import Draft, RankedDraft, rank, report, seal
 from nonneg_export.commands.options import calibration, tell_broken, warn
 from nonneg_export.manifest_report import summary
 from nonneg_export.photo_folder import Photos, find_photos
@@ -24,7 +24,7 @@ def make(
     draft: Callable[[Path, Photos, Tick], Draft],
     flags: dict[str, Any],
     *,
-    finish: Callable[[Ranked], Ranked] | None = None,
+    finish: Callable[[RankedDraft], RankedDraft] | None = None,
 ) -> Bundle:
     """Calibrate, rank, verify, report, seal and show, as the flags say; `finish` is what a command adds.
 

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from nonneg_export.activations import Tick
-from nonneg_export.assemble import Draft, Ranked
+from nonneg_export.assemble import Draft, RankedDraft
 from nonneg_export.commands.build import make
 from nonneg_export.commands.options import (
     about,
@@ -76,7 +76,7 @@ def wrap(model: str, **flags: Any) -> None:
             )
         return found[0].draft
 
-    def finish(ranked: Ranked) -> Ranked:
+    def finish(ranked: RankedDraft) -> RankedDraft:
         return found[0].described(ranked, flags["data"] or flags["calibrate"].name)
 
     made = make(start, flags, finish=finish)

@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from typing import Any
 
-from nonneg_server.engine.pool import LONGEST_HELD, BatchedFuture, Pool
+from nonneg_server.engine.pool import LONGEST_HELD, BatchedFuture, WorkerPool
 
 
 class LoopFuture(BatchedFuture):
@@ -41,7 +41,7 @@ class LoopFuture(BatchedFuture):
 class Completions:
     """Collects worker results for one event loop and wakes it once a burst."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, pool: Pool) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, pool: WorkerPool) -> None:
         self.loop = loop
         self._pool = pool
         self._down: deque[tuple[asyncio.Future[Any], object, BaseException | None]] = deque()

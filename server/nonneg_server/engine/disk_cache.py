@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 logger = logging.getLogger("nonneg")
-Vector = NDArray[np.float32]
+RawVector = NDArray[np.float32]
 T = TypeVar("T")
 
 FILE = "vectors-1.sqlite"  # the number is that of the layout: another layout is another file
@@ -73,7 +73,7 @@ class DiskCache:
         self._writer = ThreadPoolExecutor(1, "cache-writer")
         self._attempt(self._prepare)
 
-    async def find(self, keys: Sequence[bytes]) -> dict[bytes, Vector]:
+    async def find(self, keys: Sequence[bytes]) -> dict[bytes, RawVector]:
         """Those of the vectors that are there."""
         if self._resting():
             self.misses += len(keys)
@@ -83,7 +83,7 @@ class DiskCache:
         self.misses += len(set(keys)) - len(found)
         return found
 
-    def put(self, key: bytes, vector: Vector) -> None:
+    def put(self, key: bytes, vector: RawVector) -> None:
         """Keep a vector, soon."""
         if self._resting():
             return
@@ -168,8 +168,8 @@ class DiskCache:
         if connection is not None:
             connection.close()
 
-    def _read(self, keys: Sequence[bytes]) -> dict[bytes, Vector]:
-        found: dict[bytes, Vector] = {}
+    def _read(self, keys: Sequence[bytes]) -> dict[bytes, RawVector]:
+        found: dict[bytes, RawVector] = {}
         now = int(self._now())
         for key in keys:
             row = self._connection().execute("SELECT body, used FROM vectors WHERE key = ?", (key,)).fetchone()
@@ -226,14 +226,14 @@ def _size(connection: sqlite3.Connection) -> int:
 _SIZES = ("page_count", "freelist_count", "page_size")
 
 
-def _packed(vector: Vector) -> bytes:
+def _packed(vector: RawVector) -> bytes:
     active = np.flatnonzero(vector)
     numbers = active.astype("<u4").tobytes() + vector[active].astype("<f4").tobytes()
     rest = struct.pack("<II", len(vector), len(active)) + numbers
     return struct.pack("<I", zlib.crc32(rest)) + rest
 
 
-def _unpacked(body: bytes) -> Vector | None:
+def _unpacked(body: bytes) -> RawVector | None:
     """The vector; None where its bytes are not those that were written."""
     if len(body) < _HEAD.size:
         return None

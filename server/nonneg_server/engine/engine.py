@@ -22,13 +22,13 @@ from nonneg_server.engine.cache import Cache, key_of
 from nonneg_server.engine.completions import LoopFuture
 from nonneg_server.engine.encoded import Encoded, too_late
 from nonneg_server.engine.fair_queue import Cost
-from nonneg_server.engine.model_stats import Ledger
+from nonneg_server.engine.model_stats import ModelStats
 from nonneg_server.engine.workers import Workers
 
 Order = tuple[Photo, Price]
 
 
-class Engine:
+class InferenceEngine:
     """One bundle, loaded: every image is one job (decode -> view -> run) that one thread does from end to end.
 
     The threads share one session that computes on the caller's thread. While a single image is in flight there is
@@ -57,7 +57,7 @@ class Engine:
         self.workers = workers or Workers(threads)
         self.threads = self.workers.threads
         self.admission = self.workers.admission
-        self.ledger = Ledger(bundle.manifest.dimensions)
+        self.stats = ModelStats(bundle.manifest.dimensions)
         self.used = time.monotonic()
         self._preprocessor = Preprocessor(bundle.manifest.view, max_pixels=max_pixels, decode=decode, apart=True)
         self.sessions = Sessions(
@@ -123,7 +123,7 @@ class Engine:
         work = sum(cost.seconds for _, price in orders if (cost := cost_of(price)).large)
         self.admission.enter(len(orders), weight, work)
         try:
-            self.ledger.request_images.observe(len(orders))
+            self.stats.request_images.observe(len(orders))
             wait = self._landed if self._batcher is None else self._batched
             return await wait(orders, deadline)
         finally:
@@ -181,7 +181,7 @@ class Engine:
     def failure_reason(self) -> str | None:
         """Why this engine can no longer be trusted; None while it works."""
         of_batcher = None if self._batcher is None else self._batcher.failure_reason()
-        return self.sessions.ailment() or of_batcher or self.workers.pool.failure_reason()
+        return self.sessions.failure_reason() or of_batcher or self.workers.pool.failure_reason()
 
     def close(self) -> None:
         self._closed = True
@@ -207,11 +207,11 @@ class Engine:
 
     def _noted(self, outcome: Encoded | NonnegError) -> Encoded | NonnegError:
         if isinstance(outcome, NonnegError):
-            self.ledger.errors[outcome.type] += 1
+            self.stats.errors[outcome.type] += 1
             return outcome
         if not outcome.wide:
             self.admission.served(outcome.decode_seconds + outcome.run_seconds)
-        self.ledger.note(outcome)
+        self.stats.record(outcome)
         return outcome
 
     async def _batched(self, orders: Sequence[Order], deadline: float | None) -> list[Encoded | NonnegError]:
@@ -243,7 +243,7 @@ class Engine:
         self.used = time.monotonic()
         encoded = Encoded(vector, started - queued, decoded - started, time.perf_counter() - decoded, wide)
         if alone and not wide:
-            self.sessions.widen()
+            self.sessions.open_all_cores()
         return encoded
 
 
@@ -252,13 +252,13 @@ def cost_of(price: Price) -> Cost:
     return Cost(price.seconds, price.bytes)
 
 
-def _noting(engine: Engine) -> Callable[[int], None]:
-    """Counts batches in the engine's ledger, without keeping the engine alive."""
+def _noting(engine: InferenceEngine) -> Callable[[int], None]:
+    """Counts batches in the engine's stats, without keeping the engine alive."""
     known = weakref.ref(engine)
 
     def note(size: int) -> None:
         found = known()
         if found is not None:
-            found.ledger.batches.observe(size)
+            found.stats.batches.observe(size)
 
     return note

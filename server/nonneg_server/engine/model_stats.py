@@ -38,7 +38,7 @@ class Histogram:
 
 
 class Timed(Protocol):
-    """An image as the ledger sees it."""
+    """An image as the stats sees it."""
 
     @property
     def vector(self) -> NDArray[Any]: ...  # (D,), raw
@@ -53,7 +53,7 @@ class Timed(Protocol):
     def run_seconds(self) -> float: ...
 
 
-class Ledger:
+class ModelStats:
     """One model's counts."""
 
     def __init__(self, dimensions: int) -> None:
@@ -70,13 +70,13 @@ class Ledger:
         self._seen = 0.0
         self._fresh: list[Timed] = []
 
-    def note(self, image: Timed) -> None:
+    def record(self, image: Timed) -> None:
         """One image's raw vector and its times, counted when there are some, or when metrics are asked for."""
         self._fresh.append(image)
         if len(self._fresh) >= TOGETHER:
-            self.settle()
+            self.flush()
 
-    def settle(self) -> Ledger:
+    def flush(self) -> ModelStats:
         """Count what was noted: for many images numpy's calls cost little more than for one."""
         if not self._fresh:
             return self

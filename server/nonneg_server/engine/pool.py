@@ -50,7 +50,7 @@ class BatchedFuture:
 Outcome = tuple[float, FutureLike, Any, BaseException | None]  # when its job began; what it gave or raised
 
 
-class Pool:
+class WorkerPool:
     """As many threads as cores, fed with one job of each request in turn."""
 
     def __init__(self, threads: int, *, stall_seconds: float = 120.0, memory: int = BUDGET) -> None:

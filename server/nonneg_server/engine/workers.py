@@ -8,7 +8,7 @@ from nonneg_core.cores import available_cores
 from nonneg_server.engine.admission import Admission
 from nonneg_server.engine.completions import Completions
 from nonneg_server.engine.fair_queue import BUDGET
-from nonneg_server.engine.pool import Pool
+from nonneg_server.engine.pool import WorkerPool
 
 MAX_IMAGES = 512
 MAX_BYTES = 256 * 2**20
@@ -28,7 +28,7 @@ class Workers:
         stall_seconds: float = STALL_SECONDS,
     ) -> None:
         self.threads = threads or available_cores()
-        self.pool = Pool(self.threads, stall_seconds=stall_seconds, memory=memory)
+        self.pool = WorkerPool(self.threads, stall_seconds=stall_seconds, memory=memory)
         self.admission = Admission(max_images=max_images, max_bytes=max_bytes, workers=self.threads)
         self._completions: Completions | None = None
 

@@ -16,7 +16,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from nonneg_core.errors import NonnegError
-from nonneg_server.http.connection_limits import Shared
+from nonneg_server.http.connection_limits import ConnectionState
 from nonneg_server.http.context import CLIENT_CLOSED, Completed, request_id_of
 from nonneg_server.http.refusals import (
     head_too_large,
@@ -51,7 +51,7 @@ class Connection(HttpToolsProtocol):
     _running: RequestResponseCycle | None = None  # the one being answered; `cycle` is the one that arrived last
     _passing = False  # the rest of a request that was refused at its headers
 
-    def __init__(self, config: Config, server_state: ServerState, shared: Shared) -> None:
+    def __init__(self, config: Config, server_state: ServerState, shared: ConnectionState) -> None:
         super().__init__(config, server_state, {})
         self._shared = shared
 

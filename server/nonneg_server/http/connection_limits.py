@@ -23,7 +23,7 @@ class ConnectionLimits:
 
 
 @dataclass
-class Shared:
+class ConnectionState:
     """The limits and the present state."""
 
     limits: ConnectionLimits = ConnectionLimits()

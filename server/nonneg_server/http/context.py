@@ -17,7 +17,7 @@ from nonneg_server.http.error_responses import respond
 
 if TYPE_CHECKING:
     from nonneg_server.api.route import RouteTable
-    from nonneg_server.http.connection_limits import Shared
+    from nonneg_server.http.connection_limits import ConnectionState
 
 logger = logging.getLogger("nonneg")
 _draw = random.Random().getrandbits  # seeded by the system
@@ -56,7 +56,7 @@ class RequestContext:
     The clock runs from the request's headers on: the connection notes when they were complete.
     """
 
-    def __init__(self, app: ASGIApp, shared: Shared, routes: RouteTable) -> None:
+    def __init__(self, app: ASGIApp, shared: ConnectionState, routes: RouteTable) -> None:
         self._app = app
         self._shared = shared
         self._routes = routes

@@ -19,8 +19,8 @@ from nonneg_server.observation.drift import drift, moved
 from nonneg_server.observation.logs import lines_lost
 
 if TYPE_CHECKING:
-    from nonneg_server.engine.engine import Engine
-    from nonneg_server.http.connection_limits import Shared
+    from nonneg_server.engine.engine import InferenceEngine
+    from nonneg_server.http.connection_limits import ConnectionState
     from nonneg_server.http.context import Completed
     from nonneg_server.registry import Registry
 
@@ -82,7 +82,7 @@ class Traffic:
 class Metrics(Collector):
     """All of the server's numbers, in Prometheus's words."""
 
-    def __init__(self, registry: Registry, shared: Shared, traffic: Traffic) -> None:
+    def __init__(self, registry: Registry, shared: ConnectionState, traffic: Traffic) -> None:
         self._models, self._shared, self._traffic = registry, shared, traffic
         self._registry = CollectorRegistry()
         self._registry.register(self)
@@ -108,7 +108,7 @@ class Metrics(Collector):
             seconds.add_metric([route], found.cumulative(), found.sum)
         yield from (requests, seconds)
 
-    def _of_models(self, engines: list[Engine]) -> Iterator[Metric]:
+    def _of_models(self, engines: list[InferenceEngine]) -> Iterator[Metric]:
         info = _gauge("nonneg_model_info", "model", "version", "fingerprint")
         loaded = _gauge("nonneg_model_loaded", "model")
         images, zero = _counter("nonneg_images", "model"), _counter("nonneg_zero_vectors", "model")
@@ -116,30 +116,28 @@ class Metrics(Collector):
         stages = _histogram("nonneg_stage_seconds", "model", "stage")
         counted = {name: _histogram(f"nonneg_{name}", "model") for name in ("nnz", "request_images", "batch_images")}
         for engine in engines:
-            name, ledger, manifest = engine.name, engine.ledger.settle(), engine.bundle.manifest
+            name, stats, manifest = engine.name, engine.stats.flush(), engine.bundle.manifest
             info.add_metric([name, manifest.version, manifest.fingerprint], 1)
             loaded.add_metric([name], engine.sessions.loaded)
-            images.add_metric([name], ledger.images)
-            zero.add_metric([name], ledger.zero_vectors)
-            for kind, count in ledger.errors.items():
+            images.add_metric([name], stats.images)
+            zero.add_metric([name], stats.zero_vectors)
+            for kind, count in stats.errors.items():
                 errors.add_metric([name, kind], count)
-            for stage, found in (("queue", ledger.queue), ("decode", ledger.decode), ("inference", ledger.run)):
+            for stage, found in (("queue", stats.queue), ("decode", stats.decode), ("inference", stats.run)):
                 stages.add_metric([name, stage], found.cumulative(), found.sum)
-            for family, found in zip(
-                counted.values(), (ledger.nnz, ledger.request_images, ledger.batches), strict=True
-            ):
+            for family, found in zip(counted.values(), (stats.nnz, stats.request_images, stats.batches), strict=True):
                 family.add_metric([name], found.cumulative(), found.sum)
         yield from (info, loaded, images, zero, errors, stages, *counted.values(), *self._of_drift(engines))
 
-    def _of_drift(self, engines: list[Engine]) -> Iterator[Metric]:
+    def _of_drift(self, engines: list[InferenceEngine]) -> Iterator[Metric]:
         psi, dead = _gauge("nonneg_drift_psi", "model"), _gauge("nonneg_drift_newly_dead", "model")
         alive = _gauge("nonneg_drift_newly_alive", "model")
         times = _gauge("nonneg_drift_times", "model", "dimension", "name")
         for engine in engines:
             known = np.asarray(engine.bundle.manifest.columns.frequency)
-            found = drift(known, engine.ledger.frequencies(), engine.ledger.seen)
+            found = drift(known, engine.stats.frequencies(), engine.stats.seen)
             calibrated = engine.bundle.manifest.calibration.images
-            for m in moved(known, calibrated, engine.ledger.frequencies(), engine.ledger.seen):
+            for m in moved(known, calibrated, engine.stats.frequencies(), engine.stats.seen):
                 called = names_of(engine.bundle).get(m.dimension, "")
                 times.add_metric([engine.name, str(m.dimension), called], m.times)
             if found is not None:

@@ -83,14 +83,14 @@ def check_entries(body: bytes) -> None:
 async def read_object(request: Request) -> dict[str, Any]:
     """The JSON object of a request in another dialect, where JSON is the only form."""
     body = await read_body(request, request.app.state.settings.max_body)
-    return await off_the_loop(body, lambda: json_object(body))
+    return await parse_in_thread(body, lambda: json_object(body))
 
 
-async def off_the_loop(body: bytes, parse: Callable[[], Parsed]) -> Parsed:
+async def parse_in_thread(body: bytes, parse: Callable[[], Parsed]) -> Parsed:
     """Parse a large body on another thread, one after the other: what JSON becomes is many times as large."""
-    return await in_turn(parse) if len(body) > LARGE else parse()
+    return await serialized(parse) if len(body) > LARGE else parse()
 
 
-async def in_turn(work: Callable[[], Parsed]) -> Parsed:
+async def serialized(work: Callable[[], Parsed]) -> Parsed:
     """Run work that takes much memory, one piece at a time, on another thread."""
     return await asyncio.get_running_loop().run_in_executor(_one_by_one, work)

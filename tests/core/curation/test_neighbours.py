@@ -8,7 +8,7 @@ from sparse_photos import photos, sparse, unit
 
 from nonneg_core.curation import neighbours, projection
 from nonneg_core.curation.likeness import standardised
-from nonneg_core.curation.neighbours import Limits, Scan, copies, joined, scanned
+from nonneg_core.curation.neighbours import MemoryLimits, Scan, copies, joined, scanned
 from nonneg_core.curation.pixel_checks import GRID
 
 
@@ -31,7 +31,7 @@ def slowly(z: np.ndarray, other: np.ndarray, least: float) -> set[tuple[int, int
 @pytest.mark.parametrize("least", [0.5, 0.9, 0.97])
 def test_the_pairs_are_exactly_those_at_or_above_the_cosine(least: float) -> None:
     z = photos()
-    pairs, _, _ = joined(list(scanned(Scan(sparse(z), Limits(similar=least)))))
+    pairs, _, _ = joined(list(scanned(Scan(sparse(z), MemoryLimits(similar=least)))))
     expected = {(i, j) for i, j in slowly(z, z, least) if i < j}
     found = set(zip(pairs.one.tolist(), pairs.other.tolist(), strict=True))
     assert expected
@@ -44,14 +44,14 @@ def test_a_pair_exactly_at_the_threshold_is_found_and_one_just_below_is_not() ->
     z[0, 0] = 1
     z[1, :2] = 0.5, 0.75**0.5  # a cosine of 0.5 exactly
     z[2, 2:4] = 0.6, 0.8
-    assert len(joined(list(scanned(Scan(sparse(z), Limits(similar=0.5)))))[0]) == 1
-    assert len(joined(list(scanned(Scan(sparse(z), Limits(similar=0.500001)))))[0]) == 0
+    assert len(joined(list(scanned(Scan(sparse(z), MemoryLimits(similar=0.5)))))[0]) == 1
+    assert len(joined(list(scanned(Scan(sparse(z), MemoryLimits(similar=0.500001)))))[0]) == 0
 
 
 @pytest.mark.usefixtures("tiles")
 def test_two_collections_are_compared_across_and_never_within() -> None:
     a, b = photos(90, seed=1), photos(70, seed=1)
-    pairs, places, _ = joined(list(scanned(Scan(sparse(a), Limits(similar=0.9), others=sparse(b)))))
+    pairs, places, _ = joined(list(scanned(Scan(sparse(a), MemoryLimits(similar=0.9), others=sparse(b)))))
     assert set(zip(pairs.one.tolist(), pairs.other.tolist(), strict=True)) == slowly(a, b, 0.9)
     assert places.max() < 70
 
@@ -59,7 +59,7 @@ def test_two_collections_are_compared_across_and_never_within() -> None:
 def test_the_neighbours_are_the_nearest_others_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(neighbours, "COLUMNS", 50)
     z = photos()[:-5]  # without copies, so that the order is unique
-    _, places, cosines = joined(list(scanned(Scan(sparse(z), Limits(), k=7))))
+    _, places, cosines = joined(list(scanned(Scan(sparse(z), MemoryLimits(), k=7))))
     for i in range(len(z)):
         others = sorted((j for j in range(len(z)) if j != i), key=lambda j: -float(z[i] @ z[j]))
         assert cosines[i] == pytest.approx([float(z[i] @ z[j]) for j in others[:7]], abs=1e-6)
@@ -67,10 +67,10 @@ def test_the_neighbours_are_the_nearest_others_in_order(monkeypatch: pytest.Monk
 
 
 def test_fewer_photos_than_neighbours_leave_places_empty() -> None:
-    _, places, cosines = joined(list(scanned(Scan(sparse(photos(12)[:3]), Limits(), k=5))))
+    _, places, cosines = joined(list(scanned(Scan(sparse(photos(12)[:3]), MemoryLimits(), k=5))))
     assert (places[:, 2:] == -1).all()
     assert (cosines[:, 2:] == 0).all()
-    one, _, _ = joined(list(scanned(Scan(sparse(photos(12)[:1]), Limits(), k=5))))
+    one, _, _ = joined(list(scanned(Scan(sparse(photos(12)[:1]), MemoryLimits(), k=5))))
     assert len(one) == 0
 
 
@@ -94,7 +94,7 @@ def test_copies_are_the_same_whether_many_pairs_are_looked_at_or_few(
     z = photos(200)
     pictures = np.random.default_rng(0).integers(0, 256, (200, GRID * GRID), dtype=np.uint8)
     pictures[-5:] = pictures[:5]
-    limits = Limits(similar=0.999, crop_likeness=0.99)
+    limits = MemoryLimits(similar=0.999, crop_likeness=0.99)
     pairs, _, _ = joined(list(scanned(Scan(sparse(z), limits, thumbnails=standardised(pictures)))))
     found = pairs.where(copies(pairs, limits))
     assert list(zip(found.one.tolist(), found.other.tolist(), strict=True)) == [(i, 195 + i) for i in range(5)]
@@ -108,7 +108,7 @@ def test_copies_need_both_the_vector_and_the_thumbnail() -> None:
     z = np.zeros((4, 8), np.float32)
     z[:2, 0] = 1
     z[2, 1], z[3, 2] = 1, 1  # one thumbnail, vectors that have nothing in common
-    limits = Limits(similar=0.9)
+    limits = MemoryLimits(similar=0.9)
     pairs, _, _ = joined(list(scanned(Scan(sparse(unit(z)), limits, thumbnails=standardised(pictures)))))
     found = pairs.where(copies(pairs, limits))
     assert list(zip(found.one.tolist(), found.other.tolist(), strict=True)) == [(0, 1)]
@@ -117,6 +117,6 @@ def test_copies_need_both_the_vector_and_the_thumbnail() -> None:
 def test_a_collection_of_nothing_has_neither_pairs_nor_neighbours() -> None:
     z, none = sparse(photos(12)), sparse(photos(12)[:0])
     for one, other in ((z, none), (none, z), (none, None)):
-        pairs, places, _ = joined(list(scanned(Scan(one, Limits(), others=other))))
+        pairs, places, _ = joined(list(scanned(Scan(one, MemoryLimits(), others=other))))
         assert len(pairs) == 0
         assert len(places) == len(one.indptr) - 1

@@ -12,7 +12,7 @@ from PIL import Image
 
 from nonneg_runtime.bundle import open_bundle
 from nonneg_server.app import create_app
-from nonneg_server.engine.engine import Engine
+from nonneg_server.engine.engine import InferenceEngine
 from nonneg_server.registry import Registry
 from nonneg_server.settings import Settings
 
@@ -28,7 +28,7 @@ def picture(seed: int) -> bytes:
 
 @pytest.fixture
 async def photo_fast() -> AsyncIterator[httpx.AsyncClient]:
-    engine = Engine(open_bundle("photo-fast"), threads=1, wide=False)
+    engine = InferenceEngine(open_bundle("photo-fast"), threads=1, wide=False)
     app = create_app(Registry(engine), Settings())
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
         yield client

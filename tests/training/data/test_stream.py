@@ -19,7 +19,7 @@ from nonneg_training.build import resolve
 from nonneg_training.data import Sample, Stream, open_source
 from nonneg_training.data.download import Download, shown
 from nonneg_training.data.patterns import expand
-from nonneg_training.distributed import World
+from nonneg_training.distributed import ProcessGroup
 from nonneg_training.run import train
 from nonneg_training.settings import Data, Views, read_settings
 from nonneg_training.steps import Steps
@@ -105,28 +105,28 @@ def test_braces_are_expanded_as_shells_do() -> None:
 
 def test_an_epoch_sees_every_image_once_in_another_order_each_time(shards: Shelf) -> None:
     found = stream(shards)
-    first, second = (names(found.epoch(0, epoch, World()), 24) for epoch in (0, 1))
+    first, second = (names(found.epoch(0, epoch, ProcessGroup()), 24) for epoch in (0, 1))
     assert sorted(first) == sorted(second) == [f"k{i:02}" for i in range(24)]
     assert first != second
-    assert names(stream(shards).epoch(0, 1, World()), 24) == second
-    labels = {s.name[-2:]: s.label for s in islice(found.epoch(0, 0, World()), 24)}
+    assert names(stream(shards).epoch(0, 1, ProcessGroup()), 24) == second
+    labels = {s.name[-2:]: s.label for s in islice(found.epoch(0, 0, ProcessGroup()), 24)}
     assert labels == {f"{i:02}": i % 3 for i in range(24)}
 
 
 def test_ranks_share_the_shards_and_begin_again_when_theirs_are_read(shards: Shelf) -> None:
     found = stream(shards)
-    mine, yours = (names(found.epoch(0, 0, World(rank, 2)), 12) for rank in (0, 1))
+    mine, yours = (names(found.epoch(0, 0, ProcessGroup(rank, 2)), 12) for rank in (0, 1))
     assert sorted(mine + yours) == [f"k{i:02}" for i in range(24)]
-    assert len(names(found.epoch(0, 0, World(0, 3)), 24)) == 24
+    assert len(names(found.epoch(0, 0, ProcessGroup(0, 3)), 24)) == 24
     with pytest.raises(ConfigInvalid, match="4 shards cannot be shared by 5"):
-        next(found.epoch(0, 0, World(0, 5)))
+        next(found.epoch(0, 0, ProcessGroup(0, 5)))
 
 
 def test_a_dropped_connection_is_taken_up_where_it_broke_off(shards: Shelf) -> None:
-    whole = names(stream(shards).epoch(0, 0, World()), 24)
+    whole = names(stream(shards).epoch(0, 0, ProcessGroup()), 24)
     assert not any(shards.asked)
     shards.drop_after = 4000
-    assert names(stream(shards).epoch(0, 0, World()), 24) == whole
+    assert names(stream(shards).epoch(0, 0, ProcessGroup()), 24) == whole
     assert {"bytes=4000-", "bytes=8000-"} <= set(shards.asked)
 
 
@@ -142,40 +142,40 @@ def test_a_server_without_ranges_is_read_once_more_from_the_front(shards: Shelf)
 
 def test_a_server_that_is_busy_is_asked_again_and_one_that_is_gone_is_named(shards: Shelf) -> None:
     shards.refuse = [503, 429]
-    assert len(names(stream(shards).epoch(0, 0, World()), 24)) == 24
+    assert len(names(stream(shards).epoch(0, 0, ProcessGroup()), 24)) == 24
     shards.drop_after = 0
     with pytest.raises(ConnectionFailed, match=r"train-0\d\.tar broke off at byte 0, 6 times in a row"):
-        names(stream(shards).epoch(0, 0, World()), 24)
+        names(stream(shards).epoch(0, 0, ProcessGroup()), 24)
     nowhere = Stream("http://127.0.0.1:9/a.tar", 8, pause=0.0)
     with pytest.raises(ConnectionFailed, match="broke off at byte 0"):
-        next(nowhere.epoch(0, 0, World()))
+        next(nowhere.epoch(0, 0, ProcessGroup()))
 
 
 def test_a_file_that_changes_or_is_not_there_or_is_no_tar_is_refused(shards: Shelf) -> None:
     shards.drop_after, shards.grow = 4000, True
     with pytest.raises(DataInvalid, match="changed while it was read"):
-        names(stream(shards).epoch(0, 0, World()), 24)
+        names(stream(shards).epoch(0, 0, ProcessGroup()), 24)
     shards.drop_after, shards.grow = None, False
     with pytest.raises(DataInvalid, match="answered 404"):
-        next(Stream(f"{shards.url}/other.tar?key=secret", 8).epoch(0, 0, World()))
+        next(Stream(f"{shards.url}/other.tar?key=secret", 8).epoch(0, 0, ProcessGroup()))
     shards.files["/other.tar"] = shards.files["/train-00.tar"][:2000]
     with pytest.raises(DataInvalid, match="not a whole tar file"):
-        names(Stream(f"{shards.url}/other.tar", 8).epoch(0, 0, World()), 24)
+        names(Stream(f"{shards.url}/other.tar", 8).epoch(0, 0, ProcessGroup()), 24)
     shards.files["/other.tar"] = bytes(10240)
     with pytest.raises(DataInvalid, match="holds no images"):
-        next(Stream(f"{shards.url}/other.tar", 8).epoch(0, 0, World()))
+        next(Stream(f"{shards.url}/other.tar", 8).epoch(0, 0, ProcessGroup()))
     assert shown("https://me:secret@host:8443/a/b.tar?token=secret") == "https://host:8443/a/b.tar"
 
 
 def test_a_batch_depends_on_its_place_only_so_that_a_run_can_go_on_in_the_middle(shards: Shelf) -> None:
-    plan = Steps(24, 4, 1, 2, seed=3, world=World())
+    plan = Steps(24, 4, 1, 2, seed=3, world=ProcessGroup())
 
     def batch(batches: StreamBatches, number: int) -> torch.Tensor:
         g = torch.Generator().manual_seed(number)
         return batches.finish(batches.fetch(plan.place(number), g), g)["views"]
 
     def fresh() -> StreamBatches:
-        return StreamBatches(stream(shards), cutter_for(Views(), 8), 2, 3, World())
+        return StreamBatches(stream(shards), cutter_for(Views(), 8), 2, 3, ProcessGroup())
 
     batches = fresh()
     whole = [batch(batches, number) for number in range(plan.total)]
@@ -211,11 +211,11 @@ def test_a_run_on_a_stream_trains_counts_the_broken_and_reads_its_first_images(
 def test_what_a_stream_cannot_do_is_refused(changes: dict[str, object], message: str) -> None:
     settings = read_settings(None, {"data.source": "http://127.0.0.1:9/a.tar", "data.images": 256, **changes})
     with pytest.raises(ConfigInvalid, match=message):
-        resolve(settings, open_source(settings.data), World())
+        resolve(settings, open_source(settings.data), ProcessGroup())
 
 
 def test_a_label_outside_the_classes_is_refused(shards: Shelf) -> None:
     found = open_source(Data(source=f"{shards.url}/train-00.tar", images=6, classes=2))
     assert isinstance(found, Stream)
     with pytest.raises(DataInvalid, match=r"k02 has the label 2, and data\.classes is 2"):
-        names(found.epoch(0, 0, World()), 6)
+        names(found.epoch(0, 0, ProcessGroup()), 6)

@@ -17,12 +17,11 @@ from nonneg_core.heads.teacher import half_whitened, taught
 from nonneg_core.pixels.view import View
 from nonneg_training.backbones import Backbone
 from nonneg_training.checkpoint import load_encoder, read_checkpoint
-from nonneg_training.encoder import Encoder
+from nonneg_training.encoder import EncoderModule
 from nonneg_training.head_init import start_rotated
 from nonneg_training.losses.distillation import divergence
 from nonneg_training.run import train
-from nonneg_training.settings import Head as HeadSettings
-from nonneg_training.settings import read_settings
+from nonneg_training.settings import HeadSettings, read_settings
 
 FEATURES = 20
 
@@ -33,9 +32,9 @@ def pooled() -> NDArray[np.float32]:
     return (g.exponential(size=(300, 16)) @ g.exponential(size=(16, FEATURES))).astype(np.float32)
 
 
-def encoder(dimensions: int, *, classes: int = 0, gated: bool = False) -> Encoder:
+def encoder(dimensions: int, *, classes: int = 0, gated: bool = False) -> EncoderModule:
     classifier = np.random.default_rng(1).normal(size=(classes, FEATURES)).astype(np.float32) if classes else None
-    return Encoder(
+    return EncoderModule(
         Backbone(torch.nn.Identity(), FEATURES, size=8, classifier=classifier),
         View(size=8),
         dimensions=dimensions,

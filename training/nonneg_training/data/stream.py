@@ -21,7 +21,7 @@ from nonneg_training.data.download import PAUSE, TIMEOUT, Download, shown
 from nonneg_training.data.images import Images
 from nonneg_training.data.patterns import expand
 from nonneg_training.data.samples import Sample, samples, shuffled
-from nonneg_training.distributed import World
+from nonneg_training.distributed import ProcessGroup
 from nonneg_training.seeds import derive, permutation
 
 SCHEMES = ("http://", "https://")
@@ -62,7 +62,7 @@ class Stream:
     def broken(self) -> dict[str, str]:
         return self.tolerance.broken
 
-    def epoch(self, seed: int, epoch: int, world: World) -> Iterator[Sample]:
+    def epoch(self, seed: int, epoch: int, world: ProcessGroup) -> Iterator[Sample]:
         """This rank's images of an epoch; where its shards hold fewer than it needs, they begin again."""
         if len(self.urls) < world.size:
             raise ConfigInvalid(

@@ -12,8 +12,8 @@ from nonneg_core.errors import ConfigInvalid
 from nonneg_core.progress import Bar
 from nonneg_core.tables import table
 from nonneg_training.data import Images, open_source, unseen
-from nonneg_training.measure.outputs import Seen
-from nonneg_training.measure.probing import SELECTIONS, Row
+from nonneg_training.measure.outputs import Outputs
+from nonneg_training.measure.probing import SELECTIONS, ProbeResult
 from nonneg_training.measure.report import Report, measure, row_cells, structure_table
 from nonneg_training.measure.subject import Subject, is_array, open_subject, read_array
 from nonneg_training.settings import Data
@@ -73,7 +73,7 @@ def structure(
 
 def _see(
     subject: Subject, data: str | None, teach: str | None, root: Path | None, limit: int | None
-) -> tuple[Seen, Seen | None]:
+) -> tuple[Outputs, Outputs | None]:
     """What it makes of the images that are asked, and of those that teach."""
     if data is None and subject.data is None:
         raise ConfigInvalid(f"{subject.what} does not say what to show it", fix="give --data", field="--data")
@@ -95,7 +95,7 @@ def _limited(images: object, limit: int | None) -> Images:
     return subset(images, limit=limit)
 
 
-def _shown(subject: Subject, images: Images, *, seconds: bool) -> Seen:
+def _shown(subject: Subject, images: Images, *, seconds: bool) -> Outputs:
     with Bar(f"looking at {images.name}", len(images)) as bar:
         return subject.see(images, seconds=seconds, tick=bar.move)
 
@@ -114,4 +114,4 @@ def _show(what: str, found: Report) -> None:
     click.echo(f"SEPIN: {measured.estimator}.\nMonosemanticity is judged by {measured.judge}.")
     lines = [row_cells("backbone", row) for row in found.features]
     lines += [row_cells("embedding", row) for row in found.embedding]
-    click.echo(table(["", *(field.name for field in fields(Row))], lines))
+    click.echo(table(["", *(field.name for field in fields(ProbeResult))], lines))

@@ -22,7 +22,7 @@ Tick = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
+class Outputs:
     """An encoder's rows of the same images, in one order."""
 
     z: Floats  # (n, D), as the encoder gives them
@@ -38,7 +38,7 @@ class Seen:
         return structure(self.z, self.labels, second=self.second, untrained=self.untrained)
 
 
-def see(run: Run, images: Images, view: View, *, seconds: bool = True, tick: Tick | None = None) -> Seen:
+def see(run: Run, images: Images, view: View, *, seconds: bool = True, tick: Tick | None = None) -> Outputs:
     """Show all images to an encoder, in an order drawn by chance and always the same."""
     order = drawn(images)
     parts: list[dict[str, Floats]] = []
@@ -48,7 +48,7 @@ def see(run: Run, images: Images, view: View, *, seconds: bool = True, tick: Tic
             tick(min(start + BATCH, len(order)), len(order))
     rows = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     other = run(mirrored(images, order[:PAIRS], view)) if seconds and len(order) > 3 else {}
-    return Seen(
+    return Outputs(
         z=rows["z"],
         labels=np.asarray(images.labels)[order],
         features=rows.get("features"),

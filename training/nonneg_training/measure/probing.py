@@ -23,7 +23,7 @@ Labels = tuple[NDArray[Any], NDArray[Any]]
 
 
 @dataclass(frozen=True)
-class Row:
+class ProbeResult:
     """What one choice of dimensions is worth."""
 
     selection: str
@@ -47,7 +47,7 @@ def rows(
     lengths: Sequence[int] = (),
     selections: Sequence[str] = ("prefix",),
     seed: int = 0,
-) -> list[Row]:
+) -> list[ProbeResult]:
     """One row for all dimensions, then one a selection and length; selections look at the images that teach."""
     unknown = [name for name in selections if name not in SELECTIONS]
     if unknown:
@@ -59,10 +59,10 @@ def rows(
     ]
 
 
-def _row(name: str, pairs: Iterable[Pair], labels: Labels) -> Row:
+def _row(name: str, pairs: Iterable[Pair], labels: Labels) -> ProbeResult:
     scores = [_scores(pair, labels) for pair in pairs]
     mean = {key: float(np.mean([score[key] for score in scores])) for key in scores[0]}
-    return Row(name, int(mean.pop("dimensions")), **mean)
+    return ProbeResult(name, int(mean.pop("dimensions")), **mean)
 
 
 def _scores(pair: Pair, labels: Labels) -> dict[str, float]:

@@ -10,8 +10,8 @@ import numpy as np
 
 from nonneg_core.evaluation.certificate import Figures, Structure
 from nonneg_core.evaluation.probe import halves
-from nonneg_training.measure.outputs import Seen
-from nonneg_training.measure.probing import Row, rows
+from nonneg_training.measure.outputs import Outputs
+from nonneg_training.measure.probing import ProbeResult, rows
 
 FIGURES = (  # what is printed, in this order
     "live", "zero_share", "nnz", "sparsity", "correlation", "consistency", "consistency_unweighted", "purity",
@@ -25,8 +25,8 @@ class Report:
     """Structure, and what a probe and neighbours make of it."""
 
     structure: Structure
-    embedding: list[Row]
-    features: list[Row]  # of the backbone; empty where it cannot be seen by itself
+    embedding: list[ProbeResult]
+    features: list[ProbeResult]  # of the backbone; empty where it cannot be seen by itself
 
     def record(self) -> dict[str, Any]:
         """As JSON shows it."""
@@ -38,8 +38,8 @@ class Report:
 
 
 def measure(
-    asked: Seen,
-    teach: Seen | None = None,
+    asked: Outputs,
+    teach: Outputs | None = None,
     *,
     lengths: Sequence[int] = (),
     selections: Sequence[str] = ("prefix",),
@@ -84,7 +84,7 @@ def structure_table(found: Structure) -> list[list[Any]]:
     return [[_short(cell) for cell in line] for line in lines]
 
 
-def row_cells(kind: str, row: Row) -> list[Any]:
+def row_cells(kind: str, row: ProbeResult) -> list[Any]:
     """A row of the second table."""
     return [kind, *(_short(value) for value in asdict(row).values())]
 

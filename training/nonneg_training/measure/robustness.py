@@ -12,14 +12,14 @@ from nonneg_core.evaluation.probe import probe
 from nonneg_core.pixels.view import Pixels, View
 from nonneg_training.data import Arrays, Images
 from nonneg_training.measure.corruptions import CORRUPTIONS, STRENGTHS, corrupt
-from nonneg_training.measure.outputs import Run, Seen, see
+from nonneg_training.measure.outputs import Outputs, Run, see
 
 SIDES = ("backbone", "embedding")
 APART = ("stylised", "sketch")  # no mere corruption: counted by themselves
 Figures = dict[str, float | list[float] | None]
 
 
-def corrupted(run: Run, images: Images, view: View, taught: Seen) -> Figures:
+def corrupted(run: Run, images: Images, view: View, taught: Outputs) -> Figures:
     """Accuracy of a probe that learnt from clean images, on each corruption of the others; and their mean."""
     pixels = images.pixels(range(len(images)), view)
     figures: Figures = {}
@@ -37,7 +37,7 @@ def corrupted(run: Run, images: Images, view: View, taught: Seen) -> Figures:
     return figures
 
 
-def few_shots(taught: Seen, asked: Seen, shots: Sequence[int], seed: int) -> Figures:
+def few_shots(taught: Outputs, asked: Outputs, shots: Sequence[int], seed: int) -> Figures:
     """Accuracy of a probe that learns from so many images a class; the mean of five draws."""
     figures: Figures = {}
     for count in shots:
@@ -47,7 +47,7 @@ def few_shots(taught: Seen, asked: Seen, shots: Sequence[int], seed: int) -> Fig
     return figures
 
 
-def noisy_labels(taught: Seen, asked: Seen, shares: Sequence[float], seed: int) -> Figures:
+def noisy_labels(taught: Outputs, asked: Outputs, shares: Sequence[float], seed: int) -> Figures:
     """Accuracy of a probe that learns from labels of which a share was replaced by any of the classes."""
     figures: Figures = {}
     names = np.unique(taught.labels)
@@ -61,7 +61,7 @@ def noisy_labels(taught: Seen, asked: Seen, shares: Sequence[float], seed: int) 
 
 
 def _both(
-    taught: Seen, asked: Seen, *, rows: NDArray[np.intp] | None = None, labels: NDArray[Any] | None = None
+    taught: Outputs, asked: Outputs, *, rows: NDArray[np.intp] | None = None, labels: NDArray[Any] | None = None
 ) -> tuple[float, float]:
     """The probe's accuracy on the backbone's features and on the embedding."""
     chosen = np.arange(len(taught.labels)) if rows is None else rows

@@ -10,13 +10,13 @@ from torch import Tensor, nn
 from nonneg_core.pixels.view import Pixels
 from nonneg_training.cache import Wanted, features
 from nonneg_training.data import Images
-from nonneg_training.encoder import Encoder
-from nonneg_training.measure.outputs import PAIRS, Floats, Run, Seen, drawn, mirrored
+from nonneg_training.encoder import EncoderModule
+from nonneg_training.measure.outputs import PAIRS, Floats, Outputs, Run, drawn, mirrored
 from nonneg_training.seeds import derive
 from nonneg_training.settings import Views
 
 
-def runner(encoder: Encoder, *, seed: int = 0) -> Run:
+def runner(encoder: EncoderModule, *, seed: int = 0) -> Run:
     """Every row that can be measured of the encoder, in evaluation mode."""
     fresh = untrained_head(encoder, seed=seed)
     device = encoder.output.weight.device
@@ -30,13 +30,13 @@ def runner(encoder: Encoder, *, seed: int = 0) -> Run:
 
 
 @torch.inference_mode()
-def see_cached(encoder: Encoder, images: Images, views: Views, *, seed: int = 0, seconds: bool = True) -> Seen:
+def see_cached(encoder: EncoderModule, images: Images, views: Views, *, seed: int = 0, seconds: bool = True) -> Outputs:
     """What `see` sees, the backbone's features being taken from the cache: for heads, of which many share them."""
     order = drawn(images)
     found = features(Wanted(encoder, images, views, random=0, seed=0))[0, order]
     rows = _rows(encoder.eval(), untrained_head(encoder, seed=seed), torch.from_numpy(found))
     other = runner(encoder, seed=seed)(mirrored(images, order[:PAIRS], encoder.view)) if seconds else {}
-    return Seen(
+    return Outputs(
         z=rows["z"],
         labels=images.labels[order],
         features=rows["features"],
@@ -47,13 +47,13 @@ def see_cached(encoder: Encoder, images: Images, views: Views, *, seed: int = 0,
     )
 
 
-def _rows(encoder: Encoder, fresh: nn.Module, features: Tensor) -> dict[str, Floats]:
+def _rows(encoder: EncoderModule, fresh: nn.Module, features: Tensor) -> dict[str, Floats]:
     raw = encoder.preactivation(features)
     found = {"features": features, "raw": raw, "z": encoder.activate(raw), "untrained": fresh(features)}
     return {name: rows.float().cpu().numpy() for name, rows in found.items()}
 
 
-def untrained_head(encoder: Encoder, *, seed: int = 0) -> nn.Module:
+def untrained_head(encoder: EncoderModule, *, seed: int = 0) -> nn.Module:
     """The encoder's projector as it is before any training: the same layers, drawn again; without the activation."""
     head = nn.Sequential(copy.deepcopy(encoder.hidden), copy.deepcopy(encoder.output))
     state = torch.get_rng_state()

@@ -11,7 +11,7 @@ from nonneg_core.errors import DataInvalid, MissingExtra
 from nonneg_core.installing import extra_hint
 from nonneg_core.pixels.view import Pixels, View
 from nonneg_training.data import Images
-from nonneg_training.measure.outputs import Floats, Run, Seen, Tick, see
+from nonneg_training.measure.outputs import Floats, Outputs, Run, Tick, see
 from nonneg_training.settings import FILE_NAME as CONFIG
 from nonneg_training.settings import Data, read_settings
 
@@ -25,7 +25,7 @@ class Subject:
     view: View
     data: Data | None = None  # what it was trained on
 
-    def see(self, images: Images, *, seconds: bool = True, tick: Tick | None = None) -> Seen:
+    def see(self, images: Images, *, seconds: bool = True, tick: Tick | None = None) -> Outputs:
         """Its rows of these images."""
         return see(self.run, images, self.view, seconds=seconds, tick=tick)
 
@@ -50,7 +50,7 @@ def open_subject(path: Path) -> Subject:
     )
 
 
-def read_array(path: Path, labels: Path | None) -> Seen:
+def read_array(path: Path, labels: Path | None) -> Outputs:
     """Vectors and labels: .npz with z, labels and perhaps second; or .npy with a file of labels beside it."""
     try:
         loaded = np.load(path, allow_pickle=False)
@@ -62,7 +62,7 @@ def read_array(path: Path, labels: Path | None) -> Seen:
     for name, fix in (("z", "save it as numpy.savez(path, z=z, labels=labels)"), ("labels", "give --labels FILE")):
         if name not in held:
             raise DataInvalid(f"{path} holds no {name}", fix=fix, value=str(path))
-    return Seen(np.asarray(held["z"], np.float32), held["labels"], second=held.get("second"))
+    return Outputs(np.asarray(held["z"], np.float32), held["labels"], second=held.get("second"))
 
 
 def _labels(path: Path) -> np.ndarray[tuple[int, ...], np.dtype[np.generic]]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from torch import Tensor
 
 from nonneg_training.data import Images, Stream
-from nonneg_training.encoder import Encoder
+from nonneg_training.encoder import EncoderModule
 from nonneg_training.methods.contrastive import Contrastive
-from nonneg_training.methods.head import Fit, Head
+from nonneg_training.methods.head import Fit, HeadMethod
 from nonneg_training.methods.method import Batch, Method
 from nonneg_training.methods.spectral import Spectral
 from nonneg_training.methods.supervised import Supervised
@@ -19,7 +19,7 @@ __all__ = ["Batch", "Method", "build_method"]
 
 def build_method(
     settings: Settings,
-    encoder: Encoder,
+    encoder: EncoderModule,
     images: Images | Stream,
     sample: Tensor | None = None,
     fit: Fit | None = None,
@@ -27,7 +27,7 @@ def build_method(
     """The method that the settings name, around `encoder`; for a head some cached features, and its analytic start."""
     name = settings.method
     if sample is not None:
-        return Head(encoder, settings.loss, settings.head, sample, fit)
+        return HeadMethod(encoder, settings.loss, settings.head, sample, fit)
     if name in ("ce", "nce"):
         return Supervised(encoder, settings.loss, len(images.classes), non_negative=name == "nce")
     if name in ("spectral-cl", "spectral-ncl"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from nonneg_training.distributed import gather
-from nonneg_training.encoder import Encoder
+from nonneg_training.encoder import EncoderModule
 from nonneg_training.losses import infonce
 from nonneg_training.losses.nested import check_lengths, nested
 from nonneg_training.methods.method import Batch, Method
@@ -15,7 +15,7 @@ from nonneg_training.settings import Loss
 class Contrastive(Method):
     """The activation comes before the division by the length, which is inside the loss."""
 
-    def __init__(self, encoder: Encoder, loss: Loss) -> None:
+    def __init__(self, encoder: EncoderModule, loss: Loss) -> None:
         super().__init__(encoder)
         self.temperature = loss.temperature
         self.lengths = check_lengths(loss.lengths, encoder.dimensions)
@@ -31,7 +31,7 @@ class Contrastive(Method):
         return infonce.infonce(z1, z2, self.temperature)
 
 
-def pair(encoder: Encoder, views: Tensor) -> tuple[Tensor, Tensor]:
+def pair(encoder: EncoderModule, views: Tensor) -> tuple[Tensor, Tensor]:
     """The embeddings of first and second views, of all ranks: (batch, D) each."""
     # one view at a time, as the authors do: batch norm sees each by itself, and the backward pass needs half the room
     z1, z2 = (encoder.embed(encoder.see(x)) for x in views.chunk(2))

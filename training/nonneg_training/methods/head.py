@@ -12,25 +12,26 @@ from torch.nn import functional as F
 from nonneg_core.heads.named import Named
 from nonneg_core.heads.spread import Spread
 from nonneg_training.distributed import gather
-from nonneg_training.encoder import Encoder
+from nonneg_training.encoder import EncoderModule
 from nonneg_training.losses.distillation import divergence, squared, teacher_similarity
 from nonneg_training.losses.nested import check_lengths, prefix_similarities
 from nonneg_training.losses.reconstruction import annealed, batch_top_k, relative_error, revival, top_k
 from nonneg_training.losses.supervised_contrastive import supervised_contrastive
 from nonneg_training.methods.method import Batch, Method
-from nonneg_training.settings import Head as Settings
-from nonneg_training.settings import Loss
+from nonneg_training.settings import HeadSettings, Loss
 
 Fit = tuple[Spread, Named | None]  # what an analytic start was computed from, and which classes its last columns are
 
 
-class Head(Method):
+class HeadMethod(Method):
     """Only the projector learns, and a decoder where reconstruction asks for one; weights of zero switch losses off."""
 
     mean: Tensor
     quiet: Tensor
 
-    def __init__(self, encoder: Encoder, loss: Loss, head: Settings, sample: Tensor, fit: Fit | None = None) -> None:
+    def __init__(
+        self, encoder: EncoderModule, loss: Loss, head: HeadSettings, sample: Tensor, fit: Fit | None = None
+    ) -> None:
         """`sample`: features that are typical of what it will learn from, (n, width); `fit`: of an analytic start."""
         super().__init__(encoder)
         encoder.backbone.requires_grad_(False)
@@ -63,7 +64,7 @@ class Head(Method):
         best = (decoded * (sample - self.mean)).sum() / decoded.square().sum().clamp(min=1e-12)
         decoder.weight.mul_(best)
 
-    def train(self, mode: bool = True) -> Head:
+    def train(self, mode: bool = True) -> HeadMethod:
         super().train(mode)
         self.encoder.backbone.eval()
         return self

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 
 from torch import Tensor, nn
 
-from nonneg_training.encoder import Encoder
+from nonneg_training.encoder import EncoderModule
 
 Batch = dict[str, Tensor]
 
@@ -17,7 +17,7 @@ class Method(nn.Module, ABC):
     views: int = 2  # views of an image that a batch holds
     parts: tuple[str, ...] = ()  # what forward reports beside "loss"
 
-    def __init__(self, encoder: Encoder) -> None:
+    def __init__(self, encoder: EncoderModule) -> None:
         super().__init__()
         self.encoder = encoder
 

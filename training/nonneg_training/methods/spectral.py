@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from nonneg_training.encoder import Encoder
+from nonneg_training.encoder import EncoderModule
 from nonneg_training.losses.nested import check_lengths, nested
 from nonneg_training.losses.spectral import clip_length, spectral
 from nonneg_training.methods.contrastive import pair
@@ -15,7 +15,7 @@ from nonneg_training.settings import Loss
 class Spectral(Method):
     """Lengths carry the images' weights here: vectors are clipped to `radius`, not divided by their length."""
 
-    def __init__(self, encoder: Encoder, loss: Loss) -> None:
+    def __init__(self, encoder: EncoderModule, loss: Loss) -> None:
         super().__init__(encoder)
         self.radius = loss.radius
         self.lengths = check_lengths(loss.lengths, encoder.dimensions)

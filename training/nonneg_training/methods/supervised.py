@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from nonneg_training.encoder import Encoder
+from nonneg_training.encoder import EncoderModule
 from nonneg_training.losses.cross_entropy import cross_entropy, non_negative_cross_entropy
 from nonneg_training.losses.nested import check_lengths
 from nonneg_training.methods.method import Batch, Method
@@ -18,7 +18,7 @@ class Supervised(Method):
     views = 1
     parts = ("accuracy",)
 
-    def __init__(self, encoder: Encoder, loss: Loss, classes: int, *, non_negative: bool) -> None:
+    def __init__(self, encoder: EncoderModule, loss: Loss, classes: int, *, non_negative: bool) -> None:
         super().__init__(encoder)
         self.classifier = nn.Linear(encoder.dimensions, classes, bias=not non_negative)
         if non_negative:  # of a symmetric start half would be zero, without a gradient, for ever

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from nonneg_training.distributed import gather
-from nonneg_training.encoder import Encoder
+from nonneg_training.encoder import EncoderModule
 from nonneg_training.losses.clip import clip
 from nonneg_training.losses.nested import check_lengths, nested
 from nonneg_training.methods.method import Batch, Method
@@ -23,7 +23,7 @@ class TwoTower(Method):
     views = 1
     parts = ("scale",)
 
-    def __init__(self, encoder: Encoder, loss: Loss, text: Text) -> None:
+    def __init__(self, encoder: EncoderModule, loss: Loss, text: Text) -> None:
         super().__init__(encoder)
         self.text = TextTower(
             encoder.dimensions,

@@ -14,11 +14,11 @@ OURS = Path(__file__).parents[1] / "studies"
 Record = dict[str, Any]
 
 
-class Part(BaseModel):
+class PlanSection(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Check(Part):
+class Check(PlanSection):
     """One comparison: a figure of a variant, alone or less another variant's, against a bound."""
 
     figure: str
@@ -29,7 +29,7 @@ class Check(Part):
     at_most: float | None = None
 
 
-class Claim(Part):
+class Claim(PlanSection):
     """What is to be decided, and what the paper says."""
 
     name: str
@@ -40,7 +40,7 @@ class Claim(Part):
     checks: tuple[Check, ...] = Field(min_length=1)
 
 
-class Plot(Part):
+class Plot(PlanSection):
     """A picture: a figure's bars by variant, or a series' lines."""
 
     figures: tuple[str, ...]
@@ -48,7 +48,7 @@ class Plot(Part):
     label: str = ""
 
 
-class Plan(Part):
+class Plan(PlanSection):
     """The whole file."""
 
     title: str

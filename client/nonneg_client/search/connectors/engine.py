@@ -142,7 +142,7 @@ def check_where(where: Where | None) -> None:
             )
 
 
-def parted(condition: Mapping[str, Any]) -> tuple[dict[str, float], list[Any]]:
+def split_condition(condition: Mapping[str, Any]) -> tuple[dict[str, float], list[Any]]:
     """The bounds of a range, and the values that it leaves out."""
     return {key: float(bound) for key, bound in condition.items() if key != "not"}, list(condition.get("not", ()))
 

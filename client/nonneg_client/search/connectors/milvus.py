@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from nonneg_client import converters
 from nonneg_client.embeddings import Embeddings
-from nonneg_client.search.connectors.engine import SIGNS, Description, Engine, Found, Payload, Where, parted
+from nonneg_client.search.connectors.engine import SIGNS, Description, Engine, Found, Payload, Where, split_condition
 from nonneg_core.errors import MissingExtra
 from nonneg_core.installing import package_hint
 
@@ -113,7 +113,7 @@ def expression(where: Where | None) -> str:
     for name, wanted in (where or {}).items():
         field = f"payload[{json.dumps(name)}]"
         if isinstance(wanted, Mapping):
-            bounds, unwanted = parted(wanted)
+            bounds, unwanted = split_condition(wanted)
             parts += [f"{field} {SIGNS[bound]} {json.dumps(value)}" for bound, value in bounds.items()]
             parts += [f"not ({field} == {json.dumps(value)})" for value in unwanted]
         elif isinstance(wanted, (list, tuple)):

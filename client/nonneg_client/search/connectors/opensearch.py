@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from nonneg_client import converters
 from nonneg_client.embeddings import Embeddings
-from nonneg_client.search.connectors.engine import Description, Engine, Found, Payload, Where, parted
+from nonneg_client.search.connectors.engine import Description, Engine, Found, Payload, Where, split_condition
 from nonneg_client.search.connectors.qdrant_points import point_id
 from nonneg_client.search.sparse_vectors import Weights, ascending, largest, score
 from nonneg_core.errors import ConnectionFailed, StorageFailed
@@ -185,7 +185,7 @@ def _conditions(where: Where | None) -> list[dict[str, Any]]:
 def _filters(where: Where) -> Iterator[dict[str, Any]]:
     for name, wanted in where.items():
         if isinstance(wanted, Mapping):
-            bounds, unwanted = parted(wanted)
+            bounds, unwanted = split_condition(wanted)
             if bounds:
                 yield {"range": {f"payload.{name}": bounds}}
             if unwanted:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from nonneg_client import converters
 from nonneg_client.embeddings import Embeddings
-from nonneg_client.search.connectors.engine import SIGNS, Description, Engine, Found, Payload, Where, parted
+from nonneg_client.search.connectors.engine import SIGNS, Description, Engine, Found, Payload, Where, split_condition
 from nonneg_core.errors import ConfigInvalid
 
 
@@ -97,7 +97,7 @@ def _conditions(where: Where | None) -> tuple[str, list[Any]]:
     given: list[Any] = []
     for name, wanted in (where or {}).items():
         if isinstance(wanted, Mapping):
-            bounds, unwanted = parted(wanted)
+            bounds, unwanted = split_condition(wanted)
             for bound, value in bounds.items():
                 parts.append(f"AND (payload ->> %s)::float8 {SIGNS[bound]} %s")
                 given += [name, value]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from nonneg_client import converters
 from nonneg_client.embeddings import Embeddings
-from nonneg_client.search.connectors.engine import Description, Engine, Found, Payload, Where, parted
+from nonneg_client.search.connectors.engine import Description, Engine, Found, Payload, Where, split_condition
 from nonneg_client.search.connectors.qdrant_points import NAME, point_id
 from nonneg_core.errors import MissingExtra
 from nonneg_core.installing import package_hint
@@ -112,7 +112,7 @@ class QdrantEngine(Engine):
         must, must_not = [], []
         for name, wanted in (where or {}).items():
             if isinstance(wanted, dict):
-                bounds, unwanted = parted(wanted)
+                bounds, unwanted = split_condition(wanted)
                 must += [m.FieldCondition(key=name, range=m.Range(**bounds))] if bounds else []
                 must_not += [self._condition(name, value) for value in unwanted]
             else:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from nonneg_client.embeddings import Embeddings
 from nonneg_client.search.connectors.engine import Description, Engine, Found, Payload, Where
-from nonneg_client.search.connectors.qdrant_points import NAME, filter_of, named, point_id, stored
+from nonneg_client.search.connectors.qdrant_points import NAME, encode_payload, filter_of, name_and_payload, point_id
 from nonneg_client.search.sparse_vectors import Weights
 from nonneg_core.atomic import atomic_write, storage_error
 from nonneg_core.errors import DataInvalid, MissingExtra, StorageFailed
@@ -45,8 +45,8 @@ class LocalEngine(Engine):
 
     def upsert(self, embeddings: Embeddings, payloads: Sequence[Payload]) -> None:
         assert embeddings.ids is not None
-        named = zip(embeddings.ids, embeddings, payloads, strict=True)
-        for batch in _batches([self._point(name, row, payload) for name, row, payload in named], BATCH):
+        name_and_payload = zip(embeddings.ids, embeddings, payloads, strict=True)
+        for batch in _batches([self._point(name, row, payload) for name, row, payload in name_and_payload], BATCH):
             self._update(self._qdrant.UpdateOperation.upsert_points(batch))
 
     def delete(self, ids: Sequence[str]) -> None:
@@ -75,7 +75,7 @@ class LocalEngine(Engine):
             records, offset = self._shard.scroll(
                 self._qdrant.ScrollRequest(limit=PAGE, offset=offset, with_payload=True, with_vector=False)
             )
-            found |= dict(named(r.payload) for r in records)
+            found |= dict(name_and_payload(r.payload) for r in records)
             if offset is None:
                 return found
 
@@ -100,7 +100,7 @@ class LocalEngine(Engine):
         request = q.QueryRequest(
             limit=limit, query=near, with_payload=True, filter=filter_of(q, where), prefetches=prefetches
         )
-        found = [(point.score, named(point.payload)) for point in self._shard.query(request)]
+        found = [(point.score, name_and_payload(point.payload)) for point in self._shard.query(request)]
         return [Found(name, score, payload) for score, (name, payload) in found]
 
     def _open(self, name: str, made_for: Description | None) -> Description:
@@ -170,7 +170,7 @@ class LocalEngine(Engine):
 
     def _point(self, name: str, row: tuple[NDArray[np.int32], NDArray[np.float32]], payload: Payload) -> Any:
         vector = self._qdrant.SparseVector(row[0].tolist(), row[1].tolist())
-        return self._qdrant.Point(point_id(name), {NAME: vector}, {**stored(payload), "id": name})
+        return self._qdrant.Point(point_id(name), {NAME: vector}, {**encode_payload(payload), "id": name})
 
 
 def describe_again(path: Path, root: str, fields: Mapping[str, str]) -> None:

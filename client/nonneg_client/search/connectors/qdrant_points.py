@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from nonneg_client.search.connectors.engine import Payload, Where, parted
+from nonneg_client.search.connectors.engine import Payload, Where, split_condition
 
 NAME = "nonneg"  # of the vector inside a point
 _NAMESPACE = uuid.UUID("7f0c2a4e-6d0b-5c56-9d5f-1f2a8c3b9e10")  # point ids are UUIDs: made from the names in here
@@ -19,13 +19,13 @@ def point_id(name: str) -> str:
     return str(uuid.uuid5(_NAMESPACE, name))
 
 
-def named(payload: Any) -> tuple[str, Payload]:
+def name_and_payload(payload: Any) -> tuple[str, Payload]:
     """The name and the caller's own payload of a stored point."""
     rest: dict[str, Any] = {k: _BOOLEANS.get(v, v) if isinstance(v, str) else v for k, v in payload.items()}
     return str(rest.pop("id")), rest
 
 
-def stored(payload: Payload) -> dict[str, Any]:
+def encode_payload(payload: Payload) -> dict[str, Any]:
     """The payload as it is stored, without the name."""
     return {name: _WORDS[value] if isinstance(value, bool) else value for name, value in payload.items()}
 
@@ -37,7 +37,7 @@ def filter_of(q: Any, where: Where | None) -> Any:
     must, must_not = [], []
     for name, wanted in where.items():
         if isinstance(wanted, dict):
-            bounds, unwanted = parted(wanted)
+            bounds, unwanted = split_condition(wanted)
             must += [q.FieldCondition(name, range=q.RangeFloat(**bounds))] if bounds else []
             must_not += [_condition(q, name, value) for value in unwanted]
         else:

@@ -6,7 +6,7 @@ import time
 
 from nonneg_server.api.kserve.schemas import KServeConfig, KServeDuration, KServeModel, KServeStatistics, KServeTensor
 from nonneg_server.api.kserve.schemas import KServeConfigTensor as ConfigTensor
-from nonneg_server.engine.engine import Engine
+from nonneg_server.engine.engine import InferenceEngine
 
 EXTENSIONS = ["binary_tensor_data", "model_repository", "model_configuration", "statistics"]
 _TYPES = {"BYTES": "TYPE_STRING", "UINT8": "TYPE_UINT8", "FP32": "TYPE_FP32", "INT32": "TYPE_INT32"}
@@ -31,18 +31,18 @@ def _configured(tensor: KServeTensor) -> ConfigTensor:
     return {"name": tensor["name"], "data_type": _TYPES[tensor["datatype"]], "dims": tensor["shape"]}
 
 
-def statistics_of(engine: Engine) -> KServeStatistics:
+def statistics_of(engine: InferenceEngine) -> KServeStatistics:
     """What the model did since it was loaded: every image counts as one inference."""
-    ledger, manifest = engine.ledger.settle(), engine.bundle.manifest
-    images, failed = ledger.images, sum(ledger.errors.values())
-    queue, decode, run = ledger.queue.sum, ledger.decode.sum, ledger.run.sum
+    stats, manifest = engine.stats.flush(), engine.bundle.manifest
+    images, failed = stats.images, sum(stats.errors.values())
+    queue, decode, run = stats.queue.sum, stats.decode.sum, stats.run.sum
     last = time.time() - (time.monotonic() - engine.used)  # seconds since the epoch
     return {
         "name": manifest.name,
         "version": manifest.version,
         "last_inference": round(last * 1e3) if images else 0,
         "inference_count": images,
-        "execution_count": sum(ledger.batches.counts) or images,
+        "execution_count": sum(stats.batches.counts) or images,
         "inference_stats": {
             "success": _duration(images, queue + decode + run),
             "fail": _duration(failed, 0.0),

@@ -11,10 +11,10 @@ from nonneg_server.api.kserve import translation as kserve
 from nonneg_server.api.kserve.extensions import config_of, statistics_of
 from nonneg_server.api.openapi import BINARY, documented, json_body
 from nonneg_server.api.route import Route, embedding, health, json_response
-from nonneg_server.engine.engine import Engine
+from nonneg_server.engine.engine import InferenceEngine
 from nonneg_server.health import check_alive, check_ready
 from nonneg_server.requests.body import read_body
-from nonneg_server.requests.json_body import off_the_loop
+from nonneg_server.requests.json_body import parse_in_thread
 from nonneg_server.serving import reply, serve
 
 router = APIRouter(route_class=Route, prefix="/v2", tags=["KServe v2"])
@@ -91,7 +91,7 @@ async def infer(request: Request) -> Response:
     _engine(request)
     body = await read_body(request, request.app.state.settings.max_body)
     length, settings = request.headers.get(kserve.HEADER_LENGTH), request.app.state.settings
-    wanted, photos, parameters = await off_the_loop(
+    wanted, photos, parameters = await parse_in_thread(
         body, lambda: kserve.read(body, length, settings.limits, settings.max_pixels)
     )
     asked = parameters.model_copy(update={"model": request.path_params["model"]})
@@ -104,10 +104,10 @@ async def infer(request: Request) -> Response:
     return response
 
 
-def _engine(request: Request) -> Engine:
+def _engine(request: Request) -> InferenceEngine:
     """The engine of the model, and of the version, in the path."""
     model, version = request.path_params["model"], request.path_params.get("version")
-    engine: Engine = request.app.state.registry.get(model)
+    engine: InferenceEngine = request.app.state.registry.get(model)
     found = engine.bundle.manifest.version
     if version is not None and version != found:
         raise ModelNotFound(

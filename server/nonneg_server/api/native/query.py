@@ -18,7 +18,7 @@ from nonneg_server.api.route import Route, json_response
 from nonneg_server.query import as_json, queried
 from nonneg_server.requests.body import read_body
 from nonneg_server.requests.images import Incoming, Limits, Link, check_count, image_from
-from nonneg_server.requests.json_body import json_object, off_the_loop
+from nonneg_server.requests.json_body import json_object, parse_in_thread
 from nonneg_server.requests.parameters import Length, Parameters, from_json
 from nonneg_server.serving import reply, serve
 
@@ -55,7 +55,7 @@ def _body() -> Schema:
 async def post_query(request: Request) -> Response:
     given = await read_body(request, request.app.state.settings.max_body)
     limits = request.app.state.settings.limits
-    asked, expression, photos = await off_the_loop(given, lambda: _read(json_object(given), limits))
+    asked, expression, photos = await parse_in_thread(given, lambda: _read(json_object(given), limits))
     bundle = request.app.state.registry.get(asked.model).bundle
     wanted = Parameters(model=asked.model, dimensions=asked.dimensions, errors="item")
     if not photos:

@@ -12,9 +12,9 @@ from nonneg_server.api.native.schemas import EMBEDDED, EmbedAnswer
 from nonneg_server.api.native.translation import query_parameters
 from nonneg_server.api.openapi import documented
 from nonneg_server.api.route import Route
-from nonneg_server.embedding import Answer, Raw, lengths_of, shortened
+from nonneg_server.embedding import Answer, EncodedBatch, lengths_of, shortened
 from nonneg_server.requests.body import read_body
-from nonneg_server.requests.json_body import LARGE, in_turn
+from nonneg_server.requests.json_body import LARGE, serialized
 from nonneg_server.requests.parameters import Parameters
 from nonneg_server.requests.vectors import as_array, check_size, stored_vectors
 from nonneg_server.serving import reply
@@ -36,8 +36,8 @@ async def post_shorten(request: Request) -> Response:
         manifest = request.app.state.registry.get(stored.parameters.model).bundle.manifest
         z = as_array(stored, manifest)
         check_size(len(z), sum(lengths_of(stored.parameters, manifest, z.shape[1])))
-        answer = shortened(manifest, Raw(z, list(range(len(z))), {}), stored.parameters)
+        answer = shortened(manifest, EncodedBatch(z, list(range(len(z))), {}), stored.parameters)
         return form.write(answer), answer
 
-    content, answer = await in_turn(work) if len(body) > LARGE else await asyncio.to_thread(work)
+    content, answer = await serialized(work) if len(body) > LARGE else await asyncio.to_thread(work)
     return reply(content, answer, form.MEDIA_TYPE)

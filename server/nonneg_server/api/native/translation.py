@@ -15,7 +15,7 @@ from nonneg_core.pixels.identify import signature
 from nonneg_server.api.native.schemas import ErrorDetail, Failure
 from nonneg_server.requests.body import read_body
 from nonneg_server.requests.images import Incoming, Limits, check_count, images_from
-from nonneg_server.requests.json_body import json_object, off_the_loop
+from nonneg_server.requests.json_body import json_object, parse_in_thread
 from nonneg_server.requests.multipart import parse_form
 from nonneg_server.requests.parameters import from_json, from_strings, merged
 from nonneg_server.requests.texts import input_from, texts_from
@@ -52,7 +52,7 @@ async def read_request(
     if media == "multipart/form-data":
         images, parameters = _from_form(body, content_type, kind, limits)
     elif media == "application/json":
-        images, parameters = await off_the_loop(body, lambda: read(json_object(body), limits))
+        images, parameters = await parse_in_thread(body, lambda: read(json_object(body), limits))
     else:
         raise MediaUnsupported(
             f"a body of {media!r} is not understood",

@@ -18,22 +18,22 @@ from nonneg_training.build import resolve
 from nonneg_training.checkpoint import load_encoder
 from nonneg_training.data import Images, open_source, unseen
 from nonneg_training.data.sprites import FACTORS
-from nonneg_training.distributed import World
+from nonneg_training.distributed import ProcessGroup
 from nonneg_training.loop import Outcome
 from nonneg_training.measure import probing, robustness
-from nonneg_training.measure.outputs import Floats, Seen, see
+from nonneg_training.measure.outputs import Floats, Outputs, see
 from nonneg_training.measure.run_encoder import runner, see_cached
 from nonneg_training.metrics import read_metrics
 from nonneg_training.run import resume, train
 from nonneg_training.settings import FILE_NAME as CONFIG
 from nonneg_training.settings import Data, Settings, validate
 from nonneg_training.study.plan import merged
-from nonneg_training.study.tasks.task import Figures, Part, Record, Task, checked
+from nonneg_training.study.tasks.task import Figures, Record, Task, TaskSettings, checked
 
 APART = ("data.root", "head.cache", "loop.threads", "loop.device")  # where and on what, not what
 
 
-class Which(Part):
+class Which(TaskSettings):
     """Images to measure on."""
 
     source: str
@@ -41,7 +41,7 @@ class Which(Part):
     only: tuple[str, ...] = ()
 
 
-class Measure(Part):
+class Measure(TaskSettings):
     """What is measured of each encoder."""
 
     ask: Which | None = None  # default: the data's test images
@@ -58,12 +58,12 @@ class Measure(Part):
     finetune: dict[str, Record] = Field(default_factory=dict)  # by name, supervised training that starts from here
 
 
-class Encoder(Task):
+class EncoderTask(Task):
     """Settings of training, as a run's config.toml has them."""
 
     def settle(self, record: Record, root: Path | None) -> Record:
         settings = _rooted(validate(record, "the study's settings"), root)
-        return portable(resolve(settings, _images(settings.data), World()))
+        return portable(resolve(settings, _images(settings.data), ProcessGroup()))
 
     def check_measure(self, record: Record) -> Record:
         found = checked(Measure, record, "measure")
@@ -85,7 +85,7 @@ class Encoder(Task):
         return figures
 
 
-TASK = Encoder()
+TASK = EncoderTask()
 
 
 def trained(settings: Settings, work: Path) -> Path:
@@ -126,7 +126,7 @@ def measured(run: Path, settings: Settings, what: Measure, root: Path | None) ->
     return figures
 
 
-def _structure(asked: Seen) -> Figures:
+def _structure(asked: Outputs) -> Figures:
     found = asked.structure().record()
     figures: Figures = {}
     for side, before in (("measured", "structure"), ("shuffled", "floor.shuffled"), ("rotated", "floor.rotated")):
@@ -142,7 +142,7 @@ def _named(record: dict[str, Any], before: str) -> Figures:
     return {f"{before}.{name}": value for name, value in values.items()}
 
 
-def _gaps(asked: Seen, images: Images) -> Figures:
+def _gaps(asked: Outputs, images: Images) -> Figures:
     factors = np.array([images.factors(i) for i in asked.order])
     if not factors.size:
         raise ConfigInvalid(f"{images.name} does not know its factors", fix="leave measure.factors out")
@@ -151,7 +151,7 @@ def _gaps(asked: Seen, images: Images) -> Figures:
     return {"factors.gap": float(gaps.mean()), **named}
 
 
-def _probes(taught: Seen, asked: Seen, what: Measure, seed: int) -> Figures:
+def _probes(taught: Outputs, asked: Outputs, what: Measure, seed: int) -> Figures:
     labels = (taught.labels, asked.labels)
     figures: Figures = {}
     if taught.features is not None and asked.features is not None:
@@ -163,7 +163,7 @@ def _probes(taught: Seen, asked: Seen, what: Measure, seed: int) -> Figures:
     return figures
 
 
-def _figures(before: str, found: list[probing.Row]) -> Figures:
+def _figures(before: str, found: list[probing.ProbeResult]) -> Figures:
     figures: Figures = {}
     for row in found:
         place = before if row.selection == "all" else f"{before}.{row.selection}.{row.dimensions}"
@@ -172,7 +172,7 @@ def _figures(before: str, found: list[probing.Row]) -> Figures:
     return figures
 
 
-def _codes(seen: Seen, name: str) -> Floats:
+def _codes(seen: Outputs, name: str) -> Floats:
     if name == "trained":
         return seen.z
     assert seen.raw is not None

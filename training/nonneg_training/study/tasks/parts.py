@@ -12,12 +12,12 @@ from pydantic import Field
 from nonneg_core.evaluation.certificate import structure
 from nonneg_training.data import Images, open_data
 from nonneg_training.settings import validate
-from nonneg_training.study.tasks.task import Alone, Figures, Part, Record
+from nonneg_training.study.tasks.task import Alone, Figures, Record, TaskSettings
 
 Floats = NDArray[np.float64]
 
 
-class Parts(Part):
+class Parts(TaskSettings):
     """Which factorisation, of the digits."""
 
     method: Literal["pca", "nmf", "cl", "ncl"]

@@ -14,7 +14,7 @@ Record = dict[str, Any]
 Figures = dict[str, float | list[float] | None]
 
 
-class Part(BaseModel):
+class TaskSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
@@ -38,7 +38,7 @@ class Task(ABC):
         """One run."""
 
 
-P = TypeVar("P", bound=Part)
+P = TypeVar("P", bound=TaskSettings)
 
 
 def checked(kind: type[P], record: Record, where: str) -> P:
@@ -57,13 +57,13 @@ def checked(kind: type[P], record: Record, where: str) -> P:
 class Alone(Task):
     """A task of one function: its settings are one flat record, and nothing is measured beside them."""
 
-    kind: type[Part]
+    kind: type[TaskSettings]
 
     def settle(self, record: Record, root: Path | None) -> Record:
         return checked(self.kind, record, "base").model_dump(mode="json")
 
     def check_measure(self, record: Record) -> Record:
-        return checked(Part, record, "measure").model_dump(mode="json")
+        return checked(TaskSettings, record, "measure").model_dump(mode="json")
 
     def defaults(self) -> tuple[Record, Record]:
         return {name: field.default for name, field in self.kind.model_fields.items()}, {}

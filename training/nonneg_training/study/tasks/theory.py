@@ -18,12 +18,12 @@ from torch import Tensor
 
 from nonneg_core.evaluation.floors import rotation
 from nonneg_training.seeds import generator
-from nonneg_training.study.tasks.task import Alone, Figures, Part, Record
+from nonneg_training.study.tasks.task import Alone, Figures, Record, TaskSettings
 
 Floats = NDArray[np.float64]
 
 
-class World(Part):
+class World(TaskSettings):
     """How the world is drawn, and how long its factors are sought."""
 
     views: int = Field(default=60, ge=6, description="in the world")

@@ -20,7 +20,7 @@ from nonneg_training.measure.run_encoder import runner
 from nonneg_training.methods.two_tower import TwoTower
 from nonneg_training.settings import validate
 from nonneg_training.study.tasks.encoder import trained
-from nonneg_training.study.tasks.task import Alone, Figures, Part, Record
+from nonneg_training.study.tasks.task import Alone, Figures, Record, TaskSettings
 from nonneg_training.text import tokens
 
 WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
@@ -29,7 +29,7 @@ STROKES = ("thin", "bold")
 TOP = 5  # images and captions with a dimension's largest entries
 
 
-class Towers(Part):
+class Towers(TaskSettings):
     """What differs between runs."""
 
     activation: Literal["identity", "relu", "rep_relu"]
