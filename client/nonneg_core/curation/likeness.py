@@ -22,15 +22,18 @@ SCALES = (0.95, 0.9, 0.85, 0.8)
 PLACES = (0.0, 0.5, 1.0)  # of a window: at the beginning, in the middle, at the end
 COARSE = 8  # cells of the coarse form in each direction
 LEAST_SPREAD = 2.0  # grey levels: below this a thumbnail is flat, and no sign of anything
-AT_ONCE = 8192  # pairs
+AT_ONCE = 8192  # pairs, or thumbnails
 
 
 def standardised(thumbnails: NDArray[np.uint8]) -> Thumbnails:
     """Thumbnails (n, GRID * GRID) as rows of mean 0 and norm 1; flat ones are 0 and are like nothing."""
-    levels = thumbnails.reshape(-1, GRID, GRID).astype(np.float32)
-    flat = levels.std(axis=(1, 2)) < LEAST_SPREAD
-    z = _unit(levels)
-    z[flat] = 0
+    z = np.empty((len(thumbnails), GRID, GRID), np.float32)
+    for start in range(0, len(thumbnails), AT_ONCE):
+        levels = thumbnails[start : start + AT_ONCE].reshape(-1, GRID, GRID).astype(np.float32)
+        flat = levels.std(axis=(1, 2)) < LEAST_SPREAD
+        some = z[start : start + AT_ONCE]
+        some[:] = _unit(levels)
+        some[flat] = 0
     return z
 
 
