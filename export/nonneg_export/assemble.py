@@ -186,7 +186,9 @@ def evidence(manifest: Manifest, work: Path) -> dict[str, Path]:
     if manifest.quality is None:
         return {}
     table = work / "quality.md"
-    table.write_text(f"# {manifest.name}: quality by length\n\n{quality_text(manifest.quality)}\n", encoding="utf-8")
+    table.write_text(
+        f"# {manifest.name}: quality by length\n\n{quality_text(manifest, manifest.quality)}\n", encoding="utf-8"
+    )
     plots = {name: work / name for name in ("quality.png", "quality.svg")}
     for path in plots.values():
         draw(manifest, path)

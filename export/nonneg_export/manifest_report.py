@@ -9,12 +9,12 @@ from nonneg_runtime.names import Name
 
 PREFIX = 512  # dimensions: the length that shortened vectors mostly have
 SELECTIONS = {
-    "expected-activation": "expected activation",
     "random": "random",
     "variance": "variance",
     "pca": "PCA",
     "features": "raw features",
 }
+OWN = "expected-activation"  # what rows of the bundle's own order are called, whatever it was ranked by
 
 
 def summary(manifest: Manifest) -> str:
@@ -23,7 +23,7 @@ def summary(manifest: Manifest) -> str:
     if manifest.checks:
         parts.append("checks\n" + table(("check", "found", "limit", ""), _checks(manifest)))
     if manifest.quality is not None:
-        parts.append(quality(manifest.quality))
+        parts.append(quality(manifest, manifest.quality))
     if manifest.kept is not None:
         parts.append(kept(manifest.kept))
     return "\n\n".join(parts)
@@ -42,7 +42,16 @@ def kept(found: Kept) -> str:
     return f"{head}\n\n" + table(("dims", f"nearest {found.nearest} kept", "zero", "nnz", "bytes"), rows)
 
 
-def quality(found: Quality) -> str:
+def selections(manifest: Manifest) -> dict[str, str]:
+    """What each way to choose dimensions is called; the bundle's own order by what it was ranked by."""
+    by = manifest.calibration.ranked_by
+    return {
+        OWN: "expected activation" if by == OWN else f"own order ({by})" if by != "none" else "own order",
+        **SELECTIONS,
+    }
+
+
+def quality(manifest: Manifest, found: Quality) -> str:
     """The quality by length: what it was measured on, the table, and what the dimensions are like."""
     lonely = f" ({found.lonely_classes} with one image)" if found.lonely_classes else ""
     head = (
@@ -50,9 +59,10 @@ def quality(found: Quality) -> str:
         f"{found.queries:,} queries; {found.live_dimensions} live dimensions"
     )
     columns = ("selection", "dims", "top_k", "asked", "P@1", "P@10", f"mAP@{found.k}", "kNN", "zero", "nnz", "bytes")
+    called = selections(manifest)
     rows = [
         (
-            SELECTIONS[row.selection], str(row.dimensions), str(row.top_k or "-"),
+            called[row.selection], str(row.dimensions), str(row.top_k or "-"),
             "-" if row.top_k is None else row.asked, share(row.p_at_1),
             share(row.p_at_10), share(row.map_at_k), share(row.knn), f"{row.zero_share:.2%}",
             f"{row.mean_nnz:.1f}", f"{row.bytes:.0f}",

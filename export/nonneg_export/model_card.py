@@ -24,7 +24,7 @@ def card(manifest: Manifest) -> str:
         f"## Facts\n\n```text\n{summary(manifest.model_copy(update={'quality': None}))}\n```",
     ]
     if manifest.quality is not None:
-        parts.append(f"## Quality by length\n\n{quality(manifest.quality)}")
+        parts.append(f"## Quality by length\n\n{quality(manifest, manifest.quality)}")
     return "\n\n".join(parts) + "\n"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from nonneg_core.errors import DataInvalid, MissingExtra
 from nonneg_core.installing import extra_hint
-from nonneg_export.manifest_report import SELECTIONS
+from nonneg_export.manifest_report import selections
 from nonneg_runtime.bundle import storing
 from nonneg_runtime.manifest import Manifest, Quality
 
@@ -18,7 +18,7 @@ LOOKS: dict[str, dict[str, Any]] = {
     "pca": {"color": "#3b6ea5", "marker": "d", "linestyle": "--"},
     "features": {"color": "#b03060", "marker": "*", "markersize": 11, "linestyle": "none"},
 }
-LABELS = {**SELECTIONS, "pca": "PCA (dense, signed)"}
+SIGNED = "PCA (dense, signed)"
 FORMATS = ("png", "svg")
 
 
@@ -39,13 +39,13 @@ def draw(manifest: Manifest, path: Path) -> None:
         for axes, (field, label) in zip(
             figure.subplots(1, 2), (("p_at_1", "P@1"), ("map_at_k", f"mAP@{quality.k}")), strict=True
         ):
-            _panel(axes, quality, field, label)
+            _panel(axes, quality, field, label, {**selections(manifest), "pca": SIGNED})
         figure.suptitle(f"{manifest.name}: retrieval by length, {quality.images:,} images of {quality.classes} classes")
         with storing(path):
             figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else {"Software": None})
 
 
-def _panel(axes: object, quality: Quality, field: str, label: str) -> None:
+def _panel(axes: object, quality: Quality, field: str, label: str, called: dict[str, str]) -> None:
     from matplotlib.axes import Axes
 
     assert isinstance(axes, Axes)
@@ -54,7 +54,7 @@ def _panel(axes: object, quality: Quality, field: str, label: str) -> None:
         rows = sorted((r for r in quality.rows if r.selection == name and r.top_k is None), key=lambda r: r.dimensions)
         if not rows:
             continue
-        axes.plot([r.dimensions for r in rows], [getattr(r, field) for r in rows], label=LABELS[name], **look)
+        axes.plot([r.dimensions for r in rows], [getattr(r, field) for r in rows], label=called[name], **look)
     axes.set_xscale("log", base=2)
     shown = [n for n in lengths if n == lengths[-1] or n * 1.5 < lengths[-1]]  # so that numbers do not overlap
     axes.set_xticks(shown, [str(n) for n in shown])

@@ -20,6 +20,7 @@ from nonneg_runtime.manifest import FILE_NAME, FileRecord, Manifest, read_manife
 ENCODER = "encoder.onnx"
 SHIPPED = Path(__file__).parent / "models"  # the models that come with nonneg, a folder each
 DEFAULT = SHIPPED / "photo"
+DEFAULT_NAME = "default"  # another name of it
 PUBLISHED = ("hf:", "timm:", "open_clip:", "torchvision:")  # how addresses of others' models begin
 MAX_ENCODER = 2**31  # protobuf's own limit
 MAX_FILE = 2**34
@@ -66,7 +67,7 @@ def located(path: str | os.PathLike[str] | None = None) -> Path:
         return DEFAULT
     _check_here(str(path))
     folder = Path(path)
-    ours = SHIPPED / folder
+    ours = DEFAULT if str(path) == DEFAULT_NAME else SHIPPED / folder
     return ours if len(folder.parts) == 1 and not (folder / FILE_NAME).is_file() and ours.is_dir() else folder
 
 

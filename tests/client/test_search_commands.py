@@ -195,6 +195,27 @@ def test_an_image_that_fails_is_named_and_the_others_are_indexed(run, photos, tm
     assert "5 images" in result.stdout
 
 
+def test_a_broken_image_is_not_tried_again_until_it_changes(run, photos, tmp_path):
+    shutil.copytree(photos / "cat", tmp_path / "cat")
+    broken = tmp_path / "cat" / "broken.jpg"
+    broken.write_bytes(b"no image")
+    run("index", tmp_path / "cat", "-o", tmp_path / "x.index")
+    again = run("index", tmp_path / "cat", "-o", tmp_path / "x.index")
+    assert (again.exit_code, again.stderr) == (0, "")
+    assert "0 new, 0 changed, 5 unchanged, 1 unreadable as before (--retry-failed)" in again.stdout
+    other = run("index", tmp_path / "cat" / "cat-0.jpg", "-o", tmp_path / "x.index")
+    assert "unreadable" not in other.stdout
+    assert run("index", tmp_path / "cat", "-o", tmp_path / "x.index").stderr == ""
+    asked = run("index", tmp_path / "cat", "-o", tmp_path / "x.index", "--retry-failed")
+    assert asked.exit_code == 1
+    assert "broken.jpg" in asked.stderr
+    shutil.copy(photos / "cat" / "cat-0.jpg", broken)
+    mended = run("index", tmp_path / "cat", "-o", tmp_path / "x.index")
+    assert mended.exit_code == 0
+    assert "1 new, 0 changed, 5 unchanged\n" in mended.stdout
+    assert not (tmp_path / "x.index" / "broken.json").exists()
+
+
 def test_an_image_whose_name_is_no_utf8_is_indexed(run, photos, tmp_path):
     shutil.copy(photos / "cat" / "cat-0.jpg", os.fsencode(tmp_path) + b"/\xff.jpg")
     result = run("index", tmp_path, "-o", tmp_path / "x.index")

@@ -54,6 +54,11 @@ def test_a_reranked_bundle_emits_the_old_columns_in_the_new_order(bundle: Bundle
     assert list(activations) == sorted(activations, reverse=True)
 
 
+def test_it_has_the_name_of_its_folder_or_the_one_it_is_given(bundle: Bundle, mine: Path, tmp_path: Path) -> None:
+    assert rerank(bundle, mine, tmp_path / "mine.bundle")[0].manifest.name == "mine"
+    assert rerank(bundle, mine, tmp_path / "other", "--name", "pets")[0].manifest.name == "pets"
+
+
 def test_it_is_another_model_that_names_where_it_comes_from(bundle: Bundle, mine: Path, tmp_path: Path) -> None:
     new, said = rerank(bundle, mine, tmp_path / "new")
     assert new.manifest.fingerprint != bundle.manifest.fingerprint

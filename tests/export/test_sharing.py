@@ -34,7 +34,7 @@ def test_a_pushed_bundle_is_pulled_back_the_same(tmp_path: Path) -> None:
 def test_the_card_says_what_it_is_where_it_comes_from_and_how_good_it_is() -> None:
     text = card(open_bundle().manifest)
     assert text.startswith('---\nlicense: "apache-2.0"\nlibrary_name: "nonneg"\n')
-    for said in ("ML Illustrated", "| expected activation | 2048 |", open_bundle().manifest.fingerprint, "Caltech-101"):
+    for said in ("ML Illustrated", "| own order (nested) | 2048 |", open_bundle().manifest.fingerprint, "Caltech-101"):
         assert said in text
 
 

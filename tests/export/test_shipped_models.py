@@ -34,7 +34,7 @@ def bundle(request: pytest.FixtureRequest) -> Bundle:
 
 def test_the_default_one_is_photo() -> None:
     assert shipped_names() == NAMES == SHIPPED_BUNDLES[1:]
-    assert open_bundle().path == DEFAULT == SHIPPED / "photo"
+    assert open_bundle().path == open_bundle("default").path == DEFAULT == SHIPPED / "photo"
 
 
 def test_a_folder_of_a_shipped_models_name_goes_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

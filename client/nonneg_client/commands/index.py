@@ -50,6 +50,7 @@ AT_ONCE = 1000  # images added to the index
     type=click.Path(path_type=Path, file_okay=False, exists=True),
     help="Name images by their paths within this folder; for an index, where its images are now.",
 )
+@click.option("--retry-failed", "retry", is_flag=True, help="Try images again that could not be read and are the same.")
 @click.option("--prune", is_flag=True, help="Forget what is indexed but no longer among SOURCES.")
 @click.option("--quiet", is_flag=True, help="No progress bar, and no lines in its place.")
 @embeds
@@ -61,6 +62,7 @@ def index(
     model: str | None,
     attributes: Path | None,
     root: Path | None,
+    retry: bool,
     prune: bool,
     quiet: bool,
     through: EmbedderOptions,
@@ -89,10 +91,11 @@ def index(
     if vectors:
         into.add_files(vectors, dimensions, keep)
     if images:
-        into.add_images(images, dimensions, keep, model, quiet, through)
+        into.add_images(images, dimensions, keep, model, quiet, through, retry=retry)
     if not (out / "index.json").exists():
         raise DataInvalid(f"nothing could be indexed, so there is no {out}", fix="see why each image failed")
     into.tell(prune=prune)
+    into.remember_broken()
     if into.failed:
         raise SystemExit(1)
 
@@ -137,6 +140,8 @@ class Into:
     new: int = 0
     changed: int = 0
     failed: int = 0
+    broken: dict[str, Stamp] = field(default_factory=dict)  # images that could not be read, now or before
+    passed_over: int = 0  # of these, those that are the same as before
     measured: dict[str, dict[str, Any]] = field(default_factory=dict)  # what the pixels of each image say
     kept: int | None = None  # values that are stored of each vector
 
@@ -172,18 +177,25 @@ class Into:
         model: str | None,
         quiet: bool,
         through: EmbedderOptions,
+        *,
+        retry: bool = False,
     ) -> None:
         """Embed what is new or changed and put it into the index."""
         from nonneg_client.curation.photos import is_measured, measures
         from nonneg_client.embedding_progress import EmbeddingProgress
+        from nonneg_client.search.broken_images import read_broken
         from nonneg_client.sources.image_ids import rooted, stamp
         from nonneg_client.wire.protocol import Options
 
         self._as_its_first(dimensions, keep)
         found = {item.id: item for item in rooted(names, self.root)}
         payloads = {name: self.payload(name, stamp(item.path)) for name, item in found.items()}
-        left = [self._inspected(item) for name, item in found.items() if _differs(self.known.get(name), payloads[name])]
-        embedded = {item.id for item in left}
+        differing = [item for name, item in found.items() if _differs(self.known.get(name), payloads[name])]
+        before = {} if retry else read_broken(self.out)
+        self.broken = {item.id: before[item.id] for item in differing if before.get(item.id, 0) == stamp(item.path)}
+        self.passed_over = len(self.broken)
+        left = [self._inspected(item) for item in differing if item.id not in self.broken]
+        embedded = {item.id for item in differing}
         same = {name: payloads[name] for name in found if name not in embedded}
         self._measure([found[name] for name in same if not is_measured(self.known[name])], quiet)
         said = {name: {**measures(self.known[name]), **self.measured.get(name, {}), **p} for name, p in same.items()}
@@ -191,7 +203,7 @@ class Into:
         with through.opened() as client, EmbeddingProgress(len(left), False if quiet else None, lines=True) as watch:
             length = dimensions if self.held is None else self.held.dimensions
             parts = client.stream(left, Options(length, self.kept, model=model))
-            self._put(watch.over(parts), payloads)
+            self._put(watch.over(parts), payloads, {item.id: stamp(item.path) for item in left})
         self.seen |= found.keys()
 
     def payload(self, name: str, looks: Stamp | None) -> dict[str, Any]:
@@ -216,8 +228,11 @@ class Into:
             gone = [name for name in index.engine.payloads() if name not in self.seen] if prune else []
             index.delete(gone)
             held, same = index.description, len(self.seen) - self.new - self.changed - self.failed
+            same -= self.passed_over
             counts = [f"{self.new} new", f"{self.changed} changed", f"{same} unchanged"]
-            counts += [f"{self.failed} failed"] * bool(self.failed) + [f"{len(gone)} forgotten"] * bool(gone)
+            counts += [f"{self.failed} failed"] * bool(self.failed)
+            counts += [f"{self.passed_over} unreadable as before (--retry-failed)"] * bool(self.passed_over)
+            counts += [f"{len(gone)} forgotten"] * bool(gone)
             click.echo(
                 f"{self.out}: {len(index)} images, {held.dimensions} dimensions, "
                 + (f"{held.kept} values kept of each, " if held.kept else "")
@@ -260,9 +275,19 @@ class Into:
                 vectors = index.engine.get(names)
                 index.add(vectors, [payloads[name] for name in vectors.ids or ()])
 
-    def _put(self, parts: Iterable[BatchResult], payloads: Mapping[str, Payload]) -> None:
+    def remember_broken(self) -> None:
+        """Keep which images could not be read."""
+        from nonneg_client.search.broken_images import read_broken, write_broken
+
+        elsewhere = {name: looks for name, looks in read_broken(self.out).items() if name not in self.seen}
+        write_broken(self.out, elsewhere | self.broken)
+
+    def _put(
+        self, parts: Iterable[BatchResult], payloads: Mapping[str, Payload], stamps: Mapping[str, Stamp | None]
+    ) -> None:
         """Put vectors into the index as they come, also when they end with an error."""
         from nonneg_client.embeddings_builder import EmbeddingsBuilder, grouped
+        from nonneg_client.search.broken_images import is_broken
         from nonneg_core.interrupting import Interrupted, Interrupts
 
         with Interrupts() as interrupts, ExitStack() as stack:
@@ -275,6 +300,8 @@ class Into:
                             collected.add(part)
                         for failure in collected.failures:
                             click.echo(f"failed {failure.id}: {failure.error}", err=True)
+                            if is_broken(failure.error) and (looks := stamps.get(failure.id)) is not None:
+                                self.broken[failure.id] = looks
                         self.failed += len(collected.failures)
                         if collected.vectors:
                             embeddings = collected.embeddings()

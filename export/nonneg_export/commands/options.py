@@ -72,8 +72,9 @@ evaluation_options = together(
         "--evaluation-data", default="", help="What they are, for the manifest; by default the folder's name."
     ),
 )
+name_option = click.option("--name", help="The model's name; by default the folder's, but for .bundle.")
 about_options = together(
-    click.option("--name", help="The model's name; by default the folder's, but for .bundle."),
+    name_option,
     click.option("--model-version", default="1", show_default=True, help="The model's version."),
     click.option("--license", default=NOT_STATED, help="Licence of the weights, for the manifest."),
     click.option("--data-license", default=NOT_STATED, help="Licence of the training data, for the manifest."),
@@ -90,9 +91,13 @@ def calibration(flags: dict[str, Any], *, quiet: bool = False) -> Photos:
 
 def about(flags: dict[str, Any]) -> About:
     """What the user says about the model."""
+    return About(named(flags), flags["model_version"], flags["license"], flags["data_license"])
+
+
+def named(flags: dict[str, Any]) -> str:
+    """What the model is called."""
     folder = flags["out"].name.removesuffix(".bundle")
-    name = flags["name"] or re.sub(r"[^A-Za-z0-9._-]+", "-", folder).strip("-._") or "model"
-    return About(name, flags["model_version"], flags["license"], flags["data_license"])
+    return flags["name"] or re.sub(r"[^A-Za-z0-9._-]+", "-", folder).strip("-._") or "model"
 
 
 def tell_broken(broken: Sequence[tuple[Path, str]], most: int = 5) -> None:

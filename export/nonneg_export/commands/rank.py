@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from nonneg_export.commands.options import (
     PATH,
     calibration_options,
     evaluation_options,
+    name_option,
+    named,
     output_options,
     ranking_options,
 )
@@ -27,6 +30,7 @@ from nonneg_runtime.bundle import open_bundle
 @ranking_options
 @evaluation_options
 @output_options
+@name_option
 def rank(bundle: Path | None, **flags: Any) -> None:
     """Rank BUNDLE (by default the default model) by your own photos.
 
@@ -37,7 +41,9 @@ def rank(bundle: Path | None, **flags: Any) -> None:
       nonneg rank --images photos/ --out mine.bundle
     """
     old = open_bundle(bundle)
-    new = make(lambda *_: draft_of(old), flags, finish=lambda ranked: compose_order(ranked, old))
+    new = make(
+        lambda *_: replace(draft_of(old), name=named(flags)), flags, finish=lambda ranked: compose_order(ranked, old)
+    )
     before = {original: i for i, original in enumerate(old.manifest.columns.original)}
     order = [before[original] for original in new.manifest.columns.original]
     rows = [(str(o.dimensions), f"{o.share:.0%}") for o in overlaps(range(len(before)), order)]
