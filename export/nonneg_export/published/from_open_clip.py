@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from nonneg_core.errors import ConfigInvalid, DataInvalid, MissingExtra
-from nonneg_core.installing import extra_hint
+from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_core.pixels.view import View
 from nonneg_export.published.address import Address, hub_address
 from nonneg_export.published.licence import check_licence, licence_of
 from nonneg_export.published.repository import Repository, open_repository
-from nonneg_export.published.torch_tower import as_tower
+from nonneg_export.published.torch_tower import as_tower, package
 from nonneg_export.published.tower import Tower, Wishes
 from nonneg_export.silence import silenced
 from nonneg_training.onnx_backbone.adapting import Scaling
@@ -20,7 +19,7 @@ WEIGHTS = "open_clip_model.safetensors"
 
 def tower(where: Address, wishes: Wishes) -> Tower:
     """The image tower of that architecture with the weights of that tag."""
-    library = open_clip()
+    library = package("open_clip")
     tag = where.rest or ""
     config = library.get_pretrained_cfg(where.name, tag)
     hub_id = str((config or {}).get("hf_hub") or "").strip("/")
@@ -44,7 +43,7 @@ def tower(where: Address, wishes: Wishes) -> Tower:
 
 def load(repository: Repository, name: str) -> Any:
     """The model with the repository's weights."""
-    library = open_clip()
+    library = package("open_clip")
     if WEIGHTS not in repository.files:
         raise DataInvalid(
             f"{repository} has no {WEIGHTS}: reading a pickle runs what its author wrote",
@@ -74,14 +73,3 @@ def seen_by(visual: Any, config: dict[str, Any]) -> tuple[View, Scaling]:
         interpolation=config.get("interpolation") or "bicubic",
     )
     return view, Scaling(mean=tuple(config["mean"]), std=tuple(config["std"]))
-
-
-def open_clip() -> Any:
-    """The library, or what brings it."""
-    try:
-        import open_clip as library
-
-        import nonneg_training.torchvision_schemas  # noqa: F401 - before torchvision
-    except ModuleNotFoundError as error:
-        raise MissingExtra(f"this model needs {error.name}", fix=extra_hint("wrap")) from None
-    return library

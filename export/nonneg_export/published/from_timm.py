@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Literal, cast
 
-from nonneg_core.errors import ConfigInvalid, DataInvalid, MissingExtra
-from nonneg_core.installing import extra_hint
+from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_core.pixels.view import View
 from nonneg_export.published.address import Address, hub_address
 from nonneg_export.published.open import of_repository as of_any
 from nonneg_export.published.repository import Repository, open_repository
-from nonneg_export.published.torch_tower import as_tower, pooled
+from nonneg_export.published.torch_tower import as_tower, package, pooled
 from nonneg_export.published.tower import Tower, Wishes
 from nonneg_export.silence import silenced
 from nonneg_training.onnx_backbone.adapting import Scaling
@@ -20,7 +19,7 @@ WEIGHTS = "model.safetensors"
 
 def tower(where: Address, wishes: Wishes) -> Tower:
     """The model of that name, from the repository that timm keeps its weights in."""
-    library = timm()
+    library = package("timm")
     try:
         config = library.models.get_pretrained_cfg(where.name, allow_unregistered=False)
     except RuntimeError as error:
@@ -40,7 +39,7 @@ def tower(where: Address, wishes: Wishes) -> Tower:
 
 def of_repository(repository: Repository, config: dict[str, Any], wishes: Wishes) -> Tower:
     """The model that a repository's configuration names, with the repository's weights and view."""
-    library, name = timm(), str(config.get("architecture"))
+    library, name = package("timm"), str(config.get("architecture"))
     if WEIGHTS not in repository.files:
         raise DataInvalid(
             f"{repository} has no {WEIGHTS}: reading a pickle runs what its author wrote",
@@ -78,14 +77,3 @@ def seen_by(config: dict[str, Any]) -> tuple[View, Scaling]:
         interpolation=config.get("interpolation") or "bicubic",
     )
     return view, Scaling(mean=tuple(config["mean"]), std=tuple(config["std"]))
-
-
-def timm() -> Any:
-    """The library, or what brings it."""
-    try:
-        import timm as library
-
-        import nonneg_training.torchvision_schemas  # noqa: F401 - before torchvision
-    except ModuleNotFoundError as error:
-        raise MissingExtra(f"this model needs {error.name}", fix=extra_hint("wrap")) from None
-    return library

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
 
-from nonneg_core.errors import ConfigInvalid, DataInvalid, MissingExtra
-from nonneg_core.installing import extra_hint
+from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_core.pixels.view import View
 from nonneg_export.published.families import Pooling, pooling
 from nonneg_export.published.repository import Repository
-from nonneg_export.published.torch_tower import Answer, as_tower, pooled
+from nonneg_export.published.torch_tower import Answer, as_tower, package, pooled
 from nonneg_export.published.tower import Tower, Wishes
 from nonneg_export.silence import silenced
 from nonneg_training.onnx_backbone.adapting import Scaling
@@ -100,13 +98,8 @@ def load(repository: Repository, folder: Path, config: dict[str, Any]) -> nn.Mod
 
 
 def transformers() -> Any:
-    """The library, or what brings it."""
-    try:
-        import nonneg_training.torchvision_schemas  # noqa: F401 - before torchvision
-
-        library: Any = import_module("transformers")
-    except ModuleNotFoundError as error:
-        raise MissingExtra(f"this model needs {error.name}", fix=extra_hint("wrap")) from None
+    """The library, told not to draw bars."""
+    library = package("transformers")
     library.utils.logging.disable_progress_bar()
     return library
 

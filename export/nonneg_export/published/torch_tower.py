@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -11,13 +12,23 @@ from numpy.typing import NDArray
 from onnx import ModelProto
 from torch import Tensor, nn
 
-from nonneg_core.errors import ConfigInvalid, DataInvalid
+from nonneg_core.errors import ConfigInvalid, DataInvalid, MissingExtra
+from nonneg_core.installing import extra_hint
 from nonneg_core.pixels.view import Pixels, View
 from nonneg_export.convert import to_onnx
 from nonneg_export.published.tower import Reference
 from nonneg_training.onnx_backbone.adapting import Pool, Scaling
 
 Answer = Callable[[Any, Tensor], Any]
+
+
+def package(name: str) -> Any:
+    """A package of models; torchvision, which most of them load, has to be made ready before."""
+    try:
+        import_module("nonneg_training.torchvision_schemas")
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        raise MissingExtra(f"this model needs {error.name}", fix=extra_hint("wrap")) from None
 
 
 class Scaled(nn.Module):
