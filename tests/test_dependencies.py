@@ -34,12 +34,13 @@ BROUGHT = {
     "otel": {"opentelemetry-exporter-otlp-proto-http", "opentelemetry-sdk"},
     "search": {"qdrant-edge-py", "scipy"},
     "hub": {"huggingface_hub"},
-    "wrap": {"nonneg[training,hub]", "open-clip-torch", "timm", "tokenizers", "transformers"},
+    "text": {"tokenizers"},
+    "wrap": {"nonneg[training,hub,text]", "open-clip-torch", "timm", "transformers"},
     "scale": {"pyarrow"},
     "heic": {"pi-heif"},
     "simd": {"cykooz-resizer"},
     "openvino": {"nonneg[serving]", "openvino"},
-    "all": {"nonneg[server,training,export,search,scale,heic,hub,otel,wrap]"},
+    "all": {"nonneg[server,training,export,search,scale,heic,hub,otel,text,wrap]"},
 }  # fmt: skip
 
 

@@ -38,7 +38,8 @@ EXTRAS = {
     "heic": ("pi-heif",),
     "simd": ("cykooz-resizer",),
     "hub": ("huggingface_hub",),
-    "wrap": ("transformers", "timm", "open_clip_torch", "tokenizers"),
+    "text": ("tokenizers",),
+    "wrap": ("transformers", "timm", "open_clip_torch"),
     "otel": ("opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http"),
     "openvino": ("openvino",),
 }

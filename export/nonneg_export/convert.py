@@ -11,6 +11,7 @@ from nonneg_core.errors import CheckFailed
 from nonneg_export.canonical import canonical
 from nonneg_export.silence import silenced
 from nonneg_runtime.graph import INPUT, OUTPUT
+from nonneg_runtime.text_tower import TOKENS
 
 OPSET = 20
 OURS = "nonneg."
@@ -18,8 +19,15 @@ OURS = "nonneg."
 
 def to_onnx(encoder: torch.nn.Module, size: int) -> ModelProto:
     """The encoder as a canonical ONNX model with a dynamic batch; batch norms are folded on the way."""
-    encoder = encoder.eval()
-    example = torch.zeros((2, size, size, 3), dtype=torch.uint8)
+    return _traced(encoder.eval(), torch.zeros((2, size, size, 3), dtype=torch.uint8), INPUT)
+
+
+def text_to_onnx(encoder: torch.nn.Module, length: int) -> ModelProto:
+    """A text tower that takes int64 (batch, length), the same way."""
+    return _traced(encoder.eval(), torch.zeros((2, length), dtype=torch.int64), TOKENS)
+
+
+def _traced(encoder: torch.nn.Module, example: torch.Tensor, takes: str) -> ModelProto:
     try:
         with silenced(), torch.inference_mode(False), torch.no_grad():
             program = torch.onnx.export(
@@ -28,7 +36,7 @@ def to_onnx(encoder: torch.nn.Module, size: int) -> ModelProto:
                 dynamo=True,
                 external_data=False,
                 opset_version=OPSET,
-                input_names=[OURS + INPUT],  # an encoder may have values of the plain names
+                input_names=[OURS + takes],  # an encoder may have values of the plain names
                 output_names=[OURS + OUTPUT],
                 dynamic_shapes=({0: torch.export.Dim("batch")},),
                 verbose=False,

@@ -123,7 +123,7 @@ def size(count: int) -> str:
 
 def _facts(manifest: Manifest) -> str:
     view, calibration, source = manifest.view, manifest.calibration, manifest.provenance
-    atlas, head, names = manifest.atlas, manifest.head, manifest.names
+    atlas, head, names, text = manifest.atlas, manifest.head, manifest.names, manifest.text
     live = sum(value > 0 for value in manifest.columns.frequency)
     facts = {
         "model": f"{manifest.name} {manifest.version}",
@@ -134,6 +134,7 @@ def _facts(manifest: Manifest) -> str:
         "activation": manifest.activation,
         "precision": manifest.precision,
         "forms": "; ".join(map(_form, manifest.variants)),
+        "text": "" if text is None else f"{text.file}, up to {text.length} tokens ({text.tokenizer})",
         "head": "" if head is None else f"{head.file}, on {head.takes}, the first {head.trained} columns trained",
         "names": "" if names is None else f"{names.named} dimensions, {names.checked} checked on {names.data}",
         "words": "" if manifest.lexicon is None else f"{manifest.lexicon.words:,} ({manifest.lexicon.source})",
@@ -157,7 +158,8 @@ def _form(variant: Variant) -> str:
 
 
 def _checks(manifest: Manifest) -> list[tuple[str, ...]]:
-    return [(c.name, f"{c.value:.2g}", f"{c.limit:.2g}", c.what) for c in manifest.checks]
+    texts = () if manifest.text is None else manifest.text.checks
+    return [(c.name, f"{c.value:.2g}", f"{c.limit:.2g}", c.what) for c in (*manifest.checks, *texts)]
 
 
 def mean(values: Sequence[float]) -> float:

@@ -24,11 +24,18 @@ from nonneg_runtime.graph import OUTPUT
 from nonneg_runtime.head_file import HEAD, HEADER, PARTS, arrays_of
 
 
-def with_root_head(model: ModelProto, head: Head, *, takes: Takes = "roots", stored: type = np.float16) -> ModelProto:
+def with_root_head(
+    model: ModelProto,
+    head: Head,
+    *,
+    takes: Takes = "roots",
+    stored: type = np.float16,
+    shift: NDArray[np.float32] | None = None,
+) -> ModelProto:
     """A copy whose pooled features f become p^power where p = relu(x weight + bias) is above the gate, else 0.
 
     takes: what x is of f: its roots, f as it is, or f / |f|; `stored`: the weights' type in the file, widened as it is
-    loaded.
+    loaded. shift: added to x.
     """
     features = width(model)
     if head.weight.shape[0] != features:
@@ -48,18 +55,21 @@ def with_root_head(model: ModelProto, head: Head, *, takes: Takes = "roots", sto
     constants = {"head/zero": 0.0, "head/power": head.power}
     for name, value in constants.items():
         copy.graph.initializer.append(numpy_helper.from_array(np.array(value, dtype=np.float32), name))
-    copy.graph.node.extend(_nodes(takes))
+    if shift is not None:
+        copy.graph.initializer.append(numpy_helper.from_array(shift, "head/shift"))
+    copy.graph.node.extend(_nodes(takes, shifted=shift is not None))
     copy.graph.ClearField("output")
     copy.graph.output.append(helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, ["batch", head.dimensions]))
     return copy
 
 
-def _nodes(takes: Takes) -> list[Any]:
+def _nodes(takes: Takes, *, shifted: bool) -> list[Any]:
     weight, bias, gate = (KEPT + name for name in PARTS)
     steps: list[Step] = [
         ("Cast", [weight], "head/weight", {"to": TensorProto.FLOAT}),
         *TAKEN[takes],
-        ("MatMul", ["head/taken", "head/weight"], "head/turned", {}),
+        *([_MOVED] if shifted else []),
+        ("MatMul", ["head/moved" if shifted else "head/taken", "head/weight"], "head/turned", {}),
         ("Add", ["head/turned", bias], "head/shifted", {}),
         ("Relu", ["head/shifted"], "head/pressed", {}),
         ("Greater", ["head/pressed", gate], "head/passes", {}),
@@ -73,6 +83,7 @@ def _nodes(takes: Takes) -> list[Any]:
 
 
 Step = tuple[str, list[str], str, dict[str, Any]]
+_MOVED: Step = ("Add", ["head/taken", "head/shift"], "head/moved", {})
 TAKEN: dict[Takes, list[Step]] = {
     "roots": [("Sqrt", ["head/features"], "head/taken", {})],
     "features": [("Identity", ["head/features"], "head/taken", {})],
@@ -87,12 +98,19 @@ def detach_head(model: ModelProto, place: Path, metadata: dict[str, str]) -> boo
         return False
     arrays: dict[str, NDArray[Any]] = {name: numpy_helper.to_array(inside[KEPT + name]) for name in PARTS}
     safetensors_file.write(place / HEAD, arrays, metadata, header=HEADER)
+    refer_to_head(model, place)
+    return True
+
+
+def refer_to_head(model: ModelProto, place: Path) -> None:
+    """Have the graph read the head's weights from `place`/head.safetensors, which holds the same."""
     offsets = safetensors_file.read(place / HEAD).offsets
-    for name, array in arrays.items():
+    inside = {tensor.name: tensor for tensor in model.graph.initializer}
+    for name in PARTS:
         tensor = inside[KEPT + name]
+        length = numpy_helper.to_array(tensor).nbytes
         tensor.ClearField("raw_data")
         tensor.data_location = TensorProto.EXTERNAL
-        entries = {"location": HEAD, "offset": str(offsets[name]), "length": str(array.nbytes)}
+        entries = {"location": HEAD, "offset": str(offsets[name]), "length": str(length)}
         for key, value in entries.items():
             tensor.external_data.add(key=key, value=value)
-    return True

@@ -45,11 +45,16 @@ def agrees_with_torch(by_torch: Matrix, rows: Matrix) -> Check:
     return _close("torch", "ONNX Runtime against torch, on real photos", by_torch, rows)
 
 
-def features_agree(by_original: Matrix, rows: Matrix) -> Check:
+def features_agree(by_original: Matrix, rows: Matrix, which: str) -> Check:
     """The features before any head are those of the framework that the model comes from."""
     cosines = (unit(by_original) * unit(rows)).sum(axis=1)
-    what = f"1 - least cosine of the features to the original framework's, on {len(rows) - 1} photos and a pattern"
+    what = f"1 - least cosine of the features to the original framework's, on {which}"
     return held(Check(name="torch", what=what, value=max(0.0, 1 - float(cosines.min())), limit=1 - LEAST_COSINE))
+
+
+def texts_ignore_each_other(alone: Matrix, together: Matrix) -> Check:
+    """A text's features do not depend on the rest of its batch."""
+    return _close("batch", f"a text alone against batches of {len(together)}", alone, together)
 
 
 def ignores_batch_mates(session: Runner, pixels: Pixels, together: Matrix | None = None) -> Check:

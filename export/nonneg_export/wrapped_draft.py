@@ -18,9 +18,10 @@ from nonneg_export.kept import held_out, kept
 from nonneg_export.photo_folder import Photos
 from nonneg_export.published.tower import Tower
 from nonneg_export.root_head import detach_head
+from nonneg_export.text_towers import TextEncoder, beside
 from nonneg_export.wrapping import Behind, Steps, behind
 from nonneg_runtime.head_file import HEAD, SPREAD, metadata_of, write_spread
-from nonneg_runtime.manifest import Check, HeadRecord, Provenance
+from nonneg_runtime.manifest import Check, HeadRecord, Provenance, TextRecord
 from nonneg_runtime.session import Session
 from nonneg_training.onnx_backbone.onnx_graph import load
 
@@ -35,6 +36,7 @@ class Wrapped:
     behind: Behind
     features: Activations  # the encoder's own, of the calibration photos
     held: NDArray[np.bool_]  # photos that the head was not computed from
+    text: TextEncoder | None = None
 
     @property
     def below_zero(self) -> float:
@@ -46,11 +48,16 @@ class Wrapped:
         """The ranked encoder with its head in a file of its own, and with what the columns keep of the features."""
         place, order = ranked.encoder.parent, list(ranked.manifest.columns.original)
         found = kept(self.features.values[self.held], ranked.seen.values[self.held][:, order], data)
-        return replace(
-            ranked,
-            manifest=ranked.manifest.model_copy(update={"kept": found, "head": self._detached(ranked.encoder)}),
-            features=place / FEATURES,
-        )
+        head = self._detached(ranked.encoder)
+        said = {"kept": found, "head": head, "text": self._words(place)}
+        return replace(ranked, manifest=ranked.manifest.model_copy(update=said), features=place / FEATURES)
+
+    def _words(self, place: Path) -> TextRecord | None:
+        """The text tower beside the encoder, where the model has one that its head fits."""
+        fitted = self.behind.fitted
+        if self.text is None or fitted is None or fitted.takes != "directions":
+            return None
+        return beside(self.text, np.asarray(self.features.values[~self.held]), place)
 
     def _detached(self, encoder: Path) -> HeadRecord | None:
         fitted = self.behind.fitted
@@ -86,7 +93,7 @@ def draft(tower: Tower, how: Steps, said: About, photos: Photos, place: Path, *,
             weights=tower.weights, weights_license=licence, data="not stated", data_license=said.data_license
         ),
     )
-    return Wrapped(found, rest, seen, held)
+    return Wrapped(found, rest, seen, held, tower.text)
 
 
 def _as_the_original(tower: Tower, encoder: Path, seen: Activations) -> tuple[Check, ...]:
@@ -95,4 +102,6 @@ def _as_the_original(tower: Tower, encoder: Path, seen: Activations) -> tuple[Ch
         return ()
     pixels = verify.samples(seen.paths, tower.view)
     ours = verify.answers(Session(encoder, threads=available_cores()).run, pixels)
-    return (verify.features_agree(verify.answers(tower.reference, pixels), ours),)
+    return (
+        verify.features_agree(verify.answers(tower.reference, pixels), ours, f"{len(pixels) - 1} photos and a pattern"),
+    )

@@ -193,6 +193,8 @@ def _complete(folder: Path, manifest: Manifest) -> None:
         spoken.append(manifest.names.file)
     if manifest.lexicon is not None:
         spoken.append(manifest.lexicon.file)
+    if manifest.text is not None:
+        spoken += [manifest.text.file, manifest.text.tokenizer]
     for name in spoken:
         if name not in manifest.files:
             raise BundleInvalid(
@@ -200,10 +202,11 @@ def _complete(folder: Path, manifest: Manifest) -> None:
                 fix="export the bundle again",
                 field=name,
             )
-    for variant in manifest.variants:
-        for location in external_files(folder / variant.file):
+    graphs = [variant.file for variant in manifest.variants] + ([manifest.text.file] if manifest.text else [])
+    for graph in graphs:
+        for location in external_files(folder / graph):
             if location not in manifest.files:
-                raise _strays(folder / variant.file, location)
+                raise _strays(folder / graph, location)
 
 
 def _strays(encoder: Path, location: str) -> BundleInvalid:

@@ -29,6 +29,7 @@ CAME_LATER = (
     "names",
     "kept",
     "lexicon",
+    "text",
 )  # fields that bundles of schema 1 did not have from the start
 
 
@@ -227,6 +228,27 @@ class HeadRecord(_Record):
     trained: int = Field(default=0, ge=0, description="so many columns in front were trained, the others computed")
 
 
+class RecallRow(_Record):
+    """How often captions and images find each other at one length."""
+
+    dimensions: int
+    text_to_image: dict[str, float] = Field(description="recall by depth: 1, 5 and 10")
+    image_to_text: dict[str, float]
+
+
+class TextRecord(_Record):
+    """The second tower: text in the same space as the images."""
+
+    file: str = Field(description="in: `tokens`, int64 [batch, length]; out: `embedding`, as the encoder's")
+    tokenizer: str = Field(description="of the package tokenizers: data, not code")
+    length: int = Field(ge=1, le=65_536, description="tokens that it takes, the shorter texts padded")
+    pad: int = Field(ge=0, description="the number of the token that fills up")
+    golden: Golden = Field(description="its answer to the text of the self-test")
+    checks: tuple[Check, ...] = ()
+    data: str = Field(default="", description="the captioned images of `recall`")
+    recall: tuple[RecallRow, ...] = ()
+
+
 class Variant(_Record):
     """The same model in another precision, whose vectors lie in the same space: they have one fingerprint."""
 
@@ -257,6 +279,7 @@ class Manifest(_Record):
     kept: Kept | None = Field(default=None, description="of a wrapped encoder's own features")
     atlas: AtlasRecord | None = None
     head: HeadRecord | None = None
+    text: TextRecord | None = None
     variants: tuple[Variant, ...] = Field(default=(), description="fastest first")
     names: NamesRecord | None = None
     lexicon: LexiconRecord | None = None
@@ -336,10 +359,13 @@ def _read(path: Path, folder: Path) -> dict[str, Any]:
     return raw
 
 
+VECTORS = ("encoder", "head.", "text.", "tokenizer.")  # how the files begin that vectors depend on
+
+
 def _fingerprint(manifest: Manifest) -> str:
     """Names what the vectors depend on: encoder, view and width. Evidence beside them does not change it."""
     variants = {variant.file for variant in manifest.variants}
-    parts = sorted(name for name in manifest.files if name.startswith(("encoder", "head.")) and name not in variants)
+    parts = sorted(name for name in manifest.files if name.startswith(VECTORS) and name not in variants)
     encoder = {name: manifest.files[name].sha256 for name in parts}
     view = manifest.view.model_dump(mode="json")
     named = {"encoder": encoder, "view": view, "dimensions": manifest.dimensions}

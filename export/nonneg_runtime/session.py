@@ -11,7 +11,6 @@ import onnxruntime as ort
 from numpy.typing import NDArray
 
 from nonneg_core.errors import BundleInvalid
-from nonneg_core.pixels.view import Pixels
 from nonneg_runtime.graph import INPUT, OUTPUT
 from nonneg_runtime.providers import CPU, check_taken, refused, taken
 
@@ -29,6 +28,7 @@ class Session:
         *,
         threads: int = 1,
         providers: tuple[str, ...] = (CPU,),
+        takes: str = INPUT,
         output: str = OUTPUT,
         written_to: Path | None = None,
         optimised: bool = False,
@@ -37,7 +37,7 @@ class Session:
         beside it. `optimised`: the file is such a graph.
         """
         name = str(model) if isinstance(model, Path) else "the model"
-        self._output = output
+        self._takes, self._output = takes, output
         if providers[0] != CPU:
             from nonneg_runtime import gpu_options as gpu
 
@@ -86,7 +86,7 @@ class Session:
         _, height, width, channels = taken.shape
         return height if isinstance(height, int) and height == width and channels == 3 else None
 
-    def run(self, pixels: Pixels) -> NDArray[np.float32]:
-        """The raw embeddings of a batch: uint8 (batch, size, size, 3) -> float32 (batch, D)."""
-        result: NDArray[np.float32] = self._session.run([self._output], {INPUT: pixels})[0]
+    def run(self, batch: NDArray[Any]) -> NDArray[np.float32]:
+        """The raw embeddings of a batch, uint8 (batch, size, size, 3) or tokens: float32 (batch, D)."""
+        result: NDArray[np.float32] = self._session.run([self._output], {self._takes: batch})[0]
         return result

@@ -40,6 +40,7 @@ tower_options = together(
     click.option("--std", type=NUMBERS, help=f"Of pixels between 0 and 1; else {Scaling().std}."),
     click.option("--input", "input_name", help="The ONNX file's input, if it has several."),
     click.option("--output", "output_name", help="The output that is taken; by default by the architecture."),
+    click.option("--no-text", is_flag=True, help="Leave a second tower, of texts, out."),
     click.option("--pool", type=click.Choice(("cls", "mean")), help="How tokens or a feature map become one row; by "
                  "default by the architecture."),
 )  # fmt: skip
@@ -58,6 +59,7 @@ def tower_of(model: str, flags: dict[str, Any]) -> Tower:
         mean=flags["mean"],
         std=flags["std"],
         accepted=flags["accept_license"],
+        text=not flags["no_text"],
         limit=int(flags["max_download"] * 2**30),
     )
     if where.kind != "file":

@@ -11,9 +11,11 @@ from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_core.pixels.view import View
 from nonneg_export.published.families import Pooling, pooling
 from nonneg_export.published.repository import Repository
+from nonneg_export.published.text_from_transformers import text_encoder
 from nonneg_export.published.torch_tower import Answer, as_tower, package, pooled
 from nonneg_export.published.tower import Tower, Wishes
 from nonneg_export.silence import silenced
+from nonneg_export.text_towers import TOKENIZER
 from nonneg_training.onnx_backbone.adapting import Scaling
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -29,12 +31,17 @@ def tower(repository: Repository, config: dict[str, Any], view: View, scaling: S
     if wishes.pool is not None or wishes.output is not None:
         how = Pooling((wishes.output or "last_hidden_state",), wishes.pool)
     graph, reference = as_tower(model, image_answer(how), view, scaling)
+    words = wishes.text and hasattr(model, "get_text_features") and TOKENIZER in repository.files
     return Tower(
         graph,
         view,
         weights=f"{repository}, {WEIGHTS}",
-        notes=(f"{config.get('model_type')} through torch, pooled by {how}",),
+        notes=(
+            f"{config.get('model_type')} through torch, pooled by {how}",
+            *(["with its text tower"] if words else []),
+        ),
         reference=reference,
+        text=text_encoder(repository, model) if words else None,
     )
 
 

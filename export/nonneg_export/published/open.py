@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,7 @@ def of_repository(repository: Repository, wishes: Wishes) -> Tower:
     else:
         found = _of_transformers(repository, config, wishes)
     notes = (f"licence: {licence}", *found.notes, *([warning] if warning else []))
-    return Tower(found.model, found.view, found.weights, licence, notes, found.reference)
+    return replace(found, licence=licence, notes=notes)
 
 
 def _of_transformers(repository: Repository, config: dict[str, Any], wishes: Wishes) -> Tower:

@@ -11,6 +11,7 @@ from onnx import ModelProto
 
 from nonneg_core.pixels.view import Pixels, View
 from nonneg_export.published.licence import NOT_STATED
+from nonneg_export.text_towers import TextEncoder
 from nonneg_training.onnx_backbone.adapting import Pool, Scaling
 
 Reference = Callable[[Pixels], NDArray[np.float32]]
@@ -31,6 +32,7 @@ class Wishes:
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
     accepted: str | None = None
+    text: bool = True  # take the text tower, too
     limit: int = 2**32
 
     def applied(self, view: View, scaling: Scaling) -> tuple[View, Scaling]:
@@ -51,3 +53,4 @@ class Tower:
     licence: str = NOT_STATED
     notes: tuple[str, ...] = ()
     reference: Reference | None = None
+    text: TextEncoder | None = None  # the model's second tower
