@@ -1,4 +1,7 @@
-"""Text to a vector: the longest words that the lexicon knows, one after the other; what it does not know is told."""
+"""Text to a vector: by the model's text tower if it has one, else by the words that its lexicon knows.
+
+The lexicon reads the longest words that it knows, one after the other; what it does not know is told.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from nonneg_core.expressions.names import near
 from nonneg_core.shortening import Vectors, unit
 from nonneg_runtime.bundle import Bundle
 from nonneg_runtime.lexicon import Lexicon, lexicon_of, spelled
+from nonneg_runtime.text_tower import text_tower
 
 MOST_WORDS = 64
 MOST_CHARACTERS = 4096
@@ -30,10 +34,13 @@ class Understood:
 
 
 def vector_of(bundle: Bundle, text: str, *, truncate: bool = False) -> Understood:
-    """A text's vector: the sum of those of its words, each of length one, itself of length one.
+    """A text's vector, of length one: what the text tower answers, or the sum of those of its words.
 
-    truncate: read the first words of a text that is too long, instead of refusing it.
+    truncate: read the beginning of a text that is too long, instead of refusing it.
     """
+    tower = text_tower(bundle)
+    if tower is not None:
+        return Understood((text,), unit(tower.embed(text, truncate=truncate)))
     lexicon = known_to(bundle)
     words = words_of(lexicon, text, truncate=truncate)
     return Understood(words, unit(np.sum([lexicon.vector(word) for word in words], axis=0, dtype=np.float32)))
@@ -41,13 +48,19 @@ def vector_of(bundle: Bundle, text: str, *, truncate: bool = False) -> Understoo
 
 def unwanted(bundle: Bundle, text: str) -> list[int]:
     """The dimensions that must not be active where a text is unwanted: its classes' own columns."""
+    if bundle.manifest.lexicon is None and bundle.manifest.text is not None:
+        raise _stands_alone(text)
     lexicon = known_to(bundle)
     found = sorted({dimension for word in words_of(lexicon, text) for dimension in lexicon.own(word)})
     if not found:
-        raise WordsUnknown(
-            f"no dimension stands for {text!r} alone", fix=f'subtract it: - "{text}"', field="text", value=text[:200]
-        )
+        raise _stands_alone(text)
     return found
+
+
+def _stands_alone(text: str) -> WordsUnknown:
+    return WordsUnknown(
+        f"no dimension stands for {text!r} alone", fix=f'subtract it: - "{text}"', field="text", value=text[:200]
+    )
 
 
 def known_to(bundle: Bundle) -> Lexicon:

@@ -17,13 +17,15 @@ from loopback_hub import Hub, running
 from onnx import numpy_helper
 
 import nonneg_training.torchvision_schemas  # noqa: F401 - before torchvision
-from nonneg_core.errors import BundleInvalid, DataInvalid, DigestMismatch, ParameterInvalid
+from nonneg_client import Encoder
+from nonneg_core.errors import BundleInvalid, DataInvalid, DigestMismatch, ParameterInvalid, WordsUnknown
 from nonneg_core.shortening import unit
 from nonneg_export.commands.wrap import wrap
 from nonneg_runtime.bundle import Bundle, open_bundle
 from nonneg_runtime.head_file import read_head
 from nonneg_runtime.session import Session
 from nonneg_runtime.text_tower import GOLDEN, TOKENS, Tokenizer, text_tower
+from nonneg_runtime.words import unwanted
 
 constants = pytest.importorskip("huggingface_hub.constants")
 library = pytest.importorskip("transformers")
@@ -142,6 +144,19 @@ def test_a_text_that_is_too_long_is_refused_or_cut_if_that_is_asked_for(bundle: 
         tower.embed("a " * 5000)
     with pytest.raises(ParameterInvalid, match="is empty"):
         tower.embed("  ")
+
+
+def test_wherever_words_are_taken_free_text_is(bundle: Bundle, labelled: Path) -> None:
+    tower = text_tower(bundle)
+    assert tower is not None
+    expected = unit(tower.embed("a photo of the cat"))
+    with Encoder(bundle.path) as encoder:
+        found = encoder.embed(texts=["a photo of the cat", "zzz qqq"])
+        photo = encoder.embed([next(labelled.rglob("*.jpg"))])
+    np.testing.assert_allclose(found.numpy()[0], expected, atol=2e-3)
+    assert found.fingerprint == photo.fingerprint
+    with pytest.raises(WordsUnknown, match="no dimension stands for 'a cat' alone"):
+        unwanted(bundle, "a cat")
 
 
 def test_the_text_tower_is_part_of_what_is_verified(bundle: Bundle, tmp_path: Path) -> None:

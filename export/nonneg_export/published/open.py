@@ -42,7 +42,7 @@ def of_repository(repository: Repository, wishes: Wishes) -> Tower:
     if "pretrained_cfg" in config and (
         (wishes.file is not None and wishes.file != TORCH) or not onnx_files(repository.files)
     ):
-        found = _module("from_timm").of_repository(repository, config, wishes)
+        found: Tower = _module("from_timm").of_repository(repository, config, wishes)
     else:
         found = _of_transformers(repository, config, wishes)
     notes = (f"licence: {licence}", *found.notes, *([warning] if warning else []))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import orjson
@@ -11,11 +13,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from nonneg_core.errors import ExpressionInvalid
 from nonneg_core.expressions.expression import Expression, Photo
 from nonneg_core.expressions.parse import MOST_CHARACTERS, parse
+from nonneg_core.shortening import Vectors
+from nonneg_runtime.bundle import Bundle
 from nonneg_server.api.native.request_bodies import IMAGE
 from nonneg_server.api.native.schemas import QUERIED, QueryAnswer
 from nonneg_server.api.openapi import PIXEL, Schema, body, documented, flat
 from nonneg_server.api.route import Route, json_response
-from nonneg_server.query import as_json, queried
+from nonneg_server.query import Queried, as_json, queried
 from nonneg_server.requests.body import read_body
 from nonneg_server.requests.images import Incoming, Limits, Link, check_count, image_from
 from nonneg_server.requests.json_body import json_object, parse_in_thread
@@ -59,13 +63,22 @@ async def post_query(request: Request) -> Response:
     bundle = request.app.state.registry.get(asked.model).bundle
     wanted = Parameters(model=asked.model, dimensions=asked.dimensions, errors="item")
     if not photos:
-        return json_response(as_json(queried(bundle, expression, asked.dimensions, {})))
+        return json_response(as_json(await _queried(bundle, expression, asked.dimensions, {})))
     answer = await serve(request, list(photos.values()), wanted)
     for i, error in answer.errors.items():  # the first: a query needs all of its photos
         error.field = f"images[{list(photos)[i].name!r}]"
         raise error
     vectors = dict(zip(photos, answer.rows, strict=True))
-    return reply(orjson.dumps(as_json(queried(bundle, expression, asked.dimensions, vectors))), answer)
+    return reply(orjson.dumps(as_json(await _queried(bundle, expression, asked.dimensions, vectors))), answer)
+
+
+async def _queried(
+    bundle: Bundle, expression: Expression, dimensions: int | None, photos: Mapping[Photo, Vectors]
+) -> Queried:
+    """What an expression stands for; a text tower computes it on a thread of its own."""
+    if bundle.manifest.text is None or not expression.words():
+        return queried(bundle, expression, dimensions, photos)
+    return await asyncio.to_thread(queried, bundle, expression, dimensions, photos)
 
 
 def _read(given: dict[str, Any], limits: Limits) -> tuple[Asked, Expression, dict[Photo, Incoming]]:
