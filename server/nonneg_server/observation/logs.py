@@ -10,7 +10,7 @@ from typing import Any, Literal
 import orjson
 
 from nonneg_server.http.context import Completed
-from nonneg_server.observation.scribe import Scribe
+from nonneg_server.observation.log_handler import NonBlockingHandler
 
 access = logging.getLogger("nonneg.access")
 FIELDS = ("request_id", "route", "method", "status", "milliseconds", "images", "model", "key", "client")
@@ -33,7 +33,9 @@ def configure(form: Literal["text", "json"], level: str) -> None:
 
 def lines_lost() -> int:
     """How many lines of the log were dropped because they were not read in time."""
-    return sum(handler.lost for handler in logging.getLogger("nonneg").handlers if isinstance(handler, Scribe))
+    return sum(
+        handler.lost for handler in logging.getLogger("nonneg").handlers if isinstance(handler, NonBlockingHandler)
+    )
 
 
 def _to_stderr(form: Literal["text", "json"]) -> logging.Handler:
@@ -43,17 +45,17 @@ def _to_stderr(form: Literal["text", "json"]) -> logging.Handler:
         number = copy_of_stderr()
     except (ImportError, AttributeError, OSError, ValueError):  # it is not a file: a test's; or this is Windows
         return logging.StreamHandler(sys.stderr)
-    scribe = Scribe(number)
+    to_stderr = NonBlockingHandler(number)
 
     def tell(line: str) -> None:
         """What Python itself says, as a traceback: as it is, or as JSON."""
         if form == "json":
-            scribe.handle(logging.LogRecord("stderr", logging.ERROR, "", 0, "%s", (line,), None))
+            to_stderr.handle(logging.LogRecord("stderr", logging.ERROR, "", 0, "%s", (line,), None))
         else:
-            scribe.put(f"{line}\n".encode(errors="backslashreplace"))
+            to_stderr.put(line)
 
     take_over(tell, number)
-    return scribe
+    return to_stderr
 
 
 def _of_the_server(record: logging.LogRecord) -> bool:
