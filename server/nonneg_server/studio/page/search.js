@@ -16,6 +16,9 @@ const HIT = 312; // pixels a tile is high
 const PLAIN = 150;
 const narrow = matchMedia("(max-width: 56rem)");
 
+// Bare words are meant as words, which an expression has in quotes.
+const inWords = (text) => (/^[\p{L}\p{N}][\p{L}\p{N}' ]*$/u.test(text) ? `"${text}"` : text);
+
 export class Search {
   constructor(overview) {
     this.overview = overview;
@@ -28,7 +31,7 @@ export class Search {
       id: "expression",
       autocomplete: "off",
       spellcheck: "false",
-      placeholder: overview.folder ? "winter/cat.jpg + 2*dim:snow !dim:17" : "drop a photo",
+      placeholder: overview.folder ? "a word, or winter/cat.jpg + 2*dim:snow !\"dog\"" : "drop a photo",
     });
     this.clear = h("button", { type: "button", class: "plain", onclick: () => go(searchLike(null)) }, "clear");
     this.expression = h(
@@ -39,10 +42,10 @@ export class Search {
         hidden: !overview.folder,
         onsubmit: (event) => {
           event.preventDefault();
-          go({ q: this.text.value.trim() });
+          go({ q: inWords(this.text.value.trim()) });
         },
       },
-      h("label", { for: "expression", class: "hidden" }, "The search: photos and dimensions joined by +, -, & and !"),
+      h("label", { for: "expression", class: "hidden" }, "The search: photos, words and dimensions joined by +, -, & and !"),
       this.text,
       this.clear,
       h("button", { type: "submit" }, "Search"),
