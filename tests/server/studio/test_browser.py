@@ -222,6 +222,15 @@ def test_a_mistake_is_told_with_its_place_and_the_page_goes_on(wide: Page, addre
     expect(wide.locator(".hit").first).to_be_visible()
 
 
+def test_bare_words_are_words(wide: Page, address: str) -> None:
+    wide.goto(address)
+    settled(wide)
+    wide.fill("#expression", "cat")
+    wide.keyboard.press("Enter")
+    expect(wide.locator("#expression")).to_have_value('"cat"')
+    expect(wide.locator(".hit[data-place='0'] .file")).to_contain_text("cat-")
+
+
 def test_arrows_walk_over_the_photos_and_enter_asks_with_one(wide: Page, address: str) -> None:
     wide.goto(address)
     settled(wide)

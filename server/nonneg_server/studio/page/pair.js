@@ -20,6 +20,7 @@ export class Pair {
     const one = new Large(a, found.a.name, this.overview);
     const two = new Large(b, found.b.name, this.overview);
     const point = (...larges) => ({
+      click: Boolean(this.overview.folder),
       onpoint: (j, name) => larges.forEach((large) => large.point(j, name)),
       onleave: () => larges.forEach((large) => large.unpoint()),
     });

@@ -121,7 +121,7 @@ export class Search {
     if (this.drawn !== key) return;
     this.note([...named.bars, ...all.bars]);
     if (this.large?.photo !== photo) this.large = new Large(photo, all.name, this.overview);
-    const point = { onpoint: (j, name) => this.large.point(j, name), onleave: () => this.large.unpoint() };
+    const point = { click: Boolean(this.overview.folder), onpoint: (j, name) => this.large.point(j, name), onleave: () => this.large.unpoint() };
     fill(
       this.panel,
       this.large.element,
@@ -146,7 +146,17 @@ export class Search {
     const folder = this.overview.folder;
     fill(this.count, folder ? `${thousands(folder.photos)} photos` : "");
     if (!folder) {
-      fill(this.results, h("p", { class: "empty" }, "No folder is indexed here. Drop a photo to see its dimensions; a second one to compare. ", h("code", {}, "nonneg studio photos/"), " shows a whole folder."));
+      fill(
+        this.results,
+        h(
+          "p",
+          { class: "empty" },
+          state.q ? "Drop a second photo to compare the two. " : "Drop a photo to see its dimensions, and a second one to compare them. ",
+          h("code", {}, "nonneg studio photos/"),
+          " shows a whole folder.",
+        ),
+        state.q ? h("p", { class: "empty" }, h("button", { type: "button", onclick: choose }, "Choose a second photo")) : null,
+      );
       return;
     }
     const load = async (offset, limit) => (await get("/studio/photos", { offset, limit })).photos;
