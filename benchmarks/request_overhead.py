@@ -135,7 +135,7 @@ async def main() -> None:
     options = parser.parse_args()
     allocator.tune_for_serving()  # as the server does
     bundle = open_bundle()
-    engine = Still(bundle, threads=1, wide=False)
+    engine = Still(bundle, threads=1, all_cores=False)
     rng = np.random.default_rng(0)
     vector = rng.random(bundle.manifest.dimensions, dtype=np.float32)
     vector[rng.random(vector.size) > 0.25] = 0  # about as many active dimensions as a photo has

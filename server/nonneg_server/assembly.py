@@ -34,8 +34,8 @@ def prepare(
     """The process around the application."""
     files = enough(open_files()) - FILES_OF_OUR_OWN
     limits = ConnectionLimits(
-        silence=settings.silence,
-        arrival=settings.arrival,
+        read_timeout=settings.read_timeout,
+        receive_timeout=settings.receive_timeout,
         connections=min(settings.max_connections, files),
         bytes=settings.upload_bytes,
     )

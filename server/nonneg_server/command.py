@@ -192,7 +192,7 @@ def _engine(settings: Settings, workers: Workers, cache: Cache | None, bundle: B
         bundle,
         workers=workers,
         max_pixels=settings.max_pixels,
-        wide=settings.wide,
+        all_cores=settings.all_cores,
         decode="exact" if settings.decode == "exact" else "fast",
         providers=None if settings.provider is None else PROVIDERS[settings.provider],
         batch=settings.batch,

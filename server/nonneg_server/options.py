@@ -10,6 +10,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 import click
 from pydantic.fields import FieldInfo
 
+from nonneg_server.renamed_settings import RENAMED
 from nonneg_server.settings import Settings, flag, group_of, metavar_of, variable
 
 
@@ -17,6 +18,8 @@ def with_settings(command: Callable[..., Any]) -> Callable[..., Any]:
     """Decorate a function with one option a setting; those not given arrive as None."""
     for name, field in reversed(Settings.model_fields.items()):
         command = _option(name, field)(command)
+    for old, new in RENAMED.items():
+        command = _option(old, Settings.model_fields[new], hidden=True)(command)
     return command
 
 
@@ -36,7 +39,7 @@ class Grouped(click.Command):
                 formatter.write_dl(records)
 
 
-def _option(name: str, field: FieldInfo) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def _option(name: str, field: FieldInfo, *, hidden: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     kind, several = _kind(field.annotation)
     names = [f"{flag(name)}/--no-{flag(name)[2:]}" if kind is bool else flag(name), name]
     return click.option(
@@ -44,6 +47,7 @@ def _option(name: str, field: FieldInfo) -> Callable[[Callable[..., Any]], Calla
         type=None if kind is bool else kind,
         default=None,
         multiple=several,
+        hidden=hidden,
         metavar=metavar_of(field),
         help=f"{field.description} [{variable(name)}{shown_default(field)}]",
         callback=(lambda _ctx, _option, given: given or None) if several else None,

@@ -106,7 +106,7 @@ class Process(uvicorn.Server):
     @property
     def _handshake(self) -> dict[str, Any]:
         tls = self.config.ssl
-        patience = None if tls is None else self._shared.limits.silence
+        patience = None if tls is None else self._shared.limits.read_timeout
         return {"ssl": tls, "ssl_handshake_timeout": patience, "ssl_shutdown_timeout": patience}
 
     def _loaded(self, done: asyncio.Future[None]) -> None:

@@ -18,9 +18,9 @@ from nonneg_core.pixels.decode import MOST_PIXELS
 from nonneg_core.pixels.identify import MAX_PIXELS
 from nonneg_server.engine.fair_queue import BUDGET
 from nonneg_server.engine.workers import MAX_BYTES, MAX_IMAGES
+from nonneg_server.renamed_settings import PREFIX, from_old_variables, with_new_names
 from nonneg_server.requests.images import Limits
 
-PREFIX = "NONNEG_"
 MEBIBYTE = 2**20
 KUBERNETES = "Kubernetes sets this for a Service called nonneg: give the pod `enableServiceLinks: false`"
 OF_OTHERS = frozenset({"NONNEG_URL", "NONNEG_FEATURE_CACHE"})  # that the client and training read
@@ -174,7 +174,7 @@ class Settings(BaseSettings):
         metavar="DIR",
     )
     cache_dir_bytes: int = setting(2**30, "Bytes that may be used there.", group="Engine", ge=2**20, metavar="BYTES")
-    wide: bool = setting(
+    all_cores: bool = setting(
         True, "Let a lone image use every core at once; costs a second copy of models up to 32 MB.", group="Engine"
     )
     queue: int = setting(MAX_IMAGES, "Images in flight, beyond which requests get 429.", group="Limits", ge=1)
@@ -184,14 +184,14 @@ class Settings(BaseSettings):
     timeout: float = setting(
         60.0, "Seconds a request may take once it has arrived; then 504.", group="Limits", gt=0, metavar="SECONDS"
     )
-    silence: float = setting(
+    read_timeout: float = setting(
         15.0,
         "Seconds without a byte while a request is arriving, then 408; or while its answer is not taken, then closed.",
         group="Limits",
         gt=0,
         metavar="SECONDS",
     )
-    arrival: float = setting(
+    receive_timeout: float = setting(
         120.0,
         "Seconds a whole request may take to arrive, then 408; or its answer to be taken, then closed.",
         group="Limits",
@@ -269,7 +269,8 @@ class Settings(BaseSettings):
 
 def read_settings(**flags: Any) -> Settings:
     """The settings of this run: flags first, then the environment, then the file, then the defaults."""
-    given = {name: value for name, value in flags.items() if value is not None}
+    flags = with_new_names({name: value for name, value in flags.items() if value is not None})
+    given = from_old_variables() | flags
     file = given.get("config") or os.environ.get(variable("config"))
     from_file = {} if not file else _from_file(Path(file))
     try:
@@ -316,7 +317,7 @@ def _from_file(path: Path) -> dict[str, Any]:
         raise ConfigInvalid(f"{path} cannot be read ({error})", fix="check --config", field="config") from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigInvalid(f"{path} is not TOML: {error}", fix='write lines like port = 9000 or host = "::"') from None
-    return {name: value for name, value in found.items() if not os.environ.get(variable(name))}
+    return {name: value for name, value in with_new_names(found).items() if not os.environ.get(variable(name))}
 
 
 def _fix(name: str) -> str:

@@ -53,7 +53,15 @@ class Routes:
     def __init__(self, seed: int) -> None:
         self._seed = seed
         self._seeds = seeds()
-        command = [str(Path(sys.executable).with_name("nonneg")), "serve", "--port", "0", "--silence", "2", "--manage"]
+        command = [
+            str(Path(sys.executable).with_name("nonneg")),
+            "serve",
+            "--port",
+            "0",
+            "--read-timeout",
+            "2",
+            "--manage",
+        ]
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
         )

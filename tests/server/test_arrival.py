@@ -39,7 +39,7 @@ PATHS = ["/embed", "/embed", "/embed?dimensions=8", "/embed?dimensions=900", "/v
 
 @pytest.fixture(scope="module")
 def house(start: Callable, bundle: Bundle) -> Iterator[str]:
-    with start("--model", str(bundle.path), "--drain", "0", "--silence", "1", "--keep-alive", "1") as (address, _):
+    with start("--model", str(bundle.path), "--drain", "0", "--read-timeout", "1", "--keep-alive", "1") as (address, _):
         yield address
 
 

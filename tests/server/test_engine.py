@@ -80,7 +80,7 @@ async def test_vectors_depend_neither_on_load_nor_on_the_wide_session(
 
 
 async def test_without_wide_there_is_no_second_session(bundle: Bundle, png: Png) -> None:
-    engine = InferenceEngine(bundle, threads=2, wide=False)
+    engine = InferenceEngine(bundle, threads=2, all_cores=False)
     assert not (await engine.encode(png(0))).wide
     assert not engine.sessions.began_wide
     engine.close()
@@ -193,7 +193,7 @@ async def test_a_bad_image_has_its_own_error(bundle: Bundle, png: Png, workers: 
 async def test_an_encoder_that_keeps_failing_is_a_reason_to_end(
     bundle: Bundle, png: Png, workers: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine = InferenceEngine(bundle, workers=workers, wide=False)
+    engine = InferenceEngine(bundle, workers=workers, all_cores=False)
 
     def broken(self: Session, pixels: object) -> object:
         raise OSError("the device is gone")

@@ -157,7 +157,7 @@ def test_a_thousand_clients_that_never_finish_are_closed_and_others_served(
 ) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4096)), hard))  # the server inherits it
-    with start("--model", str(bundle.path), "--silence", "1.5", "--drain", "0") as (address, _):
+    with start("--model", str(bundle.path), "--read-timeout", "1.5", "--drain", "0") as (address, _):
         loris = [open_socket(address) for _ in range(1000)]
         for number, connection in enumerate(loris):
             connection.sendall((b"", HEAD, HEAD + b"Content-Length: 999\r\n\r\nhalf")[number % 3])
@@ -175,7 +175,7 @@ def test_a_thousand_clients_that_never_finish_are_closed_and_others_served(
 
 def test_an_upload_that_trickles_for_ever_ends_too(start: Callable, bundle: Bundle) -> None:
     with (
-        start("--model", str(bundle.path), "--arrival", "1", "--drain", "0") as (address, _),
+        start("--model", str(bundle.path), "--receive-timeout", "1", "--drain", "0") as (address, _),
         open_socket(address) as trickle,
     ):
         trickle.sendall(HEAD + b"Content-Length: 100000\r\n\r\n")
@@ -337,7 +337,10 @@ def test_a_runtime_that_fails_for_good_fails_livez_and_ends_the_process(
 ) -> None:
     script = tmp_path / "failing.py"
     script.write_text(FAILING)
-    with start("--model", str(bundle.path), "--drain", "0", "--no-wide", command=(str(script),)) as (address, process):
+    with start("--model", str(bundle.path), "--drain", "0", "--no-all-cores", command=(str(script),)) as (
+        address,
+        process,
+    ):
         assert httpx.post(f"{address}/embed", content=png(0)).status_code == 200
         process.send_signal(signal.SIGUSR1)
         answers = [httpx.post(f"{address}/embed", content=png(number)) for number in range(3)]

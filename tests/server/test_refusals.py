@@ -91,7 +91,7 @@ BROKEN = {
 def test_what_is_no_whole_head_is_answered_and_logged_as_a_request_to_another_route(
     start: Callable, bundle: Bundle
 ) -> None:
-    with start("--model", str(bundle.path), "--silence", "1", *LOGGED) as (address, process), ExitStack() as stack:
+    with start("--model", str(bundle.path), "--read-timeout", "1", *LOGGED) as (address, process), ExitStack() as stack:
         seen = {}
         connections = {what: stack.enter_context(connected(address)) for what in BROKEN}
         for what, (sent, _, _) in BROKEN.items():
@@ -130,7 +130,7 @@ def test_a_body_that_does_not_arrive_is_one_line_with_the_status_that_was_answer
 ) -> None:
     body = png(1)
     with (
-        start("--model", str(bundle.path), "--silence", "1", *LOGGED) as (address, process),
+        start("--model", str(bundle.path), "--read-timeout", "1", *LOGGED) as (address, process),
         connected(address) as new,
         connected(address) as known,
         connected(address) as foreign,

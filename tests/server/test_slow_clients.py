@@ -90,7 +90,7 @@ def test_an_address_that_is_too_long_is_refused_with_431(served: str) -> None:
 def test_a_body_that_was_refused_by_its_length_and_never_comes_gets_no_second_answer(
     start: Callable, bundle: Bundle
 ) -> None:
-    flags = ("--model", str(bundle.path), "--silence", "1", "--drain", "0", "--max-body", "2000")
+    flags = ("--model", str(bundle.path), "--read-timeout", "1", "--drain", "0", "--max-body", "2000")
     with start(*flags) as (address, _), connected(address) as connection:
         connection.sendall(b"POST /embed HTTP/1.1\r\nHost: t\r\nContent-Length: 3000\r\n\r\n")
         received = b""
@@ -116,7 +116,7 @@ def large_answer() -> bytes:
 
 def test_an_answer_that_nobody_takes_is_counted_and_dropped(start: Callable, bundle: Bundle) -> None:
     with (
-        start("--model", str(bundle.path), "--silence", "2", "--drain", "0") as (address, _),
+        start("--model", str(bundle.path), "--read-timeout", "2", "--drain", "0") as (address, _),
         connected(address, receive=4096) as deaf,
     ):
         deaf.sendall(large_answer())
@@ -127,7 +127,7 @@ def test_an_answer_that_nobody_takes_is_counted_and_dropped(start: Callable, bun
 
 
 def test_an_answer_that_is_taken_by_the_byte_is_cut_off(start: Callable, bundle: Bundle) -> None:
-    with start("--model", str(bundle.path), "--arrival", "2", "--drain", "0") as (address, _):
+    with start("--model", str(bundle.path), "--receive-timeout", "2", "--drain", "0") as (address, _):
         with connected(address, receive=4096) as slow:
             slow.sendall(large_answer())
 
@@ -166,7 +166,7 @@ def test_a_connection_that_is_being_closed_holds_nothing() -> None:
 
 
 def test_under_tls_too_an_answer_that_nobody_takes_is_dropped(start: Callable, bundle: Bundle, tmp_path: Path) -> None:
-    flags = ("--model", str(bundle.path), "--silence", "2", "--drain", "0", *secured(tmp_path))
+    flags = ("--model", str(bundle.path), "--read-timeout", "2", "--drain", "0", *secured(tmp_path))
     with start(*flags) as (address, process), httpx.Client(verify=False) as client:
         with ssl._create_unverified_context().wrap_socket(connected(address)) as deaf:
             deaf.sendall(large_answer())
@@ -190,7 +190,7 @@ def test_connections_that_come_and_go_under_tls_harm_nobody(start: Callable, bun
 
 def test_a_handshake_that_is_not_made_ends(start: Callable, bundle: Bundle, tmp_path: Path) -> None:
     with (
-        start("--model", str(bundle.path), "--drain", "0", "--silence", "1", *secured(tmp_path)) as (address, _),
+        start("--model", str(bundle.path), "--drain", "0", "--read-timeout", "1", *secured(tmp_path)) as (address, _),
         connected(address) as silent,
     ):
         assert silent.recv(1) == b""

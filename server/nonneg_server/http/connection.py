@@ -170,19 +170,19 @@ class Connection(HttpToolsProtocol):
         self._shared.held -= self._unread.bytes
         self._unread.look(self.transport, now)
         self._shared.held += self._unread.bytes
-        if self._unread.too_long(now, silence=limits.silence, arrival=limits.arrival):
+        if self._unread.too_long(now, read_timeout=limits.read_timeout, receive_timeout=limits.receive_timeout):
             self._shared.turned_away["answer_not_taken"] += 1
             self.transport.abort()
         if not self._arriving or self._refused:
             return
-        late = now - self._heard > limits.silence or now - self._began > limits.arrival
+        late = now - self._heard > limits.read_timeout or now - self._began > limits.receive_timeout
         if late and self._answered_early():
             self.transport.close()
-        elif now - self._heard > limits.silence:
-            self.refuse(request_timed_out(f"nothing arrived for {limits.silence:g} s", limits.silence))
-        elif now - self._began > limits.arrival:
-            what = f"the request took longer than {limits.arrival:g} s to arrive"
-            self.refuse(request_timed_out(what, limits.arrival))
+        elif now - self._heard > limits.read_timeout:
+            self.refuse(request_timed_out(f"nothing arrived for {limits.read_timeout:g} s", limits.read_timeout))
+        elif now - self._began > limits.receive_timeout:
+            what = f"the request took longer than {limits.receive_timeout:g} s to arrive"
+            self.refuse(request_timed_out(what, limits.receive_timeout))
 
     def _answered_early(self) -> bool:
         """Whether the request that is still arriving has its answer: a second one would be taken for the next's."""

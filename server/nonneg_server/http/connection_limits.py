@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 class ConnectionLimits:
     """What a connection may take."""
 
-    silence: float = 15.0  # seconds without a byte, while a request is arriving
-    arrival: float = 120.0  # seconds a whole request may take to arrive
+    read_timeout: float = 15.0  # seconds without a byte, while a request is arriving
+    receive_timeout: float = 120.0  # seconds a whole request may take to arrive
     connections: int = 4096
     bytes: int = 512 * 2**20  # of all bodies that are arriving or being worked on
 

@@ -27,9 +27,9 @@ class UnreadOutput:
         self._since = (self._since or now) if found else None
         self.bytes = found
 
-    def too_long(self, now: float, *, silence: float, arrival: float) -> bool:
+    def too_long(self, now: float, *, read_timeout: float, receive_timeout: float) -> bool:
         """Whether nothing was taken for so long, or not all of it for longer."""
-        return self._since is not None and (now - self._moved > silence or now - self._since > arrival)
+        return self._since is not None and (now - self._moved > read_timeout or now - self._since > receive_timeout)
 
 
 def unread_bytes(transport: asyncio.WriteTransport) -> int:

@@ -28,7 +28,7 @@ def picture(seed: int) -> bytes:
 
 @pytest.fixture
 async def photo_fast() -> AsyncIterator[httpx.AsyncClient]:
-    engine = InferenceEngine(open_bundle("photo-fast"), threads=1, wide=False)
+    engine = InferenceEngine(open_bundle("photo-fast"), threads=1, all_cores=False)
     app = create_app(Registry(engine), Settings())
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
         yield client
