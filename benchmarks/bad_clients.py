@@ -4,8 +4,9 @@
 
 A normal client sends one photo every 0.1 s, and `/livez` is asked as often: first alone, then beside two
 clients who send photos of 12 megapixels, then beside two of each bad kind, refused at once or the largest that are
-accepted. The ratio is that of the normal client's 95th percentile to the one beside the photos. Prints a table, then
-one JSON line.
+accepted. The ratio is that of the normal client's 95th percentile to the one beside the photos. `livez_own` is the
+longest answer to `/livez` less the time in which the loop's thread and the client's were ready and had no core:
+on a machine that does other things, too, that says what the bad clients did. Prints a table, then one JSON line.
 """
 
 from __future__ import annotations
@@ -83,12 +84,13 @@ BAD: dict[str, Callable[[], bytes]] = {
 }
 
 
-def measured(address: str, bad: list[Any] | None, seconds: float, normal: bytes) -> dict[str, Any]:
+def measured(address: str, loop: int, bad: list[Any] | None, seconds: float, normal: bytes) -> dict[str, Any]:
     """Latencies of the normal client and of `/livez` in milliseconds, and what became of the bad ones' requests."""
     until, answers = time.monotonic() + seconds, Counter[str]()
     threads = [threading.Thread(target=_loop, args=(address, bad, until, answers)) for _ in range(2 if bad else 0)]
     alive: list[float] = []
-    threads.append(threading.Thread(target=_ask, args=(address, "GET", "/livez", None, until, alive, Counter())))
+    own: list[float] = []
+    threads.append(threading.Thread(target=_probe, args=(address, loop, until, alive, own)))
     for thread in threads:
         thread.start()
     times: list[float] = []
@@ -99,6 +101,7 @@ def measured(address: str, bad: list[Any] | None, seconds: float, normal: bytes)
     p95 = quantiles(times, n=20)[-1] if len(times) > 1 else float("nan")
     return {
         "p50": round(median(times)), "p95": round(p95), "max": round(max(times)), "livez_max": round(max(alive)),
+        "livez_own": round(max(own)),
         "normal": dict(statuses), "bad": dict(answers),
     }  # fmt: skip
 
@@ -111,6 +114,24 @@ def _ask(
             statuses[str(client.request(method, path, content=body).status_code)] += 1
             times.append(1000 * (time.monotonic() - began))
             time.sleep(max(0.0, EVERY - (time.monotonic() - began)))
+
+
+def _probe(address: str, loop: int, until: float, times: list[float], own: list[float]) -> None:
+    """Ask `/livez`, and take off what the loop's thread and this one waited for a core."""
+    mine = Path(f"/proc/self/task/{threading.get_native_id()}/schedstat")
+    files = (Path(f"/proc/{loop}/task/{loop}/schedstat"), mine)
+    with httpx.Client(base_url=address, timeout=90) as client:
+        while (began := time.monotonic()) < until:
+            before = sum(_waited(file) for file in files)
+            client.get("/livez")
+            times.append(1000 * (time.monotonic() - began))
+            own.append(max(0.0, times[-1] - 1000 * (sum(_waited(file) for file in files) - before)))
+            time.sleep(max(0.0, EVERY - (time.monotonic() - began)))
+
+
+def _waited(schedstat: Path) -> float:
+    """Seconds that a thread was ready and had no core."""
+    return int(schedstat.read_text().split()[1]) / 1e9
 
 
 def _loop(address: str, files: list[Any], until: float, answers: Counter[str]) -> None:
@@ -147,7 +168,7 @@ def main() -> None:
         found = re.search(r"http://[\d.]+:\d+", server.stdout.readline())
         assert found is not None
         for name, bad in kinds.items():
-            rows.append({"beside": name, **measured(found[0], bad, asked.seconds, normal)})
+            rows.append({"beside": name, **measured(found[0], server.pid, bad, asked.seconds, normal)})
             beside_photos = rows[min(1, len(rows) - 1)]["p95"]
             rows[-1]["ratio"] = round(rows[-1]["p95"] / beside_photos, 2)
             print("  ".join(f"{key} {value}" for key, value in rows[-1].items()), flush=True)

@@ -75,7 +75,7 @@ def start_server() -> Iterator[StartServer]:
         process.wait(timeout=20)
 
 
-def address_of(process: subprocess.Popen[str], seconds: float = 30) -> str:
+def address_of(process: subprocess.Popen[str], seconds: float = 120) -> str:
     """The address that a starting server prints; its whole output in the error if it prints none in time."""
     lines: Queue[str] = Queue()
 

@@ -120,7 +120,7 @@ def python_for_anyone(user: dict[str, Any]) -> str:
     pytest.skip("no Python here that another user may run")
 
 
-@pytest.mark.parametrize("name", ["serve", "test", "check", "lock", "python"])
+@pytest.mark.parametrize("name", ["serve", "test", "check", "lock", "python", "fuzz", "nightly"])
 def test_every_script_is_executable_and_parses(name: str) -> None:
     script = SCRIPTS / name
     assert os.access(script, os.X_OK)

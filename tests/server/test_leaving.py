@@ -53,7 +53,9 @@ def test_who_does_not_finish_within_the_grace_period_hears_why(start: Callable, 
         parts = urlsplit(address)
         with socket.create_connection((parts.hostname, parts.port), timeout=20) as connection:
             connection.sendall(HEAD + b"half")
-            time.sleep(0.3)
+            until = time.monotonic() + 60
+            while "\nnonneg_upload_bytes 0.0\n" in httpx.get(f"{address}/metrics").text:  # it has read the half
+                assert time.monotonic() < until
             process.terminate()
             received = b""
             while piece := connection.recv(65536):

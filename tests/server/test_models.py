@@ -308,14 +308,18 @@ def test_sighup_under_load_swaps_the_model_and_loses_nothing(
 
 def test_a_hangup_during_a_reload_is_not_lost(start: Callable, tmp_path: Path, make_bundle: Make) -> None:
     folder = make_bundle(tmp_path, name="a", seed=1).path
-    slow = tmp_path / "slow.py"
+    slow, read, go_on = (tmp_path / name for name in ("slow.py", "read", "go-on"))
     slow.write_text(SLOW)
     with start("--model", str(folder), "--drain", "0", command=(str(slow),)) as (address, process):
         process.send_signal(signal.SIGHUP)
-        time.sleep(0.5)  # the first reload has read the old bundle, and takes a second
+        until = time.monotonic() + 60
+        while not read.exists():  # the first reload has read the old bundle
+            assert time.monotonic() < until
+            time.sleep(0.01)
         wanted = replace_bundle(make_bundle, folder, 2).manifest.fingerprint
         process.send_signal(signal.SIGHUP)
-        until = time.monotonic() + 15
+        time.sleep(0.2)  # a hangup that comes during the first is what is tried; a later one is answered, too
+        go_on.touch()
         while (found := httpx.get(f"{address}/models").json()["models"][0]["fingerprint"]) != wanted:
             assert time.monotonic() < until, found
             time.sleep(0.05)
@@ -323,12 +327,17 @@ def test_a_hangup_during_a_reload_is_not_lost(start: Callable, tmp_path: Path, m
 
 SLOW = """
 import time
+from pathlib import Path
 from nonneg_cli.table import main
 from nonneg_server.repository import Repository
 
+folder = Path(__file__).parent
+
 def reload(self, original=Repository.reload):
     failed = original(self)
-    time.sleep(1)
+    (folder / "read").touch()
+    while not (folder / "go-on").exists():
+        time.sleep(0.01)
     return failed
 
 Repository.reload = reload
