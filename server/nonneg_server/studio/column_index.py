@@ -85,6 +85,12 @@ class Stored:
         return np.asarray(np.sqrt(squares), np.float32)
 
     @cached_property
+    def means(self) -> Floats:
+        """The mean of every column, (D,)."""
+        sums = np.bincount(self.indices, self.values, minlength=self.dimensions)
+        return np.asarray(sums / max(1, len(self)), np.float32)
+
+    @cached_property
     def _longest(self) -> int:
         """Most entries of a row."""
         return int(np.diff(self.indptr).max(initial=0))

@@ -11,19 +11,23 @@ from nonneg_server.studio.cards import Cards
 from nonneg_server.studio.collection import Collection
 
 SHOWN = 16
+UNNAMED = 0.5  # what has a name says more
 
 
 def facets(collection: Collection, result: NDArray[np.intp], cards: Cards) -> list[dict[str, Any]]:
-    """By how much more often a dimension is active in the result than in all photos, weighted by its rarity."""
+    """First those whose mean in the result is most standard deviations above that over all photos."""
     if not len(result):
         return []
-    counts = collection.stored.whole.counts
-    inside = np.zeros(len(counts))
+    stored = collection.stored
+    sums, inside = np.zeros(stored.dimensions), np.zeros(stored.dimensions, np.int64)
     for i in result:
-        inside[collection.stored.row(int(i))[0]] += 1
-    share, everywhere = inside / len(result), counts / len(collection)
-    telling = (share - everywhere) * np.log(1 / np.clip(everywhere, 1 / len(collection), 1))
-    telling[[j for j in range(len(counts)) if j not in cards]] *= 0.5  # what has a name says more
+        indices, values = stored.row(int(i))
+        sums[indices] += values
+        inside[indices] += 1
+    variance = stored.norms.astype(np.float64) ** 2 / len(collection) - stored.means.astype(np.float64) ** 2
+    telling = (sums / len(result) - stored.means) / np.sqrt(np.maximum(variance, 1e-12))
+    telling[[j for j in range(stored.dimensions) if j not in cards]] *= UNNAMED
+    counts = stored.whole.counts
     order = np.argsort(-telling, kind="stable")[:SHOWN]
     return [
         {

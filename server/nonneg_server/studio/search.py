@@ -21,7 +21,7 @@ from nonneg_server.studio.query import Query
 
 REASONS = 6
 COMPARED = 10  # hits that are compared with those of the whole vectors
-FACETTED = 20  # hits whose dimensions become facets
+FACETTED, FEWEST = 20, 6  # hits whose dimensions become facets: those above the line, but no fewer
 SAMPLE = 256  # photos whose pairs say what chance is
 CHANCE = 0.99  # of these pairs share less than the line
 BYTES = 4  # of an entry: index and value, two each; a dense one is a float32
@@ -65,18 +65,19 @@ def search(
     order = _best(scores, allowed, max(page.offset + page.limit, FACETTED))
     took = time.perf_counter() - started
     line = chance(collection, length) if query.by_photos else None
+    above = None if line is None else int((allowed & (scores >= line)).sum())
     shown = order[page.offset : page.offset + page.limit]
     weights = _together(asked, length.dimensions)
     return {
         "hits": [_hit(collection, int(i), float(scores[i]), weights, columns, length, cards) for i in shown],
         "total": int((allowed & (scores > 0)).sum()),
-        "above": None if line is None else int((allowed & (scores >= line)).sum()),
+        "above": above,
         "chance": line,
         "milliseconds": round(took * 1e3, 3),
         "bytes": round(min(BYTES * columns.entries, 4.0 * length.dimensions), 1),
         "whole_bytes": round(BYTES * collection.stored.whole.entries, 1),
         "agreement": _agreement(collection, query, itself, order[:COMPARED]),
-        "facets": facets(collection, order[:FACETTED], cards),
+        "facets": facets(collection, order[: FACETTED if above is None else min(FACETTED, max(above, FEWEST))], cards),
     }
 
 
