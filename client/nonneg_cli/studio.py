@@ -52,10 +52,29 @@ def studio(
     index = place or _index_of(images, model)
     if not _is_index(images):
         _update(images, index, model, quiet=quiet)
-    run(settings, opened(index, model))
+    collection = opened(index, model)
+    run(settings.model_copy(update={"model": (model_of(collection, model),)}), collection)
 
 
-def opened(index: Path, model: str | None) -> Collection:
+def model_of(collection: Collection, given: str | None) -> str:
+    """The model that a collection's vectors are of: the one that was given, else one that comes with nonneg."""
+    from nonneg_core.errors import FingerprintMismatch
+    from nonneg_runtime.bundle import located, shipped_names
+    from nonneg_runtime.manifest import read_manifest
+
+    for name in shipped_names() if given is None else [given]:
+        if read_manifest(located(name)).fingerprint == collection.fingerprint:
+            return name
+    raise FingerprintMismatch(
+        f"the index is of model {collection.model} ({collection.fingerprint[:8]}), "
+        + (f"not of {given}" if given else "which does not come with nonneg"),
+        fix="give --model the bundle that it was made with",
+        field="model",
+        value=given,
+    )
+
+
+def opened(index: Path, model: str | None = None) -> Collection:
     """The photos of an index as the server's studio takes them."""
     from nonneg_client.curation.collection import read_collection
     from nonneg_client.dimension_names import names_of

@@ -63,7 +63,8 @@ def test_every_body_has_an_example_that_works(document: dict[str, Any], served: 
         path = name.partition(" ")[2].format(model="tiny", version="1")
         if "model" in example:
             example["model"] = "tiny"
-        answer = httpx.post(served + path, json=example)
+        headers = {p["name"]: p["example"] for p in operation["parameters"] if p["in"] == "header"}
+        answer = httpx.post(served + path, json=example, headers=headers)
         assert answer.status_code == 200, (name, answer.text)
 
 

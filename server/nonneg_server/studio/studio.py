@@ -123,7 +123,7 @@ class Studio:
             "box": list(found.box),
         }
 
-    async def upload(self, request: Request, image: Incoming) -> dict[str, Any]:
+    async def upload(self, request: Request, image: Incoming, asked: Bars) -> dict[str, Any]:
         """Embed a photo and keep its vector and a small picture, in memory alone."""
         import asyncio
 
@@ -138,9 +138,7 @@ class Studio:
         raw = await encode(engine, [found], fail=True, deadline=deadline_of(request, state.settings.timeout))
         picture = await asyncio.to_thread(smaller, found, LARGE)
         name = self._uploads.add(Upload(raw.vectors[0], engine.bundle.manifest.fingerprint, picture))
-        from nonneg_server.api.studio.parameters import Bars
-
-        return self.bars(name, Bars())
+        return self.bars(name, asked)
 
     def search(self, asked: Searched) -> dict[str, Any]:
         """Photos that an expression finds."""

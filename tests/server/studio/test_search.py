@@ -156,3 +156,10 @@ def test_equal_values_are_cut_as_the_one_rule_says() -> None:
         there[columns.active(j), j] = columns.strengths(j)
     lengths = columns.lengths[:, None]
     assert there / lengths == pytest.approx(shorten(z, 4, 2))
+
+
+def test_a_folder_without_photos_has_no_hits() -> None:
+    none = stored(np.zeros((0, 8), np.float32))
+    assert none.cut(8, None).scores(np.array([3], np.int32), np.ones(1, np.float32)).tolist() == []
+    assert none.cut(4, 2).counts.tolist() == [0] * 4
+    assert none.norms.tolist() == [0] * 8

@@ -82,9 +82,3 @@ def several(given: int | list[int] | None) -> list[int]:
     if given is None:
         return []
     return [given] if isinstance(given, int) else given
-
-
-class Nothing(BaseModel):
-    """No parameters at all."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")

@@ -15,7 +15,7 @@ from nonneg_server.api.native.translation import error_body, query_parameters, r
 from nonneg_server.api.openapi import BINARY, documented
 from nonneg_server.api.route import Route, embedding, json_response, open_to_all
 from nonneg_server.api.studio import schemas
-from nonneg_server.api.studio.parameters import Bars, Listed, Located, Nothing, Pair, Searched
+from nonneg_server.api.studio.parameters import Bars, Listed, Located, Pair, Searched
 from nonneg_server.cell_maps import maps_of
 
 if TYPE_CHECKING:
@@ -66,18 +66,18 @@ async def get_where(request: Request) -> Response:
 
 @router.post("/studio/uploads", summary="Embed a photo to search with; it is kept in memory alone, for a while")
 @embedding
-@documented(schemas.PhotoBars, schemas.BARS, body=lambda: images(Nothing, 1), headers={"X-Nonneg-Studio": "1"})
+@documented(schemas.PhotoBars, schemas.BARS, body=lambda: images(Bars, 1), query=Bars, headers={"X-Nonneg-Studio": "1"})
 async def post_upload(request: Request) -> Response:
     from nonneg_server.studio.host_check import check_meant
 
     studio = _studio(request)
     check_meant(request)
-    photos, _ = await read_request(request, Nothing)
+    photos, asked = await read_request(request, Bars)
     if len(photos) != 1:
         raise ParameterInvalid(
             f"one photo at a time, not {len(photos)}", fix="send one", field="images", value=len(photos), limit=1
         )
-    return json_response(await studio.upload(request, photos[0]))
+    return json_response(await studio.upload(request, photos[0], asked))
 
 
 @router.get("/studio/search", summary="Photos like one, or by dimensions, with the parts that make each score")

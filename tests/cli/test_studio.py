@@ -1,0 +1,68 @@
+"""`nonneg studio`: which index belongs to which photos, and which model to an index."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from nonneg_cli.studio import _index_of, _update, model_of, opened
+from nonneg_client.embeddings import Embeddings
+from nonneg_client.search.index import Index
+from nonneg_core.errors import DataInvalid, FingerprintMismatch
+from nonneg_runtime.bundle import open_bundle
+
+pytest.importorskip("qdrant_edge")
+
+
+def photo(path: Path, seed: int) -> None:
+    small = Image.fromarray(np.random.default_rng(seed).integers(0, 256, (6, 6, 3), dtype=np.uint8))
+    small.resize((120, 90), Image.Resampling.BICUBIC).save(path)
+
+
+def test_what_is_new_is_embedded_and_what_is_gone_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    for i in range(3):
+        photo(folder / f"{i}.png", i)
+    index = _index_of((str(folder),), "photo-fast")
+    assert index.is_relative_to(tmp_path / "cache")
+    assert index == _index_of((f"{folder}/",), "photo-fast")
+    assert index != _index_of((str(folder),), None)
+    _update((str(folder),), index, "photo-fast", quiet=True)
+    assert opened(index).names == ("0.png", "1.png", "2.png")
+    (folder / "1.png").unlink()
+    photo(folder / "3.png", 3)
+    _update((str(folder),), index, "photo-fast", quiet=True)
+    found = opened(index)
+    assert found.names == ("0.png", "2.png", "3.png")
+    assert found.root == folder
+    assert model_of(found, None) == "photo-fast"
+    assert found.groups is not None
+    sections = found.groups()
+    assert {"exact", "clusters"} <= {section["part"] for section in sections}
+    assert all(finding["photo"] in found.ids for s in sections for g in s["groups"] for finding in g["findings"])
+
+
+def test_a_folder_without_a_photo_that_can_be_read_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "a.jpg").write_text("no photo")
+    with pytest.raises(DataInvalid, match="no photo could be read"):
+        _update((str(tmp_path / "photos"),), tmp_path / "photos.index", "photo-fast", quiet=True)
+
+
+def test_an_index_is_opened_with_the_model_it_was_made_with_or_not_at_all(tmp_path: Path) -> None:
+    held = open_bundle("photo").manifest
+    for fingerprint, place in ((held.fingerprint, tmp_path / "ours"), ("0" * 32, tmp_path / "foreign")):
+        rows = Embeddings.from_dense(np.eye(2, held.dimensions, dtype=np.float32), fingerprint=fingerprint)
+        with Index.open(place, like=rows) as index:
+            index.add(rows.named(["a.jpg", "b.jpg"]))
+    assert _index_of((str(tmp_path / "ours"),), None) == tmp_path / "ours"
+    assert model_of(opened(tmp_path / "ours"), None) == "photo"
+    with pytest.raises(FingerprintMismatch, match="not of photo-fast"):
+        model_of(opened(tmp_path / "ours"), "photo-fast")
+    with pytest.raises(FingerprintMismatch, match="does not come with nonneg"):
+        model_of(opened(tmp_path / "foreign"), None)
