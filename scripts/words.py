@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Check the words of this project: docstrings, phrases that a stranger stumbles over, and file names in the docs.
+"""Check the words of this project: docstrings, phrases that a stranger stumbles over, and files that the docs name.
 
     words.py        prints what is missing or wrong, one line each, and exits with 1 if there is anything
 
@@ -23,13 +23,14 @@ BANNED = {
     r"(?<!there )\bis no (?!longer\b|more\b)[a-z]": "is not a",
     r"(?<!there )\bare no (?!longer\b|more\b)[a-z]": "are not",
 }
-EXEMPT = {"scripts/words.py", "docs/log.md"}  # the log of experiments is a record: it stays as it was written
+EXEMPT = {"scripts/words.py", "docs/log.md", "benchmarks/log.md"}  # records stay as they are
+NAMED = re.compile(r"`([\w/]+\.py)(?::(\w+))?`")
 LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)(?:#[^)]*)?\)")
 
 
 def main() -> None:
     """Print every finding and exit accordingly."""
-    found = [*docstrings(), *phrases(), *links()]
+    found = [*docstrings(), *phrases(), *links(), *named_files()]
     print(*found, sep="\n", end="\n" if found else "")
     sys.exit(bool(found))
 
@@ -76,6 +77,26 @@ def links() -> Iterator[str]:
         for target in sorted(set(LINK.findall(text))):
             if not ((ROOT / name).parent / target).exists():
                 yield f"{name}: links to {target}, which does not exist"
+
+
+def named_files() -> Iterator[str]:
+    """Python files, and functions or classes in them, that a page names and that are not there."""
+    files = tracked("*.py")
+    for page in tracked("*.md"):
+        if page in EXEMPT or page == "CHANGELOG.md":
+            continue
+        for path, name in sorted(set(NAMED.findall((ROOT / page).read_text(encoding="utf-8")))):
+            where = [file for file in files if f"/{file}".endswith(f"/{path}")]
+            if not where:
+                yield f"{page}: names {path}, which does not exist"
+            elif name and not any(defines(file, name) for file in where):
+                yield f"{page}: names {name} in {path}, which is not there"
+
+
+def defines(file: str, name: str) -> bool:
+    """Whether a file has a function, method or class of this name."""
+    text = (ROOT / file).read_text(encoding="utf-8")
+    return bool(re.search(rf"^ *(async )?(def|class) {name}\b", text, re.MULTILINE))
 
 
 def tracked(*patterns: str) -> list[str]:

@@ -2,4 +2,10 @@
 
 from nonneg_core.telemetry import refuse
 
+__all__: list[str] = []
+
 refuse()
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -7,5 +7,3 @@ duplicates, overview, labelled    the parts
 findings      what they find, as JSON and CSV
 page          the contact sheet
 """
-
-from __future__ import annotations

@@ -204,6 +204,7 @@ class Index:
         return self._ranked(found, (there.astype(np.int32), together[there]), (), explained=reasons)
 
     def close(self) -> None:
+        """Close the engine."""
         self.engine.close()
 
     def __enter__(self) -> Self:

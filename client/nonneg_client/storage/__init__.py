@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 from nonneg_client.csr import check
 from nonneg_core.errors import ConfigInvalid, DataInvalid
 
+__all__ = ["FORMATS", "check_writable", "files_of", "load", "save"]
+
 if TYPE_CHECKING:
     from types import ModuleType
 
@@ -81,3 +83,7 @@ def module_for(path: Path) -> ModuleType:
             f"{path} has no suffix that names a form of embeddings", fix=f"call it {', '.join(FORMATS)}", field="path"
         )
     return import_module(f"{__name__}.{name}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -10,6 +10,8 @@ from nonneg_server.api.openai.routes import OPENAI
 from nonneg_server.api.studio.routes import STUDIO
 from nonneg_server.api.tei.routes import TEI
 
+__all__ = ["DIALECTS", "dialect_of"]
+
 DIALECTS: tuple[Dialect, ...] = (NATIVE, OPENAI, COHERE, KSERVE, TEI, STUDIO)
 
 
@@ -21,3 +23,7 @@ def dialect_of(path: str) -> Dialect:
 
 def _begins(path: str, prefix: str) -> bool:
     return path == prefix or path.startswith(f"{prefix}/") or not prefix
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

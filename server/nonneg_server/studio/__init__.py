@@ -15,5 +15,3 @@ where         which cells of the picture a dimension comes from
 host_check    which names a browser may call this server by
 page_files    the page's own files, and the policy they are served under
 """
-
-from __future__ import annotations

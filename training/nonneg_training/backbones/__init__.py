@@ -45,3 +45,7 @@ def backbone(name: str, *, small: bool, pretrained: str | None = None, size: int
     raise ConfigInvalid(
         f"backbone={name!r} is unknown", fix=f"choose one of {', '.join(NAMES)}", field="model.backbone", value=name
     )
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -121,3 +121,7 @@ def _needed(source: str, root: Path | None) -> Path:
             field="data.root",
         )
     return root
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

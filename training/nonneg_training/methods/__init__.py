@@ -35,3 +35,7 @@ def build_method(
     if name == "two-tower":
         return TwoTower(encoder, settings.loss, settings.text)
     return Contrastive(encoder, settings.loss)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

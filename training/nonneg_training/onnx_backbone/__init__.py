@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+__all__ = ["encoder_file", "is_onnx_file"]
+
 ENCODER = "encoder.onnx"  # in a bundle's folder
 
 
@@ -16,3 +18,7 @@ def encoder_file(backbone: str) -> str:
 def is_onnx_file(backbone: str) -> bool:
     """Whether a backbone's name is the path of an ONNX file."""
     return backbone.endswith(".onnx")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -3,3 +3,7 @@
 from nonneg_training.study.study import Study
 
 __all__ = ["Study"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -25,3 +25,7 @@ def cutter_for(views: Views, size: int, device: torch.device | None = None) -> C
 
         return PerImage(views, size, device)
     return FromPictures(views, size, device)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

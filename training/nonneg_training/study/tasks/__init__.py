@@ -24,3 +24,7 @@ def task(name: str) -> Task:
     module, _, attribute = _HOMES[name].partition(":")
     found: Task = getattr(import_module(module), attribute)
     return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
