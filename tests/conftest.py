@@ -34,6 +34,7 @@ SUBJECTS = {
     "retina": "retina.jpg",
     "rocket": "rocket.jpg",
 }
+TILES = 4  # a side of each photo that is cut into parts
 CROPS = ((0.0, 0.0, 0.8, 0.8), (0.2, 0.0, 1.0, 0.8), (0.0, 0.2, 0.8, 1.0), (0.2, 0.2, 1.0, 1.0), (0.1, 0.1, 0.9, 0.9))
 
 
@@ -54,6 +55,20 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
             crop = image.crop(tuple(round(side) for side in box))
             crop.thumbnail((500, 500))
             crop.save(folder / subject / f"{subject}-{i}.jpg", quality=90)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiles(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """folder/subject/tile.jpg: 7 subjects, 16 parts of each that do not overlap."""
+    folder = tmp_path_factory.mktemp("tiles")
+    for subject in sorted(path for path in photos.iterdir()):
+        with Image.open(subject / f"{subject.name}-4.jpg") as picture:
+            (folder / subject.name).mkdir()
+            side = min(picture.size) // TILES
+            for i in range(TILES**2):
+                x, y = i % TILES * side, i // TILES * side
+                picture.crop((x, y, x + side, y + side)).save(folder / subject.name / f"{i:02}.jpg", quality=95)
     return folder
 
 

@@ -72,6 +72,14 @@ def test_lengths_are_compared_with_a_test(run, photos: Path) -> None:
     assert "p = " in lines[-1]
 
 
+def test_a_model_is_adapted_and_compared(run, tiles: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    lines = run("adapt_and_compare.py", tiles, "--from", "photo-fast", "--force").splitlines()
+    assert sum(" -> " in line for line in lines) == 18
+    assert sum(" finds " in line for line in lines) == 4
+    assert (tmp_path / "mine.bundle").is_dir()
+
+
 def test_many_photos_go_to_parquet_and_only_what_is_new_again(run, photos: Path, tmp_path: Path) -> None:
     shutil.copytree(photos / "cat", tmp_path / "photos")
     run("bulk_export.py", "photos", "x.parquet")

@@ -38,6 +38,7 @@ COMMANDS: dict[str, Entry] = {
     ),
     "quantize": Entry("nonneg_export.commands.quantize:quantize", "Make a bundle smaller and faster.", "export"),
     "atlas": Entry("nonneg_export.commands.atlas:atlas", "Show what each dimension stands for.", "export"),
+    "adapt": Entry("nonneg_export.commands.adapt:adapt", "Make a better model for your own photos.", "server"),
     "push": Entry("nonneg_export.commands.sharing:push", "Share a bundle: a folder or a model hub."),
     "pull": Entry("nonneg_export.commands.sharing:pull", "Get a bundle from a folder or a model hub."),
     "info": Entry("nonneg_export.commands.info:info", "Show what a bundle says about itself."),

@@ -34,18 +34,7 @@ from nonneg_runtime.manifest import Check, HeadRecord, Manifest, Precision, Prov
 from nonneg_runtime.session import Session
 
 MOST_FOR_PCA = 20_000  # calibration images: more would not turn the axes any further
-NOT_STATED = "not stated"
 Reference = Callable[[Pixels], NDArray[np.float32]]
-
-
-@dataclass(frozen=True)
-class About:
-    """What a person says about a model."""
-
-    name: str
-    version: str = "1"
-    weights_license: str = NOT_STATED
-    data_license: str = NOT_STATED
 
 
 @dataclass(frozen=True, eq=False)

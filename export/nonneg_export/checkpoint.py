@@ -14,7 +14,8 @@ from onnx import ModelProto
 
 from nonneg_core.heads.spread import Spread
 from nonneg_core.pixels.view import Pixels, View
-from nonneg_export.assemble import About, Apart, Draft
+from nonneg_export.about import About
+from nonneg_export.assemble import Apart, Draft
 from nonneg_export.canonical import canonical
 from nonneg_export.columns import activate
 from nonneg_export.convert import to_onnx

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from nonneg_runtime.manifest import Kept, Manifest, Quality, Structure, Variant
+from nonneg_runtime.manifest import AdaptationRecord, Gain, Kept, Manifest, Quality, Structure, Variant
 from nonneg_runtime.names import Name
 
 PREFIX = 512  # dimensions: the length that shortened vectors mostly have
@@ -22,6 +22,8 @@ def summary(manifest: Manifest) -> str:
     parts = [_facts(manifest)]
     if manifest.checks:
         parts.append("checks\n" + table(("check", "found", "limit", ""), _checks(manifest)))
+    if manifest.adaptation is not None:
+        parts.append(adaptation(manifest.adaptation))
     if manifest.quality is not None:
         parts.append(quality(manifest, manifest.quality))
     if manifest.kept is not None:
@@ -40,6 +42,19 @@ def kept(found: Kept) -> str:
         for row in found.rows
     ]
     return f"{head}\n\n" + table(("dims", f"nearest {found.nearest} kept", "zero", "nnz", "bytes"), rows)
+
+
+def adaptation(found: AdaptationRecord) -> str:
+    """What an adaptation gained and lost, a row a length and a column a measure."""
+    metrics = list(dict.fromkeys(gain.metric for gain in found.gains))
+    cells = {(gain.length, gain.metric): gain for gain in found.gains}
+    lengths = list(dict.fromkeys(gain.length for gain in found.gains))
+    rows = [(length, *(_gain(cells[length, metric]) for metric in metrics)) for length in lengths]
+    return "\n\n".join([table(("length", *metrics), rows), found.verdict])
+
+
+def _gain(gain: Gain) -> str:
+    return f"{gain.before:.3f} -> {gain.after:.3f} ({gain.difference:+.3f} [{gain.low:+.3f} {gain.high:+.3f}])"
 
 
 def selections(manifest: Manifest) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from nonneg_export.manifest_report import quality, summary
+from nonneg_export.manifest_report import adaptation, quality, summary
 from nonneg_runtime.manifest import Manifest
 
 LICENSES = {"apache-2.0", "mit", "bsd-3-clause", "bsd-2-clause", "cc0-1.0", "cc-by-4.0", "cc-by-sa-4.0", "cc-by-nc-4.0"}
@@ -21,8 +21,10 @@ def card(manifest: Manifest) -> str:
         _use(manifest),
         f"## Origin\n\n- weights: {source.weights} ({source.weights_license})\n- data: {source.data} "
         f"({source.data_license})" + (f"\n- {source.note}" if source.note else ""),
-        f"## Facts\n\n```text\n{summary(manifest.model_copy(update={'quality': None}))}\n```",
+        f"## Facts\n\n```text\n{summary(manifest.model_copy(update={'quality': None, 'adaptation': None}))}\n```",
     ]
+    if manifest.adaptation is not None:
+        parts.append(f"## What the adaptation gained\n\n{adaptation(manifest.adaptation)}")
     if manifest.quality is not None:
         parts.append(f"## Quality by length\n\n{quality(manifest, manifest.quality)}")
     return "\n\n".join(parts) + "\n"

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from nonneg_core.cores import available_cores
 from nonneg_export import verify
+from nonneg_export.about import NOT_STATED, About
 from nonneg_export.activations import Activations, Tick, collect
-from nonneg_export.assemble import NOT_STATED, About, Draft, RankedDraft
+from nonneg_export.assemble import Draft, RankedDraft
 from nonneg_export.canonical import save
 from nonneg_export.fp16_weights import is_lossless
 from nonneg_export.kept import held_out, kept

@@ -30,6 +30,7 @@ CAME_LATER = (
     "kept",
     "lexicon",
     "text",
+    "adaptation",
 )  # fields that bundles of schema 1 did not have from the start
 
 
@@ -247,6 +248,33 @@ class TextRecord(_Record):
     checks: tuple[Check, ...] = ()
     data: str = Field(default="", description="the captioned images of `recall`")
     recall: tuple[RecallRow, ...] = ()
+class Gain(_Record):
+    """One measure at one length, before and after an adaptation, on the same queries."""
+
+    length: str = Field(description="512: a prefix; 2048/205: stored with the 205 largest, asked whole")
+    metric: str
+    before: float
+    after: float
+    difference: float
+    low: float = Field(description="of the difference's 95 % interval, by bootstrap over queries")
+    high: float
+    p: float = Field(description="of a sign-flip test")
+    queries: int
+
+
+class AdaptationRecord(_Record):
+    """How a head was adapted to photos, and what that gained and lost on photos it was not fitted on."""
+
+    source: str = Field(description="the bundle that was adapted, by name")
+    photos: int = Field(ge=1, description="that the head was fitted on")
+    judged: int = Field(ge=1, description="other photos, by which it was judged; none of them a copy of those")
+    classes: int = Field(default=0, ge=0, description="of labelled photos that it was fitted on; 0: without labels")
+    mean: float = Field(description="share of the photos' mean, where ordinary photos have the rest")
+    covariance: float = Field(description="the same of the covariance whose axes come first")
+    labels: float = Field(default=0.0, description="the same of the spread within classes, by which rows are whitened")
+    trained: int = Field(default=0, ge=0, description="steps that the columns in front were trained")
+    gains: tuple[Gain, ...]
+    verdict: str
 
 
 class Variant(_Record):
@@ -283,6 +311,7 @@ class Manifest(_Record):
     variants: tuple[Variant, ...] = Field(default=(), description="fastest first")
     names: NamesRecord | None = None
     lexicon: LexiconRecord | None = None
+    adaptation: AdaptationRecord | None = None
     files: dict[str, FileRecord]
     fingerprint: str = ""
     digest: str = ""

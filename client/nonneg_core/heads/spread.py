@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,14 +57,49 @@ def unpacked(arrays: dict[str, NDArray[Any]]) -> Spread:
 
 def spread(rows: Rows) -> Spread:
     """Mean and covariance, in float64 and in pieces that fit in memory."""
-    if len(rows) < 2:
-        raise DataInvalid(
-            f"{len(rows)} images have no covariance", fix="give at least two, better a thousand", value=len(rows)
-        )
-    mean = rows.mean(axis=0, dtype=np.float64)
-    products = sum((x.T @ x for x in _centred(rows, mean)), start=np.zeros((len(mean), len(mean))))
-    return Spread(mean, products / (len(rows) - 1), len(rows))
+    return streamed(lambda: pieces(rows))
 
 
-def _centred(rows: Rows, mean: Floats) -> Iterable[Floats]:
-    return (rows[i : i + CHUNK] - mean for i in range(0, len(rows), CHUNK))
+def pieces(rows: Rows) -> Iterator[Rows]:
+    """The rows in pieces that fit in memory."""
+    return (rows[i : i + CHUNK] for i in range(0, len(rows), CHUNK))
+
+
+def streamed(read: Callable[[], Iterable[Rows]]) -> Spread:
+    """Mean and covariance of rows that are read twice, piece by piece."""
+    count, total = 0, np.zeros(())
+    for x in read():
+        count, total = count + len(x), total + x.sum(axis=0, dtype=np.float64)
+    if count < 2:
+        raise DataInvalid(f"{count} images have no covariance", fix="give at least two, better a thousand", value=count)
+    mean = total / count
+    return Spread(mean, _products(x - mean for x in read()) / (count - 1), count)
+
+
+def within_classes(read: Callable[[], Iterable[tuple[Rows, NDArray[np.int64]]]], classes: int) -> Spread | None:
+    """How rows of one class differ from their class's mean; `read` gives rows and their classes, below 0 for none.
+
+    None where no class has two rows.
+    """
+    counts = np.zeros(classes, dtype=np.int64)
+    totals: Floats | None = None
+    for x, which in read():
+        known = which >= 0
+        counts += np.bincount(which[known], minlength=classes)
+        if totals is None:
+            totals = np.zeros((classes, x.shape[1]))
+        np.add.at(totals, which[known], x[known])
+    if totals is None or counts.max(initial=0) < 2:
+        return None
+    means = totals / np.maximum(counts, 1)[:, None]
+    free = int(np.maximum(counts - 1, 0).sum())
+    products = _products(x[which >= 0] - means[which[which >= 0]] for x, which in read())
+    return Spread(totals.sum(axis=0) / counts.sum(), products / free, int(counts.sum()))
+
+
+def _products(centred: Iterable[NDArray[Any]]) -> Floats:
+    """The sum of x' x over the pieces."""
+    found: Floats = sum(
+        (x.T @ x for x in (each.astype(np.float64, copy=False) for each in centred)), start=np.zeros(())
+    )
+    return found

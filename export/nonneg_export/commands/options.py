@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from nonneg_export.assemble import NOT_STATED, About
+from nonneg_export.about import NOT_STATED, About, name_after
 from nonneg_export.photo_folder import Photos, find_photos
 from nonneg_export.statistics import RULES
 
@@ -96,8 +95,7 @@ def about(flags: dict[str, Any]) -> About:
 
 def named(flags: dict[str, Any]) -> str:
     """What the model is called."""
-    folder = flags["out"].name.removesuffix(".bundle")
-    return flags["name"] or re.sub(r"[^A-Za-z0-9._-]+", "-", folder).strip("-._") or "model"
+    return flags["name"] or name_after(flags["out"])
 
 
 def tell_broken(broken: Sequence[tuple[Path, str]], most: int = 5) -> None:

@@ -1,0 +1,173 @@
+"""What adapting a model to photos gains, and loses on others: `python benchmarks/adapt.py LABELLED... [--from photo]`.
+
+A labelled folder holds a folder of images a class. Of each folder one half adapts and the other half, each photo
+asking for the others of its class, is judged: `same classes` halves every class, `new classes` takes half of the
+classes. `other kinds` judges the heads of `same classes` on the other folders. Without labels and with them, and
+without labels on fewer photos (--photos). Cells are P@1 and mAP@100 by cosine, means over the folders, and the change
+with a 95 % interval (bootstrap over all queries). Prints a table a part, then one JSON line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+sys.path.insert(0, str(Path(__file__).parent / "serving"))
+
+from provenance import provenance
+
+from nonneg_core.evaluation.lengths import asked, cut
+from nonneg_core.evaluation.metrics import retrieval
+from nonneg_core.evaluation.uncertainty import paired
+from nonneg_core.heads.adapted import Weights
+from nonneg_core.heads.head import Head
+from nonneg_export.adaptation.backbone import Backbone, Source, open_source
+from nonneg_export.adaptation.features import Features, compute_features
+from nonneg_export.adaptation.fitting import fit
+from nonneg_export.adaptation.judging import lengths_of
+from nonneg_export.adaptation.labels import UNLABELLED, Labels, labels_of
+from nonneg_export.adaptation.splitting import Parts
+from nonneg_export.photo_folder import find_photos
+
+Numbers = NDArray[np.int64]
+Scores = dict[tuple[str, str], NDArray[np.float64]]  # (length, metric) -> one number a query
+METRICS = ("P@1", "mAP@100")
+GATES = 10  # one in so many of the photos that adapt sets the gates
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """One folder."""
+
+    name: str
+    features: Features
+    labels: Labels
+
+    def judged(self, head: Head, chosen: Numbers) -> Scores:
+        """The scores of some of its photos."""
+        z, codes = head.embed(self.features.roots(chosen)), self.labels.codes[chosen]
+        found = {}
+        for length in lengths_of(head.dimensions):
+            report = retrieval(cut(z, length), codes, asked(z, length), same=True).scores()
+            found |= {(str(length), metric): report[metric] for metric in METRICS}
+        return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("labelled", type=Path, nargs="+")
+    parser.add_argument("--from", dest="source", default="photo")
+    parser.add_argument("--photos", type=int, nargs="*", default=[50, 100, 200, 400])
+    options = parser.parse_args()
+    source = open_source(options.source)
+    with tempfile.TemporaryDirectory(prefix="nonneg-") as work:
+        backbone = Backbone(source, Path(work), 2)
+        data = [read(source, backbone, folder) for folder in options.labelled]
+    found = []
+    for title, rows in parts(source, data, options.photos):
+        print(f"\n{title}\n\n{table(rows)}", flush=True)
+        found.append({"part": title, "rows": rows})
+    print("\n" + json.dumps({"found": found, "model": options.source, **provenance()}))
+
+
+def read(source: Source, backbone: Backbone, folder: Path) -> Data:
+    """The features of a folder, from the cache where they are there."""
+    features = compute_features(source, backbone, find_photos(folder))
+    return Data(folder.name, features, labels_of(features, None))
+
+
+def parts(source: Source, data: list[Data], photos: list[int]):
+    """A title and the rows of a table, part by part."""
+    for known in (False, True):
+        words = "with labels" if known else "without labels"
+        heads = [(each, *of_halves(each.labels.codes)) for each in data]
+        fitted = [(each, adapted(source, each, one, known), other) for each, one, other in heads]
+        yield f"{words}, same classes", compared(source.head, fitted)
+        new = [(each, *of_classes(each.labels.codes)) for each in data]
+        yield f"{words}, new classes", compared(source.head, [(e, adapted(source, e, a, known), b) for e, a, b in new])
+        others = [
+            (other, head, np.arange(len(other.features)))
+            for each, head, _ in fitted
+            for other in data
+            if other is not each
+        ]
+        if others:
+            yield f"{words}, other kinds of photos", compared(source.head, others)
+    for count in photos:
+        some = [(each, *of_halves(each.labels.codes)) for each in data]
+        few = [(each, adapted(source, each, spread(one, count), False), other) for each, one, other in some]
+        yield f"without labels, {count} photos", compared(source.head, few)
+
+
+def adapted(source: Source, data: Data, chosen: Numbers, known: bool) -> Head:
+    """The head for some of the photos."""
+    gates = np.arange(len(chosen)) % GATES == 0
+    labels = data.labels if known else Labels(np.full(len(data.features), UNLABELLED), ())
+    return fit(source, data.features, Parts(chosen[~gates], chosen[gates], chosen[:0], 0), labels, Weights()).head
+
+
+def compared(before: Head, cases: list[tuple[Data, Head, Numbers]]) -> list[dict[str, object]]:
+    """A row a length: means over the cases, and the change over all queries."""
+    pairs = [(data.judged(before, chosen), data.judged(after, chosen)) for data, after, chosen in cases]
+    rows: list[dict[str, object]] = []
+    for length in dict.fromkeys(length for length, _ in pairs[0][0]):
+        row: dict[str, object] = {"length": length}
+        for metric in METRICS:
+            one, other = ([side[length, metric] for side in sides] for sides in zip(*pairs, strict=True))
+            weights = np.concatenate(
+                [np.full(len(scores), len(np.concatenate(one)) / len(scores) / len(one)) for scores in one]
+            )
+            change = paired(np.concatenate(one) * weights, np.concatenate(other) * weights)
+            row |= {
+                metric: round(float(np.mean([scores.mean() for scores in one])), 4),
+                f"{metric} adapted": round(float(np.mean([scores.mean() for scores in other])), 4),
+                f"{metric} low": round(change.low, 4),
+                f"{metric} high": round(change.high, 4),
+                f"{metric} each": [[round(float(s.mean()), 4) for s in pair] for pair in zip(one, other, strict=True)],
+            }
+        rows.append(row)
+    return rows
+
+
+def of_halves(codes: Numbers) -> tuple[Numbers, Numbers]:
+    """Two halves of every class."""
+    place = np.zeros(len(codes), dtype=np.int64)
+    for code in np.unique(codes):
+        members = np.flatnonzero(codes == code)
+        place[members] = np.random.default_rng(int(code)).permutation(len(members))
+    return np.flatnonzero(place % 2 == 0), np.flatnonzero(place % 2 == 1)
+
+
+def of_classes(codes: Numbers) -> tuple[Numbers, Numbers]:
+    """The photos of half of the classes, and the others."""
+    order = np.random.default_rng(0).permutation(codes.max() + 1)
+    one = np.isin(codes, order[: len(order) // 2])
+    return np.flatnonzero(one), np.flatnonzero(~one)
+
+
+def spread(chosen: Numbers, count: int) -> Numbers:
+    """So many of them, drawn by chance."""
+    return np.sort(np.random.default_rng(0).permutation(chosen)[:count])
+
+
+def table(rows: list[dict[str, object]]) -> str:
+    """Markdown."""
+    lines = ["| length | P@1 | adapted | | mAP@100 | adapted | |", "|---|---:|---:|---|---:|---:|---|"]
+    for row in rows:
+        cells = [str(row["length"])]
+        for metric in METRICS:
+            low, high = row[f"{metric} low"], row[f"{metric} high"]
+            cells += [f"{row[metric]:.3f}", f"{row[f'{metric} adapted']:.3f}", f"{low:+.3f} to {high:+.3f}"]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+"""What adapting to many photos takes once they are embedded: `python benchmarks/adapt_scale.py [--photos 10000]...`.
+
+Features are generated: normal, with the mean and covariance of the ordinary photos of the model, around a centre for
+each of 100 classes; one in 50 is nearly a copy of another. All runs as in `nonneg adapt` but for embedding and writing.
+Seconds of each part, and the peak memory of a process of its own. Prints a table, then one JSON line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent / "serving"))
+
+from provenance import provenance
+
+from nonneg_core.heads.adapted import Weights
+from nonneg_core.tables import table
+from nonneg_export.adaptation.backbone import Source, open_source
+from nonneg_export.adaptation.features import CHUNK, Features, record_form
+from nonneg_export.adaptation.fitting import fit
+from nonneg_export.adaptation.judging import by_labels
+from nonneg_export.adaptation.labels import labels_of
+from nonneg_export.adaptation.splitting import split
+from nonneg_export.photo_folder import Photos
+
+CLASSES, COPIES = 100, 50
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--photos", type=int, nargs="*", default=[1000, 10_000])
+    parser.add_argument("--from", dest="source", default="photo")
+    parser.add_argument("--place", type=Path, help="Where the features go; by default a temporary folder.")
+    parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        print(json.dumps(measured(open_source(options.source), options.one, options.place)))
+        return
+    found = []
+    for photos in options.photos:
+        with tempfile.TemporaryDirectory(dir=options.place) as place:
+            command = [sys.executable, __file__, "--one", str(photos), "--from", options.source, "--place", place]
+            write(open_source(options.source), photos, Path(place) / "records")
+            found.append(json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout))
+    columns = list(found[0])
+    print(table(columns, [[row[column] for column in columns] for row in found]))
+    print("\n" + json.dumps({"found": found, **provenance()}))
+
+
+def write(source: Source, photos: int, file: Path) -> None:
+    """Generate the records."""
+    g = np.random.default_rng(0)
+    values, axes = np.linalg.eigh(source.ordinary.covariance)
+    turn = (np.sqrt(values.clip(0))[:, None] * axes.T).astype(np.float32)
+    mean = source.ordinary.mean.astype(np.float32)
+    centres = g.normal(size=(CLASSES, len(mean))).astype(np.float32) @ turn
+    with file.open("wb") as out:
+        for start in range(0, photos, CHUNK):
+            count = min(CHUNK, photos - start)
+            records = np.zeros(count, dtype=record_form(len(mean)))
+            rows = g.normal(size=(count, len(mean))).astype(np.float32) @ turn * 0.7
+            rows += mean + centres[(start + np.arange(count)) * CLASSES // photos] * 0.7
+            thumbnails = g.integers(0, 256, records["thumbnail"].shape, dtype=np.uint8)
+            again = np.arange(1, count, COPIES)
+            rows[again] = rows[again - 1] * 1.01
+            thumbnails[again] = thumbnails[again - 1]
+            records["read"], records["thumbnail"], records["roots"] = 1, thumbnails, rows.clip(0)
+            records["digest"] = np.frombuffer(g.bytes(32 * count), dtype="V32")
+            out.write(records.tobytes())
+
+
+def measured(source: Source, photos: int, place: Path) -> dict[str, float]:
+    """Every part but embedding and writing."""
+    paths = tuple(place / f"class-{i * CLASSES // photos}" / f"{i:08}.jpg" for i in range(photos))
+    records = np.memmap(place / "records", dtype=record_form(source.features), mode="r", shape=(photos,))
+    features = Features(records, np.arange(photos), Photos(place, paths), ())
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    marks = [time.perf_counter()]
+    labels = labels_of(features, None)
+    marks.append(time.perf_counter())
+    parts = split(features, source.head)
+    marks.append(time.perf_counter())
+    fitted = fit(source, features, parts, labels, Weights())
+    marks.append(time.perf_counter())
+    by_labels(source.head, fitted.head, features.roots(parts.judged), labels.codes[parts.judged])
+    marks.append(time.perf_counter())
+    seconds = dict(zip(("labels s", "split s", "fit s", "judge s"), np.diff(marks).round(1).tolist(), strict=True))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return {
+        "photos": photos, **seconds, "all s": round(marks[-1] - marks[0], 1), "copies": parts.copies,
+        "list of files MB": round(before / 1024), "peak MB": round(peak / 1024),
+    }  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+"""A head adapted to other photos: their mean, their directions, and their classes where labels are known.
+
+Rows are half whitened by the spread of ordinary photos - blended with how photos of one class differ, where there are
+labels - and turned so that what varies most among one's own photos comes first. Inside blocks of components the axes
+are turned at random: turns that are fitted to a few hundred photos hold energy on these and on no others. Columns that
+have names stay as they are, at the end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from nonneg_core.heads.from_features import OPEN
+from nonneg_core.heads.head import Head, analytic, first, joined
+from nonneg_core.heads.rotated import EDGES, EXPONENT, FLOOR, Basis, Matrix, components, random_rotation, within
+from nonneg_core.heads.spread import Floats, Rows, Spread
+
+ACTIVE = 0.245  # share of the columns that are active on a photo, on average; a quarter is the limit
+FRONT, FACTOR = 512, 2.0  # columns in front, and how much more they count beside the others
+HALF = 50  # photos that count half as much as any number of them
+
+
+@dataclass(frozen=True)
+class Weights:
+    """How much of a head comes from one's own photos."""
+
+    mean: float = 1.0
+    covariance: float = 0.1
+    labels: float = 0.3  # of the spread within classes, where ordinary photos have the rest
+    emphasis: float = 0.15  # exponent of the eigenvalues by which what varies most among one's photos counts more
+
+    def of(self, photos: int) -> Weights:
+        """Less of each for fewer photos: half for fifty."""
+        trust = photos / (photos + HALF)
+        return replace(self, mean=self.mean * trust, covariance=self.covariance * trust, labels=self.labels * trust)
+
+
+def adapted_basis(own: Spread, ordinary: Spread, rows: Rows, weights: Weights, classes: Spread | None = None) -> Basis:
+    """Where one's photos lie, and the directions in which they vary; `rows`: some of them, for the scale.
+
+    classes: the spread of photos around the mean of their class.
+    """
+    blended = ordinary.blended(own, weights.mean, weights.covariance)
+    whitening = _whitening(ordinary if classes is None else ordinary.blended(classes, 0, weights.labels))
+    seen = Spread(blended.mean, whitening @ blended.covariance @ whitening, blended.count)
+    edges = within(EDGES, len(own.mean))
+    matrix = np.asarray(whitening @ components(seen, edges[-1], -weights.emphasis), dtype=np.float32)
+    for begin, end in pairwise(edges):
+        matrix[:, begin:end] = matrix[:, begin:end] @ random_rotation(end - begin, 0)
+    mean = blended.mean.astype(np.float32)
+    p = (rows - mean) @ matrix
+    return Basis(mean, matrix, float(np.sqrt(np.square(p, dtype=np.float64).mean())))
+
+
+def _whitening(of: Spread) -> Floats:
+    """The symmetric matrix that half whitens."""
+    values, axes = np.linalg.eigh(of.covariance)
+    values = values.clip(min=0)
+    return np.asarray((axes / np.maximum(values + FLOOR * values.mean(), 1e-12) ** EXPONENT) @ axes.T)
+
+
+def adapted_head(basis: Basis, rows: Rows, dimensions: int, unseen: Rows, named: Head | None = None) -> Head:
+    """The strongest columns of the basis, gated so that about a quarter of all is active on the `unseen` rows.
+
+    named: columns that stay as they are, behind the others. `unseen`: rows that the basis was not computed from, on
+    which columns are as active as they will be.
+    """
+    kept = 0 if named is None else named.dimensions
+    found = analytic(basis, rows, dimensions - kept)
+    found = joined(scaled(first(found, FRONT), FACTOR), last(found, max(0, found.dimensions - FRONT)))
+    active = 0.0 if named is None else float((named.embed(unseen) > 0).sum(axis=1).mean())
+    gated = found.gated(_gate(found.pressed(unseen), ACTIVE * dimensions - active))
+    return gated if named is None else joined(gated, named)
+
+
+def _gate(pressed: Matrix, active: float) -> Matrix:
+    """One gate for all columns but those in front, so that `active` of the columns are above it on average."""
+    gate = np.zeros(pressed.shape[1], dtype=np.float32)
+    tail = pressed[:, OPEN:]
+    if tail.size:
+        share = (active - (pressed[:, :OPEN] > 0).sum(axis=1).mean()) / tail.shape[1]
+        gate[OPEN:] = np.quantile(tail, np.clip(1 - share, 0, 1))
+    return gate
+
+
+def scaled(head: Head, factor: float) -> Head:
+    """The same columns, each so many times as large before the power."""
+    weight, bias, gate = (np.asarray(part * np.float32(factor)) for part in (head.weight, head.bias, head.gate))
+    return replace(head, weight=weight, bias=bias, gate=gate)
+
+
+def last(head: Head, count: int) -> Head:
+    """The last `count` columns."""
+    begin = head.dimensions - count
+    return replace(head, weight=head.weight[:, begin:], bias=head.bias[begin:], gate=head.gate[begin:])
+
+
+def passing(features: int, like: Head) -> Head:
+    """The head of the same shape that lets roots of features through, each to the power, in the first columns."""
+    identity = np.eye(features, like.dimensions, dtype=np.float32)
+    nothing = np.zeros(like.dimensions, dtype=np.float32)
+    return Head(identity, nothing, nothing, like.power)

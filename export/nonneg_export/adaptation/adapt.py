@@ -1,0 +1,77 @@
+"""Adaptation from end to end: features, labels, parts, head, judgement; nothing is written before it is judged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from nonneg_core.cores import available_cores
+from nonneg_core.heads.adapted import Weights
+from nonneg_export.activations import Tick
+from nonneg_export.adaptation.backbone import Backbone, Source, open_source
+from nonneg_export.adaptation.features import Features, compute_features
+from nonneg_export.adaptation.fitting import Fitted, fit
+from nonneg_export.adaptation.judging import by_labels, by_views, losses, parts_of
+from nonneg_export.adaptation.labels import Labels, labels_of
+from nonneg_export.adaptation.sealing import Adapted, write
+from nonneg_export.adaptation.splitting import Parts, split
+from nonneg_export.adaptation.verdict import verdict
+from nonneg_export.photo_folder import Photos
+from nonneg_runtime.bundle import Bundle
+from nonneg_runtime.manifest import Gain
+from nonneg_runtime.preprocess import Viewer
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is to be adapted to what."""
+
+    photos: Photos
+    source: str
+    labels: Path | None
+    labels_weight: float | None
+    data: str
+
+
+@dataclass(eq=False)
+class Outcome:
+    """A head that was judged, not written yet."""
+
+    adapted: Adapted
+    fingerprint: str = ""
+
+    @property
+    def lost(self) -> list[Gain]:
+        """Where labels show a loss."""
+        return losses(self.adapted.gains)
+
+    def write(self, out: Path, work: Path, *, replace: bool) -> Bundle:
+        """Put the bundle at `out`."""
+        bundle = write(self.adapted, out, work, replace=replace)
+        self.fingerprint = bundle.manifest.fingerprint
+        return bundle
+
+
+def adapt_to(asked: Asked, work: Path, *, tick: Tick | None = None) -> Outcome:
+    """Fit a head to the photos and judge it; `work`: a folder that lasts until the bundle is written."""
+    source = open_source(asked.source)
+    backbone = Backbone(source, work, available_cores())
+    features = compute_features(source, backbone, asked.photos, tick=tick)
+    labels = labels_of(features, asked.labels)
+    parts = split(features, source.head)
+    weights = Weights() if asked.labels_weight is None else replace(Weights(), labels=asked.labels_weight)
+    fitted = fit(source, features, parts, labels, weights)
+    gains = judge(source, backbone, fitted, features, parts, labels)
+    return Outcome(Adapted(source, features, parts, fitted, gains, verdict(gains, len(parts.judged)), asked.data))
+
+
+def judge(
+    source: Source, backbone: Backbone, fitted: Fitted, features: Features, parts: Parts, labels: Labels
+) -> list[Gain]:
+    """What the head gained and lost on the photos kept apart: by labels where classes have two of them."""
+    codes = labels.codes[parts.judged]
+    known = parts.judged[codes >= 0]
+    if Labels(labels.codes[known], labels.names).useful:
+        return by_labels(source.head, fitted.head, features.roots(known), labels.codes[known])
+    kept, seen = parts_of(features, parts.judged, backbone, Viewer(source.view))
+    return by_views(source.head, fitted.head, features.roots(kept), seen)

@@ -1,0 +1,56 @@
+"""From the features of photos to the head for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from nonneg_core.heads.adapted import Weights, adapted_basis, adapted_head, last
+from nonneg_core.heads.head import Head
+from nonneg_core.heads.rotated import TURNED_ON
+from nonneg_core.heads.spread import Rows, Spread, streamed, within_classes
+from nonneg_export.adaptation.backbone import Source
+from nonneg_export.adaptation.features import CHUNK, Features, Numbers
+from nonneg_export.adaptation.labels import Labels
+from nonneg_export.adaptation.splitting import Parts
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A head, and how much of it comes from the photos."""
+
+    head: Head
+    weights: Weights
+    classes: int  # with two photos or more, whose spread whitened the rows; 0: without labels
+
+
+def fit(source: Source, features: Features, parts: Parts, labels: Labels, weights: Weights) -> Fitted:
+    """The head for the photos of the first part; the second sets its gates."""
+    own = streamed(lambda: features.pieces(parts.fit))
+    trusted = weights.of(own.count)
+    classes = spread_within(features, parts.fit, labels) if labels.useful and weights.labels else None
+    some = sample(features, parts.fit)
+    basis = adapted_basis(own, source.ordinary, some, trusted, classes)
+    named = last(source.head, source.named) if source.named else None
+    head = adapted_head(basis, some, source.head.dimensions, features.roots(parts.gate), named)
+    counts = np.bincount(labels.codes[parts.fit][labels.codes[parts.fit] >= 0])
+    return Fitted(head, trusted, 0 if classes is None else int((counts > 1).sum()))
+
+
+def spread_within(features: Features, chosen: Numbers, labels: Labels) -> Spread | None:
+    """How labelled photos differ from the mean of their class."""
+
+    def read() -> Iterator[tuple[Rows, Numbers]]:
+        for i in range(0, len(chosen), CHUNK):
+            piece = chosen[i : i + CHUNK]
+            yield features.roots(piece), labels.codes[piece]
+
+    return within_classes(read, len(labels.names))
+
+
+def sample(features: Features, chosen: Numbers) -> Rows:
+    """Rows of some of the photos, evenly spread over all."""
+    rows = min(len(chosen), TURNED_ON)
+    return features.roots(chosen[np.arange(rows) * len(chosen) // rows])

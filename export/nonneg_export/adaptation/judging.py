@@ -1,0 +1,108 @@
+"""What an adapted head gained and lost beside the one it came from, on photos that neither was fitted on.
+
+With labels: retrieval, query by query. Without: whether a photo is found by a random part of it; this says that a model
+tells photos apart, and nothing of whether what it calls alike is alike to people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageOps
+
+from nonneg_core.errors import NonnegError
+from nonneg_core.evaluation.lengths import Length, asked, cut
+from nonneg_core.evaluation.metrics import retrieval
+from nonneg_core.evaluation.uncertainty import paired
+from nonneg_core.heads.head import Head
+from nonneg_core.heads.spread import Rows
+from nonneg_core.pixels.decode import decode
+from nonneg_core.shortening import Vectors, unit
+from nonneg_export.adaptation.backbone import Backbone
+from nonneg_export.adaptation.features import Features, Numbers, read_file
+from nonneg_runtime.manifest import Gain
+from nonneg_runtime.preprocess import Viewer
+
+PREFIXES = (512, 256, 128, 64)
+K = 100  # of mAP
+METRICS = ("P@1", "P@10", f"mAP@{K}")
+FOUND = "own part"  # found by a random part of it
+VIEWED = 1000  # photos of which a part is looked for
+PART = (0.3, 0.7)  # of a photo's area
+SURE = 0.05  # the chance of calling one loss anywhere significant where there is none
+
+Scores = dict[str, NDArray[np.float64]]
+
+
+def lengths_of(dimensions: int) -> list[Length]:
+    """Everything, prefixes, and a tenth of each vector stored and asked whole."""
+    prefixes = [Length(n) for n in (dimensions, *PREFIXES) if n <= dimensions]
+    return [*dict.fromkeys(prefixes), Length(dimensions, max(1, round(dimensions / 10)), asked_whole=True)]
+
+
+def by_labels(before: Head, after: Head, rows: Rows, codes: Numbers) -> list[Gain]:
+    """Retrieval of photos of the same class, each asking for the others."""
+
+    def scores(z: Vectors, length: Length) -> Scores:
+        report = retrieval(cut(z, length), codes, asked(z, length), k=K, same=True).scores()
+        return {name: report[name] for name in METRICS}
+
+    return _gains(scores, before.embed(rows), after.embed(rows))
+
+
+def by_views(before: Head, after: Head, rows: Rows, parts: Rows) -> list[Gain]:
+    """How often a random part of a photo finds this photo first."""
+    own = np.arange(len(rows))
+    sides = [np.concatenate([head.embed(rows), head.embed(parts)]) for head in (before, after)]
+
+    def scores(z: Vectors, length: Length) -> Scores:
+        whole, part = unit(cut(z[: len(own)], length)), unit(asked(z[len(own) :], length))
+        return {FOUND: ((part @ whole.T).argmax(axis=1) == own).astype(np.float64)}
+
+    return _gains(scores, *sides)
+
+
+def _gains(scores: Any, before: Vectors, after: Vectors) -> list[Gain]:
+    found = []
+    for length in lengths_of(before.shape[1]):
+        one, other = scores(before, length), scores(after, length)
+        for name in one:
+            d = paired(one[name], other[name])
+            found.append(
+                Gain(
+                    length=str(length), metric=name, before=float(one[name].mean()), after=float(other[name].mean()),
+                    difference=d.mean, low=d.low, high=d.high, p=d.p, queries=len(one[name]),
+                )
+            )  # fmt: skip
+    return found
+
+
+def losses(gains: Iterable[Gain]) -> list[Gain]:
+    """Where labels show a loss that chance does not explain, with so many comparisons."""
+    compared = [gain for gain in gains if gain.metric != FOUND]
+    return [gain for gain in compared if gain.difference < 0 and gain.p < SURE / len(compared)]
+
+
+def parts_of(features: Features, chosen: Numbers, backbone: Backbone, viewer: Viewer) -> tuple[Numbers, Rows]:
+    """Photos that could be read once more, and the roots of a random, mirrored part of each."""
+    kept, found = [], []
+    for photo in chosen[:VIEWED].tolist():
+        try:
+            picture = decode(read_file(features.path(photo)))
+        except (NonnegError, OSError):  # it is gone meanwhile
+            continue
+        seed = int.from_bytes(bytes(features.digests()[photo])[:8], "little")
+        found.append(backbone.roots(viewer.pixels(_part(picture, np.random.default_rng(seed)))[None])[0])
+        kept.append(photo)
+    return np.array(kept, dtype=np.int64), np.array(found, dtype=np.float32).reshape(len(kept), backbone.features)
+
+
+def _part(picture: Image.Image, rng: np.random.Generator) -> Image.Image:
+    """A window of the picture's own proportions, mirrored."""
+    side = float(np.sqrt(rng.uniform(*PART)))
+    width, height = (max(1, round(side * whole)) for whole in picture.size)
+    left, top = rng.integers(0, picture.width - width + 1), rng.integers(0, picture.height - height + 1)
+    return ImageOps.mirror(picture.crop((int(left), int(top), int(left) + width, int(top) + height)))

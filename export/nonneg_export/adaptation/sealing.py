@@ -1,0 +1,184 @@
+"""From an adapted head to a bundle: the source's encoders, the new head beside them, and what was measured."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from nonneg_core.errors import CheckFailed
+from nonneg_core.pixels.resizing import has_simd
+from nonneg_export import golden, verify
+from nonneg_export.about import name_after
+from nonneg_export.activations import collect
+from nonneg_export.adaptation.backbone import Source
+from nonneg_export.adaptation.features import Features
+from nonneg_export.adaptation.fitting import Fitted, sample
+from nonneg_export.adaptation.splitting import Parts
+from nonneg_export.agreement import judged, likeness
+from nonneg_export.manifest_report import PREFIX
+from nonneg_export.photo_folder import Photos, digest_of
+from nonneg_export.statistics import measure
+from nonneg_runtime.bundle import ENCODER, Bundle, storing, write_bundle
+from nonneg_runtime.head_file import write_head
+from nonneg_runtime.lexicon import read_lexicon
+from nonneg_runtime.manifest import AdaptationRecord, Calibration, Gain, Manifest, Provenance, Variant
+from nonneg_runtime.names import read_names
+from nonneg_runtime.open import open_session
+
+COMPARED = 100  # photos on which another form is held against the exact one
+LEAST_KEPT = 0.6  # of the ten nearest neighbours, as for the shipped models: a gate is a jump
+TOLERANCE = 0.95  # of another form's golden vector: processors round differently; one that saturates is far below
+
+
+@dataclass(frozen=True, eq=False)
+class Adapted:
+    """All that a bundle says of its adaptation."""
+
+    source: Source
+    features: Features
+    parts: Parts
+    fitted: Fitted
+    gains: Sequence[Gain]
+    verdict: str
+    data: str  # what the photos are
+    trained: int = 0  # steps
+
+    def record(self) -> AdaptationRecord:
+        """The manifest's record."""
+        weights = self.fitted.weights
+        return AdaptationRecord(
+            source=self.source.bundle.manifest.name,
+            photos=len(self.parts.fit) + len(self.parts.gate),
+            judged=len(self.parts.judged),
+            classes=self.fitted.classes,
+            mean=round(weights.mean, 4),
+            covariance=round(weights.covariance, 4),
+            labels=round(weights.labels, 4) if self.fitted.classes else 0.0,
+            trained=self.trained,
+            gains=tuple(self.gains),
+            verdict=self.verdict,
+        )
+
+
+def write(adapted: Adapted, out: Path, work: Path, *, replace: bool = False) -> Bundle:
+    """Put the bundle at `out`, whole or not at all."""
+    source = adapted.source.bundle
+    kept = [name for name in source.manifest.files if name not in _remade(source.manifest)]
+    with storing(work):
+        for name in kept:
+            shutil.copyfile(source.path / name, work / name)
+        assert source.manifest.head is not None
+        write_head(adapted.fitted.head, work / source.manifest.head.file)
+    manifest = _manifest(adapted, out, work)
+    forms = {variant.file for variant in manifest.variants}
+    gone = {variant.file for variant in source.manifest.variants} - forms
+    files = {name: work / name for name in (*kept, source.manifest.head.file) if name not in gone}
+    return write_bundle(out, manifest, files, replace=replace)
+
+
+def _remade(manifest: Manifest) -> set[str]:
+    """What belongs to the source alone: its head, its report, its examples."""
+    assert manifest.head is not None
+    return {manifest.head.file, *(n for n in manifest.files if n.startswith(("quality.", "atlas.")))}
+
+
+def _manifest(adapted: Adapted, out: Path, work: Path) -> Manifest:
+    source, size = adapted.source.bundle.manifest, adapted.source.view.size
+    features, parts = adapted.features, adapted.parts
+    few = Photos(features.photos.folder, tuple(features.path(n) for n in parts.judged[:COMPARED].tolist()))
+    pixels = verify.samples(few.paths, source.view)
+    statistics = measure(adapted.fitted.head.embed(sample(features, parts.fit)))
+    assert source.head is not None
+    return source.model_copy(
+        update={
+            "name": name_after(out),
+            "version": "1",
+            "description": f"{source.name}, its head adapted to {len(parts.fit) + len(parts.gate):,} photos",
+            "derived_from": source.fingerprint,
+            "provenance": _provenance(adapted),
+            "columns": statistics.columns(np.arange(adapted.fitted.head.dimensions)),
+            "calibration": _calibration(adapted),
+            "golden": golden.record(work / ENCODER, size),
+            "checks": (verify.ignores_batch_mates(open_session(work / ENCODER), pixels),),
+            "quality": None,
+            "atlas": None,
+            "head": source.head.model_copy(update={"trained": 0}),
+            "variants": _variants(adapted, few, work),
+            "adaptation": adapted.record(),
+            "files": {},
+        }
+    )
+
+
+def _variants(adapted: Adapted, few: Photos, work: Path) -> tuple[Variant, ...]:
+    """The source's other forms, as far as they keep the neighbours of the new head too."""
+    found, view = [], adapted.source.view
+    variants = adapted.source.bundle.manifest.variants
+    if not variants:
+        return ()
+    exact = collect(work / ENCODER, few, view, work / "exact").values
+    for variant in variants:
+        session = open_session(work / variant.file, precision=variant.precision)
+        rounded = collect(work / variant.file, few, view, work / variant.precision, precision=variant.precision)
+        try:
+            checks = (
+                *judged(likeness(exact, rounded.values), LEAST_KEPT),
+                verify.ignores_batch_mates(session, verify.samples(few.paths, view)),
+            )
+        except CheckFailed:
+            continue
+        vector = golden.record(work / variant.file, view.size, variant.precision)
+        found.append(
+            variant.model_copy(update={"golden": vector.model_copy(update={"tolerance": TOLERANCE}), "checks": checks})
+        )
+    return tuple(found)
+
+
+def _names(adapted: Adapted, work: Path) -> NamesRecord | None:
+    source = adapted.source.bundle.manifest
+    if source.names is None:
+        return None
+    names = read_names(work / source.names.file, source.dimensions).names
+    found = {
+        "named": len(names),
+        "checked": sum(name.precision is not None for name in names),
+        "first_512": None if source.names.first_512 is None else sum(name.dimension < PREFIX for name in names),
+    }
+    return source.names.model_copy(update=found)
+
+
+def _lexicon(adapted: Adapted, work: Path) -> LexiconRecord | None:
+    source = adapted.source.bundle.manifest
+    if source.lexicon is None:
+        return None
+    words = read_lexicon(work / source.lexicon.file, source.dimensions).words
+    return source.lexicon.model_copy(update={"words": len(words)})
+
+
+def _provenance(adapted: Adapted) -> Provenance:
+    was, photos = adapted.source.bundle.manifest.provenance, len(adapted.parts.fit) + len(adapted.parts.gate)
+    labelled = f", with labels of {adapted.fitted.classes} classes" if adapted.fitted.classes else ", without labels"
+    return Provenance(
+        weights=f"{was.weights}; the head by nonneg adapt",
+        weights_license=was.weights_license,
+        data=f"{was.data}; the head adapted to {photos:,} photos of {adapted.data}{labelled}",
+        data_license=f"{was.data_license}; the photos it was adapted to: not stated",
+        note=f"{was.note}; columns computed again for these photos' mean and directions, but for the named ones",
+    )
+
+
+def _calibration(adapted: Adapted) -> Calibration:
+    features, parts = adapted.features, adapted.parts
+    digests = features.digests()[parts.fit]
+    return Calibration(
+        images=len(parts.fit),
+        data=adapted.data,
+        digest=digest_of(bytes(digest).hex() for digest in digests),
+        ranked_by="nested",
+        decode="fast",
+        resize="simd" if has_simd() else "pillow",
+    )

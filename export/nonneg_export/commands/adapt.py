@@ -1,0 +1,118 @@
+"""`nonneg adapt`: a model for one's own photos, judged beside the one it was made from."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from nonneg_export.adaptation.adapt import Outcome
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # on a busy machine its threads wait for each other
+PATH = click.Path(path_type=Path)
+KEPT_DEFAULT = 3  # exit code: labels show a loss, and no bundle was written
+
+
+@click.command()
+@click.argument("photos", type=PATH)
+@click.option("--out", "-o", type=PATH, required=True, help="The bundle to write.")
+@click.option("--replace", is_flag=True, help="Replace what is at --out.")
+@click.option(
+    "--from", "source", default="photo", show_default=True, help="The bundle to adapt, or a shipped model's name."
+)
+@click.option("--labels", type=PATH, help="CSV file with the columns path and label; by default folders are labels.")
+@click.option(
+    "--labels-weight",
+    type=click.FloatRange(0, 1),
+    help="How much labels count: 0 is not at all; more is better in these classes, and worse in new ones.",
+)
+@click.option("--data", default="", help="What the photos are, for the manifest; by default the folder's name.")
+@click.option("--force", is_flag=True, help="Write the bundle although labels show a loss.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def adapt(
+    photos: Path,
+    out: Path,
+    replace: bool,
+    source: str,
+    labels: Path | None,
+    labels_weight: float | None,
+    data: str,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Make a better model for PHOTOS, a folder of 50 to 1,000,000 of them, in seconds after embedding them.
+
+    Folders in PHOTOS are labels if there are any. Three quarters of the photos shape the head; the others, none of
+    them a copy of those, say what that gained and lost beside the model it was made from. Where labels show a loss
+    nothing is written and the exit code is 3. The same command goes on where it was stopped.
+
+    \b
+      nonneg adapt photos/ --out mine.bundle
+      nonneg serve --model default --model mine=mine.bundle
+    """
+    from nonneg_core.interrupting import Interrupted, Interrupts
+    from nonneg_core.progress import Bar
+    from nonneg_export.adaptation.adapt import Asked, adapt_to
+    from nonneg_export.commands.options import tell_broken
+    from nonneg_export.photo_folder import find_photos
+    from nonneg_runtime.bundle import check_free
+
+    check_free(out, replace=replace)
+    asked = Asked(find_photos(photos), source, labels, labels_weight, data or photos.resolve().name)
+    try:
+        with Interrupts(), tempfile.TemporaryDirectory(prefix="nonneg-") as work:
+            with Bar("embedding", lines=True) as bar:
+                outcome = adapt_to(asked, Path(work), tick=bar.move)
+            kept = bool(outcome.lost) and not force
+            if not kept:
+                outcome.write(out, Path(work), replace=replace)
+    except Interrupted as interrupted:
+        click.echo(f"{interrupted}: what was embedded is kept; the same command goes on", err=True)
+        raise SystemExit(interrupted.exit_code) from None
+    tell_broken(outcome.adapted.features.broken)
+    if as_json:
+        click.echo(json.dumps(summary(outcome, None if kept else out), ensure_ascii=False))
+    else:
+        show(outcome, None if kept else out)
+    if kept:
+        sys.exit(KEPT_DEFAULT)
+
+
+def summary(outcome: Outcome, out: Path | None) -> dict[str, Any]:
+    """What came of it, for programs."""
+    adapted = outcome.adapted
+    return {
+        "bundle": None if out is None else str(out),
+        "fingerprint": outcome.fingerprint,
+        **adapted.record().model_dump(mode="json"),
+        "lost": [
+            {"length": gain.length, "metric": gain.metric, "difference": gain.difference} for gain in outcome.lost
+        ],
+        "copies": adapted.parts.copies,
+        "skipped": [{"path": str(path), "error": reason} for path, reason in adapted.features.broken],
+    }
+
+
+def show(outcome: Outcome, out: Path | None) -> None:
+    """What came of it, for people."""
+    from nonneg_export.commands.options import warn
+    from nonneg_export.manifest_report import adaptation
+
+    adapted = outcome.adapted
+    record = adapted.record()
+    labelled = f", labels of {record.classes} classes" if record.classes else ", without labels"
+    click.echo(
+        f"{adapted.data}: fitted on {record.photos:,} photos{labelled}, judged by {record.judged:,} others "
+        f"({adapted.parts.copies} copies set aside); {record.source} -> adapted"
+    )
+    click.echo(adaptation(record))
+    if out is None:
+        warn(f"nothing was written: stay with {record.source}, or pass --force")
+    else:
+        click.echo(f"{out}: fingerprint {outcome.fingerprint}. Serve it: nonneg serve --model default --model {out}")

@@ -1,0 +1,333 @@
+"""`nonneg adapt`: a bundle for one's own photos, judged, resumable, and never half-written."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+from PIL import Image
+
+from nonneg_export.adaptation import judging
+from nonneg_export.adaptation.backbone import Backbone, open_source
+from nonneg_export.adaptation.features import Features, compute_features, record_form
+from nonneg_export.adaptation.labels import Labels, labels_of
+from nonneg_export.adaptation.splitting import split
+from nonneg_export.commands.adapt import KEPT_DEFAULT, adapt
+from nonneg_export.manifest_report import summary
+from nonneg_export.model_card import card
+from nonneg_export.photo_folder import find_photos
+from nonneg_runtime.bundle import SHIPPED, open_bundle
+from nonneg_runtime.golden import check
+from nonneg_runtime.head_file import read_head
+from nonneg_runtime.manifest import Gain
+from nonneg_runtime.names import read_names
+from nonneg_runtime.open import open_session
+from nonneg_runtime.preprocess import Viewer
+from nonneg_runtime.variants import as_variant
+
+SOURCE = "photo-fast"
+NONNEG = str(Path(sys.executable).with_name("nonneg"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(folder))
+        yield
+
+
+def run(photos: Path, out: Path, *options: str) -> Result:
+    return CliRunner().invoke(adapt, [str(photos), "--out", str(out), "--from", SOURCE, *options])
+
+
+WITHOUT = """
+import sys
+for name in ("onnx", "torch", "scipy", "matplotlib"):
+    sys.modules[name] = None
+from nonneg_cli.table import main
+main()
+"""
+
+
+@pytest.fixture(scope="module")
+def adapted(tiles: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, object]]:
+    out = tmp_path_factory.mktemp("adapted") / "mine.bundle"
+    command = ["adapt", str(tiles), "--out", str(out), "--from", SOURCE, "--force", "--json"]  # with the server's extra
+    done = subprocess.run([sys.executable, "-c", WITHOUT, *command], capture_output=True, text=True, timeout=250)
+    assert done.returncode == 0, done.stderr
+    return out, json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def features(tiles: Path, tmp_path_factory: pytest.TempPathFactory) -> Features:
+    source = open_source(SOURCE)
+    backbone = Backbone(source, tmp_path_factory.mktemp("backbone"), 1)
+    return compute_features(source, backbone, find_photos(tiles))
+
+
+def test_the_bundle_is_whole_and_a_model_of_its_own(adapted: tuple[Path, dict[str, object]]) -> None:
+    out, told = adapted
+    bundle, source = open_bundle(out), open_bundle(SOURCE)
+    assert bundle.manifest.fingerprint == told["fingerprint"] != source.manifest.fingerprint
+    assert bundle.manifest.derived_from == source.manifest.fingerprint
+    assert bundle.manifest.name == "mine"
+    for form in (bundle, *(as_variant(bundle, variant) for variant in bundle.manifest.variants)):
+        check(open_session(form.encoder, precision=form.manifest.precision), form.manifest)
+    assert [variant.precision for variant in bundle.manifest.variants] == ["int8"]
+
+
+def test_named_columns_are_those_of_the_source(adapted: tuple[Path, dict[str, object]]) -> None:
+    out, _ = adapted
+    mine, theirs = (read_head(folder / "head.safetensors") for folder in (out, SHIPPED / SOURCE))
+    np.testing.assert_array_equal(mine.weight[:, -800:], theirs.weight[:, -800:])
+    np.testing.assert_array_equal(mine.gate[-800:], theirs.gate[-800:])
+    assert not np.allclose(mine.weight[:, :800], theirs.weight[:, :800])
+    kept, whole = (read_names(folder / "names.json", 2048).names for folder in (out, SHIPPED / SOURCE))
+    assert kept == tuple(name for name in whole if name.dimension >= 1248)
+    assert open_bundle(out).manifest.names.named == 800
+
+
+def test_words_mean_kept_columns_alone(adapted: tuple[Path, dict[str, object]]) -> None:
+    mine, theirs = (read_lexicon(folder / "lexicon.json", 2048) for folder in (adapted[0], SHIPPED / SOURCE))
+    assert 1000 < len(mine.words) < len(theirs.words)
+    for word in mine.words:
+        vector = mine.vector(word)
+        assert not vector[:1248].any()
+    alone = [word for word in mine.words if len(theirs.members(word)) == 1]
+    assert all(np.array_equal(mine.vector(word), theirs.vector(word)) for word in alone[:200])
+
+
+def test_at_most_a_quarter_is_active_on_photos_that_shaped_nothing(
+    adapted: tuple[Path, dict[str, object]], features: Features
+) -> None:
+    head, parts = (
+        read_head(adapted[0] / "head.safetensors"),
+        split(features, read_head(SHIPPED / SOURCE / "head.safetensors")),
+    )
+    assert 0.15 < (head.embed(features.roots(parts.judged)) > 0).mean() <= 0.27
+
+
+def test_manifest_card_and_description_tell_of_the_adaptation(adapted: tuple[Path, dict[str, object]]) -> None:
+    manifest = open_bundle(adapted[0]).manifest
+    record = manifest.adaptation
+    assert record is not None
+    assert (record.source, record.classes) == (SOURCE, 7)
+    assert record.photos + record.judged <= 112
+    assert {gain.length for gain in record.gains} == {"2048", "512", "256", "128", "64", "2048/205"}
+    for text in (card(manifest), summary(manifest)):
+        assert record.verdict in text
+        assert "| length" in text
+    assert "tiles" in manifest.provenance.data
+    assert "7 classes" in manifest.provenance.data
+
+
+def test_adapting_twice_gives_the_same_model(
+    adapted: tuple[Path, dict[str, object]], tiles: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Backbone, "roots", None)  # what was embedded is read
+    again = run(tiles, tmp_path / "again.bundle", "--force", "--json")
+    assert json.loads(again.stdout)["fingerprint"] == adapted[1]["fingerprint"]
+
+
+def test_features_are_those_of_the_backbone(features: Features) -> None:
+    """Against the shipped head: what its encoder answers to a photo is what it makes of the features."""
+    source = open_source(SOURCE)
+    session = open_session(source.bundle.encoder, precision=source.bundle.manifest.precision)
+    for photo in (0, 50, 111):
+        pixels = Viewer(source.view).pixels(features.path(photo).read_bytes())
+        one, other = session.run(pixels[None])[0], source.head.embed(features.roots(np.array([photo])))[0]
+        assert one @ other / np.linalg.norm(one) / np.linalg.norm(other) > 0.999
+
+
+def test_copies_lie_on_one_side(tiles: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "copied"
+    shutil.copytree(tiles, folder)
+    for path in sorted(folder.rglob("*.jpg"))[::3]:
+        with Image.open(path) as picture:
+            picture.resize((90, 90)).save(path.with_name(f"small-{path.name}"), quality=70)
+    source = open_source(SOURCE)
+    found = compute_features(source, Backbone(source, tmp_path, 1), find_photos(folder))
+    parts = split(found, source.head)
+    names = [{found.path(n).name.removeprefix("small-") + found.path(n).parent.name for n in part.tolist()}
+             for part in (parts.fit, parts.gate, parts.judged)]  # fmt: skip
+    assert parts.copies > 3
+    assert not names[0] & names[2]
+    assert not names[1] & names[2]
+    assert len(parts.judged) == len(names[2])  # nor twice in the judging part
+
+
+def test_the_part_of_a_photo_depends_on_its_content(tiles: Path, features: Features, tmp_path: Path) -> None:
+    folder = tmp_path / "renamed"
+    folder.mkdir()
+    for i, path in enumerate(reversed(features.photos.paths)):
+        shutil.copy(path, folder / f"{i:03}.jpg")
+    source = open_source(SOURCE)
+    renamed = compute_features(source, Backbone(source, tmp_path, 1), find_photos(folder))
+    one, other = (split(found, source.head) for found in (features, renamed))
+    digests = [
+        {bytes(d) for d in found.digests()[parts.judged]} for found, parts in ((features, one), (renamed, other))
+    ]
+    assert digests[0] == digests[1]
+
+
+def test_labels_of_a_table_go_before_folders(tiles: Path, features: Features, tmp_path: Path) -> None:
+    some = sorted(tiles.rglob("*.jpg"))[:20]
+    table = tmp_path / "labels.csv"
+    table.write_text("path,label\n" + "".join(f"{path},{path.name < '08'}\n" for path in some))
+    labels = labels_of(features, table)
+    assert set(labels.names) == {"True", "False"}
+    assert (labels.codes >= 0).sum() == 20
+    table.write_text("path,label\nnowhere.jpg,x\n")
+    result = run(tiles, tmp_path / "x", "--labels", str(table))
+    assert "names none of the 112 photos" in str(result.exception)
+
+
+def test_without_labels_parts_of_photos_are_looked_for(tiles: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "flat"
+    folder.mkdir()
+    for path in tiles.rglob("*.jpg"):
+        shutil.copy(path, folder / f"{path.parent.name}-{path.name}")
+    result = run(folder, tmp_path / "flat.bundle", "--json")
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    assert {gain["metric"] for gain in told["gains"]} == {judging.FOUND}
+    assert "cannot be known" in told["verdict"]
+    assert told["classes"] == 0
+
+
+def test_a_loss_that_labels_show_keeps_the_default(
+    tiles: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worse = Gain(
+        length="512", metric="P@1", before=0.9, after=0.5, difference=-0.4, low=-0.5, high=-0.3, p=0.0001, queries=99
+    )
+    monkeypatch.setattr("nonneg_export.adaptation.adapt.by_labels", lambda *_: [worse])
+    out = tmp_path / "worse.bundle"
+    result = run(tiles, out)
+    assert result.exit_code == KEPT_DEFAULT
+    assert "loses P@1 at 512 (-0.400)" in result.stdout
+    assert "stay with photo-fast" in result.stderr
+    assert not out.exists()
+    forced = json.loads(run(tiles, out, "--force", "--json").stdout)
+    assert forced["lost"] == [{"length": "512", "metric": "P@1", "difference": -0.4}]
+    assert open_bundle(out).manifest.adaptation is not None
+
+
+def test_bad_files_are_left_out_and_named(tiles: Path, tmp_path: Path) -> None:
+    good = (tiles / "cat" / "00.jpg").read_bytes()
+    for name, data in {"good": good, "torn": good[:300], "empty": b"", "text": b"not a photo"}.items():
+        (tmp_path / f"{name}.jpg").write_bytes(data)
+    with (tmp_path / "huge.jpg").open("wb") as file:
+        file.truncate(300 * 2**20)
+    source = open_source(SOURCE)
+    (work := tmp_path / "work").mkdir()
+    for _ in range(2):  # computed, then read
+        found = compute_features(source, Backbone(source, work, 1), find_photos(tmp_path))
+        assert [found.path(photo).name for photo in range(len(found))] == ["good.jpg"]
+        reasons = {path.name: reason for path, reason in found.broken}
+        assert set(reasons) == {"torn.jpg", "empty.jpg", "text.jpg", "huge.jpg"}
+        assert "314572800 bytes" in reasons["huge.jpg"]
+
+
+@pytest.mark.parametrize("kind", ["few", "one photo again and again"])
+def test_too_few_different_photos_are_refused(tiles: Path, tmp_path: Path, kind: str) -> None:
+    folder = tmp_path / "few"
+    folder.mkdir()
+    for i, path in enumerate(sorted(tiles.rglob("*.jpg"))[:40]):
+        shutil.copy(path if kind == "few" else tiles / "cat" / "00.jpg", folder / f"{i}.jpg")
+    result = run(folder, tmp_path / "x.bundle")
+    assert "too few" in str(result.exception)
+    assert not (tmp_path / "x.bundle").exists()
+
+
+@pytest.mark.parametrize("codes", [[0] * 9, range(9), [-1] * 9, [-1] * 8 + [0]])
+def test_labels_that_say_nothing_are_as_none(codes: list[int]) -> None:
+    assert not Labels(np.array(codes), tuple("abcdefghi")).useful
+    assert Labels(np.array([0, 1, 1]), ("a", "b")).useful
+
+
+def test_a_bundle_without_a_head_of_its_own_is_refused_in_words(tiles: Path, tmp_path: Path) -> None:
+    small = tmp_path / "other.bundle"
+    shutil.copytree(SHIPPED / SOURCE, small)
+    source = open_bundle(SOURCE)
+    sealed = source.manifest.model_copy(update={"head": None}).sealed()
+    (small / "manifest.json").write_text(sealed.to_json())
+    result = CliRunner().invoke(adapt, [str(tiles), "--out", str(tmp_path / "x"), "--from", str(small)])
+    assert "has no head in a file of its own" in str(result.exception)
+
+
+def test_an_adapted_bundle_can_be_adapted(adapted: tuple[Path, dict[str, object]]) -> None:
+    mine, theirs = open_source(adapted[0]), open_source(SOURCE)
+    np.testing.assert_array_equal(mine.ordinary.covariance, theirs.ordinary.covariance)
+    assert mine.named == theirs.named == 800
+    assert mine.digest == theirs.digest  # the same features, so that none is computed again
+
+
+def test_records_that_were_cut_off_are_made_again(
+    features: Features, tiles: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, before = open_source(SOURCE), np.array(features.records)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (work := tmp_path / "work").mkdir()
+    for whole in (112, 40):
+        again = compute_features(source, Backbone(source, work, 1), find_photos(tiles))
+        assert np.array_equal(again.records, before)
+        (file,) = tmp_path.rglob("records")
+        with file.open("r+b") as records:
+            records.truncate(whole * record_form(source.features).itemsize - 17)
+
+
+def test_a_killed_run_goes_on_and_leaves_nothing_half_written(tiles: Path, tmp_path: Path) -> None:
+    out = tmp_path / "killed.bundle"
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    command = [
+        str(Path(sys.executable).with_name("nonneg")),
+        "adapt",
+        str(tiles),
+        "-o",
+        str(out),
+        "--from",
+        SOURCE,
+        "--force",
+    ]
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    while not (written := list((tmp_path / "cache").rglob("records"))) or not written[0].stat().st_size:
+        assert process.poll() is None
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=60)
+    assert not out.exists()
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=250, check=False)
+    assert done.returncode == 0, done.stderr
+    assert open_bundle(out).manifest.adaptation is not None
+
+
+def test_a_full_disk_is_said_and_leaves_nothing(tiles: Path, tmp_path: Path) -> None:
+    """A limit on the size of files stands for the disk."""
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    command = [
+        str(Path(sys.executable).with_name("nonneg")),
+        "adapt",
+        str(tiles),
+        "-o",
+        str(tmp_path / "x"),
+        "--from",
+        SOURCE,
+    ]
+    limited = ["bash", "-c", 'ulimit -f 200; exec "$@"', "-", *command]  # files of at most 200 kB
+    done = subprocess.run(limited, env=environment, capture_output=True, text=True, timeout=250, check=False)
+    assert done.returncode not in (0, KEPT_DEFAULT)
+    assert not (tmp_path / "x").exists()
+    again = subprocess.run(
+        [*command, "--force"], env=environment, capture_output=True, text=True, timeout=250, check=False
+    )
+    assert again.returncode == 0, again.stderr
