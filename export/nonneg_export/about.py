@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from nonneg_export.published.licence import NOT_STATED
+from nonneg_export.published.licence import NOT_STATED as NOT_STATED
 
 LONGEST = 100  # letters of a name
 

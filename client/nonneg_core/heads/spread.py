@@ -44,6 +44,12 @@ class Spread:
         }
 
 
+def isotropic(like: Spread) -> Spread:
+    """The spread with the same mean and the same variance in every direction."""
+    features = len(like.mean)
+    return Spread(like.mean, np.eye(features) * (np.trace(like.covariance) / features), like.count)
+
+
 def unpacked(arrays: dict[str, NDArray[Any]]) -> Spread:
     """What `Spread.packed` wrote."""
     mean = arrays["spread.mean"].astype(np.float64)

@@ -19,7 +19,7 @@ from nonneg_export.adaptation.verdict import verdict
 from nonneg_export.photo_folder import Photos
 from nonneg_runtime.bundle import Bundle
 from nonneg_runtime.manifest import Gain
-from nonneg_runtime.preprocess import Viewer
+from nonneg_runtime.preprocess import Preprocessor
 
 
 @dataclass(frozen=True)
@@ -73,5 +73,5 @@ def judge(
     known = parts.judged[codes >= 0]
     if Labels(labels.codes[known], labels.names).useful:
         return by_labels(source.head, fitted.head, features.roots(known), labels.codes[known])
-    kept, seen = parts_of(features, parts.judged, backbone, Viewer(source.view))
+    kept, seen = parts_of(features, parts.judged, backbone, Preprocessor(source.view))
     return by_views(source.head, fitted.head, features.roots(kept), seen)

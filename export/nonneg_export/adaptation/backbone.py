@@ -1,6 +1,7 @@
 """A bundle as a backbone: what its encoder computes before the head, without a tool for graphs.
 
-The head's weights lie in a file beside the graph, so a head that lets the features through can be put there.
+The head's weights lie in a file beside the graph, so a head that lets the features through can be put there. Of a
+bundle without such a file the embedding is what a head is put behind.
 """
 
 from __future__ import annotations
@@ -8,30 +9,36 @@ from __future__ import annotations
 import hashlib
 import shutil
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nonneg_core.errors import ConfigInvalid
+from nonneg_core.errors import ConfigInvalid, MissingExtra
 from nonneg_core.heads.adapted import passing
 from nonneg_core.heads.head import Head
 from nonneg_core.heads.spread import Rows, Spread
+from nonneg_core.installing import extra_hint
 from nonneg_core.pixels.view import Pixels, View
+from nonneg_export.adaptation.kept_words import first_kept
 from nonneg_runtime.bundle import Bundle, storing
 from nonneg_runtime.head_file import read_head, read_spread, write_head
+from nonneg_runtime.names import read_names
 from nonneg_runtime.open import open_session
 from nonneg_runtime.variants import open_variant
+
+WIDEST = 4096  # features whose covariance is put in order in a minute
 
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """The bundle that is adapted, in its fastest form that computes rightly here, with its head and statistics."""
+    """The bundle that is adapted, with its head on roots of features and its statistics."""
 
     bundle: Bundle
     head: Head
-    ordinary: Spread  # what the head was fitted on
-    named: int  # columns at the end that have names
+    ordinary: Spread | None  # what the head was fitted on; None: the head stands for the bundle's own embedding
+    named: int = 0  # columns at the end that have names
 
     @property
     def view(self) -> View:
@@ -46,62 +53,66 @@ class Source:
     @property
     def digest(self) -> str:
         """Names all that its features depend on."""
-        encoder = self.bundle.manifest.files[self.bundle.file].sha256
-        return hashlib.sha256(f"{encoder} {self.view.model_dump_json()}".encode()).hexdigest()
+        manifest = self.bundle.manifest
+        parts = [self.bundle.file] if self.ordinary is not None else sorted(manifest.files)
+        digests = " ".join(manifest.files[name].sha256 for name in parts)
+        return hashlib.sha256(f"{digests} {self.view.model_dump_json()}".encode()).hexdigest()
 
 
 def open_source(path: str | Path | None) -> Source:
-    """The bundle at `path`, or the shipped model of that name."""
+    """The bundle at `path`, or the shipped model of that name, in its fastest form that computes rightly here."""
     bundle = open_variant(path, "auto")
     record = bundle.manifest.head
     if record is None or not record.spread or record.takes != "roots":
-        raise ConfigInvalid(
-            f"{bundle.path} has no head in a file of its own with the statistics it was fitted on",
-            fix="adapt a model that comes with nonneg, or one that `nonneg adapt` made",
-            field="from",
-            value=str(bundle.path),
-        )
+        return _by_embedding(bundle)
     head = read_head(bundle.path / record.file)
-    features = head.weight.shape[0]
-    if features > head.dimensions:
-        raise ConfigInvalid(
-            f"the head of {bundle.path} has {head.dimensions} dimensions for {features} features",
-            fix=f"adapt a bundle of at least {features} dimensions; its vectors can be shortened",
-            field="from",
-            value=head.dimensions,
-            limit=features,
+    if head.weight.shape[0] > head.dimensions:  # features that do not fit where columns go
+        return _by_embedding(bundle)
+    return Source(bundle, head, read_spread(bundle.path / record.spread), _named(bundle))
+
+
+def _by_embedding(bundle: Bundle) -> Source:
+    """The bundle's embedding as features: their roots, squared, are the embedding."""
+    dimensions = bundle.manifest.dimensions
+    if find_spec("onnx") is None:
+        raise MissingExtra(
+            f"{bundle.path} has no head in a file of its own: to adapt it needs onnx", fix=extra_hint("export")
         )
-    names = bundle.manifest.names
-    return Source(bundle, head, read_spread(bundle.path / record.spread), _named(names is not None, bundle, head))
+    if dimensions > WIDEST:
+        raise ConfigInvalid(
+            f"{bundle.path} has {dimensions} dimensions, more than {WIDEST}",
+            fix="adapt a bundle of fewer; `nonneg rank --dimensions` makes one",
+            field="from",
+            value=dimensions,
+            limit=WIDEST,
+        )
+    nothing = np.zeros(dimensions, dtype=np.float32)
+    return Source(bundle, Head(np.eye(dimensions, dtype=np.float32), nothing, nothing, power=2.0), None)
 
 
-def _named(there: bool, bundle: Bundle, head: Head) -> int:
+def _named(bundle: Bundle) -> int:
     """How many columns at the end lie along a class that they are called after."""
-    if not there:
+    record, dimensions = bundle.manifest.names, bundle.manifest.dimensions
+    if record is None:
         return 0
-    from nonneg_runtime.names import read_names
-
-    record = bundle.manifest.names
-    assert record is not None
-    names = read_names(bundle.path / record.file, head.dimensions).names
-    return head.dimensions - min((name.dimension for name in names), default=head.dimensions)
+    return dimensions - first_kept(read_names(bundle.path / record.file, dimensions))
 
 
 class Backbone:
-    """Roots of features, computed by a source's encoder behind a head that lets them through."""
+    """Roots of features, as a source's encoder computes them."""
 
     def __init__(self, source: Source, work: Path, callers: int) -> None:
         """`work`: a folder that lasts as long as this."""
         self.features, self._power = source.features, source.head.power
-        record = source.bundle.manifest.head
-        assert record is not None
-        encoder = work / source.bundle.file
-        with storing(work):
-            shutil.copyfile(source.bundle.encoder, encoder)
-            write_head(passing(self.features, source.head), work / record.file)
+        encoder, record = source.bundle.encoder, source.bundle.manifest.head
+        if source.ordinary is not None and record is not None:
+            encoder = work / source.bundle.file
+            with storing(work):
+                shutil.copyfile(source.bundle.encoder, encoder)
+                write_head(passing(self.features, source.head), work / record.file)
         self._session = open_session(encoder, callers=callers, precision=source.bundle.manifest.precision)
 
     def roots(self, pixels: Pixels) -> Rows:
-        """Roots of the pooled features of a batch, (batch, features)."""
+        """Roots of the features of a batch, (batch, features)."""
         powers: NDArray[np.float32] = self._session.run(pixels)[:, : self.features]
         return np.asarray(powers ** np.float32(1 / self._power))

@@ -31,7 +31,7 @@ from nonneg_export.activations import Tick
 from nonneg_export.adaptation.backbone import Backbone, Source
 from nonneg_export.photo_folder import Photos
 from nonneg_runtime.bundle import storing
-from nonneg_runtime.preprocess import Viewer
+from nonneg_runtime.preprocess import Preprocessor
 
 FORMAT = 1  # of the records; one more when what is in them changes
 LARGEST = 256 * 2**20  # bytes of a file
@@ -83,7 +83,7 @@ def compute_features(source: Source, backbone: Backbone, photos: Photos, *, tick
         folder.mkdir(parents=True, exist_ok=True)
         done = _resume(file, broken, form.itemsize)
         if done < len(photos):
-            _append(Seer(backbone, Viewer(source.view), form), photos.paths[done:], file, broken, tick)
+            _append(Seer(backbone, Preprocessor(source.view), form), photos.paths[done:], file, broken, tick)
         _forget_others(folder)
         records = np.memmap(file, dtype=form, mode="r", shape=(len(photos),))
         reasons = dict(line.split("\t", 1) for line in broken.read_text(encoding="utf-8").splitlines())
@@ -126,7 +126,7 @@ class Seer:
     """From a photo's file to its record."""
 
     backbone: Backbone
-    viewer: Viewer
+    viewer: Preprocessor
     form: np.dtype[Any]
 
     def record(self, path: Path) -> tuple[NDArray[Any], str]:

@@ -10,7 +10,7 @@ import numpy as np
 from nonneg_core.heads.adapted import Weights, adapted_basis, adapted_head, last
 from nonneg_core.heads.head import Head
 from nonneg_core.heads.rotated import TURNED_ON
-from nonneg_core.heads.spread import Rows, Spread, streamed, within_classes
+from nonneg_core.heads.spread import Rows, Spread, isotropic, streamed, within_classes
 from nonneg_export.adaptation.backbone import Source
 from nonneg_export.adaptation.features import CHUNK, Features, Numbers
 from nonneg_export.adaptation.labels import Labels
@@ -22,6 +22,7 @@ class Fitted:
     """A head, and how much of it comes from the photos."""
 
     head: Head
+    ordinary: Spread  # the statistics that were blended with those of the photos
     weights: Weights
     classes: int  # with two photos or more, whose spread whitened the rows; 0: without labels
 
@@ -32,11 +33,13 @@ def fit(source: Source, features: Features, parts: Parts, labels: Labels, weight
     trusted = weights.of(own.count)
     classes = spread_within(features, parts.fit, labels) if labels.useful and weights.labels else None
     some = sample(features, parts.fit)
-    basis = adapted_basis(own, source.ordinary, some, trusted, classes)
+    ordinary = source.ordinary or isotropic(own)
+    basis = adapted_basis(own, ordinary, some, trusted, classes)
     named = last(source.head, source.named) if source.named else None
-    head = adapted_head(basis, some, source.head.dimensions, features.roots(parts.gate), named)
+    dimensions = min(source.head.dimensions, 2 * basis.matrix.shape[1])
+    head = adapted_head(basis, some, dimensions, features.roots(parts.gate), named)
     counts = np.bincount(labels.codes[parts.fit][labels.codes[parts.fit] >= 0])
-    return Fitted(head, trusted, 0 if classes is None else int((counts > 1).sum()))
+    return Fitted(head, ordinary, trusted, 0 if classes is None else int((counts > 1).sum()))
 
 
 def spread_within(features: Features, chosen: Numbers, labels: Labels) -> Spread | None:

@@ -24,7 +24,7 @@ from nonneg_core.shortening import Vectors, unit
 from nonneg_export.adaptation.backbone import Backbone
 from nonneg_export.adaptation.features import Features, Numbers, read_file
 from nonneg_runtime.manifest import Gain
-from nonneg_runtime.preprocess import Viewer
+from nonneg_runtime.preprocess import Preprocessor
 
 PREFIXES = (512, 256, 128, 64)
 K = 100  # of mAP
@@ -86,7 +86,7 @@ def losses(gains: Iterable[Gain]) -> list[Gain]:
     return [gain for gain in compared if gain.difference < 0 and gain.p < SURE / len(compared)]
 
 
-def parts_of(features: Features, chosen: Numbers, backbone: Backbone, viewer: Viewer) -> tuple[Numbers, Rows]:
+def parts_of(features: Features, chosen: Numbers, backbone: Backbone, viewer: Preprocessor) -> tuple[Numbers, Rows]:
     """Photos that could be read once more, and the roots of a random, mirrored part of each."""
     kept, found = [], []
     for photo in chosen[:VIEWED].tolist():

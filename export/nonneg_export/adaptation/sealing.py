@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from nonneg_core.errors import CheckFailed
+from nonneg_core.heads.from_features import OPEN
 from nonneg_core.pixels.resizing import has_simd
 from nonneg_export import golden, verify
 from nonneg_export.about import name_after
@@ -17,18 +18,30 @@ from nonneg_export.activations import collect
 from nonneg_export.adaptation.backbone import Source
 from nonneg_export.adaptation.features import Features
 from nonneg_export.adaptation.fitting import Fitted, sample
+from nonneg_export.adaptation.kept_words import kept_lexicon, kept_names
 from nonneg_export.adaptation.splitting import Parts
-from nonneg_export.agreement import judged, likeness
+from nonneg_export.agreement import agreement, as_checks
 from nonneg_export.manifest_report import PREFIX
 from nonneg_export.photo_folder import Photos, digest_of
 from nonneg_export.statistics import measure
 from nonneg_runtime.bundle import ENCODER, Bundle, storing, write_bundle
-from nonneg_runtime.head_file import write_head
+from nonneg_runtime.head_file import HEAD, SPREAD, write_head, write_spread
 from nonneg_runtime.lexicon import read_lexicon
-from nonneg_runtime.manifest import AdaptationRecord, Calibration, Gain, Manifest, Provenance, Variant
+from nonneg_runtime.manifest import (
+    AdaptationRecord,
+    Calibration,
+    Gain,
+    HeadRecord,
+    LexiconRecord,
+    Manifest,
+    NamesRecord,
+    Provenance,
+    Variant,
+)
 from nonneg_runtime.names import read_names
 from nonneg_runtime.open import open_session
 
+ACTIVATION = "p^0.6 where p = relu(sqrt(features) weight + bias) is above the gate"
 COMPARED = 100  # photos on which another form is held against the exact one
 LEAST_KEPT = 0.6  # of the ten nearest neighbours, as for the shipped models: a gate is a jump
 TOLERANCE = 0.95  # of another form's golden vector: processors round differently; one that saturates is far below
@@ -66,24 +79,40 @@ class Adapted:
 
 def write(adapted: Adapted, out: Path, work: Path, *, replace: bool = False) -> Bundle:
     """Put the bundle at `out`, whole or not at all."""
-    source = adapted.source.bundle
-    kept = [name for name in source.manifest.files if name not in _remade(source.manifest)]
     with storing(work):
-        for name in kept:
-            shutil.copyfile(source.path / name, work / name)
-        assert source.manifest.head is not None
-        write_head(adapted.fitted.head, work / source.manifest.head.file)
+        files = _beside(adapted, work) if adapted.source.ordinary is not None else _behind(adapted, work)
     manifest = _manifest(adapted, out, work)
     forms = {variant.file for variant in manifest.variants}
-    gone = {variant.file for variant in source.manifest.variants} - forms
-    files = {name: work / name for name in (*kept, source.manifest.head.file) if name not in gone}
-    return write_bundle(out, manifest, files, replace=replace)
+    gone = {variant.file for variant in adapted.source.bundle.manifest.variants} - forms
+    return write_bundle(out, manifest, {name: work / name for name in files if name not in gone}, replace=replace)
 
 
-def _remade(manifest: Manifest) -> set[str]:
-    """What belongs to the source alone: its head, its report, its examples."""
-    assert manifest.head is not None
-    return {manifest.head.file, *(n for n in manifest.files if n.startswith(("quality.", "atlas.")))}
+def _beside(adapted: Adapted, work: Path) -> list[str]:
+    """Put the new head beside the encoders as they are; the names of all files."""
+    source = adapted.source.bundle
+    record = source.manifest.head
+    assert record is not None
+    of_source_alone = ("quality.", "atlas.")
+    kept = [n for n in source.manifest.files if n != record.file and not n.startswith(of_source_alone)]
+    for name in kept:
+        shutil.copyfile(source.path / name, work / name)
+    write_head(adapted.fitted.head, work / record.file)
+    names, lexicon, dimensions = source.manifest.names, source.manifest.lexicon, source.manifest.dimensions
+    if names is not None:
+        kept_names(read_names(work / names.file, dimensions)).write(work / names.file)
+    if lexicon is not None:
+        begin = dimensions - adapted.source.named
+        kept_lexicon(read_lexicon(work / lexicon.file, dimensions), begin).write(work / lexicon.file)
+    return [*kept, record.file]
+
+
+def _behind(adapted: Adapted, work: Path) -> list[str]:
+    """Put the new head behind the encoder, its weights in a file of their own; the names of all files."""
+    from nonneg_export.adaptation.new_graph import write_encoder  # onnx
+
+    write_encoder(adapted.source.bundle, adapted.fitted.head, work)
+    write_spread(adapted.fitted.ordinary, work / SPREAD)
+    return [ENCODER, HEAD, SPREAD]
 
 
 def _manifest(adapted: Adapted, out: Path, work: Path) -> Manifest:
@@ -92,7 +121,8 @@ def _manifest(adapted: Adapted, out: Path, work: Path) -> Manifest:
     few = Photos(features.photos.folder, tuple(features.path(n) for n in parts.judged[:COMPARED].tolist()))
     pixels = verify.samples(few.paths, source.view)
     statistics = measure(adapted.fitted.head.embed(sample(features, parts.fit)))
-    assert source.head is not None
+    own = HeadRecord(file=HEAD, spread=SPREAD, takes="roots", power=adapted.fitted.head.power)
+    apart = adapted.source.ordinary is not None
     return source.model_copy(
         update={
             "name": name_after(out),
@@ -106,8 +136,14 @@ def _manifest(adapted: Adapted, out: Path, work: Path) -> Manifest:
             "checks": (verify.ignores_batch_mates(open_session(work / ENCODER), pixels),),
             "quality": None,
             "atlas": None,
-            "head": source.head.model_copy(update={"trained": 0}),
-            "variants": _variants(adapted, few, work),
+            "head": own.model_copy(update={"trained": OPEN if adapted.trained else 0}),
+            "variants": _variants(adapted, few, work) if apart else (),
+            "kept": None,
+            "names": _names(adapted, work) if apart else None,
+            "lexicon": _lexicon(adapted, work) if apart else None,
+            "dimensions": adapted.fitted.head.dimensions,
+            "activation": ACTIVATION,
+            "precision": "fp16" if apart else source.precision,
             "adaptation": adapted.record(),
             "files": {},
         }
@@ -126,7 +162,7 @@ def _variants(adapted: Adapted, few: Photos, work: Path) -> tuple[Variant, ...]:
         rounded = collect(work / variant.file, few, view, work / variant.precision, precision=variant.precision)
         try:
             checks = (
-                *judged(likeness(exact, rounded.values), LEAST_KEPT),
+                *as_checks(agreement(exact, rounded.values), LEAST_KEPT),
                 verify.ignores_batch_mates(session, verify.samples(few.paths, view)),
             )
         except CheckFailed:

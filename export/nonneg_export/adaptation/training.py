@@ -1,4 +1,4 @@
-"""A trained front: the first columns of an adapted head learn, on cached features, who is near whom; the others stay."""
+"""A trained front: the first columns of an adapted head learn who is near whom, on cached features; the others stay."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nonneg_core.heads.adapted import OPEN
+from nonneg_core.heads.from_features import OPEN
 from nonneg_core.heads.head import Head
 from nonneg_core.heads.spread import Rows
 from nonneg_core.heads.teacher import taught
@@ -35,7 +35,7 @@ class Trained:
 
 
 def train_front(head: Head, rows: Rows, codes: NDArray[np.int64] | None = None, *, seed: int = 0) -> Trained:
-    """Let the first columns learn from the rows; `codes`: their classes, below 0 for none, where labels are to count."""
+    """Let the first columns learn from the rows, and from labels where there are `codes` (below 0: none)."""
     g = torch.Generator().manual_seed(seed)
     x, teacher = torch.from_numpy(rows), torch.from_numpy(taught([rows]))
     labels = None if codes is None else torch.from_numpy(np.where(codes < 0, -1 - np.arange(len(codes)), codes))
