@@ -248,6 +248,8 @@ class TextRecord(_Record):
     checks: tuple[Check, ...] = ()
     data: str = Field(default="", description="the captioned images of `recall`")
     recall: tuple[RecallRow, ...] = ()
+
+
 class Gain(_Record):
     """One measure at one length, before and after an adaptation, on the same queries."""
 

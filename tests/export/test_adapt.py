@@ -102,7 +102,20 @@ def test_named_columns_are_those_of_the_source(adapted: tuple[Path, dict[str, ob
     mine, theirs = (read_head(folder / "head.safetensors") for folder in (out, SHIPPED / SOURCE))
     np.testing.assert_array_equal(mine.weight[:, -800:], theirs.weight[:, -800:])
     np.testing.assert_array_equal(mine.gate[-800:], theirs.gate[-800:])
-    assert not np.allclose(mine.weight[:, :800], theirs.weight[:, :800])
+    assert not np.allclose(mine.weight[:, 192:800], theirs.weight[:, 192:800])
+
+
+def test_few_photos_leave_the_trained_front_as_it_was(adapted: tuple[Path, dict[str, object]]) -> None:
+    out, _ = adapted
+    mine, theirs = (read_head(folder / "head.safetensors") for folder in (out, SHIPPED / SOURCE))
+    np.testing.assert_allclose(mine.weight[:, :192], 2 * theirs.weight[:, :192], rtol=1e-3)
+    record = open_bundle(out).manifest.head
+    assert record is not None
+    assert record.trained == 192
+
+
+def test_names_are_those_of_kept_columns(adapted: tuple[Path, dict[str, object]]) -> None:
+    out, _ = adapted
     kept, whole = (read_names(folder / "names.json", 2048).names for folder in (out, SHIPPED / SOURCE))
     assert kept == tuple(name for name in whole if name.dimension >= 1248)
     record = open_bundle(out).manifest.names

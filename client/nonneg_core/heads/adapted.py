@@ -62,14 +62,17 @@ def _whitening(of: Spread) -> Floats:
     return np.asarray((axes / np.maximum(values + FLOOR * values.mean(), 1e-12) ** EXPONENT) @ axes.T)
 
 
-def adapted_head(basis: Basis, rows: Rows, dimensions: int, unseen: Rows, named: Head | None = None) -> Head:
+def adapted_head(
+    basis: Basis, rows: Rows, dimensions: int, unseen: Rows, *, front: Head | None = None, named: Head | None = None
+) -> Head:
     """The strongest columns of the basis, gated so that about a quarter of all is active on the `unseen` rows.
 
-    named: columns that stay as they are, behind the others. `unseen`: rows that the basis was not computed from, on
-    which columns are as active as they will be.
+    front, named: columns that stay as they are, before and behind the others. `unseen`: rows that the basis was not
+    computed from, on which columns are as active as they will be.
     """
-    kept = 0 if named is None else named.dimensions
+    kept = sum(part.dimensions for part in (front, named) if part is not None)
     found = analytic(basis, rows, dimensions - kept)
+    found = found if front is None else joined(front, found)
     found = joined(scaled(first(found, FRONT), FACTOR), last(found, max(0, found.dimensions - FRONT)))
     active = 0.0 if named is None else float((named.embed(unseen) > 0).sum(axis=1).mean())
     gated = found.gated(_gate(found.pressed(unseen), ACTIVE * dimensions - active))

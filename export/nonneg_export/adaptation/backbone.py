@@ -39,6 +39,7 @@ class Source:
     head: Head
     ordinary: Spread | None  # what the head was fitted on; None: the head stands for the bundle's own embedding
     named: int = 0  # columns at the end that have names
+    trained: int = 0  # columns in front that were trained
 
     @property
     def view(self) -> View:
@@ -68,7 +69,7 @@ def open_source(path: str | Path | None) -> Source:
     head = read_head(bundle.path / record.file)
     if head.weight.shape[0] > head.dimensions:  # features that do not fit where columns go
         return _by_embedding(bundle)
-    return Source(bundle, head, read_spread(bundle.path / record.spread), _named(bundle))
+    return Source(bundle, head, read_spread(bundle.path / record.spread), _named(bundle), record.trained)
 
 
 def _by_embedding(bundle: Bundle) -> Source:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nonneg_core.heads.adapted import Weights, adapted_basis, adapted_head, last
-from nonneg_core.heads.head import Head
+from nonneg_core.heads.head import Head, first
 from nonneg_core.heads.rotated import TURNED_ON
 from nonneg_core.heads.spread import Rows, Spread, isotropic, streamed, within_classes
 from nonneg_export.adaptation.backbone import Source
@@ -16,12 +16,15 @@ from nonneg_export.adaptation.features import CHUNK, Features, Numbers
 from nonneg_export.adaptation.labels import Labels
 from nonneg_export.adaptation.splitting import Parts
 
+FEW = 250  # photos, below which short prefixes are better as they were trained on ordinary ones
+
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
     """A head, and how much of it comes from the photos."""
 
     head: Head
+    front: int  # columns in front that are the source's
     ordinary: Spread  # the statistics that were blended with those of the photos
     weights: Weights
     classes: int  # with two photos or more, whose spread whitened the rows; 0: without labels
@@ -37,9 +40,16 @@ def fit(source: Source, features: Features, parts: Parts, labels: Labels, weight
     basis = adapted_basis(own, ordinary, some, trusted, classes)
     named = last(source.head, source.named) if source.named else None
     dimensions = min(source.head.dimensions, 2 * basis.matrix.shape[1])
-    head = adapted_head(basis, some, dimensions, features.roots(parts.gate), named)
+    front = first(source.head, source.trained) if source.trained and own.count < FEW else None
+    head = adapted_head(basis, some, dimensions, features.roots(parts.gate), front=front, named=named)
     counts = np.bincount(labels.codes[parts.fit][labels.codes[parts.fit] >= 0])
-    return Fitted(head, ordinary, trusted, 0 if classes is None else int((counts > 1).sum()))
+    return Fitted(
+        head,
+        0 if front is None else source.trained,
+        ordinary,
+        trusted,
+        0 if classes is None else int((counts > 1).sum()),
+    )
 
 
 def spread_within(features: Features, chosen: Numbers, labels: Labels) -> Spread | None:

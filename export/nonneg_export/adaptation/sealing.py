@@ -92,7 +92,7 @@ def _beside(adapted: Adapted, work: Path) -> list[str]:
     source = adapted.source.bundle
     record = source.manifest.head
     assert record is not None
-    of_source_alone = ("quality.", "atlas.")
+    of_source_alone = ("quality.", "atlas.", *_of_text(source.manifest))
     kept = [n for n in source.manifest.files if n != record.file and not n.startswith(of_source_alone)]
     for name in kept:
         shutil.copyfile(source.path / name, work / name)
@@ -104,6 +104,11 @@ def _beside(adapted: Adapted, work: Path) -> list[str]:
         begin = dimensions - adapted.source.named
         kept_lexicon(read_lexicon(work / lexicon.file, dimensions), begin).write(work / lexicon.file)
     return [*kept, record.file]
+
+
+def _of_text(manifest: Manifest) -> tuple[str, ...]:
+    """The files of a second tower, whose vectors are not those of another head."""
+    return () if manifest.text is None else (manifest.text.file, manifest.text.tokenizer)
 
 
 def _behind(adapted: Adapted, work: Path) -> list[str]:
@@ -136,9 +141,10 @@ def _manifest(adapted: Adapted, out: Path, work: Path) -> Manifest:
             "checks": (verify.ignores_batch_mates(open_session(work / ENCODER), pixels),),
             "quality": None,
             "atlas": None,
-            "head": own.model_copy(update={"trained": OPEN if adapted.trained else 0}),
+            "head": own.model_copy(update={"trained": OPEN if adapted.trained else adapted.fitted.front}),
             "variants": _variants(adapted, few, work) if apart else (),
             "kept": None,
+            "text": None,
             "names": _names(adapted, work) if apart else None,
             "lexicon": _lexicon(adapted, work) if apart else None,
             "dimensions": adapted.fitted.head.dimensions,

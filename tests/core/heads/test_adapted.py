@@ -9,9 +9,10 @@ import pytest
 from numpy.typing import NDArray
 
 from nonneg_core.heads.adapted import Weights, adapted_basis, adapted_head, last, passing
-from nonneg_core.heads.head import Head, analytic, roots
+from nonneg_core.heads.head import Head, analytic, first, roots
 from nonneg_core.heads.rotated import fit_basis, random_rotation, within
 from nonneg_core.heads.spread import spread, streamed, within_classes
+from nonneg_core.shortening import unit
 
 Rows = NDArray[np.float32]
 
@@ -87,9 +88,18 @@ def test_named_columns_stay_as_they_are_at_the_end(ordinary: Rows, own: Rows) ->
     shipped = analytic(fit_basis(ordinary, spread(ordinary), edges=(0, 8, 24)), ordinary, 48)
     shipped = shipped.gated(np.full(48, 0.5))
     basis = adapted_basis(spread(own), spread(ordinary), own, Weights())
-    head = adapted_head(basis, own, 48, own, last(shipped, 10))
+    head = adapted_head(basis, own, 48, own, named=last(shipped, 10))
     assert head.dimensions == 48
     np.testing.assert_array_equal(head.embed(own)[:, 38:], shipped.embed(own)[:, 38:])
+
+
+def test_a_front_that_is_kept_is_only_scaled(ordinary: Rows, own: Rows) -> None:
+    shipped = first(analytic(fit_basis(ordinary, spread(ordinary), edges=(0, 8, 24)), ordinary, 48), 6)
+    basis = adapted_basis(spread(own), spread(ordinary), own, Weights())
+    head = adapted_head(basis, own, 40, own, front=shipped)
+    assert head.dimensions == 40
+    one, other = unit(head.embed(own)[:, :6]), unit(shipped.embed(own))
+    np.testing.assert_allclose(one, other, atol=1e-5)
 
 
 def test_fewer_photos_count_less() -> None:
