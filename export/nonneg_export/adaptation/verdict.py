@@ -30,7 +30,7 @@ def _labelled(gains: Sequence[Gain]) -> str:
 def _unlabelled(gains: Sequence[Gain]) -> str:
     told = ", ".join(f"{gain.difference:+.3f} at {gain.length}" for gain in gains if gain.metric == FOUND)
     return (
-        f"A random part of a photo finds this photo first more often or less by {told}. Without labels it cannot be "
+        f"The share of photos that a random part of them finds first changed by {told}. Without labels it cannot be "
         "known whether what is found is what people look for: label a few hundred photos and run it again."
     )
 
