@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 from collections.abc import Iterator
 from types import GenericAlias
 from typing import Any
@@ -60,6 +61,8 @@ def entry(name: str, value: Any, level: str = "###") -> Iterator[str]:
 
 def signature(value: Any) -> str:
     """The arguments as they are written, without `self`."""
+    if inspect.isclass(value) and issubclass(value, dict):  # a typed dictionary: its keys
+        return ": " + ", ".join(value.__annotations__)
     found = inspect.signature(value)
     given = [
         parameter.replace(annotation=Plain(parameter.annotation))
@@ -72,7 +75,7 @@ def signature(value: Any) -> str:
     text = str(
         found.replace(parameters=given, return_annotation=Plain(returns) if isinstance(returns, str) else returns)
     )
-    return text.replace(" -> None", "").replace("<factory>", "...")
+    return re.sub(r"<function (\w+) at \w+>", r"\1", text).replace(" -> None", "").replace("<factory>", "...")
 
 
 class Plain(str):
@@ -87,7 +90,8 @@ class Plain(str):
 def described(value: Any) -> str:
     """The docstring; examples in it become code."""
     lines = (inspect.getdoc(value) or "").splitlines()
-    return "\n".join(f"    {line}" if line.startswith((">>>", "...")) else line for line in lines)
+    code = (">>>", "...", "with ", "async with ", "    ")
+    return "\n".join(f"    {line}" if line.startswith(code) else line for line in lines)
 
 
 if __name__ == "__main__":
