@@ -22,7 +22,7 @@ from nonneg_core.image_files import find_images
 from nonneg_core.tables import table
 from nonneg_runtime.bundle import Bundle, open_bundle
 from nonneg_runtime.cell_map import CellMap
-from nonneg_runtime.preprocess import Viewer
+from nonneg_runtime.preprocess import Preprocessor
 from nonneg_runtime.session import Session
 
 SIDE = 448  # pixels of a mosaic
@@ -46,7 +46,7 @@ def main() -> None:
 
 def play(bundle: Bundle, folder: Path, mosaics: int, each: int) -> dict[str, tuple[int, int]]:
     """How often the largest cell lay in the right half, of how many."""
-    viewer, session, cells = Viewer(bundle.manifest.view), Session(bundle.path / "encoder.onnx"), CellMap(bundle)
+    viewer, session, cells = Preprocessor(bundle.manifest.view), Session(bundle.path / "encoder.onnx"), CellMap(bundle)
     classes = [sorted(find_images(place))[:each] for place in sorted(folder.iterdir()) if place.is_dir()]
     classes = [photos for photos in classes if len(photos) >= 4]
 

@@ -39,7 +39,7 @@ VIEW = 224
 MOST_NOISE = 10_000_000  # pixels; much more of it has too many bytes in any format
 MEASURE = """
 import resource, sys, time
-from nonneg_core.pixels.decode import seen
+from nonneg_core.pixels.decode import decode_then
 from nonneg_core.pixels.identify import can_heif
 from nonneg_core.pixels.view import View
 from PIL import Image
@@ -47,7 +47,7 @@ import io
 view, small = View(size=224), io.BytesIO()
 can_heif()
 Image.new("RGB", (64, 64)).save(small, "JPEG")
-seen(small.getvalue(), view.apply)
+decode_then(small.getvalue(), view.apply)
 data = open(sys.argv[1], "rb").read()
 def status(name):
     lines = open("/proc/self/status").read().splitlines()
@@ -55,7 +55,7 @@ def status(name):
 open("/proc/self/clear_refs", "w").write("5")
 before, began = status("VmRSS"), time.process_time()
 try:
-    seen(data, view.apply, at_least=int(sys.argv[2]) or None)
+    decode_then(data, view.apply, at_least=int(sys.argv[2]) or None)
     outcome = "seen"
 except Exception as error:
     outcome = getattr(error, "type", repr(error))

@@ -131,12 +131,12 @@ def test_the_cache_is_shared_by_heads_on_one_encoder_and_not_with_another(
 def test_every_projector_becomes_the_same_graph(
     activation: str, batch_norm: bool, encoder: Path, tmp_path: Path
 ) -> None:
-    from nonneg_training.backbones.onnx_file import Foreign
+    from nonneg_training.backbones.onnx_file import OnnxBackbone
 
     torch.manual_seed(0)
     how = Onnx()
     model = EncoderModule(
-        Foreign(encoder, how, SIZE),
+        OnnxBackbone(encoder, how, SIZE),
         View(size=SIZE),
         dimensions=9,
         hidden=(7, 5),

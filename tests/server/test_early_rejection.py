@@ -1,18 +1,16 @@
 """A full queue: requests that would wait in it are refused at the headers, and no others."""
 
 import inspect
-import io
 import json
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from PIL import Image
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from nonneg_runtime.bundle import Bundle
@@ -22,43 +20,66 @@ Png = Callable[[int], bytes]
 SECRET = "a-secret-of-enough-length"
 AUTHORIZED = {"authorization": f"Bearer {SECRET}"}
 
+# `nonneg`, whose threads decode nothing while a file lies beside it.
+HELD = """
+import time
+from pathlib import Path
+from nonneg_cli.table import main
+from nonneg_runtime.preprocess import Preprocessor
 
-def slow_png() -> bytes:
-    """A small file that takes some tenths of a second to decode."""
-    buffer = io.BytesIO()
-    Image.new("RGB", (4500, 4500), "teal").save(buffer, "PNG")
-    return buffer.getvalue()
+held = Path(__file__).with_name("held")
 
+def pixels(*given, original=Preprocessor.pixels, **named):
+    while held.exists():
+        time.sleep(0.01)
+    return original(*given, **named)
 
-@contextmanager
-def full(address: str) -> Iterator[None]:
-    """Two slow images in flight: all that the queue takes."""
-    files = [("images", slow_png()) for _ in range(2)]
-    found: list[int] = []
-
-    def ask() -> None:
-        found.append(httpx.post(f"{address}/embed", files=files, headers=AUTHORIZED, timeout=60).status_code)
-
-    asking = threading.Thread(target=ask)
-    asking.start()
-    until = time.monotonic() + 10
-    while "nonneg_images_in_flight 2.0" not in httpx.get(f"{address}/metrics", headers=AUTHORIZED).text:
-        assert time.monotonic() < until
-    yield
-    asking.join(60)
-    assert found == [200]
+Preprocessor.pixels = pixels
+main()
+"""
 
 
 @pytest.fixture(scope="module")
-def narrow(start: Callable, bundle: Bundle) -> Iterator[str]:
+def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("held") / "nonneg.py"
+    path.write_text(HELD)
+    return path
+
+
+@pytest.fixture(scope="module")
+def narrow(start: Callable, bundle: Bundle, script: Path) -> Iterator[str]:
     flags = ("--queue", "2", "--threads", "1", "--drain", "0", "--api-key", SECRET)
-    with start("--model", str(bundle.path), *flags) as (address, _):
+    with start("--model", str(bundle.path), *flags, command=(str(script),)) as (address, _):
         yield address
+
+
+@pytest.fixture
+def full(narrow: str, script: Path, png: Png) -> Iterator[None]:
+    """Two images in flight, all that the queue takes, for as long as the test goes on."""
+    files = [("images", png(0)) for _ in range(2)]
+    found: list[int] = []
+
+    def ask() -> None:
+        found.append(httpx.post(f"{narrow}/embed", files=files, headers=AUTHORIZED, timeout=100).status_code)
+
+    held = script.with_name("held")
+    held.touch()
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        until = time.monotonic() + 60
+        while "nonneg_images_in_flight 2.0" not in httpx.get(f"{narrow}/metrics", headers=AUTHORIZED).text:
+            assert time.monotonic() < until
+        yield
+    finally:
+        held.unlink()
+        asking.join(60)
+    assert found == [200]
 
 
 def connected(address: str) -> socket.socket:
     parts = urlsplit(address)
-    return socket.create_connection((parts.hostname, parts.port), timeout=10)
+    return socket.create_connection((parts.hostname, parts.port), timeout=60)
 
 
 def head(path: str, length: int, *more: str) -> bytes:
@@ -79,9 +100,10 @@ def answer(connection: socket.socket) -> tuple[int, dict[str, str], dict]:
     return int(first.split()[1]), headers, json.loads(body)
 
 
+@pytest.mark.usefixtures("full")
 def test_a_full_queue_refuses_before_the_body_and_the_connection_goes_on(narrow: str, png: Png) -> None:
     body = png(0)
-    with full(narrow), connected(narrow) as connection:
+    with connected(narrow) as connection:
         for name in ("first", "second"):
             connection.sendall(head("/embed?dimensions=8", len(body), f"X-Request-ID: {name}"))
             status, headers, said = answer(connection)  # not a byte of the body was sent
@@ -90,14 +112,18 @@ def test_a_full_queue_refuses_before_the_body_and_the_connection_goes_on(narrow:
             assert int(headers["retry-after"]) >= 1
             assert int(headers["retry-after-ms"]) > 0
             connection.sendall(body)
+
+
+def test_a_queue_with_places_takes_the_next(narrow: str, png: Png) -> None:
     with connected(narrow) as connection:
-        connection.sendall(head("/embed", len(body)) + body)
+        connection.sendall(head("/embed", len(png(0))) + png(0))
         assert answer(connection)[0] == 200
 
 
-def test_two_refusals_have_ids_of_their_own_in_the_dialect_of_their_path(narrow: str, png: Png) -> None:
+@pytest.mark.usefixtures("full")
+def test_two_refusals_have_ids_of_their_own_in_the_dialect_of_their_path(narrow: str) -> None:
     body = json.dumps({"input": "x"}).encode()
-    with full(narrow), connected(narrow) as connection:
+    with connected(narrow) as connection:
         seen = []
         for _ in range(2):
             connection.sendall(head("/v1/embeddings", len(body), "Content-Type: application/json") + body)
@@ -116,38 +142,39 @@ def routes(address: str) -> list[str]:
     return [path.replace("{model}", "tiny").replace("{version}", "1") for path in paths]
 
 
+@pytest.mark.usefixtures("full")
 def test_every_route_that_embeds_refuses_before_the_body(narrow: str) -> None:
-    taking_no_image = {"/shorten", "/v2/repository/index"} | {
+    may_hold_no_image = {"/shorten", "/query", "/v2/repository/index"} | {
         f"/v2/repository/models/tiny/{verb}" for verb in ("load", "unload")
     }
-    embedding = set(routes(narrow)) - taking_no_image
+    embedding = set(routes(narrow)) - may_hold_no_image
     assert {"/embed", "/v1/embeddings", "/v2/embed", "/v2/models/tiny/infer"} <= embedding
-    with full(narrow):
-        for path in sorted(embedding):
-            with connected(narrow) as connection:
-                connection.sendall(head(path, 1000))
-                assert answer(connection)[0] == 429, path
-        metrics = httpx.get(f"{narrow}/metrics", headers=AUTHORIZED).text
+    for path in sorted(embedding):
+        with connected(narrow) as connection:
+            connection.sendall(head(path, 1000))
+            assert answer(connection)[0] == 429, path
+    metrics = httpx.get(f"{narrow}/metrics", headers=AUTHORIZED).text
     assert 'route="/v2/models/{model}/infer",status="429"} 1.0' in metrics
 
 
 @pytest.mark.parametrize("more", [("Content-Length: 5000000",), ("Expect: 100-continue", "Content-Length: 9"), ()])
+@pytest.mark.usefixtures("full")
 def test_who_cannot_be_let_pass_is_refused_and_hung_up_on(narrow: str, more: tuple[str, ...]) -> None:
     request = head("/embed", 0, *(more or ("Transfer-Encoding: chunked",))).replace(b"Content-Length: 0\r\n", b"")
-    with full(narrow), connected(narrow) as connection:
+    with connected(narrow) as connection:
         connection.sendall(request)
         status, headers, _ = answer(connection)
         assert (status, headers["connection"]) == (429, "close")
         assert connection.recv(1) == b""
 
 
+@pytest.mark.usefixtures("full")
 def test_only_who_may_ask_for_images_hears_that_the_queue_is_full(narrow: str, png: Png) -> None:
-    with full(narrow):
-        assert httpx.post(f"{narrow}/embed", content=png(0)).status_code == 401
-        assert httpx.get(f"{narrow}/models", headers=AUTHORIZED).status_code == 200
-        vectors = {"vectors": [[1.0, 2.0]], "dimensions": 1}
-        assert httpx.post(f"{narrow}/shorten", json=vectors, headers=AUTHORIZED).status_code == 200
-        assert httpx.post(f"{narrow}/embed", content=png(0), headers=AUTHORIZED).status_code == 429
+    assert httpx.post(f"{narrow}/embed", content=png(0)).status_code == 401
+    assert httpx.get(f"{narrow}/models", headers=AUTHORIZED).status_code == 200
+    vectors = {"vectors": [[1.0, 2.0]], "dimensions": 1}
+    assert httpx.post(f"{narrow}/shorten", json=vectors, headers=AUTHORIZED).status_code == 200
+    assert httpx.post(f"{narrow}/embed", content=png(0), headers=AUTHORIZED).status_code == 429
 
 
 def test_uvicorn_still_has_what_our_connections_stand_on() -> None:

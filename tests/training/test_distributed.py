@@ -24,7 +24,7 @@ from torch.nn.parallel import DistributedDataParallel
 from nonneg_core.pixels.view import View
 from nonneg_training.backbones import backbone
 from nonneg_training.distributed import join, leave
-from nonneg_training.encoder import Encoder
+from nonneg_training.encoder import EncoderModule
 from nonneg_training.methods.contrastive import Contrastive
 from nonneg_training.methods.spectral import Spectral
 from nonneg_training.settings import Loss
@@ -35,7 +35,7 @@ found = {}
 for kind in (Contrastive, Spectral):
     torch.manual_seed(0)
     shape = {"dimensions": 24, "hidden": (32,), "activation": "rep_relu"}
-    encoder = Encoder(backbone("tiny-cnn", small=True), View(size=16), **shape)
+    encoder = EncoderModule(backbone("tiny-cnn", small=True), View(size=16), **shape)
     method = kind(encoder, Loss(lengths=(8, 24)))
     views = torch.rand(2, 12, 3, 16, 16) * 255  # (view, image, ...)
     share = 12 // world.size
