@@ -28,7 +28,7 @@ from nonneg_export.shipped_names import completed, record_of_names
 from nonneg_export.statistics import measure
 from nonneg_runtime.bundle import ENCODER, Bundle, write_bundle
 from nonneg_runtime.head_file import HEAD, SPREAD, write_spread
-from nonneg_runtime.manifest import HeadRecord, Manifest, Variant
+from nonneg_runtime.manifest import Check, HeadRecord, Manifest, Variant
 from nonneg_runtime.names import NAMES, Names
 from nonneg_runtime.open import open_session
 from nonneg_training.backbones import backbone
@@ -95,30 +95,14 @@ def ship(
 
     evidence, chosen: photos with wnids that check names, and further ones that names for other columns are chosen on.
     """
-    plan, trained = PLANS[name], read_run(run)
+    plan, trained, view = PLANS[name], read_run(run), run_view(run)
     photos = Photos(Path(trained.paths[0]).parents[1], tuple(sorted(trained.paths)))
-    view = run_view(run)
-    ranges.unlink(missing_ok=True)
-    save(restore_fp32(pooled(name)), work / "backbone.onnx")
-    to_int8(work / "backbone.onnx", photos.every(FOR_RANGES).paths, view, ranges=ranges)
-    write_encoders(name, trained.head, ranges, work)
-    write_spread(trained.spread, work / SPREAD)
-
+    write_parts(name, trained, photos, view, ranges, work)
     seen = collect(work / ENCODER, photos, view, work / "seen", tick=tick)
-    few = photos.every(FOR_JUDGING)
-    exact = collect(work / ENCODER, few, view, work / "exact", tick=tick)
-    rounded = collect(work / INT8, few, view, work / "rounded", tick=tick)
-    statistics = measure(seen.values)
     names = named(plan.backbone, trained, find_photos(evidence), work, view, evidence_data, tick)
     if chosen is not None:
-        choosing, checking = (
-            collect(work / ENCODER, find_photos(folder), view, work / part, tick=tick)
-            for folder, part in ((chosen, "choosing"), (evidence, "evidence"))
-        )
-        names = completed(names, choosing, checking, labels(), chosen_data=chosen_data)
+        names = with_chosen(names, chosen, evidence, work, view, chosen_data, tick)
     names.write(work / NAMES)
-    order = np.arange(trained.head.dimensions)
-    small = record(work / INT8, view.size, "int8")
     manifest = Manifest(
         name=name,
         version=version,
@@ -127,37 +111,66 @@ def ship(
         activation="p^0.6 where p = relu(sqrt(features) weight + bias) is above the gate",
         view=view,
         provenance=provenance(plan),
-        columns=statistics.columns(order),
+        columns=measure(seen.values).columns(np.arange(trained.head.dimensions)),
         precision="fp16",
         calibration=calibrated_on(seen, FITTED_ON, "nested"),
         golden=record(work / ENCODER, view.size),
-        checks=(
-            verify.ignores_batch_mates(open_session(work / ENCODER), verify.samples(few.paths, view)),
-            preprocessing_checks.decodes_alike(open_session(work / ENCODER), view, few.paths),
-            preprocessing_checks.resizes_alike(open_session(work / ENCODER), view, few.paths),
-        ),
+        checks=checks_of(work / ENCODER, photos, view),
         head=HeadRecord(file=HEAD, spread=SPREAD, takes="roots", power=trained.head.power, trained=trained.trained),
-        variants=(
-            Variant(
-                precision="int8",
-                file=INT8,
-                golden=small.model_copy(update={"tolerance": TOLERANCE}),
-                checks=(
-                    *as_checks(agreement(exact.values, rounded.values), LEAST_KEPT["int8"]),
-                    verify.ignores_batch_mates(
-                        open_session(work / INT8, precision="int8"), verify.samples(few.paths, view)
-                    ),
-                ),
-            ),
-        ),
+        variants=(int8_variant(work, photos, view, tick),),
         names=record_of_names(names, evidence_data),
         files={},
     )
-    quality = evaluate(
-        work / ENCODER, manifest, seen.values, seen.digests, find_photos(labelled), work, data=labelled_data, tick=tick
-    )
+    by = find_photos(labelled)
+    quality = evaluate(work / ENCODER, manifest, seen.values, seen.digests, by, work, data=labelled_data, tick=tick)
     files = {file: work / file for file in (ENCODER, INT8, HEAD, SPREAD, NAMES)}
     return write_bundle(out, manifest.model_copy(update={"quality": quality}), files)
+
+
+def write_parts(name: str, trained: Trained, photos: Photos, view: Any, ranges: Path, work: Path) -> None:
+    """Both encoders, the ranges of int8, the head and what it was computed from."""
+    ranges.unlink(missing_ok=True)
+    save(restore_fp32(pooled(name)), work / "backbone.onnx")
+    to_int8(work / "backbone.onnx", photos.every(FOR_RANGES).paths, view, ranges=ranges)
+    write_encoders(name, trained.head, ranges, work)
+    write_spread(trained.spread, work / SPREAD)
+
+
+def checks_of(encoder: Path, photos: Photos, view: Any) -> tuple[Check, ...]:
+    """What must hold of the encoder, on some of these photos."""
+    photos = photos.every(FOR_JUDGING)
+    return (
+        verify.ignores_batch_mates(open_session(encoder), verify.samples(photos.paths, view)),
+        preprocessing_checks.decodes_alike(open_session(encoder), view, photos.paths),
+        preprocessing_checks.resizes_alike(open_session(encoder), view, photos.paths),
+    )
+
+
+def int8_variant(work: Path, photos: Photos, view: Any, tick: Tick | None) -> Variant:
+    """The int8 form, with what it loses on some of these photos."""
+    photos = photos.every(FOR_JUDGING)
+    exact = collect(work / ENCODER, photos, view, work / "exact", tick=tick)
+    rounded = collect(work / INT8, photos, view, work / "rounded", tick=tick)
+    return Variant(
+        precision="int8",
+        file=INT8,
+        golden=record(work / INT8, view.size, "int8").model_copy(update={"tolerance": TOLERANCE}),
+        checks=(
+            *as_checks(agreement(exact.values, rounded.values), LEAST_KEPT["int8"]),
+            verify.ignores_batch_mates(open_session(work / INT8, precision="int8"), verify.samples(photos.paths, view)),
+        ),
+    )
+
+
+def with_chosen(
+    names: Names, chosen: Path, evidence: Path, work: Path, view: Any, data: str, tick: Tick | None
+) -> Names:
+    """These names and those of further columns, chosen on one folder of photos and checked on another."""
+    choosing, checking = (
+        collect(work / ENCODER, find_photos(folder), view, work / part, tick=tick)
+        for folder, part in ((chosen, "choosing"), (evidence, "evidence"))
+    )
+    return completed(names, choosing, checking, labels(), chosen_data=data)
 
 
 def run_view(run: Path) -> Any:

@@ -36,46 +36,25 @@ class Session:
         """`model`: a file, or an ONNX model in memory. `written_to`: where to put the optimised graph, its weights
         beside it. `optimised`: the file is such a graph.
         """
-        name = str(model) if isinstance(model, Path) else "the model"
         self._takes, self._output = takes, output
-        if providers[0] != CPU:
+        provider = providers[0]
+        if provider != CPU:
             from nonneg_runtime import gpu_options as gpu
 
             gpu.load_libraries()
-        if providers[0] not in ort.get_available_providers():
-            raise refused(providers[0], f"this ONNX Runtime has only {', '.join(ort.get_available_providers())}")
-        options = ort.SessionOptions()
-        options.intra_op_num_threads = threads
-        options.inter_op_num_threads = 1
-        level = ort.GraphOptimizationLevel
-        options.graph_optimization_level = level.ORT_DISABLE_ALL if optimised else level.ORT_ENABLE_ALL
-        if written_to is not None:
-            options.optimized_model_filepath = str(written_to)
-            options.add_session_config_entry(BESIDE, "weights")
-            options.add_session_config_entry(BESIDE_FROM, "1024")
-        # Spinning workers halve the throughput of every session as soon as anything else runs on the machine.
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        options.log_severity_level = 3
+        if provider not in ort.get_available_providers():
+            raise refused(provider, f"this ONNX Runtime has only {', '.join(ort.get_available_providers())}")
+        options = _options(threads, written_to, optimised=optimised)
         settings: Mapping[str, Mapping[str, str]] = {}
-        if providers[0] != CPU:
+        if provider != CPU:
             options.add_session_config_entry(RECORD, "1")
-            settings = gpu.options(Path(name), providers)
-        try:
-            self._session: Any = ort.InferenceSession(
-                str(model) if isinstance(model, Path) else model,
-                options,
-                providers=[(name, dict(settings.get(name, {}))) for name in providers],
-                enable_fallback=0,  # it would go on with another provider, now or at any later run
-            )
-        except Exception as error:  # onnxruntime raises its own classes, none of them public
-            if providers[0] != CPU:
-                raise refused(providers[0], f"ONNX Runtime cannot open {name} with it ({error})") from error
-            raise BundleInvalid(f"ONNX Runtime refuses {name} ({error})", fix="export the bundle again") from error
+            settings = gpu.options(Path(_name(model)), providers)
+        self._session = _opened(model, options, {name: dict(settings.get(name, {})) for name in providers})
         self.providers: tuple[str, ...] = tuple(self._session.get_providers())
-        if self.providers[0] != providers[0]:
-            raise refused(providers[0], f"ONNX Runtime runs {self.providers[0]}")
-        if providers[0] != CPU:
-            check_taken(providers[0], taken(self._session))
+        if self.providers[0] != provider:
+            raise refused(provider, f"ONNX Runtime runs {self.providers[0]}")
+        if provider != CPU:
+            check_taken(provider, taken(self._session))
 
     @property
     def side(self) -> int | None:
@@ -90,3 +69,38 @@ class Session:
         """The raw embeddings of a batch, uint8 (batch, size, size, 3) or tokens: float32 (batch, D)."""
         result: NDArray[np.float32] = self._session.run([self._output], {self._takes: batch})[0]
         return result
+
+
+def _options(threads: int, written_to: Path | None, *, optimised: bool) -> Any:
+    """How a session computes, and where it writes the optimised graph."""
+    options, level = ort.SessionOptions(), ort.GraphOptimizationLevel
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.graph_optimization_level = level.ORT_DISABLE_ALL if optimised else level.ORT_ENABLE_ALL
+    if written_to is not None:
+        options.optimized_model_filepath = str(written_to)
+        options.add_session_config_entry(BESIDE, "weights")
+        options.add_session_config_entry(BESIDE_FROM, "1024")
+    # Spinning workers halve the throughput of every session as soon as anything else runs on the machine.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.log_severity_level = 3
+    return options
+
+
+def _opened(model: Path | bytes, options: Any, providers: Mapping[str, Mapping[str, str]]) -> Any:
+    """An InferenceSession with these providers and their settings; a typed error where it cannot be opened."""
+    try:
+        return ort.InferenceSession(
+            str(model) if isinstance(model, Path) else model,
+            options,
+            providers=list(providers.items()),
+            enable_fallback=0,  # it would go on with another provider, now or at any later run
+        )
+    except Exception as error:  # onnxruntime raises its own classes, none of them public
+        if (first := next(iter(providers))) != CPU:
+            raise refused(first, f"ONNX Runtime cannot open {_name(model)} with it ({error})") from error
+        raise BundleInvalid(f"ONNX Runtime refuses {_name(model)} ({error})", fix="export the bundle again") from error
+
+
+def _name(model: Path | bytes) -> str:
+    return str(model) if isinstance(model, Path) else "the model"

@@ -11,6 +11,8 @@ import click
 from nonneg_client.commands.embedder_options import DEFAULT_BUNDLE
 
 if TYPE_CHECKING:
+    from nonneg_client.curation.collection import Collection
+    from nonneg_client.curation.curate import Wishes
     from nonneg_client.curation.findings import Section
 
 PARTS = ("exact", "copies", "similar", "pixels", "outliers", "clusters", "subset", "labels", "missed", "classes")
@@ -83,14 +85,9 @@ def curate(
       nonneg curate photos.index --only subset --subset 500 --list choose
     """
     from nonneg_client.curation.collection import read_collection
-    from nonneg_client.curation.curate import OF_LABELS, Wishes, check_labels, curate_two
-    from nonneg_client.curation.curate import curate as curated
-    from nonneg_client.curation.findings import as_csv, listed
-    from nonneg_client.curation.findings import as_json as for_programs
+    from nonneg_client.curation.curate import OF_LABELS, Wishes, check_labels
     from nonneg_client.dimension_names import names_of
-    from nonneg_core.atomic import atomic_write
     from nonneg_core.curation.neighbours import MemoryLimits
-    from nonneg_core.interrupting import Interrupted
 
     named = click.get_current_context().get_parameter_source("only") is click.core.ParameterSource.COMMANDLINE
     _check(only, named, against, action, null)
@@ -99,30 +96,56 @@ def curate(
     wishes = Wishes(only, MemoryLimits(similar=similar), clusters, subset, labels, names, False if quiet else None)
     if named and set(only) & set(OF_LABELS):
         check_labels(collection, wishes)
+    sections = sections_of(collection, None if against is None else read_collection(against), wishes)
+    write_files(sections, csv_file, html, f"{index}" if against is None else f"{index} against {against}", collection)
+    if action is not None:
+        print_names(sections, action, null=null)
+    elif as_json:
+        from nonneg_client.curation.findings import as_json as for_programs
+
+        click.echo(json.dumps({"index": str(index), "sections": for_programs(sections)}, ensure_ascii=False))
+    else:
+        show(sections)
+
+
+def sections_of(collection: Collection, other: Collection | None, wishes: Wishes) -> list[Section]:
+    """What one collection holds, or what of it the other holds too."""
+    from nonneg_client.curation.curate import curate as curated
+    from nonneg_client.curation.curate import curate_two
+    from nonneg_core.interrupting import Interrupted
+
     try:
-        if against is not None:
-            sections = curate_two(collection, read_collection(against), wishes)
-        else:
-            sections = curated(collection, wishes)
+        return curated(collection, wishes) if other is None else curate_two(collection, other, wishes)
     except Interrupted as interrupted:
         click.echo(f"{interrupted}: what was compared is kept; the same command goes on", err=True)
         raise SystemExit(interrupted.exit_code) from None
+
+
+def print_names(sections: list[Section], action: str, *, null: bool) -> None:
+    """Print the photos with this action, one a line or each ended by a zero byte."""
+    from nonneg_client.curation.findings import listed
+
+    for name in listed(sections, action):
+        click.echo(name, nl=not null)
+        if null:
+            click.echo("\0", nl=False)
+
+
+def write_files(
+    sections: list[Section], csv_file: Path | None, html: Path | None, title: str, collection: Collection
+) -> None:
+    """The files that were asked for: a table of every photo, and a contact sheet."""
+    from nonneg_core.atomic import atomic_write
+
     if csv_file is not None:
+        from nonneg_client.curation.findings import as_csv
+
         with atomic_write(csv_file) as temporary:
             temporary.write_text(as_csv(sections), encoding="utf-8")
     if html is not None:
         from nonneg_client.curation.page import write_page
 
-        write_page(html, f"{index}" if against is None else f"{index} against {against}", sections, collection)
-    if action is not None:
-        for name in listed(sections, action):
-            click.echo(name, nl=not null)
-            if null:
-                click.echo("\0", nl=False)
-    elif as_json:
-        click.echo(json.dumps({"index": str(index), "sections": for_programs(sections)}, ensure_ascii=False))
-    else:
-        show(sections)
+        write_page(html, title, sections, collection)
 
 
 def _check(only: tuple[str, ...], named: bool, against: Path | None, action: str | None, null: bool) -> None:

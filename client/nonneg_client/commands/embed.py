@@ -84,37 +84,38 @@ def embed(
       nonneg embed photos/ -o photos.npz --update
       nonneg embed photos/ -o photos.npz --retry-failed
     """
-    from nonneg_client.sources.images import items
+    from nonneg_client.commands.embed_update import as_before
     from nonneg_client.wire.protocol import Options
 
     options = Options(dimensions, top_k, normalize, model)
     kind = kind_of(update=update, retry_failed=retry_failed, replace=replace)
-    if out is None:
-        if kind != "new" or root is not None:
-            raise click.UsageError("--root, --update, --retry-failed and --replace need a file: name it with --out")
-        with through.opened(in_flight=in_flight, batch_size=batch_size) as client:
-            failed = print_lines(Stream(options, downscale, quiet).of(client, items(_named(images))))
-    else:
-        names = list(_named(images))
-        run = Run(out, kind, folder_of(names, root, out, kind, listed="-" in images), shard_size)
-        if kind in ("update", "retry"):
-            from nonneg_client.commands.embed_update import as_before
-
-            options = as_before(out, options)
-        with through.opened(in_flight=in_flight, batch_size=batch_size) as client:
-            failed = into_file(client, Stream(options, downscale, quiet), names, run)
+    if out is None and (kind != "new" or root is not None):
+        raise click.UsageError("--root, --update, --retry-failed and --replace need a file: name it with --out")
+    run = None if out is None else run_of(images, out, root, kind, shard_size)
+    if run is not None and kind in ("update", "retry"):
+        options = as_before(run.out, options)
+    stream = Stream(options, downscale, quiet)
+    with through.opened(in_flight=in_flight, batch_size=batch_size) as client:
+        failed = print_lines(client, stream, images) if run is None else into_file(client, stream, run)
     if failed:
         raise SystemExit(1)
 
 
 @dataclass(frozen=True)
 class Run:
-    """Which file is made, in which way, of images in which folder."""
+    """Which file is made, in which way, of which images in which folder."""
 
+    names: list[str]
     out: Path
     kind: Kind
     root: Path
     shard_size: int
+
+
+def run_of(images: tuple[str, ...], out: Path, root: Path | None, kind: Kind, shard_size: int) -> Run:
+    """The run that is asked for; `-` is read to its end."""
+    names = list(_named(images))
+    return Run(names, out, kind, folder_of(names, root, out, kind, listed="-" in images), shard_size)
 
 
 def kind_of(*, update: bool, retry_failed: bool, replace: bool) -> Kind:
@@ -156,7 +157,7 @@ class Stream:
             yield from watch.over(parts)
 
 
-def into_file(client: Embedder, stream: Stream, names: list[str], run: Run) -> int:
+def into_file(client: Embedder, stream: Stream, run: Run) -> int:
     """Embed everything that an earlier, interrupted run did not; how many images failed."""
     from nonneg_client.bulk import BulkJob, begin_again, finished_before
     from nonneg_client.failures import read_failures
@@ -165,7 +166,7 @@ def into_file(client: Embedder, stream: Stream, names: list[str], run: Run) -> i
     from nonneg_client.storage.merging import Summary
     from nonneg_core.interrupting import Interrupted, Interrupts
 
-    out, kind = run.out, run.kind
+    names, out, kind = run.names, run.out, run.kind
     if kind == "replace":
         begin_again(out)
     elif finished_before(out):
@@ -212,12 +213,13 @@ def told(out: Path, summary: Summary, failed: list[Reason]) -> int:
     return len(failed)
 
 
-def print_lines(parts: Iterable[BatchResult]) -> int:
+def print_lines(client: Embedder, stream: Stream, images: tuple[str, ...]) -> int:
     """One JSON object a vector, as they come; how many images failed."""
     from nonneg_client.results import Failure
+    from nonneg_client.sources.images import items
 
     failed = 0
-    for part in parts:
+    for part in stream.of(client, items(_named(images))):
         for result in part.results:
             if isinstance(result, Failure):
                 failed += 1

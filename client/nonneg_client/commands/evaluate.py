@@ -72,42 +72,45 @@ def evaluate(
     from nonneg_client.evaluation.retrieval import check_selections
 
     if data.suffix.lower() == ".json":
-        if kept is not None:
-            raise click.UsageError("--save-vectors has no meaning beside a ground truth of landmarks")
-        landmarks(data, lengths, through, as_json)
+        landmarks(data, lengths, through, as_json, kept)
         return
     chosen = selections.split(",")
     check_selections(chosen)
-    if kept is not None:
-        check_keeping(kept, vectors)
-    if picture is not None:
-        from nonneg_client.evaluation.plotting import check_form
-
-        check_form(picture)
+    check_files(kept, vectors, picture)
     labelled = read_dataset(data)
     embeddings = vectors_of(labelled, vectors, through, lengths)
-    if kept is not None:
-        keep(embeddings, labelled, kept)
+    keep(embeddings, labelled, kept)
     evaluated, others = separated(embeddings, chosen)
     rows = score(labelled, evaluated, others, lengths, k, chosen)
     records = [row.record(intervals=intervals) for row in rows]
     if with_probe:
         add_probe(records, rows, evaluated, others, labelled.kept(evaluated.ids))
     if picture is not None:
-        from nonneg_client.evaluation.plotting import plot
-
-        plot(rows, picture, metric=f"mAP@{k}", title=f"{data.name}, {embeddings.model}")
+        draw(rows, picture, f"mAP@{k}", f"{data.name}, {embeddings.model}")
     if as_json:
         click.echo(json.dumps(summary(data, embeddings, labelled, rows, records), ensure_ascii=False))
     else:
         show(data, embeddings, labelled, rows, records)
 
 
-def check_keeping(out: Path, vectors: Path | None) -> None:
-    """Raise if the vectors could not be kept there: before they are embedded."""
+def draw(rows: list[LengthResult], picture: Path, metric: str, title: str) -> None:
+    """Plot a metric over length into a file."""
+    from nonneg_client.evaluation.plotting import plot
+
+    plot(rows, picture, metric=metric, title=title)
+
+
+def check_files(out: Path | None, vectors: Path | None, picture: Path | None) -> None:
+    """Raise if vectors or plot could not be written there: before anything is embedded."""
     from nonneg_client.storage import check_writable
     from nonneg_core.errors import StorageFailed
 
+    if picture is not None:
+        from nonneg_client.evaluation.plotting import check_form
+
+        check_form(picture)
+    if out is None:
+        return
     if vectors is not None:
         raise click.UsageError("--save-vectors has no meaning beside --vectors: they are in a file already")
     check_writable(out)
@@ -115,8 +118,10 @@ def check_keeping(out: Path, vectors: Path | None) -> None:
         raise StorageFailed(f"{out} exists", fix="choose another name, or evaluate it with --vectors")
 
 
-def keep(embeddings: Embeddings, data: Labelled, out: Path) -> None:
-    """Save the vectors, under their paths within the data's folder as `nonneg embed` would."""
+def keep(embeddings: Embeddings, data: Labelled, out: Path | None) -> None:
+    """Save the vectors if a file is named, under their paths within the data's folder as `nonneg embed` would."""
+    if out is None:
+        return
     from nonneg_client.sources.image_ids import identity, stamp
     from nonneg_client.vector_file_record import VectorFileRecord, record_path, write_record
     from nonneg_core.image_files import path_text
@@ -224,14 +229,18 @@ def show(
     click.echo("bytes: the smaller of sparse (u16, f16) and dense (f32). The NCL authors' mAP@10 is P@10.")
 
 
-def landmarks(path: Path, lengths: list[Length] | None, through: EmbedderOptions, as_json: bool) -> None:
-    """The protocols of the revisited Oxford and Paris sets."""
+def landmarks(
+    path: Path, lengths: list[Length] | None, through: EmbedderOptions, as_json: bool, kept: Path | None
+) -> None:
+    """The protocols of the revisited Oxford and Paris sets; `kept` has to be None."""
     from nonneg_client.evaluation.retrieval import grid
     from nonneg_client.evaluation.revisited import read_ground_truth
     from nonneg_client.evaluation.revisited import score as by_protocol
     from nonneg_core.evaluation.lengths import asked, cut
     from nonneg_core.tables import table
 
+    if kept is not None:
+        raise click.UsageError("--save-vectors has no meaning beside a ground truth of landmarks")
     if any(length.reranked for length in lengths or ()):
         raise click.UsageError("landmarks are not re-ranked: leave the + out of --lengths")
     truth = read_ground_truth(path)

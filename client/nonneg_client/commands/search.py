@@ -14,6 +14,7 @@ from nonneg_client.commands.embedder_options import DEFAULT_BUNDLE, embeds, serv
 
 if TYPE_CHECKING:
     from nonneg_client.commands.embedder_options import EmbedderOptions
+    from nonneg_client.commands.queries import Asked
     from nonneg_client.search.index import Hit, Index
 
 
@@ -93,29 +94,36 @@ def search(
     from nonneg_client.commands.queries import Asked, hits_of
     from nonneg_client.search.conditions import read_conditions
     from nonneg_client.search.index import Index
-    from nonneg_core.expressions.expression import Words
 
-    queries += tuple(str(Words(text)) for text in texts)
-    if bool(queries) == bool(more):
-        raise click.UsageError("give QUERY, --text or --more, one of them (copies and look-alikes: nonneg curate)")
-    check_together("more" if more else "query")
+    queries = all_queries(queries, texts, more)
     with Index.open(index) as opened:
         name_dimensions(opened, through.bundle)
         conditions = read_conditions(where, opened.description.fields)
-        if more:
-            found = {"": opened.by_dimensions(more, k, without=without, where=conditions)}
-        else:
-            found = hits_of(opened, queries, Asked(k, conditions, without, exclude_self, cut), through, model)
+        asked = Asked(k, conditions, without, exclude_self, cut)
+        found = by_dimensions(opened, more, asked) if more else hits_of(opened, queries, asked, through, model)
         if where and not any(found.values()):
             explain(opened, conditions)
         root = opened.description.root
     title = f"{index}: like {', '.join(queries)}" if queries else f"{index}: more of {', '.join(map(str, more))}"
     if html is not None:
         write_html(html, title, found, root)
-    if len(found) == 1:
-        show(next(iter(found.values())), as_json, title)
-    else:
-        show_all(found, as_json, title)
+    show_all(found, as_json, title)
+
+
+def all_queries(queries: tuple[str, ...], texts: tuple[str, ...], more: dict[int, float]) -> tuple[str, ...]:
+    """What is asked, --text as an expression; raises where options do not go together."""
+    from nonneg_core.expressions.expression import Words
+
+    queries += tuple(str(Words(text)) for text in texts)
+    if bool(queries) == bool(more):
+        raise click.UsageError("give QUERY, --text or --more, one of them (copies and look-alikes: nonneg curate)")
+    check_together("more" if more else "query")
+    return queries
+
+
+def by_dimensions(opened: Index, more: dict[int, float], asked: Asked) -> dict[str, list[Hit]]:
+    """The images in which these dimensions are strongest, as of a query without a name."""
+    return {"": opened.by_dimensions(more, asked.k, without=asked.without, where=asked.where)}
 
 
 def name_dimensions(opened: Index, bundle: str | None) -> None:
@@ -169,7 +177,10 @@ def show(hits: list[Hit], as_json: bool, title: str) -> None:
 
 
 def show_all(found: dict[str, list[Hit]], as_json: bool, title: str) -> None:
-    """The hits of several queries."""
+    """The hits of every query; of a single one without its name."""
+    if len(found) == 1:
+        show(next(iter(found.values())), as_json, title)
+        return
     if as_json:
         queries = [{"query": query, "hits": [asdict(hit) for hit in hits]} for query, hits in found.items()]
         click.echo(json.dumps({"queries": queries}, ensure_ascii=False))

@@ -14,7 +14,7 @@ remained. The "mAP@10" of the NCL authors' evaluation is P@10.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nonneg_core.errors import DataInvalid
-from nonneg_core.evaluation.ranking import rank, reranked
+from nonneg_core.evaluation.ranking import Ranked, rank, reranked
 
 RERANKED = 200  # of each list, where it is put in order by whole vectors
 Hits = NDArray[np.bool_]  # (queries, depth): is the item at this place relevant?
@@ -88,22 +88,12 @@ def retrieval(
         raise DataInvalid("no query has anything to find", fix="give at least two images of one label")
     relevant = relevant[asked]
     deepest = max(k, neighbours, *precision_at)
-    hits = np.zeros((len(asked), max(deepest, 1)), dtype=bool)
-    r_precision, knn = np.zeros(len(asked)), np.zeros(len(asked))
     depths = np.zeros(len(queries), dtype=np.int64)
     depths[asked] = np.maximum(relevant, deepest if whole is None else max(deepest, RERANKED))
-    place = {query: i for i, query in enumerate(asked.tolist())}
-
     lists = rank(queries, gallery, depths, leave_one_out=alone)
-    for ranked in lists if whole is None else reranked(lists, queries, whole, RERANKED):
-        i = place.get(ranked.query)
-        if i is None:
-            continue
-        found = (of_gallery[ranked.order] == of_queries[ranked.query]) & (ranked.scores != 0)
-        r_precision[i] = found[: relevant[i]].sum() / relevant[i]
-        knn[i] = vote(of_gallery[ranked.order[:neighbours]], ranked.scores[:neighbours]) == of_queries[ranked.query]
-        hits[i, : min(deepest, len(found))] = found[:deepest]
-
+    if whole is not None:
+        lists = reranked(lists, queries, whole, RERANKED)
+    hits, r_precision, knn = _judged(lists, of_gallery, of_queries, asked, relevant, max(deepest, 1), neighbours)
     return RetrievalReport(
         k=k,
         precision={n: precision(hits, n) for n in precision_at},
@@ -114,6 +104,30 @@ def retrieval(
         knn=knn,
         queries=asked,
     )
+
+
+def _judged(
+    lists: Iterable[Ranked],
+    of_gallery: NDArray[Any],
+    of_queries: NDArray[Any],
+    asked: NDArray[Any],
+    relevant: NDArray[Any],
+    depth: int,
+    neighbours: int,
+) -> tuple[Hits, Floats, Floats]:
+    """The hits, R-precision and neighbours' vote of the asked queries, each of which has so many `relevant` ones."""
+    hits = np.zeros((len(asked), depth), dtype=bool)
+    r_precision, knn = np.zeros(len(asked)), np.zeros(len(asked))
+    place = {query: i for i, query in enumerate(asked.tolist())}
+    for ranked in lists:
+        i = place.get(ranked.query)
+        if i is None:
+            continue
+        found = (of_gallery[ranked.order] == of_queries[ranked.query]) & (ranked.scores != 0)
+        r_precision[i] = found[: relevant[i]].sum() / relevant[i]
+        knn[i] = vote(of_gallery[ranked.order[:neighbours]], ranked.scores[:neighbours]) == of_queries[ranked.query]
+        hits[i, : min(depth, len(found))] = found[:depth]
+    return hits, r_precision, knn
 
 
 def precision(hits: Hits, k: int) -> Floats:
