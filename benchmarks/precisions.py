@@ -35,7 +35,7 @@ from nonneg_export.assemble import seal
 from nonneg_export.photo_folder import find_photos, load_pixels
 from nonneg_export.quantized_bundle import quantized
 from nonneg_runtime.bundle import Bundle, open_bundle
-from nonneg_runtime.manifest import Check
+from nonneg_runtime.evidence import Check
 from nonneg_runtime.open import open_session
 from nonneg_runtime.providers import Runner
 from nonneg_runtime.variants import as_variant

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from nonneg_core.errors import CheckFailed
 from nonneg_core.evaluation.ranking import rank
 from nonneg_core.shortening import unit
-from nonneg_runtime.manifest import Check
+from nonneg_runtime.evidence import Check
 
 NEIGHBOURS = 10
 

@@ -29,8 +29,9 @@ from nonneg_export.plot import draw
 from nonneg_export.root_head import detach_head
 from nonneg_export.statistics import Rule, measure, ranking
 from nonneg_runtime.bundle import ENCODER, Bundle, write_bundle
+from nonneg_runtime.evidence import Check
 from nonneg_runtime.head_file import HEAD, SPREAD, metadata, write_spread
-from nonneg_runtime.manifest import Check, HeadRecord, Manifest, Precision, Provenance
+from nonneg_runtime.manifest import HeadRecord, Manifest, Precision, Provenance
 from nonneg_runtime.session import Session
 
 MOST_FOR_PCA = 20_000  # calibration images: more would not turn the axes any further

@@ -16,7 +16,8 @@ from nonneg_core.evaluation.selection import as_emitted, by_chance, falling, fit
 from nonneg_core.pixels.decode import decode
 from nonneg_export.activations import Activations, Tick, collect
 from nonneg_export.photo_folder import Photos, labels_of
-from nonneg_runtime.manifest import Manifest, Quality, QualityRow, Structure
+from nonneg_runtime.evidence import Quality, QualityRow, Structure
+from nonneg_runtime.manifest import Manifest
 from nonneg_runtime.open import open_session
 from nonneg_runtime.preprocess import Preprocessor
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from nonneg_export.statistics import rounded
+from nonneg_runtime.evidence import Golden
 from nonneg_runtime.graph import test_pattern
-from nonneg_runtime.manifest import Golden
 from nonneg_runtime.open import open_session
 
 

@@ -11,7 +11,8 @@ from nonneg_core.evaluation.lengths import DENSE_BYTES, SPARSE_BYTES
 from nonneg_core.evaluation.quality import LENGTHS
 from nonneg_core.shortening import shorten
 from nonneg_export.agreement import NEIGHBOURS, agreement
-from nonneg_runtime.manifest import Kept, KeptRow, Manifest
+from nonneg_runtime.evidence import Kept, KeptRow
+from nonneg_runtime.manifest import Manifest
 
 MOST, SHARE, FEWEST = 500, 5, 20  # photos held out: at most, one of so many, and none of fewer
 SPARSE = 0.5  # active entries of a vector, at most, for it to be called sparse

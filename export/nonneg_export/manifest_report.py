@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from nonneg_runtime.manifest import AdaptationRecord, Gain, Kept, Manifest, Quality, Structure, Variant
+from nonneg_runtime.evidence import Gain, Kept, Quality, Structure
+from nonneg_runtime.manifest import AdaptationRecord, Manifest, Variant
 from nonneg_runtime.names import Name
 
 PREFIX = 512  # dimensions: the length that shortened vectors mostly have

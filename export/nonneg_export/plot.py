@@ -9,7 +9,8 @@ from nonneg_core.errors import DataInvalid, MissingExtra
 from nonneg_core.installing import extra_hint
 from nonneg_export.manifest_report import selections
 from nonneg_runtime.bundle import storing
-from nonneg_runtime.manifest import Manifest, Quality
+from nonneg_runtime.evidence import Quality
+from nonneg_runtime.manifest import Manifest
 
 LOOKS: dict[str, dict[str, Any]] = {
     "expected-activation": {"color": "#1b6e3c", "marker": "o", "linewidth": 2.6},

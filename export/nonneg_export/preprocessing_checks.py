@@ -16,7 +16,7 @@ from nonneg_core.pixels.view import Pixels, View
 from nonneg_core.shortening import unit
 from nonneg_export.photo_folder import load_pixels, preprocessed
 from nonneg_export.verify import PHOTOS, held, spread
-from nonneg_runtime.manifest import Check
+from nonneg_runtime.evidence import Check
 from nonneg_runtime.providers import Runner
 
 logger = logging.getLogger("nonneg")

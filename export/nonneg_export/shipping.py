@@ -27,8 +27,9 @@ from nonneg_export.shipped import FITTED_ON, INT8, PLANS, pooled, provenance, wr
 from nonneg_export.shipped_names import completed, record_of_names
 from nonneg_export.statistics import measure
 from nonneg_runtime.bundle import ENCODER, Bundle, write_bundle
+from nonneg_runtime.evidence import Check
 from nonneg_runtime.head_file import HEAD, SPREAD, write_spread
-from nonneg_runtime.manifest import Check, HeadRecord, Manifest, Variant
+from nonneg_runtime.manifest import HeadRecord, Manifest, Variant
 from nonneg_runtime.names import NAMES, Names
 from nonneg_runtime.open import open_session
 from nonneg_training.backbones import backbone

@@ -20,8 +20,9 @@ from nonneg_export.columns import width
 from nonneg_export.root_head import refer_to_head, with_root_head
 from nonneg_export.statistics import rounded
 from nonneg_runtime.bundle import SHIPPED
+from nonneg_runtime.evidence import Golden
 from nonneg_runtime.head_file import HEAD, read_head
-from nonneg_runtime.manifest import Golden, TextRecord
+from nonneg_runtime.manifest import TextRecord
 from nonneg_runtime.names import NAMES, read_names
 from nonneg_runtime.session import Session
 from nonneg_runtime.text_tower import GOLDEN, TOKENS, Tokenizer, Tokens

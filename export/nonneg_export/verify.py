@@ -12,8 +12,8 @@ from nonneg_core.errors import CheckFailed
 from nonneg_core.pixels.view import Pixels, View
 from nonneg_core.shortening import unit
 from nonneg_export.photo_folder import load_pixels
+from nonneg_runtime.evidence import Check
 from nonneg_runtime.graph import test_pattern
-from nonneg_runtime.manifest import Check
 from nonneg_runtime.providers import Runner
 
 TOLERANCE = 1e-5  # between two entries of vectors of length one

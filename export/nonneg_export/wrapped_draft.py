@@ -21,8 +21,9 @@ from nonneg_export.published.tower import Tower
 from nonneg_export.root_head import detach_head
 from nonneg_export.text_towers import TextEncoder, beside
 from nonneg_export.wrapping import Behind, Steps, behind
+from nonneg_runtime.evidence import Check
 from nonneg_runtime.head_file import HEAD, SPREAD, metadata_of, write_spread
-from nonneg_runtime.manifest import Check, HeadRecord, Provenance, TextRecord
+from nonneg_runtime.manifest import HeadRecord, Provenance, TextRecord
 from nonneg_runtime.session import Session
 from nonneg_training.onnx_backbone.onnx_graph import load
 

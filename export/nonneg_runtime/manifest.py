@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
     ValidationError,
@@ -19,37 +17,34 @@ from pydantic import (
 
 from nonneg_core.errors import BundleInvalid, DigestMismatch, SchemaUnknown
 from nonneg_core.pixels.view import View
+from nonneg_runtime.evidence import Check, Gain, Golden, Kept, Quality, RecallRow, Record
 
 SCHEMA_VERSION = 1
 FILE_NAME = "manifest.json"
 MAX_BYTES = 64 * 2**20
-CAME_LATER = (
-    "head",
-    "variants",
-    "names",
-    "kept",
-    "lexicon",
-    "text",
-    "adaptation",
-)  # fields that bundles of schema 1 did not have from the start
-
-
+# Fields that bundles of schema 1 did not have from the start.
+CAME_LATER = ("head", "variants", "names", "kept", "lexicon", "text", "adaptation")
 RankedBy = Literal["expected-activation", "frequency", "variance", "nested", "none"]
 Precision = Literal["fp32", "fp16", "int8", "bf16"]  # fp16: of the stored weights; the others: of what computes
 
 
-class _Record(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+class _Brief(Record):
+    """A record that leaves out what is None: manifests of before a field keep the digest that seals them."""
+
+    @model_serializer(mode="wrap")
+    def _without_none(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        found: dict[str, Any] = write(self)
+        return {name: value for name, value in found.items() if value is not None}
 
 
-class FileRecord(_Record):
+class FileRecord(Record):
     """One file of the bundle."""
 
     sha256: str = Field(pattern="^[0-9a-f]{64}$")
     bytes: int = Field(ge=0)
 
 
-class Provenance(_Record):
+class Provenance(Record):
     """Where weights and data come from, and what may be done with them."""
 
     weights: str
@@ -59,7 +54,7 @@ class Provenance(_Record):
     note: str = ""
 
 
-class Columns(_Record):
+class Columns(Record):
     """Per column, in the order the encoder emits them: the evidence for that order."""
 
     original: tuple[int, ...] = Field(description="the column's index before the ranking permuted it")
@@ -68,7 +63,7 @@ class Columns(_Record):
     variance: tuple[float, ...] = Field(description="variance of the row-normalised feature")
 
 
-class Calibration(_Record):
+class Calibration(_Brief):
     """The images that the ranking was measured on."""
 
     images: int = Field(ge=1)
@@ -81,107 +76,8 @@ class Calibration(_Record):
     )
     resize: Literal["simd", "pillow"] | None = Field(default=None, description="what resized them; None: Pillow")
 
-    @model_serializer(mode="wrap")
-    def _without_what_is_not_said(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Manifests of before these fields keep the digest that seals them."""
-        found: dict[str, Any] = write(self)
-        return {name: value for name, value in found.items() if value is not None}
 
-
-class Golden(_Record):
-    """What the encoder answers to the test pattern: the self-test wherever it is loaded."""
-
-    indices: tuple[int, ...]
-    values: tuple[float, ...]
-    tolerance: float = Field(default=0.999, description="least cosine between this vector and the live one")
-
-
-class Check(_Record):
-    """One verification that held when the bundle was made."""
-
-    name: str
-    what: str
-    value: float
-    limit: float
-
-
-class QualityRow(_Record):
-    """Retrieval at one length, for one way to choose the dimensions."""
-
-    selection: Literal["expected-activation", "random", "variance", "pca", "features"]
-    dimensions: int
-    top_k: int | None = None
-    p_at_1: float
-    p_at_10: float = Field(description='what the NCL authors call "mAP@10"')
-    map_at_k: float
-    knn: float
-    zero_share: float = Field(description="share of the vectors of which nothing is left")
-    mean_nnz: float
-    bytes: float = Field(description="a vector: float32 dense, or 2-byte index and float16 value, whichever is smaller")
-    asked: Literal["cut", "whole", "re-ranked"] = Field(
-        default="cut", description="queries: cut as what is stored; whole; whole, which then order the first 200"
-    )
-
-    @model_serializer(mode="wrap")
-    def _without_the_usual(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Rows of before did not say how they were asked, and keep their digests."""
-        record: dict[str, Any] = handler(self)
-        if self.asked == "cut":
-            record.pop("asked", None)
-        return record
-
-
-class Structure(_Record):
-    """What the dimensions are like, each measured on the full, row-normalised vectors."""
-
-    sparsity: float = Field(description="share of entries below 1e-5")
-    correlation: float = Field(description="mean absolute cosine between two different live columns")
-    consistency: float = Field(description="share of the most frequent class among a dimension's images, weighted")
-    consistency_floor: float = Field(description="the same for shuffled labels")
-    consistency_unweighted: float
-    consistency_unweighted_floor: float
-    sepin: dict[str, float] = Field(description="mean over the first k dimensions of what only they know")
-    sepin_estimator: str = ""
-
-
-class Quality(_Record):
-    """The measured cost of shortening, on images that neither trained nor ranked the model."""
-
-    data: str
-    images: int
-    classes: int
-    lonely_classes: int = Field(default=0, description="with one image: it can be found, but has nothing to find")
-    queries: int = Field(description="all images, each against all others; or a sample of them against the rest")
-    k: int = Field(description="the k of map_at_k, and AP's denominator is min(R, k)")
-    neighbours: int = Field(description="how many vote in kNN")
-    seeds: int = Field(description="random selections averaged in a row")
-    live_dimensions: int
-    structure: Structure
-    rows: tuple[QualityRow, ...]
-    method: str = Field(default="", description="how it was measured")
-
-
-class KeptRow(_Record):
-    """What one length keeps of the features that the vectors were made of."""
-
-    dimensions: int
-    neighbours: float = Field(description="of each photo's nearest by the features, the share still among them")
-    zero_share: float = Field(description="share of the vectors of which nothing is left")
-    mean_nnz: float
-    bytes: float = Field(description="a vector: float32 dense, or 2-byte index and float16 value, whichever is smaller")
-
-
-class Kept(_Record):
-    """What the step from an encoder's own features to non-negative columns costs, measured without labels."""
-
-    data: str
-    images: int = Field(description="photos that were not used to compute the head")
-    nearest: int = Field(description="how many neighbours a photo is asked for: ten, or fewer of few photos")
-    features: int = Field(description="width of the features, each 4 bytes")
-    rows: tuple[KeptRow, ...]
-
-
-class AtlasRecord(_Record):
+class AtlasRecord(Record):
     """What atlas.sqlite was made from and how much it holds."""
 
     data: str
@@ -193,7 +89,7 @@ class AtlasRecord(_Record):
     named: int = Field(description="dimensions with a suggested name")
 
 
-class NamesRecord(_Record):
+class NamesRecord(_Brief):
     """The file of names that some of the dimensions have, each with its evidence."""
 
     file: str
@@ -202,14 +98,8 @@ class NamesRecord(_Record):
     data: str = Field(description="those photos")
     first_512: int | None = Field(default=None, ge=0, description="of the first 512 dimensions, those with a name")
 
-    @model_serializer(mode="wrap")
-    def _without_what_is_not_said(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Manifests of before this field keep the digest that seals them."""
-        found: dict[str, Any] = write(self)
-        return {name: value for name, value in found.items() if value is not None}
 
-
-class LexiconRecord(_Record):
+class LexiconRecord(Record):
     """The file of words that stand for dimensions."""
 
     file: str
@@ -217,7 +107,7 @@ class LexiconRecord(_Record):
     source: str = Field(description="where the words come from, and whose they are")
 
 
-class HeadRecord(_Record):
+class HeadRecord(Record):
     """The layer behind the backbone, whose weights lie in a file of their own, and what it was computed from."""
 
     file: str = Field(description="safetensors: weight (features, D), bias (D,), gate (D,)")
@@ -229,15 +119,7 @@ class HeadRecord(_Record):
     trained: int = Field(default=0, ge=0, description="so many columns in front were trained, the others computed")
 
 
-class RecallRow(_Record):
-    """How often captions and images find each other at one length."""
-
-    dimensions: int
-    text_to_image: dict[str, float] = Field(description="recall by depth: 1, 5 and 10")
-    image_to_text: dict[str, float]
-
-
-class TextRecord(_Record):
+class TextRecord(Record):
     """The second tower: text in the same space as the images."""
 
     file: str = Field(description="in: `tokens`, int64 [batch, length]; out: `embedding`, as the encoder's")
@@ -250,21 +132,7 @@ class TextRecord(_Record):
     recall: tuple[RecallRow, ...] = ()
 
 
-class Gain(_Record):
-    """One measure at one length, before and after an adaptation, on the same queries."""
-
-    length: str = Field(description="512: a prefix; 2048/205: stored with the 205 largest, asked whole")
-    metric: str
-    before: float
-    after: float
-    difference: float
-    low: float = Field(description="of the difference's 95 % interval, by bootstrap over queries")
-    high: float
-    p: float = Field(description="of a sign-flip test")
-    queries: int
-
-
-class AdaptationRecord(_Record):
+class AdaptationRecord(Record):
     """How a head was adapted to photos, and what that gained and lost on photos it was not fitted on."""
 
     source: str = Field(description="the bundle that was adapted, by name")
@@ -279,7 +147,7 @@ class AdaptationRecord(_Record):
     verdict: str
 
 
-class Variant(_Record):
+class Variant(Record):
     """The same model in another precision, whose vectors lie in the same space: they have one fingerprint."""
 
     precision: Literal["int8"]
@@ -288,7 +156,7 @@ class Variant(_Record):
     checks: tuple[Check, ...] = Field(description="the measured loss")
 
 
-class Manifest(_Record):
+class Manifest(Record):
     """A bundle's description; `fingerprint` names the vectors, `digest` seals the whole."""
 
     schema_version: Literal[1] = 1

@@ -29,10 +29,11 @@ from nonneg_export.manifest_report import summary
 from nonneg_export.model_card import card
 from nonneg_export.photo_folder import find_photos
 from nonneg_runtime.bundle import SHIPPED, open_bundle
+from nonneg_runtime.evidence import Gain
 from nonneg_runtime.golden import check
 from nonneg_runtime.head_file import read_head
 from nonneg_runtime.lexicon import read_lexicon
-from nonneg_runtime.manifest import Gain, Provenance
+from nonneg_runtime.manifest import Provenance
 from nonneg_runtime.names import read_names
 from nonneg_runtime.open import open_session
 from nonneg_runtime.preprocess import Preprocessor
@@ -233,7 +234,7 @@ def test_without_labels_parts_of_photos_are_looked_for(tiles: Path, tmp_path: Pa
 
 LOSING = """
 from nonneg_export.adaptation import adapt
-from nonneg_runtime.manifest import Gain
+from nonneg_runtime.evidence import Gain
 worse = dict(length="512", metric="P@1", before=0.9, after=0.5, difference=-0.4, low=-0.5, high=-0.3, p=0.0001)
 adapt.by_labels = lambda *_: [Gain(queries=99, **worse)]
 """

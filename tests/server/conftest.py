@@ -21,8 +21,9 @@ from nonneg_core.pixels.view import View
 from nonneg_runtime.atlas import FILE_NAME, Dimension, Entry, write_atlas
 from nonneg_runtime.atlas import Image as Shown
 from nonneg_runtime.bundle import Bundle, write_bundle
+from nonneg_runtime.evidence import Golden
 from nonneg_runtime.graph import INPUT, OUTPUT, test_pattern
-from nonneg_runtime.manifest import Calibration, Columns, Golden, Manifest, NamesRecord, Provenance
+from nonneg_runtime.manifest import Calibration, Columns, Manifest, NamesRecord, Provenance
 from nonneg_runtime.names import NAMES, Name, Names
 from nonneg_runtime.session import Session
 from nonneg_server.app import create_app

@@ -18,7 +18,7 @@ from nonneg_export.adaptation.splitting import Parts, split
 from nonneg_export.adaptation.verdict import verdict
 from nonneg_export.photo_folder import Photos
 from nonneg_runtime.bundle import Bundle
-from nonneg_runtime.manifest import Gain
+from nonneg_runtime.evidence import Gain
 from nonneg_runtime.preprocess import Preprocessor
 
 

@@ -23,7 +23,7 @@ from nonneg_core.pixels.decode import decode
 from nonneg_core.shortening import Vectors, unit
 from nonneg_export.adaptation.backbone import Backbone
 from nonneg_export.adaptation.features import Features, Numbers, read_file
-from nonneg_runtime.manifest import Gain
+from nonneg_runtime.evidence import Gain
 from nonneg_runtime.preprocess import Preprocessor
 
 PREFIXES = (512, 256, 128, 64)

@@ -25,12 +25,12 @@ from nonneg_export.manifest_report import PREFIX
 from nonneg_export.photo_folder import Photos, digest_of
 from nonneg_export.statistics import measure
 from nonneg_runtime.bundle import ENCODER, Bundle, storing, write_bundle
+from nonneg_runtime.evidence import Gain
 from nonneg_runtime.head_file import HEAD, SPREAD, write_head, write_spread
 from nonneg_runtime.lexicon import read_lexicon
 from nonneg_runtime.manifest import (
     AdaptationRecord,
     Calibration,
-    Gain,
     HeadRecord,
     LexiconRecord,
     Manifest,

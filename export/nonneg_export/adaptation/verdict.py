@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nonneg_export.adaptation.judging import FOUND, METRICS, losses
-from nonneg_runtime.manifest import Gain
+from nonneg_runtime.evidence import Gain
 
 FEW = 200  # photos to judge by, below which an interval is wide
 

@@ -1,0 +1,128 @@
+"""What was measured of a model and is kept in its manifest: self-test, checks, quality by length, gains."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+
+
+class Record(BaseModel):
+    """A part of the manifest: frozen, and without fields that are not known."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Golden(Record):
+    """What the encoder answers to the test pattern: the self-test wherever it is loaded."""
+
+    indices: tuple[int, ...]
+    values: tuple[float, ...]
+    tolerance: float = Field(default=0.999, description="least cosine between this vector and the live one")
+
+
+class Check(Record):
+    """One verification that held when the bundle was made."""
+
+    name: str
+    what: str
+    value: float
+    limit: float
+
+
+class QualityRow(Record):
+    """Retrieval at one length, for one way to choose the dimensions."""
+
+    selection: Literal["expected-activation", "random", "variance", "pca", "features"]
+    dimensions: int
+    top_k: int | None = None
+    p_at_1: float
+    p_at_10: float = Field(description='what the NCL authors call "mAP@10"')
+    map_at_k: float
+    knn: float
+    zero_share: float = Field(description="share of the vectors of which nothing is left")
+    mean_nnz: float
+    bytes: float = Field(description="a vector: float32 dense, or 2-byte index and float16 value, whichever is smaller")
+    asked: Literal["cut", "whole", "re-ranked"] = Field(
+        default="cut", description="queries: cut as what is stored; whole; whole, which then order the first 200"
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_the_usual(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Rows of before did not say how they were asked, and keep their digests."""
+        record: dict[str, Any] = handler(self)
+        if self.asked == "cut":
+            record.pop("asked", None)
+        return record
+
+
+class Structure(Record):
+    """What the dimensions are like, each measured on the full, row-normalised vectors."""
+
+    sparsity: float = Field(description="share of entries below 1e-5")
+    correlation: float = Field(description="mean absolute cosine between two different live columns")
+    consistency: float = Field(description="share of the most frequent class among a dimension's images, weighted")
+    consistency_floor: float = Field(description="the same for shuffled labels")
+    consistency_unweighted: float
+    consistency_unweighted_floor: float
+    sepin: dict[str, float] = Field(description="mean over the first k dimensions of what only they know")
+    sepin_estimator: str = ""
+
+
+class Quality(Record):
+    """The measured cost of shortening, on images that neither trained nor ranked the model."""
+
+    data: str
+    images: int
+    classes: int
+    lonely_classes: int = Field(default=0, description="with one image: it can be found, but has nothing to find")
+    queries: int = Field(description="all images, each against all others; or a sample of them against the rest")
+    k: int = Field(description="the k of map_at_k, and AP's denominator is min(R, k)")
+    neighbours: int = Field(description="how many vote in kNN")
+    seeds: int = Field(description="random selections averaged in a row")
+    live_dimensions: int
+    structure: Structure
+    rows: tuple[QualityRow, ...]
+    method: str = Field(default="", description="how it was measured")
+
+
+class KeptRow(Record):
+    """What one length keeps of the features that the vectors were made of."""
+
+    dimensions: int
+    neighbours: float = Field(description="of each photo's nearest by the features, the share still among them")
+    zero_share: float = Field(description="share of the vectors of which nothing is left")
+    mean_nnz: float
+    bytes: float = Field(description="a vector: float32 dense, or 2-byte index and float16 value, whichever is smaller")
+
+
+class Kept(Record):
+    """What the step from an encoder's own features to non-negative columns costs, measured without labels."""
+
+    data: str
+    images: int = Field(description="photos that were not used to compute the head")
+    nearest: int = Field(description="how many neighbours a photo is asked for: ten, or fewer of few photos")
+    features: int = Field(description="width of the features, each 4 bytes")
+    rows: tuple[KeptRow, ...]
+
+
+class RecallRow(Record):
+    """How often captions and images find each other at one length."""
+
+    dimensions: int
+    text_to_image: dict[str, float] = Field(description="recall by depth: 1, 5 and 10")
+    image_to_text: dict[str, float]
+
+
+class Gain(Record):
+    """One measure at one length, before and after an adaptation, on the same queries."""
+
+    length: str = Field(description="512: a prefix; 2048/205: stored with the 205 largest, asked whole")
+    metric: str
+    before: float
+    after: float
+    difference: float
+    low: float = Field(description="of the difference's 95 % interval, by bootstrap over queries")
+    high: float
+    p: float = Field(description="of a sign-flip test")
+    queries: int
