@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Check the words of this project: docstrings, phrases that a stranger stumbles over, and files that the docs name.
+"""Check the words of this project: docstrings, phrases that are not plain, and names that stand for nothing any more.
+
+Names of files in the docs, of our modules in code that is kept as text, and of variables that no page documents.
 
     words.py        prints what is missing or wrong, one line each, and exits with 1 if there is anything
 
@@ -11,6 +13,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -21,16 +24,19 @@ BANNED = {
     r"\banew\b": "again",
     r"\bamid\b": "during, inside",
     r"(?<!there )\bis no (?!longer\b|more\b)[a-z]": "is not a",
+    r"\b(beholds?|hereby|whilst|hitherto|thereof)\b": "plain words",
     r"(?<!there )\bare no (?!longer\b|more\b)[a-z]": "are not",
 }
 EXEMPT = {"scripts/words.py", "docs/log.md", "benchmarks/log.md"}  # records stay as they are
-NAMED = re.compile(r"`([\w/]+\.py)(?::(\w+))?`")
+NAMED = re.compile(r"`([\w./-]+\.(?:py|toml|ya?ml|md|js|css))(?::(\w+))?`")
+IMPORTED = re.compile(r"^[> ]*from (nonneg_[\w.]+) import (?:\(([^)]*)\)|([\w, ]+))", re.MULTILINE)
+VARIABLE = re.compile(r"NONNEG_[A-Z][A-Z_]+")
 LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)(?:#[^)]*)?\)")
 
 
 def main() -> None:
     """Print every finding and exit accordingly."""
-    found = [*docstrings(), *phrases(), *links(), *named_files()]
+    found = [*docstrings(), *phrases(), *links(), *named_files(), *imports(), *variables()]
     print(*found, sep="\n", end="\n" if found else "")
     sys.exit(bool(found))
 
@@ -80,17 +86,62 @@ def links() -> Iterator[str]:
 
 
 def named_files() -> Iterator[str]:
-    """Python files, and functions or classes in them, that a page names and that are not there."""
-    files = tracked("*.py")
-    for page in tracked("*.md"):
-        if page in EXEMPT or page == "CHANGELOG.md":
+    """Files, and functions or classes in them, that a page or a docstring names and that are not there."""
+    files = tracked()
+    for page in tracked("*.md", "*.py"):
+        if page in EXEMPT or page == "CHANGELOG.md" or page.startswith(("docs/adr/", "tests/")):
             continue
         for path, name in sorted(set(NAMED.findall((ROOT / page).read_text(encoding="utf-8")))):
-            where = [file for file in files if f"/{file}".endswith(f"/{path}")]
-            if not where:
+            where = [file for file in files if f"/{file}".endswith(f"/{path.removeprefix('./')}")]
+            if not where and (path.endswith(".py") or "/" in path):
                 yield f"{page}: names {path}, which does not exist"
             elif name and not any(defines(file, name) for file in where):
                 yield f"{page}: names {name} in {path}, which is not there"
+
+
+def imports() -> Iterator[str]:
+    """Imports of our modules, in code that is kept as text as well, of names that are not there."""
+    for file in tracked("*.py", "*.md"):
+        if file in EXEMPT:
+            continue
+        for module, lines, line in IMPORTED.findall((ROOT / file).read_text(encoding="utf-8")):
+            known = names_in(module)
+            for name in re.findall(r"(\w+)(?: as \w+)?", lines or line):
+                if name not in known:
+                    yield f"{file}: imports {name} from {module}, where it is not"
+
+
+@cache
+def names_in(module: str) -> set[str]:
+    """What can be imported from a module: what it defines or imports, and a package's modules."""
+    for base in (ROOT / home / module.replace(".", "/") for home in PACKAGES):
+        for path in (base.with_suffix(".py"), base / "__init__.py"):
+            if path.is_file():
+                tree = ast.parse(path.read_text(encoding="utf-8"))
+                return set(bound(tree)) | ({part.stem for part in base.iterdir()} if base.is_dir() else set())
+    return set()
+
+
+def bound(tree: ast.Module) -> Iterator[str]:
+    """The names that a module binds; of a lazy package those in its strings."""
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield node.name
+        elif isinstance(node, ast.alias):
+            yield node.asname or node.name
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.isidentifier():
+            yield node.value
+
+
+def variables() -> Iterator[str]:
+    """Environment variables of the packages that no page names."""
+    documented = {name for page in tracked("*.md") for name in VARIABLE.findall((ROOT / page).read_text("utf-8"))}
+    for file in tracked("*.py"):
+        if file.startswith(PACKAGES):
+            for name in sorted(set(VARIABLE.findall((ROOT / file).read_text("utf-8"))) - documented):
+                yield f"{file}: reads {name}, which no page names"
 
 
 def defines(file: str, name: str) -> bool:

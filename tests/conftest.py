@@ -1,4 +1,4 @@
-"""What every room's tests may use: real photos, and real servers as processes of their own."""
+"""What the tests of every package may use: real photos, and real servers as processes of their own."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Usage reports of the runtimes are turned off: some send them to their makers by default.
 
 ONNX Runtime does so from 1.29 on, with names and hashes of models; it reads the variable when it is loaded. Each
-package of ours that uses it therefore calls this first. Who wants the reports sets the variable to 0.
+package of ours that uses it therefore calls this first. With the variable at 0 they are sent.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def pixels_apart(image: bytes, price: Price, settings: dict[str, Any], size: int
 
 
 class DecoderProcess:
-    """The side of the one who asks."""
+    """The asking side: it starts the process, sends it images and ends it."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(

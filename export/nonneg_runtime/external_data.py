@@ -1,6 +1,6 @@
 """Which files an ONNX model reads beside itself: found by walking its protobuf, without onnx and without its weights.
 
-An ONNX tensor may live in another file, named by a path that the model's author chose. The walk skips from field
+An ONNX tensor may live in another file, named by a path that the model's author chose. Reading skips from field
 to field (https://protobuf.dev/programming-guides/encoding) and only descends where a tensor may be. The file is read,
 not mapped: one that is cut off meanwhile is an error, where a mapping would end the process.
 """

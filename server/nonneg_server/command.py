@@ -147,7 +147,7 @@ def _say_what_is_served(
         lines.append(f"look at {len(collection)} photos of {collection.root}: {address_of(listener, scheme)}/")
     try:
         click.echo("\n".join(line if settings.log_format == "text" else as_json(line) for line in lines))
-    except OSError as error:  # a full disk, or a pipe that was closed: those who ask are answered all the same
+    except OSError as error:  # a full disk, or a pipe that was closed: requests are answered all the same
         logger.warning("ready, which could not be said on standard output (%s)", error.strerror)
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")  # or it would be tried again at the end
 

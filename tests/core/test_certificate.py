@@ -1,4 +1,4 @@
-"""Structure beside its floors, and the monosemanticity score against the definition that walks all pairs."""
+"""Structure beside its floors, and the monosemanticity score against the definition that compares all pairs."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ PATHS = ["/embed", "/embed", "/embed?dimensions=8", "/embed?dimensions=900", "/v
 
 
 @pytest.fixture(scope="module")
-def house(start: Callable, bundle: Bundle) -> Iterator[str]:
+def server(start: Callable, bundle: Bundle) -> Iterator[str]:
     with start("--model", str(bundle.path), "--drain", "0", "--read-timeout", "1", "--keep-alive", "1") as (address, _):
         yield address
 
@@ -117,27 +117,27 @@ def slow_png(side: int = 4500) -> bytes:
     return buffer.getvalue()
 
 
-def test_each_request_is_counted_once(house: str, png: Png) -> None:
+def test_each_request_is_counted_once(server: str, png: Png) -> None:
     names = [
         'nonneg_requests_total{method="POST",route="/embed",status="200"}', "nonneg_images_total", "nonneg_nnz_count",
         'nonneg_request_seconds_count{route="/embed"}', "nonneg_request_images_count",
         'nonneg_image_errors_total{model="tiny",type="image_unsupported"}',
         'nonneg_requests_total{method="POST",route="/embed",status="415"}',
     ]  # fmt: skip
-    before = [metric(house, name) for name in names]
-    with Caller(house) as caller:
+    before = [metric(server, name) for name in names]
+    with Caller(server) as caller:
         for _ in range(5):
             caller.ask(png(3))
             caller.hear()
         caller.ask(b"no image")
         caller.hear()
-    grown = [metric(house, name) - was for name, was in zip(names, before, strict=True)]
+    grown = [metric(server, name) - was for name, was in zip(names, before, strict=True)]
     assert grown == [5, 5, 5, 6, 5, 1, 1]
-    assert metric(house, "nonneg_images_in_flight") == metric(house, "nonneg_bytes_in_flight") == 0
+    assert metric(server, "nonneg_images_in_flight") == metric(server, "nonneg_bytes_in_flight") == 0
 
 
-def test_another_head_on_the_same_connection_means_something_else(house: str, png: Png) -> None:
-    with Caller(house) as caller:
+def test_another_head_on_the_same_connection_means_something_else(server: str, png: Png) -> None:
+    with Caller(server) as caller:
         lengths = []
         for k in (8, 8, 16, 16, 8, 8):
             caller.ask(png(1), f"/embed?dimensions={k}")
@@ -145,12 +145,12 @@ def test_another_head_on_the_same_connection_means_something_else(house: str, pn
     assert lengths == [8, 8, 16, 16, 8, 8]
 
 
-def test_requests_in_pieces_and_behind_each_other_are_answered_in_their_order(house: str, png: Png) -> None:
+def test_requests_in_pieces_and_behind_each_other_are_answered_in_their_order(server: str, png: Png) -> None:
     images = [png(seed) for seed in range(8)]
-    wanted = [httpx.post(f"{house}/embed", content=image).json()["data"] for image in images]
+    wanted = [httpx.post(f"{server}/embed", content=image).json()["data"] for image in images]
     stream = b"".join(map(request, images))
     for size in (1, 7, 100, 1000, len(stream)):
-        with Caller(house) as caller:
+        with Caller(server) as caller:
             pieces = [stream[start : start + size] for start in range(0, len(stream), size)]
             sending = threading.Thread(target=lambda: [caller.socket.sendall(piece) for piece in pieces])  # noqa: B023
             sending.start()
@@ -184,13 +184,13 @@ def varied(rng: random.Random, png: Png) -> bytes:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_whatever_clients_send_and_however_it_arrives_the_answers_are_those_of_a_fresh_connection(
-    house: str, png: Png, seed: int
+    server: str, png: Png, seed: int
 ) -> None:
     rng = random.Random(seed)
     asked = [varied(rng, png) for _ in range(60)]
     wanted = []
     for whole in asked:
-        with Caller(house) as fresh:
+        with Caller(server) as fresh:
             fresh.socket.sendall(whole)
             wanted.append(fresh.hear())
     stream = memoryview(b"".join(asked))
@@ -204,7 +204,7 @@ def test_whatever_clients_send_and_however_it_arrives_the_answers_are_those_of_a
             if rng.random() < 0.2:
                 time.sleep(0.002)
 
-    with Caller(house) as caller:
+    with Caller(server) as caller:
         sending = threading.Thread(target=send, args=(caller,))
         sending.start()
         for whole, (status, headers, content) in zip(asked, wanted, strict=True):
@@ -217,44 +217,44 @@ def test_whatever_clients_send_and_however_it_arrives_the_answers_are_those_of_a
         sending.join(20)
 
 
-def test_a_client_that_asks_much_and_reads_late_gets_all_its_answers_in_their_order(house: str, png: Png) -> None:
+def test_a_client_that_asks_much_and_reads_late_gets_all_its_answers_in_their_order(server: str, png: Png) -> None:
     images = [png(seed) for seed in range(5)]
-    wanted = [httpx.post(f"{house}/embed?format=both", content=image).json()["data"] for image in images]
+    wanted = [httpx.post(f"{server}/embed?format=both", content=image).json()["data"] for image in images]
     count = 3000
-    with Caller(house, small_window=True) as caller:
+    with Caller(server, small_window=True) as caller:
         asks = [request(image, "/embed?format=both") for image in images]
         sending = threading.Thread(target=lambda: [caller.socket.sendall(asks[i % 5]) for i in range(count)])
         sending.start()
         until = time.monotonic() + 60
-        while not metric(house, "nonneg_upload_bytes"):  # an answer waits for this client, which has read none yet
+        while not metric(server, "nonneg_upload_bytes"):  # an answer waits for this client, which has read none yet
             assert time.monotonic() < until
         for i in range(count):
             assert json.loads(caller.hear()[2])["data"] == wanted[i % 5]
         sending.join(20)
 
 
-def test_a_client_that_leaves_gives_its_place_back(house: str, png: Png) -> None:
+def test_a_client_that_leaves_gives_its_place_back(server: str, png: Png) -> None:
     gone = 'nonneg_requests_total{method="POST",route="/embed",status="499"}'
-    before = metric(house, gone)
-    with crowd(house, 8) as callers:
+    before = metric(server, gone)
+    with crowd(server, 8) as callers:
         for caller in callers:
             caller.ask(png(1))
             caller.hear()
         for caller in callers:
             caller.ask(slow_png())
         until = time.monotonic() + 60
-        while not metric(house, "nonneg_images_in_flight"):  # the server has read what it will work on
+        while not metric(server, "nonneg_images_in_flight"):  # the server has read what it will work on
             assert time.monotonic() < until
     until = time.monotonic() + 60
-    while metric(house, "nonneg_images_in_flight") or metric(house, "nonneg_upload_bytes"):
+    while metric(server, "nonneg_images_in_flight") or metric(server, "nonneg_upload_bytes"):
         assert time.monotonic() < until
         time.sleep(0.05)
-    assert metric(house, gone) > before
-    assert httpx.post(f"{house}/embed", content=png(1)).status_code == 200
+    assert metric(server, gone) > before
+    assert httpx.post(f"{server}/embed", content=png(1)).status_code == 200
 
 
-def test_a_body_that_stops_half_way_is_refused_and_a_silent_client_sent_home(house: str, png: Png) -> None:
-    with Caller(house) as half, Caller(house) as silent:
+def test_a_body_that_stops_half_way_is_refused_and_a_silent_connection_is_closed(server: str, png: Png) -> None:
+    with Caller(server) as half, Caller(server) as silent:
         for caller in (half, silent):
             for _ in range(2):
                 caller.ask(png(1))

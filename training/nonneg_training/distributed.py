@@ -1,4 +1,4 @@
-"""torchrun: who we are among how many, and gathering vectors across ranks with their gradient."""
+"""The process group of torchrun: this process's rank, and gathering vectors across ranks with their gradient."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def join() -> ProcessGroup:
 
 
 def leave(*, together: bool = True) -> None:
-    """Leave the group, if we are in one; together, for who still leaves when another has ended may be aborted."""
+    """Leave the group, if there is one; together, since a process that leaves after another ended may be aborted."""
     if not dist.is_initialized():
         return
     if together and dist.get_backend() == "gloo":

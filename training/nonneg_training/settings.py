@@ -139,7 +139,9 @@ class HeadSettings(SettingsSection):
     learn_temperatures: bool = Field(default=False, description="the head's softmaxes have a temperature a length")
     relative: bool = Field(default=False, description="optimiser.lr is in units of the head's root mean square")
     similarity: float = Field(default=0.0, ge=0, description="follow the backbone's similarities (squared error)")
-    neighbours: float = Field(default=1.0, ge=0, description="follow who is near whom (divergence of softmaxes)")
+    neighbours: float = Field(
+        default=1.0, ge=0, description="follow the teacher's neighbourhoods (divergence of softmaxes)"
+    )
     neighbour_temperature: float = Field(
         default=0.1, gt=0, description="of those softmaxes; lower: only the nearest count"
     )

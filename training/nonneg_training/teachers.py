@@ -1,4 +1,4 @@
-"""Whom a head follows: the half-whitened features of one or several backbones, of the very views it learns from."""
+"""The teachers of a head: the half-whitened features of one or several backbones, of the very views it learns from."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ def monosemanticity(z: NDArray[Any], judge: NDArray[Any]) -> Floats:
     """The mean cosine of all pairs of images for each dimension, weighted by both activations: (D,).
 
     judge: what another encoder, or one-hot labels, make of the same images, (images, width).
-    The definition (arXiv 2504.02821) walks all pairs; as sums over single images (arXiv 2602.12403) it is one product:
+    The definition (arXiv 2504.02821) takes all pairs; as sums over single images (arXiv 2602.12403) it is one product:
     (|sum a_i e_i|^2 - sum a_i^2 |e_i|^2) / ((sum a_i)^2 - sum a_i^2). Columns that go below zero are raised to begin at
     zero, as the definition has it. A dimension that is active on fewer than two images has no score: NaN.
     """

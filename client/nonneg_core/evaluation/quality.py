@@ -40,7 +40,7 @@ class QualityResult:
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Who asks and who answers: leave-one-out when `queries` is None."""
+    """Which images are the gallery and which the queries: leave-one-out when `queries` is None."""
 
     gallery: NDArray[np.int64]
     queries: NDArray[np.int64] | None
@@ -103,7 +103,7 @@ def quality_by_length(
     """
     z = np.asarray(z, dtype=np.float32)
     labels = np.asarray(labels)
-    who = split(len(z))
+    parts = split(len(z))
     full = z.shape[1]
     grid = [full, *(n for n in lengths if n < full)]
     turned = pca.apply(z, full) if pca is not None else None
@@ -111,7 +111,7 @@ def quality_by_length(
     kept = [m for m in top_ks if m < full]
 
     def measure(name: str, n: int, top_k: int | None, variants: Iterable[Vectors]) -> QualityResult:
-        return _mean([_row(name, n, top_k, z, who.score(z, labels, k, neighbours)) for z in variants])
+        return _mean([_row(name, n, top_k, z, parts.score(z, labels, k, neighbours)) for z in variants])
 
     rows: list[QualityResult] = []
     for name, n in cases:
@@ -130,7 +130,7 @@ def quality_by_length(
     for m in dict.fromkeys([max(1, round(full / 10)), *kept]):
         stored = cut(z, Length(full, m))
         for how in ("whole", "re-ranked"):
-            report = who.score(stored, labels, k, neighbours, asks=z, rerank=how == "re-ranked")
+            report = parts.score(stored, labels, k, neighbours, asks=z, rerank=how == "re-ranked")
             rows.append(_row(rows[0].selection, full, m, stored, report, how))
     return rows
 

@@ -1,4 +1,4 @@
-"""Who comes first: exact rankings of a gallery for many queries, in blocks that fit memory.
+"""Exact rankings of a gallery for many queries, in blocks that fit memory.
 
 The order is by cosine, falling; among equals the lower gallery index comes first. A cosine of exactly zero means
 that two non-negative vectors share no dimension: such an item may fill a place in the list but is never found.

@@ -1,4 +1,4 @@
-"""The answer as one .npy: a dense matrix, one row an image. There is not a room for errors, scales or two lengths."""
+"""The answer as one .npy: a dense matrix, one row an image. It has no place for errors, scales or two lengths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may come in: bounds on images, bytes and large images' work in flight, and how long the others should wait.
+"""Which requests are admitted: bounds on images, bytes and work in flight, and how long the others should wait.
 
 All of it is called from the event loop, so that nothing here needs a lock.
 """

@@ -1,4 +1,4 @@
-"""Whose job is next: requests take turns, large jobs one by one, and all wait within one budget of memory.
+"""Which job is next: requests take turns, large jobs one by one, and all wait within one budget of memory.
 
 A request of two hundred images and one of a single one each have one of theirs done in turn. A large job, of which one
 runs at a time, waits here and not on a thread; while small ones wait, it gets no more of the threads' time than they.

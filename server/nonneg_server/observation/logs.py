@@ -28,7 +28,7 @@ def configure(form: Literal["text", "json"], level: str) -> None:
     logging.getLogger("uvicorn.error").addFilter(_of_the_server)
     logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # it logs what clients send amiss, byte by byte
     logging.getLogger("PIL").setLevel(logging.CRITICAL)  # what it says of broken files, clients are told in our words
-    access.setLevel(logging.INFO)  # who asks for the access log gets it at every level
+    access.setLevel(logging.INFO)  # an access log that was asked for is written at every level
 
 
 def lines_lost() -> int:

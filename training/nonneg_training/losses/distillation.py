@@ -25,7 +25,7 @@ def squared(student: Tensor, teacher: Tensor) -> Tensor:
 def divergence(
     student: Tensor, teacher: Tensor, temperature: float, of_student: float | Tensor | None = None
 ) -> Tensor:
-    """Mean over rows of KL(teacher || student) between the softmaxes over the other images: who is near whom.
+    """Mean over rows of KL(teacher || student) between the softmaxes over the other images: their neighbourhoods.
 
     of_student: the student's own temperature, where it is not the teacher's.
     """

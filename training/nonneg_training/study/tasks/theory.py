@@ -35,7 +35,7 @@ class World(TaskSettings):
 
 @dataclass(frozen=True)
 class Drawn:
-    """A world: who is how much of which class, and what comes together how often."""
+    """A world: how much of each class an element is, and how often two elements come together."""
 
     posterior: Floats  # (n, C): p(c | x)
     prior: Floats  # (C,)

@@ -1,4 +1,4 @@
-"""Images and captions of digits in two towers: who finds whom, and whether a dimension means the same in both."""
+"""Images and captions of digits in two towers: how well each finds the other, and what their dimensions share."""
 
 from __future__ import annotations
 
