@@ -12,7 +12,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from nonneg_cli.data_set_names import accept_names
+from nonneg_cli.data_sets_as_folders import accept_names
 from nonneg_core.standard_streams import open_missing_streams
 
 

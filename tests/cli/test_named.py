@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from PIL import Image
 
-from nonneg_cli.data_set_names import NAMES, OrNamed
+from nonneg_cli.data_sets_as_folders import NAMES, OrNamed
 from nonneg_cli.table import nonneg
 from nonneg_core.errors import ConfigInvalid
 from nonneg_training.data import SPLIT, open_data
