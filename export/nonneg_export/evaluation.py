@@ -12,11 +12,12 @@ from PIL import ImageOps
 from nonneg_core.errors import DataInvalid
 from nonneg_core.evaluation import structure
 from nonneg_core.evaluation.quality import LENGTHS, TOP_KS, as_they_are, quality_by_length, split
-from nonneg_core.evaluation.selection import as_emitted, by_chance, falling, fit_pca
+from nonneg_core.evaluation.quality_row import Selection
+from nonneg_core.evaluation.selection import Order, as_emitted, by_chance, falling, fit_pca
 from nonneg_core.pixels.decode import decode
 from nonneg_export.activations import Activations, Tick, collect
 from nonneg_export.photo_folder import Photos, labels_of
-from nonneg_runtime.evidence import Quality, QualityRow, Structure
+from nonneg_runtime.evidence import Quality, Structure
 from nonneg_runtime.manifest import Manifest
 from nonneg_runtime.open import open_session
 from nonneg_runtime.preprocess import Preprocessor
@@ -49,7 +50,7 @@ def evaluate(
     z = np.array(seen.values)
     _, counts = np.unique(labels, return_counts=True)
     columns = manifest.dimensions
-    orders = {
+    orders: dict[Selection, list[Order]] = {
         "expected-activation": [as_emitted(columns)],
         "random": [by_chance(columns, seed) for seed in range(SEEDS)],
         "variance": [falling(manifest.columns.variance)],
@@ -71,7 +72,7 @@ def evaluate(
         seeds=SEEDS,
         live_dimensions=structure.live_dimensions(z),
         structure=_structure(z, labels, _second_views(encoder, manifest, seen), seen),
-        rows=tuple(QualityRow.model_validate({k: _short(v) for k, v in vars(row).items()}) for row in rows),
+        rows=tuple(row.model_copy(update={k: _short(v) for k, v in row}) for row in rows),
         method=f"PCA and variance are measured on the {len(calibration)} calibration images.",
     )
 

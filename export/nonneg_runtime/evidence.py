@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from pydantic import BaseModel, ConfigDict, Field
 
-from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+from nonneg_core.evaluation.quality_row import QualityRow
 
 
 class Record(BaseModel):
@@ -28,32 +28,6 @@ class Check(Record):
     what: str
     value: float
     limit: float
-
-
-class QualityRow(Record):
-    """Retrieval at one length, for one way to choose the dimensions."""
-
-    selection: Literal["expected-activation", "random", "variance", "pca", "features"]
-    dimensions: int
-    top_k: int | None = None
-    p_at_1: float
-    p_at_10: float = Field(description='what the NCL authors call "mAP@10"')
-    map_at_k: float
-    knn: float
-    zero_share: float = Field(description="share of the vectors of which nothing is left")
-    mean_nnz: float
-    bytes: float = Field(description="a vector: float32 dense, or 2-byte index and float16 value, whichever is smaller")
-    asked: Literal["cut", "whole", "re-ranked"] = Field(
-        default="cut", description="queries: cut as what is stored; whole; whole, which then order the first 200"
-    )
-
-    @model_serializer(mode="wrap")
-    def _without_the_usual(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Rows of before did not say how they were asked, and keep their digests."""
-        record: dict[str, Any] = handler(self)
-        if self.asked == "cut":
-            record.pop("asked", None)
-        return record
 
 
 class Structure(Record):

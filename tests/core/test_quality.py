@@ -3,10 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nonneg_core.evaluation import quality
 from nonneg_core.evaluation.lengths import Length, cut
 from nonneg_core.evaluation.metrics import retrieval
 from nonneg_core.evaluation.quality import quality_by_length, split
+from nonneg_core.evaluation.quality_row import QualityRow
 from nonneg_core.evaluation.selection import as_emitted, by_chance, falling, fit_pca
 
 
@@ -17,7 +17,7 @@ def clustered(n: int = 60, d: int = 32, classes: int = 4) -> tuple[np.ndarray, n
     return np.maximum(centres[y] + rng.normal(size=(n, d), scale=0.6), 0).astype(np.float32), y
 
 
-def table(**rest: object) -> dict[tuple[str, int, int | None], quality.QualityResult]:
+def table(**rest: object) -> dict[tuple[str, int, int | None], QualityRow]:
     z, y = clustered()
     orders = {
         "expected-activation": [as_emitted(32)],
@@ -73,13 +73,11 @@ def test_progress_is_told_to_the_end() -> None:
     assert ticks[-1] == (len(rows), len(rows))
 
 
-def test_of_many_images_a_sample_asks_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quality, "EVERY_QUERY", 50)
-    monkeypatch.setattr(quality, "SAMPLE", 20)
-    who = split(60)
-    assert who.queries is not None
-    assert who.asked == 20
-    assert sorted([*who.queries, *who.gallery]) == list(range(60))
+def test_of_many_images_a_sample_asks_the_rest() -> None:
+    parts = split(60, every=50, sample=20)
+    assert parts.queries is not None
+    assert parts.asked == 20
+    assert sorted([*parts.queries, *parts.gallery]) == list(range(60))
     assert table()["expected-activation", 32, None].p_at_1 > 0.5
 
 
@@ -89,17 +87,16 @@ def test_of_few_images_each_asks_all_others() -> None:
 
 
 @pytest.mark.parametrize("n", [60, 300])
-def test_what_is_stored_cut_is_also_asked_whole_and_re_ranked(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quality, "EVERY_QUERY", 100)  # of more images a sample asks
-    monkeypatch.setattr(quality, "SAMPLE", 40)
+def test_what_is_stored_cut_is_also_asked_whole_and_re_ranked(n: int) -> None:
+    parts = split(n, every=100, sample=40)
     z, y = clustered(n)
-    rows = quality_by_length(z, y, {"expected-activation": [as_emitted(32)]}, lengths=(), top_ks=(4,), k=10)
+    orders = {"expected-activation": [as_emitted(32)]}
+    rows = quality_by_length(z, y, orders, lengths=(), top_ks=(4,), k=10, parts=parts)
     found = {(row.top_k, row.asked): row for row in rows if row.top_k}
     assert set(found) == {(4, "cut"), (3, "whole"), (3, "re-ranked"), (4, "whole"), (4, "re-ranked")}
     assert found[4, "whole"].mean_nnz <= 4
-    who = split(n)
-    gallery = who.gallery
-    asking = gallery if who.queries is None else who.queries
+    gallery = parts.gallery
+    asking = gallery if parts.queries is None else parts.queries
     stored = cut(z, Length(32, 4))
     hits = []
     for i in asking:
@@ -107,7 +104,7 @@ def test_what_is_stored_cut_is_also_asked_whole_and_re_ranked(n: int, monkeypatc
         scores = {j: z[i] @ stored[j] / max(np.linalg.norm(stored[j]), 1e-9) for j in others}
         hits.append(y[max(others, key=lambda j: scores[j])] == y[i])
     assert found[4, "whole"].p_at_1 == pytest.approx(np.mean(hits))
-    exact = who.score(z, y, 10, 20)
+    exact = parts.score(z, y, 10, 20)
     if n <= 200:  # all of the others are re-ranked
         assert found[4, "re-ranked"].map_at_k == pytest.approx(float(exact.average_precision.mean()))
     assert found[4, "re-ranked"].map_at_k >= found[4, "whole"].map_at_k

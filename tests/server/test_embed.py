@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 from nonneg_core.errors import ParameterInvalid
+from nonneg_core.evaluation.quality_row import QualityRow
 from nonneg_core.pixels.decode import decode
 from nonneg_core.pixels.resizing import fast_resize
 from nonneg_core.shortening import shorten
 from nonneg_runtime.bundle import Bundle
-from nonneg_runtime.evidence import Quality, QualityRow
+from nonneg_runtime.evidence import Quality
 from nonneg_runtime.session import Session
 from nonneg_server.app import create_app
 from nonneg_server.embedding import lengths_of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from nonneg_core.evaluation.lengths import DENSE_BYTES, SPARSE_BYTES, Length, cut
 from nonneg_core.evaluation.metrics import RetrievalReport, retrieval
+from nonneg_core.evaluation.quality_row import Asking, QualityRow, Selection
 from nonneg_core.evaluation.selection import PCA, Order, choose
 from nonneg_core.shortening import Vectors
 
@@ -18,24 +19,8 @@ LENGTHS = (2048, 1024, 512, 256, 128, 64, 32)
 TOP_KS = (128, 64, 32, 16)
 EVERY_QUERY = 5000  # up to so many images each is a query against all others; above, a sample against the rest
 SAMPLE = 2000
+WHOLE: tuple[Asking, ...] = ("whole", "re-ranked")
 Tick = Callable[[int, int], None]  # done, of how many
-
-
-@dataclass(frozen=True)
-class QualityResult:
-    """Retrieval at one length, for one way to choose the dimensions."""
-
-    selection: str
-    dimensions: int
-    top_k: int | None
-    p_at_1: float
-    p_at_10: float
-    map_at_k: float
-    knn: float
-    zero_share: float
-    mean_nnz: float
-    bytes: float
-    asked: str = "cut"  # queries: cut as what is stored; whole; re-ranked: whole, which then order the first 200
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,49 +61,55 @@ class Split:
         )
 
 
-def split(images: int, *, seed: int = 0) -> Split:
-    """Every image asks all others; of many images a sample asks the rest."""
-    if images <= EVERY_QUERY:
+def split(images: int, *, seed: int = 0, every: int = EVERY_QUERY, sample: int = SAMPLE) -> Split:
+    """Every image asks all others; of more than `every` images a sample asks the rest."""
+    if images <= every:
         return Split(np.arange(images), None)
     order = np.random.default_rng(seed).permutation(images)
-    return Split(np.sort(order[SAMPLE:]), np.sort(order[:SAMPLE]))
+    return Split(np.sort(order[sample:]), np.sort(order[:sample]))
 
 
 def quality_by_length(
     z: NDArray[Any],
     labels: Sequence[Any] | NDArray[Any],
-    orders: Mapping[str, Sequence[Order]],
+    orders: Mapping[Selection, Sequence[Order]],
     *,
     pca: PCA | None = None,
     lengths: Sequence[int] = LENGTHS,
     top_ks: Sequence[int] = TOP_KS,
     k: int = 100,
     neighbours: int = 20,
+    parts: Split | None = None,
     tick: Tick | None = None,
-) -> list[QualityResult]:
+) -> list[QualityRow]:
     """One row a selection and length; a selection with several orders (random draws) gets their mean.
+
+    parts: the gallery and the queries, if they are not those of `split`.
 
     `top_ks` are measured on the first selection at full width: what each vector's m largest entries keep, asked by
     vectors that are cut likewise; these and a tenth of all also asked by whole vectors, and re-ranked by them.
     """
     z = np.asarray(z, dtype=np.float32)
     labels = np.asarray(labels)
-    parts = split(len(z))
+    parts = parts or split(len(z))
     full = z.shape[1]
     grid = [full, *(n for n in lengths if n < full)]
     turned = pca.apply(z, full) if pca is not None else None
-    cases = [(name, n) for name in (*orders, *(["pca"] if pca else [])) for n in grid]
+    names: list[Selection] = [*orders, "pca"] if pca else [*orders]
+    cases = [(name, n) for name in names for n in grid]
     kept = [m for m in top_ks if m < full]
 
-    def measure(name: str, n: int, top_k: int | None, variants: Iterable[Vectors]) -> QualityResult:
+    def measure(name: Selection, n: int, top_k: int | None, variants: Iterable[Vectors]) -> QualityRow:
         return _mean([_row(name, n, top_k, z, parts.score(z, labels, k, neighbours)) for z in variants])
 
-    rows: list[QualityResult] = []
+    rows: list[QualityRow] = []
     for name, n in cases:
         if turned is not None and name == "pca":
             rows.append(measure(name, n, None, [turned[:, :n]]))
         elif n == full and rows:
-            rows.append(_renamed(rows[0], name))  # all of the columns in another order are the same vectors
+            rows.append(
+                rows[0].model_copy(update={"selection": name})
+            )  # all of the columns in another order are the same vectors
         else:
             rows.append(measure(name, n, None, (choose(z, order, n) for order in orders[name])))
         if tick:
@@ -129,27 +120,27 @@ def quality_by_length(
             tick(len(rows), len(cases) + len(kept))
     for m in dict.fromkeys([max(1, round(full / 10)), *kept]):
         stored = cut(z, Length(full, m))
-        for how in ("whole", "re-ranked"):
+        for how in WHOLE:
             report = parts.score(stored, labels, k, neighbours, asks=z, rerank=how == "re-ranked")
             rows.append(_row(rows[0].selection, full, m, stored, report, how))
     return rows
 
 
 def as_they_are(
-    rows: NDArray[Any], labels: Sequence[Any] | NDArray[Any], name: str, *, k: int = 100, neighbours: int = 20
-) -> QualityResult:
+    rows: NDArray[Any], labels: Sequence[Any] | NDArray[Any], name: Selection, *, k: int = 100, neighbours: int = 20
+) -> QualityRow:
     """Retrieval by dense vectors at their full length: what others are compared with."""
     rows = np.asarray(rows, dtype=np.float32)
     report = split(len(rows)).score(rows, np.asarray(labels), k, neighbours)
     found = _row(name, rows.shape[1], None, rows, report)
-    return replace(found, bytes=float(DENSE_BYTES * rows.shape[1]))
+    return found.model_copy(update={"bytes": float(DENSE_BYTES * rows.shape[1])})
 
 
 def _row(
-    name: str, n: int, top_k: int | None, z: Vectors, report: RetrievalReport, asked: str = "cut"
-) -> QualityResult:
+    name: Selection, n: int, top_k: int | None, z: Vectors, report: RetrievalReport, asked: Asking = "cut"
+) -> QualityRow:
     nnz = np.count_nonzero(z, axis=1)
-    return QualityResult(
+    return QualityRow(
         selection=name,
         dimensions=n,
         top_k=top_k,
@@ -164,16 +155,6 @@ def _row(
     )
 
 
-def _renamed(row: QualityResult, name: str) -> QualityResult:
-    return QualityResult(**{**_values(row), "selection": name})
-
-
-def _mean(rows: Sequence[QualityResult]) -> QualityResult:
+def _mean(rows: Sequence[QualityRow]) -> QualityRow:
     numbers = ("p_at_1", "p_at_10", "map_at_k", "knn", "zero_share", "mean_nnz", "bytes")
-    return QualityResult(
-        **{**_values(rows[0]), **{name: float(np.mean([getattr(r, name) for r in rows])) for name in numbers}}
-    )
-
-
-def _values(row: QualityResult) -> dict[str, Any]:
-    return {field.name: getattr(row, field.name) for field in fields(row)}
+    return rows[0].model_copy(update={name: float(np.mean([getattr(r, name) for r in rows])) for name in numbers})
