@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from nonneg_core.errors import DataInvalid, MissingExtra
-from nonneg_core.installing import extra_hint
+from nonneg_core.errors import DataInvalid
+from nonneg_core.figures import figure
 from nonneg_export.manifest_report import selections
 from nonneg_runtime.bundle import storing
 from nonneg_runtime.evidence import Quality
@@ -29,21 +29,17 @@ def draw(manifest: Manifest, path: Path) -> None:
         raise DataInvalid(f"{manifest.name} carries no quality report", fix="export it with --evaluate LABELLED")
     if path.suffix.lstrip(".") not in FORMATS:
         raise DataInvalid(f"{path.name}: a plot is {' or '.join(FORMATS)}", fix="name it so", value=path.suffix)
-    try:
-        import matplotlib as mpl
-        from matplotlib.figure import Figure
-    except ModuleNotFoundError:
-        raise MissingExtra("a plot needs matplotlib", fix=extra_hint("export")) from None
-    quality = manifest.quality
+    quality, drawn = manifest.quality, figure(figsize=(9, 4))
+    import matplotlib as mpl
+
     with mpl.rc_context({"svg.hashsalt": "nonneg", "font.size": 10}):
-        figure = Figure(figsize=(9, 4), layout="constrained")
         for axes, (field, label) in zip(
-            figure.subplots(1, 2), (("p_at_1", "P@1"), ("map_at_k", f"mAP@{quality.k}")), strict=True
+            drawn.subplots(1, 2), (("p_at_1", "P@1"), ("map_at_k", f"mAP@{quality.k}")), strict=True
         ):
             _panel(axes, quality, field, label, {**selections(manifest), "pca": SIGNED})
-        figure.suptitle(f"{manifest.name}: retrieval by length, {quality.images:,} images of {quality.classes} classes")
+        drawn.suptitle(f"{manifest.name}: retrieval by length, {quality.images:,} images of {quality.classes} classes")
         with storing(path):
-            figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else {"Software": None})
+            drawn.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else {"Software": None})
 
 
 def _panel(axes: object, quality: Quality, field: str, label: str, called: dict[str, str]) -> None:

@@ -13,7 +13,7 @@ from nonneg_runtime.bundle import SHIPPED, Bundle, located, open_bundle
 from nonneg_runtime.manifest import FILE_NAME, Variant, read_manifest
 
 Computed = Literal["fp32", "int8", "bf16"]  # what computes; weights stored as fp16 are computed with as fp32
-Asked = Literal["fp32", "int8", "bf16", "auto"]
+Asked = Literal["auto", "fp32", "int8", "bf16"]
 COMPUTES: dict[str, Computed] = {"fp32": "fp32", "fp16": "fp32", "int8": "int8", "bf16": "bf16"}
 
 

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from nonneg_core.atomic import atomic_write
 from nonneg_core.errors import ConfigInvalid
+from nonneg_core.pixels.resizing import Interpolation
 
 FILE_NAME = "config.toml"
 CHANGE = "change it; `nonneg train --help` lists the options"
@@ -57,9 +58,7 @@ class Views(SettingsSection):
     blur: float = Field(default=0.5, ge=0, le=1, description="probability of a Gaussian blur")
     flip: float = Field(default=0.5, ge=0, le=1, description="probability of a horizontal flip")
     centre: float = Field(default=1.0, gt=0, le=1, description="share of the short side in the evaluation view")
-    interpolation: Literal["nearest", "bilinear", "bicubic", "lanczos"] = Field(
-        default="bicubic", description="of the evaluation view"
-    )
+    interpolation: Interpolation = Field(default="bicubic", description="of the evaluation view")
     pipeline: Literal["batched", "torchvision"] = Field(
         default="batched", description="batched: a whole batch at once; torchvision: transforms v2, image by image"
     )

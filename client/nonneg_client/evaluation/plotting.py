@@ -7,8 +7,8 @@ from pathlib import Path
 
 from nonneg_client.evaluation.retrieval import LengthResult
 from nonneg_core.atomic import atomic_write
-from nonneg_core.errors import ConfigInvalid, MissingExtra
-from nonneg_core.installing import package_hint
+from nonneg_core.errors import ConfigInvalid
+from nonneg_core.figures import figure
 
 FORMS = (".png", ".svg", ".pdf")
 
@@ -17,13 +17,13 @@ def check_form(path: Path) -> None:
     """Raise before the work if the picture could not be written after it."""
     if path.suffix.lower() not in FORMS:
         raise ConfigInvalid(f"{path} is not a picture", fix=f"call it {', '.join(FORMS)}")
-    _figure()
+    figure()
 
 
 def plot(rows: Sequence[LengthResult], path: Path, *, metric: str, title: str = "") -> None:
     """Draw a metric and the share of zero vectors over the number of dimensions."""
-    figure = _figure()(figsize=(7, 5), layout="constrained")
-    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
+    drawn = figure(figsize=(7, 5))
+    above, below = drawn.subplots(2, 1, sharex=True, height_ratios=(3, 1))
     for selection in dict.fromkeys(row.selection for row in rows):
         lines = sorted(
             (row.length.dimensions, row.report.means()[metric], row.zero_share)
@@ -40,13 +40,4 @@ def plot(rows: Sequence[LengthResult], path: Path, *, metric: str, title: str = 
     below.set_xticks(ticks, labels=[str(tick) for tick in ticks], rotation=45)
     below.minorticks_off()
     with atomic_write(path) as temporary:
-        figure.savefig(temporary, format=path.suffix[1:].lower(), dpi=150)
-
-
-def _figure() -> type:
-    try:
-        from matplotlib.figure import Figure  # not pyplot: nothing is shown, no window system is asked for
-    except ModuleNotFoundError:
-        raise MissingExtra("a plot needs matplotlib", fix=package_hint("matplotlib")) from None
-    found: type = Figure
-    return found
+        drawn.savefig(temporary, format=path.suffix[1:].lower(), dpi=150)

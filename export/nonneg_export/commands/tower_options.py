@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 
 from nonneg_core.errors import ConfigInvalid
+from nonneg_core.pixels.resizing import Interpolation
 from nonneg_core.pixels.view import View
 from nonneg_export.commands.options import PATH, together
 from nonneg_export.published import from_onnx
@@ -34,7 +35,7 @@ tower_options = together(
     click.option("--size", type=click.IntRange(1), help="Side of the encoder's input; else 224."),
     click.option("--crop", type=click.FloatRange(0, 1, min_open=True), help="Share of the short side; else 0.875."),
     click.option("--fit", type=click.Choice(("cover", "squash", "contain")), help="Other shapes; else cover."),
-    click.option("--interpolation", type=click.Choice(("bicubic", "bilinear", "lanczos", "nearest")),
+    click.option("--interpolation", type=click.Choice(get_args(Interpolation)),
                  help="Else bicubic."),
     click.option("--mean", type=NUMBERS, help=f"Of pixels between 0 and 1; else {Scaling().mean}."),
     click.option("--std", type=NUMBERS, help=f"Of pixels between 0 and 1; else {Scaling().std}."),

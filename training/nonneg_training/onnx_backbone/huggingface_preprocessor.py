@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from nonneg_core.errors import ConfigInvalid, DataInvalid
+from nonneg_core.pixels.resizing import Interpolation
 from nonneg_core.pixels.view import View
 from nonneg_training.onnx_backbone.adapting import Scaling
 
-Interpolation = Literal["nearest", "lanczos", "bilinear", "bicubic"]
 RESAMPLE: dict[int, Interpolation] = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}  # Pillow's numbers
 MAX_BYTES = 2**20
 UNCROPPED = 384  # ConvNeXt squashes pictures for inputs of this side or more

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nonneg_core.atomic import atomic_write
-from nonneg_core.errors import MissingExtra
-from nonneg_core.installing import extra_hint
+from nonneg_core.figures import figure
 from nonneg_training.study.plan import Plan, Plot
 from nonneg_training.study.result_files import Result
 from nonneg_training.study.verdict import by_seed, decide, estimate, short
@@ -72,21 +71,17 @@ def _where(results: Sequence[Result]) -> str:
 
 def draw(path: Path, plan: Plan, plot: Plot, results: Sequence[Result]) -> None:
     """The study's picture."""
-    try:
-        from matplotlib.figure import Figure  # not pyplot: no window system is asked for
-    except ModuleNotFoundError:
-        raise MissingExtra("a plot needs matplotlib", fix=extra_hint("training")) from None
-    figure = Figure(figsize=(4.2 * len(plot.figures), 3.4), layout="constrained")
+    drawn = figure(figsize=(4.2 * len(plot.figures), 3.4))
     if plot.title:
-        figure.suptitle(plot.title)
-    for axes, name in zip(np.atleast_1d(figure.subplots(1, len(plot.figures))), plot.figures, strict=True):
+        drawn.suptitle(plot.title)
+    for axes, name in zip(np.atleast_1d(drawn.subplots(1, len(plot.figures))), plot.figures, strict=True):
         series = any(isinstance(r.figures.get(name), list) for r in results)
         (_lines if series else _bars)(axes, plan, name, results)
         axes.set_title(name, fontsize=10)
         if plot.label:
             axes.set_xlabel(plot.label)
     with atomic_write(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=90, metadata={"Software": None})
+        drawn.savefig(temporary, format="png", dpi=90, metadata={"Software": None})
 
 
 def _bars(axes: Axes, plan: Plan, name: str, results: Sequence[Result]) -> None:
