@@ -53,7 +53,7 @@ def begun(path: Path, *, folder: bool = False) -> tuple[Path, int | None]:
             handle, name = tempfile.mkstemp(f".{UNFINISHED}", f".{path.name}.", path.parent)
             place = Path(name)
         if handle is not None:
-            _lock(handle, wait=True)
+            take_lock(handle, wait=True)
         if place.exists():  # else another process took it for abandoned before it was locked
             return place, handle
         if handle is not None:
@@ -66,13 +66,13 @@ def remove_abandoned(path: Path) -> None:
         with suppress(OSError):
             handle = os.open(place, os.O_RDONLY)
             try:
-                if _lock(handle):
+                if take_lock(handle):
                     shutil.rmtree(place) if place.is_dir() else place.unlink()
             finally:
                 os.close(handle)
 
 
-def _lock(handle: int, *, wait: bool = False) -> bool:
+def take_lock(handle: int, *, wait: bool = False) -> bool:
     """Whether the lock is held now; never where the system or the disk has none."""
     if sys.platform == "win32":
         return False

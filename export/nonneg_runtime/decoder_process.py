@@ -34,7 +34,7 @@ LARGE_WEBP = 4_000_000  # pixels
 LONGEST = 30.0  # seconds that an image may take, however little of them it had a processor
 ROOM = 96 * 2**20  # bytes of address space beside an image's price: buffers of the allocator, stacks
 _HEAD = struct.Struct(">II")
-_LOOK = 0.05  # seconds between two looks at what the process has used
+LOOK = 0.05  # seconds
 _own = threading.local()
 
 
@@ -45,17 +45,24 @@ def belongs_apart(price: Price) -> bool:
 
 def pixels_apart(image: bytes, price: Price, settings: dict[str, Any], size: int) -> Pixels:
     """What a view sees of the image, by the process that belongs to this thread."""
-    found = getattr(_own, "process", None)
+    return np.frombuffer(of_this_thread().ask(image, price, settings), np.uint8).reshape(size, size, 3)
+
+
+def of_this_thread() -> DecoderProcess:
+    """The process that decodes for this thread; a new one where there is none, or it has ended."""
+    found: DecoderProcess | None = getattr(_own, "process", None)
     if found is None or not found.alive:
         found = _own.process = DecoderProcess()
-    return np.frombuffer(found.ask(image, price, settings), np.uint8).reshape(size, size, 3)
+    return found
 
 
 class DecoderProcess:
     """The asking side: it starts the process, sends it images and ends it."""
 
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
+    def __init__(self, *, seconds: float = MAX_SECONDS, look: float = LOOK) -> None:
+        """`seconds`: processor time that an image may take; `look`: seconds between two looks at what it has taken."""
+        self._most, self._look = seconds, look
+        self.process = subprocess.Popen(
             [sys.executable, "-m", "nonneg_runtime.decoder_process"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -63,21 +70,21 @@ class DecoderProcess:
             bufsize=0,
             env={**os.environ, "MALLOC_ARENA_MAX": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
         )
-        self._end = weakref.finalize(self, _kill, self._process)
+        self._end = weakref.finalize(self, _kill, self.process)
         self._receive(time.monotonic() + LONGEST)  # it is there, and has imported what it needs
 
     @property
     def alive(self) -> bool:
-        return self._process.poll() is None
+        return self.process.poll() is None
 
     def ask(self, image: bytes, price: Price, settings: dict[str, Any]) -> bytes:
         """The pixels; or the typed error, also where the process died or had to be killed."""
-        assert self._process.stdin is not None
+        assert self.process.stdin is not None
         order = json.dumps({"settings": settings, "room": price.bytes + ROOM}).encode()
         self._used = self._seconds()
         try:
             for part in (_HEAD.pack(len(order), len(image)), order, image):
-                _write(self._process.stdin, part)
+                _write(self.process.stdin, part)
             failed, answer = self._receive(time.monotonic() + LONGEST)
         except (OSError, EOFError) as error:
             self._end()
@@ -96,12 +103,12 @@ class DecoderProcess:
         return bool(failed), self._read(size, until)
 
     def _read(self, size: int, until: float) -> bytes:
-        assert self._process.stdout is not None
+        assert self.process.stdout is not None
         found = bytearray()
         while len(found) < size:
-            while not select.select([self._process.stdout], [], [], _LOOK)[0]:
+            while not select.select([self.process.stdout], [], [], self._look)[0]:
                 self._check(until)
-            piece = os.read(self._process.stdout.fileno(), size - len(found))
+            piece = os.read(self.process.stdout.fileno(), size - len(found))
             if not piece:
                 raise EOFError
             found += piece
@@ -110,20 +117,20 @@ class DecoderProcess:
     def _check(self, until: float) -> None:
         """Kill it if it has used more than its time."""
         used = self._seconds() - getattr(self, "_used", 0.0)
-        if used <= MAX_SECONDS and time.monotonic() < until:
+        if used <= self._most and time.monotonic() < until:
             return
         self._end()
         raise ImageTooLarge(
-            f"decoding this image takes more than the limit of {MAX_SECONDS:g} s of a core",
+            f"decoding this image takes more than the limit of {self._most:g} s of a core",
             fix="scale it down, or save it as a JPEG",
             field="seconds",
-            limit=MAX_SECONDS,
+            limit=self._most,
         )
 
     def _seconds(self) -> float:
         """Processor time that it has used so far; 0 where the system does not say."""
         try:
-            fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+            fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         except OSError:
             return 0.0
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

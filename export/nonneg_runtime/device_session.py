@@ -39,7 +39,7 @@ class DeviceSession(Session):
         self._shape = tuple(self._session.get_inputs()[0].shape[1:])  # (size, size, 3)
         self._columns = self._session.get_outputs()[0].shape[1]
         self._lock = not on_cores(self.providers)
-        self._idle: dict[int, list[Bound]] = {size: [] for size in self._sizes}  # what no thread uses at this moment
+        self.idle: dict[int, list[Bound]] = {size: [] for size in self._sizes}  # what no thread uses at this moment
 
     def run(self, pixels: Pixels) -> NDArray[np.float32]:
         """The raw embeddings of a batch: uint8 (batch, size, size, 3) -> float32 (batch, D)."""
@@ -48,11 +48,11 @@ class DeviceSession(Session):
             return np.concatenate([self.run(pixels[i : i + most]) for i in range(0, len(pixels), most)])
         size = next(size for size in self._sizes if size >= len(pixels))
         try:
-            bound = self._idle[size].pop()
+            bound = self.idle[size].pop()
         except IndexError:
             bound = Bound(self._session, size, self._shape, self._columns, lock=self._lock)
         rows = bound.run(pixels)
-        self._idle[size].append(bound)  # not after an error: what a device does to its buffers then is unknown
+        self.idle[size].append(bound)  # not after an error: what a device does to its buffers then is unknown
         return rows
 
 

@@ -39,12 +39,12 @@ class OpenVino:
             "ENABLE_CPU_PINNING": False,  # the operating system knows what else runs here
         }
         try:
-            self._model: Any = core.compile_model(str(path), DEVICE, settings)
+            self.compiled: Any = core.compile_model(str(path), DEVICE, settings)
         except Exception as error:  # openvino raises bare RuntimeErrors
             raise BundleInvalid(
                 f"OpenVINO refuses {path} ({str(error).splitlines()[-1]})", fix="use another --provider"
             ) from error
-        runs = self._model.get_property("INFERENCE_PRECISION_HINT")
+        runs = self.compiled.get_property("INFERENCE_PRECISION_HINT")
         if runs != (ov.Type.bf16 if bf16 else ov.Type.f32):
             raise _no_bf16(f"OpenVINO runs {runs}") if bf16 else refused(OPENVINO, f"it would run {runs}")
         self.providers: tuple[str, ...] = (OPENVINO,)
@@ -54,7 +54,7 @@ class OpenVino:
         """The raw embeddings of a batch: uint8 (batch, size, size, 3) -> float32 (batch, D)."""
         request = getattr(self._own, "request", None)
         if request is None:
-            request = self._own.request = self._model.create_infer_request()
+            request = self._own.request = self.compiled.create_infer_request()
         request.infer({0: np.ascontiguousarray(pixels)}, share_inputs=True)
         rows: NDArray[np.float32] = request.get_tensor(OUTPUT).data.copy()  # the request's own memory is used again
         return rows

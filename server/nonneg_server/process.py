@@ -169,7 +169,7 @@ class Process(uvicorn.Server):
             self.failure = found
             self._shared.draining = True
             logger.critical("%s: the process ends, so that it can be restarted", found)
-            logger.critical("where the threads are:\n%s", _stacks())
+            logger.critical("where the threads are:\n%s", thread_stacks())
             self._exit_after(GONE)
             self._stop_at = time.monotonic() + AFTER_FAILURE  # /livez tells, and what still works is answered
         return await super().on_tick(counter)
@@ -196,7 +196,7 @@ class Process(uvicorn.Server):
 
     def _end_in_any_case(self, seconds: float) -> None:
         """Where a thread hangs, say where, and end; also while the runtime's own code keeps the interpreter."""
-        teller = threading.Timer(seconds - TELLING, lambda: logger.critical("it hangs:\n%s", _stacks()))
+        teller = threading.Timer(seconds - TELLING, lambda: logger.critical("it hangs:\n%s", thread_stacks()))
         teller.daemon = True
         teller.start()
         self._exit_after(seconds)
@@ -238,7 +238,7 @@ class Process(uvicorn.Server):
         return [found for found in self.server_state.connections if isinstance(found, Connection)]
 
 
-def _stacks() -> str:
+def thread_stacks() -> str:
     """What every thread is at."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     found = sys._current_frames().items()

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -173,7 +174,7 @@ def test_another_length_is_refused_with_the_way_out(index, vectors):
 def test_vectors_that_are_not_of_length_one_are_made_so(random_embeddings, tmp_path):
     vectors = random_embeddings(10)
     raw = vectors.shorten(normalize=False)
-    longer = raw._with(raw.rows._replace(values=raw.values * 7))
+    longer = replace(raw, values=raw.values * 7)
     with Index.open(tmp_path / "x", like=longer) as index:
         index.add(longer)
         assert index.search(longer[2], k=1)[0].score == pytest.approx(1, abs=1e-5)

@@ -6,6 +6,7 @@ import errno
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -134,10 +135,10 @@ def test_a_damaged_file_is_named_and_never_half_loaded(suffix, damage, random_em
 def test_values_and_indices_from_outside_are_checked(random_embeddings, tmp_path):
     good = random_embeddings()
     bad = [
-        good._with(good.rows._replace(values=-good.values)),
-        good._with(good.rows._replace(values=np.full_like(good.values, np.nan))),
-        good._with(good.rows._replace(indices=good.indices[::-1].copy())),
-        good._with(good.rows._replace(indices=good.indices + 60)),
+        replace(good, values=-good.values),
+        replace(good, values=np.full_like(good.values, np.nan)),
+        replace(good, indices=good.indices[::-1].copy()),
+        replace(good, indices=good.indices + 60),
     ]
     for i, wrong in enumerate(bad):
         wrong.save(tmp_path / f"{i}.npz")

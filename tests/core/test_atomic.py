@@ -57,7 +57,7 @@ def test_a_temporary_name_that_was_taken_for_abandoned_is_chosen_again(
 ) -> None:
     from nonneg_core import atomic
 
-    path, lock, swept = tmp_path / "a", atomic._lock, []
+    path, lock, swept = tmp_path / "a", atomic.take_lock, []
 
     def late(handle: int, *, wait: bool = False) -> bool:
         if wait and not swept:
@@ -65,7 +65,7 @@ def test_a_temporary_name_that_was_taken_for_abandoned_is_chosen_again(
             remove_abandoned(path)  # by another process, before this one holds its lock
         return lock(handle, wait=wait)
 
-    monkeypatch.setattr(atomic, "_lock", late)
+    monkeypatch.setattr(atomic, "take_lock", late)
     place, handle = begun(path)
     assert place.exists()
     assert handle is not None

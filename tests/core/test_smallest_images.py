@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from nonneg_core.pixels import colour, resizing
+from nonneg_core.pixels.colour import opaque_srgb
 from nonneg_core.pixels.decode import decode
 from nonneg_core.pixels.resizing import fast_resize, has_simd, resize_pillow
 from nonneg_core.pixels.view import View
@@ -42,10 +42,9 @@ def test_the_fast_resize_is_the_plain_one_but_for_rounding(width: int, height: i
 
 @pytest.mark.skipif(not has_simd(), reason="no resizer with SIMD instructions is installed")
 @pytest.mark.parametrize("more", [-1, 0, 1])
-def test_the_fast_resize_hands_over_at_its_threshold(more: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fast_resize_hands_over_at_its_threshold(more: int) -> None:
     image, view = noise(64, 64 + more), View(size=16)
-    monkeypatch.setattr(resizing, "MOST", 64 * 64)
-    fast, plain = view.apply(image, fast_resize()).astype(int), view.apply(image, resize_pillow).astype(int)
+    fast, plain = view.apply(image, fast_resize(64 * 64)).astype(int), view.apply(image, resize_pillow).astype(int)
     assert np.abs(fast - plain).max() <= 1
     if more > 0:
         np.testing.assert_array_equal(fast, plain)
@@ -55,10 +54,9 @@ def test_the_fast_resize_hands_over_at_its_threshold(more: int, monkeypatch: pyt
 @given(SIDES, SIDES, st.sampled_from(["L", "RGBA"]), st.sampled_from([-1, 0, 1]))
 def test_colours_made_in_strips_are_those_made_at_once(width: int, height: int, mode: str, more: int) -> None:
     image = noise(width, height, mode)
-    whole = np.asarray(colour._opaque_srgb(image, (9, 99, 200)))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(colour, "STRIP", max(1, width * height // 2 + more))
-        np.testing.assert_array_equal(np.asarray(colour.opaque_srgb(image, (9, 99, 200))), whole)
+    whole = opaque_srgb(image, (9, 99, 200), strip=width * height)
+    parts = opaque_srgb(image, (9, 99, 200), strip=max(1, width * height // 2 + more))
+    np.testing.assert_array_equal(np.asarray(parts), np.asarray(whole))
 
 
 @settings(deadline=None, max_examples=60)

@@ -18,8 +18,7 @@ from PIL import Image
 from nonneg_core.errors import ImageTooLarge, ImageUnreadable
 from nonneg_core.pixels.identify import identify
 from nonneg_core.pixels.view import View
-from nonneg_runtime import decoder_process
-from nonneg_runtime.decoder_process import UNBOUNDED, DecoderProcess
+from nonneg_runtime.decoder_process import UNBOUNDED, DecoderProcess, of_this_thread
 from nonneg_runtime.preprocess import Preprocessor
 
 pytestmark = pytest.mark.slow
@@ -73,22 +72,19 @@ def test_one_that_decodes_to_more_than_it_announces_finds_no_memory_for_it() -> 
     assert Preprocessor(VIEW, apart=True).pixels(saved("AVIF")).shape == (64, 64, 3)  # others go on
 
 
-def test_one_that_takes_too_long_is_ended_and_the_next_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
-    process, data = DecoderProcess(), saved("AVIF", (3000, 2000))
-    monkeypatch.setattr(decoder_process, "MAX_SECONDS", 0.0)
-    monkeypatch.setattr(decoder_process, "_LOOK", 0.001)
+def test_one_that_takes_too_long_is_ended_and_the_next_is_served() -> None:
+    process, data = DecoderProcess(seconds=0.0, look=0.001), saved("AVIF", (3000, 2000))
     with pytest.raises(ImageTooLarge) as refused:
         process.ask(data, identify(data), SETTINGS)
     assert refused.value.field == "seconds"
     assert not process.alive
-    monkeypatch.undo()
     assert Preprocessor(VIEW, apart=True).pixels(data).shape == (64, 64, 3)
 
 
 def test_a_process_that_dies_costs_one_image() -> None:
     process, data = DecoderProcess(), saved("AVIF")
     process.ask(data, identify(data), SETTINGS)
-    os.kill(process._process.pid, signal.SIGKILL)
+    os.kill(process.process.pid, signal.SIGKILL)
     while process.alive:
         time.sleep(0.001)
     with pytest.raises(ImageUnreadable):
@@ -101,7 +97,7 @@ def test_the_process_ends_with_the_thread_that_it_served() -> None:
 
     def see() -> None:
         Preprocessor(VIEW, apart=True).pixels(saved("AVIF"))
-        found.append(decoder_process._own.process._process)
+        found.append(of_this_thread().process)
 
     thread = threading.Thread(target=see)
     thread.start()

@@ -58,7 +58,7 @@ def test_the_buffers_are_made_once_for_each_size(encoder: Path) -> None:
     session = DeviceSession(encoder, providers=(CPU,), largest=8)
     for count in (1, 3, 4, 3, 4, 7, 8):
         session.run(np.zeros((count, 16, 16, 3), np.uint8))
-    idle = session._idle
+    idle = session.idle
     assert {size: len(bound) for size, bound in idle.items()} == {1: 1, 2: 0, 4: 1, 8: 1}
     before = idle[4][0].input.ctypes.data
     with ThreadPoolExecutor(1) as other:  # who warms up need not be who serves
@@ -84,8 +84,8 @@ class Device:
 
 def test_a_device_that_copies_what_is_bound_sees_every_batch(encoder: Path) -> None:
     plain = Session(encoder)
-    columns = plain._session.get_outputs()[0].shape[1]
-    bound = Bound(Device(plain._session), 4, (16, 16, 3), columns, lock=False)
+    raw = ort.InferenceSession(str(encoder))
+    bound = Bound(Device(raw), 4, (16, 16, 3), raw.get_outputs()[0].shape[1], lock=False)
     rng = np.random.default_rng(0)
     for count in (4, 1, 3):
         pixels = rng.integers(0, 256, (count, 16, 16, 3), dtype=np.uint8)

@@ -68,7 +68,7 @@ def test_it_takes_the_threads_it_is_given_and_not_the_hosts(
     threads: int, callers: int, used: int, streams: int
 ) -> None:
     opened = open_session(open_bundle().encoder, threads=threads, callers=callers, providers=PROVIDERS["openvino"])
-    model = opened._model  # type: ignore[attr-defined]
+    model = opened.compiled  # type: ignore[attr-defined]
     assert model.get_property("INFERENCE_NUM_THREADS") <= used
     assert model.get_property("NUM_STREAMS") == streams
     assert model.get_property("INFERENCE_PRECISION_HINT") == openvino.Type.f32  # never bf16 unasked

@@ -131,8 +131,8 @@ def began():
             file.write(str(time.monotonic() - told))
         time.sleep(0.01)
 
-stacks = process._stacks
-process._stacks = lambda: threading.Thread(target=began, daemon=True).start() or stacks()
+stacks = process.thread_stacks
+process.thread_stacks = lambda: threading.Thread(target=began, daemon=True).start() or stacks()
 """
 
 

@@ -20,20 +20,21 @@ _OPAQUE = {"1": "L", "P": "RGB", "YCbCr": "RGB", "HSV": "RGB", "RGBX": "RGB"}
 _TRANSPARENT = {"LA": "RGBA", "PA": "RGBA", "RGBa": "RGBA", "La": "RGBA"}
 
 
-def opaque_srgb(image: Image.Image, background: Colour = WHITE) -> Image.Image:
+def opaque_srgb(image: Image.Image, background: Colour = WHITE, *, strip: int = STRIP) -> Image.Image:
     """An RGB image in sRGB, what is transparent filled with `background`.
 
-    Every pixel by itself: a large image is taken in strips, so that no more than it and its result are ever held.
+    Every pixel by itself: a large image is taken in strips of so many pixels, so that no more than it and its result
+    are ever held.
     """
     if image.mode == "RGB" and not image.has_transparency_data and not image.info.get("icc_profile"):
         return image
-    rows = max(1, STRIP // image.width)
+    rows = max(1, strip // image.width)
     if rows >= image.height:
         return _opaque_srgb(image, background)
     canvas = Image.new("RGB", image.size)
     for top in range(0, image.height, rows):
-        strip = image.crop((0, top, image.width, min(top + rows, image.height)))
-        canvas.paste(_opaque_srgb(strip, background), (0, top))
+        part = image.crop((0, top, image.width, min(top + rows, image.height)))
+        canvas.paste(_opaque_srgb(part, background), (0, top))
     return canvas
 
 

@@ -45,18 +45,21 @@ def has_simd() -> bool:
     return find_spec("cykooz_resizer") is not None
 
 
-def fast_resize() -> Resize:
-    """The default: nearly as `resize_pillow`, with SIMD instructions; Pillow itself where there is no build of them."""
-    return _simd_resize() if has_simd() else resize_pillow
+def fast_resize(most: int = MOST) -> Resize:
+    """The default: nearly as `resize_pillow`, with SIMD instructions; Pillow itself where there is no build of them.
+
+    Images of more than `most` pixels are Pillow's: the other needs a copy of them.
+    """
+    return _simd_resize(most) if has_simd() else resize_pillow
 
 
-def _simd_resize() -> Resize:
+def _simd_resize(most: int) -> Resize:
     import cykooz_resizer
 
     def resized(image: Image.Image, size: tuple[int, int], interpolation: Interpolation, box: Box) -> Pixels:
         width, height = box[2] - box[0], box[3] - box[1]
         enlarged = width < size[0] or height < size[1]
-        if interpolation not in _SIMD or enlarged or image.width * image.height > MOST:
+        if interpolation not in _SIMD or enlarged or image.width * image.height > most:
             return resize_pillow(image, size, interpolation, box)
         left, top, right, bottom = math.floor(box[0]), math.floor(box[1]), math.ceil(box[2]), math.ceil(box[3])
         if (left, top, right, bottom) != (0, 0, *image.size):
