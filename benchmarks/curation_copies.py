@@ -20,7 +20,7 @@ from PIL import Image
 from nonneg_client.embeddings import Embeddings
 from nonneg_client.local import Encoder
 from nonneg_core.curation.likeness import standardised
-from nonneg_core.curation.neighbours import MemoryLimits, Pairs, Scan, copies, joined, scanned
+from nonneg_core.curation.neighbours import PairLimits, Pairs, Scan, copies, joined, scanned
 from nonneg_core.curation.pixel_checks import check_pixels
 from nonneg_core.image_files import find_images
 from nonneg_core.pixels.decode import decode
@@ -78,7 +78,7 @@ def print_table(
     folder: Path, vectors: Embeddings, thumbnails: np.ndarray, origin: np.ndarray, photos: int, keep: int | None
 ) -> None:
     """Found and false, by edit."""
-    limits = MemoryLimits() if keep is None else MemoryLimits().of_cut_vectors()
+    limits = PairLimits() if keep is None else PairLimits().of_cut_vectors()
     pairs, _, _ = joined(list(scanned(Scan(vectors, limits, k=1, thumbnails=standardised(thumbnails)))))
     copied = pairs.where(copies(pairs, limits))
     true = origin[copied.one] == origin[copied.other]

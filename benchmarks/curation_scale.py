@@ -23,7 +23,7 @@ from nonneg_client.curation.comparing import NEIGHBOURS, compare
 from nonneg_client.curation.curate import PARTS, Wishes, curate
 from nonneg_client.curation.photos import Photo, attributes, photos_of
 from nonneg_client.embeddings import Embeddings
-from nonneg_core.curation.neighbours import MemoryLimits
+from nonneg_core.curation.neighbours import PairLimits
 from nonneg_core.curation.pixel_checks import GRID, PixelChecks
 from nonneg_core.tables import table
 
@@ -61,7 +61,7 @@ def nearest(collection: Collection) -> float:
     """Of some photos the share of their true ten nearest that the comparison found."""
     asked = np.random.default_rng(1).choice(len(collection), min(ASKED, len(collection)), replace=False)
     photos = photos_of(collection, shown=False)
-    _, places, _ = compare(collection, MemoryLimits(), photos.thumbnails(), shown=False)
+    _, places, _ = compare(collection, PairLimits(), photos.thumbnails(), shown=False)
     z = collection.vectors[asked].numpy()
     parts = [z @ collection.vectors[s : s + AT_ONCE].numpy().T for s in range(0, len(collection), AT_ONCE)]
     cosines = np.concatenate(parts, axis=1)

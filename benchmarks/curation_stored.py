@@ -21,7 +21,7 @@ from curation_shifts import read
 from nonneg_client.embeddings import Embeddings
 from nonneg_core.curation.clusters import clusters, usual_number
 from nonneg_core.curation.k_centres import k_centres
-from nonneg_core.curation.neighbours import MemoryLimits, Scan, joined, scanned
+from nonneg_core.curation.neighbours import PairLimits, Scan, joined, scanned
 from nonneg_core.curation.outliers import outliers
 from nonneg_core.tables import table
 
@@ -50,7 +50,7 @@ def main() -> None:
 def compared(forms: Sequence[Embeddings], labels: list[str]) -> list[tuple[object, ...]]:
     """A row a figure: of whole vectors, and of cut ones."""
     told = np.array(labels)
-    scans = [joined(list(scanned(Scan(form, MemoryLimits(similar=min(SIMILAR)))))) for form in forms]
+    scans = [joined(list(scanned(Scan(form, PairLimits(similar=min(SIMILAR)))))) for form in forms]
     rows: list[tuple[object, ...]] = [
         ("nearest has the same label", *(float((told[places[:, 0]] == told).mean()) for _, places, _ in scans))
     ]

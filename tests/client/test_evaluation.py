@@ -107,11 +107,9 @@ def test_the_interval_is_scipys_percentile_bootstrap():
     assert found.low < found.mean < found.high
 
 
-def test_the_same_seed_gives_the_same_interval_whatever_the_block(monkeypatch):
+def test_the_same_seed_gives_the_same_interval_whatever_the_block():
     values = np.random.default_rng(2).random(50)
-    wide = interval(values)
-    monkeypatch.setattr("nonneg_core.evaluation.uncertainty.BLOCK", 500)
-    assert interval(values) == wide
+    assert interval(values, block=500) == interval(values)
 
 
 @settings(max_examples=20, deadline=None)

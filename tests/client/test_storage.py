@@ -103,9 +103,8 @@ def test_pyarrow_reads_the_parquet_as_u16_and_f16(random_embeddings, tmp_path):
     assert table.column("id")[3].as_py() == original.ids[3]
 
 
-def test_a_large_file_is_read_a_row_group_at_a_time(random_embeddings, tmp_path, monkeypatch):
-    monkeypatch.setattr(parquet, "ROWS", 20)
-    random_embeddings(50).save(tmp_path / "x.parquet")
+def test_a_large_file_is_read_a_row_group_at_a_time(random_embeddings, tmp_path):
+    parquet.save(random_embeddings(50), tmp_path / "x.parquet", rows=20)
     assert [len(part) for part in parquet.parts(tmp_path / "x.parquet")] == [0, 20, 20, 10]
 
 

@@ -140,12 +140,11 @@ def test_an_item_that_shares_no_dimension_is_never_found():
     assert retrieval(z, ["a", "a", "a"], precision_at=(1,)).means()["P@1"] == 0
 
 
-def test_equal_scores_are_listed_by_index_whatever_the_block(monkeypatch):
+def test_equal_scores_are_listed_by_index_whatever_the_block():
     gallery = np.tile(np.float32([[1, 2, 0], [0, 1, 1]]), (20, 1))
     depths = np.full(5, 30)
     wide = [r.order.tolist() for r in ranking.rank(gallery[:5], gallery, depths)]
-    monkeypatch.setattr(ranking, "BLOCK_BYTES", 1)
-    assert [r.order.tolist() for r in ranking.rank(gallery[:5], gallery, depths)] == wide
+    assert [r.order.tolist() for r in ranking.rank(gallery[:5], gallery, depths, block_bytes=1)] == wide
     assert wide[0] == [*range(0, 40, 2), *range(1, 21, 2)]
 
 

@@ -87,13 +87,13 @@ def curate(
     from nonneg_client.curation.collection import read_collection
     from nonneg_client.curation.curate import OF_LABELS, Wishes, check_labels
     from nonneg_client.dimension_names import names_of
-    from nonneg_core.curation.neighbours import MemoryLimits
+    from nonneg_core.curation.neighbours import PairLimits
 
     named = click.get_current_context().get_parameter_source("only") is click.core.ParameterSource.COMMANDLINE
     _check(only, named, against, action, null)
     collection = read_collection(index).where(where)
     names = names_of(collection.vectors.fingerprint, None if bundle == DEFAULT_BUNDLE else bundle)
-    wishes = Wishes(only, MemoryLimits(similar=similar), clusters, subset, labels, names, False if quiet else None)
+    wishes = Wishes(only, PairLimits(similar=similar), clusters, subset, labels, names, False if quiet else None)
     if named and set(only) & set(OF_LABELS):
         check_labels(collection, wishes)
     sections = sections_of(collection, None if against is None else read_collection(against), wishes)

@@ -20,13 +20,14 @@ from nonneg_client.curation.collection import Collection
 from nonneg_core.atomic import atomic_write
 from nonneg_core.cache_folder import cache_folder
 from nonneg_core.curation.likeness import standardised
-from nonneg_core.curation.neighbours import Block, MemoryLimits, Pairs, Scan, joined, starts
+from nonneg_core.curation.neighbours import Block, PairLimits, Pairs, Scan, Tiling, joined, starts
 from nonneg_core.curation.sparse_rows import Floats, Places
 from nonneg_core.errors import DataInvalid, NonnegError
 from nonneg_core.interrupting import Interrupts
 from nonneg_core.progress import Bar
 
 NEIGHBOURS = 10
+TILING = Tiling()
 KEPT = 5  # comparisons in the cache
 MOST_PAIRS = 5_000_000
 FORMAT = 1  # of the blocks; one more when what is in them changes
@@ -36,7 +37,7 @@ Thumbnails = NDArray[np.uint8]
 
 def compare(
     one: Collection,
-    limits: MemoryLimits,
+    limits: PairLimits,
     thumbnails: Thumbnails | None,
     other: Collection | None = None,
     other_thumbnails: Thumbnails | None = None,
@@ -53,7 +54,7 @@ def compare(
     blocks: list[Block] = []
     pairs = 0
     with Interrupts() as interrupts, Bar("comparing", len(one), shown=shown) as bar:
-        for start in starts(len(one)):
+        for start in starts(len(one), TILING.rows):
             path = folder / f"{start:08d}.npz"
             block = _read(path)
             if block is None:
@@ -69,10 +70,10 @@ def compare(
     return joined(blocks)
 
 
-def _scan(collections: Sequence[Collection], thumbnails: Sequence[Thumbnails | None], limits: MemoryLimits) -> Scan:
+def _scan(collections: Sequence[Collection], thumbnails: Sequence[Thumbnails | None], limits: PairLimits) -> Scan:
     seen = [None if t is None else standardised(t) for t in thumbnails]
     if len(collections) == 1:
-        return Scan(collections[0].vectors, limits, k=NEIGHBOURS, thumbnails=seen[0])
+        return Scan(collections[0].vectors, limits, k=NEIGHBOURS, thumbnails=seen[0], tiling=TILING)
     one, other = collections
     return Scan(
         one.vectors,
@@ -81,10 +82,11 @@ def _scan(collections: Sequence[Collection], thumbnails: Sequence[Thumbnails | N
         thumbnails=seen[0],
         others=other.vectors,
         other_thumbnails=seen[1],
+        tiling=TILING,
     )
 
 
-def _folder(collections: Sequence[Collection], thumbnails: Sequence[Thumbnails | None], limits: MemoryLimits) -> Path:
+def _folder(collections: Sequence[Collection], thumbnails: Sequence[Thumbnails | None], limits: PairLimits) -> Path:
     digest = hashlib.sha256(repr((FORMAT, NEIGHBOURS, astuple(limits))).encode())
     for collection, pictures in zip(collections, thumbnails, strict=True):
         held = collection.vectors
@@ -123,7 +125,7 @@ def _forget_others(folder: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _check(pairs: int, limits: MemoryLimits) -> None:
+def _check(pairs: int, limits: PairLimits) -> None:
     if pairs > MOST_PAIRS:
         raise DataInvalid(
             f"more than {MOST_PAIRS} pairs have a cosine of {limits.similar} or are copies",

@@ -13,7 +13,7 @@ from nonneg_client.curation.labelled import by_label, doubtful, is_labelled, mis
 from nonneg_client.curation.overview import clustered, failing, lonely, subset
 from nonneg_client.curation.photos import photos_of
 from nonneg_client.dimension_names import Names
-from nonneg_core.curation.neighbours import MemoryLimits
+from nonneg_core.curation.neighbours import PairLimits
 from nonneg_core.errors import DataInvalid
 
 PARTS = ("exact", "copies", "similar", "pixels", "outliers", "clusters", "subset", "labels", "missed", "classes")
@@ -28,7 +28,7 @@ class Wishes:
     """What is asked for."""
 
     parts: Sequence[str] = PARTS
-    limits: MemoryLimits = field(default_factory=MemoryLimits)
+    limits: PairLimits = field(default_factory=PairLimits)
     clusters: int | None = None
     subset: int = 100
     labels: str = "folder"  # the field that holds them
@@ -79,7 +79,7 @@ def curate_two(one: Collection, other: Collection, wishes: Wishes) -> list[Secti
     return [section for section in sections if section.part in wishes.parts]
 
 
-def limits_of(wishes: Wishes, *collections: Collection) -> MemoryLimits:
+def limits_of(wishes: Wishes, *collections: Collection) -> PairLimits:
     """What makes two photos a pair, given how much of their vectors is stored."""
     whole = all(collection.cut() is None for collection in collections)
     return wishes.limits if whole else wishes.limits.of_cut_vectors()

@@ -11,7 +11,7 @@ from nonneg_client.curation.collection import Collection
 from nonneg_client.curation.findings import Action, Group, Section, found_at
 from nonneg_client.curation.photos import Photos, better, why
 from nonneg_core.curation.groups import Star, stars
-from nonneg_core.curation.neighbours import MemoryLimits, Pairs, copies
+from nonneg_core.curation.neighbours import PairLimits, Pairs, copies
 
 LEFT = "Photos that the lists before say to remove are not in it."
 LINKED = "Each photo of a group is paired with the one that is kept; there are no chains."
@@ -34,7 +34,7 @@ def exact_copies(collection: Collection, photos: Photos) -> Section:
     return Section("exact", "Exact copies", EXACT, groups, _gone(photos))
 
 
-def copied(collection: Collection, photos: Photos, pairs: Pairs, limits: MemoryLimits, removed: set[str]) -> Section:
+def copied(collection: Collection, photos: Photos, pairs: Pairs, limits: PairLimits, removed: set[str]) -> Section:
     """Copies of one photo among what is left when exact copies are removed."""
     chosen = copies(pairs, limits) & _left(collection, pairs, removed)
     how = (
@@ -46,7 +46,7 @@ def copied(collection: Collection, photos: Photos, pairs: Pairs, limits: MemoryL
     return Section("copies", "Copies of one photo", how, groups, _gone(photos) + collection.cut_note(LOWER))
 
 
-def similar(collection: Collection, photos: Photos, pairs: Pairs, limits: MemoryLimits, removed: set[str]) -> Section:
+def similar(collection: Collection, photos: Photos, pairs: Pairs, limits: PairLimits, removed: set[str]) -> Section:
     """Photos that look alike among what is left when all copies are removed."""
     chosen = (pairs.cosine >= limits.similar) & ~copies(pairs, limits) & _left(collection, pairs, removed)
     how = f"Other photos that look alike: cosine at least {limits.similar}. {LINKED} {LEFT}"
@@ -54,7 +54,7 @@ def similar(collection: Collection, photos: Photos, pairs: Pairs, limits: Memory
     return Section("similar", "Merely similar", how, groups, collection.cut_note(FEWER))
 
 
-def between(one: Collection, other: Collection, photos: Photos, others: Photos, pairs: Pairs, limits: MemoryLimits) -> (
+def between(one: Collection, other: Collection, photos: Photos, others: Photos, pairs: Pairs, limits: PairLimits) -> (
     tuple[Section, Section, Section]
 ):  # fmt: skip
     """The same three lists of photos of one collection that are in another one too: what leaked."""

@@ -22,12 +22,12 @@ ROWS = 50_000  # in a row group
 LARGEST = float(np.finfo(np.float16).max)
 
 
-def save(embeddings: Embeddings, path: Path) -> None:
-    """Write them all."""
+def save(embeddings: Embeddings, path: Path, rows: int = ROWS) -> None:
+    """Write them all, so many in a row group."""
     with atomic_write(path) as temporary, Writer(temporary) as writer:
         writer.describe(embeddings)
-        for start in range(0, len(embeddings), ROWS):
-            writer.write(embeddings[start : start + ROWS])
+        for start in range(0, len(embeddings), rows):
+            writer.write(embeddings[start : start + rows])
 
 
 def load(path: Path) -> Embeddings:

@@ -14,19 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nonneg_core.curation.likeness import Thumbnails, coarse, likeness, mirrored
-from nonneg_core.curation.projection import bounding
+from nonneg_core.curation.projection import EXACT, KEPT, bounding
 from nonneg_core.curation.sparse_rows import Floats, Places, SparseRows, against, count, dense
 
-ROWS, COLUMNS = 2048, 8192  # of a tile
-AT_ONCE = 65_536  # pairs whose coarse thumbnails are compared one by one,
-FEW = 0.005  # where they are at most this share of a tile
+AT_ONCE = 65_536  # pairs whose coarse thumbnails are compared one by one
 MARGIN = 1e-4  # what rounding may take off a bound
-CUT_COPY, CUT_CROP = 0.4, 0.6  # cosines of copies where vectors are cut: see `MemoryLimits`
+CUT_COPY, CUT_CROP = 0.4, 0.6  # cosines of copies where vectors are cut: see `PairLimits`
 CANDIDATES = 4  # times as many neighbours as are wanted are computed in full, where the bounds are not exact
 
 
 @dataclass(frozen=True)
-class MemoryLimits:
+class PairLimits:
     """What makes two photos a pair.
 
     similar: they look alike from this cosine on. copy_cosine, copy_likeness: they are copies of one photo, where both
@@ -47,7 +45,7 @@ class MemoryLimits:
         """The cosine below which no pair is a copy."""
         return min(self.copy_cosine, self.crop_cosine)
 
-    def of_cut_vectors(self) -> MemoryLimits:
+    def of_cut_vectors(self) -> PairLimits:
         """The same for vectors of which only the largest entries are stored: cosines of copies are smaller then."""
         return replace(self, copy_cosine=CUT_COPY, crop_cosine=CUT_CROP)
 
@@ -79,23 +77,40 @@ class Block:
     cosines: Floats  # (rows, k)
 
 
+@dataclass(frozen=True)
+class Tiling:
+    """How the work is cut up, which changes nothing of what is found.
+
+    rows, columns: of a tile. few: thumbnails are compared pair by pair where so small a share of a tile is left.
+    exact, kept: as `bounding` takes them.
+    """
+
+    rows: int = 2048
+    columns: int = 8192
+    few: float = 0.005
+    exact: int = EXACT
+    kept: float = KEPT
+
+
 class Scan:
     """One collection against itself, or against another; blocks can be asked for in any order."""
 
     def __init__(
         self,
         rows: SparseRows,
-        limits: MemoryLimits,
+        limits: PairLimits,
         *,
         k: int = 10,
         thumbnails: Thumbnails | None = None,
         others: SparseRows | None = None,
         other_thumbnails: Thumbnails | None = None,
+        tiling: Tiling = Tiling(),
     ) -> None:
         self.rows, self.others = rows, rows if others is None else others
         self.limits, self.k = limits, k
         self._alone = others is None
-        self._bounds = bounding(rows, others)
+        self.tiling = tiling
+        self._bounds = bounding(rows, others, exact=tiling.exact, kept=tiling.kept)
         self._exact = self._bounds is None
         self._thumbnails = thumbnails
         self._other_thumbnails = thumbnails if others is None else other_thumbnails
@@ -106,10 +121,10 @@ class Scan:
 
     def block(self, start: int) -> Block:
         """The pairs and neighbours of some rows."""
-        block = dense(self.rows, start, start + ROWS)
+        block = dense(self.rows, start, start + self.tiling.rows)
         among = self.k if self._exact else CANDIDATES * self.k
         similar, near = [], _Best(len(block), min(among, count(self.others)))
-        for left in range(0, max(1, count(self.others)), COLUMNS):
+        for left in range(0, max(1, count(self.others)), self.tiling.columns):
             tile = self._tile(block, start, left)
             if not self._alone or left + tile.shape[1] >= start:  # else its pairs were found from the other side
                 similar.append(self._candidates(tile, start, left))
@@ -121,15 +136,15 @@ class Scan:
     def _tile(self, block: Floats, start: int, left: int) -> Floats:
         """The inner products of a block with some of the others, or bounds above them."""
         if self._bounds is None:
-            return block @ dense(self.others, left, left + COLUMNS).T
-        return self._bounds[0][start : start + len(block)] @ self._bounds[1][left : left + COLUMNS].T
+            return block @ dense(self.others, left, left + self.tiling.columns).T
+        return self._bounds[0][start : start + len(block)] @ self._bounds[1][left : left + self.tiling.columns].T
 
     def _candidates(self, tile: Floats, start: int, left: int) -> tuple[Places, Places, Floats]:
         """Which pairs of a tile may be similar, or copies, with their bounds; each pair of one collection once."""
         known = self._thumbnails is not None and self._other_thumbnails is not None
         least = min(self.limits.similar, self.limits.least) if known else self.limits.similar
         near = tile >= least - MARGIN
-        if known and np.count_nonzero(near) > FEW * tile.size:
+        if known and np.count_nonzero(near) > self.tiling.few * tile.size:
             near &= self._alike(slice(start, start + len(tile)), slice(left, left + tile.shape[1]))
             near |= tile >= self.limits.similar - MARGIN
             known = False
@@ -186,7 +201,7 @@ class Scan:
         return places, cosines
 
 
-def copies(pairs: Pairs, limits: MemoryLimits) -> NDArray[np.bool_]:
+def copies(pairs: Pairs, limits: PairLimits) -> NDArray[np.bool_]:
     """Which pairs are copies of one photo."""
     whole = (pairs.cosine >= limits.copy_cosine) & (pairs.likeness >= limits.copy_likeness)
     return whole | ((pairs.cosine >= limits.crop_cosine) & (pairs.likeness >= limits.crop_likeness))
@@ -194,12 +209,12 @@ def copies(pairs: Pairs, limits: MemoryLimits) -> NDArray[np.bool_]:
 
 def scanned(scan: Scan) -> Iterator[Block]:
     """All blocks, in order."""
-    return (scan.block(start) for start in starts(count(scan.rows)))
+    return (scan.block(start) for start in starts(count(scan.rows), scan.tiling.rows))
 
 
-def starts(rows: int) -> range:
-    """Where the blocks of so many rows begin; there is one even of none."""
-    return range(0, max(1, rows), ROWS)
+def starts(rows: int, step: int) -> range:
+    """Where the blocks of `step` rows begin; there is one even of none."""
+    return range(0, max(1, rows), step)
 
 
 def joined(blocks: list[Block]) -> tuple[Pairs, Places, Floats]:

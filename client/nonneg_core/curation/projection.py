@@ -21,21 +21,24 @@ EXACT = 20_000  # up to so many rows nothing is projected: all pairs are compute
 KEPT = 0.9  # of the energy: what is left over bounds little, and beyond it nearly all pairs would be computed twice
 
 
-def bounding(rows: SparseRows, others: SparseRows | None = None) -> tuple[Floats, Floats] | None:
+def bounding(
+    rows: SparseRows, others: SparseRows | None = None, *, exact: int = EXACT, kept: float = KEPT
+) -> tuple[Floats, Floats] | None:
     """The short forms of `rows` and `others` (or of `rows` twice), whose inner products bound those of the full rows.
 
-    None where it is as well to compute these in full: for few rows, or where it takes half of the directions.
+    None where it is as well to compute these in full: for at most `exact` rows, or where it takes half of the
+    directions to keep the share `kept` of the energy.
     """
     total = count(rows) + (0 if others is None else count(others))
-    basis = None if total <= EXACT else directions(rows)
+    basis = None if total <= exact else directions(rows, kept)
     if basis is None:
         return None
     first = projected(rows, basis)
     return first, first if others is None else projected(others, basis)
 
 
-def directions(rows: SparseRows) -> Floats | None:
-    """The fewest orthonormal directions that keep most of the energy of a sample, (D, r); None if it takes half."""
+def directions(rows: SparseRows, kept: float) -> Floats | None:
+    """The fewest orthonormal directions that keep this share of a sample's energy, (D, r); None if it takes half."""
     step = max(1, count(rows) // SAMPLE)
     energy = np.zeros((rows.dimensions, rows.dimensions), np.float32)
     for start in range(0, count(rows), BLOCK):
@@ -43,7 +46,7 @@ def directions(rows: SparseRows) -> Floats | None:
         energy += z.T @ z
     energies, vectors = np.linalg.eigh(energy)  # rising
     shares = np.cumsum(energies[::-1]) / max(float(energies.sum()), 1e-30)
-    rank = int(np.searchsorted(shares, KEPT)) + 1
+    rank = int(np.searchsorted(shares, kept)) + 1
     return None if rank > rows.dimensions // 2 else np.ascontiguousarray(vectors[:, ::-1][:, :rank])
 
 

@@ -64,11 +64,11 @@ def against(block: Floats, one: Places, rows: SparseRows, other: Places) -> Floa
     return np.concatenate(parts) if parts else np.zeros(0, np.float32)
 
 
-def times(rows: SparseRows, weights: NDArray[np.float32]) -> Floats:
-    """Inner products of every row with one weighting of the dimensions (D,)."""
+def times(rows: SparseRows, weights: NDArray[np.float32], most: int = ENTRIES) -> Floats:
+    """Inner products of every row with one weighting of the dimensions (D,); about `most` entries at a time."""
     sums = np.zeros(count(rows), np.float32)
     filled = np.flatnonzero(np.diff(rows.indptr))  # `reduceat` knows no empty spans
-    at_once = max(1, ENTRIES * count(rows) // max(1, len(rows.indices)))  # rows
+    at_once = max(1, most * count(rows) // max(1, len(rows.indices)))  # rows
     for start in range(0, len(filled), at_once):
         some = filled[start : start + at_once]
         first, last = rows.indptr[some[0]], rows.indptr[some[-1] + 1]
@@ -87,10 +87,10 @@ def shares(rows: SparseRows) -> Floats:
     return (summed(rows, np.ones_like) / max(1, count(rows))).astype(np.float32)
 
 
-def summed(rows: SparseRows, of: Callable[[Floats], NDArray[Any]]) -> NDArray[np.float64]:
-    """The sum over every dimension's entries of what `of` makes of their values, (D,); some entries at a time."""
+def summed(rows: SparseRows, of: Callable[[Floats], NDArray[Any]], most: int = ENTRIES) -> NDArray[np.float64]:
+    """The sum over every dimension's entries of what `of` makes of their values, (D,); `most` entries at a time."""
     sums = np.zeros(rows.dimensions)
-    for start in range(0, len(rows.indices), ENTRIES):
-        some = slice(start, start + ENTRIES)
+    for start in range(0, len(rows.indices), most):
+        some = slice(start, start + most)
         sums += np.bincount(rows.indices[some], of(rows.values[some]), minlength=rows.dimensions)
     return sums

@@ -29,12 +29,20 @@ class Ranked:
 
 
 def rank(
-    queries: NDArray[Any], gallery: NDArray[Any], depths: NDArray[Any], *, leave_one_out: bool = False
+    queries: NDArray[Any],
+    gallery: NDArray[Any],
+    depths: NDArray[Any],
+    *,
+    leave_one_out: bool = False,
+    block_bytes: int = BLOCK_BYTES,
 ) -> Iterator[Ranked]:
-    """For each query the `depths[i]` best of the gallery; with `leave_one_out` item i does not answer query i."""
+    """For each query the `depths[i]` best of the gallery; with `leave_one_out` item i does not answer query i.
+
+    So many queries are scored at a time that their scores take about `block_bytes`.
+    """
     queries, gallery = _float32(queries), _float32(gallery)  # (q, d), (g, d)
     inverse = _inverse_lengths(gallery)
-    rows = max(1, BLOCK_BYTES // (4 * max(1, len(gallery))))
+    rows = max(1, block_bytes // (4 * max(1, len(gallery))))
     for start in range(0, len(queries), rows):
         block = queries[start : start + rows] * _inverse_lengths(queries[start : start + rows])[:, None]
         scores = block @ gallery.T  # (rows, g)

@@ -34,10 +34,12 @@ class Difference:
     p: float  # how often signs drawn by chance give a mean at least as far from zero
 
 
-def interval(values: NDArray[Any], *, level: float = 0.95, draws: int = DRAWS, seed: int = 0) -> Interval:
-    """The percentile bootstrap of a mean, over queries."""
+def interval(
+    values: NDArray[Any], *, level: float = 0.95, draws: int = DRAWS, seed: int = 0, block: int = BLOCK
+) -> Interval:
+    """The percentile bootstrap of a mean, over queries; `block` numbers are drawn at a time."""
     values = np.asarray(values, dtype=np.float64)  # (n,)
-    means = _resampled(values, draws, seed)
+    means = _resampled(values, draws, seed, block)
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
     return Interval(float(values.mean()), float(low), float(high))
 
@@ -68,10 +70,10 @@ def sign_flip(differences: NDArray[Any], *, flips: int = FLIPS, seed: int = 0) -
     return (extreme + 1) / (flips + 1)  # the observed signs are one of the draws: never exactly zero
 
 
-def _resampled(values: NDArray[np.float64], draws: int, seed: int) -> NDArray[np.float64]:
+def _resampled(values: NDArray[np.float64], draws: int, seed: int, block: int) -> NDArray[np.float64]:
     """Means of so many samples of the queries, with replacement."""
     rng = np.random.default_rng(seed)
     n = len(values)
-    rows = max(1, BLOCK // n)
+    rows = max(1, block // n)
     parts = [values[rng.integers(0, n, (min(rows, draws - start), n))].mean(axis=1) for start in range(0, draws, rows)]
     return np.concatenate(parts)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nonneg_core.curation.likeness import Thumbnails, coarse, likeness, mirrored, standardised
-from nonneg_core.curation.neighbours import MemoryLimits, Pairs, copies
+from nonneg_core.curation.neighbours import PairLimits, Pairs, copies
 from nonneg_core.errors import DataInvalid
 from nonneg_core.heads.head import Head
 from nonneg_core.heads.spread import Rows
@@ -23,7 +23,7 @@ MOST_JUDGED = 5000
 GATES = 10  # of the others, one of so many sets the gates
 MOST_GATES = 1000
 LEAST = 50  # photos that are not copies of each other
-COPIES = MemoryLimits()
+COPIES = PairLimits()
 PAIRS = 100_000  # whose thumbnails are compared at a time
 
 

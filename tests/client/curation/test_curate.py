@@ -118,7 +118,7 @@ def test_conditions_narrow_what_is_curated(run, index, vectors):
 
 
 def test_a_run_that_was_stopped_goes_on_with_the_next_block(run, index, monkeypatch):
-    monkeypatch.setattr(neighbours, "ROWS", 10)
+    monkeypatch.setattr(comparing, "TILING", neighbours.Tiling(rows=10))
     whole = found(run("curate", index, "--only", "similar", "--similar", "0.5", "--json"))
     computed = []
     block = neighbours.Scan.block
@@ -134,7 +134,7 @@ def test_a_run_that_was_stopped_goes_on_with_the_next_block(run, index, monkeypa
 
 
 def test_an_interrupt_says_that_the_same_command_goes_on_and_keeps_the_blocks(run, index, monkeypatch):
-    monkeypatch.setattr(neighbours, "ROWS", 10)
+    monkeypatch.setattr(comparing, "TILING", neighbours.Tiling(rows=10))
     block = neighbours.Scan.block
 
     def interrupted(scan: neighbours.Scan, start: int) -> neighbours.Block:

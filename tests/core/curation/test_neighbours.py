@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sparse_photos import photos, sparse, unit
 
-from nonneg_core.curation import neighbours, projection
 from nonneg_core.curation.likeness import standardised
-from nonneg_core.curation.neighbours import MemoryLimits, Scan, copies, joined, scanned
+from nonneg_core.curation.neighbours import PairLimits, Scan, Tiling, copies, joined, scanned
 from nonneg_core.curation.pixel_checks import GRID
+from nonneg_core.curation.projection import bounding
 
 
 @pytest.fixture(params=["in full", "projected"])
-def tiles(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def tiles(request: pytest.FixtureRequest) -> Tiling:
     """Tiles so small that there are many, with and without the bound in place of the product."""
-    monkeypatch.setattr(neighbours, "ROWS", 64)
-    monkeypatch.setattr(neighbours, "COLUMNS", 50)
-    if request.param == "projected":
-        monkeypatch.setattr(projection, "EXACT", 10)
-        monkeypatch.setattr(projection, "KEPT", 0.7)
+    small = Tiling(rows=64, columns=50)
+    return replace(small, exact=10, kept=0.7) if request.param == "projected" else small
 
 
 def slowly(z: np.ndarray, other: np.ndarray, least: float) -> set[tuple[int, int]]:
@@ -27,11 +26,10 @@ def slowly(z: np.ndarray, other: np.ndarray, least: float) -> set[tuple[int, int
     return {(i, j) for i, row in enumerate(products) for j, cosine in enumerate(row) if cosine >= least}
 
 
-@pytest.mark.usefixtures("tiles")
 @pytest.mark.parametrize("least", [0.5, 0.9, 0.97])
-def test_the_pairs_are_exactly_those_at_or_above_the_cosine(least: float) -> None:
+def test_the_pairs_are_exactly_those_at_or_above_the_cosine(least: float, tiles: Tiling) -> None:
     z = photos()
-    pairs, _, _ = joined(list(scanned(Scan(sparse(z), MemoryLimits(similar=least)))))
+    pairs, _, _ = joined(list(scanned(Scan(sparse(z), PairLimits(similar=least), tiling=tiles))))
     expected = {(i, j) for i, j in slowly(z, z, least) if i < j}
     found = set(zip(pairs.one.tolist(), pairs.other.tolist(), strict=True))
     assert expected
@@ -44,22 +42,21 @@ def test_a_pair_exactly_at_the_threshold_is_found_and_one_just_below_is_not() ->
     z[0, 0] = 1
     z[1, :2] = 0.5, 0.75**0.5  # a cosine of 0.5 exactly
     z[2, 2:4] = 0.6, 0.8
-    assert len(joined(list(scanned(Scan(sparse(z), MemoryLimits(similar=0.5)))))[0]) == 1
-    assert len(joined(list(scanned(Scan(sparse(z), MemoryLimits(similar=0.500001)))))[0]) == 0
+    assert len(joined(list(scanned(Scan(sparse(z), PairLimits(similar=0.5)))))[0]) == 1
+    assert len(joined(list(scanned(Scan(sparse(z), PairLimits(similar=0.500001)))))[0]) == 0
 
 
-@pytest.mark.usefixtures("tiles")
-def test_two_collections_are_compared_across_and_never_within() -> None:
+def test_two_collections_are_compared_across_and_never_within(tiles: Tiling) -> None:
     a, b = photos(90, seed=1), photos(70, seed=1)
-    pairs, places, _ = joined(list(scanned(Scan(sparse(a), MemoryLimits(similar=0.9), others=sparse(b)))))
+    scan = Scan(sparse(a), PairLimits(similar=0.9), others=sparse(b), tiling=tiles)
+    pairs, places, _ = joined(list(scanned(scan)))
     assert set(zip(pairs.one.tolist(), pairs.other.tolist(), strict=True)) == slowly(a, b, 0.9)
     assert places.max() < 70
 
 
-def test_the_neighbours_are_the_nearest_others_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(neighbours, "COLUMNS", 50)
+def test_the_neighbours_are_the_nearest_others_in_order() -> None:
     z = photos()[:-5]  # without copies, so that the order is unique
-    _, places, cosines = joined(list(scanned(Scan(sparse(z), MemoryLimits(), k=7))))
+    _, places, cosines = joined(list(scanned(Scan(sparse(z), PairLimits(), k=7, tiling=Tiling(columns=50)))))
     for i in range(len(z)):
         others = sorted((j for j in range(len(z)) if j != i), key=lambda j: -float(z[i] @ z[j]))
         assert cosines[i] == pytest.approx([float(z[i] @ z[j]) for j in others[:7]], abs=1e-6)
@@ -67,18 +64,16 @@ def test_the_neighbours_are_the_nearest_others_in_order(monkeypatch: pytest.Monk
 
 
 def test_fewer_photos_than_neighbours_leave_places_empty() -> None:
-    _, places, cosines = joined(list(scanned(Scan(sparse(photos(12)[:3]), MemoryLimits(), k=5))))
+    _, places, cosines = joined(list(scanned(Scan(sparse(photos(12)[:3]), PairLimits(), k=5))))
     assert (places[:, 2:] == -1).all()
     assert (cosines[:, 2:] == 0).all()
-    one, _, _ = joined(list(scanned(Scan(sparse(photos(12)[:1]), MemoryLimits(), k=5))))
+    one, _, _ = joined(list(scanned(Scan(sparse(photos(12)[:1]), PairLimits(), k=5))))
     assert len(one) == 0
 
 
-def test_the_short_form_bounds_every_inner_product_from_above(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(projection, "EXACT", 10)
-    monkeypatch.setattr(projection, "KEPT", 0.7)
+def test_the_short_form_bounds_every_inner_product_from_above() -> None:
     z = photos()
-    bounds = projection.bounding(sparse(z))
+    bounds = bounding(sparse(z), exact=10, kept=0.7)
     assert bounds is not None
     short, _ = bounds
     assert 2 < short.shape[1] < 20
@@ -87,15 +82,13 @@ def test_the_short_form_bounds_every_inner_product_from_above(monkeypatch: pytes
 
 
 @pytest.mark.parametrize("few", [0.0, 1.0])
-def test_copies_are_the_same_whether_many_pairs_are_looked_at_or_few(
-    few: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(neighbours, "FEW", few)
+def test_copies_are_the_same_whether_many_pairs_are_looked_at_or_few(few: float) -> None:
     z = photos(200)
     pictures = np.random.default_rng(0).integers(0, 256, (200, GRID * GRID), dtype=np.uint8)
     pictures[-5:] = pictures[:5]
-    limits = MemoryLimits(similar=0.999, crop_likeness=0.99)
-    pairs, _, _ = joined(list(scanned(Scan(sparse(z), limits, thumbnails=standardised(pictures)))))
+    limits = PairLimits(similar=0.999, crop_likeness=0.99)
+    scan = Scan(sparse(z), limits, thumbnails=standardised(pictures), tiling=Tiling(few=few))
+    pairs, _, _ = joined(list(scanned(scan)))
     found = pairs.where(copies(pairs, limits))
     assert list(zip(found.one.tolist(), found.other.tolist(), strict=True)) == [(i, 195 + i) for i in range(5)]
 
@@ -108,7 +101,7 @@ def test_copies_need_both_the_vector_and_the_thumbnail() -> None:
     z = np.zeros((4, 8), np.float32)
     z[:2, 0] = 1
     z[2, 1], z[3, 2] = 1, 1  # one thumbnail, vectors that have nothing in common
-    limits = MemoryLimits(similar=0.9)
+    limits = PairLimits(similar=0.9)
     pairs, _, _ = joined(list(scanned(Scan(sparse(unit(z)), limits, thumbnails=standardised(pictures)))))
     found = pairs.where(copies(pairs, limits))
     assert list(zip(found.one.tolist(), found.other.tolist(), strict=True)) == [(0, 1)]
@@ -117,6 +110,6 @@ def test_copies_need_both_the_vector_and_the_thumbnail() -> None:
 def test_a_collection_of_nothing_has_neither_pairs_nor_neighbours() -> None:
     z, none = sparse(photos(12)), sparse(photos(12)[:0])
     for one, other in ((z, none), (none, z), (none, None)):
-        pairs, places, _ = joined(list(scanned(Scan(one, MemoryLimits(), others=other))))
+        pairs, places, _ = joined(list(scanned(Scan(one, PairLimits(), others=other))))
         assert len(pairs) == 0
         assert len(places) == len(one.indptr) - 1

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 from sparse_photos import photos, sparse, unit
 
-from nonneg_core.curation.neighbours import MemoryLimits, Scan, joined, scanned
+from nonneg_core.curation.neighbours import PairLimits, Scan, joined, scanned
 from nonneg_core.curation.outliers import NEAREST, outliers
 
 
 def closeness(z: np.ndarray) -> np.ndarray:
-    return joined(list(scanned(Scan(sparse(z), MemoryLimits(), k=NEAREST))))[2]
+    return joined(list(scanned(Scan(sparse(z), PairLimits(), k=NEAREST))))[2]
 
 
 def test_planted_strangers_are_found_first_and_no_others_with_them() -> None:
