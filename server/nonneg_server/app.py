@@ -1,4 +1,4 @@
-"""The application: routes over a registry of models, in their envelope."""
+"""The application: routes over a registry of models, and what surrounds every request."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def protect(app: FastAPI, settings: Settings, keys: Keys, routes: RouteTable) ->
     rate = None if settings.rate is None else RateLimiter(settings.rate, settings.burst)
     if len(keys) or rate is not None:
         app.add_middleware(AuthMiddleware, keys=keys, rate=rate, routes=routes)
-    if settings.cors_origin:  # outside the guard: a browser's preflight carries no key
+    if settings.cors_origin:  # before keys are asked for: a browser's preflight carries no key
         app.add_middleware(
             CORSMiddleware,
             allow_origins=settings.cors_origin,

@@ -70,17 +70,17 @@ def structure(
     z = np.asarray(z, dtype=np.float32)
     _check(z, second)
     classes = measures.codes(labels, len(z))
-    eyes = np.eye(classes.max() + 1, dtype=np.float32)[classes] if judge is None else np.asarray(judge)
-    if len(eyes) != len(z):
-        raise DataInvalid(f"{len(eyes)} vectors of the judge for {len(z)} images", fix="give one an image")
+    judged = np.eye(classes.max() + 1, dtype=np.float32)[classes] if judge is None else np.asarray(judge)
+    if len(judged) != len(z):
+        raise DataInvalid(f"{len(judged)} vectors of the judge for {len(z)} images", fix="give one an image")
     order = np.random.default_rng(seed).permutation(len(z))
     turned = rotated(z, second, seed=seed)
     share = sparsity_to_keep(z)
     return Structure(
-        measured=_figures(z, second, classes, eyes),
-        shuffled=_figures(z, None, classes[order], eyes[order]),
-        rotated=_figures(*turned, classes, eyes),
-        untrained=None if untrained is None else _figures(*_cut(untrained, share), classes, eyes),
+        measured=_figures(z, second, classes, judged),
+        shuffled=_figures(z, None, classes[order], judged[order]),
+        rotated=_figures(*turned, classes, judged),
+        untrained=None if untrained is None else _figures(*_cut(untrained, share), classes, judged),
         images=len(z),
         classes=int(classes.max()) + 1,
         estimator=_estimator(second),
@@ -88,7 +88,7 @@ def structure(
     )
 
 
-def _figures(z: Codes, second: Codes | None, classes: NDArray[np.int64], eyes: NDArray[Any]) -> Figures:
+def _figures(z: Codes, second: Codes | None, classes: NDArray[np.int64], judged: NDArray[Any]) -> Figures:
     weighted, unweighted = measures.shares((z != 0).astype(np.float32), classes)
     return Figures(
         dimensions=z.shape[1],
@@ -100,7 +100,7 @@ def _figures(z: Codes, second: Codes | None, classes: NDArray[np.int64], eyes: N
         consistency=weighted,
         consistency_unweighted=unweighted,
         purity=measures.purity(z, classes),
-        monosemanticity=mean_score(z, eyes),
+        monosemanticity=mean_score(z, judged),
         sepin=None if second is None else measures.sepin_ranked(z[: len(second)], second, temperature=TEMPERATURE),
     )
 

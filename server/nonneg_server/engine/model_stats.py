@@ -38,7 +38,7 @@ class Histogram:
 
 
 class Timed(Protocol):
-    """An image as the stats sees it."""
+    """What the counts need of an image."""
 
     @property
     def vector(self) -> NDArray[Any]: ...  # (D,), raw

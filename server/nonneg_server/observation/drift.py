@@ -1,14 +1,14 @@
 """Drift: are the images that come now like those on which the dimensions were ranked?
 
-A dimension is active on some share of images: the manifest says on which share of the calibration images, the stats
-on which share of the recent ones. The population stability index of one dimension is that of its two shares,
+A dimension is active on some share of images: the manifest says on which share of the calibration images, the server's
+counts on which share of the recent ones. The population stability index of one dimension is that of its two shares,
 
     (live - known) * log(live / known) + (known - live) * log((1 - live) / (1 - known)),
 
 and the model's is the mean over its dimensions. The usual reading: below 0.1 alike, above 0.25 different.
 
 Which dimensions moved is said one by one: those whose two shares differ, at 5 % false discoveries over all dimensions
-(as `nonneg diff` decides), the largest differences first. Nothing is kept for it but the stats's counts.
+(as `nonneg diff` decides), the largest differences first. Nothing is kept for it but the server's counts.
 """
 
 from __future__ import annotations

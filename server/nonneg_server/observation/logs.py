@@ -66,7 +66,7 @@ def _of_the_server(record: logging.LogRecord) -> bool:
 
 
 def log_access(completed: Completed) -> None:
-    """An observer of the envelope's: one line a request."""
+    """Write one line for an answered request."""
     state, client = completed.scope["state"], completed.scope.get("client")
     answer = state.get("answer")
     found: dict[str, Any] = {

@@ -71,7 +71,7 @@ class Traffic:
         self.seconds: dict[str, Histogram] = {}
 
     def __call__(self, completed: Completed) -> None:
-        """An observer of the envelope's."""
+        """Count an answered request."""
         self.requests[completed.route, completed.method, completed.status] += 1
         found = self.seconds.get(completed.route)
         if found is None:

@@ -19,11 +19,11 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtra(f"--otel needs {error.name}", fix=extra_hint("otel")) from None
 
-FAREWELL = 2.0  # seconds
+LAST_SPANS = 2.0  # seconds
 
 
 class Tracer:
-    """An observer of the envelope's; the client's traceparent makes its span the parent."""
+    """Makes a span of every answered request; the client's traceparent makes its span the parent."""
 
     def __init__(self, processor: SpanProcessor) -> None:
         resource = Resource.create({"service.name": "nonneg", "service.version": __version__})
@@ -40,7 +40,7 @@ class Tracer:
         """Send what is left, but wait for no collector that does not answer: the process is about to end."""
         sending = threading.Thread(target=self._provider.shutdown, daemon=True)
         sending.start()
-        sending.join(FAREWELL)
+        sending.join(LAST_SPANS)
 
     def __call__(self, completed: Completed) -> None:
         began = int(completed.began * 1e9)
