@@ -24,7 +24,7 @@ from nonneg_runtime.bundle import Bundle
 from nonneg_runtime.encoder import BundleEncoder
 from nonneg_runtime.expression_rows import resolved
 from nonneg_runtime.preprocess import Decoding, Photo
-from nonneg_runtime.variants import Asked, open_variant
+from nonneg_runtime.variants import PrecisionChoice, open_variant
 from nonneg_runtime.words import vector_of
 
 AHEAD = 4  # images that wait for each thread
@@ -43,7 +43,7 @@ class Encoder(Embedder):
         *,
         threads: int | None = None,
         decode: Decoding = "fast",
-        precision: Asked = "auto",
+        precision: PrecisionChoice = "auto",
     ) -> None:
         """A folder, or the name of a model that comes with nonneg; `precision`: as `nonneg serve --precision`."""
         self.bundle = bundle if isinstance(bundle, Bundle) else open_variant(bundle, precision)

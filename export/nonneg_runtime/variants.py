@@ -13,7 +13,7 @@ from nonneg_runtime.bundle import SHIPPED, Bundle, located, open_bundle
 from nonneg_runtime.manifest import FILE_NAME, Variant, read_manifest
 
 Computed = Literal["fp32", "int8", "bf16"]  # what computes; weights stored as fp16 are computed with as fp32
-Asked = Literal["auto", "fp32", "int8", "bf16"]
+PrecisionChoice = Literal["auto", "fp32", "int8", "bf16"]
 COMPUTES: dict[str, Computed] = {"fp32": "fp32", "fp16": "fp32", "int8": "int8", "bf16": "bf16"}
 
 
@@ -26,7 +26,7 @@ def place_of(bundle: Path, precision: str) -> Path:
     return data / "nonneg" / name  # what is installed is not written to
 
 
-def open_variant(path: str | os.PathLike[str] | None, precision: Asked | None) -> Bundle:
+def open_variant(path: str | os.PathLike[str] | None, precision: PrecisionChoice | None) -> Bundle:
     """The bundle at `path` in this precision; None: as it is; auto: the fastest of its forms that is right here."""
     folder = located(path)
     bundle = open_bundle(folder)

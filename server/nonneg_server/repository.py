@@ -13,7 +13,7 @@ from nonneg_core.errors import ConfigInvalid, ModelNotFound, NonnegError
 from nonneg_runtime.atlas import with_atlas
 from nonneg_runtime.bundle import DEFAULT, Bundle, located
 from nonneg_runtime.manifest import read_manifest
-from nonneg_runtime.variants import Asked, open_variant
+from nonneg_runtime.variants import PrecisionChoice, open_variant
 from nonneg_server.engine.engine import InferenceEngine
 from nonneg_server.registry import Registry
 
@@ -30,7 +30,7 @@ class Repository:
         make: Callable[[Bundle], InferenceEngine],
         folder: Path | None = None,
         *,
-        precision: Asked | None = None,
+        precision: PrecisionChoice | None = None,
         atlases: Sequence[Path] = (),
     ) -> None:
         self.registry = registry

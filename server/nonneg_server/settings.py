@@ -16,7 +16,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from nonneg_core.errors import ConfigInvalid
 from nonneg_core.pixels.decode import MOST_PIXELS
 from nonneg_core.pixels.identify import MAX_PIXELS
-from nonneg_runtime.variants import Asked
+from nonneg_runtime.variants import PrecisionChoice
 from nonneg_server.engine.fair_queue import BUDGET
 from nonneg_server.engine.workers import MAX_BYTES, MAX_IMAGES
 from nonneg_server.renamed_settings import PREFIX, from_old_variables, with_new_names
@@ -139,7 +139,7 @@ class Settings(BaseSettings):
         "Pillow, equal in every bit; fastest: the former name of fast.",
         group="Engine",
     )
-    precision: Asked = setting(
+    precision: PrecisionChoice = setting(
         "auto",
         "Serve every model in this precision, by the variant in its bundle or the one that `nonneg quantize` made; one "
         "that is not there is refused. auto: the fastest form in the bundle that answers its self-test on this "

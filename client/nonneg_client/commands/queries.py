@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Asked:
+class SearchOptions:
     """What every query asks for."""
 
     k: int
@@ -33,7 +33,7 @@ class Asked:
 
 
 def hits_of(
-    index: Index, queries: Sequence[str], asked: Asked, through: EmbedderOptions, model: str | None
+    index: Index, queries: Sequence[str], asked: SearchOptions, through: EmbedderOptions, model: str | None
 ) -> dict[str, list[Hit]]:
     """The hits of every query, in their order; a folder or a pattern is several."""
     read = {query: _expression(query) for query in queries}
@@ -64,7 +64,7 @@ def _needs_a_model(expression: Expression) -> bool:
 
 
 def _by_images(
-    index: Index, queries: Sequence[str], asked: Asked, embedder: Embedder, model: str | None
+    index: Index, queries: Sequence[str], asked: SearchOptions, embedder: Embedder, model: str | None
 ) -> dict[str, list[Hit]]:
     """The hits of each photo, looked for at the index's length; all photos are embedded together."""
     sources = [item for query in queries for item in items(query)]
@@ -85,7 +85,7 @@ def _by_images(
 
 
 def _by_expression(
-    index: Index, query: str, expression: Expression, asked: Asked, embedder: Embedder | None, model: str | None
+    index: Index, query: str, expression: Expression, asked: SearchOptions, embedder: Embedder | None, model: str | None
 ) -> list[Hit]:
     names = [photo.name for photo in expression.photos()] if asked.exclude_self else []
     return index.search(

@@ -14,7 +14,7 @@ from nonneg_client.commands.embedder_options import DEFAULT_BUNDLE, embeds, serv
 
 if TYPE_CHECKING:
     from nonneg_client.commands.embedder_options import EmbedderOptions
-    from nonneg_client.commands.queries import Asked
+    from nonneg_client.commands.queries import SearchOptions
     from nonneg_client.search.index import Hit, Index
 
 
@@ -91,7 +91,7 @@ def search(
       nonneg search photos.index queries/ -k 1 --exclude-self --json
       nonneg search photos.index --more 17 --more 3=0.5
     """
-    from nonneg_client.commands.queries import Asked, hits_of
+    from nonneg_client.commands.queries import SearchOptions, hits_of
     from nonneg_client.search.conditions import read_conditions
     from nonneg_client.search.index import Index
 
@@ -99,7 +99,7 @@ def search(
     with Index.open(index) as opened:
         name_dimensions(opened, through.bundle)
         conditions = read_conditions(where, opened.description.fields)
-        asked = Asked(k, conditions, without, exclude_self, cut)
+        asked = SearchOptions(k, conditions, without, exclude_self, cut)
         found = by_dimensions(opened, more, asked) if more else hits_of(opened, queries, asked, through, model)
         if where and not any(found.values()):
             explain(opened, conditions)
@@ -121,7 +121,7 @@ def all_queries(queries: tuple[str, ...], texts: tuple[str, ...], more: dict[int
     return queries
 
 
-def by_dimensions(opened: Index, more: dict[int, float], asked: Asked) -> dict[str, list[Hit]]:
+def by_dimensions(opened: Index, more: dict[int, float], asked: SearchOptions) -> dict[str, list[Hit]]:
     """The images in which these dimensions are strongest, as of a query without a name."""
     return {"": opened.by_dimensions(more, asked.k, without=asked.without, where=asked.where)}
 

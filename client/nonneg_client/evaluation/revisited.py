@@ -31,7 +31,7 @@ PROTOCOLS = {
 
 
 @dataclass(frozen=True)
-class Query:
+class LandmarkQuery:
     """One question: a picture, the part of it that is asked for, and the gallery's answers by kind."""
 
     path: Path
@@ -52,7 +52,7 @@ class GroundTruth:
     """A gallery and the questions to it."""
 
     gallery: tuple[Path, ...]
-    queries: tuple[Query, ...]
+    queries: tuple[LandmarkQuery, ...]
 
 
 def read_ground_truth(path: Path) -> GroundTruth:
@@ -105,13 +105,13 @@ def average_precision(hits: list[bool], relevant: int) -> float:
     return float((before + at).sum() / 2 / relevant)
 
 
-def _query(path: Path, truth: dict[str, Any]) -> Query:
+def _query(path: Path, truth: dict[str, Any]) -> LandmarkQuery:
     box = truth.get("bbx")
     answers = {kind: frozenset(int(i) for i in truth.get(kind, ())) for kind in ("easy", "hard", "junk")}
     if box is None:
-        return Query(path, None, answers)
+        return LandmarkQuery(path, None, answers)
     left, top, right, bottom = (float(side) for side in box)
-    return Query(path, (left, top, right, bottom), answers)
+    return LandmarkQuery(path, (left, top, right, bottom), answers)
 
 
 def _image(path: Path, name: str) -> Path:

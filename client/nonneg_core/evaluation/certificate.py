@@ -35,7 +35,7 @@ class Figures:
 
 
 @dataclass(frozen=True)
-class Structure:
+class StructureReport:
     """The figures, and the same of three things that mean nothing."""
 
     measured: Figures
@@ -60,7 +60,7 @@ def structure(
     untrained: tuple[NDArray[Any], NDArray[Any] | None] | None = None,
     judge: NDArray[Any] | None = None,
     seed: int = 0,
-) -> Structure:
+) -> StructureReport:
     """Measure vectors (images, D), signed ones too, and their floors.
 
     second: the vectors of another view of the first images, for SEPIN; without them it is left out.
@@ -76,7 +76,7 @@ def structure(
     order = np.random.default_rng(seed).permutation(len(z))
     turned = rotated(z, second, seed=seed)
     share = sparsity_to_keep(z)
-    return Structure(
+    return StructureReport(
         measured=_figures(z, second, classes, judged),
         shuffled=_figures(z, None, classes[order], judged[order]),
         rotated=_figures(*turned, classes, judged),

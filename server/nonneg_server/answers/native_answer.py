@@ -16,10 +16,10 @@ from nonneg_server.embedding import Answer
 from nonneg_server.requests.parameters import Parameters
 
 Wrap = Callable[[NDArray[Any]], Any]  # how an array is carried: as numbers, as base64, as bytes
-Rows = Callable[[Vectors, Parameters], Iterable[dict[str, Any]]]  # every vector of one length as an object
+RowWriter = Callable[[Vectors, Parameters], Iterable[dict[str, Any]]]  # every vector of one length as an object
 
 
-def record(answer: Answer, rows: Rows) -> dict[str, Any]:
+def record(answer: Answer, rows: RowWriter) -> dict[str, Any]:
     """The answer: each vector in its place, each error in its place."""
     lengths = [rows(z, answer.parameters) for z in answer.vectors]
     data: list[dict[str, Any]] = [{}] * (len(answer.positions) + len(answer.errors))
@@ -46,7 +46,7 @@ def check(parameters: Parameters) -> None:
         )
 
 
-def one_by_one(wrap: Wrap) -> Rows:
+def one_by_one(wrap: Wrap) -> RowWriter:
     """Each vector by itself."""
     return lambda z, wanted: [vector(row, wanted, wrap) for row in z]
 

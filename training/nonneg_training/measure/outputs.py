@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nonneg_core.evaluation.certificate import Structure, structure
+from nonneg_core.evaluation.certificate import StructureReport, structure
 from nonneg_core.pixels.view import Pixels, View
 from nonneg_training.data import Images
 
@@ -33,7 +33,7 @@ class Outputs:
     untrained: tuple[Floats, Floats | None] | None = None  # an untrained head's z and second
     order: tuple[int, ...] = ()  # which image each row is of
 
-    def structure(self) -> Structure:
+    def structure(self) -> StructureReport:
         """The figures of structure beside their floors."""
         return structure(self.z, self.labels, second=self.second, untrained=self.untrained)
 

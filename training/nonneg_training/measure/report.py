@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nonneg_core.evaluation.certificate import Figures, Structure
+from nonneg_core.evaluation.certificate import Figures, StructureReport
 from nonneg_core.evaluation.probe import halves
 from nonneg_training.measure.outputs import Outputs
 from nonneg_training.measure.probing import ProbeResult, rows
@@ -24,7 +24,7 @@ ON_LABELS = ("consistency", "consistency_unweighted", "purity", "monosemanticity
 class Report:
     """Structure, and what a probe and neighbours make of it."""
 
-    structure: Structure
+    structure: StructureReport
     embedding: list[ProbeResult]
     features: list[ProbeResult]  # of the backbone; empty where it cannot be seen by itself
 
@@ -61,7 +61,7 @@ def measure(
     )
 
 
-def structure_table(found: Structure) -> list[list[Any]]:
+def structure_table(found: StructureReport) -> list[list[Any]]:
     """A line a figure: measured, and each floor; `-` where a floor says nothing."""
     floors: dict[str, Figures | None] = {
         "shuffled": found.shuffled,

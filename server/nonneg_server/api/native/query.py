@@ -29,7 +29,7 @@ from nonneg_server.serving import reply, serve
 router = APIRouter(route_class=Route, tags=["embed"])
 
 
-class Asked(BaseModel):
+class QueryRequest(BaseModel):
     """What a client of /query may ask for."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -48,7 +48,7 @@ class Asked(BaseModel):
 
 
 def _body() -> Schema:
-    schema = flat(Asked)
+    schema = flat(QueryRequest)
     schema["properties"]["images"] |= {"additionalProperties": IMAGE}
     example = {"expression": "a.png + dim:3 !dim:5", "images": {"a.png": PIXEL}, "dimensions": 8}
     return body({"application/json": {"schema": schema, "example": example}})
@@ -81,9 +81,9 @@ async def _queried(
     return await asyncio.to_thread(queried, bundle, expression, dimensions, photos)
 
 
-def _read(given: dict[str, Any], limits: Limits) -> tuple[Asked, Expression, dict[Photo, Incoming]]:
+def _read(given: dict[str, Any], limits: Limits) -> tuple[QueryRequest, Expression, dict[Photo, Incoming]]:
     """What is asked, read; and its photos, each of which must be given or be a link."""
-    asked = from_json(Asked, given)
+    asked = from_json(QueryRequest, given)
     expression = parse(asked.expression)
     wanted = expression.photos()
     check_count(max(1, len(asked.images)), limits.images)

@@ -20,7 +20,7 @@ from nonneg_server.requests.multipart import parse_form
 from nonneg_server.requests.parameters import from_json, from_strings, merged
 from nonneg_server.requests.texts import input_from, texts_from
 
-Asked = TypeVar("Asked", bound=BaseModel)
+P = TypeVar("P", bound=BaseModel)
 FILES = ("images", "images[]", "image", "file", "files")  # the names a form's files may have
 
 LISTS = {
@@ -31,12 +31,12 @@ LISTS = {
 MOST_PARAMETERS = 64  # of one URL
 
 
-ReadObject = Callable[[dict[str, Any], Limits], tuple[list[Incoming], Asked]]
+ReadObject = Callable[[dict[str, Any], Limits], tuple[list[Incoming], P]]
 
 
 async def read_request(
-    request: Request, kind: type[Asked], read_object: ReadObject[Asked] | None = None
-) -> tuple[list[Incoming], Asked]:
+    request: Request, kind: type[P], read_object: ReadObject[P] | None = None
+) -> tuple[list[Incoming], P]:
     """The images and the parameters of multipart, raw bytes or JSON, by the Content-Type.
 
     `read_object` reads the JSON object, if that may be one of another API.
@@ -75,7 +75,7 @@ def is_image(media: str, body: bytes) -> bool:
     return media.startswith("image/") or media in ("", "application/octet-stream")
 
 
-def query_parameters(query: bytes, kind: type[Asked]) -> Asked:
+def query_parameters(query: bytes, kind: type[P]) -> P:
     """What the URL asks for."""
     text = query.decode("latin-1")
     if text.count("&") >= MOST_PARAMETERS:
@@ -88,7 +88,7 @@ def query_parameters(query: bytes, kind: type[Asked]) -> Asked:
     return from_strings(kind, parse_qsl(text, keep_blank_values=True) if text else ())
 
 
-def _from_form(body: bytes, content_type: str, kind: type[Asked], limits: Limits) -> tuple[list[Incoming], Asked]:
+def _from_form(body: bytes, content_type: str, kind: type[P], limits: Limits) -> tuple[list[Incoming], P]:
     form = parse_form(body, content_type, limits.images)
     for name in form.names:
         if name not in FILES:
@@ -98,7 +98,7 @@ def _from_form(body: bytes, content_type: str, kind: type[Asked], limits: Limits
     return list(form.files), from_strings(kind, form.parameters)
 
 
-def from_object(kind: type[Asked], given: dict[str, Any], limits: Limits) -> tuple[list[Incoming], Asked]:
+def from_object(kind: type[P], given: dict[str, Any], limits: Limits) -> tuple[list[Incoming], P]:
     """The images, or the texts, or both in one order as `inputs`, and the parameters of a JSON object."""
     takes_texts = "truncate" in kind.model_fields  # else images alone, and any other list is an unknown parameter
     named = [name for name in LISTS if name in given and (takes_texts or name == "images")]
