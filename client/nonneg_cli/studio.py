@@ -49,9 +49,9 @@ def studio(
     settings = read_settings(host=host, port=port, model=(model,) if model else None, studio=True)
     if port is None and not _free(settings.host, settings.port):
         settings = settings.model_copy(update={"port": 0})
-    index = place or _index_of(images, model)
+    index = place or index_of(images, model)
     if not _is_index(images):
-        _update(images, index, model, quiet=quiet)
+        update_index(images, index, model, quiet=quiet)
     collection = opened(index, model)
     run(settings.model_copy(update={"model": (model_of(collection, model),)}), collection)
 
@@ -116,7 +116,7 @@ def _groups(held: Curated, names: Any) -> list[dict[str, Any]]:
     return sections
 
 
-def _update(images: tuple[str, ...], index: Path, model: str | None, *, quiet: bool) -> None:
+def update_index(images: tuple[str, ...], index: Path, model: str | None, *, quiet: bool) -> None:
     """Embed what is new, in this process, and forget what is gone."""
     from nonneg_client.commands.embedder_options import DEFAULT_BUNDLE, EmbedderOptions
     from nonneg_client.commands.index import begin
@@ -134,7 +134,7 @@ def _is_index(images: tuple[str, ...]) -> bool:
     return len(images) == 1 and (Path(images[0]) / "index.json").exists()
 
 
-def _index_of(images: tuple[str, ...], model: str | None) -> Path:
+def index_of(images: tuple[str, ...], model: str | None) -> Path:
     """The index itself if that was named, else the one in the cache that belongs to these images and this model."""
     from nonneg_client.sources.image_ids import root_of
     from nonneg_core.cache_folder import cache_folder

@@ -58,7 +58,11 @@ def open_bundle(path: str | os.PathLike[str] | None = None) -> Bundle:
         _verify(folder, name, record)
     _confined(folder, manifest)
     _complete(folder, manifest)
-    return Bundle(folder, manifest, written=int((folder / FILE_NAME).stat().st_mtime))
+    try:
+        written = int((folder / FILE_NAME).stat().st_mtime)
+    except OSError as error:  # it was there a moment ago
+        raise BundleInvalid(f"{folder} cannot be read ({error.strerror})", fix="put it back, then try again") from error
+    return Bundle(folder, manifest, written=written)
 
 
 def located(path: str | os.PathLike[str] | None = None) -> Path:

@@ -55,12 +55,14 @@ def external_files(path: Path) -> set[str]:
             whole = ExternalTensor(file, 0, file.seek(0, 2))
             if whole.end == 0:
                 raise Malformed("it is empty")
-            return set(_locations(whole, "model", 0))
+            return set(locations(whole, "model", 0))
     except ValueError as error:
-        raise BundleInvalid(f"{path} is not a ONNX model ({error})", fix="export the bundle again") from error
+        raise BundleInvalid(f"{path} is not an ONNX model ({error})", fix="export the bundle again") from error
+    except OSError as error:  # it was there a moment ago
+        raise BundleInvalid(f"{path} cannot be read ({error.strerror})", fix="put it back, then try again") from error
 
 
-def _locations(part: ExternalTensor, message: str, depth: int) -> Iterator[str]:
+def locations(part: ExternalTensor, message: str, depth: int) -> Iterator[str]:
     if depth > DEEPEST:
         raise Malformed(f"messages nested deeper than {DEEPEST}")
     below = FIELDS[message]
@@ -71,7 +73,7 @@ def _locations(part: ExternalTensor, message: str, depth: int) -> Iterator[str]:
             if pair.get(1) == "location":
                 yield pair.get(2, "")
         elif inside is not None:
-            yield from _locations(content, inside, depth + 1)
+            yield from locations(content, inside, depth + 1)
 
 
 def fields(part: ExternalTensor) -> Iterator[tuple[int, ExternalTensor]]:

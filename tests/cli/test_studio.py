@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from nonneg_cli.studio import _index_of, _update, model_of, opened
+from nonneg_cli.studio import index_of, model_of, opened, update_index
 from nonneg_client.embeddings import Embeddings
 from nonneg_client.search.index import Index
 from nonneg_core.errors import DataInvalid, FingerprintMismatch
@@ -28,15 +28,15 @@ def test_what_is_new_is_embedded_and_what_is_gone_is_forgotten(tmp_path: Path, m
     folder.mkdir()
     for i in range(3):
         photo(folder / f"{i}.png", i)
-    index = _index_of((str(folder),), "photo-fast")
+    index = index_of((str(folder),), "photo-fast")
     assert index.is_relative_to(tmp_path / "cache")
-    assert index == _index_of((f"{folder}/",), "photo-fast")
-    assert index != _index_of((str(folder),), None)
-    _update((str(folder),), index, "photo-fast", quiet=True)
+    assert index == index_of((f"{folder}/",), "photo-fast")
+    assert index != index_of((str(folder),), None)
+    update_index((str(folder),), index, "photo-fast", quiet=True)
     assert opened(index).names == ("0.png", "1.png", "2.png")
     (folder / "1.png").unlink()
     photo(folder / "3.png", 3)
-    _update((str(folder),), index, "photo-fast", quiet=True)
+    update_index((str(folder),), index, "photo-fast", quiet=True)
     found = opened(index)
     assert found.names == ("0.png", "2.png", "3.png")
     assert found.root == folder
@@ -51,7 +51,7 @@ def test_a_folder_without_a_photo_that_can_be_read_is_refused(tmp_path: Path) ->
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "a.jpg").write_text("no photo")
     with pytest.raises(DataInvalid, match="no photo could be read"):
-        _update((str(tmp_path / "photos"),), tmp_path / "photos.index", "photo-fast", quiet=True)
+        update_index((str(tmp_path / "photos"),), tmp_path / "photos.index", "photo-fast", quiet=True)
 
 
 def test_an_index_is_opened_with_the_model_it_was_made_with_or_not_at_all(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_an_index_is_opened_with_the_model_it_was_made_with_or_not_at_all(tmp_pa
         rows = Embeddings.from_dense(np.eye(2, held.dimensions, dtype=np.float32), fingerprint=fingerprint)
         with Index.open(place, like=rows) as index:
             index.add(rows.named(["a.jpg", "b.jpg"]))
-    assert _index_of((str(tmp_path / "ours"),), None) == tmp_path / "ours"
+    assert index_of((str(tmp_path / "ours"),), None) == tmp_path / "ours"
     assert model_of(opened(tmp_path / "ours"), None) == "photo"
     with pytest.raises(FingerprintMismatch, match="not of photo-fast"):
         model_of(opened(tmp_path / "ours"), "photo-fast")

@@ -20,7 +20,7 @@ from nonneg_core.errors import ImageTooLarge, ImageUnreadable, ImageUnsupported
 from nonneg_core.pixels import colour
 from nonneg_core.pixels import decode as module
 from nonneg_core.pixels import identify as identifying
-from nonneg_core.pixels.colour import _transform
+from nonneg_core.pixels.colour import profile_transform
 from nonneg_core.pixels.decode import decode
 from nonneg_core.pixels.identify import MAX_PIXELS, signature
 
@@ -259,7 +259,7 @@ def swapped() -> bytes:
 
 def test_srgb_and_broken_profiles_change_nothing(photo: Image.Image) -> None:
     srgb = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
-    assert _transform(srgb, "RGB") is None
+    assert profile_transform(srgb, "RGB") is None
     for profile in (srgb, b"broken", srgb[:200]):
         assert apart(decode(saved(photo, "PNG", icc_profile=profile)), photo) == 0
 

@@ -16,7 +16,7 @@ from nonneg_core.pixels.view import View
 from nonneg_export import golden
 from nonneg_export.canonical import save
 from nonneg_runtime.bundle import ENCODER, Bundle, open_bundle, write_bundle
-from nonneg_runtime.external_data import ExternalTensor, Malformed, _locations, external_files
+from nonneg_runtime.external_data import ExternalTensor, Malformed, external_files, locations
 from nonneg_runtime.golden import check
 from nonneg_runtime.manifest import Calibration, Columns, Manifest, Provenance
 from nonneg_runtime.session import Session
@@ -235,4 +235,9 @@ def test_a_model_that_is_cut_off_while_it_is_looked_through_is_an_error(tiny: Mo
         whole = ExternalTensor(file, 0, path.stat().st_size)
         os.truncate(path, 10)
         with pytest.raises(Malformed):
-            list(_locations(whole, "model", 0))
+            list(locations(whole, "model", 0))
+
+
+def test_a_model_that_is_gone_meanwhile_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BundleInvalid, match=r"m\.onnx cannot be read"):
+        external_files(tmp_path / "m.onnx")

@@ -375,5 +375,6 @@ def test_a_model_file_that_is_spoilt_while_it_serves_changes_nothing_until_it_is
             assert ask() == before
         process.terminate()
         assert process.wait(20) == 0
-        told = [line.partition(" a ")[0].split()[2:] for line in process.stderr]
+        lines = [line for line in process.stderr if " INFO " not in line]  # such as that one core has to do
+        told = [line.partition(" a ")[0].split()[2:] for line in lines]
         assert told == [["WARNING"], ["WARNING", "loaded"]] * 3

@@ -71,7 +71,7 @@ def _sixteen_to_eight(image: Image.Image) -> Image.Image:
 def _to_srgb(image: Image.Image, profile: bytes) -> Image.Image:
     if image.mode not in ("L", "RGB", "RGBA", "CMYK", "LAB") or len(profile) > MAX_PROFILE:
         return image
-    transform = _transform(profile, image.mode)
+    transform = profile_transform(profile, image.mode)
     if transform is None:
         return image
     converted = ImageCms.applyTransform(image, transform)
@@ -79,7 +79,7 @@ def _to_srgb(image: Image.Image, profile: bytes) -> Image.Image:
 
 
 @lru_cache(maxsize=32)
-def _transform(profile: bytes, mode: str) -> ImageCms.ImageCmsTransform | None:
+def profile_transform(profile: bytes, mode: str) -> ImageCms.ImageCmsTransform | None:
     """The way to sRGB, built once a profile: building takes longer than converting a photo.
 
     None where the profile is broken, and a good picture is not refused for it (every viewer ignores it too), and
