@@ -62,6 +62,7 @@ class DecoderProcess:
     def __init__(self, *, seconds: float = MAX_SECONDS, look: float = LOOK) -> None:
         """`seconds`: processor time that an image may take; `look`: seconds between two looks at what it has taken."""
         self._most, self._look = seconds, look
+        self._used: float | None = None  # when it was asked last
         self.process = subprocess.Popen(
             [sys.executable, "-m", "nonneg_runtime.decoder_process"],
             stdin=subprocess.PIPE,
@@ -116,7 +117,7 @@ class DecoderProcess:
 
     def _check(self, until: float) -> None:
         """Kill it if it has used more than its time."""
-        used = self._seconds() - getattr(self, "_used", 0.0)
+        used = 0.0 if self._used is None else self._seconds() - self._used
         if used <= self._most and time.monotonic() < until:
             return
         self._end()

@@ -63,6 +63,7 @@ def external_files(path: Path) -> set[str]:
 
 
 def locations(part: ExternalTensor, message: str, depth: int) -> Iterator[str]:
+    """The locations in a part of the file that is a message of this type."""
     if depth > DEEPEST:
         raise Malformed(f"messages nested deeper than {DEEPEST}")
     below = FIELDS[message]
