@@ -1,14 +1,17 @@
-"""What adapting to many photos takes once they are embedded: `python benchmarks/adapt_scale.py [--photos 10000]...`.
+"""What adapting takes: `python benchmarks/adapt_scale.py [--photos 10000]... [--folder PHOTOS [--train]]`.
 
-Features are generated: normal, with the mean and covariance of the ordinary photos of the model, around a centre for
-each of 100 classes; one in 50 is nearly a copy of another. All runs as in `nonneg adapt` but for embedding and writing.
-Seconds of each part, and the peak memory of a process of its own. Prints a table, then one JSON line.
+With a folder the command itself, from nothing and again with what it put away: seconds, seconds of all processors and
+peak memory. Else what comes after embedding, of as many photos as wished: features are generated, normal, with the mean
+and covariance of the ordinary photos of the model, around a centre for each of 100 classes; one in 50 is nearly a copy
+of another. All runs as in `nonneg adapt` but for embedding and writing. Seconds of each part, and the peak memory of a
+process of its own. Prints a table, then one JSON line.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -25,10 +28,11 @@ from provenance import provenance
 from nonneg_core.heads.adapted import Weights
 from nonneg_core.tables import table
 from nonneg_export.adaptation.backbone import Source, open_source
-from nonneg_export.adaptation.features import CHUNK, Features, record_form
+from nonneg_export.adaptation.features import Features
 from nonneg_export.adaptation.fitting import fit
 from nonneg_export.adaptation.judging import by_labels
 from nonneg_export.adaptation.labels import labels_of
+from nonneg_export.adaptation.records import CHUNK, Records, record_form
 from nonneg_export.adaptation.splitting import split
 from nonneg_export.photo_folder import Photos
 
@@ -40,13 +44,15 @@ def main() -> None:
     parser.add_argument("--photos", type=int, nargs="*", default=[1000, 10_000])
     parser.add_argument("--from", dest="source", default="photo")
     parser.add_argument("--place", type=Path, help="Where the features go; by default a temporary folder.")
+    parser.add_argument("--folder", type=Path, help="Real photos: time the command itself.")
+    parser.add_argument("--train", action="store_true")
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
         print(json.dumps(measured(open_source(options.source), options.one, options.place)))
         return
-    found = []
-    for photos in options.photos:
+    found = of_folder(options.folder, options.source, options.train) if options.folder else []
+    for photos in [] if options.folder else options.photos:
         with tempfile.TemporaryDirectory(dir=options.place) as place:
             command = [sys.executable, __file__, "--one", str(photos), "--from", options.source, "--place", place]
             write(open_source(options.source), photos, Path(place) / "records")
@@ -54,6 +60,29 @@ def main() -> None:
     columns = list(found[0])
     print(table(columns, [[row[column] for column in columns] for row in found]))
     print("\n" + json.dumps({"found": found, **provenance()}))
+
+
+def of_folder(folder: Path, source: str, train: bool) -> list[dict[str, object]]:
+    """The command with an empty cache, and once more."""
+    with tempfile.TemporaryDirectory() as place:
+        options = ["--out", f"{place}/mine.bundle", "--from", source, "--force", "--replace", "--json"]
+        command = [sys.executable, "-m", "nonneg_cli", "adapt", str(folder), *options, *(["--train"] if train else [])]
+        return [{"run": run, **timed(command, Path(place))} for run in ("from nothing", "again")]
+
+
+def timed(command: list[str], place: Path) -> dict[str, object]:
+    """What one run takes."""
+    begin = time.perf_counter()
+    with (place / "told").open("w") as told:
+        process = subprocess.Popen(command, stdout=told, env={**os.environ, "XDG_CACHE_HOME": str(place)})
+        _, status, used = os.wait4(process.pid, 0)
+    if status:
+        sys.exit(f"it ended with {status}")
+    outcome = json.loads((place / "told").read_text())
+    return {
+        "photos": outcome["photos"] + outcome["judged"], "s": round(time.perf_counter() - begin, 1),
+        "processor s": round(used.ru_utime + used.ru_stime, 1), "peak MB": round(used.ru_maxrss / 1024),
+    }  # fmt: skip
 
 
 def write(source: Source, photos: int, file: Path) -> None:
@@ -81,7 +110,7 @@ def write(source: Source, photos: int, file: Path) -> None:
 def measured(source: Source, photos: int, place: Path) -> dict[str, float]:
     """Every part but embedding and writing."""
     paths = tuple(place / f"class-{i * CLASSES // photos}" / f"{i:08}.jpg" for i in range(photos))
-    records = np.memmap(place / "records", dtype=record_form(source.features), mode="r", shape=(photos,))
+    records = Records(place, record_form(source.features))
     features = Features(records, np.arange(photos), Photos(place, paths), ())
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     marks = [time.perf_counter()]

@@ -155,7 +155,7 @@ def nonneg() -> None:
     \b
       nonneg serve                          serve the default model on 127.0.0.1:8000
       nonneg embed photos/ -o photos.npz    embed a folder through it
-      nonneg evaluate photos/ --lengths 1280,512,128
+      nonneg evaluate photos/ --lengths 2048,512,128
     """
 
 

@@ -16,18 +16,25 @@ import pytest
 from onnx import ModelProto
 from PIL import Image
 
-from nonneg_core.errors import MissingExtra
+from nonneg_core.errors import MissingExtra, StorageFailed
+from nonneg_core.heads.adapted import Weights
+from nonneg_core.heads.from_features import OPEN
+from nonneg_core.heads.head import Head
 from nonneg_core.pixels.view import View
+from nonneg_core.shortening import unit
 from nonneg_export.adaptation import judging
 from nonneg_export.adaptation.backbone import Backbone, open_source
-from nonneg_export.adaptation.features import Features, compute_features, record_form
+from nonneg_export.adaptation.features import Features, compute_features
+from nonneg_export.adaptation.fitting import fit
 from nonneg_export.adaptation.labels import Labels, labels_of
+from nonneg_export.adaptation.records import record_form
 from nonneg_export.adaptation.splitting import split
+from nonneg_export.adaptation.training import STEPS_A_PHOTO, train_front, trained
 from nonneg_export.assemble import Draft, rank, seal
 from nonneg_export.commands.adapt import KEPT_DEFAULT
 from nonneg_export.manifest_report import summary
 from nonneg_export.model_card import card
-from nonneg_export.photo_folder import find_photos
+from nonneg_export.photo_folder import Photos, find_photos
 from nonneg_runtime.bundle import SHIPPED, open_bundle
 from nonneg_runtime.evidence import Gain
 from nonneg_runtime.golden import check
@@ -200,9 +207,7 @@ def test_the_part_of_a_photo_depends_on_its_content(tiles: Path, features: Featu
     source = open_source(SOURCE)
     renamed = compute_features(source, Backbone(source, tmp_path, 1), find_photos(folder))
     one, other = (split(found, source.head) for found in (features, renamed))
-    digests = [
-        {bytes(d) for d in found.digests()[parts.judged]} for found, parts in ((features, one), (renamed, other))
-    ]
+    digests = [{bytes(d) for d in found.digests(parts.judged)} for found, parts in ((features, one), (renamed, other))]
     assert digests[0] == digests[1]
 
 
@@ -333,18 +338,37 @@ def test_an_adapted_bundle_can_be_adapted(adapted: tuple[Path, dict[str, object]
     assert mine.digest == theirs.digest  # the same features, so that none is computed again
 
 
-def test_records_that_were_cut_off_are_made_again(
+def test_records_that_were_cut_off_or_never_written_are_made_again(
     features: Features, tiles: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source, before = open_source(SOURCE), np.array(features.records)
+    """A power cut may leave a file longer than what was written to it."""
+    source, before = open_source(SOURCE), features.records.file.read_bytes()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     (work := tmp_path / "work").mkdir()
-    for whole in (112, 40):
+    size = record_form(source.features).itemsize
+    for whole, long in ((112, 112), (40, 40), (90, 100)):
         again = compute_features(source, Backbone(source, work, 1), find_photos(tiles))
-        assert np.array_equal(again.records, before)
-        (file,) = tmp_path.rglob("records")
-        with file.open("r+b") as records:
-            records.truncate(whole * record_form(source.features).itemsize - 17)
+        assert again.records.file.read_bytes() == before
+        with again.records.file.open("r+b") as records:
+            records.truncate(whole * size - 17)
+            records.truncate(long * size)
+
+
+def test_one_process_at_a_time_embeds_a_folder(tiles: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    source = open_source(SOURCE)
+    (work := tmp_path / "work").mkdir()
+    few = Photos(tiles, find_photos(tiles).paths[:9])
+    refused = []
+
+    def meanwhile(done: int, _total: int | None) -> None:
+        if done == 1:
+            with pytest.raises(StorageFailed, match="another nonneg adapt is embedding"):
+                compute_features(source, Backbone(source, work, 1), few)
+            refused.append(done)
+
+    assert len(compute_features(source, Backbone(source, work, 1), few, tick=meanwhile)) == 9
+    assert refused
 
 
 def test_a_killed_run_goes_on_and_leaves_nothing_half_written(tiles: Path, tmp_path: Path) -> None:
@@ -391,3 +415,44 @@ def test_a_full_disk_is_said_and_leaves_nothing(tiles: Path, tmp_path: Path) -> 
         [*command, "--force"], env=environment, capture_output=True, text=True, timeout=250, check=False
     )
     assert again.returncode == 0, again.stderr
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+def test_training_changes_the_front_alone_and_follows_the_number_of_photos(features: Features, labelled: bool) -> None:
+    source = open_source(SOURCE)
+    parts, labels = split(features, source.head), labels_of(features, None)
+    fitted = fit(source, features, parts, labels, Weights() if labelled else Weights(labels=0))
+    told: list[tuple[int, int | None]] = []
+    found = trained(fitted, features, parts, labels, lambda done, total: told.append((done, total)))
+    assert (found.front, found.steps) == (OPEN, int(STEPS_A_PHOTO * len(parts.fit)))
+    assert told[-1] == (found.steps, found.steps)
+    before, after = fitted.head, found.head
+    np.testing.assert_array_equal(after.weight[:, OPEN:], before.weight[:, OPEN:])
+    assert not np.allclose(after.weight[:, :OPEN], before.weight[:, :OPEN])
+    assert 0.2 < (after.embed(features.roots(parts.gate)) > 0).mean() < 0.25
+
+
+def test_training_teaches_short_prefixes_who_is_near_whom() -> None:
+    """Rows around centres, a head of random columns: after training a prefix tells the centres apart."""
+    g = np.random.default_rng(0)
+    codes = np.arange(400) % 20
+    rows = np.abs(g.normal(size=(20, 64))[codes] + 0.7 * g.normal(size=(400, 64))).astype(np.float32)
+    nothing = np.zeros(256, dtype=np.float32)
+    start = Head(g.normal(size=(64, 256)).astype(np.float32), nothing - 4, nothing)
+
+    def found(head: Head) -> float:
+        z = unit(head.embed(rows)[:, :64])
+        cosine = z @ z.T
+        np.fill_diagonal(cosine, -1)
+        return float((codes[cosine.argmax(axis=1)] == codes).mean())
+
+    after, steps = train_front(start, rows, codes, front=64)
+    assert steps == 200
+    assert found(after) > found(start) + 0.1
+
+
+def test_training_needs_torch_and_says_so_before_anything_is_embedded(tiles: Path, tmp_path: Path) -> None:
+    result = run(tiles, tmp_path / "x.bundle", "--train")
+    assert result.returncode == 1
+    assert "--train needs torch" in result.stderr
+    assert "install" in result.stderr

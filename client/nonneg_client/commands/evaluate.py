@@ -63,7 +63,7 @@ def evaluate(
 
     \b
       nonneg evaluate photos/
-      nonneg evaluate photos/ --lengths 1280,512,128,512:32 --json
+      nonneg evaluate photos/ --lengths 2048,512,128,512:32 --json
       nonneg evaluate photos/ --selections prefix,random,pca --intervals --plot quality.png
       nonneg evaluate photos/ --save-vectors photos.npz
     """

@@ -38,7 +38,7 @@ def evaluate(
     """Score retrieval at each length; without `queries` every image asks for all the others.
 
     with Client() as client:  # or nonneg_server.Encoder(): the same without a server
-        rows = evaluate("photos/", through=client, lengths=[1280, 256])
+        rows = evaluate("photos/", through=client, lengths=[2048, 256])
 
     gallery, queries: vectors, or images that are embedded `through` a client or an encoder, once and at full length.
     labels: by id, or one an image in their order, those of the queries behind those of the gallery. Without any the

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 
 from nonneg_core.cores import available_cores
+from nonneg_core.errors import MissingExtra
 from nonneg_core.heads.adapted import Weights
+from nonneg_core.installing import extra_hint
 from nonneg_export.activations import Tick
 from nonneg_export.adaptation.backbone import Backbone, Source, open_source
 from nonneg_export.adaptation.features import Features, compute_features
@@ -31,6 +34,7 @@ class Asked:
     labels: Path | None
     labels_weight: float | None
     data: str
+    train: bool = False
 
 
 @dataclass(eq=False)
@@ -52,16 +56,37 @@ class Outcome:
         return bundle
 
 
-def adapt_to(asked: Asked, work: Path, *, tick: Tick | None = None) -> Outcome:
-    """Fit a head to the photos and judge it; `work`: a folder that lasts until the bundle is written."""
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """Photos as the source's backbone sees them."""
+
+    asked: Asked
+    source: Source
+    backbone: Backbone
+    features: Features
+
+
+def see(asked: Asked, work: Path, *, tick: Tick | None = None) -> Seen:
+    """Compute the photos' features, or read them; `work`: a folder that lasts until the bundle is written."""
+    if asked.train and find_spec("torch") is None:
+        raise MissingExtra("--train needs torch", fix=extra_hint("training"), value="torch")
     source = open_source(asked.source)
     backbone = Backbone(source, work, available_cores())
-    features = compute_features(source, backbone, asked.photos, tick=tick)
+    return Seen(asked, source, backbone, compute_features(source, backbone, asked.photos, tick=tick))
+
+
+def adapt_to(seen: Seen, *, tick: Tick | None = None) -> Outcome:
+    """Fit a head to the photos and judge it; `tick` is told of steps of training."""
+    asked, source, features = seen.asked, seen.source, seen.features
     labels = labels_of(features, asked.labels)
     parts = split(features, source.head)
     weights = Weights() if asked.labels_weight is None else replace(Weights(), labels=asked.labels_weight)
     fitted = fit(source, features, parts, labels, weights)
-    gains = judge(source, backbone, fitted, features, parts, labels)
+    if asked.train:
+        from nonneg_export.adaptation.training import trained  # torch
+
+        fitted = trained(fitted, features, parts, labels, tick)
+    gains = judge(source, seen.backbone, fitted, features, parts, labels)
     return Outcome(Adapted(source, features, parts, fitted, gains, verdict(gains, len(parts.judged)), asked.data))
 
 

@@ -1,14 +1,11 @@
-"""Features of many photos, in a file that grows: a run that ended in any way goes on where it was.
-
-One record of a fixed size a photo, in the photos' order; what is cut off at the end is written again.
-"""
+"""Features of many photos, computed once: a run that ended in any way goes on where it was."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from nonneg_core.cache_folder import cache_folder
+from nonneg_core.cache_folder import cache_folder, locked
 from nonneg_core.cores import available_cores
 from nonneg_core.curation.pixel_checks import GRID
-from nonneg_core.errors import DataInvalid, ImageTooLarge, NonnegError
+from nonneg_core.errors import DataInvalid, ImageTooLarge, NonnegError, StorageFailed
 from nonneg_core.heads.spread import Rows
 from nonneg_core.interrupting import Interrupts
 from nonneg_core.lookahead import bounded_map
@@ -29,23 +26,21 @@ from nonneg_core.pixels.resizing import has_simd
 from nonneg_core.pixels.view import Pixels
 from nonneg_export.activations import Tick
 from nonneg_export.adaptation.backbone import Backbone, Source
+from nonneg_export.adaptation.records import CHUNK, FORMAT, Numbers, Records, record_form, sealed
 from nonneg_export.photo_folder import Photos
 from nonneg_runtime.bundle import storing
 from nonneg_runtime.preprocess import Preprocessor
 
-FORMAT = 1  # of the records; one more when what is in them changes
 LARGEST = 256 * 2**20  # bytes of a file
 AT_ONCE = 64  # records that are written at a time
 KEPT = 5  # folders of photos in the cache
-CHUNK = 4096
-Numbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
 class Features:
     """What is known of every photo that could be read; the rows are read from the file as they are used."""
 
-    records: NDArray[Any]  # of every photo, in order
+    records: Records  # of every photo, in order
     places: Numbers  # the photos that could be read, as indices into records and paths
     photos: Photos
     broken: tuple[tuple[Path, str], ...]
@@ -55,7 +50,7 @@ class Features:
 
     def roots(self, chosen: Numbers) -> Rows:
         """Roots of the features of some of the readable photos, (chosen, features)."""
-        return np.asarray(self.records["roots"][self.places[chosen]], dtype=np.float32)
+        return np.asarray(self.records.read("roots", self.places[chosen]), dtype=np.float32)
 
     def pieces(self, chosen: Numbers) -> Iterator[Rows]:
         """The same in pieces that fit in memory."""
@@ -63,11 +58,11 @@ class Features:
 
     def thumbnails(self, chosen: Numbers) -> NDArray[np.uint8]:
         """Grey pictures of GRID x GRID pixels, (chosen, GRID * GRID)."""
-        return np.asarray(self.records["thumbnail"][self.places[chosen]])
+        return self.records.read("thumbnail", self.places[chosen])
 
-    def digests(self) -> NDArray[Any]:
-        """The sha256 of every readable file, as 32 bytes."""
-        return np.asarray(self.records["digest"][self.places])
+    def digests(self, chosen: Numbers) -> NDArray[Any]:
+        """The sha256 of readable files, as 32 bytes."""
+        return self.records.read("digest", self.places[chosen])
 
     def path(self, photo: int) -> Path:
         """Where a readable photo lies."""
@@ -76,19 +71,15 @@ class Features:
 
 def compute_features(source: Source, backbone: Backbone, photos: Photos, *, tick: Tick | None = None) -> Features:
     """Run every photo through the source's backbone, or read what an earlier run put away."""
-    folder = cache_folder("adapt") / _key(source, photos)
-    form = record_form(source.features)
-    file, broken = folder / "records", folder / "broken.tsv"
-    with storing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        done = _resume(file, broken, form.itemsize)
-        if done < len(photos):
-            _append(Seer(backbone, Preprocessor(source.view), form), photos.paths[done:], file, broken, tick)
-        _forget_others(folder)
-        records = np.memmap(file, dtype=form, mode="r", shape=(len(photos),))
-        reasons = dict(line.split("\t", 1) for line in broken.read_text(encoding="utf-8").splitlines())
-    places = np.flatnonzero(records["read"])
-    found = tuple((photos.paths[int(number)], reason) for number, reason in reasons.items())
+    records = Records(cache_folder("adapt") / _key(source, photos), record_form(source.features))
+    with storing(records.folder):
+        records.folder.mkdir(parents=True, exist_ok=True)
+        if records.whole() < len(photos):
+            _compute(Seer(backbone, Preprocessor(source.view), records.form), photos, records, tick)
+        _forget_others(records.folder)
+        state, reasons = records.read("read", np.arange(len(photos))), records.reasons()
+    places = np.flatnonzero(state)
+    found = tuple((photos.paths[number], reason) for number, reason in reasons.items())
     if not len(places):
         raise DataInvalid(
             f"none of the {len(photos)} images in {photos.folder} can be read ({found[0][0].name}: {found[0][1]})",
@@ -96,13 +87,6 @@ def compute_features(source: Source, backbone: Backbone, photos: Photos, *, tick
             value=str(photos.folder),
         )
     return Features(records, places, photos, found)
-
-
-def record_form(features: int) -> np.dtype[Any]:
-    """One photo in the file."""
-    return np.dtype(
-        [("read", "u1"), ("digest", "V32"), ("thumbnail", "u1", (GRID * GRID,)), ("roots", "<f2", (features,))]
-    )
 
 
 def thumbnail(pixels: Pixels) -> NDArray[np.uint8]:
@@ -136,52 +120,38 @@ class Seer:
             data = read_file(path)
             pixels = self.viewer.pixels(data)
         except (NonnegError, OSError) as error:
-            return found, " ".join(str(error).split()) or type(error).__name__
+            return sealed(found), " ".join(str(error).split()) or type(error).__name__
         found["read"] = 1
         found["digest"] = np.void(hashlib.sha256(data).digest())
         found["thumbnail"] = thumbnail(pixels)
         found["roots"] = self.backbone.roots(pixels[None])
-        return found, ""
+        return sealed(found), ""
 
 
-def _append(seer: Seer, paths: Sequence[Path], file: Path, broken: Path, tick: Tick | None) -> None:
-    """Put the records of the paths behind those that are there."""
-    done = file.stat().st_size // seer.form.itemsize
-    held: list[NDArray[Any]] = []
-    reasons: list[str] = []
-    with Interrupts() as interrupts, ThreadPoolExecutor(available_cores()) as pool:
-        jobs = bounded_map(lambda path: pool.submit(seer.record, path), paths, ahead=8 * available_cores())
-        for number, (_, answer) in enumerate(jobs, start=1):
-            record, reason = answer.result()
-            held.append(record)
-            if reason:
-                reasons.append(f"{done + number - 1}\t{reason}\n")
-            if len(held) == AT_ONCE or number == len(paths):
-                with interrupts.held():
-                    _put_away(file, broken, held, reasons)
-                held, reasons = [], []
-            if tick:
-                tick(done + number, done + len(paths))
-
-
-def _put_away(file: Path, broken: Path, held: list[NDArray[Any]], reasons: list[str]) -> None:
-    """Reasons first, so that no record lacks the one it has."""
-    with broken.open("a", encoding="utf-8") as text:
-        text.writelines(reasons)
-    with file.open("ab") as target:
-        target.write(b"".join(record.tobytes() for record in held))
-
-
-def _resume(file: Path, broken: Path, size: int) -> int:
-    """How many whole records there are; the rest is cut off."""
-    file.touch()
-    broken.touch()
-    done = file.stat().st_size // size
-    os.truncate(file, done * size)
-    whole = [line for line in broken.read_text(encoding="utf-8", errors="replace").split("\n")[:-1] if "\t" in line]
-    kept = {line.partition("\t")[0]: line for line in whole if line.partition("\t")[0].isdigit()}
-    broken.write_text("".join(f"{line}\n" for number, line in kept.items() if int(number) < done), encoding="utf-8")
-    return done
+def _compute(seer: Seer, photos: Photos, records: Records, tick: Tick | None) -> None:
+    """Put the records of the photos behind those that are there; one process at a time."""
+    with locked(records.folder / "lock", wait=False) as mine:
+        if not mine:
+            raise StorageFailed(
+                f"another nonneg adapt is embedding {photos.folder}", fix="wait for it, or stop it, then go on"
+            )
+        done = records.resume()
+        held: list[NDArray[Any]] = []
+        reasons: dict[int, str] = {}
+        with Interrupts() as interrupts, ThreadPoolExecutor(available_cores()) as pool:
+            paths = photos.paths[done:]
+            jobs = bounded_map(lambda path: pool.submit(seer.record, path), paths, ahead=8 * available_cores())
+            for number, (_, answer) in enumerate(jobs, start=done):
+                record, reason = answer.result()
+                held.append(record)
+                if reason:
+                    reasons[number] = reason
+                if len(held) == AT_ONCE or number == len(photos) - 1:
+                    with interrupts.held():
+                        records.append(held, reasons)
+                    held, reasons = [], {}
+                if tick:
+                    tick(number + 1, len(photos))
 
 
 def _key(source: Source, photos: Photos) -> str:

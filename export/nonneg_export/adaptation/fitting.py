@@ -12,8 +12,9 @@ from nonneg_core.heads.head import Head, first
 from nonneg_core.heads.rotated import TURNED_ON
 from nonneg_core.heads.spread import Rows, Spread, isotropic, streamed, within_classes
 from nonneg_export.adaptation.backbone import Source
-from nonneg_export.adaptation.features import CHUNK, Features, Numbers
+from nonneg_export.adaptation.features import Features
 from nonneg_export.adaptation.labels import Labels
+from nonneg_export.adaptation.records import CHUNK, Numbers
 from nonneg_export.adaptation.splitting import Parts
 
 FEW = 250  # photos, below which short prefixes are better as they were trained on ordinary ones
@@ -28,6 +29,8 @@ class Fitted:
     ordinary: Spread  # the statistics that were blended with those of the photos
     weights: Weights
     classes: int  # with two photos or more, whose spread whitened the rows; 0: without labels
+    named: int = 0  # columns at the end that are the source's
+    steps: int = 0  # in which the front was trained
 
 
 def fit(source: Source, features: Features, parts: Parts, labels: Labels, weights: Weights) -> Fitted:
@@ -49,6 +52,7 @@ def fit(source: Source, features: Features, parts: Parts, labels: Labels, weight
         ordinary,
         trusted,
         0 if classes is None else int((counts > 1).sum()),
+        source.named,
     )
 
 
@@ -65,5 +69,10 @@ def spread_within(features: Features, chosen: Numbers, labels: Labels) -> Spread
 
 def sample(features: Features, chosen: Numbers) -> Rows:
     """Rows of some of the photos, evenly spread over all."""
-    rows = min(len(chosen), TURNED_ON)
-    return features.roots(chosen[np.arange(rows) * len(chosen) // rows])
+    return features.roots(sampled(chosen))
+
+
+def sampled(chosen: Numbers) -> Numbers:
+    """Some of the photos, evenly spread over all."""
+    count = min(len(chosen), TURNED_ON)
+    return np.asarray(chosen[np.arange(count) * len(chosen) // count])

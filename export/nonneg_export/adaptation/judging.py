@@ -22,7 +22,8 @@ from nonneg_core.heads.spread import Rows
 from nonneg_core.pixels.decode import decode
 from nonneg_core.shortening import Vectors, unit
 from nonneg_export.adaptation.backbone import Backbone
-from nonneg_export.adaptation.features import Features, Numbers, read_file
+from nonneg_export.adaptation.features import Features, read_file
+from nonneg_export.adaptation.records import Numbers
 from nonneg_runtime.evidence import Gain
 from nonneg_runtime.preprocess import Preprocessor
 
@@ -89,12 +90,12 @@ def losses(gains: Iterable[Gain]) -> list[Gain]:
 def parts_of(features: Features, chosen: Numbers, backbone: Backbone, viewer: Preprocessor) -> tuple[Numbers, Rows]:
     """Photos that could be read once more, and the roots of a random, mirrored part of each."""
     kept, found = [], []
-    for photo in chosen[:VIEWED].tolist():
+    for photo, digest in zip(chosen[:VIEWED].tolist(), features.digests(chosen[:VIEWED]), strict=True):
         try:
             picture = decode(read_file(features.path(photo)))
         except (NonnegError, OSError):  # it is gone meanwhile
             continue
-        seed = int.from_bytes(bytes(features.digests()[photo])[:8], "little")
+        seed = int.from_bytes(bytes(digest)[:8], "little")
         found.append(backbone.roots(viewer.pixels(_part(picture, np.random.default_rng(seed)))[None])[0])
         kept.append(photo)
     return np.array(kept, dtype=np.int64), np.array(found, dtype=np.float32).reshape(len(kept), backbone.features)

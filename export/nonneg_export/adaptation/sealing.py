@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 
 from nonneg_core.errors import CheckFailed
-from nonneg_core.heads.from_features import OPEN
 from nonneg_core.pixels.resizing import has_simd
 from nonneg_export import golden, verify
 from nonneg_export.about import name_after
@@ -58,7 +57,6 @@ class Adapted:
     gains: Sequence[Gain]
     verdict: str
     data: str  # what the photos are
-    trained: int = 0  # steps
 
     def record(self) -> AdaptationRecord:
         """The manifest's record."""
@@ -71,7 +69,7 @@ class Adapted:
             mean=round(weights.mean, 4),
             covariance=round(weights.covariance, 4),
             labels=round(weights.labels, 4) if self.fitted.classes else 0.0,
-            trained=self.trained,
+            trained=self.fitted.steps,
             gains=tuple(self.gains),
             verdict=self.verdict,
         )
@@ -141,7 +139,7 @@ def _manifest(adapted: Adapted, out: Path, work: Path) -> Manifest:
             "checks": (verify.ignores_batch_mates(open_session(work / ENCODER), pixels),),
             "quality": None,
             "atlas": None,
-            "head": own.model_copy(update={"trained": OPEN if adapted.trained else adapted.fitted.front}),
+            "head": own.model_copy(update={"trained": adapted.fitted.front}),
             "variants": _variants(adapted, few, work) if apart else (),
             "kept": None,
             "text": None,
@@ -204,18 +202,20 @@ def _lexicon(adapted: Adapted, work: Path) -> LexiconRecord | None:
 def _provenance(adapted: Adapted) -> Provenance:
     was, photos = adapted.source.bundle.manifest.provenance, len(adapted.parts.fit) + len(adapted.parts.gate)
     labelled = f", with labels of {adapted.fitted.classes} classes" if adapted.fitted.classes else ", without labels"
+    steps = adapted.fitted.steps
+    taught = f", the first {adapted.fitted.front} trained on the photos in {steps:,} steps" if steps else ""
     return Provenance(
         weights=f"{was.weights}; the head by nonneg adapt",
         weights_license=was.weights_license,
         data=f"{was.data}; the head adapted to {photos:,} photos of {adapted.data}{labelled}",
         data_license=f"{was.data_license}; the photos it was adapted to: not stated",
-        note=f"{was.note}; columns computed again for these photos' mean and directions, but for the named ones",
+        note=f"{was.note}; columns computed again for these photos' mean and directions, but for named ones{taught}",
     )
 
 
 def _calibration(adapted: Adapted) -> Calibration:
     features, parts = adapted.features, adapted.parts
-    digests = features.digests()[parts.fit]
+    digests = features.digests(parts.fit)
     return Calibration(
         images=len(parts.fit),
         data=adapted.data,

@@ -16,7 +16,8 @@ from nonneg_core.errors import DataInvalid
 from nonneg_core.heads.head import Head
 from nonneg_core.heads.spread import Rows
 from nonneg_core.shortening import unit
-from nonneg_export.adaptation.features import CHUNK, Features, Numbers
+from nonneg_export.adaptation.features import Features
+from nonneg_export.adaptation.records import CHUNK, Numbers
 
 JUDGED = 4  # one photo of so many is kept to judge by
 MOST_JUDGED = 5000
@@ -39,7 +40,8 @@ class Parts:
 
 def split(features: Features, head: Head) -> Parts:
     """The parts of the photos; `head`: whose vectors tell copies, together with thumbnails."""
-    everyone, digests = np.arange(len(features)), features.digests()
+    everyone = np.arange(len(features))
+    digests = features.digests(everyone)
     one, other = np.frombuffer(digests.tobytes(), dtype="<u4").reshape(len(digests), 8)[:, :2].T
     judges = one % max(JUDGED, -(-len(features) // MOST_JUDGED)) == 0
     gates = ~judges & (other % max(GATES, -(-len(features) // MOST_GATES)) == 0)

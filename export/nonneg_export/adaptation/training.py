@@ -1,8 +1,11 @@
-"""A trained front: the first columns of an adapted head learn who is near whom, on cached features; the others stay."""
+"""A trained front: the first columns of an adapted head learn who is near whom, on cached features; the others stay.
+
+Batch and steps follow the number of photos; of very many a sample is learnt from.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -10,71 +13,94 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from nonneg_core.heads.adapted import gated, last
 from nonneg_core.heads.from_features import OPEN
-from nonneg_core.heads.head import Head
+from nonneg_core.heads.head import Head, first
 from nonneg_core.heads.spread import Rows
 from nonneg_core.heads.teacher import taught
+from nonneg_export.activations import Tick
+from nonneg_export.adaptation.features import Features
+from nonneg_export.adaptation.fitting import Fitted, sampled
+from nonneg_export.adaptation.labels import Labels
+from nonneg_export.adaptation.splitting import Parts
 from nonneg_training.losses.distillation import divergence
 from nonneg_training.losses.nested import prefix_similarities
 from nonneg_training.losses.supervised_contrastive import supervised_contrastive
 from nonneg_training.schedule import rate
 
-LENGTHS = (64, 128, OPEN, 256, 512)
+LENGTHS = (64, 128, OPEN, 256, 512)  # and all
 BATCH, MOST_STEPS, STEPS_A_PHOTO = 512, 500, 0.5
-PEAK, WARM_UP = 0.03, 0.1  # the rate of weights is in units of their root mean square
+PEAK, WARM_UP = 0.03, 0.1
 TEMPERATURE = 0.1
 EASE = 1e-3  # the power's slope at zero is infinite
+Codes = NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class Trained:
-    """A head whose first columns were trained, in so many steps."""
+def trained(fitted: Fitted, features: Features, parts: Parts, labels: Labels, tick: Tick | None = None) -> Fitted:
+    """The fitted head, its front taught by (a sample of) the photos it was fitted on; gates are set again."""
+    chosen = sampled(parts.fit)
+    codes = labels.codes[chosen] if fitted.classes else None
+    front = min(OPEN, fitted.head.dimensions - fitted.named)
+    found, steps = train_front(fitted.head, features.roots(chosen), codes, front=front, tick=tick)
+    columns = first(found, found.dimensions - fitted.named)
+    named = last(found, fitted.named) if fitted.named else None
+    head = gated(columns, found.dimensions, features.roots(parts.gate), named)
+    return replace(fitted, head=head, front=front, steps=steps)
 
-    head: Head
-    steps: int
 
-
-def train_front(head: Head, rows: Rows, codes: NDArray[np.int64] | None = None, *, seed: int = 0) -> Trained:
-    """Let the first columns learn from the rows, and from labels where there are `codes` (below 0: none)."""
+def train_front(
+    head: Head, rows: Rows, codes: Codes | None = None, *, front: int = OPEN, seed: int = 0, tick: Tick | None = None
+) -> tuple[Head, int]:
+    """Let the first columns learn from the rows, and from labels where there are `codes` (below 0: none); the steps."""
     g = torch.Generator().manual_seed(seed)
     x, teacher = torch.from_numpy(rows), torch.from_numpy(taught([rows]))
     labels = None if codes is None else torch.from_numpy(np.where(codes < 0, -1 - np.arange(len(codes)), codes))
-    front = nn.ParameterDict(
-        {
-            "weight": nn.Parameter(torch.from_numpy(head.weight[:, :OPEN].copy())),
-            "bias": nn.Parameter(torch.from_numpy(head.bias[:OPEN].copy())),
-            "warmth": nn.Parameter(torch.full((len(LENGTHS) + 1,), float(np.log(TEMPERATURE)))),
-        }
-    )
-    scale = float(np.sqrt(np.square(head.weight).mean()))
-    paces = {"weight": scale, "bias": 1.0, "warmth": 1 / 3}
-    optimiser = torch.optim.Adam([{"params": [front[name]], "pace": pace} for name, pace in paces.items()])
-    batch = min(BATCH, len(rows))
-    steps = int(min(MOST_STEPS, max(1, STEPS_A_PHOTO * len(rows))))
+    lengths = (*(length for length in LENGTHS if length < head.dimensions), head.dimensions)
+    learning = Front(head, front, lengths)
+    optimiser, steps = learning.optimiser(), int(min(MOST_STEPS, max(1, STEPS_A_PHOTO * len(rows))))
     for step in range(steps):
         for group in optimiser.param_groups:
             group["lr"] = rate(step, steps, PEAK, WARM_UP) * group["pace"]
-        chosen = torch.randperm(len(rows), generator=g)[:batch]
-        rest = torch.from_numpy(head.embed(rows[chosen.numpy()])[:, OPEN:])
-        loss = _loss(front, x[chosen], rest, teacher[chosen], None if labels is None else labels[chosen], head.power)
+        chosen = torch.randperm(len(rows), generator=g)[:BATCH]
+        loss = learning.loss(x[chosen], teacher[chosen], None if labels is None else labels[chosen])
         optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
-    weight, bias = head.weight.copy(), head.bias.copy()
-    weight[:, :OPEN], bias[:OPEN] = front["weight"].detach().numpy(), front["bias"].detach().numpy()
-    return Trained(replace(head, weight=weight, bias=bias), steps)
+        if tick:
+            tick(step + 1, steps)
+    return learning.learnt(), steps
 
 
-def _loss(
-    front: nn.ParameterDict, x: Tensor, rest: Tensor, teacher: Tensor, labels: Tensor | None, power: float
-) -> Tensor:
-    """How far who is near whom, on every nested length, is from the teacher's and from what labels say."""
-    z = (F.relu(x @ front["weight"] + front["bias"]) + EASE) ** power - EASE**power
-    lengths = (*LENGTHS, z.shape[1] + rest.shape[1])
-    students = prefix_similarities(torch.cat([z, rest], dim=1), lengths)
-    own = front["warmth"].exp().unbind()
-    wanted = teacher @ teacher.T
-    losses = [divergence(s, wanted, TEMPERATURE, t) for s, t in zip(students, own, strict=True)]
-    if labels is not None:
-        losses += [supervised_contrastive(s, labels, TEMPERATURE) for s in students]
-    return torch.stack(losses).mean()
+class Front(nn.Module):
+    """The first columns of a head as parameters, and a temperature for each length."""
+
+    def __init__(self, head: Head, front: int, lengths: tuple[int, ...]) -> None:
+        super().__init__()
+        self.head, self.front, self.lengths = head, front, lengths
+        self.weight = nn.Parameter(torch.from_numpy(head.weight[:, :front].copy()))
+        self.bias = nn.Parameter(torch.from_numpy(head.bias[:front].copy()))
+        self.warmth = nn.Parameter(torch.full((len(lengths),), float(np.log(TEMPERATURE))))
+
+    def optimiser(self) -> torch.optim.Optimizer:
+        """Adam; the rate of weights is in units of their root mean square."""
+        scale = float(np.sqrt(np.square(self.head.weight).mean()))
+        paces = {"weight": scale, "bias": 1.0, "warmth": 1 / 3}
+        return torch.optim.Adam([{"params": [getattr(self, name)], "pace": pace} for name, pace in paces.items()])
+
+    def loss(self, x: Tensor, teacher: Tensor, labels: Tensor | None) -> Tensor:
+        """How far who is near whom, on every nested length, is from the teacher's and from what labels say."""
+        rest = torch.from_numpy(last(self.head, self.head.dimensions - self.front).embed(x.numpy()))
+        power = self.head.power
+        z = (F.relu(x @ self.weight + self.bias) + EASE) ** power - EASE**power
+        students = prefix_similarities(torch.cat([z, rest], dim=1), self.lengths)
+        wanted, own = teacher @ teacher.T, self.warmth.exp().unbind()
+        losses = [divergence(s, wanted, TEMPERATURE, t) for s, t in zip(students, own, strict=True)]
+        if labels is not None:
+            losses += [supervised_contrastive(s, labels, TEMPERATURE) for s in students]
+        return torch.stack(losses).mean()
+
+    def learnt(self) -> Head:
+        """The head with what its first columns have learnt."""
+        weight, bias = self.head.weight.copy(), self.head.bias.copy()
+        weight[:, : self.front], bias[: self.front] = self.weight.detach().numpy(), self.bias.detach().numpy()
+        return replace(self.head, weight=weight, bias=bias)

@@ -32,6 +32,7 @@ KEPT_DEFAULT = 3  # exit code: labels show a loss, and no bundle was written
     type=click.FloatRange(0, 1),
     help="How much labels count: 0 is not at all; more is better in these classes, and worse in new ones.",
 )
+@click.option("--train", is_flag=True, help="Train the first columns as well: a minute more; needs torch.")
 @click.option("--data", default="", help="What the photos are, for the manifest; by default the folder's name.")
 @click.option("--force", is_flag=True, help="Write the bundle although labels show a loss.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -42,6 +43,7 @@ def adapt(
     source: str,
     labels: Path | None,
     labels_weight: float | None,
+    train: bool,
     data: str,
     force: bool,
     as_json: bool,
@@ -58,17 +60,19 @@ def adapt(
     """
     from nonneg_core.interrupting import Interrupted, Interrupts
     from nonneg_core.progress import Bar
-    from nonneg_export.adaptation.adapt import Asked, adapt_to
+    from nonneg_export.adaptation.adapt import Asked, adapt_to, see
     from nonneg_export.commands.options import tell_broken
     from nonneg_export.photo_folder import find_photos
     from nonneg_runtime.bundle import check_free
 
     check_free(out, replace=replace)
-    asked = Asked(find_photos(photos), source, labels, labels_weight, data or photos.resolve().name)
+    asked = Asked(find_photos(photos), source, labels, labels_weight, data or photos.resolve().name, train)
     try:
         with Interrupts(), tempfile.TemporaryDirectory(prefix="nonneg-") as work:
             with Bar("embedding", lines=True) as bar:
-                outcome = adapt_to(asked, Path(work), tick=bar.move)
+                seen = see(asked, Path(work), tick=bar.move)
+            with Bar("training", unit="steps", lines=True, shown=None if train else False) as bar:
+                outcome = adapt_to(seen, tick=bar.move)
             kept = bool(outcome.lost) and not force
             if not kept:
                 outcome.write(out, Path(work), replace=replace)
@@ -107,8 +111,9 @@ def show(outcome: Outcome, out: Path | None) -> None:
     adapted = outcome.adapted
     record = adapted.record()
     labelled = f", labels of {record.classes} classes" if record.classes else ", without labels"
+    trained = f", {record.trained:,} steps of training" if record.trained else ""
     click.echo(
-        f"{adapted.data}: fitted on {record.photos:,} photos{labelled}, judged by {record.judged:,} others "
+        f"{adapted.data}: fitted on {record.photos:,} photos{labelled}{trained}, judged by {record.judged:,} others "
         f"({adapted.parts.copies} copies set aside); {record.source} -> adapted"
     )
     click.echo(adaptation(record))
