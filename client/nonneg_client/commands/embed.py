@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("images", nargs=-1, required=True)
-@click.option("-o", "--out", type=click.Path(path_type=Path), help="File: .npz, .parquet, .safetensors, .packed or .npy.")
+@click.option(
+    "-o", "--out", type=click.Path(path_type=Path), help="File: .npz, .parquet, .safetensors, .packed or .npy."
+)
 @click.option("--dimensions", type=click.IntRange(min=1), help="Keep the first N dimensions.")
 @click.option("--top-k", type=click.IntRange(min=1), help="Of these keep each vector's N largest.")
 @click.option("--normalize/--raw", default=True, show_default=True, help="Divide by the length, or not.")
