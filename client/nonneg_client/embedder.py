@@ -95,7 +95,7 @@ class Embedder(ABC):
         self.close()
 
 
-def local(bundle: str | None = None) -> Embedder:
+def local(bundle: str | None = None, threads: int | None = None) -> Embedder:
     """A bundle in this process; without a name the default model. It needs what runs models, no server."""
     from nonneg_core.errors import MissingExtra
     from nonneg_core.installing import extra_hint
@@ -106,4 +106,4 @@ def local(bundle: str | None = None) -> Embedder:
         raise MissingExtra(
             f"embedding without a server needs {error.name}", fix=extra_hint("server"), value=error.name
         ) from None
-    return Encoder(bundle)
+    return Encoder(bundle, threads=threads)

@@ -168,10 +168,18 @@ class Embeddings:
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Embeddings:
-        """Read what `save` wrote."""
+        """Read what `save` wrote, or all shards of a data set."""
         from nonneg_client.storage import load
 
         return load(path)
+
+    @staticmethod
+    def scan(target: str | os.PathLike[str]) -> Iterator[Embeddings]:
+        """The vectors of a data set, a shard at a time: a folder, or an address as s3://bucket/folder."""
+        from nonneg_client.data_set.addresses import Address
+        from nonneg_client.data_set.layout import scan
+
+        return scan(Address.of(os.fspath(target)))
 
     def same_model(self, other: Embeddings) -> None:
         """Raise unless both come from one model: distances across models mean nothing."""

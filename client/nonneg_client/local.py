@@ -6,6 +6,7 @@ import os
 from collections.abc import Generator, Iterable
 from concurrent.futures import Future
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,7 @@ from nonneg_core.errors import ModelNotFound, NonnegError
 from nonneg_core.expressions.parse import parse
 from nonneg_core.lookahead import bounded_map
 from nonneg_core.shortening import check_dimensions, check_top_k, shorten
-from nonneg_runtime.bundle import Bundle
+from nonneg_runtime.bundle import Bundle, open_bundle
 from nonneg_runtime.encoder import BundleEncoder
 from nonneg_runtime.expression_rows import resolved
 from nonneg_runtime.preprocess import Decoding, Photo
@@ -112,6 +113,11 @@ class Encoder(Embedder):
         vector = SparseVector(item.id, indices.astype(np.int32), z[indices])
         held = self.bundle.manifest
         return BatchResult((vector,), held.name, held.fingerprint, len(z), options.normalize)
+
+
+def folder_of(bundle: str | None) -> Path:
+    """Where the files of a bundle lie; every one is verified."""
+    return open_bundle(bundle).path
 
 
 def _done(vector: NDArray[np.float32]) -> Future[NDArray[np.float32]]:

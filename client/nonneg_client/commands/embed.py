@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from nonneg_client.commands.embed_data_set import DataSetOptions, DataSetRun, for_data_sets
 from nonneg_client.commands.embedder_options import embeds, served_model
 
 if TYPE_CHECKING:
@@ -23,11 +24,16 @@ if TYPE_CHECKING:
     from nonneg_client.storage.merging import Summary
     from nonneg_client.wire.protocol import Options
 
+SHARD_OF_A_FILE = 2000  # images put away at once
+
 
 @click.command()
 @click.argument("images", nargs=-1, required=True)
 @click.option(
-    "-o", "--out", type=click.Path(path_type=Path), help="File: .npz, .parquet, .safetensors, .packed or .npy."
+    "-o",
+    "--out",
+    metavar="TARGET",
+    help="File: .npz, .parquet, .safetensors, .packed or .npy. Or a folder, here or s3://..., for a data set.",
 )
 @click.option("--dimensions", type=click.IntRange(min=1), help="Keep the first N dimensions.")
 @click.option("--top-k", type=click.IntRange(min=1), help="Of these keep each vector's N largest.")
@@ -43,17 +49,18 @@ if TYPE_CHECKING:
 @click.option("--retry-failed", is_flag=True, help="Only what failed last time; add it to the file.")
 @click.option("--replace", is_flag=True, help="Begin again, over an existing file or an unfinished run.")
 @click.option(
-    "--shard-size", type=click.IntRange(min=1), default=2000, show_default=True, help="Images put away at once."
+    "--shard-size", type=click.IntRange(min=1), help="Images put away at once: 2000, about 500 in a data set."
 )
 @click.option(
     "--in-flight", type=click.IntRange(min=1), default=4, show_default=True, help="Requests under way at once."
 )
 @click.option("--batch-size", type=click.IntRange(min=1), default=16, show_default=True, help="Images in a request.")
 @click.option("--quiet", is_flag=True, help="No progress bar, and no lines in its place.")
+@for_data_sets
 @embeds
 def embed(
     images: tuple[str, ...],
-    out: Path | None,
+    out: str | None,
     dimensions: int | None,
     top_k: int | None,
     normalize: bool,
@@ -63,11 +70,12 @@ def embed(
     update: bool,
     retry_failed: bool,
     replace: bool,
-    shard_size: int,
+    shard_size: int | None,
     in_flight: int,
     batch_size: int,
     quiet: bool,
     through: EmbedderOptions,
+    data_set: DataSetOptions,
 ) -> None:
     """Embed images through a server, or with --bundle in this process.
 
@@ -85,15 +93,19 @@ def embed(
       find . -name '*.jpg' | nonneg embed - -o photos.parquet
       nonneg embed photos/ -o photos.npz --update
       nonneg embed photos/ -o photos.npz --retry-failed
+      nonneg embed s3://lake/photos -o s3://lake/vectors --bundle photo --ray auto
     """
     from nonneg_client.commands.embed_update import as_before
     from nonneg_client.wire.protocol import Options
 
     options = Options(dimensions, top_k, normalize, model)
     kind = kind_of(update=update, retry_failed=retry_failed, replace=replace)
+    if data_set.meant(out):
+        asked = DataSetRun(tuple(_named(images)), str(out), options, downscale, shard_size, kind, quiet, data_set)
+        raise SystemExit(min(1, asked.run(through, root)))
     if out is None and (kind != "new" or root is not None):
         raise click.UsageError("--root, --update, --retry-failed and --replace need a file: name it with --out")
-    run = None if out is None else run_of(images, out, root, kind, shard_size)
+    run = None if out is None else run_of(images, Path(out), root, kind, shard_size or SHARD_OF_A_FILE)
     if run is not None and kind in ("update", "retry"):
         options = as_before(run.out, options)
     stream = Stream(options, downscale, quiet)

@@ -356,4 +356,6 @@ def _is_path(name: str) -> bool:
 def _is_vectors(name: str) -> bool:
     from nonneg_client.storage import FORMATS
 
-    return Path(name).suffix.lower() in FORMATS and not Path(name).is_dir()
+    if Path(name).is_dir():
+        return (Path(name) / "manifest.json").is_file()  # of a data set; hundreds of photos do not come with one
+    return Path(name).suffix.lower() in FORMATS

@@ -39,7 +39,11 @@ def save(embeddings: Embeddings, path: str | os.PathLike[str]) -> None:
 
 
 def load(path: str | os.PathLike[str]) -> Embeddings:
-    """Read embeddings from a file that `save` wrote."""
+    """Read embeddings from a file that `save` wrote, or from the shards of a data set."""
+    if "://" in os.fspath(path) or Path(path).is_dir():
+        from nonneg_client.embeddings import Embeddings
+
+        return Embeddings.concatenate(list(Embeddings.scan(path)))
     path = Path(path)
     if path.suffix.lower() not in FORMATS:
         raise DataInvalid(

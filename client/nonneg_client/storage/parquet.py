@@ -6,10 +6,11 @@ metadata carry fingerprint, model, dimensions and whether the vectors have lengt
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import io
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
 import numpy as np
 
@@ -35,7 +36,24 @@ def load(path: Path) -> Embeddings:
     return Embeddings.concatenate(list(parts(path)))
 
 
-def parts(path: Path) -> Iterator[Embeddings]:
+def to_bytes(embeddings: Embeddings, said: Mapping[str, str]) -> bytes:
+    """The file in memory, in one row group, with more metadata; the same vectors give the same bytes."""
+    sink = io.BytesIO()
+    with Writer(sink, said) as writer:
+        writer.write(embeddings)
+    return sink.getvalue()
+
+
+def said_by(file: Any) -> dict[str, str]:
+    """A file's metadata, without its rows."""
+    pyarrow = import_pyarrow()
+    try:
+        return {k.decode(): v.decode() for k, v in (pyarrow.parquet.read_schema(file).metadata or {}).items()}
+    except pyarrow.ArrowException as error:
+        raise DataInvalid(f"not a Parquet file, or a broken one ({error})", fix="write it again") from error
+
+
+def parts(path: Path | BinaryIO) -> Iterator[Embeddings]:
     """Read them a row group at a time."""
     pyarrow = import_pyarrow()
     try:
@@ -51,15 +69,17 @@ def parts(path: Path) -> Iterator[Embeddings]:
 class Writer:
     """A file being written; every `write` is at least one row group."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | BinaryIO, said: Mapping[str, str] | None = None) -> None:
+        """said: metadata beside what describes the vectors."""
         self._pyarrow = import_pyarrow()
         self._path = path
+        self._said = said or {}
         self._file: Any = None
 
     def describe(self, embeddings: Embeddings) -> None:
         """Fix columns and metadata by a first example."""
         if self._file is None:
-            self._schema = _schema(self._pyarrow, embeddings)
+            self._schema = _schema(self._pyarrow, embeddings, self._said)
             self._file = self._pyarrow.parquet.ParquetWriter(self._path, self._schema, compression="zstd")
 
     def write(self, embeddings: Embeddings) -> None:
@@ -75,7 +95,7 @@ class Writer:
             self._file.close()
 
 
-def _schema(pyarrow: Any, embeddings: Embeddings) -> Any:
+def _schema(pyarrow: Any, embeddings: Embeddings, more: Mapping[str, str]) -> Any:
     index = pyarrow.uint16() if embeddings.dimensions <= 2**16 else pyarrow.uint32()
     fields = [("indices", pyarrow.list_(index)), ("values", pyarrow.list_(pyarrow.float16()))]
     if embeddings.ids is not None:
@@ -85,6 +105,7 @@ def _schema(pyarrow: Any, embeddings: Embeddings) -> Any:
         "fingerprint": embeddings.fingerprint,
         "model": embeddings.model,
         "normalized": "true" if embeddings.normalized else "false",
+        **more,
     }
     return pyarrow.schema(fields, metadata=said)
 

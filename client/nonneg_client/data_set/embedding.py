@@ -1,0 +1,148 @@
+"""A whole run into a data set: what is there stays, what is missing is made, and the manifest comes last."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+from nonneg_client.data_set.addresses import Address
+from nonneg_client.data_set.groups import Group
+from nonneg_client.data_set.layout import (
+    FAILED,
+    JOB,
+    MANIFEST,
+    SHARDS,
+    Manifest,
+    Shard,
+    read_failed,
+    read_job,
+    write_job,
+    write_manifest,
+)
+from nonneg_client.data_set.listing import Sources, groups
+from nonneg_client.data_set.lock import held
+from nonneg_client.data_set.shard_job import Made, ShardJob, ShardWriter
+from nonneg_client.embedder import Embedder
+from nonneg_core.errors import ConfigInvalid, DataInvalid
+from nonneg_core.progress import Bar
+
+
+class Runner(Protocol):
+    """What makes the shards of all groups, in any order."""
+
+    def run(self, sources: Sources, job: ShardJob) -> Generator[Made, None, None]:
+        """The shards as they are made; to be closed when it is left early."""
+
+    def listed(self) -> int | None:
+        """How many images there are, once all are listed."""
+
+
+class Here:
+    """One process: a group after the other."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+        self._listed: int | None = None
+
+    def run(self, sources: Sources, job: ShardJob) -> Generator[Made, None, None]:
+        """The shards in the order of the sources."""
+        found: list[Group] = list(groups(sources))
+        self._listed = sum(len(group.ids) for group in found)
+        yield from map(ShardWriter(job, self._embedder).ensure, found)
+
+    def listed(self) -> int | None:
+        return self._listed
+
+
+@dataclass
+class Run:
+    """What is embedded into which target, and how far it is."""
+
+    sources: Sources
+    job: ShardJob
+    quiet: bool = False
+    images: int = 0
+    fresh: int = 0
+
+    def through(self, runner: Runner, *, replace: bool = False) -> Manifest:
+        """Make what is missing, and write the manifest."""
+        target = self.job.target
+        _apart(target, self.sources)
+        with held(target) as check:
+            if replace:
+                clear(target)
+            self._begin()
+            shards: dict[str, Shard] = {}
+            bar = Bar("embedding", shown=False if self.quiet else None, lines=True)
+            with closing(runner.run(self.sources, self.job)) as coming, bar:
+                for made in coming:
+                    check()
+                    shards[made.shard.name] = made.shard
+                    self._count(made, bar, runner.listed())
+            check()
+            return self._finish(list(shards.values()))
+
+    def _count(self, made: Made, bar: Bar, total: int | None) -> None:
+        self.images += made.shard.images
+        self.fresh += made.shard.images * made.fresh
+        bar.move(self.images, total)
+
+    def _begin(self) -> None:
+        asked = self._asked()
+        before = read_job(self.job.target)
+        if before is None:
+            write_job(self.job.target, asked)
+            return
+        for name, value in asked.items():
+            if before.get(name) != value:
+                raise ConfigInvalid(
+                    f"{self.job.target} was begun with {name}={before.get(name)!r}, not {value!r}",
+                    fix="give the same command again, another target, or --replace",
+                    field=name,
+                )
+
+    def _asked(self) -> dict[str, Any]:
+        sources = {**asdict(self.sources), "names": [str(Address.of(name)) for name in self.sources.names]}
+        options = {**asdict(self.job.options), "downscale": self.job.downscale}
+        return {**sources, **options, "model": self.job.model.name, "fingerprint": self.job.model.fingerprint}
+
+    def _finish(self, shards: list[Shard]) -> Manifest:
+        shards.sort(key=lambda shard: (shard.first, shard.name))
+        form = self.job.empty()
+        found = Manifest(
+            form.model,
+            form.fingerprint,
+            form.dimensions,
+            self.job.options.top_k,
+            form.normalized,
+            tuple(shards),
+        )
+        if not found.total("vectors"):
+            first = next(read_failed(self.job.target, shards))
+            raise DataInvalid(
+                f"none of {found.total('images')} images could be embedded; {first['id']}: {first['message']}",
+                fix=first["fix"] or "see the side table of failures",
+            )
+        write_manifest(self.job.target, found)
+        return found
+
+
+def clear(target: Address) -> None:
+    """Forget a data set, and nothing else that lies there."""
+    for name in (MANIFEST, JOB):
+        if (target / name).kind() == "file":
+            (target / name).remove()
+    for name in (SHARDS, FAILED):
+        (target / name).remove_folder()
+
+
+def _apart(target: Address, sources: Sources) -> None:
+    """Refuse a target inside a folder that is searched through."""
+    for name in sources.names:
+        source = Address.of(name)
+        if target == source or (target.within(source) != str(target) and source.kind() == "folder"):
+            raise ConfigInvalid(
+                f"the target {target} lies in the source {source}", fix="write it to a folder of its own", field="out"
+            )
