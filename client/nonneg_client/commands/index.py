@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nonneg_client.commands.embedder_options import embeds, served_model
+from nonneg_client.commands.index_bulk import for_engines
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -53,6 +54,7 @@ AT_ONCE = 1000  # images added to the index
 @click.option("--retry-failed", "retry", is_flag=True, help="Try images again that could not be read and are the same.")
 @click.option("--prune", is_flag=True, help="Forget what is indexed but no longer among SOURCES.")
 @click.option("--quiet", is_flag=True, help="No progress bar, and no lines in its place.")
+@for_engines
 @embeds
 def index(
     sources: tuple[str, ...],
@@ -82,6 +84,7 @@ def index(
       nonneg index photos/ -o photos.index --attributes products.csv
       nonneg index photos.parquet -o photos.index
       nonneg search photos.index photo.jpg --where 'price<30'
+      nonneg index photos.parquet -o photos --engine pgvector --url postgresql://host/database
     """
     from nonneg_core.errors import DataInvalid
 

