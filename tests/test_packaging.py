@@ -69,7 +69,7 @@ def test_it_holds_nothing_but_the_packages_and_their_description(wheel: zipfile.
 def test_it_holds_both_models_with_all_their_forms_within_their_size(wheel: zipfile.ZipFile) -> None:
     sizes = {info.filename: info.file_size for info in wheel.infolist()}
     forms = {"encoder.onnx", "encoder.int8.onnx", "head.safetensors"}
-    files = forms | {"spread.safetensors", "names.json", "manifest.json"}
+    files = forms | {"spread.safetensors", "names.json", "lexicon.json", "manifest.json"}
     found = {name.removeprefix(f"{MODELS}/") for name in sizes if name.startswith(MODELS)}
     assert found == {f"{model}/{file}" for model in ("photo", "photo-fast") for file in files}
     assert sum(size for name, size in sizes.items() if name.startswith(MODELS)) <= 50 * 10**6

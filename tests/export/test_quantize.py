@@ -30,7 +30,7 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     place, old = tmp_path_factory.mktemp("wide"), open_bundle()
     save(restore_fp32(load(old.encoder)), place / ENCODER)
     manifest = old.manifest.model_copy(
-        update={"precision": "fp32", "checks": (), "head": None, "variants": (), "names": None}
+        update={"precision": "fp32", "checks": (), "head": None, "variants": (), "names": None, "lexicon": None}
     )
     return write_bundle(place / "bundle", manifest, {ENCODER: place / ENCODER})
 

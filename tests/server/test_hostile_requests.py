@@ -280,7 +280,7 @@ async def test_what_is_wrong_with_a_request_is_named(
     [
         lambda large: ("/embed", {"images": [large]}),
         lambda large: ("/embed", {"images": ["data:image/png;base64," + large]}),
-        lambda large: ("/v1/embeddings", {"model": "tiny", "input": large}),
+        lambda large: ("/v1/embeddings", {"model": "tiny", "input": "data:image/png;base64," + large}),
         lambda large: ("/v2/embed", {"model": "tiny", "images": [large]}),
         lambda large: (
             "/v2/models/tiny/infer",

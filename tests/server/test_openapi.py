@@ -81,14 +81,15 @@ def test_every_answer_has_an_example_of_its_shape(document: dict[str, Any]) -> N
 def test_every_parameter_says_what_it_means(document: dict[str, Any]) -> None:
     embed = document["paths"]["/embed"]["post"]
     named = {parameter["name"]: parameter for parameter in embed["parameters"]}
-    assert set(named) == {"model", "dimensions", "top_k", "normalize", "format", "encoding", "errors"}
+    assert set(named) == {"model", "dimensions", "top_k", "normalize", "format", "encoding", "errors", "truncate"}
     assert all(parameter["description"] for parameter in named.values())
-    native, tei = embed["requestBody"]["content"]["application/json"]["schema"]["anyOf"]
-    assert set(native["properties"]) == {"images", *named}
+    native, texts, mixed, tei = embed["requestBody"]["content"]["application/json"]["schema"]["anyOf"]
+    for body, content in ((native, "images"), (texts, "texts"), (mixed, "inputs")):
+        assert set(body["properties"]) == {content, *named}
     assert "inputs" in tei["properties"]
 
 
-def explored(address: str, tmp_path: Path, examples: int) -> None:
+def explored(address: str, tmp_path: Path, examples: int, seconds: int = 280) -> None:
     """A random string is seldom an image, so that refusing data of the right shape is not a finding."""
     done = subprocess.run(
         [
@@ -98,7 +99,7 @@ def explored(address: str, tmp_path: Path, examples: int) -> None:
         ],
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=seconds,
         cwd=tmp_path,
         check=False,
     )
@@ -110,5 +111,7 @@ def test_schemathesis_finds_nothing(served: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
+@pytest.mark.timeout(3600)
 def test_schemathesis_finds_nothing_in_a_long_run(served: str, tmp_path: Path) -> None:
-    explored(served, tmp_path, 150)
+    explored(served, tmp_path, 150, seconds=3500)
