@@ -22,7 +22,7 @@ DEPLOY = Path(__file__).parent.parent / "deploy"
 
 @pytest.fixture(scope="module")
 def container() -> dict[str, Any]:
-    deployment, _ = yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text())
+    deployment, _ = yaml.safe_load_all((DEPLOY / "kubernetes/base/server.yaml").read_text())
     found: dict[str, Any] = deployment["spec"]["template"]["spec"]
     return {
         **found["containers"][0],

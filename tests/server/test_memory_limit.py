@@ -1,4 +1,4 @@
-"""A server with the settings of `deploy/kubernetes.yaml`, in a memory cgroup of its size, and the worst it accepts."""
+"""A server with the settings of the Deployment in deploy, in a memory cgroup of its size, and the worst it accepts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def group() -> Iterator[Path]:
     """A memory cgroup with the limit of the deployment, where this user may make one."""
     version_1 = (GROUPS / "memory").is_dir()
     found = (GROUPS / "memory" if version_1 else GROUPS) / f"nonneg-test-{os.getpid()}"
-    limit = re.search(r"limits: \{.*memory: (\d+)Gi\}", (ROOT / "deploy/kubernetes.yaml").read_text())
+    limit = re.search(r"limits: \{.*memory: (\d+)Gi\}", (ROOT / "deploy/kubernetes/base/server.yaml").read_text())
     assert limit is not None
     try:
         found.mkdir()
@@ -44,7 +44,9 @@ def group() -> Iterator[Path]:
 
 def environment() -> dict[str, str]:
     """The settings of the deployment that are written there."""
-    pairs = re.findall(r'\{name: (NONNEG_\w+), value: "?(\w+)"?\}', (ROOT / "deploy/kubernetes.yaml").read_text())
+    pairs = re.findall(
+        r'\{name: (NONNEG_\w+), value: "?(\w+)"?\}', (ROOT / "deploy/kubernetes/base/server.yaml").read_text()
+    )
     assert "NONNEG_IMAGE_MEMORY" in dict(pairs)
     return {**os.environ, **dict(pairs)}
 
