@@ -32,8 +32,9 @@ from nonneg_server.studio.collection import Collection
 from nonneg_server.studio.column_index import Stored
 from nonneg_server.studio.dimension_details import meaning
 from nonneg_server.studio.facets import facets
+from nonneg_server.studio.length import Length
 from nonneg_server.studio.query import Query
-from nonneg_server.studio.search import Length, Page, search
+from nonneg_server.studio.search import Page, search
 
 ASKED = 40
 LENGTHS = (Length(2048), Length(512), Length(128), Length(2048, 64), Length(512, 32), Length(2048, None, tenth=True))

@@ -2,6 +2,8 @@
 
 Every function takes `Embeddings` and gives one entry a vector, in order. Indices are 0-based unless said otherwise.
 Those that end with `_points` give whole entries, with id and payload, as the database's own client takes them.
+`active=True` puts the dimensions that are above zero beside each vector, in the field `active`; those that end with
+`_without` then write the filter for `!`: none of these dimensions is there.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ PINECONE_LIMIT = 1000  # non-zeros a sparse vector may have there
 PGVECTOR_LIMIT = 16_000  # non-zeros a sparsevec may have
 PGVECTOR_HNSW_LIMIT = 1000  # and in an HNSW index
 
+
+ACTIVE = "active"  # the field of the dimensions that are above zero
 
 Payloads: TypeAlias = Sequence[Mapping[str, Any]]
 
@@ -41,7 +45,7 @@ def pinecone(embeddings: Embeddings) -> list[Sparse]:
 
 
 def qdrant_points(
-    embeddings: Embeddings, payloads: Payloads | None = None, *, name: str = "nonneg"
+    embeddings: Embeddings, payloads: Payloads | None = None, *, name: str = "nonneg", active: bool = False
 ) -> list[dict[str, Any]]:
     """Points for Qdrant, as JSON or as `PointStruct(**point)`: a UUID made of the id, the id kept in the payload.
 
@@ -49,35 +53,47 @@ def qdrant_points(
     """
     from nonneg_client.search.connectors.qdrant_points import point_id
 
-    rows = zip(*_named(embeddings, payloads), qdrant(embeddings), strict=True)
+    rows = zip(*_named(embeddings, payloads, active), qdrant(embeddings), strict=True)
     return [{"id": point_id(key), "vector": {name: row}, "payload": {**said, "id": key}} for key, said, row in rows]
 
 
-def pinecone_points(embeddings: Embeddings, payloads: Payloads | None = None) -> list[dict[str, Any]]:
-    """Records for the `upsert` of a sparse Pinecone index."""
-    rows = zip(*_named(embeddings, payloads), pinecone(embeddings), strict=True)
+def pinecone_points(
+    embeddings: Embeddings, payloads: Payloads | None = None, *, active: bool = False
+) -> list[dict[str, Any]]:
+    """Records for the `upsert` of a sparse Pinecone index; `active` as text, since its lists hold nothing else."""
+    named = _named(embeddings, payloads, active)
+    for said in named[1] if active else ():
+        said[ACTIVE] = [str(i) for i in said[ACTIVE]]
+    rows = zip(*named, pinecone(embeddings), strict=True)
     return [{"id": key, "sparse_values": row, "metadata": said} for key, said, row in rows]
 
 
 def milvus_points(
-    embeddings: Embeddings, payloads: Payloads | None = None, *, field: str = "vector"
+    embeddings: Embeddings, payloads: Payloads | None = None, *, field: str = "vector", active: bool = False
 ) -> list[dict[str, Any]]:
     """Entities for `MilvusClient.upsert`: `id`, the vector, and the fields of the payload."""
-    rows = zip(*_named(embeddings, payloads), milvus(embeddings), strict=True)
+    rows = zip(*_named(embeddings, payloads, active), milvus(embeddings), strict=True)
     return [{**said, "id": key, field: row} for key, said, row in rows]
 
 
-def pgvector_points(embeddings: Embeddings, payloads: Payloads | None = None) -> list[tuple[str, str, str]]:
+def pgvector_points(
+    embeddings: Embeddings, payloads: Payloads | None = None, *, active: bool = False
+) -> list[tuple[str, str, str]]:
     """Rows of id, vector and payload (JSON): parameters for `INSERT ... VALUES (%s, %s::sparsevec, %s::jsonb)`."""
-    rows = zip(*_named(embeddings, payloads), pgvector(embeddings), strict=True)
+    rows = zip(*_named(embeddings, payloads, active), pgvector(embeddings), strict=True)
     return [(key, row, json.dumps(said, ensure_ascii=False)) for key, said, row in rows]
 
 
 def elasticsearch_points(
-    embeddings: Embeddings, payloads: Payloads | None = None, *, index: str, field: str = "vector"
+    embeddings: Embeddings,
+    payloads: Payloads | None = None,
+    *,
+    index: str,
+    field: str = "vector",
+    active: bool = False,
 ) -> list[dict[str, Any]]:
     """Actions for `helpers.bulk` of Elasticsearch and of OpenSearch."""
-    rows = zip(*_named(embeddings, payloads), elasticsearch(embeddings), strict=True)
+    rows = zip(*_named(embeddings, payloads, active), elasticsearch(embeddings), strict=True)
     return [{"_index": index, "_id": key, "_source": {**said, "id": key, field: row}} for key, said, row in rows]
 
 
@@ -127,6 +143,36 @@ def binary(embeddings: Embeddings) -> list[bytes]:
     return [row.tobytes() for row in bits(embeddings.numpy())]
 
 
+def active(embeddings: Embeddings) -> list[list[int]]:
+    """The dimensions of each vector that are above zero: what a filter for `!` asks about, in any database."""
+    return [indices.tolist() for indices, _ in embeddings]
+
+
+def qdrant_without(dimensions: Sequence[int]) -> dict[str, Any]:
+    """A filter, as JSON or as `Filter(**filter)`: none of these dimensions is in `active`."""
+    return {"must_not": [{"key": ACTIVE, "match": {"any": list(dimensions)}}]}
+
+
+def pinecone_without(dimensions: Sequence[int]) -> dict[str, Any]:
+    """The `filter` of a Pinecone query: none of these dimensions is in `active`."""
+    return {ACTIVE: {"$nin": [str(i) for i in dimensions]}}
+
+
+def milvus_without(dimensions: Sequence[int]) -> str:
+    """The `filter` of a Milvus search: none of these dimensions is in `active`, an ARRAY of INT64."""
+    return f"not ARRAY_CONTAINS_ANY({ACTIVE}, {json.dumps(list(dimensions))})"
+
+
+def pgvector_without(dimensions: Sequence[int]) -> tuple[str, list[str]]:
+    """SQL behind WHERE and its parameter: none of these dimensions is in `active` of the payload."""
+    return f"NOT payload -> '{ACTIVE}' @> ANY(%s::jsonb[])", [json.dumps([i]) for i in dimensions]
+
+
+def elasticsearch_without(dimensions: Sequence[int]) -> dict[str, Any]:
+    """A clause for `bool.filter` of Elasticsearch and OpenSearch: none of these dimensions is in `active`."""
+    return {"bool": {"must_not": [{"terms": {ACTIVE: list(dimensions)}}]}}
+
+
 def torch_csr(embeddings: Embeddings) -> dict[str, Any]:
     """The arguments of `torch.sparse_csr_tensor(**...)`; this package never imports torch itself."""
     return {
@@ -137,7 +183,9 @@ def torch_csr(embeddings: Embeddings) -> dict[str, Any]:
     }
 
 
-def _named(embeddings: Embeddings, payloads: Payloads | None) -> tuple[Sequence[str], Sequence[dict[str, Any]]]:
+def _named(
+    embeddings: Embeddings, payloads: Payloads | None, with_active: bool
+) -> tuple[Sequence[str], Sequence[dict[str, Any]]]:
     """Every vector's id and payload."""
     if embeddings.ids is None:
         raise DataInvalid("vectors without ids cannot be found again", fix="embeddings.named([...])")
@@ -145,7 +193,12 @@ def _named(embeddings: Embeddings, payloads: Payloads | None) -> tuple[Sequence[
         raise DataInvalid(f"{len(payloads)} payloads for {len(embeddings)} vectors", fix="give one a vector")
     if any("id" in payload for payload in payloads or ()):
         raise ConfigInvalid("a payload may not have the field id", fix="name it otherwise", field="id")
-    return embeddings.ids, [dict(payload) for payload in payloads] if payloads else [{} for _ in embeddings.ids]
+    told = [dict(payload) for payload in payloads] if payloads else [{} for _ in embeddings.ids]
+    if with_active:
+        if any(ACTIVE in said for said in told):
+            raise ConfigInvalid(f"a payload has a field {ACTIVE} already", fix="name it otherwise", field=ACTIVE)
+        told = [{**said, ACTIVE: row} for said, row in zip(told, active(embeddings), strict=True)]
+    return embeddings.ids, told
 
 
 def _at_most(embeddings: Embeddings, limit: int, whose: str) -> None:

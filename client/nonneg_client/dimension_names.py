@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from nonneg_core.errors import FingerprintMismatch
-from nonneg_runtime.bundle import open_bundle
+from nonneg_runtime.bundle import Bundle, open_bundle
 from nonneg_runtime.known_names import names_of as names_in
 from nonneg_runtime.known_names import names_shipped
 
@@ -16,8 +16,11 @@ Names: TypeAlias = Mapping[int, str]  # of dimensions
 
 def names_of(fingerprint: str, bundle: str | os.PathLike[str] | None = None) -> Names:
     """The names that a bundle, or without one the shipped model of this fingerprint, gives its dimensions, if any."""
-    if bundle is None:
-        return names_shipped(fingerprint)
+    return names_shipped(fingerprint) if bundle is None else names_in(bundle_of(fingerprint, bundle))
+
+
+def bundle_of(fingerprint: str, bundle: str | os.PathLike[str]) -> Bundle:
+    """The bundle that stored vectors are of; raises where it is another one."""
     held = open_bundle(bundle)
     if held.manifest.fingerprint != fingerprint:
         raise FingerprintMismatch(
@@ -25,7 +28,7 @@ def names_of(fingerprint: str, bundle: str | os.PathLike[str] | None = None) -> 
             fix="give the bundle that they were made with, or none",
             value=held.manifest.fingerprint,
         )
-    return names_in(held)
+    return held
 
 
 def name_of(dimension: int, names: Names) -> str:

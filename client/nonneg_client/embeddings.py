@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from nonneg_client import csr
 from nonneg_client.csr import CsrRows
+from nonneg_client.terms import LEVELS, texts_of
 from nonneg_core.errors import DataInvalid, FingerprintMismatch, MissingExtra
 from nonneg_core.installing import extra_hint
 from nonneg_core.shortening import Vectors, check_dimensions, check_top_k, shorten, unit
@@ -155,6 +156,14 @@ class Embeddings:
         parts = (unit(self[i].numpy()) * unit(other[j].numpy()))[0]  # (dimensions,): they sum to the cosine
         order = np.lexsort((np.arange(len(parts)), -parts))
         return [(int(d), float(parts[d])) for d in order if parts[d] > 0]
+
+    def to_terms(self, names: Mapping[int, str] | None = None, *, levels: int = LEVELS) -> list[str]:
+        """Each vector as a text of words, one a dimension, repeated the more often the stronger it is.
+
+        For engines that search text, such as SQLite FTS5. names: of the dimensions, as an `Index` has them; a dimension
+        without one is `d17`. levels: how often a word stands at most.
+        """
+        return texts_of(self.rows, self.dimensions, names or {}, levels)
 
     def named(self, ids: Sequence[str] | None) -> Embeddings:
         """The same vectors under these ids."""

@@ -22,6 +22,7 @@ from nonneg_core.expressions.parse import parse
 from nonneg_core.lookahead import bounded_map
 from nonneg_core.shortening import check_dimensions, check_top_k, shorten
 from nonneg_runtime.bundle import Bundle, open_bundle
+from nonneg_runtime.column_statistics import chance_of
 from nonneg_runtime.encoder import BundleEncoder
 from nonneg_runtime.expression_rows import resolved
 from nonneg_runtime.preprocess import Decoding, Photo
@@ -87,7 +88,8 @@ class Encoder(Embedder):
         length = check_dimensions(dimensions, held.dimensions)
         photos = read.photos()
         vectors = of_photos(read, self.embed([photo.name for photo in photos], length)) if photos else {}
-        return Query(read, resolved(self.bundle, read, length, vectors), length, held.fingerprint)
+        found = resolved(self.bundle, read, length, vectors)
+        return Query(read, found, length, held.fingerprint, chance_of(self.bundle, length).line(found.parts))
 
     def close(self) -> None:
         """End the threads."""

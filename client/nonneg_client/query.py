@@ -20,6 +20,7 @@ class Query:
     resolved: Resolved
     dimensions: int
     fingerprint: str
+    chance: float | None = None  # the score that few random photos reach, where the model says so
 
     @property
     def parts(self) -> tuple[Row, ...]:

@@ -9,6 +9,7 @@ from nonneg_core.expressions.expression import Expression, Photo
 from nonneg_core.expressions.resolve import Resolved
 from nonneg_core.shortening import Vectors, check_dimensions
 from nonneg_runtime.bundle import Bundle
+from nonneg_runtime.column_statistics import chance_of
 from nonneg_runtime.expression_rows import resolved
 from nonneg_runtime.known_names import names_of
 from nonneg_runtime.manifest import Manifest
@@ -22,13 +23,15 @@ class Queried(NamedTuple):
     dimensions: int
     resolved: Resolved
     names: Mapping[int, str]
+    chance: float  # the score that few random photos reach
 
 
 def queried(bundle: Bundle, expression: Expression, dimensions: int | None, photos: Mapping[Photo, Vectors]) -> Queried:
     """What an expression stands for; `photos`: their vectors of that length."""
     length = check_dimensions(dimensions, bundle.manifest.dimensions)
     found = resolved(bundle, expression, length, photos)
-    return Queried(bundle.manifest, expression, length, found, names_of(bundle))
+    chance = chance_of(bundle, length).line(found.parts)
+    return Queried(bundle.manifest, expression, length, found, names_of(bundle), chance)
 
 
 def as_json(found: Queried) -> dict[str, Any]:
@@ -43,5 +46,6 @@ def as_json(found: Queried) -> dict[str, Any]:
         "dimensions": found.dimensions,
         "expression": str(found.expression),
         "parts": parts,
+        "chance": found.chance,
         "without": [{"dimension": j, "name": found.names.get(j)} for j in found.resolved.without],
     }

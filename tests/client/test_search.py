@@ -13,9 +13,11 @@ import pytest
 
 from nonneg_client import Embeddings
 from nonneg_client.search import Index
+from nonneg_core.chance import ColumnStatistics
 from nonneg_core.errors import ConfigInvalid, DataInvalid, FingerprintMismatch, StorageFailed
 
 N = 400
+ONE = np.int32([60]), np.float32([1])  # a query of one dimension
 
 
 @pytest.fixture(scope="module")
@@ -259,3 +261,35 @@ def test_a_place_that_cannot_be_written_is_named(vectors, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageFailed, match="cannot be written"):
         Index.open(tmp_path / "file" / "x", like=vectors)
+
+
+def test_hits_that_random_photos_may_reach_are_marked_and_left_out_where_matches_alone_are_wanted(
+    random_embeddings, tmp_path
+):
+    vectors = random_embeddings(200, 64)
+    z = vectors.numpy().astype(np.float64)
+    statistics = ColumnStatistics(z.mean(axis=0), z.var(axis=0), (z > 0).mean(axis=0))
+    chance = statistics.at(64)
+    with Index.open(tmp_path / "index", like=vectors, statistics=statistics) as index:
+        index.add(vectors)
+        line = chance.line([vectors.row(3)])
+        hits = index.search(vectors[3], k=200)
+        assert [hit.match for hit in hits] == [hit.score >= line for hit in hits]
+        assert {hit.match for hit in hits} == {True, False}
+        matches = index.search(vectors[3], k=200, matches_only=True)
+        assert matches == [hit for hit in hits if hit.match]
+        assert index.search(vectors[3], k=200, matches_only=True, exclude=[hit.id for hit in matches]) == []
+        by_dimension = index.by_dimensions({60: 1.0}, k=200)
+        assert [hit.match for hit in by_dimension] == [hit.score >= chance.line([ONE]) for hit in by_dimension]
+        both = index.search("dim:1 & dim:60", k=200, matches_only=True)
+        assert all(hit.match for hit in both)
+
+
+def test_matches_are_not_told_apart_where_the_models_statistics_are_not_at_hand(random_embeddings, tmp_path):
+    vectors = random_embeddings(20, 64)
+    with Index.open(tmp_path / "index", like=vectors) as index:
+        index.add(vectors)
+        assert {hit.match for hit in index.search(vectors[3])} == {None}
+        with pytest.raises(ConfigInvalid, match="not known") as refused:
+            index.search(vectors[3], matches_only=True)
+        assert "--bundle" in str(refused.value.fix)

@@ -18,7 +18,7 @@ from nonneg_cli.table import nonneg
 from nonneg_client.dimension_names import names_of
 from nonneg_client.search import Index
 from nonneg_client.search.contact_sheet import write_sheet
-from nonneg_client.search.index import Hit
+from nonneg_client.search.hits import Hit
 from nonneg_core.errors import ConfigInvalid, DataInvalid, ExpressionInvalid, FingerprintMismatch, ModelNotFound
 
 
@@ -140,6 +140,22 @@ def test_a_condition_on_a_field_that_no_image_has_is_refused_with_those_that_the
     assert nowhere.exit_code == 0
     assert "no hit: no image has such a folder; values of folder: astronaut (5), cat (5), coffee (5)" in nowhere.stderr
     assert run("search", made, "--more", "17", "--where", "id=nowhere").exit_code == 0
+
+
+def test_what_random_photos_may_score_is_marked_and_can_be_left_out(run, made, photos, tmp_path):
+    cat = photos / "cat" / "cat-0.jpg"
+    hits = json.loads(run("search", made, cat, "-k", 35, "--json").stdout)["hits"]
+    assert [hit["match"] for hit in hits] == sorted((hit["match"] for hit in hits), reverse=True)
+    assert {hit["id"] for hit in hits if hit["match"]} >= {f"cat/cat-{i}.jpg" for i in range(5)}
+    assert not all(hit["match"] for hit in hits)
+    matches = json.loads(run("search", made, cat, "-k", 35, "--matches-only", "--json").stdout)["hits"]
+    assert matches == [hit for hit in hits if hit["match"]]
+    lines = run("search", made, cat, "-k", 35, "--html", tmp_path / "sheet.html").stdout.splitlines()
+    assert re.search(r"score +image +match +because of", lines[0])
+    assert (tmp_path / "sheet.html").read_text().count('class="chance"') == len(hits) - len(matches)
+    none = run("search", made, cat, "--matches-only", "--where", "folder=galaxies", "--json")
+    assert json.loads(none.stdout) == {"hits": []}
+    assert none.stderr.startswith("no match: every photo scores as random ones may")
 
 
 def test_dimensions_alone_are_a_question_too(run, made):

@@ -24,6 +24,7 @@ def test_photos_and_dimensions_become_weightings_and_conditions(server, picture)
     found = answer.json()
     assert found["expression"] == "a.jpg & a.jpg + 2*dim:7 !dim:9"
     assert [unwanted["dimension"] for unwanted in found["without"]] == [9]
+    assert 0 < found["chance"] < 1
     own = httpx.post(
         f"{server}/embed", json={"images": [picture], "dimensions": 64, "format": "dense"}, timeout=60
     ).json()["data"][0]["embedding"]
@@ -47,6 +48,7 @@ def test_photos_and_dimensions_become_weightings_and_conditions(server, picture)
         ({"expression": 3}, "parameter_invalid", "expression"),
         ({}, "parameter_invalid", "expression"),
         ({"expression": "x" * 5000}, "parameter_invalid", "expression"),
+        ({"expression": " & ".join(["dim:1"] * 40)}, "expression_invalid", "expression[256]"),
         ({"expression": "a.jpg", "images": {"a.jpg": "AAAA"}}, "image_unsupported", "images['a.jpg']"),
         ({"expression": "a.jpg", "images": {"a.jpg": 3}}, "parameter_invalid", "images['a.jpg']"),
     ],

@@ -18,7 +18,8 @@ from nonneg_core.expressions.parse import parse
 if TYPE_CHECKING:
     from nonneg_client.commands.embedder_options import EmbedderOptions
     from nonneg_client.embedder import Embedder
-    from nonneg_client.search.index import Hit, Index
+    from nonneg_client.search.hits import Hit
+    from nonneg_client.search.index import Index
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class SearchOptions:
     without: tuple[int, ...]
     exclude_self: bool
     cut: int | None
+    matches_only: bool
 
 
 def hits_of(
@@ -79,6 +81,7 @@ def _by_images(
             without=asked.without,
             exclude=_own(index, [item]) if asked.exclude_self else (),
             cut=asked.cut,
+            matches_only=asked.matches_only,
         )
         for number, item in enumerate(sources)
     }
@@ -95,6 +98,7 @@ def _by_expression(
         without=asked.without,
         exclude=_own(index, items(names)),
         cut=asked.cut,
+        matches_only=asked.matches_only,
     )
 
 

@@ -15,7 +15,8 @@ from nonneg_client.commands.embedder_options import DEFAULT_BUNDLE, embeds, serv
 if TYPE_CHECKING:
     from nonneg_client.commands.embedder_options import EmbedderOptions
     from nonneg_client.commands.queries import SearchOptions
-    from nonneg_client.search.index import Hit, Index
+    from nonneg_client.search.hits import Hit
+    from nonneg_client.search.index import Index
 
 
 def _more(_ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...]) -> dict[int, float]:
@@ -55,6 +56,7 @@ def _typed(_ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...])
     help="folder=cats,dogs, folder!=cats, price<30; repeatable, all must hold.",
 )
 @click.option("--exclude-self", is_flag=True, help="Leave a query that is in the index out of its own hits.")
+@click.option("--matches-only", is_flag=True, help="End the list where random photos may score as much.")
 @click.option("--cut", type=click.IntRange(min=1), metavar="N", help="Ask with the N largest entries, rank exactly.")
 @click.option("--html", type=click.Path(path_type=Path), help="Write a contact sheet.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -69,6 +71,7 @@ def search(
     without: tuple[int, ...],
     where: tuple[str, ...],
     exclude_self: bool,
+    matches_only: bool,
     cut: int | None,
     html: Path | None,
     as_json: bool,
@@ -78,7 +81,8 @@ def search(
 
     An expression joins photos, "words" and dimensions: + and - with weights, & for both, ! for what must not be there.
     Write it in single quotes, and spaces around its signs. Without QUERY, --more finds the images in which dimensions
-    are strongest. A hit's reasons are the dimensions that it shares with the query and their parts of the score.
+    are strongest. A hit's reasons are the dimensions that it shares with the query and their parts of the score. What
+    scores no more than random photos may is marked `no` under `match`; --matches-only leaves it out.
 
     \b
       nonneg search photos.index photo.jpg --html hits.html
@@ -88,6 +92,7 @@ def search(
       nonneg search photos.index 'photo.jpg & other.jpg !dim:40'
       nonneg search photos.index photo.jpg --where folder=cats,dogs --where 'price<30'
       nonneg search photos.index photo.jpg --where 'day>=2024-05-31' --without 40
+      nonneg search photos.index --text lighthouse --matches-only
       nonneg search photos.index queries/ -k 1 --exclude-self --json
       nonneg search photos.index --more 17 --more 3=0.5
     """
@@ -97,12 +102,12 @@ def search(
 
     queries = all_queries(queries, texts, more)
     with Index.open(index) as opened:
-        name_dimensions(opened, through.bundle)
+        know_model(opened, through.bundle)
         conditions = read_conditions(where, opened.description.fields)
-        asked = SearchOptions(k, conditions, without, exclude_self, cut)
+        asked = SearchOptions(k, conditions, without, exclude_self, cut, matches_only)
         found = by_dimensions(opened, more, asked) if more else hits_of(opened, queries, asked, through, model)
-        if where and not any(found.values()):
-            explain(opened, conditions)
+        if not any(found.values()):
+            explain(opened, conditions, matches_only=matches_only)
         root = opened.description.root
     title = f"{index}: like {', '.join(queries)}" if queries else f"{index}: more of {', '.join(map(str, more))}"
     if html is not None:
@@ -123,15 +128,19 @@ def all_queries(queries: tuple[str, ...], texts: tuple[str, ...], more: dict[int
 
 def by_dimensions(opened: Index, more: dict[int, float], asked: SearchOptions) -> dict[str, list[Hit]]:
     """The images in which these dimensions are strongest, as of a query without a name."""
-    return {"": opened.by_dimensions(more, asked.k, without=asked.without, where=asked.where)}
+    only = asked.matches_only
+    return {"": opened.by_dimensions(more, asked.k, without=asked.without, where=asked.where, matches_only=only)}
 
 
-def name_dimensions(opened: Index, bundle: str | None) -> None:
-    """Take the names of dimensions from --bundle, where one is given and its vectors are those of the index."""
+def know_model(opened: Index, bundle: str | None) -> None:
+    """Take names and statistics from --bundle, where one is given and its vectors are those of the index."""
+    from nonneg_client.column_statistics import statistics_of
     from nonneg_client.dimension_names import names_of
 
     if bundle is not None and bundle != DEFAULT_BUNDLE:
-        opened.names = names_of(opened.description.fingerprint, bundle)
+        fingerprint = opened.description.fingerprint
+        opened.names = names_of(fingerprint, bundle)
+        opened.know(statistics_of(fingerprint, bundle))
 
 
 def write_html(html: Path, title: str, found: dict[str, list[Hit]], root: str) -> None:
@@ -146,11 +155,15 @@ def write_html(html: Path, title: str, found: dict[str, list[Hit]], root: str) -
         click.echo(f"{html}: {unseen} of {len(hits)} images cannot be read in {root or 'this folder'}", err=True)
 
 
-def explain(opened: Index, where: dict[str, Any]) -> None:
-    """Say why no image fulfils the conditions; all payloads are read, so only when nothing was found."""
-    from nonneg_client.search.conditions import explain_none
+def explain(opened: Index, where: dict[str, Any], *, matches_only: bool) -> None:
+    """Say why there is no hit; where there are conditions, all payloads are read, so only when nothing was found."""
+    from nonneg_client.search.conditions import explain_none, holds
 
-    click.echo(f"no hit: {explain_none(opened.engine.payloads().values(), where)}", err=True)
+    payloads = opened.engine.payloads().values() if where else ()
+    if where and not any(holds(payload, where) for payload in payloads):
+        click.echo(f"no hit: {explain_none(payloads, where)}", err=True)
+    elif matches_only:
+        click.echo("no match: every photo scores as random ones may; without --matches-only they are listed", err=True)
 
 
 NEEDLESS = {"more": ("model", "cut", "exclude_self"), "query": ()}
@@ -172,8 +185,16 @@ def show(hits: list[Hit], as_json: bool, title: str) -> None:
         return
     from nonneg_core.tables import table
 
-    rows = [(hit.score, hit.id, hit.told(3)) for hit in hits]
-    click.echo(table(["score", "image", "because of"], rows, title=title if sys.stdout.isatty() else ""))
+    rows = [(hit.score, hit.id, *match, hit.told(3)) for hit, match in zip(hits, matches(hits), strict=True)]
+    names = ["score", "image", *(["match"] if any(matches(hits)) else []), "because of"]
+    click.echo(table(names, rows, title=title if sys.stdout.isatty() else ""))
+
+
+def matches(hits: list[Hit]) -> list[list[str]]:
+    """The cells that say which hits are matches; none where all are."""
+    if all(hit.match is not False for hit in hits):
+        return [[] for _ in hits]
+    return [["yes" if hit.match else "no"] for hit in hits]
 
 
 def show_all(found: dict[str, list[Hit]], as_json: bool, title: str) -> None:
@@ -187,5 +208,8 @@ def show_all(found: dict[str, list[Hit]], as_json: bool, title: str) -> None:
         return
     from nonneg_core.tables import table
 
-    rows = [(query, hit.score, hit.id) for query, hits in found.items() for hit in hits]
-    click.echo(table(["query", "score", "image"], rows, title=title if sys.stdout.isatty() else ""))
+    pairs = [(query, hit) for query, hits in found.items() for hit in hits]
+    marked = matches([hit for _, hit in pairs])
+    rows = [(query, hit.score, hit.id, *match) for (query, hit), match in zip(pairs, marked, strict=True)]
+    names = ["query", "score", "image", *(["match"] if any(marked) else [])]
+    click.echo(table(names, rows, title=title if sys.stdout.isatty() else ""))

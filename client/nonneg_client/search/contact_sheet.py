@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nonneg_client.dimension_names import name_of
-from nonneg_client.search.index import Hit
+from nonneg_client.search.hits import Hit
 from nonneg_client.sources.image_ids import place_of
 from nonneg_client.sources.images import items
 from nonneg_core.atomic import atomic_write
@@ -31,6 +31,7 @@ h1 {{ font-size: 1.1rem; font-weight: 600; overflow-wrap: anywhere; }}
 figure {{ margin: 0; border: 1px solid var(--line); border-radius: 6px; overflow: hidden; }}
 figure img, figure .none {{ display: block; width: 100%; height: 160px; object-fit: contain; background: var(--line); }}
 figure .none {{ display: grid; place-items: center; opacity: .6; }}
+figure.chance {{ opacity: .55; }}
 figcaption {{ padding: .6rem .7rem; }}
 .score {{ font-weight: 600; font-variant-numeric: tabular-nums; }}
 .path {{ display: block; font-size: .8rem; opacity: .75; overflow-wrap: anywhere; }}
@@ -71,8 +72,11 @@ def _card(hit: Hit, thumbnail: str | None, largest: float) -> str:
         f'<i style="width:{100 * part / largest:.0f}%"></i><span>{part:.3f}</span></div>'
         for dimension, part in hit.reasons
     )
-    caption = f'<span class="score">{hit.score:.3f}</span><span class="path">{name}</span>{reasons}'
-    return f"<figure>{picture}<figcaption>{caption}</figcaption></figure>"
+    by_chance = hit.match is False
+    told = " no more than random photos may" if by_chance else ""
+    caption = f'<span class="score">{hit.score:.3f}</span>{told}<span class="path">{name}</span>{reasons}'
+    kind = ' class="chance"' if by_chance else ""
+    return f"<figure{kind}>{picture}<figcaption>{caption}</figcaption></figure>"
 
 
 def _thumbnail(source: str) -> str | None:

@@ -4,39 +4,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from nonneg_client.dimension_names import Names, name_of, names_of
+from nonneg_client.column_statistics import statistics_of
+from nonneg_client.dimension_names import Names, names_of
 from nonneg_client.embeddings import Embeddings
 from nonneg_client.query import Query, of_dimensions
 from nonneg_client.search.best_of_parts import best
 from nonneg_client.search.connectors.engine import Description, Engine, Found, Payload, Where, check_where
+from nonneg_client.search.hits import Hit, Limits, check_line, marked, reasons_of, shown
 from nonneg_client.search.sparse_vectors import Weights, largest
+from nonneg_core.chance import ColumnStatistics
 from nonneg_core.errors import ConfigInvalid, DataInvalid
 
 if TYPE_CHECKING:
     from nonneg_client.embedder import Embedder
-
-REASONS = 5
-
-
-@dataclass(frozen=True)
-class Hit:
-    """One answer: how near, and which dimensions made it so."""
-
-    id: str
-    score: float
-    payload: Payload = field(default_factory=dict)
-    reasons: tuple[tuple[int, float], ...] = ()  # (dimension, its part of the score), the largest first
-    names: Names = field(default_factory=dict)  # of those of these dimensions that have one
-
-    def told(self, most: int = REASONS) -> str:
-        """Its reasons in words: `goldfish 0.310, dim 17 0.120`."""
-        return ", ".join(f"{name_of(d, self.names)} {part:.3f}" for d, part in self.reasons[:most])
 
 
 class Index:
@@ -47,10 +32,17 @@ class Index:
         hits = index.search(query, k=10)
     """
 
-    def __init__(self, engine: Engine, *, names: Names | None = None) -> None:
-        """names: of dimensions, for the reasons of hits; by default those of the shipped model of these vectors."""
+    def __init__(
+        self, engine: Engine, *, names: Names | None = None, statistics: ColumnStatistics | None = None
+    ) -> None:
+        """names: of dimensions, for the reasons of hits; by default those of the shipped model of these vectors.
+
+        statistics: of the columns, which say where matches end; by default those of the same model.
+        """
+        held = engine.description
         self.engine = engine
-        self.names: Names = names_of(engine.description.fingerprint) if names is None else names
+        self.names: Names = names_of(held.fingerprint) if names is None else names
+        self.know(statistics_of(held.fingerprint) if statistics is None else statistics)
 
     @classmethod
     def open(
@@ -59,12 +51,18 @@ class Index:
         *,
         like: Embeddings | Description | None = None,
         names: Names | None = None,
+        statistics: ColumnStatistics | None = None,
     ) -> Self:
-        """The index in this folder; made for vectors `like` these if there is none yet. `names`: as for `Index`."""
+        """The index in this folder; made for vectors `like` these if there is none yet. The rest: as for `Index`."""
         from nonneg_client.search.connectors.qdrant_local import LocalEngine
 
         made_for = like if like is None or isinstance(like, Description) else describe(like)
-        return cls(LocalEngine(path, made_for), names=names)
+        return cls(LocalEngine(path, made_for), names=names, statistics=statistics)
+
+    def know(self, statistics: ColumnStatistics | None) -> None:
+        """Tell matches from other hits by these statistics of the model's columns; by none, not at all."""
+        held = self.description
+        self._chance = statistics and statistics.at(held.dimensions, held.kept)
 
     @property
     def description(self) -> Description:
@@ -103,6 +101,7 @@ class Index:
         exclude: Sequence[str] = (),
         cut: int | None = None,
         reasons: bool = True,
+        matches_only: bool = False,
     ) -> list[Hit]:
         """The k nearest to one vector, or to what an expression says (`photo.jpg + dim:17 !dim:40`), by cosine.
 
@@ -112,16 +111,18 @@ class Index:
         cut: ask with the query's `cut` largest entries only, for many times `k`, and rank these exactly: nearly always
             the same answer, for engines whose time grows with the query's entries (the local one's is shorter
             without). Without it the answer is exact.
+        matches_only: end the list where random photos may score as much; it may be empty.
         """
         if isinstance(query, str):
             query = self.read(query, through)
+        limits = Limits(where, without, exclude, cut, reasons, matches_only)
         if isinstance(query, Query):
-            return self._by_query(query, k, where=where, without=without, exclude=exclude, cut=cut, reasons=reasons)
+            return self._by_query(query, k, limits)
         if len(query) != 1:
             raise DataInvalid(f"a search takes one vector, not {len(query)}", fix="query[i]")
         self._same(query)
         unit = query if query.normalized else query.shorten()
-        return self.by_weights(unit.row(0), k, where=where, without=without, exclude=exclude, cut=cut, reasons=reasons)
+        return self._by_weights(unit.row(0), k, limits)
 
     def read(self, expression: str, through: Embedder | None = None, *, model: str | None = None) -> Query:
         """The query that an expression stands for, among vectors as they are here."""
@@ -131,7 +132,13 @@ class Index:
         return through.query(expression, held.dimensions, model=model)
 
     def by_dimensions(
-        self, more: Mapping[int, float], k: int = 10, *, without: Sequence[int] = (), where: Where | None = None
+        self,
+        more: Mapping[int, float],
+        k: int = 10,
+        *,
+        without: Sequence[int] = (),
+        where: Where | None = None,
+        matches_only: bool = False,
     ) -> list[Hit]:
         """The images in which these dimensions are strongest: `more={17: 1.0}, without=[40]`."""
         self._are_there(more)
@@ -139,7 +146,7 @@ class Index:
             raise ConfigInvalid("more of which dimension?", fix="give at least one, with a weight above 0")
         indices = np.array(sorted(more), dtype=np.int32)
         values = np.array([more[int(i)] for i in indices], dtype=np.float32)
-        return self.by_weights((indices, values), k, where=where, without=without)
+        return self._by_weights((indices, values), k, Limits(where, without, matches_only=matches_only))
 
     def by_weights(
         self,
@@ -151,57 +158,61 @@ class Index:
         exclude: Sequence[str] = (),
         cut: int | None = None,
         reasons: bool = True,
+        matches_only: bool = False,
     ) -> list[Hit]:
         """The k largest inner products with a weighting of dimensions."""
-        check_where(where)
-        self._are_there(without)
+        return self._by_weights(query, k, Limits(where, without, exclude, cut, reasons, matches_only))
+
+    def _by_weights(self, query: Weights, k: int, limits: Limits, line: float | None = None) -> list[Hit]:
+        """The same; `line`: the score that random photos reach, where the query says so."""
+        check_where(limits.where)
+        self._are_there(limits.without)
         if not len(query[0]):
             return []  # a zero vector is near to nothing
-        unwanted = frozenset(exclude)
+        line = self._line([query]) if line is None else line
+        check_line(line, limits)
+        unwanted = frozenset(limits.exclude)
         asked = _at_least_one(k) + len(unwanted)
         while True:
-            if cut is None:
-                found = self.engine.nearest(*query, asked, where)
+            if limits.cut is None:
+                found = self.engine.nearest(*query, asked, limits.where)
             else:
-                found = self.engine.reranked(largest(query, cut), query, max(200, 20 * asked), asked, where)
+                among = max(200, 20 * asked)
+                found = self.engine.reranked(largest(query, limits.cut), query, among, asked, limits.where)
             wanted = [one for one in found if one.id not in unwanted]
-            hits = self._ranked(wanted, query, without, explained=reasons)
+            hits = self._ranked(wanted, query, limits.without, explained=limits.reasons)
             if len(hits) >= k or len(found) < asked:
-                return hits[:k]
+                return marked(hits[:k], line, limits)
             asked *= 4  # those that are unwanted took the places
 
-    def _by_query(
-        self,
-        query: Query,
-        k: int,
-        *,
-        where: Where | None,
-        without: Sequence[int],
-        exclude: Sequence[str],
-        cut: int | None,
-        reasons: bool,
-    ) -> list[Hit]:
+    def _by_query(self, query: Query, k: int, limits: Limits) -> list[Hit]:
         """The k with the largest smallest cosine with the query's parts, without what is unwanted."""
         held = self.description
         self._same(Embeddings.from_rows([], dimensions=query.dimensions, fingerprint=query.fingerprint))
-        unwanted = (*query.without, *without)
+        limits = replace(limits, without=(*query.without, *limits.without))
+        line = self._line(query.parts) if query.chance is None else query.chance
         if len(query.parts) == 1 and (query.parts[0][1] > 0).all():
-            return self.by_weights(
-                query.parts[0], k, where=where, without=unwanted, exclude=exclude, cut=cut, reasons=reasons
-            )
-        check_where(where)
-        self._are_there(unwanted)
-        if cut is not None:
+            return self._by_weights(query.parts[0], k, limits, line)
+        check_where(limits.where)
+        self._are_there(limits.without)
+        check_line(line, limits)
+        if limits.cut is not None:
             raise ConfigInvalid(
-                "cut= has no meaning beside & or -", fix="leave one of them out", field="cut", value=cut
+                "cut= has no meaning beside & or -", fix="leave one of them out", field="cut", value=limits.cut
             )
-        left_out = frozenset(exclude)
-        found = best(self.engine, query.parts, _at_least_one(k), where, unwanted, lambda name: name not in left_out)
+        left_out = frozenset(limits.exclude)
+        parts, without = query.parts, limits.without
+        found = best(self.engine, parts, _at_least_one(k), limits.where, without, lambda name: name not in left_out)
         together = np.zeros(held.dimensions, dtype=np.float32)
-        for indices, values in query.parts:
-            together[indices] += values / len(query.parts)
+        for indices, values in parts:
+            together[indices] += values / len(parts)
         (there,) = np.nonzero(together)
-        return self._ranked(found, (there.astype(np.int32), together[there]), (), explained=reasons)
+        hits = self._ranked(found, (there.astype(np.int32), together[there]), (), explained=limits.reasons)
+        return marked(hits, line, limits)
+
+    def _line(self, parts: Sequence[Weights]) -> float | None:
+        """The score that a random photo may reach; None where the model's statistics are not at hand."""
+        return self._chance and self._chance.line(parts)
 
     def close(self) -> None:
         """Close the engine."""
@@ -216,7 +227,7 @@ class Index:
     def _ranked(self, found: Sequence[Found], query: Weights, without: Sequence[int], *, explained: bool) -> list[Hit]:
         """Hits with reasons; the stored vectors are fetched only if something depends on them."""
         if not without and not explained:
-            return [Hit(f.id, f.score, _shown(f.payload)) for f in found]
+            return [Hit(f.id, f.score, shown(f.payload)) for f in found]
         stored = self.engine.get([f.id for f in found])
         weights = np.zeros(self.description.dimensions)
         weights[query[0]] = query[1]
@@ -227,9 +238,9 @@ class Index:
         for f in found:
             row = rows[f.id]
             if unwanted is None or not unwanted[row].any():
-                why = _reasons(stored.indices[row], parts[row])
+                why = reasons_of(stored.indices[row], parts[row])
                 called = {d: self.names[d] for d, _ in why if d in self.names}
-                hits.append(Hit(f.id, f.score, _shown(f.payload), why, called))
+                hits.append(Hit(f.id, f.score, shown(f.payload), why, called))
         return hits
 
     def _are_there(self, dimensions: Iterable[int]) -> None:
@@ -254,17 +265,6 @@ def _at_least_one(k: int) -> int:
     if k < 1:
         raise ConfigInvalid(f"k={k} asks for nothing", fix="ask for 1 or more", field="k")
     return k
-
-
-def _shown(payload: Payload) -> Payload:
-    """A payload without the fields that are for other commands, such as `_thumbnail`."""
-    return {name: value for name, value in payload.items() if not name.startswith("_")}
-
-
-def _reasons(indices: NDArray[np.int32], parts: NDArray[np.float64]) -> tuple[tuple[int, float], ...]:
-    """The dimensions with the largest parts of a score; the lower dimension among equals."""
-    order = np.argsort(-parts, kind="stable")[:REASONS]
-    return tuple((int(indices[o]), float(parts[o])) for o in order if parts[o] > 0)
 
 
 def describe(embeddings: Embeddings) -> Description:

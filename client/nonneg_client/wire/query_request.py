@@ -32,7 +32,9 @@ def query_of(answer: Any, expression: Expression) -> Query:
         dimensions = int(answer["dimensions"])
         parts = tuple(_row(part, dimensions) for part in answer["parts"])
         without = tuple(int(unwanted["dimension"]) for unwanted in answer["without"])
-        return Query(expression, Resolved(parts, without), dimensions, str(answer["fingerprint"]))
+        return Query(
+            expression, Resolved(parts, without), dimensions, str(answer["fingerprint"]), float(answer["chance"])
+        )
     except (ValueError, KeyError, TypeError) as error:
         raise ResponseInvalid(
             f"the server's answer cannot be read as a query ({type(error).__name__}: {error})",

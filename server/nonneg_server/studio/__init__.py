@@ -4,14 +4,13 @@ column_index  vectors by row and by column: what is cut off, scores, counts
 collection    an indexed folder: names, ids and vectors
 cards         a dimension as every answer names it
 query         what is searched for, as weights and conditions
+length        how much of each vector is used
 search        hits with reasons, their line, what shortening costs
 facets        the dimensions of a result, counted over the whole index
 comparison    one photo's dimensions, and two photos side by side
 dimension_details  one dimension: its strongest photos here, its company, its drift
-groups        duplicates, clusters and outliers, as the command that indexed found them
 thumbnails    thumbnails and photos, by id
 uploads       photos that were dropped on the page, in memory
-where         which cells of the picture a dimension comes from
 host_check    which names a browser may call this server by
 page_files    the page's own files, and the policy they are served under
 """

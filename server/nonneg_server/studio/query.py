@@ -52,13 +52,6 @@ class Query:
             return ()
         return queried(self.bundle, self.expression, None, self.photos).resolved.without
 
-    @property
-    def by_photos(self) -> bool:
-        """Whether its scores can be compared with the cosines of random pairs."""
-        if self.expression is None:
-            return False
-        return all(isinstance(term.leaf, Photo) and term.weight > 0 for part in self.expression.parts for term in part)
-
 
 def read_query(bundle: Bundle, text: str | None, only: Sequence[int], vector_of: Callable[[str], Vectors]) -> Query:
     """The query that a text writes; `vector_of` knows the photos that it may name."""

@@ -5,44 +5,27 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nonneg_core.expressions.resolve import Resolved
-from nonneg_core.shortening import Vectors, shorten
+from nonneg_core.shortening import Vectors
+from nonneg_runtime.column_statistics import chance_of
 from nonneg_server.studio.cards import Cards
 from nonneg_server.studio.collection import Collection
 from nonneg_server.studio.column_index import Columns, Floats
 from nonneg_server.studio.facets import facets
+from nonneg_server.studio.length import Length
 from nonneg_server.studio.query import Query
 
 REASONS = 6
 COMPARED = 10  # hits that are compared with those of the whole vectors
 FACETTED, FEWEST = 20, 6  # hits whose dimensions become facets: those above the line, but no fewer
-SAMPLE = 256  # photos whose pairs say what chance is
-CHANCE = 0.99  # of these pairs share less than the line
 BYTES = 4  # of an entry: index and value, two each; a dense one is a float32
 
 Chosen = NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class Length:
-    """How much of each vector is used: of the query, and of what is stored."""
-
-    dimensions: int
-    top_k: int | None = None
-    tenth: bool = False  # store each vector's largest tenth, ask with all that the length leaves of the query
-
-    def stored(self, width: int) -> int | None:
-        """`top_k` of what is stored."""
-        if not self.tenth:
-            return self.top_k
-        tenth = max(1, round(width / 10))
-        return tenth if self.top_k is None else min(tenth, self.top_k)
 
 
 @dataclass(frozen=True)
@@ -64,8 +47,8 @@ def search(
     scores = _scores(columns, asked)
     order = _best(scores, allowed, max(page.offset + page.limit, FACETTED))
     took = time.perf_counter() - started
-    line = chance(collection, length) if query.by_photos else None
-    above = None if line is None else int((allowed & (scores >= line)).sum())
+    line = chance_of(query.bundle, length.dimensions, length.stored(collection.stored.dimensions)).line(asked.parts)
+    above = int((allowed & (scores >= line) & (scores > 0)).sum())
     shown = order[page.offset : page.offset + page.limit]
     weights = _together(asked, length.dimensions)
     return {
@@ -77,7 +60,7 @@ def search(
         "bytes": round(min(BYTES * columns.entries, 4.0 * length.dimensions), 1),
         "whole_bytes": round(BYTES * collection.stored.whole.entries, 1),
         "agreement": _agreement(collection, query, itself, order[:COMPARED]),
-        "facets": facets(collection, order[: FACETTED if above is None else min(FACETTED, max(above, FEWEST))], cards),
+        "facets": facets(collection, order[: min(FACETTED, max(above, FEWEST))], cards),
     }
 
 
@@ -143,20 +126,6 @@ def _hit(
             for o in chosen
         ],
     }
-
-
-@lru_cache(maxsize=64)
-def chance(collection: Collection, length: Length) -> float | None:
-    """The cosine that one random pair of these photos in a hundred reaches; None where there are too few photos."""
-    if len(collection) < 3:
-        return None
-    stored, count = collection.stored, min(SAMPLE, len(collection))
-    sample = np.random.default_rng(0).choice(len(collection), count, replace=False)
-    z = np.stack([stored.dense(int(i)) for i in sample])  # (sample, D)
-    held = shorten(z, length.dimensions, length.stored(stored.dimensions))
-    asked = held if not length.tenth else shorten(z, length.dimensions, length.top_k)
-    cosines = (asked @ held.T)[np.triu_indices(count, 1)]
-    return float(np.quantile(cosines, CHANCE))
 
 
 def _agreement(collection: Collection, query: Query, itself: Sequence[int], found: NDArray[np.intp]) -> float | None:

@@ -12,6 +12,7 @@ from nonneg_core.errors import NonnegError, NotFound
 from nonneg_core.shortening import Vectors, check_dimensions, check_top_k, shorten
 from nonneg_runtime.atlas import open_atlas
 from nonneg_runtime.bundle import Bundle
+from nonneg_runtime.column_statistics import chance_of
 from nonneg_runtime.known_names import known_names
 from nonneg_server.cell_maps import CellMaps, can_locate
 from nonneg_server.dimensions import check_dimension, examples, naming
@@ -23,8 +24,9 @@ from nonneg_server.studio import comparison
 from nonneg_server.studio.cards import Cards
 from nonneg_server.studio.collection import Collection
 from nonneg_server.studio.dimension_details import EXEMPLARS, meaning, strongest
+from nonneg_server.studio.length import Length
 from nonneg_server.studio.query import as_json, read_query
-from nonneg_server.studio.search import Length, Page, chance, search
+from nonneg_server.studio.search import Page, search
 from nonneg_server.studio.thumbnails import LARGE, THUMBNAIL, Pictures, smaller
 from nonneg_server.studio.uploads import PREFIX, Upload, Uploads
 
@@ -155,11 +157,12 @@ class Studio:
         """Two photos side by side."""
         k = self._length(asked)
         a, b = (shorten(self._vector(photo), k, asked.top_k) for photo in (asked.a, asked.b))
-        usual = None if self._collection is None else chance(self._collection, Length(k, asked.top_k))
+        chance = chance_of(self.bundle, k, asked.top_k)
+        line = chance.line([(np.flatnonzero(z), z[z > 0]) for z in (a, b)])
         found = comparison.pair(a, b, self.cards, asked.limit)
         for side in ("shared", "only_a", "only_b"):
             found[side] = [self._shown_by(bar) for bar in found[side]]
-        return {"a": self._entry(asked.a), "b": self._entry(asked.b), **found, "chance": usual}
+        return {"a": self._entry(asked.a), "b": self._entry(asked.b), **found, "chance": line}
 
     def meaning(self, j: int) -> dict[str, Any]:
         """One dimension: what its model says of it, and what this folder does."""

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from nonneg_core.shortening import Vectors, shorten
+from nonneg_runtime.bundle import Bundle
+from nonneg_runtime.column_statistics import chance_of
 from nonneg_server.studio.collection import Collection
 
 from .conftest import NAMES, stored
@@ -109,12 +111,22 @@ async def test_a_photo_of_which_nothing_is_left_is_near_to_nothing(studio: httpx
     assert (body["hits"], body["total"], body["agreement"]) == ([], 0, 0)
 
 
-async def test_the_line_lies_where_one_random_pair_in_a_hundred_is(studio: httpx.AsyncClient, vectors: Vectors) -> None:
-    body = await found(studio, expression=NAMES[0], limit=100)
-    pairs = (vectors @ vectors.T)[np.triu_indices(len(NAMES), 1)]
-    assert body["chance"] == pytest.approx(np.quantile(pairs, 0.99), abs=1e-5)
+@pytest.mark.parametrize(("dimensions", "top_k"), [(None, None), (20, None), (None, 5), (20, 5)])
+async def test_the_line_is_that_of_the_manifests_statistics_at_every_length(
+    studio: httpx.AsyncClient, vectors: Vectors, bundle: Bundle, dimensions: int | None, top_k: int | None
+) -> None:
+    size = {name: value for name, value in (("dimensions", dimensions), ("top_k", top_k)) if value}
+    body = await found(studio, expression=NAMES[0], limit=100, **size)
+    asked = shorten(vectors[0], dimensions, top_k)
+    chance = chance_of(bundle, dimensions or WIDTH, top_k)
+    assert body["chance"] == pytest.approx(chance.line([(np.flatnonzero(asked), asked[asked > 0])]), abs=1e-5)
     assert body["above"] == sum(hit["score"] >= body["chance"] for hit in body["hits"])
-    assert (await found(studio, expression=f"{NAMES[0]} + dim:3"))["chance"] is None
+
+
+async def test_words_and_dimensions_have_a_line_too(studio: httpx.AsyncClient) -> None:
+    body = await found(studio, expression=f"{NAMES[0]} - 0.5*dim:3 & dim:2")
+    assert 0 < body["chance"] < 1
+    assert body["above"] <= body["total"]
 
 
 @pytest.mark.parametrize(

@@ -131,13 +131,17 @@ class Unwanted(Shape):
 
 
 class QueryAnswer(Shape):
-    """What an expression stands for: the smallest of the cosines with all parts counts; nothing of `without` may be."""
+    """What an expression stands for: the smallest of the cosines with all parts counts; nothing of `without` may be.
+
+    `chance`: the score that few random photos reach; below it a hit says nothing.
+    """
 
     model: str
     fingerprint: str
     dimensions: int
     expression: str
     parts: list[Weighting]
+    chance: float
     without: list[Unwanted]
 
 
@@ -280,6 +284,7 @@ QUERIED: Any = {
     "dimensions": 8,
     "expression": "a.png + dim:3 !dim:5",
     "parts": [{"indices": [0, 3, 7], "values": [0.3, 0.91, 0.28], "nnz": 3}],
+    "chance": 0.21,
     "without": [{"dimension": 5, "name": "snow"}],
 }
 MODELS: Any = {"models": [{**_MODEL, "description": "The model that comes with nonneg.", "view": _VIEW}]}

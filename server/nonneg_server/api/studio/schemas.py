@@ -121,8 +121,8 @@ class Found(Shape):
     expression: Parsed | None
     hits: list[Hit]
     total: int
-    above: int | None
-    chance: float | None
+    above: int
+    chance: float
     milliseconds: float
     bytes: float
     whole_bytes: float
@@ -145,7 +145,7 @@ class Sides(Shape):
     only_b: list[ShownBar]
     counts: list[int]
     rest: float
-    chance: float | None
+    chance: float
 
 
 class Strong(Shape):

@@ -41,7 +41,7 @@ export class Pair {
 
 function verdict(found) {
   if (found.cosine > 0.9) return "Nearly one photo: a copy, or the next frame.";
-  if (found.chance !== null && found.cosine < found.chance) return "They share no more than two random photos may.";
+  if (found.cosine < found.chance) return "They share no more than two random photos may.";
   return "Similar, and not the same.";
 }
 

@@ -188,7 +188,7 @@ export class Search {
 
   show(found, wanted) {
     for (const grid of this.grids) grid.close();
-    const above = found.above ?? found.total;
+    const above = found.above;
     const from = (begin) => async (offset, limit) =>
       (await get("/studio/search", { ...wanted, offset: begin + offset, limit })).hits;
     const tile = (item) => hit(item, this.photo);
@@ -204,7 +204,7 @@ export class Search {
       if (first.length === Math.min(60, below)) grid.pages.set(0, first);
       grids.push(grid);
     }
-    fill(this.count, above ? `${thousands(above)} photos` : "No photo is above the line", found.chance === null ? "" : h("small", {}, ` of cosine ${found.chance.toFixed(2)} and more`));
+    fill(this.count, above ? `${thousands(above)} photos` : "No photo is above the line", h("small", {}, ` that score ${found.chance.toFixed(2)} or more`));
     this.put(grids, found, above);
   }
 
@@ -213,10 +213,10 @@ export class Search {
     const line = h(
       "p",
       { class: "line", role: "separator" },
-      h("span", {}, `From here on photos share no more than one random pair in a hundred does (${found?.chance?.toFixed(2)})`),
+      h("span", {}, `From here on photos share no more with the search than random photos may (${found?.chance.toFixed(2)})`),
     );
     const parts = grids.map((grid) => grid.element);
-    if (found && found.above !== null && found.total > above) parts.splice(above ? 1 : 0, 0, line);
+    if (found && found.total > above) parts.splice(above ? 1 : 0, 0, line);
     fill(this.results, ...(parts.length ? parts : [h("p", { class: "empty" }, "Nothing fulfils these conditions. Take one of them away.")]));
     for (const grid of grids) grid.draw();
   }

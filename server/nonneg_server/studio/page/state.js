@@ -1,4 +1,4 @@
-// What is looked at, and the address that says so: a search can be sent to somebody.
+// What is looked at, and the address that says so: a search can be sent to a colleague.
 
 export const state = read();
 const listeners = new Set();

@@ -1,0 +1,48 @@
+"""Vectors as texts for engines that search text: each dimension a word, repeated the more often the stronger it is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nonneg_client.csr import CsrRows
+from nonneg_core.errors import ConfigInvalid
+
+LEVELS = 8  # a word stands once to so many times
+MOST_LEVELS = 64
+TOP = 0.25  # a value from here on gets the highest level; vectors are of length one
+
+
+def texts_of(rows: CsrRows, dimensions: int, names: Mapping[int, str], levels: int) -> list[str]:
+    """One text a row, its words in the order of the dimensions."""
+    if not 1 <= levels <= MOST_LEVELS:
+        raise ConfigInvalid(
+            f"levels={levels}", fix=f"give 1 to {MOST_LEVELS}", field="levels", value=levels, limit=MOST_LEVELS
+        )
+    words = words_of(dimensions, names)
+    times = _levels(rows.values, levels)
+    texts = []
+    for start, end in zip(rows.indptr, rows.indptr[1:], strict=False):
+        entries = zip(rows.indices[start:end].tolist(), times[start:end].tolist(), strict=True)
+        texts.append(" ".join(word for j, n in entries for word in [words[j]] * n))
+    return texts
+
+
+def words_of(dimensions: int, names: Mapping[int, str]) -> list[str]:
+    """The word of each dimension: the letters and digits of its name, where it alone has it; else `d17`."""
+    spelled = {j: "".join(filter(str.isalnum, name.casefold())) for j, name in names.items()}
+    having = Counter(spelled.values())
+    numbers = {f"d{j}" for j in range(dimensions)}
+
+    def word(j: int) -> str:
+        own = spelled.get(j, "")
+        return own if own and having[own] == 1 and own not in numbers else f"d{j}"
+
+    return [word(j) for j in range(dimensions)]
+
+
+def _levels(values: NDArray[np.float32], levels: int) -> NDArray[np.int64]:
+    return np.clip(np.ceil(values / TOP * levels), 1, levels).astype(np.int64)
