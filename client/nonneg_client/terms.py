@@ -45,4 +45,4 @@ def words_of(dimensions: int, names: Mapping[int, str]) -> list[str]:
 
 
 def _levels(values: NDArray[np.float32], levels: int) -> NDArray[np.int64]:
-    return np.clip(np.ceil(values / TOP * levels), 1, levels).astype(np.int64)
+    return np.asarray(np.clip(np.ceil(values / TOP * levels), 1, levels), dtype=np.int64)

@@ -20,7 +20,7 @@ from nonneg_core.expressions.resolve import Row
 from nonneg_core.shortening import Vectors, shorten
 
 DEVIATIONS = 7.5  # benchmarks/matches.py says what this loses and lets through
-HIGHEST = 0.99  # a line is no higher: a copy is a match at any length
+HIGHEST = 0.99  # of all lines: a copy is a match at any length
 DRAWN = 256  # vectors that say what `top_k` leaves
 Floats = NDArray[np.float64]
 
@@ -45,7 +45,8 @@ class Chance:
         usual = float(weights @ self.mean)
         weights -= usual * self.mean
         own = max(0.0, 1 - float(self.mean @ self.mean))  # of the squared length, what photos have not in common
-        return min(HIGHEST, usual + DEVIATIONS * (own * float(weights**2 @ self.variance)) ** 0.5)
+        spread = float(np.sqrt(own * (weights**2 @ self.variance)))
+        return min(HIGHEST, usual + DEVIATIONS * spread)
 
 
 @dataclass(frozen=True, eq=False)

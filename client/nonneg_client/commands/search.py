@@ -183,9 +183,11 @@ def show(hits: list[Hit], as_json: bool, title: str) -> None:
     if as_json:
         click.echo(json.dumps({"hits": [asdict(hit) for hit in hits]}, ensure_ascii=False))
         return
-    from nonneg_core.tables import table
+    from nonneg_core.tables import Cell, table
 
-    rows = [(hit.score, hit.id, *match, hit.told(3)) for hit, match in zip(hits, matches(hits), strict=True)]
+    rows: list[list[Cell]] = [
+        [hit.score, hit.id, *match, hit.told(3)] for hit, match in zip(hits, matches(hits), strict=True)
+    ]
     names = ["score", "image", *(["match"] if any(matches(hits)) else []), "because of"]
     click.echo(table(names, rows, title=title if sys.stdout.isatty() else ""))
 
@@ -206,10 +208,12 @@ def show_all(found: dict[str, list[Hit]], as_json: bool, title: str) -> None:
         queries = [{"query": query, "hits": [asdict(hit) for hit in hits]} for query, hits in found.items()]
         click.echo(json.dumps({"queries": queries}, ensure_ascii=False))
         return
-    from nonneg_core.tables import table
+    from nonneg_core.tables import Cell, table
 
     pairs = [(query, hit) for query, hits in found.items() for hit in hits]
     marked = matches([hit for _, hit in pairs])
-    rows = [(query, hit.score, hit.id, *match) for (query, hit), match in zip(pairs, marked, strict=True)]
+    rows: list[list[Cell]] = [
+        [query, hit.score, hit.id, *match] for (query, hit), match in zip(pairs, marked, strict=True)
+    ]
     names = ["query", "score", "image", *(["match"] if any(marked) else [])]
     click.echo(table(names, rows, title=title if sys.stdout.isatty() else ""))

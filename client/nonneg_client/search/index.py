@@ -62,7 +62,7 @@ class Index:
     def know(self, statistics: ColumnStatistics | None) -> None:
         """Tell matches from other hits by these statistics of the model's columns; by none, not at all."""
         held = self.description
-        self._chance = statistics and statistics.at(held.dimensions, held.kept)
+        self._chance = None if statistics is None else statistics.at(held.dimensions, held.kept)
 
     @property
     def description(self) -> Description:
@@ -212,7 +212,7 @@ class Index:
 
     def _line(self, parts: Sequence[Weights]) -> float | None:
         """The score that a random photo may reach; None where the model's statistics are not at hand."""
-        return self._chance and self._chance.line(parts)
+        return None if self._chance is None else self._chance.line(parts)
 
     def close(self) -> None:
         """Close the engine."""

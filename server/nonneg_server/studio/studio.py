@@ -158,7 +158,7 @@ class Studio:
         k = self._length(asked)
         a, b = (shorten(self._vector(photo), k, asked.top_k) for photo in (asked.a, asked.b))
         chance = chance_of(self.bundle, k, asked.top_k)
-        line = chance.line([(np.flatnonzero(z), z[z > 0]) for z in (a, b)])
+        line = chance.line([(np.flatnonzero(z).astype(np.int32), z[z > 0]) for z in (a, b)])
         found = comparison.pair(a, b, self.cards, asked.limit)
         for side in ("shared", "only_a", "only_b"):
             found[side] = [self._shown_by(bar) for bar in found[side]]
