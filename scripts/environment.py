@@ -4,13 +4,14 @@
     environment.py NAME [--extras server,export] [--group dev]
 
 The environment is NAME in the checkout, or in the user's cache where the checkout cannot be written. It is made again
-when pyproject.toml, constraints.txt, the extras or the Python change, and found ready otherwise. Needs Python and pip,
-nothing else; two callers at once wait for each other.
+when the dependencies in pyproject.toml, constraints.txt, the extras or the Python change, and found ready otherwise.
+Needs Python and pip, nothing else; two callers at once wait for each other.
 """
 
 import argparse
 import fcntl
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -62,9 +63,17 @@ def home() -> Path:
 
 def state(extras: str, group: str) -> str:
     """What the environment depends on, as one digest."""
-    parts = [(ROOT / name).read_bytes() for name in ("pyproject.toml", "constraints.txt")]
+    parts = [json.dumps(installed()).encode(), (ROOT / "constraints.txt").read_bytes()]
     parts += [f"{ROOT}|{extras}|{group}|{sys.version}".encode(), Path(__file__).read_bytes()]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()
+
+
+def installed() -> list[object]:
+    """What pip reads of pyproject.toml: the settings of tools do not change an environment."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    return [project.get(part) for part in ("build-system", "project", "dependency-groups")] + [
+        project.get("tool", {}).get("hatch")
+    ]
 
 
 def is_ready(stamp: Path, wanted: str) -> bool:
