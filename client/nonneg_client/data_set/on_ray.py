@@ -79,6 +79,7 @@ class OnRay:
 
     def run(self, sources: Sources, job: ShardJob) -> Generator[Made, None, None]:
         """The shards as they are made, in any order."""
+        warnings.filterwarnings("ignore", module=r"ray\.")  # advice to who wrote the pipeline
         self._desk = self._ray.remote(num_cpus=0)(Desk).remote()
         rows = iter(self._pipeline(sources, job).iter_batches(batch_size=None, prefetch_batches=0))
         while True:
@@ -238,6 +239,7 @@ def import_ray() -> Any:
     """The package with its data part; MissingExtra where it is not installed."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # it reports to its makers otherwise
     os.environ.setdefault("RAY_DATA_LOG_LEVEL", "ERROR")  # it speaks of itself otherwise
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # errors that matter come as exceptions
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # or it warns of a change to come
     try:
         with warnings.catch_warnings():
