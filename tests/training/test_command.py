@@ -110,6 +110,15 @@ def test_a_bundles_folder_is_a_backbone(tmp_path: Path) -> None:
     assert same(tmp_path / "folder", tmp_path / "file")
 
 
+def test_a_bundle_as_backbone_brings_its_weights_and_size_to_a_recipe() -> None:
+    from nonneg_runtime.bundle import DEFAULT
+    from nonneg_training.command import _settings
+
+    found = _settings("head", {"model.backbone": str(DEFAULT)})
+    assert (found.model.pretrained, found.views.size) == (None, None)
+    assert _settings("head", {}).views.size == 224
+
+
 def test_skipped_images_are_named_at_the_end(tmp_path: Path) -> None:
     for i in range(8):
         Image.new("RGB", (20, 20), (i * 30, 90, 200)).save(tmp_path / f"{i}.png")

@@ -104,10 +104,14 @@ def _kept(out: Path) -> str:
 def _settings(config: str | None, changes: dict[str, Any]) -> Settings:
     """The recipe's settings with the flags on top.
 
-    A method given by a flag brings its own activation where the recipe's belongs to another kind of method.
+    A method given by a flag brings its own activation where the recipe's belongs to another kind of method; an ONNX
+    encoder brings its weights and its size.
     """
     from nonneg_training.checks import allowed
+    from nonneg_training.onnx_backbone import encoder_file, is_onnx_file
 
+    if is_onnx_file(encoder_file(changes.get("model.backbone", ""))):
+        changes = {"model.pretrained": None, "views.size": None, **changes}
     settings = read_settings(_recipe(config), changes)
     named = settings.model.activation
     if "method" in changes and "model.activation" not in changes and named not in (None, *allowed(settings.method)):

@@ -28,7 +28,7 @@ class Weights:
     """How much of a head comes from one's own photos."""
 
     mean: float = 1.0
-    covariance: float = 0.1
+    covariance: float = 0.2
     labels: float = 0.3  # of the spread within classes, where ordinary photos have the rest
     emphasis: float = 0.15  # exponent of the eigenvalues by which what varies most among one's photos counts more
 

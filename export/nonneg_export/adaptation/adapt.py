@@ -87,7 +87,8 @@ def adapt_to(seen: Seen, *, tick: Tick | None = None) -> Outcome:
 
         fitted = trained(fitted, features, parts, labels, tick)
     gains = judge(source, seen.backbone, fitted, features, parts, labels)
-    return Outcome(Adapted(source, features, parts, fitted, gains, verdict(gains, len(parts.judged)), asked.data))
+    said = verdict(gains, len(parts.judged), kept=bool(fitted.front and not fitted.steps))
+    return Outcome(Adapted(source, features, parts, fitted, gains, said, asked.data))
 
 
 def judge(

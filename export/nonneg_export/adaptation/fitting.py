@@ -17,7 +17,8 @@ from nonneg_export.adaptation.labels import Labels
 from nonneg_export.adaptation.records import CHUNK, Numbers
 from nonneg_export.adaptation.splitting import Parts
 
-FEW = 250  # photos, below which short prefixes are better as they were trained on ordinary ones
+FEW = 250  # photos, below which all columns that were trained on ordinary photos stay in front
+KEPT = 96  # of them that always do: short prefixes keep telling photos of other kinds apart
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,12 +44,13 @@ def fit(source: Source, features: Features, parts: Parts, labels: Labels, weight
     basis = adapted_basis(own, ordinary, some, trusted, classes)
     named = last(source.head, source.named) if source.named else None
     dimensions = min(source.head.dimensions, 2 * basis.matrix.shape[1])
-    front = first(source.head, source.trained) if source.trained and own.count < FEW else None
+    kept = source.trained if own.count < FEW else min(source.trained, KEPT)
+    front = first(source.head, kept) if kept else None
     head = adapted_head(basis, some, dimensions, features.roots(parts.gate), front=front, named=named)
     counts = np.bincount(labels.codes[parts.fit][labels.codes[parts.fit] >= 0])
     return Fitted(
         head,
-        0 if front is None else source.trained,
+        kept,
         ordinary,
         trusted,
         0 if classes is None else int((counts > 1).sum()),

@@ -10,10 +10,10 @@ from nonneg_runtime.evidence import Gain
 FEW = 200  # photos to judge by, below which an interval is wide
 
 
-def verdict(gains: Sequence[Gain], judged: int) -> str:
-    """One sentence on the gains, and what these photos can say."""
+def verdict(gains: Sequence[Gain], judged: int, *, kept: bool = False) -> str:
+    """One sentence on the gains, and what these photos can say; `kept`: the columns in front are those of the source."""
     labelled = any(gain.metric in METRICS for gain in gains)
-    return " ".join([_labelled(gains) if labelled else _unlabelled(gains), *_limits(judged, labelled=labelled)])
+    return " ".join([_labelled(gains) if labelled else _unlabelled(gains), *_limits(judged, kept=kept)])
 
 
 def _labelled(gains: Sequence[Gain]) -> str:
@@ -35,10 +35,10 @@ def _unlabelled(gains: Sequence[Gain]) -> str:
     )
 
 
-def _limits(judged: int, *, labelled: bool) -> list[str]:
-    words = [f"{judged} photos to judge by are few: only large differences show."] if judged < FEW else []
-    if labelled:
-        words.append("This holds for photos of this kind; on others short prefixes lose.")
+def _limits(judged: int, *, kept: bool) -> list[str]:
+    few = [f"{judged} photos to judge by are few: only large differences show."] if judged < FEW else []
+    if kept:
+        others = "on those of other kinds P@1 stayed within a point where that was measured"
     else:
-        words.append("On photos of another kind short prefixes lose.")
-    return words
+        others = "on photos of other kinds short prefixes lose"
+    return [*few, f"This holds for photos of this kind; {others}."]
