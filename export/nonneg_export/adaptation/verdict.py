@@ -11,7 +11,7 @@ FEW = 200  # photos to judge by, below which an interval is wide
 
 
 def verdict(gains: Sequence[Gain], judged: int, *, kept: bool = False) -> str:
-    """One sentence on the gains, and what these photos can say; `kept`: the columns in front are those of the source."""
+    """One sentence on the gains, and what these photos can say; `kept`: the source's columns are still in front."""
     labelled = any(gain.metric in METRICS for gain in gains)
     return " ".join([_labelled(gains) if labelled else _unlabelled(gains), *_limits(judged, kept=kept)])
 
