@@ -83,15 +83,22 @@ def is_ready(stamp: Path, wanted: str) -> bool:
 def make(env: Path, extras: str, group: str) -> None:
     """The environment from nothing; where the system leaves ensurepip out, it has no pip and is filled from here."""
     print(f"nonneg: making {env} (once; a few minutes at most)", file=sys.stderr)
+    python = outside(env)
     shutil.rmtree(env, ignore_errors=True)
-    run([sys.executable, "-m", "venv", *([] if find_spec("ensurepip") else ["--without-pip"]), str(env)])
-    pip = [sys.executable, "-m", "pip", "--python", str(env / "bin" / "python")]
+    run([python, "-m", "venv", *([] if find_spec("ensurepip") else ["--without-pip"]), str(env)])
+    pip = [python, "-m", "pip", "--python", str(env / "bin" / "python")]
     constraints = str(ROOT / "constraints.txt")
     packages = ["-e", f"{ROOT}[{extras}]" if extras else str(ROOT), *(requirements(group) if group else [])]
     quiet = ["--quiet", "--disable-pip-version-check", "--no-input"]
     # For what pip installs to build our wheel; as an address, since pip splits this variable at spaces.
     os.environ["PIP_CONSTRAINT"] = os.environ["PIP_BUILD_CONSTRAINT"] = Path(constraints).as_uri()
     run([*pip, "install", *quiet, "-c", constraints, *packages])
+
+
+def outside(env: Path) -> str:
+    """This Python, or the one that it came from where it lies in the environment, as in a shell that activated it."""
+    inside = Path(sys.prefix).resolve() == env.resolve()
+    return str(getattr(sys, "_base_executable", sys.executable)) if inside else sys.executable
 
 
 def requirements(group: str) -> list[str]:

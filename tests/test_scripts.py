@@ -16,9 +16,9 @@ SCRIPTS = ROOT / "scripts"
 PYTHON = str(Path(sys.base_prefix) / "bin" / "python3")  # a newcomer's: with pip, outside any environment
 
 
-def environment(root: Path, *arguments: str, **extra: str) -> subprocess.CompletedProcess[str]:
+def environment(root: Path, *arguments: str, python: str = PYTHON, **extra: str) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, **extra}
-    command = [PYTHON, str(root / "scripts" / "environment.py"), *arguments]
+    command = [python, str(root / "scripts" / "environment.py"), *arguments]
     return subprocess.run(command, capture_output=True, text=True, env=env, timeout=280, check=False, cwd="/")
 
 
@@ -72,7 +72,8 @@ def test_a_changed_requirement_makes_it_anew_and_an_unfinished_one_is_not_truste
     env = Path(environment(checkout, ".venv").stdout.strip())
     (env / "left over").touch()
     (checkout / "constraints.txt").write_text("# changed\n")
-    assert environment(checkout, ".venv").returncode == 0
+    inside = environment(checkout, ".venv", python=str(env / "bin" / "python"))  # as in a shell that activated it
+    assert inside.returncode == 0, inside.stderr
     assert not (env / "left over").exists()
     (env / "complete").unlink()
     (env / "bin" / "python").unlink()
