@@ -5,9 +5,10 @@
 A labelled folder holds a folder of images a class; each image asks for the others of its class. P@1 and mAP@100
 (denominator min(R, 100)) by cosine, with 95 % bootstrap intervals over the queries; active dimensions and bytes of a
 stored vector (a 2-byte index and a float16 for each, a float16 for a dense number), vectors without any, and live
-dimensions. `stored k` keeps each vector's k largest values and asks with the whole vector; `re-ranked` asks the vectors
-that are stored cut for 200 and orders these by their whole vectors. With --pca, beside each length the dense principal
-components of the backbone's own pooled features, fitted on those photos: what the head is to beat at equal lengths.
+dimensions; beside the first 512 columns as many by chance. `stored k` keeps each vector's k largest values and asks
+with the whole vector; `re-ranked` asks the vectors that are stored cut for 200 and orders these by their whole vectors.
+With --pca, beside each length the dense principal components of the backbone's own pooled features, fitted on those
+photos: what the head is to beat at equal lengths.
 Prints a table a folder, then one JSON line.
 """
 
@@ -17,6 +18,7 @@ import argparse
 import json
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +30,7 @@ from provenance import provenance
 
 from nonneg_core.compact import pack, unpack
 from nonneg_core.evaluation.metrics import RetrievalReport, retrieval
-from nonneg_core.evaluation.selection import fit_pca
+from nonneg_core.evaluation.selection import by_chance, choose, fit_pca
 from nonneg_core.evaluation.uncertainty import interval
 from nonneg_core.shortening import keep_largest
 from nonneg_export.activations import collect
@@ -38,6 +40,7 @@ from nonneg_runtime.variants import open_variant
 
 LENGTHS = (512, 256, 128, 64)
 STORED = (128, 64, 25)  # values a vector, beside a tenth of all
+DRAWS = 3  # of columns by chance
 DENSE = (*LENGTHS, 50)  # 50 numbers of two bytes: as large as 25 values with their indices
 ENTRY, NUMBER = 4, 2  # bytes: a 2-byte index and a float16, or a float16 alone
 Vectors = NDArray[np.float32]
@@ -69,6 +72,7 @@ def measured(bundle: Bundle, photos: Photos, pca: Path | None) -> list[dict[str,
     tenth = round(width / 10)
     cuts = [(f"first {k}", z[:, :k]) for k in (width, *LENGTHS) if k <= width]
     rows = [row(name, cut, retrieval(cut, labels, k=100)) for name, cut in cuts]
+    rows += [by_draws(z, labels, k) for k in LENGTHS[:1] if k < width]
     for k in (tenth, *STORED):
         stored = keep_largest(z, k)
         small, size = packed(stored)
@@ -81,6 +85,18 @@ def measured(bundle: Bundle, photos: Photos, pca: Path | None) -> list[dict[str,
     if pca is not None:
         rows += dense(bundle, photos, find_photos(pca), labels)
     return rows
+
+
+def by_draws(z: Vectors, labels: NDArray[np.str_], k: int) -> dict[str, object]:
+    """The row of k columns drawn by chance, each query's mean over the draws."""
+    drawn = [choose(z, by_chance(z.shape[1], seed), k) for seed in range(DRAWS)]
+    found = [retrieval(cut, labels, k=100) for cut in drawn]
+    mean = replace(
+        found[0],
+        precision={1: np.mean([report.precision[1] for report in found], axis=0)},
+        average_precision=np.mean([report.average_precision for report in found], axis=0),
+    )
+    return row(f"random {k}, mean of {DRAWS} draws", drawn[0], mean)
 
 
 def packed(stored: Vectors) -> tuple[Vectors, float]:

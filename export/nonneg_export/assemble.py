@@ -28,6 +28,7 @@ from nonneg_export.photo_folder import Photos, load_pixels
 from nonneg_export.plot import draw
 from nonneg_export.root_head import detach_head
 from nonneg_export.statistics import Rule, measure, ranking
+from nonneg_export.text_columns import TextColumns
 from nonneg_runtime.bundle import ENCODER, Bundle, write_bundle
 from nonneg_runtime.evidence import Check
 from nonneg_runtime.head_file import HEAD, SPREAD, metadata, write_spread
@@ -78,6 +79,7 @@ class Draft:
     checks: tuple[Check, ...] = ()  # that held already
     reference: Reference | None = field(default=None, repr=False)  # what torch answers to the same pixels
     evaluation: Callable[[Path], Pixels] | None = field(default=None, repr=False)  # what training's evaluation sees
+    text: TextColumns | None = field(default=None, repr=False)  # a second tower with columns of the same meaning
 
 
 @dataclass(frozen=True)
@@ -125,6 +127,7 @@ def rank(
         golden=golden.record(encoder, draft.view.size),
         checks=_verify(draft, order, seen, work),
         head=head,
+        text=None if draft.text is None else draft.text.beside(order, work),
         files={},
     )
     return RankedDraft(encoder, manifest, seen)

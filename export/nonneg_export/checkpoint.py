@@ -20,6 +20,7 @@ from nonneg_export.canonical import canonical
 from nonneg_export.columns import activate
 from nonneg_export.convert import to_onnx
 from nonneg_export.projector import head_of, round_weights, takes, with_projector
+from nonneg_export.trained_text import text_of_run
 from nonneg_runtime.manifest import Provenance
 from nonneg_training.checkpoint import load_encoder, read_checkpoint, run_settings
 from nonneg_training.data.folder import Folder
@@ -57,6 +58,7 @@ def draft(run: Path, about: About, *, relu: bool = False) -> Draft:
         else Apart(head.power, takes(encoder), settings.head.trained or encoder.dimensions, _spread(run)),
         reference=answer,
         evaluation=_seen_in_training(encoder.view),
+        text=text_of_run(run, settings.text.length, relu=relu) if settings.method == "two-tower" else None,
     )
 
 

@@ -45,7 +45,7 @@ def evaluate(
     features: an encoder of what the columns were made of, for a row to compare with.
     """
     seen = collect(encoder, photos, manifest.view, work / "evaluation", precision=manifest.precision, tick=tick)
-    _apart(seen, calibrated_on)
+    check_apart(seen, calibrated_on)
     labels = labels_of(photos, seen.paths)
     z = np.array(seen.values)
     _, counts = np.unique(labels, return_counts=True)
@@ -114,7 +114,8 @@ def _sample(images: int) -> list[int]:
     return [i * images // PAIRS for i in range(PAIRS)] if images > PAIRS else list(range(images))
 
 
-def _apart(seen: Activations, calibrated_on: tuple[str, ...]) -> None:
+def check_apart(seen: Activations, calibrated_on: tuple[str, ...]) -> None:
+    """Refuse evaluation images that were calibration images, too."""
     shared = set(seen.digests) & set(calibrated_on)
     if shared:
         raise DataInvalid(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from nonneg_runtime.evidence import Gain, Kept, Quality, Structure
-from nonneg_runtime.manifest import AdaptationRecord, Manifest, Variant
+from nonneg_runtime.manifest import AdaptationRecord, Manifest, TextRecord, Variant
 from nonneg_runtime.names import Name
 
 PREFIX = 512  # dimensions: the length that shortened vectors mostly have
@@ -29,6 +29,8 @@ def summary(manifest: Manifest) -> str:
         parts.append(quality(manifest, manifest.quality))
     if manifest.kept is not None:
         parts.append(kept(manifest.kept))
+    if manifest.text is not None and manifest.text.recall:
+        parts.append(recall(manifest.text))
     return "\n\n".join(parts)
 
 
@@ -43,6 +45,17 @@ def kept(found: Kept) -> str:
         for row in found.rows
     ]
     return f"{head}\n\n" + table(("dims", f"nearest {found.nearest} kept", "zero", "nnz", "bytes"), rows)
+
+
+def recall(found: TextRecord) -> str:
+    """How often texts and images find each other, both ways, by length."""
+    depths = list(found.recall[0].text_to_image)
+    ways = [f"{way} R@{depth}" for way in ("text to image", "image to text") for depth in depths]
+    rows = [
+        (str(row.dimensions), *(share(way[k]) for way in (row.text_to_image, row.image_to_text) for k in depths))
+        for row in found.recall
+    ]
+    return f"recall on {found.data}\n\n" + table(("dims", *ways), rows)
 
 
 def adaptation(found: AdaptationRecord) -> str:

@@ -86,7 +86,16 @@ def quantized(
     for beside in (manifest.names, manifest.lexicon):
         if beside is not None:
             shutil.copyfile(bundle.path / beside.file, work / beside.file)
+    _bring_text(bundle, work)
     return Shrunk(encoder, manifest, after, found)
+
+
+def _bring_text(bundle: Bundle, work: Path) -> None:
+    """The text tower as it is, its head within: the quantised encoder's bundle has no file of a head."""
+    record = bundle.manifest.text
+    if record is not None:
+        save(load(bundle.path / record.file), work / record.file)
+        shutil.copyfile(bundle.path / record.tokenizer, work / record.tokenizer)
 
 
 def evaluated(shrunk: Shrunk, photos: Photos, labelled: Photos, work: Path, *, data: str = "") -> Shrunk:

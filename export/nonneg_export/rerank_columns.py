@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from nonneg_core.errors import ConfigInvalid
 from nonneg_export.assemble import Draft, RankedDraft
 from nonneg_export.fp16_weights import restore_fp32
+from nonneg_export.text_columns import columns_of
 from nonneg_runtime.bundle import Bundle
 from nonneg_training.onnx_backbone.onnx_graph import load
 
@@ -37,6 +38,7 @@ def draft_of(bundle: Bundle) -> Draft:
         description=manifest.description,
         derived_from=manifest.fingerprint,
         precision=manifest.precision,
+        text=columns_of(bundle),
     )
 
 

@@ -20,7 +20,7 @@ from nonneg_export.columns import width
 from nonneg_export.root_head import refer_to_head, with_root_head
 from nonneg_export.statistics import rounded
 from nonneg_runtime.bundle import SHIPPED
-from nonneg_runtime.evidence import Golden
+from nonneg_runtime.evidence import Check, Golden
 from nonneg_runtime.head_file import HEAD, read_head
 from nonneg_runtime.manifest import TextRecord
 from nonneg_runtime.names import NAMES, read_names
@@ -35,13 +35,13 @@ Rows = NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class TextEncoder:
-    """tokens -> features; `reference` is what the original answers."""
+    """tokens -> features; `reference` is what the original answers, where it is at hand."""
 
     model: ModelProto
     tokenizer: Path
     length: int
     pad: int
-    reference: Callable[[Tokens], Rows]
+    reference: Callable[[Tokens], Rows] | None = None
 
     def reader(self) -> Tokenizer:
         """What turns texts into tokens."""
@@ -61,7 +61,7 @@ def beside(text: TextEncoder, images: Rows, place: Path) -> TextRecord:
             value=width(text.model),
             limit=images.shape[1],
         )
-    rows = text.reader().rows(_samples(), truncate=True)
+    rows = text.reader().rows(samples(), truncate=True)
     save(text.model, place / "text-features.onnx")
     session = Session(place / "text-features.onnx", threads=available_cores(), takes=TOKENS)
     features = np.concatenate([session.run(rows[i : i + FEW]) for i in range(0, len(rows), FEW)])
@@ -74,22 +74,27 @@ def beside(text: TextEncoder, images: Rows, place: Path) -> TextRecord:
     refer_to_head(model, place)
     save(model, place / TEXT)
     shutil.copyfile(text.tokenizer, place / TOKENIZER)
-    z = Session(place / TEXT, takes=TOKENS).run(text.reader().rows([GOLDEN], truncate=True))[0]
+    checks = [verify.texts_ignore_each_other(alone, features[: len(few)])]
+    if text.reference is not None:
+        checks.insert(0, verify.features_agree(text.reference(few), alone, f"{len(few)} texts"))
+    return described(place, text.reader(), tuple(checks))
+
+
+def described(place: Path, reader: Tokenizer, checks: tuple[Check, ...]) -> TextRecord:
+    """What a manifest says of the text tower whose files lie in `place`."""
+    z = Session(place / TEXT, takes=TOKENS).run(reader.rows([GOLDEN], truncate=True))[0]
     active = np.flatnonzero(z > 0)
     return TextRecord(
         file=TEXT,
         tokenizer=TOKENIZER,
-        length=text.length,
-        pad=text.pad,
+        length=reader.length,
+        pad=reader.pad,
         golden=Golden(indices=tuple(active.tolist()), values=rounded(z[active])),
-        checks=(
-            verify.features_agree(text.reference(few), alone, f"{len(few)} texts"),
-            verify.texts_ignore_each_other(alone, features[: len(few)]),
-        ),
+        checks=checks,
     )
 
 
-def _samples() -> list[str]:
+def samples() -> list[str]:
     """Texts as people write them, of many things."""
     names = read_names(SHIPPED / "photo" / NAMES, 2048).names
     chosen = [names[i * len(names) // SAMPLES].name for i in range(SAMPLES)]

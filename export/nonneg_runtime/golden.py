@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nonneg_core.errors import CheckFailed
+from nonneg_runtime.evidence import Golden
 from nonneg_runtime.graph import test_pattern
 from nonneg_runtime.manifest import Manifest
 from nonneg_runtime.providers import Runner
@@ -13,23 +14,35 @@ from nonneg_runtime.providers import Runner
 
 def golden_cosine(runner: Runner, manifest: Manifest) -> float:
     """The cosine between the recorded vector of the test pattern and the one that `runner` computes."""
-    live = runner.run(test_pattern(manifest.view.size))[0].astype(np.float64)  # (D,)
-    recorded = np.zeros(manifest.dimensions)
-    recorded[list(manifest.golden.indices)] = manifest.golden.values
-    return cosine(recorded, live)
+    return _cosine_to(manifest.golden, runner.run(test_pattern(manifest.view.size))[0])
 
 
 def check(runner: Runner, manifest: Manifest) -> float:
     """The golden cosine; raises CheckFailed when it is below the recorded tolerance."""
-    found, limit = golden_cosine(runner, manifest), manifest.golden.tolerance
-    if not found >= limit:
+    return held(manifest.golden, golden_cosine(runner, manifest), manifest.name)
+
+
+def check_text(vector: NDArray[np.float32], recorded: Golden, name: str) -> float:
+    """The same of a text tower, which answered `vector` to the text of its self-test."""
+    return held(recorded, _cosine_to(recorded, vector), name)
+
+
+def held(recorded: Golden, found: float, name: str) -> float:
+    """The cosine, unless it is below what was recorded."""
+    if not found >= recorded.tolerance:
         raise CheckFailed(
-            f"{manifest.name} fails its self-test: cosine {found:.6f} to the exporter's vector, less than {limit}",
+            f"{name} fails its self-test: cosine {found:.6f} to the exporter's vector, less than {recorded.tolerance}",
             fix="reinstall onnxruntime, or export the bundle again on this machine; `nonneg doctor` says more",
             value=found,
-            limit=limit,
+            limit=recorded.tolerance,
         )
     return found
+
+
+def _cosine_to(recorded: Golden, vector: NDArray[np.float32]) -> float:
+    expected = np.zeros(len(vector))
+    expected[list(recorded.indices)] = recorded.values
+    return cosine(expected, vector.astype(np.float64))
 
 
 def cosine(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:

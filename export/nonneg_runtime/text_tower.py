@@ -13,6 +13,7 @@ from nonneg_core.errors import BundleInvalid, MissingExtra, ParameterInvalid
 from nonneg_core.installing import extra_hint
 from nonneg_core.shortening import Vectors
 from nonneg_runtime.bundle import Bundle
+from nonneg_runtime.golden import check_text
 from nonneg_runtime.manifest import TextRecord
 from nonneg_runtime.session import Session
 
@@ -46,11 +47,16 @@ class Tokenizer:
         """The largest number that it gives."""
         return max(self._whole.get_vocab(with_added_tokens=True).values(), default=0)
 
+    def ids(self, text: str) -> list[int]:
+        """All tokens of a text, however many."""
+        found: list[int] = self._whole.encode(text).ids
+        return found
+
     def row(self, text: str, *, truncate: bool = False) -> list[int]:
         """One text, padded; a text that is too long is refused, or cut if that is asked for."""
         if len(text) > MOST_CHARACTERS and not truncate:
             raise _too_long(f"{len(text)} characters", len(text), MOST_CHARACTERS)
-        ids: list[int] = self._whole.encode(text[:MOST_CHARACTERS]).ids
+        ids = self.ids(text[:MOST_CHARACTERS])
         if len(ids) > self.length:
             if not truncate:
                 raise _too_long(f"{len(ids)} tokens", len(ids), self.length)
@@ -63,11 +69,12 @@ class Tokenizer:
 
 
 class TextTower:
-    """A bundle's text tower; threads may share it."""
+    """A bundle's text tower, tested when it is opened; threads may share it."""
 
     def __init__(self, folder: Path, record: TextRecord) -> None:
         self.tokenizer = Tokenizer(folder / record.tokenizer, record.length, record.pad)
         self._session = Session(folder / record.file, takes=TOKENS)
+        check_text(self.embed(GOLDEN, truncate=True), record.golden, f"{folder / record.file}")
 
     def embed(self, text: str, *, truncate: bool = False) -> Vectors:
         """The raw vector of a text, (D,)."""
@@ -79,7 +86,10 @@ class TextTower:
 
 def text_tower(bundle: Bundle) -> TextTower | None:
     """The text tower of a bundle, opened once; None where it has none."""
-    return None if bundle.manifest.text is None else _opened(bundle.path, bundle.manifest.digest, bundle.manifest.text)
+    record = bundle.manifest.text
+    if record is None:
+        return None
+    return _opened(bundle.path, bundle.manifest.digest, record.model_copy(update={"recall": ()}))  # which has no hash
 
 
 @lru_cache(maxsize=4)

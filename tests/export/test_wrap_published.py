@@ -65,6 +65,19 @@ def encoder(*, tokens: bool = False, half: bool = False, side: int = SIDE) -> by
     return bytes(model.SerializeToString())
 
 
+def in_bytes() -> bytes:
+    """The same tower whose kernel is stored as signed bytes with a scale."""
+    model, scale = onnx.load_from_string(encoder()), np.float32(np.abs(KERNEL).max() / 127)
+    stored = [numpy_helper.from_array(np.rint(KERNEL / scale).astype(np.int8), "bytes"),
+              numpy_helper.from_array(np.array(scale), "scale")]  # fmt: skip
+    model.graph.ClearField("initializer")
+    model.graph.initializer.extend(stored)
+    nodes = [helper.make_node("DequantizeLinear", ["bytes", "scale"], ["kernel"]), *model.graph.node]
+    model.graph.ClearField("node")
+    model.graph.node.extend(nodes)
+    return bytes(model.SerializeToString())
+
+
 def published(model_type: str = "vit", **files: bytes) -> dict[str, bytes]:
     return {
         "config.json": json.dumps({"model_type": model_type}).encode(),
@@ -119,6 +132,13 @@ def test_precision_output_pool_and_view_can_be_said_otherwise(here: Hub) -> None
     assert tower.view.crop == 0.5
     assert rows_of(tower, PIXELS).shape == (3, WIDTH)
     assert not np.allclose(rows_of(tower, PIXELS), by_hand(PIXELS).mean((2, 3)), atol=0.1)
+
+
+def test_a_file_of_bytes_is_taken_where_it_is_asked_for(here: Hub) -> None:
+    here.files[NAME] = published(onnx__model_onnx=encoder(), onnx__model_int8_onnx=in_bytes())
+    tower = opened(file="int8")
+    assert "onnx/model_int8.onnx (int8" in tower.weights
+    np.testing.assert_allclose(rows_of(tower, PIXELS), by_hand(PIXELS).mean((2, 3)), atol=0.05)
 
 
 def test_weights_beside_the_graph_are_fetched_and_no_others(here: Hub, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from nonneg_core.errors import BundleInvalid
@@ -74,15 +73,3 @@ def test_a_variant_of_a_shipped_model_is_not_put_where_it_is_installed(
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     assert place_of(SHIPPED / "photo", "bf16") == tmp_path / "nonneg" / "photo.bf16"
     assert place_of(tmp_path / "mine", "int8") == tmp_path / "mine.int8"
-
-
-SATURATED = 2**15 - 1
-
-
-def saturating(x: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """u8 (n, k) times s8 (k, m) as processors without VNNI do: sums of two products are cut off at 16 bits."""
-    total = np.zeros((len(x), w.shape[1]), dtype=np.int64)
-    for i in range(0, x.shape[1] - 1, 2):
-        pair = np.outer(x[:, i], w[i]).astype(np.int64) + np.outer(x[:, i + 1], w[i + 1])
-        total += np.clip(pair, -SATURATED - 1, SATURATED)
-    return total if x.shape[1] % 2 == 0 else total + np.outer(x[:, -1], w[-1])

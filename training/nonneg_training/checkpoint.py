@@ -20,10 +20,11 @@ from nonneg_training.optimiser import moments, restore_moments
 from nonneg_training.precision import MixedPrecision
 from nonneg_training.settings import FILE_NAME as CONFIG
 from nonneg_training.settings import Settings, read_settings
+from nonneg_training.text import TextTower, tower_beside
 
 FILE_NAME = "checkpoint.safetensors"
 FORMAT = "nonneg-checkpoint-1"
-ENCODER, OPTIMISER, SCALE = "encoder.", "optimiser.", "scale."
+ENCODER, TEXT, OPTIMISER, SCALE = "encoder.", "text.", "optimiser.", "scale."
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,15 @@ def load_encoder(run: str | os.PathLike[str]) -> EncoderModule:
     encoder = build_encoder(settings, pretrained=False)
     restore(encoder, read_checkpoint(run).part(ENCODER), run / FILE_NAME)
     return encoder.eval()
+
+
+def load_text(run: str | os.PathLike[str]) -> TextTower:
+    """The text tower of a two-tower run, in evaluation mode."""
+    run = Path(run)
+    settings = run_settings(run)
+    tower = tower_beside(build_encoder(settings, pretrained=False), settings.text)
+    restore(tower, read_checkpoint(run).part(TEXT), run / FILE_NAME)
+    return tower.eval()
 
 
 def run_settings(run: Path) -> Settings:

@@ -8,17 +8,36 @@ import torch
 from torch import Tensor, nn
 
 from nonneg_training.activations import activation
+from nonneg_training.encoder import EncoderModule
+from nonneg_training.settings import Text
 
 PAD, START, VOCABULARY = 0, 1, 258  # a byte b is token b + 2
+
+
+def byte_token(byte: int) -> int:
+    """The number of the token that stands for a byte."""
+    return byte + 2
 
 
 def tokens(captions: Sequence[str], length: int) -> Tensor:
     """Captions as UTF-8 bytes behind a start token, cut or padded to `length`: int64 (batch, length)."""
     rows = torch.full((len(captions), length), PAD)
     for row, caption in zip(rows, captions, strict=True):
-        codes = [START, *(byte + 2 for byte in caption.encode())][:length]
+        codes = [START, *map(byte_token, caption.encode())][:length]
         row[: len(codes)] = torch.tensor(codes)
     return rows
+
+
+def tower_beside(encoder: EncoderModule, text: Text) -> TextTower:
+    """The text tower of these settings whose columns are those of an image encoder."""
+    return TextTower(
+        encoder.dimensions,
+        activation=encoder.activation,
+        width=text.width,
+        layers=text.layers,
+        length=text.length,
+        batch_norm=encoder.norm is not None,
+    )
 
 
 class TextTower(nn.Module):

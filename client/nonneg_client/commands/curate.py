@@ -97,7 +97,8 @@ def curate(
     if named and set(only) & set(OF_LABELS):
         check_labels(collection, wishes)
     sections = sections_of(collection, None if against is None else read_collection(against), wishes)
-    write_files(sections, csv_file, html, f"{index}" if against is None else f"{index} against {against}", collection)
+    title = f"{index}" if against is None else f"{index} against {against}"
+    write_files(sections, csv_file, html, title, collection, shown=wishes.shown)
     if action is not None:
         print_names(sections, action, null=null)
     elif as_json:
@@ -132,7 +133,13 @@ def print_names(sections: list[Section], action: str, *, null: bool) -> None:
 
 
 def write_files(
-    sections: list[Section], csv_file: Path | None, html: Path | None, title: str, collection: Collection
+    sections: list[Section],
+    csv_file: Path | None,
+    html: Path | None,
+    title: str,
+    collection: Collection,
+    *,
+    shown: bool | None,
 ) -> None:
     """The files that were asked for: a table of every photo, and a contact sheet."""
     from nonneg_core.atomic import atomic_write
@@ -145,7 +152,7 @@ def write_files(
     if html is not None:
         from nonneg_client.curation.page import write_page
 
-        write_page(html, title, sections, collection)
+        write_page(html, title, sections, collection, shown=shown)
 
 
 def _check(only: tuple[str, ...], named: bool, against: Path | None, action: str | None, null: bool) -> None:

@@ -39,6 +39,10 @@ _HIDDEN = {"selection", "dimensions", "top_k", "asked", "sparse_bytes", "dense_b
 @click.option("--probe", "with_probe", is_flag=True, help="Add a linear probe: half the images teach, half are asked.")
 @click.option("--plot", "picture", type=click.Path(path_type=Path), help="Draw mAP over length (.png, .svg, .pdf).")
 @click.option("--save-vectors", "kept", type=click.Path(path_type=Path), help="Keep the vectors in this file.")
+@click.option(
+    "--captions", is_flag=True, help="DATA is a CSV of image,caption: recall at 1, 5 and 10, texts to images and back."
+)
+@click.option("--truncate", is_flag=True, help="With --captions: read the beginning of a caption that is too long.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @embeds
 def evaluate(
@@ -51,6 +55,8 @@ def evaluate(
     with_probe: bool,
     picture: Path | None,
     kept: Path | None,
+    captions: bool,
+    truncate: bool,
     as_json: bool,
     through: EmbedderOptions,
 ) -> None:
@@ -59,18 +65,24 @@ def evaluate(
     DATA is a folder with one subfolder of images for each label, a CSV file of path,label and perhaps split (query or
     gallery), or a .json ground truth of the revisited Oxford kind. Every image is embedded once, at full length; the
     shorter vectors are cut from the full ones, as the server would cut them. Without a split every image asks for the
-    others of its label.
+    others of its label. With --captions it is a CSV file of image,caption, and each side asks for the other.
 
     \b
       nonneg evaluate photos/
       nonneg evaluate photos/ --lengths 2048,512,128,512:32 --json
       nonneg evaluate photos/ --selections prefix,random,pca --intervals --plot quality.png
       nonneg evaluate photos/ --save-vectors photos.npz
+      nonneg evaluate --captions captions.csv --bundle clip.bundle
     """
     from nonneg_client.commands.labelled_vectors import vectors_of
     from nonneg_client.evaluation.datasets import read_dataset
     from nonneg_client.evaluation.retrieval import check_selections
 
+    if captions or truncate:
+        from nonneg_client.commands.evaluate_captions import evaluate_captions
+
+        evaluate_captions(data, lengths, through, intervals=intervals, truncate=truncate, as_json=as_json)
+        return
     if data.suffix.lower() == ".json":
         landmarks(data, lengths, through, as_json, kept)
         return

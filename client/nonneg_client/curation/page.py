@@ -6,6 +6,8 @@ import base64
 import hashlib
 import html
 import io
+import json
+import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import files
@@ -18,21 +20,26 @@ from nonneg_client.sources.images import items
 from nonneg_core.atomic import atomic_write
 from nonneg_core.cores import available_cores
 from nonneg_core.errors import NonnegError
+from nonneg_core.lookahead import bounded_map
 from nonneg_core.pixels.decode import decode
+from nonneg_core.progress import Bar
 
 SIDE = 200  # pixels of a thumbnail's longer side
 GROUPS = 60  # of a part that are shown
 PHOTOS = 24  # of a group, where there are several
 ALONE = 240  # of a part's only group
 LETTERS = 44  # of a path that a caption shows
+Numbers = dict[str, int]  # a photo's path -> which of the sheet's pictures it is
 
 
-def write_page(path: Path, title: str, sections: Sequence[Section], collection: Collection) -> None:
-    """Write the sheet; a photo that cannot be read gets an empty frame."""
-    shown = list(dict.fromkeys(f.path for s in sections for g in _groups(s) for f in _photos(s, g)))
-    with ThreadPoolExecutor(available_cores()) as pool:
-        pictures = dict(zip(shown, pool.map(thumbnail, shown), strict=True))
-    body = "\n".join(_section(section, pictures) for section in sections)
+def write_page(
+    path: Path, title: str, sections: Sequence[Section], collection: Collection, *, shown: bool | None = None
+) -> None:
+    """Write the sheet, each photo in it once; one that cannot be read gets an empty frame."""
+    wanted = list(dict.fromkeys(f.path for s in sections for g in _groups(s) for f in _photos(s, g)))
+    pictures = _drawn(wanted, shown=shown)
+    numbers: Numbers = {name: i for i, name in enumerate(wanted) if pictures[i]}
+    body = "\n".join(_section(section, numbers) for section in sections)
     tabs = "".join(f'<a href="#{s.part}">{html.escape(s.title)} <b>{_count(s)}</b></a>' for s in sections)
     template = files("nonneg_client.curation").joinpath("page.html").read_text(encoding="utf-8")
     held = collection.vectors
@@ -42,11 +49,21 @@ def write_page(path: Path, title: str, sections: Sequence[Section], collection: 
         "tabs": tabs,
         "body": body,
         "key": hashlib.sha256(body.encode()).hexdigest()[:16],
+        "pictures": json.dumps(pictures),
     }
-    for name, value in values.items():
-        template = template.replace(f"[[{name}]]", value)
+    text = re.sub(r"\[\[(\w+)\]\]", lambda found: values[found[1]], template)
     with atomic_write(path) as temporary:
-        temporary.write_text(template, encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8")
+
+
+def _drawn(paths: Sequence[str], *, shown: bool | None) -> list[str | None]:
+    """The thumbnails of these photos, a few under way at a time."""
+    cores, found = available_cores(), list[str | None]()
+    with ThreadPoolExecutor(cores) as pool, Bar("drawing", len(paths), shown=shown) as bar:
+        for _, job in bounded_map(lambda path: pool.submit(thumbnail, path), paths, ahead=4 * cores):
+            found.append(job.result())
+            bar.move(len(found))
+    return found
 
 
 def thumbnail(name: str, side: int = SIDE) -> str | None:
@@ -74,9 +91,9 @@ def _count(section: Section) -> int:
     return len(section.rows) if section.rows else section.concerned()
 
 
-def _section(section: Section, pictures: dict[str, str | None]) -> str:
+def _section(section: Section, numbers: Numbers) -> str:
     notes = "".join(f"<p class=note>{html.escape(note)}</p>" for note in section.notes)
-    groups = "\n".join(_group(section, number, group, pictures) for number, group in enumerate(_groups(section), 1))
+    groups = "\n".join(_group(section, number, group, numbers) for number, group in enumerate(_groups(section), 1))
     left = section.images() - sum(len(_photos(section, group)) for group in _groups(section))
     rest = f"<p class=note>{left} more photos are in the CSV, not here.</p>" if left > 0 else ""
     none = "" if section.groups or section.rows else "<p class=none>None found.</p>"
@@ -101,8 +118,8 @@ def _cell(cell: Any) -> str:
     return f"{cell:.3g}" if isinstance(cell, float) else html.escape(str(cell))
 
 
-def _group(section: Section, number: int, group: Group, pictures: dict[str, str | None]) -> str:
-    cards = "".join(_card(section, f, pictures.get(f.path)) for f in _photos(section, group))
+def _group(section: Section, number: int, group: Group, numbers: Numbers) -> str:
+    cards = "".join(_card(section, f, numbers.get(f.path)) for f in _photos(section, group))
     hidden = len(group.findings) - len(_photos(section, group))
     more = f"<p class=more>{hidden} more</p>" if hidden else ""
     return (
@@ -111,9 +128,9 @@ def _group(section: Section, number: int, group: Group, pictures: dict[str, str 
     )
 
 
-def _card(section: Section, finding: Finding, picture: str | None) -> str:
+def _card(section: Section, finding: Finding, picture: int | None) -> str:
     name, path = (html.escape(text, quote=True) for text in (finding.image, finding.path))
-    image = f'<img loading=lazy src="{picture}" alt="">' if picture else "<span class=gone>no picture</span>"
+    image = "<span class=gone>no picture</span>" if picture is None else f'<img data-picture="{picture}" alt="">'
     cosine = "" if finding.cosine is None else f"<span class=cosine>{finding.cosine:.3f}</span>"
     badge = f"<span class='badge {finding.action}'>{finding.action}</span>" if finding.action else ""
     link = f'<a href="{html.escape(_link(finding.path), quote=True)}" target=_blank title="open the photo">open</a>'

@@ -14,6 +14,7 @@ from nonneg_export.commands.options import (
     about,
     about_options,
     calibration_options,
+    captions_option,
     evaluation_options,
     output_options,
     ranking_options,
@@ -25,6 +26,7 @@ from nonneg_export.commands.options import (
 @calibration_options
 @ranking_options
 @evaluation_options
+@captions_option
 @output_options
 @click.option("--relu", is_flag=True, help="Put a ReLU behind an encoder that is not non-negative.")
 @about_options

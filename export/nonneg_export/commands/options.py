@@ -71,6 +71,9 @@ evaluation_options = together(
         "--evaluation-data", default="", help="What they are, for the manifest; by default the folder's name."
     ),
 )
+captions_option = click.option(
+    "--captions", type=PATH, help="CSV of image,caption to report on how often a text tower's texts and images meet."
+)
 name_option = click.option("--name", help="The model's name; by default the folder's, but for .bundle.")
 about_options = together(
     name_option,

@@ -13,6 +13,7 @@ from nonneg_export.commands.build import make
 from nonneg_export.commands.options import (
     PATH,
     calibration_options,
+    captions_option,
     evaluation_options,
     name_option,
     named,
@@ -29,6 +30,7 @@ from nonneg_runtime.bundle import open_bundle
 @calibration_options
 @ranking_options
 @evaluation_options
+@captions_option
 @output_options
 @name_option
 def rank(bundle: Path | None, **flags: Any) -> None:

@@ -14,6 +14,7 @@ from nonneg_export.commands.options import (
     about,
     about_options,
     calibration_options,
+    captions_option,
     evaluation_options,
     output_options,
     ranking_options,
@@ -43,6 +44,7 @@ LOST = 0.01  # of the features' squares: less below zero is rounding
 @click.option("--relu", is_flag=True, help="Put a ReLU behind it.")
 @ranking_options
 @evaluation_options
+@captions_option
 @output_options
 @about_options
 def wrap(model: str, **flags: Any) -> None:
@@ -80,5 +82,7 @@ def wrap(model: str, **flags: Any) -> None:
         return found[0].described(ranked, flags["data"] or flags["calibrate"].name)
 
     made = make(start, flags, finish=finish)
+    if tower.text is not None and made.manifest.text is None:
+        warn("the text tower was left out: it needs the analytic head, of features that go below zero")
     for sentence in doubts(made.manifest):
         warn(sentence)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from dataclasses import replace
 from importlib import import_module
@@ -15,11 +14,13 @@ from nonneg_core.pixels.view import View
 from nonneg_export.published import from_onnx
 from nonneg_export.published.address import Address
 from nonneg_export.published.families import has_two_towers, pooling
+from nonneg_export.published.fetching import fetch_onnx, gathered
 from nonneg_export.published.licence import check_licence, licence_of
 from nonneg_export.published.onnx_choice import OnnxFile, choose, onnx_files
 from nonneg_export.published.repository import CONFIG, LARGEST_TEXT, Repository, open_repository
+from nonneg_export.published.text_from_onnx import text_encoder
 from nonneg_export.published.tower import Tower, Wishes
-from nonneg_runtime.external_data import external_files
+from nonneg_export.text_towers import TOKENIZER, TextEncoder
 from nonneg_training.onnx_backbone.adapting import Scaling
 from nonneg_training.onnx_backbone.huggingface_preprocessor import read_preprocessor
 
@@ -72,33 +73,22 @@ def _of_onnx(
         f"taken: {chosen}, {taken}" + (f", pooled by {how.pool}" if how.pool else ""),
         *([f"with --file: {', '.join(others)}, or torch"] if others else []),
     )
-    return Tower(graph, view, weights=f"{repository}, {chosen}", notes=notes)
+    text, said = _text(repository, chosen, config, wishes)
+    return Tower(graph, view, weights=f"{repository}, {chosen}", notes=(*notes, *said), text=text)
 
 
-def gathered(paths: list[Path], place: Path) -> Path:
-    """The first of the files, with the others beside it: the cache holds links, and onnx refuses these."""
-    if len(paths) == 1:
-        return paths[0]
-    for path in paths:
-        shutil.copyfile(path, place / path.name)
-    return place / paths[0].name
-
-
-def fetch_onnx(repository: Repository, chosen: OnnxFile) -> list[Path]:
-    """The file, and the files of weights beside it that it names."""
-    path = repository.fetch(chosen.name)
-    found = [path]
-    folder = chosen.name.rpartition("/")[0]
-    for beside in sorted(external_files(path)):
-        name = f"{folder}/{beside}" if folder else beside
-        if name not in repository.files:
-            raise DataInvalid(
-                f"{chosen.name} of {repository} reads its weights from {beside!r}, which the repository does not have",
-                fix="choose another file with --file",
-                value=beside,
-            )
-        found.append(repository.fetch(name))
-    return found
+def _text(
+    repository: Repository, image: OnnxFile, config: dict[str, Any], wishes: Wishes
+) -> tuple[TextEncoder | None, tuple[str, ...]]:
+    """The text tower beside an image tower's file, and what to say of it."""
+    if not wishes.text or not has_two_towers(config):
+        return None, ()
+    of_texts = [file for file in onnx_files(repository.files) if file.role == "text"]
+    chosen = next((file for file in of_texts if file.precision == image.precision), None)
+    if chosen is None or TOKENIZER not in repository.files:
+        lacking = f"text file in {image.precision}" if chosen is None else TOKENIZER
+        return None, (f"its text tower is left out, for there is no {lacking}: --file torch takes both",)
+    return text_encoder(repository, chosen, config), (f"with its text tower, {chosen}",)
 
 
 def preprocessing(repository: Repository, wishes: Wishes) -> tuple[View, Scaling]:

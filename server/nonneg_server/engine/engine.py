@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 import weakref
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
 
-from nonneg_core.errors import DeadlineExceeded, ImageTooLarge, NonnegError, NotReady
+from nonneg_core.errors import DeadlineExceeded, ImageTooLarge, MissingExtra, NonnegError, NotReady
 from nonneg_core.pixels.identify import MAX_PIXELS
 from nonneg_core.pixels.pricing.price import Price
 from nonneg_core.pixels.resizing import has_simd
@@ -17,6 +18,7 @@ from nonneg_runtime.bundle import Bundle
 from nonneg_runtime.preprocess import Decoding, Photo, Preprocessor, weight_of
 from nonneg_runtime.providers import on_cores
 from nonneg_runtime.sessions import SHARED_FROM, Sessions
+from nonneg_runtime.text_tower import text_tower
 from nonneg_server.engine.batcher import Batcher
 from nonneg_server.engine.cache import Cache, key_of
 from nonneg_server.engine.completions import LoopFuture
@@ -25,6 +27,7 @@ from nonneg_server.engine.fair_queue import Cost
 from nonneg_server.engine.model_stats import ModelStats
 from nonneg_server.engine.workers import Workers
 
+logger = logging.getLogger("nonneg")
 Order = tuple[Photo, Price]
 
 
@@ -76,8 +79,12 @@ class InferenceEngine:
         self._closed = False
 
     def warm_up(self) -> None:
-        """Run the session, at every size to come, against the vector that the exporter wrote down."""
+        """Run the session, at every size to come, and the text tower against what the exporter wrote down."""
         self.sessions.warm_up()
+        try:
+            text_tower(self.bundle)
+        except MissingExtra as error:  # images are served all the same
+            logger.warning("%s embeds no texts: %s; %s", self.name, error, error.fix)
 
     async def encode(self, image: Photo, *, deadline: float | None = None) -> Encoded:
         """One image's vector; `deadline` is a time of the running event loop."""

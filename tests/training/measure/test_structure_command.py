@@ -17,6 +17,7 @@ from nonneg_cli.table import nonneg
 from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_runtime.bundle import open_bundle
 from nonneg_training.data import open_data
+from nonneg_training.measure.subject import open_subject
 from nonneg_training.run import train
 from nonneg_training.settings import read_settings
 
@@ -90,6 +91,10 @@ def test_people_get_a_table(trained: Path) -> None:
         assert words in said
     assert "--structure" in CliRunner().invoke(nonneg, ["evaluate", "--help"]).output
     assert "signed or not" in CliRunner().invoke(nonneg, ["evaluate", "--structure", "--help"]).output
+
+
+def test_a_model_that_comes_with_nonneg_has_a_name() -> None:
+    assert open_subject(Path("photo-fast")).what == "photo-fast: photo-fast 1"
 
 
 def test_load_encoder_takes_a_path_or_a_string(trained: Path) -> None:

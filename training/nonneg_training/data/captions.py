@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import csv
 import hashlib
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from nonneg_core.errors import DataInvalid
+from nonneg_core.evaluation.captions import read_pairs
 from nonneg_core.pixels.decode import decode
 from nonneg_training.data.broken_images import Tolerance
 from nonneg_training.data.images import Images
@@ -22,8 +21,8 @@ class Captions(Images):
 
     def __init__(self, path: Path, *, max_broken: int = 100) -> None:
         self.name, self.tolerance = str(path), Tolerance(str(path), max_broken)
-        rows = _rows(path)
-        self._hold([path.parent / row["image"] for row in rows], [row["caption"] for row in rows])
+        pairs = read_pairs(path)
+        self._hold([pair.image for pair in pairs], [pair.caption for pair in pairs])
 
     def _hold(self, paths: list[Path], captions: list[str]) -> None:
         self.paths, self.captions = paths, captions
@@ -49,19 +48,3 @@ class Captions(Images):
     def digest(self) -> str:
         rows = zip(self.paths, self.captions, strict=True)
         return hashlib.sha256("\n".join(f"{path}\0{caption}" for path, caption in rows).encode()).hexdigest()
-
-
-def _rows(path: Path) -> list[dict[str, str]]:
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            reader = csv.DictReader(file)
-            if not {"image", "caption"} <= set(reader.fieldnames or ()):
-                raise DataInvalid(f"{path} lacks the columns image and caption", fix="name them in its first line")
-            rows = [row for row in reader if row["image"] and row["caption"]]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataInvalid(
-            f"{path} cannot be read ({error})", fix="check the path; captions are a CSV file in UTF-8", value=str(path)
-        ) from error
-    if not rows:
-        raise DataInvalid(f"{path} holds no pair", fix="give at least one image and caption", value=str(path))
-    return rows

@@ -10,6 +10,7 @@ import numpy as np
 from nonneg_core.errors import DataInvalid, MissingExtra
 from nonneg_core.installing import extra_hint
 from nonneg_core.pixels.view import Pixels, View
+from nonneg_runtime.bundle import located, open_bundle
 from nonneg_training.data import Images
 from nonneg_training.measure.outputs import Floats, Outputs, Run, Tick, see
 from nonneg_training.settings import FILE_NAME as CONFIG
@@ -39,7 +40,7 @@ def open_subject(path: Path) -> Subject:
     """The encoder at a path."""
     if (path / CONFIG).is_file():
         return _run(path)
-    if (path / "manifest.json").is_file():
+    if (located(path) / "manifest.json").is_file():  # or the name of a model that comes with nonneg
         return _bundle(path)
     if path.suffix.lower() == ".onnx" and path.is_file():
         return _onnx(path)
@@ -85,8 +86,6 @@ def _run(path: Path) -> Subject:
 
 
 def _bundle(path: Path) -> Subject:
-    from nonneg_runtime.bundle import open_bundle
-
     bundle = open_bundle(path)
     manifest = bundle.manifest
     return Subject(

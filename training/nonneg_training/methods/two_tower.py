@@ -14,7 +14,7 @@ from nonneg_training.losses.clip import clip
 from nonneg_training.losses.nested import check_lengths, nested
 from nonneg_training.methods.method import Batch, Method
 from nonneg_training.settings import Loss, Text
-from nonneg_training.text import TextTower
+from nonneg_training.text import tower_beside
 
 
 class TwoTower(Method):
@@ -25,14 +25,7 @@ class TwoTower(Method):
 
     def __init__(self, encoder: EncoderModule, loss: Loss, text: Text) -> None:
         super().__init__(encoder)
-        self.text = TextTower(
-            encoder.dimensions,
-            activation=encoder.activation,
-            width=text.width,
-            layers=text.layers,
-            length=text.length,
-            batch_norm=encoder.norm is not None,
-        )
+        self.text = tower_beside(encoder, text)
         self.log_scale = nn.Parameter(torch.tensor(math.log(1 / loss.temperature)))
         self.cap = text.max_scale
         self.lengths = check_lengths(loss.lengths, encoder.dimensions)

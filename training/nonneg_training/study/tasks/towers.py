@@ -13,11 +13,10 @@ from pydantic import Field
 
 from nonneg_core.evaluation.structure import sparsity
 from nonneg_core.shortening import unit
-from nonneg_training.checkpoint import FILE_NAME, load_encoder, read_checkpoint, restore, run_settings
+from nonneg_training.checkpoint import load_encoder, load_text, run_settings
 from nonneg_training.data import Captions, open_data
 from nonneg_training.measure.outputs import Floats, see
 from nonneg_training.measure.run_encoder import runner
-from nonneg_training.methods.two_tower import TwoTower
 from nonneg_training.settings import validate
 from nonneg_training.study.tasks.encoder import trained
 from nonneg_training.study.tasks.task import Alone, Figures, Record, TaskSettings
@@ -94,15 +93,12 @@ def meaning(caption: str) -> int:
 
 def embedded(run: Path, path: Path) -> tuple[Floats, Floats, NDArray[np.int64], NDArray[np.int64]]:
     """Both towers' vectors of the test images and of their different captions, and what each one means."""
-    settings, encoder = run_settings(run), load_encoder(run)
-    method = TwoTower(encoder, settings.loss, settings.text)
-    weights = {name: t for name, t in read_checkpoint(run).tensors.items() if name in method.state_dict()}
-    restore(method, weights, run / FILE_NAME)
+    length, encoder, tower = run_settings(run).text.length, load_encoder(run), load_text(run)
     images = Captions(path)
     seen = see(runner(encoder), images, encoder.view, seconds=False)
     texts = sorted(set(images.captions))
     with torch.inference_mode():
-        text = method.eval().text(tokens(texts, settings.text.length)).numpy()
+        text = tower(tokens(texts, length)).numpy()
     of_images = np.array([meaning(images.captions[i]) for i in seen.order])
     return seen.z, text, of_images, np.array([meaning(caption) for caption in texts])
 

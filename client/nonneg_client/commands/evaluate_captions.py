@@ -1,0 +1,121 @@
+"""`nonneg evaluate --captions`: images and captions -> embeddings -> recall both ways at several lengths."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from nonneg_client.commands.embedder_options import EmbedderOptions
+    from nonneg_client.embedder import Embedder
+    from nonneg_client.embeddings import Embeddings
+    from nonneg_client.evaluation.captions import CaptionResult
+    from nonneg_client.results import Failure
+    from nonneg_core.evaluation.captions import Captioned, Pair
+    from nonneg_core.evaluation.lengths import Length
+
+OF_LABELS = ("k", "vectors", "selections", "with_probe", "picture", "kept")
+
+
+def evaluate_captions(
+    path: Path,
+    lengths: list[Length] | None,
+    through: EmbedderOptions,
+    *,
+    intervals: bool,
+    truncate: bool,
+    as_json: bool,
+) -> None:
+    """Embed both sides of a CSV of captions once, and print how often they find each other."""
+    from nonneg_client.evaluation.captions import check_captioned, recall_by_length
+    from nonneg_client.evaluation.retrieval import check_lengths
+    from nonneg_core.evaluation.captions import read_pairs
+
+    check_options(click.get_current_context())
+    pairs = read_pairs(path)
+    with through.opened() as client:
+        if lengths is not None:
+            check_captioned(check_lengths(lengths, client.model().dimensions))
+        images, texts, of, failures = embedded(client, pairs, truncate=truncate)
+    rows = recall_by_length(images, texts, of, lengths)
+    records = [row.record(intervals=intervals) for row in rows]
+    if as_json:
+        about = {"data": str(path), "model": images.model, "fingerprint": images.fingerprint}
+        counts = {"images": len(images), "captions": len(texts), "pairs": len(of.image)}
+        skipped = [{"id": failure.id, "error": failure.error.body()} for failure in failures]
+        click.echo(json.dumps({**about, **counts, "skipped": skipped, "rows": records}, ensure_ascii=False))
+        return
+    show(path, images, texts, rows, records)
+
+
+def check_options(context: click.Context) -> None:
+    """Refuse the options of labelled images, of which captions know nothing."""
+    if not context.params["captions"]:
+        raise click.UsageError("--truncate goes with --captions")
+    for name in OF_LABELS:
+        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            (option,) = (p.opts[0] for p in context.command.params if p.name == name)
+            raise click.UsageError(f"{option} is for labelled images: leave it out beside --captions")
+
+
+def embedded(
+    client: Embedder, pairs: list[Pair], *, truncate: bool
+) -> tuple[Embeddings, Embeddings, Captioned, tuple[Failure, ...]]:
+    """The vectors of images and captions, who belongs to whom among them, and what could not be embedded."""
+    from nonneg_core.evaluation.captions import captioned
+    from nonneg_core.image_files import path_text
+
+    wanted = captioned(pairs)
+    texts = client.embed(texts=wanted.captions, truncate=truncate, on_error="return")
+    images = client.embed(wanted.images, on_error="return")
+    failures = (*texts.failures, *images.failures)
+    for failure in failures:
+        click.echo(f"skipped {failure.id}: {failure.error}", err=True)
+    seen, read = set(images.ids or ()), set(texts.ids or ())
+    left = [pair for pair in pairs if path_text(pair.image) in seen and pair.caption in read]
+    return *of_pairs(images, texts, left), failures
+
+
+def of_pairs(images: Embeddings, texts: Embeddings, pairs: list[Pair]) -> tuple[Embeddings, Embeddings, Captioned]:
+    """Both sides' vectors in the order of the pairs' images and captions."""
+    from nonneg_core.errors import DataInvalid
+    from nonneg_core.evaluation.captions import captioned
+    from nonneg_core.image_files import path_text
+
+    if not pairs:
+        raise DataInvalid("of no pair both sides could be embedded", fix="check the lines that were skipped")
+    of = captioned(pairs)
+    image_rows = {name: i for i, name in enumerate(images.ids or ())}
+    text_rows = {name: i for i, name in enumerate(texts.ids or ())}
+    return (
+        images[[image_rows[path_text(path)] for path in of.images]],
+        texts[[text_rows[caption] for caption in of.captions]],
+        of,
+    )
+
+
+def show(
+    path: Path, images: Embeddings, texts: Embeddings, rows: list[CaptionResult], records: list[dict[str, Any]]
+) -> None:
+    """What was measured, for people."""
+    from nonneg_core.tables import table
+
+    hidden = {"dimensions", "top_k", "asked", "intervals", "image nnz", "text nnz"}
+    metrics = [name for name in records[0] if name not in hidden]
+    click.echo(
+        f"{path}: {len(texts)} captions and {len(images)} images, model {images.model} ({images.fingerprint[:8]}); "
+        "R@k: a partner is among the first k"
+    )
+    lines: list[list[Any]] = [
+        [str(row.length), *(_cell(r, metric) for metric in metrics), round(row.image_nnz), round(row.text_nnz)]
+        for row, r in zip(rows, records, strict=True)
+    ]
+    click.echo(table(["length", *metrics, "image nnz", "text nnz"], lines))
+
+
+def _cell(record: dict[str, Any], metric: str) -> Any:
+    bounds = record.get("intervals", {}).get(metric)
+    return record[metric] if bounds is None else f"{record[metric]:.3f} [{bounds[0]:.3f} {bounds[1]:.3f}]"

@@ -1,0 +1,107 @@
+"""How often captions and images find each other: recall at some depths, both ways.
+
+A query counts as answered at depth k where one of its partners is among its k nearest. An item that is not a partner
+and has the same score stands before the partners, so that equal vectors find nothing.
+"""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nonneg_core.errors import DataInvalid
+from nonneg_core.shortening import Vectors, unit
+
+DEPTHS = (1, 5, 10)
+AT_ONCE = 1024  # queries
+Places = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One line of a file of captions."""
+
+    image: Path
+    caption: str
+
+
+@dataclass(frozen=True, eq=False)
+class Captioned:
+    """Images and captions, each once; the i-th pair is of images[image[i]] and captions[caption[i]]."""
+
+    images: tuple[Path, ...]
+    captions: tuple[str, ...]
+    image: Places
+    caption: Places
+
+
+@dataclass(frozen=True, eq=False)
+class Recall:
+    """The place of the first partner of each query, from 0."""
+
+    text_to_image: Places
+    image_to_text: Places
+
+    def hits(self, depth: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Which texts found an image, and which images a text, among the first `depth`."""
+        return self.text_to_image < depth, self.image_to_text < depth
+
+
+def read_pairs(path: Path) -> list[Pair]:
+    """The pairs of a CSV file with the columns `image` (a path, relative to the file) and `caption`."""
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            reader = csv.DictReader(file)
+            if not {"image", "caption"} <= set(reader.fieldnames or ()):
+                raise DataInvalid(f"{path} lacks the columns image and caption", fix="name them in its first line")
+            rows = [row for row in reader if row["image"] and row["caption"]]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataInvalid(
+            f"{path} cannot be read ({error})", fix="check the path; captions are a CSV file in UTF-8", value=str(path)
+        ) from error
+    if not rows:
+        raise DataInvalid(f"{path} holds no pair", fix="give at least one image and caption", value=str(path))
+    return [Pair(path.parent / row["image"], row["caption"]) for row in rows]
+
+
+def captioned(pairs: list[Pair]) -> Captioned:
+    """Each image and each caption once: equal captions of several images are one, and all of these its partners."""
+    images = {path: i for i, path in enumerate(dict.fromkeys(pair.image for pair in pairs))}
+    captions = {text: i for i, text in enumerate(dict.fromkeys(pair.caption for pair in pairs))}
+    return Captioned(
+        tuple(images),
+        tuple(captions),
+        np.array([images[pair.image] for pair in pairs], dtype=np.int64),
+        np.array([captions[pair.caption] for pair in pairs], dtype=np.int64),
+    )
+
+
+def recall(images: Vectors, texts: Vectors, of: Captioned) -> Recall:
+    """By cosine, each of the texts among the images and the other way."""
+    return asymmetric((images, images), (texts, texts), of)
+
+
+def asymmetric(images: tuple[Vectors, Vectors], texts: tuple[Vectors, Vectors], of: Captioned) -> Recall:
+    """The same where what is stored and what asks differ: (stored, asking) of each side."""
+    return Recall(
+        first_partner(texts[1], images[0], of.caption, of.image),
+        first_partner(images[1], texts[0], of.image, of.caption),
+    )
+
+
+def first_partner(asking: Vectors, stored: Vectors, asks: Places, answers: Places) -> Places:
+    """How many of the stored rows that are not partners stand before each asking row's nearest partner."""
+    stored, found = unit(stored), np.zeros(len(asking), dtype=np.int64)
+    for start in range(0, len(asking), AT_ONCE):
+        scores = unit(asking[start : start + AT_ONCE]) @ stored.T
+        pairs = (asks >= start) & (asks < start + len(scores))
+        mine, theirs = asks[pairs] - start, answers[pairs]
+        best = np.full(len(scores), -np.inf, np.float32)
+        np.maximum.at(best, mine, scores[mine, theirs])
+        scores[mine, theirs] = -np.inf
+        found[start : start + len(scores)] = (scores >= best[:, None]).sum(axis=1)
+    return found
