@@ -30,7 +30,7 @@ NEIGHBOURS = 10
 TILING = Tiling()
 KEPT = 5  # comparisons in the cache
 MOST_PAIRS = 5_000_000
-FORMAT = 1  # of the blocks; one more when what is in them changes
+FORMAT = 2  # of the blocks; one more when what is in them changes
 
 Thumbnails = NDArray[np.uint8]
 
@@ -58,16 +58,25 @@ def compare(
             path = folder / f"{start:08d}.npz"
             block = _read(path)
             if block is None:
-                scan = scan or _scan(collections, parts, limits)
+                if scan is None:
+                    scan = _scan(collections, parts, limits)
+                    for known in blocks:
+                        scan.learn(known)
                 block = scan.block(start)
                 with interrupts.held():
                     _write(path, block)
             blocks.append(block)
             pairs += len(block.pairs)
             _check(pairs, limits)
-            bar.move(start + len(block.neighbours))
+            bar.move(_done(start, len(one), alone=other is None))
     _forget_others(folder)
     return joined(blocks)
+
+
+def _done(start: int, size: int, *, alone: bool) -> int:
+    """How many of the rows the work up to this block is worth: of one collection earlier blocks have more to do."""
+    left = 1 - min(start + TILING.rows, size) / max(1, size)
+    return round(size * (1 - (left**2 if alone else left)))
 
 
 def _scan(collections: Sequence[Collection], thumbnails: Sequence[Thumbnails | None], limits: PairLimits) -> Scan:
@@ -101,7 +110,8 @@ def _write(path: Path, block: Block) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(path) as temporary, temporary.open("wb") as file:
-            np.savez(file, start=block.start, near=block.neighbours, cosines=block.cosines, **vars(block.pairs))
+            found = {name: value for name, value in vars(block).items() if name != "pairs"}
+            np.savez(file, **found, **{f"pairs_{name}": value for name, value in vars(block.pairs).items()})
     except (OSError, NonnegError):
         return
 
@@ -109,8 +119,9 @@ def _write(path: Path, block: Block) -> None:
 def _read(path: Path) -> Block | None:
     try:
         with np.load(path, allow_pickle=False) as held:
-            pairs = Pairs(*(held[name] for name in Pairs.__dataclass_fields__))
-            return Block(int(held["start"]), pairs, held["near"], held["cosines"])
+            pairs = Pairs(*(held[f"pairs_{name}"] for name in Pairs.__dataclass_fields__))
+            numbers = (int(held[name]) for name in ("start", "size", "k"))
+            return Block(*numbers, pairs, held["rows"], held["columns"], held["cosines"])
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         return None  # not there, or damaged
 

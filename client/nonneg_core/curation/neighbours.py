@@ -1,8 +1,10 @@
 """Every pair of vectors above a cosine, and each vector's nearest others, block by block so that a run can go on.
 
-A block is some rows against all. Pairs are exact: the short forms' inner products are upper bounds (`projection`), what
-they let through is computed in full. Neighbours are exact up to `projection.EXACT` rows; beyond, the best by the
-bound are computed in full and put in order, and one that the bound ranks far below its cosine's place can be missed.
+A block is some rows against all, or, of one collection whose products are computed in full, against the rows from its
+own on: each product then serves the nearest of both its rows. Pairs are exact: the short forms' inner products are
+upper bounds (`projection`), what they let through is computed in full. Neighbours are exact up to `projection.EXACT`
+rows; beyond, the best by the bound are computed in full and put in order, and one that the bound ranks far below its
+cosine's place can be missed.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from nonneg_core.curation.best_neighbours import Best, Found, ranked
 from nonneg_core.curation.likeness import Thumbnails, coarse, likeness, mirrored
 from nonneg_core.curation.projection import EXACT, KEPT, bounding
 from nonneg_core.curation.sparse_rows import Floats, Places, SparseRows, against, count, dense
@@ -69,12 +72,15 @@ class Pairs:
 
 @dataclass(frozen=True)
 class Block:
-    """What was found for the rows from `start` on."""
+    """What was found for the rows from `start` on, and for later ones against these."""
 
     start: int
+    size: int  # rows of the collection
+    k: int  # neighbours of a row that are wanted
     pairs: Pairs
-    neighbours: Places  # (rows, k), the nearest first; -1 where there are no more
-    cosines: Floats  # (rows, k)
+    rows: Places  # with `columns` and `cosines`: neighbours of rows; among those of all blocks are each one's nearest
+    columns: Places
+    cosines: Floats
 
 
 @dataclass(frozen=True)
@@ -93,7 +99,7 @@ class Tiling:
 
 
 class Scan:
-    """One collection against itself, or against another; blocks can be asked for in any order."""
+    """One collection against itself, or against another; blocks can be asked for in any order, best from the first."""
 
     def __init__(
         self,
@@ -112,6 +118,8 @@ class Scan:
         self.tiling = tiling
         self._bounds = bounding(rows, others, exact=tiling.exact, kept=tiling.kept)
         self._exact = self._bounds is None
+        self._once = self._alone and self._exact  # each product is computed once, for both of its rows
+        self._best = Best(count(rows), k if self._exact else CANDIDATES * k)
         self._thumbnails = thumbnails
         self._other_thumbnails = thumbnails if others is None else other_thumbnails
         if self._thumbnails is not None and self._other_thumbnails is not None:
@@ -119,19 +127,27 @@ class Scan:
             self._other_coarse = coarse(self._other_thumbnails)
             self._turned = coarse(mirrored(self._other_thumbnails))
 
+    def learn(self, block: Block) -> None:
+        """Take over what an earlier run found: what is farther away is then passed over."""
+        if self._once:
+            self._best.take(block.rows, block.columns, block.cosines)
+
     def block(self, start: int) -> Block:
         """The pairs and neighbours of some rows."""
         block = dense(self.rows, start, start + self.tiling.rows)
-        among = self.k if self._exact else CANDIDATES * self.k
-        similar, near = [], _Best(len(block), min(among, count(self.others)))
-        for left in range(0, max(1, count(self.others)), self.tiling.columns):
+        stop, similar, first = start + len(block), [], start if self._once else 0
+        for left in range(first, max(first + 1, count(self.others)), self.tiling.columns):
             tile = self._tile(block, start, left)
             if not self._alone or left + tile.shape[1] >= start:  # else its pairs were found from the other side
                 similar.append(self._candidates(tile, start, left))
             if self._alone:
                 _blank(tile, start, left)
-            near.add(tile, left)
-        return Block(start, self._pairs(block, start, similar), *self._neighbours(block, near))
+            self._best.add(tile, start, left)
+            if self._once:
+                later = max(0, stop - left)
+                self._best.add_columns(tile[:, later:], start, left + later)
+        nearest = self._later(start, stop) if self._once else self._nearest(block, start)
+        return Block(start, count(self.rows), self.k, self._pairs(block, start, similar), *nearest)
 
     def _tile(self, block: Floats, start: int, left: int) -> Floats:
         """The inner products of a block with some of the others, or bounds above them."""
@@ -189,16 +205,20 @@ class Scan:
         pairs = Pairs(one + start, other, cosine, alike)
         return pairs.where((cosine >= self.limits.similar) | copies(pairs, self.limits))
 
-    def _neighbours(self, block: Floats, near: _Best) -> tuple[Places, Floats]:
-        rows, columns = near.rows, near.columns
-        cosine = near.bounds if self._exact else against(block, rows, self.others, columns)
-        places = np.full((len(block), self.k), -1)
-        cosines = np.zeros((len(block), self.k), np.float32)
-        rows, columns, cosine, rank = _ranked(rows, columns, cosine)
+    def _later(self, start: int, stop: int) -> Found:
+        """The neighbours that this block's products tell of: its rows' among those from them on, and the other way."""
+        rows, columns, cosines = self._best.entries(start)
+        here = np.where(rows < stop, columns >= start, (columns >= start) & (columns < stop))
+        return rows[here], columns[here], cosines[here]
+
+    def _nearest(self, block: Floats, start: int) -> Found:
+        """The neighbours of the block's rows among all others."""
+        rows, columns, cosine = self._best.entries(start, start + len(block))
+        if not self._exact:
+            cosine = against(block, rows - start, self.others, columns)
+        rows, columns, cosine, rank = ranked(rows, columns, cosine)
         kept = rank < self.k
-        places[rows[kept], rank[kept]] = columns[kept]
-        cosines[rows[kept], rank[kept]] = cosine[kept]
-        return places, cosines
+        return rows[kept], columns[kept], cosine[kept]
 
 
 def copies(pairs: Pairs, limits: PairLimits) -> NDArray[np.bool_]:
@@ -218,40 +238,13 @@ def starts(rows: int, step: int) -> range:
 
 
 def joined(blocks: list[Block]) -> tuple[Pairs, Places, Floats]:
-    """The pairs, neighbours and cosines of all rows."""
+    """The pairs, neighbours and cosines of all rows; -1 and 0 where there are no more neighbours."""
     fields = [np.concatenate([getattr(b.pairs, name) for b in blocks]) for name in Pairs.__dataclass_fields__]
-    return Pairs(*fields), np.concatenate([b.neighbours for b in blocks]), np.concatenate([b.cosines for b in blocks])
-
-
-class _Best:
-    """The columns with the largest bounds of each row, over tiles."""
-
-    def __init__(self, rows: int, most: int) -> None:
-        self._most = most
-        self._least = np.full(rows, -np.inf, np.float32)  # what a column must reach to be among the best
-        self.rows, self.columns = np.zeros(0, np.intp), np.zeros(0, np.intp)
-        self.bounds = np.zeros(0, np.float32)
-
-    def add(self, tile: Floats, left: int) -> None:
-        """Take those of a tile that are among the best so far."""
-        if left == 0 and tile.shape[1] > self._most:
-            self._least = np.partition(tile, -self._most, axis=1)[:, -self._most]
-        rows, columns = np.nonzero((tile >= self._least[:, None]) & (tile > -1))
-        bounds = np.concatenate([self.bounds, tile[rows, columns]])
-        rows, columns = np.concatenate([self.rows, rows]), np.concatenate([self.columns, columns + left])
-        rows, columns, bounds, rank = _ranked(rows, columns, bounds)
-        kept = rank < self._most
-        self.rows, self.columns, self.bounds = rows[kept], columns[kept], bounds[kept]
-        full = rank == self._most - 1
-        self._least[rows[full]] = bounds[full]
-
-
-def _ranked(rows: Places, columns: Places, scores: Floats) -> tuple[Places, Places, Floats, Places]:
-    """Entries by row, the largest score first and the lower column among equals, with each one's place in its row."""
-    order = np.lexsort((columns, -scores, rows))
-    rows, columns, scores = rows[order], columns[order], scores[order]
-    begins = np.searchsorted(rows, rows, side="left")
-    return rows, columns, scores, np.arange(len(rows)) - begins
+    best = Best(blocks[0].size, blocks[0].k)
+    for block in blocks:
+        best.take(block.rows, block.columns, block.cosines)
+    there = best.columns >= 0
+    return Pairs(*fields), best.columns.astype(np.intp), np.where(there, best.scores, 0).astype(np.float32)
 
 
 def _blank(tile: Floats, start: int, left: int) -> None:

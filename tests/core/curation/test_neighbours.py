@@ -9,7 +9,7 @@ import pytest
 from sparse_photos import photos, sparse, unit
 
 from nonneg_core.curation.likeness import standardised
-from nonneg_core.curation.neighbours import PairLimits, Scan, Tiling, copies, joined, scanned
+from nonneg_core.curation.neighbours import PairLimits, Scan, Tiling, copies, joined, scanned, starts
 from nonneg_core.curation.pixel_checks import GRID
 from nonneg_core.curation.projection import bounding
 
@@ -56,11 +56,25 @@ def test_two_collections_are_compared_across_and_never_within(tiles: Tiling) -> 
 
 def test_the_neighbours_are_the_nearest_others_in_order() -> None:
     z = photos()[:-5]  # without copies, so that the order is unique
-    _, places, cosines = joined(list(scanned(Scan(sparse(z), PairLimits(), k=7, tiling=Tiling(columns=50)))))
+    _, places, cosines = joined(list(scanned(Scan(sparse(z), PairLimits(), k=7, tiling=Tiling(rows=64, columns=50)))))
     for i in range(len(z)):
         others = sorted((j for j in range(len(z)) if j != i), key=lambda j: -float(z[i] @ z[j]))
         assert cosines[i] == pytest.approx([float(z[i] @ z[j]) for j in others[:7]], abs=1e-6)
         assert float(z[i] @ z[places[i, 0]]) == pytest.approx(float(z[i] @ z[others[0]]), abs=1e-6)
+
+
+def test_blocks_of_any_order_and_of_several_runs_give_the_same_neighbours() -> None:
+    z, limits, tiling = sparse(photos()), PairLimits(), Tiling(rows=64, columns=50)
+    whole = joined(list(scanned(Scan(z, limits, k=7, tiling=tiling))))
+    begins = list(starts(len(photos()), tiling.rows))
+    first, second = (Scan(z, limits, k=7, tiling=tiling) for _ in range(2))
+    some = {start: first.block(start) for start in begins[1::2]}
+    second.learn(some[begins[1]])
+    every = some | {start: second.block(start) for start in reversed(begins[::2])}
+    again = joined([every[start] for start in begins])
+    np.testing.assert_array_equal(again[1], whole[1])
+    np.testing.assert_array_equal(again[2], whole[2])
+    np.testing.assert_array_equal(again[0].one, whole[0].one)
 
 
 def test_fewer_photos_than_neighbours_leave_places_empty() -> None:
