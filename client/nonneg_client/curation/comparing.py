@@ -120,8 +120,8 @@ def _read(path: Path) -> Block | None:
     try:
         with np.load(path, allow_pickle=False) as held:
             pairs = Pairs(*(held[f"pairs_{name}"] for name in Pairs.__dataclass_fields__))
-            numbers = (int(held[name]) for name in ("start", "size", "k"))
-            return Block(*numbers, pairs, held["rows"], held["columns"], held["cosines"])
+            start, size, k = (int(held[name]) for name in ("start", "size", "k"))
+            return Block(start, size, k, pairs, held["rows"], held["columns"], held["cosines"])
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         return None  # not there, or damaged
 
