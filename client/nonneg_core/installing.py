@@ -17,15 +17,16 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-HEAVY = " (torch from an index may bring CUDA, gigabytes: its makers have an index of CPU builds)"
+CPU_BUILDS = "https://download.pytorch.org/whl/cpu"
+HEAVY = f" (PyPI's torch for Linux brings CUDA, gigabytes; without a GPU add --extra-index-url {CPU_BUILDS})"
 
 
 def extra_hint(extra: str) -> str:
     """The command that installs an extra into this environment."""
-    clone = _clone()
+    clone, needed = _clone(), requirements(extra)
     if clone is not None:
-        return _pip(["-c", str(clone / "constraints.txt"), "-e", f"{clone}[{extra}]"])
-    needed = requirements(extra)
+        heavy = any(line.startswith("torch") for line in needed) and find_spec("torch") is None
+        return _pip(["-c", str(clone / "constraints.txt"), "-e", f"{clone}[{extra}]"]) + (HEAVY if heavy else "")
     if not needed:
         return f"install nonneg's extra {extra}, from where nonneg itself came"
     missing = [line for line in needed if not _installed(line)] or needed

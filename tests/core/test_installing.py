@@ -66,6 +66,13 @@ def test_from_a_wheel_it_is_said_that_torch_may_bring_cuda(wheel: Path, monkeypa
     assert "CUDA" in extra_hint("training")
 
 
+def test_from_a_clone_it_is_said_where_torch_is_still_to_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "CUDA" not in extra_hint("training")  # it is here
+    monkeypatch.setattr(installing, "find_spec", lambda name: None if name == "torch" else find_spec(name))
+    assert "--extra-index-url" in extra_hint("training")
+    assert "CUDA" not in extra_hint("server")
+
+
 def test_an_extra_that_names_itself_is_followed_once(wheel: Path) -> None:
     assert requirements("all") == requirements("server")
 
@@ -109,7 +116,7 @@ def test_no_message_names_an_installation_by_itself() -> None:
 
 
 def test_no_page_installs_from_an_index_that_need_not_have_it() -> None:
-    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "deploy").iterdir()]
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "deploy").rglob("*.*")]
     assert [page.name for page in pages if re.search(r"pip install \"?nonneg", page.read_text())] == []
 
 
