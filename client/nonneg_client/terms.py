@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from nonneg_client.csr import CsrRows
 from nonneg_core.errors import ConfigInvalid
 
-LEVELS = 8  # a word stands once to so many times
+LEVELS = 2  # a word stands once to so many times; more add little where BM25 ranks, benchmarks/terms.py
 MOST_LEVELS = 64
-TOP = 0.25  # a value from here on gets the highest level; vectors are of length one
+TOP = 2.0  # a value from here on gets the highest level: so many times the root mean square of its vector's
 
 
 def texts_of(rows: CsrRows, dimensions: int, names: Mapping[int, str], levels: int) -> list[str]:
@@ -23,7 +23,7 @@ def texts_of(rows: CsrRows, dimensions: int, names: Mapping[int, str], levels: i
             f"levels={levels}", fix=f"give 1 to {MOST_LEVELS}", field="levels", value=levels, limit=MOST_LEVELS
         )
     words = words_of(dimensions, names)
-    times = _levels(rows.values, levels)
+    times = _levels(rows, levels)
     texts = []
     for start, end in zip(rows.indptr, rows.indptr[1:], strict=False):
         entries = zip(rows.indices[start:end].tolist(), times[start:end].tolist(), strict=True)
@@ -44,5 +44,9 @@ def words_of(dimensions: int, names: Mapping[int, str]) -> list[str]:
     return [word(j) for j in range(dimensions)]
 
 
-def _levels(values: NDArray[np.float32], levels: int) -> NDArray[np.int64]:
-    return np.asarray(np.clip(np.ceil(values / TOP * levels), 1, levels), dtype=np.int64)
+def _levels(rows: CsrRows, levels: int) -> NDArray[np.int64]:
+    sizes = np.diff(rows.indptr)
+    owners = np.repeat(np.arange(len(sizes)), sizes)
+    squares = np.bincount(owners, rows.values.astype(np.float64) ** 2, len(sizes))
+    usual = np.sqrt(squares / np.maximum(sizes, 1))[owners]
+    return np.asarray(np.clip(np.ceil(rows.values / (TOP * usual) * levels), 1, levels), dtype=np.int64)

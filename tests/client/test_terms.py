@@ -14,7 +14,8 @@ from nonneg_core.errors import ConfigInvalid
 def test_a_dimension_is_a_word_that_stands_the_more_often_the_stronger_it_is():
     z = np.float32([[0.9, 0, 0.03, 0.1], [0, 0, 0, 0], [0, 0.25, 0, 0]])
     embeddings = Embeddings.from_dense(z, fingerprint="f")
-    assert embeddings.to_terms() == ["d0 " * 8 + "d2 " + "d3 " * 3 + "d3", "", ("d1 " * 8).strip()]
+    assert embeddings.to_terms() == ["d0 d0 d2 d3", "", "d1"]
+    assert embeddings.to_terms(levels=8) == ["d0 " * 7 + "d2 d3", "", "d1 d1 d1 d1"]
     assert embeddings.to_terms(levels=1) == ["d0 d2 d3", "", "d1"]
     with pytest.raises(ConfigInvalid, match="levels=0"):
         embeddings.to_terms(levels=0)
