@@ -1,9 +1,9 @@
 """What the studio costs a server that does not use it, and how soon its page shows something.
 
-    python benchmarks/studio_unused.py PHOTO [--rounds 6] [--model photo]
+    python benchmarks/studio_unused.py PHOTO [--rounds 4] [--model photo]
 
 Servers with and without the studio's routes start in turns, as processes of their own on one thread: seconds to the
-first answer of /readyz, its memory (proportional set size) after fifty photos, and photos a second over one connection.
+first answer of /readyz, its memory (proportional set size) after twenty photos, and photos a second over one connection.
 Then, where Chromium and playwright are there, the first contentful paint of the page, over a warm server.
 """
 
@@ -34,8 +34,8 @@ stand_in.STUDIO = Dialect("studio", ("/studio",), None, None, ())
 sys.modules["nonneg_server.api.studio.routes"] = stand_in
 {SERVE}
 """
-EMBEDS = 50
-TIMED = 200
+EMBEDS = 20  # photos before memory is read
+TIMED = 60
 PAINT = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
 DRAWN = "document.querySelector('main[aria-busy=false]') && performance.now()"
 
@@ -43,7 +43,7 @@ DRAWN = "document.querySelector('main[aria-busy=false]') && performance.now()"
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("photo", type=Path)
-    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--model", default="photo")
     options = parser.parse_args()
     data = options.photo.read_bytes()

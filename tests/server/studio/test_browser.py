@@ -228,7 +228,8 @@ def test_bare_words_are_words(wide: Page, address: str) -> None:
     wide.fill("#expression", "cat")
     wide.keyboard.press("Enter")
     expect(wide.locator("#expression")).to_have_value('"cat"')
-    expect(wide.locator(".hit[data-place='0'] .file")).to_contain_text("cat-")
+    expect(wide.locator(".hit[data-place='0'] .file").first).to_contain_text("cat-")
+    expect(wide.locator(".line")).to_contain_text("random photos")
 
 
 def test_arrows_walk_over_the_photos_and_enter_asks_with_one(wide: Page, address: str) -> None:
