@@ -3,7 +3,7 @@
     python benchmarks/studio_unused.py PHOTO [--rounds 4] [--model photo]
 
 Servers with and without the studio's routes start in turns, as processes of their own on one thread: seconds to the
-first answer of /readyz, its memory (proportional set size) after twenty photos, and photos a second over one connection.
+first answer of /readyz, memory (proportional set size) after twenty photos, and photos a second over one connection.
 Then, where Chromium and playwright are there, the first contentful paint of the page, over a warm server.
 """
 
