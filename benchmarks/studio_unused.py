@@ -36,8 +36,7 @@ sys.modules["nonneg_server.api.studio.routes"] = stand_in
 """
 EMBEDS = 20  # photos before memory is read
 TIMED = 60
-PAINT = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
-DRAWN = "document.querySelector('main[aria-busy=false]') && performance.now()"
+PAINT = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
 
 
 def main() -> None:
@@ -117,8 +116,9 @@ def painted(address: str) -> dict[str, float]:
         for _ in range(6):
             page = browser.new_context().new_page()
             page.goto(address)
-            drawn = page.wait_for_function(DRAWN).json_value()
-            found.append((page.wait_for_function(PAINT).json_value(), drawn))
+            page.wait_for_selector("main[aria-busy=false]")
+            drawn = page.evaluate("performance.now()")
+            found.append((page.evaluate(PAINT), drawn))
         browser.close()
     paint, drawn = np.median(found[1:], axis=0)
     return {"first contentful paint": float(paint), "drawn": float(drawn)}

@@ -14,13 +14,13 @@ database.execute("CREATE VIRTUAL TABLE IF NOT EXISTS photos USING fts5(name UNIN
 
 with Client() as client:
     names = {found["dimension"]: found["name"] for found in client.dimensions(named=True)}
-    vectors = client.embed(folder, top_k=300)
-    (query,) = client.embed(asked, top_k=128).to_terms(names)
+    vectors = client.embed(folder, top_k=205)
+    (query,) = client.embed(asked, top_k=300).to_terms(names)
 
 with database:
     database.executemany("INSERT INTO photos VALUES (?, ?)", zip(vectors.ids, vectors.to_terms(names), strict=True))
 
-by_likeness = " OR ".join(set(query.split()))
+by_likeness = " OR ".join(query.split())  # a word that stands twice counts twice
 strongest = max(set(query.split()), key=query.split().count)
 for title, match in (("like it", by_likeness), (f"like it, without {strongest}", f"({by_likeness}) NOT {strongest}")):
     print(title)

@@ -54,6 +54,13 @@ def test_a_catalogue_is_searched_with_filters_and_added_to(run, photos: Path, tm
     assert len(run("search_catalogue.py", photos, "products.csv", photos / "cat" / "cat-0.jpg").splitlines()) == 5
 
 
+def test_photos_are_found_as_text(run, photos: Path) -> None:
+    lines = run("text_engine.py", photos, photos / "cat" / "cat-0.jpg", "words.db").splitlines()
+    assert lines[0] == "like it"
+    assert all("cat/cat-" in line for line in lines[1:6])
+    assert lines[6].startswith("like it, without ")
+
+
 def test_copies_are_listed_beside_the_larger_one(run, photos: Path, tmp_path: Path) -> None:
     from PIL import Image
 
