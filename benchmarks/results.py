@@ -28,7 +28,9 @@ smaller runs (each study says how small), so that directions can be compared and
 
 A claim is *held* when the 95 % interval over seeds (in brackets; paired where two are compared) lies within its bound,
 *did not hold here* when it lies outside, and *not decided* otherwise. What the figures are:
-[training](training.md#what-an-encoder-is-worth); how studies work: [studies](studies.md).
+[training](training.md#what-an-encoder-is-worth); how studies work: [studies](studies.md). SEPIN@k is in nats,
+by the InfoNCE bound (temperature 0.2) on up to 512 pairs of views: dimensions are chosen on one half of the pairs and
+measured on the other.
 """
 
 
@@ -52,8 +54,8 @@ def _ours(verdict: Verdict) -> str:
     if first.estimate is None:
         return "-"
     if first.of is None or first.than is None:
-        return short(first.estimate.mean)
-    return f"{short(first.of.mean)} against {short(first.than.mean)}"
+        return str(first.estimate)
+    return f"{short(first.of.mean)} against {short(first.than.mean)}, difference {first.estimate}"
 
 
 def _section(study: Study, results: Path) -> list[str]:

@@ -38,6 +38,9 @@ COMMANDS: dict[str, Entry] = {
     ),
     "quantize": Entry("nonneg_export.commands.quantize:quantize", "Make a bundle smaller and faster.", "export"),
     "atlas": Entry("nonneg_export.commands.atlas:atlas", "Show what each dimension stands for.", "export"),
+    "certify": Entry(
+        "nonneg_export.commands.certify:certify", "Test whether a bundle's dimensions mean something.", "server"
+    ),
     "adapt": Entry("nonneg_export.commands.adapt:adapt", "Make a better model for your own photos.", "server"),
     "push": Entry("nonneg_export.commands.sharing:push", "Share a bundle: a folder or a model hub."),
     "pull": Entry("nonneg_export.commands.sharing:pull", "Get a bundle from a folder or a model hub."),

@@ -14,6 +14,7 @@ from nonneg_core.evaluation import structure
 from nonneg_core.evaluation.quality import LENGTHS, TOP_KS, as_they_are, quality_by_length, split
 from nonneg_core.evaluation.quality_row import Selection
 from nonneg_core.evaluation.selection import Order, as_emitted, by_chance, falling, fit_pca
+from nonneg_core.evaluation.uncertainty import interval
 from nonneg_core.pixels.decode import decode
 from nonneg_export.activations import Activations, Tick, collect
 from nonneg_export.photo_folder import Photos, labels_of
@@ -24,7 +25,6 @@ from nonneg_runtime.preprocess import Preprocessor
 
 K, NEIGHBOURS, SEEDS = 100, 20, 3
 PAIRS = 512  # images in the estimate of SEPIN: each has so many - 1 negatives
-TEMPERATURE = 0.2
 DIGITS = 4
 
 
@@ -82,7 +82,8 @@ def _structure(
 ) -> Structure:
     first = z[_sample(len(seen.paths))]
     consistent = structure.consistency(z, labels)
-    information = structure.separate_information(first, second, temperature=TEMPERATURE)
+    lost = structure.sepin(structure.lost_by_image(first, second))
+    sepin = {k: interval(values) for k, values in lost.items()}
     return Structure(
         sparsity=_short(structure.sparsity(z)),
         correlation=_short(structure.correlation(z)),
@@ -90,9 +91,10 @@ def _structure(
         consistency_floor=_short(consistent.weighted_floor),
         consistency_unweighted=_short(consistent.unweighted),
         consistency_unweighted_floor=_short(consistent.unweighted_floor),
-        sepin={k: _short(value) for k, value in structure.sepin(information).items()},
-        sepin_estimator=f"nats, by the InfoNCE bound: temperature {TEMPERATURE}, {len(first) - 1} negatives, "
+        sepin={k: _short(found.mean) for k, found in sepin.items()},
+        sepin_estimator=f"nats, by the InfoNCE bound: temperature {structure.TEMPERATURE}, {len(first) - 1} negatives, "
         f"{len(first)} pairs of an image and its mirrored centre (80 %); the first k columns in the bundle's order",
+        sepin_intervals={k: (_short(found.low), _short(found.high)) for k, found in sepin.items()},
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from nonneg_runtime.certificate import Bounds, CertificateRecord
 from nonneg_runtime.evidence import Gain, Kept, Quality, Structure
 from nonneg_runtime.manifest import AdaptationRecord, Manifest, TextRecord, Variant
 from nonneg_runtime.names import Name
@@ -15,6 +16,7 @@ SELECTIONS = {
     "pca": "PCA",
     "features": "raw features",
 }
+FLOORS = ("shuffled", "rotated", "untrained")
 OWN = "expected-activation"  # what rows of the bundle's own order are called, whatever it was ranked by
 
 
@@ -27,11 +29,34 @@ def summary(manifest: Manifest) -> str:
         parts.append(adaptation(manifest.adaptation))
     if manifest.quality is not None:
         parts.append(quality(manifest, manifest.quality))
+    if manifest.certificate is not None:
+        parts.append(certificate(manifest.certificate))
     if manifest.kept is not None:
         parts.append(kept(manifest.kept))
     if manifest.text is not None and manifest.text.recall:
         parts.append(recall(manifest.text))
     return "\n\n".join(parts)
+
+
+def certificate(found: CertificateRecord) -> str:
+    """Whether the dimensions mean something: each figure beside its floors, and the verdict."""
+    head = (
+        f"meaning of the dimensions on {found.data}: {found.images:,} photos of {found.classes} classes, "
+        f"{found.pairs} pairs; judge {found.judge}"
+    )
+    rows = [
+        (
+            figure.name, str(figure.dimensions), _interval(figure.measured),
+            *(_interval(figure.floors.get(floor)) for floor in FLOORS),
+        )
+        for figure in found.figures
+    ]  # fmt: skip
+    notes = [f"{found.outcome}: {found.reason}", *found.missing]
+    return "\n\n".join([head, table(("figure", "dims", "measured", *FLOORS), rows), "\n".join(notes)])
+
+
+def _interval(bounds: Bounds | None) -> str:
+    return "-" if bounds is None else f"{bounds.value:.3f} [{bounds.low:.3f} {bounds.high:.3f}]"
 
 
 def kept(found: Kept) -> str:
@@ -104,12 +129,18 @@ def quality(manifest: Manifest, found: Quality) -> str:
 
 def structure(found: Structure) -> str:
     """Sparsity, correlation, consistency beside its floor, SEPIN."""
-    sepin = ", ".join(f"@{k} {value:.2g}" for k, value in found.sepin.items())
+    sepin = ", ".join(f"@{k} {value:.2g}{_within(found.sepin_intervals.get(k))}" for k, value in found.sepin.items())
+    estimator = found.sepin_estimator + ("" if found.sepin_intervals else "; without intervals")
     return (
         f"sparsity {share(found.sparsity)}; correlation {share(found.correlation)}; "
         f"consistency {share(found.consistency)} weighted (shuffled labels {share(found.consistency_floor)}), "
-        f"{share(found.consistency_unweighted)} unweighted ({share(found.consistency_unweighted_floor)}); SEPIN {sepin}"
+        f"{share(found.consistency_unweighted)} unweighted ({share(found.consistency_unweighted_floor)}); "
+        f"SEPIN {sepin} ({estimator})"
     )
+
+
+def _within(bounds: tuple[float, float] | None) -> str:
+    return "" if bounds is None else f" [{bounds[0]:.2g} {bounds[1]:.2g}]"
 
 
 def named(manifest: Manifest, names: Sequence[Name]) -> str:

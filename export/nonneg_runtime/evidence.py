@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
 from nonneg_core.evaluation.quality_row import QualityRow
 
@@ -41,6 +43,15 @@ class Structure(Record):
     consistency_unweighted_floor: float
     sepin: dict[str, float] = Field(description="mean over the first k dimensions of what only they know")
     sepin_estimator: str = ""
+    sepin_intervals: dict[str, tuple[float, float]] = Field(default={}, description="of 95 %, over images")
+
+    @model_serializer(mode="wrap")
+    def _without_intervals_that_are_not_known(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Manifests of before this field keep the digest that seals them."""
+        found: dict[str, Any] = write(self)
+        if not self.sepin_intervals:
+            found.pop("sepin_intervals", None)
+        return found
 
 
 class Quality(Record):

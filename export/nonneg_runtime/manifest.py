@@ -17,13 +17,14 @@ from pydantic import (
 
 from nonneg_core.errors import BundleInvalid, DigestMismatch, SchemaUnknown
 from nonneg_core.pixels.view import View
+from nonneg_runtime.certificate import CertificateRecord
 from nonneg_runtime.evidence import Check, Gain, Golden, Kept, Quality, RecallRow, Record
 
 SCHEMA_VERSION = 1
 FILE_NAME = "manifest.json"
 MAX_BYTES = 64 * 2**20
 # Fields that bundles of schema 1 did not have from the start.
-CAME_LATER = ("head", "variants", "names", "kept", "lexicon", "text", "adaptation")
+CAME_LATER = ("head", "variants", "names", "kept", "lexicon", "text", "adaptation", "certificate")
 RankedBy = Literal["expected-activation", "frequency", "variance", "nested", "none"]
 Precision = Literal["fp32", "fp16", "int8", "bf16"]  # fp16: of the stored weights; the others: of what computes
 
@@ -182,6 +183,7 @@ class Manifest(Record):
     names: NamesRecord | None = None
     lexicon: LexiconRecord | None = None
     adaptation: AdaptationRecord | None = None
+    certificate: CertificateRecord | None = None
     files: dict[str, FileRecord]
     fingerprint: str = ""
     digest: str = ""

@@ -112,4 +112,6 @@ def _said(name: Name) -> dict[str, Any]:
 
 
 def _ordinal(place: int) -> str:
-    return "first" if place == 1 else f"{place}."
+    ends = {1: "st", 2: "nd", 3: "rd"}
+    end = "th" if place % 100 in (11, 12, 13) else ends.get(place % 10, "th")
+    return "first" if place == 1 else f"{place}{end}"

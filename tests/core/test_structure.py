@@ -125,8 +125,8 @@ def test_a_dead_dimension_knows_nothing() -> None:
 
 
 def test_sepin_is_the_mean_over_the_first_k() -> None:
-    found = sepin(np.array([4.0, 2.0, 0.0]), ks=(1, 2, 10))
-    assert found == {"1": 4.0, "2": 3.0, "all": 2.0}
+    found = sepin(np.array([[4.0, 2.0, 0.0], [2.0, 0.0, 1.0]]), ks=(1, 2, 10))
+    assert {k: values.tolist() for k, values in found.items()} == {"1": [4.0, 2.0], "2": [3.0, 1.0], "all": [2.0, 1.0]}
 
 
 def test_every_dimension_of_signed_vectors_is_active_on_every_image() -> None:
@@ -158,6 +158,10 @@ def test_ranked_sepin_is_chosen_and_measured_on_different_pairs() -> None:
     first = np.maximum(rng.normal(size=(60, 12)), 0)
     noise = np.maximum(rng.normal(size=(60, 12)), 0)
     found = sepin_ranked(first, noise)
-    assert abs(found["1"]) < 0.1, "pairs that have nothing in common: the largest of many estimates is not reported"
+    assert abs(found["1"].mean) < 0.1, (
+        "pairs that have nothing in common: the largest of many estimates is not reported"
+    )
     noise[:, 7] = first[:, 7]  # one dimension that both views share
-    assert sepin_ranked(first, noise)["1"] > sepin_ranked(first, noise)["all"] > 0
+    found = sepin_ranked(first, noise)
+    assert found["1"].mean > found["all"].mean > 0
+    assert found["1"].low < found["1"].mean < found["1"].high

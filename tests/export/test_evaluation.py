@@ -12,7 +12,7 @@ from nonneg_core.errors import DataInvalid
 from nonneg_core.evaluation.metrics import retrieval
 from nonneg_core.pixels.view import View
 from nonneg_export.assemble import Draft, RankedDraft, rank, report, seal
-from nonneg_export.manifest_report import summary
+from nonneg_export.manifest_report import structure, summary
 from nonneg_export.photo_folder import find_photos, load_pixels
 from nonneg_export.plot import draw
 from nonneg_runtime.bundle import open_bundle
@@ -56,6 +56,8 @@ def test_what_the_dimensions_are_like_is_reported_beside_its_floor(reported: Ran
     assert 0 < found.consistency_floor < found.consistency <= 1
     assert set(found.sepin) == {"1", "10", "all"}
     assert "InfoNCE" in found.sepin_estimator
+    assert all(low <= found.sepin[k] <= high for k, (low, high) in found.sepin_intervals.items())
+    assert "] (nats, by the InfoNCE bound" in structure(found)
 
 
 def test_quality_is_never_reported_on_calibration_images(ranked: RankedDraft, labelled: Path, tmp_path: Path) -> None:

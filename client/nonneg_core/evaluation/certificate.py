@@ -14,8 +14,6 @@ from nonneg_core.evaluation import structure as measures
 from nonneg_core.evaluation.floors import Codes, as_sparse, rotated, sparsity_to_keep
 from nonneg_core.evaluation.monosemanticity import mean_score
 
-TEMPERATURE = 0.2
-
 
 @dataclass(frozen=True)
 class Figures:
@@ -32,6 +30,7 @@ class Figures:
     purity: float
     monosemanticity: float
     sepin: dict[str, float] | None  # @1, @10, @100, @all, in nats
+    sepin_intervals: dict[str, tuple[float, float]] | None  # of 95 %, over images
 
 
 @dataclass(frozen=True)
@@ -90,6 +89,7 @@ def structure(
 
 def _figures(z: Codes, second: Codes | None, classes: NDArray[np.int64], judged: NDArray[Any]) -> Figures:
     weighted, unweighted = measures.shares((z != 0).astype(np.float32), classes)
+    sepin = None if second is None else measures.sepin_ranked(z[: len(second)], second)
     return Figures(
         dimensions=z.shape[1],
         live=measures.live_dimensions(z),
@@ -101,7 +101,8 @@ def _figures(z: Codes, second: Codes | None, classes: NDArray[np.int64], judged:
         consistency_unweighted=unweighted,
         purity=measures.purity(z, classes),
         monosemanticity=mean_score(z, judged),
-        sepin=None if second is None else measures.sepin_ranked(z[: len(second)], second, temperature=TEMPERATURE),
+        sepin=None if sepin is None else {k: found.mean for k, found in sepin.items()},
+        sepin_intervals=None if sepin is None else {k: (found.low, found.high) for k, found in sepin.items()},
     )
 
 
@@ -118,8 +119,9 @@ def _estimator(second: NDArray[Any] | None) -> str:
         return "not measured: it needs second views"
     half = len(second) // 2
     return (
-        f"nats, by the InfoNCE bound: temperature {TEMPERATURE}, {half - 1} negatives, dimensions chosen on {half} "
-        f"pairs and measured on {len(second) - half} others, both ways; values near zero are zero"
+        f"nats, by the InfoNCE bound: temperature {measures.TEMPERATURE}, {half - 1} negatives, dimensions chosen on "
+        f"{half} pairs and measured on {len(second) - half} others, both ways; in brackets 95 % over images; values "
+        "near zero are zero"
     )
 
 

@@ -14,8 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nonneg_core.errors import DataInvalid
+from nonneg_core.evaluation.uncertainty import Interval, interval
 from nonneg_core.shortening import unit
 
+TEMPERATURE = 0.2  # of SEPIN's bound
 ZERO = 1e-5  # entries of row-normalised vectors below it, by absolute value, count as zero
 TOP = 0.01  # share of the images that count as a dimension's own, in `purity`
 Floats = NDArray[np.float64]
@@ -104,46 +106,57 @@ def shares(active: NDArray[np.float32], classes: NDArray[np.int64]) -> tuple[flo
     live = total > 0
     if not live.any():
         return 0.0, 0.0
-    return float(most.sum() / total.sum()), float((most[live] / total[live]).mean())
+    return weighted_share(counts), float((most[live] / total[live]).mean())
 
 
-def separate_information(first: NDArray[Any], second: NDArray[Any], *, temperature: float = 0.2) -> Floats:
+def weighted_share(counts: NDArray[Any]) -> float:
+    """The weighted consistency of counts of active images, (classes, D)."""
+    total = float(counts.sum(dtype=np.float64))
+    return float(counts.max(axis=0).sum(dtype=np.float64)) / total if total else 0.0
+
+
+def separate_information(first: NDArray[Any], second: NDArray[Any], *, temperature: float = TEMPERATURE) -> Floats:
     """I(x; z_i | z without i) in nats for every dimension i, by the InfoNCE bound: L(f without i) - L(f).
 
     Row j of `first` and of `second` are two views of image j; the negatives of an image are the other images' second
     views. Cosine similarity; the vectors are normalised again without i. SEPIN@k is the mean over the first k.
     """
+    return np.asarray(lost_by_image(first, second, temperature=temperature).mean(axis=0))
+
+
+def lost_by_image(first: NDArray[Any], second: NDArray[Any], *, temperature: float = TEMPERATURE) -> Floats:
+    """The same of every image, whose mean it is: (images, D)."""
     u, v = (np.asarray(z, dtype=np.float64) for z in (first, second))  # (n, D) each
     products = u @ v.T  # (n, n)
     u2, v2 = u**2, v**2
     of_u, of_v = u2.sum(axis=1), v2.sum(axis=1)  # (n,): squared lengths
     whole = _info_nce(products, of_u, of_v, temperature)
-    lost = np.zeros(u.shape[1])
+    lost = np.zeros(u.shape)
     for i in np.flatnonzero(u2.any(axis=0) | v2.any(axis=0)):
         without = products - np.outer(u[:, i], v[:, i])
-        lost[i] = _info_nce(without, of_u - u2[:, i], of_v - v2[:, i], temperature) - whole
+        lost[:, i] = _info_nce(without, of_u - u2[:, i], of_v - v2[:, i], temperature) - whole
     return lost
 
 
-def sepin(information: Floats, ks: Sequence[int] = (1, 10, 100)) -> dict[str, float]:
-    """SEPIN@k for several k, and for all dimensions: means over the first k in the order of the columns."""
-    found = {str(k): float(information[:k].mean()) for k in ks if k <= len(information)}
-    return {**found, "all": float(information.mean())}
+def sepin(lost: Floats, ks: Sequence[int] = (1, 10, 100)) -> dict[str, Floats]:
+    """SEPIN@k of every image for several k, and for all dimensions: means over the first k columns."""
+    found = {str(k): lost[:, :k].mean(axis=1) for k in ks if k <= lost.shape[1]}
+    return {**found, "all": lost.mean(axis=1)}
 
 
-def sepin_ranked(first: NDArray[Any], second: NDArray[Any], *, temperature: float = 0.2) -> dict[str, float]:
+def sepin_ranked(first: NDArray[Any], second: NDArray[Any], *, temperature: float = TEMPERATURE) -> dict[str, Interval]:
     """SEPIN@k over the k most informative dimensions: chosen on one half of the pairs, measured on the other.
 
     Chosen and measured on the same pairs the largest of many noisy estimates would be too large.
     """
-    halves = [separate_information(first[i::2], second[i::2], temperature=temperature) for i in (0, 1)]
-    both = [sepin(halves[1 - i][np.argsort(-halves[i], kind="stable")]) for i in (0, 1)]
-    return {k: (both[0][k] + both[1][k]) / 2 for k in both[0]}
+    halves = [lost_by_image(first[i::2], second[i::2], temperature=temperature) for i in (0, 1)]
+    both = [sepin(halves[1 - i][:, np.argsort(-halves[i].mean(axis=0), kind="stable")]) for i in (0, 1)]
+    return {k: interval(np.concatenate([both[0][k], both[1][k]])) for k in both[0]}
 
 
-def _info_nce(products: Floats, first: Floats, second: Floats, temperature: float) -> float:
-    """The mean of -log softmax of the pairs, from dot products and squared lengths."""
+def _info_nce(products: Floats, first: Floats, second: Floats, temperature: float) -> Floats:
+    """-log softmax of every pair, from dot products and squared lengths."""
     # A vector of which nothing is left is as far from all as can be; what rounding leaves of it counts as nothing.
     u, v = (np.where(squares > 1e-12, 1 / np.sqrt(np.maximum(squares, 1e-12)), 0) for squares in (first, second))
     scores = products * u[:, None] * v / temperature  # (n, n), at most 1 / temperature
-    return float((np.log(np.exp(scores).sum(axis=1)) - np.diag(scores)).mean())
+    return np.asarray(np.log(np.exp(scores).sum(axis=1)) - np.diag(scores))

@@ -1,4 +1,4 @@
-"""How sure a mean over queries is: bootstrap intervals, and paired tests between two systems on the same queries."""
+"""How sure a figure is: bootstrap intervals, paired tests on the same queries, and the jackknife of whole figures."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from nonneg_core.errors import DataInvalid
 DRAWS = 2000
 FLIPS = 10_000
 BLOCK = 2**22  # numbers drawn at a time
+GROUPS = 20  # of images, for the jackknife
+STUDENT = 2.093  # 97.5 % quantile of Student's t with GROUPS - 1 degrees of freedom
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,25 @@ def paired(a: NDArray[Any], b: NDArray[Any], *, level: float = 0.95, seed: int =
         raise DataInvalid(f"{len(a)} and {len(b)} queries are not the same ones", fix="compare on the same queries")
     found = interval(b - a, level=level, seed=seed)
     return Difference(found.mean, found.low, found.high, sign_flip(b - a, seed=seed))
+
+
+def groups_of(labels: NDArray[Any], *, seed: int = 0) -> NDArray[np.int64]:
+    """Which of GROUPS groups each image belongs to, drawn by chance, every label spread over all of them."""
+    order = np.random.default_rng(seed).permutation(len(labels))
+    order = order[np.argsort(np.asarray(labels)[order], kind="stable")]
+    found = np.empty(len(labels), dtype=np.int64)
+    found[order] = np.arange(len(labels)) % GROUPS
+    return found
+
+
+def jackknife(whole: float, without: NDArray[Any]) -> Interval:
+    """A figure of all images, and where it would lie with others of the same kind (95 %): delete-a-group jackknife.
+
+    without: the figure with each of GROUPS groups of the images left out in turn.
+    """
+    values = np.asarray(without, dtype=np.float64)
+    error = float(np.sqrt((len(values) - 1) / len(values) * ((values - values.mean()) ** 2).sum()))
+    return Interval(whole, whole - STUDENT * error, whole + STUDENT * error)
 
 
 def sign_flip(differences: NDArray[Any], *, flips: int = FLIPS, seed: int = 0) -> float:

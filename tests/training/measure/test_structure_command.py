@@ -57,6 +57,7 @@ def test_a_non_negative_run_stands_above_the_floor_of_shuffled_labels(trained: P
     assert found["measured"]["sparsity"] == pytest.approx(found["rotated"]["sparsity"], abs=0.02)
     assert found["measured"]["sparsity"] == pytest.approx(found["untrained"]["sparsity"], abs=0.02)
     assert set(found["measured"]["sepin"]) == {"1", "10", "all"}
+    assert set(found["measured"]["sepin_intervals"]) == {"1", "10", "all"}
     assert "negatives" in found["estimator"]
 
 

@@ -76,12 +76,16 @@ def structure_table(found: StructureReport) -> list[list[Any]]:
         ]
         lines.append([name, getattr(found.measured, name), *values])
     for k in found.measured.sepin or {}:
-        values = [
-            None if floor is None or floor.sepin is None else floor.sepin[k]
-            for floor in (found.measured, None, found.rotated, found.untrained)
-        ]
+        values = [_sepin(figures, k) for figures in (found.measured, None, found.rotated, found.untrained)]
         lines.append([f"SEPIN@{k}", *values])
     return [[_short(cell) for cell in line] for line in lines]
+
+
+def _sepin(figures: Figures | None, k: str) -> str | None:
+    if figures is None or figures.sepin is None or figures.sepin_intervals is None:
+        return None
+    low, high = figures.sepin_intervals[k]
+    return f"{figures.sepin[k]:.4g} [{low:.2g} {high:.2g}]"
 
 
 def row_cells(kind: str, row: ProbeResult) -> list[Any]:

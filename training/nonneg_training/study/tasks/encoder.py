@@ -137,7 +137,7 @@ def _structure(asked: Outputs) -> Figures:
 
 
 def _named(record: dict[str, Any], before: str) -> Figures:
-    values = {name: value for name, value in record.items() if name != "sepin"}
+    values = {name: value for name, value in record.items() if not name.startswith("sepin")}
     values |= {f"sepin.{k}": value for k, value in (record["sepin"] or {}).items()}
     return {f"{before}.{name}": value for name, value in values.items()}
 

@@ -1,0 +1,96 @@
+"""What the named columns of a shipped model cost: the same head with and without them, set by set.
+
+    python benchmarks/names_price.py MODEL PHOTOS LABELLED...
+
+PHOTOS are those that the head was fitted on (export/nonneg_export/shipped_models/MODEL.log.md). From their features
+both heads are computed: the strongest columns as far as they go, and with the named columns in place of the last ones;
+in front are the trained columns of the shipped model, and gates are its own. A labelled folder holds a folder of photos
+a class; each photo asks for the others of its class. P@1 and mAP@100 at full length, their differences with 95 %
+intervals over the queries, and the largest difference between the first 512 columns of a vector with names and without.
+Prints a table, then one JSON line.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+sys.path.insert(0, str(Path(__file__).parent / "serving"))
+
+from provenance import provenance
+from stability import GATE, NAMES, encoder
+
+from nonneg_core.evaluation.metrics import retrieval
+from nonneg_core.evaluation.uncertainty import paired
+from nonneg_core.heads.adapted import last
+from nonneg_core.heads.head import Head, analytic, first, joined
+from nonneg_core.heads.named import choose_names, class_directions, with_names
+from nonneg_core.heads.rotated import fit_basis
+from nonneg_core.heads.spread import Rows, spread
+from nonneg_export.certification.encoders import head_apart
+from nonneg_export.photo_folder import find_photos, labels_of
+from nonneg_export.shipped import PLANS
+from nonneg_runtime.bundle import open_bundle
+from nonneg_training.backbones import backbone
+
+PREFIX, TRAINED, OPPOSITES, TAIL_GATE = 512, 192, 480, 0.75  # of the recipes
+
+
+def main() -> None:
+    """Compute both heads, ask every set of both, print."""
+    model, photos, folders = sys.argv[1], Path(sys.argv[2]), [Path(text) for text in sys.argv[3:]]
+    with encoder(model) as see:
+        pair = heads(model, see(photos, None))
+        found = {folder.name: priced(pair, see(folder, None), folder) for folder in folders}
+    print("| set | P@1 without | with names | difference | mAP@100 without | with names | difference |")
+    print("|" + " --- |" * 7)
+    for name, row in found.items():
+        cells = [f"{a:.3f} | {b:.3f} | {d:+.3f} [{low:+.3f} {high:+.3f}]" for a, b, d, low, high in row["metrics"]]
+        print(f"| {name} | {' | '.join(cells)} |")
+    print(f"\nlargest difference in the first {PREFIX} columns: {max(row['prefix'] for row in found.values()):.2g}")
+    print(json.dumps({"model": model, "sets": found, **provenance()}))
+
+
+def heads(model: str, rows: Rows) -> tuple[Head, Head]:
+    """The head without and with names, the same trained columns in front."""
+    basis = fit_basis(rows, spread(rows))
+    shipped = head_apart(open_bundle(model))
+    classifier = backbone(PLANS[model].backbone, small=False, pretrained="DEFAULT").classifier
+    assert shipped is not None
+    assert classifier is not None
+    plain = analytic(basis, rows, shipped.dimensions)
+    named = choose_names(class_directions(basis, classifier, np.square(rows).mean(axis=0)), NAMES)
+    with_them = with_names(plain, basis, named, rows, OPPOSITES)
+    front, tail = first(shipped, TRAINED), plain.dimensions - TRAINED
+    gate = np.full(tail, TAIL_GATE, dtype=np.float32)
+    theirs = gate.copy()
+    theirs[-NAMES:] = GATE
+    return joined(front, last(plain, tail).gated(gate)), joined(front, last(with_them, tail).gated(theirs))
+
+
+def priced(pair: tuple[Head, Head], rows: Rows, folder: Path) -> dict[str, Any]:
+    """Both heads on one set."""
+    photos = find_photos(folder)
+    labels = np.array(labels_of(photos, photos.paths))
+    codes = [head.embed(rows) for head in pair]
+    return {
+        "metrics": [compared(codes[0], codes[1], labels, metric) for metric in ("P@1", "mAP@100")],
+        "prefix": float(np.abs(codes[0][:, :PREFIX] - codes[1][:, :PREFIX]).max()),
+        "images": len(rows),
+    }
+
+
+def compared(a: Rows, b: Rows, labels: NDArray[Any], metric: str) -> tuple[float, float, float, float, float]:
+    """One metric of both, and the difference."""
+    scores = [retrieval(z, labels).scores()[metric] for z in (a, b)]
+    found = paired(scores[0], scores[1])
+    return float(scores[0].mean()), float(scores[1].mean()), found.mean, found.low, found.high
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,167 @@
+"""Whether named columns come out the same from another seed: computes a shipped model's three times, and compares.
+
+    python benchmarks/stability.py MODEL PHOTOS JUDGED
+
+PHOTOS are those that the head was fitted on (export/nonneg_export/shipped_models/MODEL.log.md), JUDGED others. A seed
+draws one crop of every photo, from which mean, directions, and the choice of 800 classes are computed; of the model
+that comes with nonneg only the backbone is used, and its columns are the fourth in the comparison. Compared are, over
+JUDGED, the columns of one name, and as floor those of two names. Prints a table, then one JSON line.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageOps
+
+sys.path.insert(0, str(Path(__file__).parent / "serving"))
+
+from provenance import provenance
+
+from nonneg_core.evaluation.uncertainty import interval
+from nonneg_core.heads.head import Head, along
+from nonneg_core.heads.named import choose_names, class_directions
+from nonneg_core.heads.rotated import EXPONENT, Basis, components
+from nonneg_core.heads.spread import Rows, spread
+from nonneg_core.pixels.decode import decode
+from nonneg_export.certification.encoders import Certified, open_certified
+from nonneg_export.photo_folder import find_photos
+from nonneg_export.shipped import PLANS
+from nonneg_runtime.bundle import Bundle, open_bundle
+from nonneg_runtime.names import read_names
+from nonneg_runtime.preprocess import Preprocessor
+from nonneg_training.backbones import backbone
+
+SEEDS = (1, 2, 3)
+NAMES, COMPONENTS, GATE = 800, 1024, 1.1  # of the recipes
+SMALLEST = 0.25  # share of a photo that a crop holds
+STRONGEST = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """Columns along classes, and which classes."""
+
+    head: Head
+    classes: NDArray[np.int64]
+
+
+def main() -> None:
+    """Compute, compare every two, print."""
+    model, photos, judged = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
+    with encoder(model) as see:
+        rows = see(judged, None)
+        made = {"shipped": shipped(model), **{str(seed): columns(model, see(photos, seed)) for seed in SEEDS}}
+    found = {f"{a}, {b}": compared(made[a], made[b], rows) for a, b in combinations(made, 2)}
+    names = list(next(iter(found.values())))
+    print("| compared | " + " | ".join(names) + " |")
+    print("|" + " --- |" * (len(names) + 1))
+    for pair, row in found.items():
+        print(f"| {pair} | " + " | ".join(f"{row[name]:.3f}" for name in names) + " |")
+    seeds = [row for pair, row in found.items() if "shipped" not in pair]
+    mean = {name: float(np.mean([row[name] for row in seeds])) for name in names}
+    print(json.dumps({"model": model, "judged": len(rows), "mean of the seeds": mean, **provenance()}))
+
+
+@contextmanager
+def encoder(model: str) -> Iterator[See]:
+    """What a model's head is put on, for every photo of a folder or for a crop of it."""
+    with tempfile.TemporaryDirectory() as work:
+        yield See(open_certified(model), Path(work))
+
+
+class See:
+    """Photos of a folder to roots of the backbone's features."""
+
+    def __init__(self, bundle: Bundle, work: Path) -> None:
+        """`work`: a folder that lasts as long as this."""
+        self._view = bundle.manifest.view
+        self._certified, self._viewer = Certified(bundle, work, 1), Preprocessor(self._view)
+
+    def __call__(self, folder: Path, seed: int | None) -> Rows:
+        """Of every photo as it is, or of one crop of each, drawn by the seed."""
+        rng = None if seed is None else np.random.default_rng(seed)
+        return np.concatenate([self._row(path, rng) for path in find_photos(folder).paths])
+
+    def _row(self, path: Path, rng: np.random.Generator | None) -> Rows:
+        if rng is None:
+            return self._certified.rows(self._viewer.pixels(path.read_bytes())[None])
+        image = decode(path.read_bytes(), background=self._view.background, at_least=2 * self._view.size)
+        return self._certified.rows(self._viewer.pixels(cropped(image, rng))[None])
+
+
+def cropped(image: Image.Image, rng: np.random.Generator) -> Image.Image:
+    """A square somewhere in a picture, every second one mirrored."""
+    side = min(*image.size, round((rng.uniform(SMALLEST, 1) * image.width * image.height) ** 0.5))
+    left, top = (int(rng.integers(0, room - side + 1)) for room in image.size)
+    part = image.crop((left, top, left + side, top + side))
+    return ImageOps.mirror(part) if rng.integers(2) else part
+
+
+def columns(model: str, rows: Rows) -> Columns:
+    """The named columns of these rows, as the recipe computes them."""
+    of, classifier = spread(rows), backbone(PLANS[model].backbone, small=False, pretrained="DEFAULT").classifier
+    assert classifier is not None
+    matrix = components(of, COMPONENTS, EXPONENT).astype(np.float32)
+    mean = of.mean.astype(np.float32)
+    p = (rows - mean) @ matrix
+    basis = Basis(mean, matrix, float(np.sqrt(np.square(p, dtype=np.float64).mean())))
+    named = choose_names(class_directions(basis, classifier, np.square(rows).mean(axis=0)), NAMES)
+    directions = np.asarray(basis.matrix @ named.directions, dtype=np.float32)
+    head = along(basis, directions, np.arange(NAMES))
+    return Columns(head.gated(np.full(NAMES, GATE, dtype=np.float32)), named.classes)
+
+
+def shipped(model: str) -> Columns:
+    """Those that come with nonneg."""
+    bundle = open_bundle(model)
+    with tempfile.TemporaryDirectory() as work:
+        whole = Certified(bundle, Path(work), 1).head
+    assert whole is not None
+    assert bundle.manifest.names is not None
+    names = read_names(bundle.path / bundle.manifest.names.file, bundle.manifest.dimensions).names
+    last = [name.dimension for name in names if name.klass is not None]
+    head = Head(whole.weight[:, last], whole.bias[last], whole.gate[last], whole.power)
+    return Columns(head, np.array([name.klass for name in names if name.klass is not None]))
+
+
+def compared(a: Columns, b: Columns, rows: Rows) -> dict[str, float]:
+    """Names that both have, and how alike their columns are."""
+    shared = np.intersect1d(a.classes, b.classes)
+    z = [side.head.embed(rows)[:, np.searchsorted(side.classes, shared)] for side in (a, b)]
+    alike = correlations(*z)
+    own = interval(np.diag(alike))
+    return {
+        "names shared": len(shared) / NAMES,
+        "correlation of one name": own.mean,
+        "low": own.low,
+        "high": own.high,
+        "of two names": float(np.roll(alike, 1, axis=1).diagonal().mean()),
+        "strongest photos shared": photos_shared(*z),
+    }
+
+
+def correlations(a: Rows, b: Rows) -> Rows:
+    """Of every column of a with every column of b; 0 where one is the same on all photos."""
+    sides = [z - z.mean(axis=0) for z in (a, b)]
+    lengths = [np.maximum(np.linalg.norm(z, axis=0), 1e-12) for z in sides]
+    return np.asarray((sides[0] / lengths[0]).T @ (sides[1] / lengths[1]))
+
+
+def photos_shared(a: Rows, b: Rows) -> float:
+    """Of the strongest photos of one name with one seed, the share that are among those with another."""
+    tops = [np.argsort(-z, axis=0, kind="stable")[:STRONGEST] for z in (a, b)]
+    return float(np.mean([len(set(x) & set(y)) / STRONGEST for x, y in zip(tops[0].T, tops[1].T, strict=True)]))
+
+
+if __name__ == "__main__":
+    main()

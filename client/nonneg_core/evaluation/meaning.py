@@ -1,0 +1,146 @@
+"""Whether dimensions mean something: figures of an encoder's codes, each beside codes and labels that mean nothing.
+
+Every figure is computed in the same way for the codes, for the codes with shuffled labels, for the codes randomly
+rotated and cut to the same sparsity, and for an untrained head cut alike. Figures that are means over dimensions
+(`AVERAGES`) do not tell a trained head from an untrained one, whose dimensions repeat each other along the few
+directions in which photos vary most; those that ask for every class by itself (`DECIDING`) do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nonneg_core.evaluation.estimates import Estimate
+from nonneg_core.evaluation.floors import Codes, as_sparse, rotated, sparsity_to_keep
+from nonneg_core.evaluation.monosemanticity import pair_sums
+from nonneg_core.evaluation.pictures import Pairs, Teaching
+from nonneg_core.evaluation.responses import answers
+from nonneg_core.evaluation.sparse_probing import probe_sparsely, telling_columns
+from nonneg_core.evaluation.structure import weighted_share
+from nonneg_core.evaluation.uncertainty import GROUPS, groups_of
+from nonneg_core.shortening import unit
+
+PROBED = (1, 5)  # dimensions a class
+AVERAGES = ("consistency", "monosemanticity")
+DECIDING = ("probe@1", "probe@5", "pasted", "cropped", "recoloured")
+FIGURES = {
+    "consistency": "share of the most frequent class among the photos that activate a dimension, weighted by how many",
+    "monosemanticity": "mean likeness, to the judge, of two photos that activate a dimension, weighted by how strongly",
+    "probe@1": "average precision of a class by the one dimension that tells it best",
+    "probe@5": "the same by five dimensions",
+    "pasted": "share of other classes' dimensions that rise less than that of a photo that is pasted in",
+    "cropped": "share of other classes' dimensions that fall less than that of a photo that is cropped away",
+    "recoloured": "share of other classes' dimensions below that of what a photo shows, with its colours exchanged",
+}
+Estimates = dict[str, Estimate]
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """What one encoder makes of the photos, and of the pictures that were made of some of them."""
+
+    photos: Codes  # (images, D)
+    pictures: Mapping[str, Codes]  # (pairs, D) for each kind of edit; none where there are no pairs
+
+    @property
+    def all(self) -> Codes:
+        """Everything, the photos first."""
+        return np.concatenate([self.photos, *self.pictures.values()])
+
+    def like(self, rows: Codes) -> Seen:
+        """Other rows of the same photos and pictures, in the order of `all`."""
+        parts = np.split(rows, np.cumsum([len(self.photos), *map(len, self.pictures.values())])[:-1])
+        return Seen(parts[0], dict(zip(self.pictures, parts[1:], strict=True)))
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """What the codes are held against."""
+
+    classes: NDArray[np.int64]  # of every photo
+    judge: Codes  # what another encoder makes of every photo
+    teaching: Teaching
+    pairs: Pairs
+
+    def shuffled(self, seed: int) -> Asked:
+        """The same with labels and judge in an order that means nothing."""
+        order = np.random.default_rng(seed).permutation(len(self.classes))
+        return Asked(self.classes[order], self.judge[order], self.teaching.shuffled(seed), self.pairs)
+
+
+def examine(
+    seen: Seen, asked: Asked, untrained: Seen | None, *, only_averages: bool = False, seed: int = 0
+) -> dict[str, Estimates]:
+    """Every figure that these images allow, `measured` and of each floor; or those that are means over dimensions."""
+    figures = averages if only_averages else every_figure
+    share = sparsity_to_keep(seen.photos)
+    turned = rotated(seen.photos, np.concatenate(list(seen.pictures.values())) if seen.pictures else None, seed=seed)
+    found = {
+        "measured": figures(seen, asked),
+        "shuffled": figures(seen, asked.shuffled(seed)),
+        "rotated": figures(seen.like(np.concatenate([part for part in turned if part is not None])), asked),
+    }
+    if untrained is not None:
+        found["untrained"] = figures(seen.like(as_sparse(untrained.all, share)), asked)
+    return found
+
+
+def every_figure(seen: Seen, asked: Asked) -> Estimates:
+    """Every figure of one encoder's codes that these images allow."""
+    z, found = unit(seen.photos), averages(seen, asked)
+    if asked.teaching.possible:
+        found |= _probes(z, asked.teaching)
+    if asked.pairs.possible:
+        found |= _responses(z, seen.pictures, asked)
+    return {name: found[name] for name in FIGURES if name in found}
+
+
+def averages(seen: Seen, asked: Asked) -> Estimates:
+    """The figures that are means over dimensions."""
+    z, groups = unit(seen.photos), groups_of(asked.classes)
+    found = {"monosemanticity": _monosemanticity(z, asked.judge, groups)}
+    if asked.classes.max() > 0:
+        found = {"consistency": _consistency(z, asked.classes, groups), **found}
+    return found
+
+
+def _consistency(z: Codes, classes: NDArray[np.int64], groups: NDArray[np.int64]) -> Estimate:
+    active = (z != 0).astype(np.float32)
+    one_hot = np.eye(classes.max() + 1, dtype=np.float32)[classes]
+    counts = [one_hot[groups == g].T @ active[groups == g] for g in range(GROUPS)]  # (classes, D) each
+    total = np.sum(counts, axis=0)
+    without = np.array([weighted_share(total - part) for part in counts])
+    return Estimate(weighted_share(total), without, left_out=True)
+
+
+def _monosemanticity(z: Codes, judge: Codes, groups: NDArray[np.int64]) -> Estimate:
+    total = pair_sums(z, judge)
+    without = [(total - pair_sums(z[groups == g], judge[groups == g])).mean() for g in range(GROUPS)]
+    return Estimate(total.mean(), np.array(without), left_out=True)
+
+
+def _probes(z: Codes, by: Teaching) -> Estimates:
+    teach, ask = z[by.teach], z[by.ask]
+    columns = telling_columns(teach, by.of_teach, max(PROBED))
+    scores = {k: probe_sparsely(teach, by.of_teach, ask, by.of_ask, columns[:, :k]) for k in PROBED}
+    return {f"probe@{k}": Estimate.mean_of(values) for k, values in scores.items()}
+
+
+def _responses(z: Codes, pictures: Mapping[str, Codes], asked: Asked) -> Estimates:
+    by, pairs = asked.teaching, asked.pairs
+    own = telling_columns(z[by.teach], by.of_teach, 1)[:, 0]
+    scale = np.maximum(z[by.teach].std(axis=0), np.float32(1e-6))
+    made = {kind: unit(rows) for kind, rows in pictures.items()}
+    movements = {
+        "pasted": (made["pasted"] - z[pairs.host], pairs.shown, pairs.beside),
+        "cropped": (made["pasted"] - made["cropped"], pairs.beside, pairs.shown),
+        "recoloured": (made["recoloured"] - z[by.teach].mean(axis=0), pairs.shown, pairs.beside),
+    }
+    return {
+        kind: Estimate.mean_of(answers(moved / scale, own, shown, beside).scores)
+        for kind, (moved, shown, beside) in movements.items()
+    }

@@ -1,0 +1,46 @@
+"""What a manifest says of whether dimensions mean something: figures beside their floors, and how stable names are."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from nonneg_runtime.evidence import Record
+
+Outcome = Literal["pass", "fail", "not decided"]
+
+
+class Bounds(Record):
+    """A figure and its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+class FigureRecord(Record):
+    """One figure of the codes, the same of each floor, and by how much it lies above them."""
+
+    name: str
+    dimensions: int = Field(ge=1, description="of so many: those with a name, where there are any, or all")
+    decides: bool = Field(description="whether the verdict asks for it to be above every floor, or above chance alone")
+    measured: Bounds
+    floors: dict[str, Bounds] = Field(description="shuffled labels; codes rotated and cut alike; an untrained head")
+    above: dict[str, Bounds] = Field(description="measured less the floor, on the same photos")
+
+
+class CertificateRecord(Record):
+    """What `nonneg certify` found on labelled photos."""
+
+    data: str
+    digest: str = Field(description="sha256 over the photos' own digests, in order")
+    images: int = Field(ge=1)
+    classes: int = Field(ge=1)
+    pairs: int = Field(ge=0, description="pictures of each kind that were made of two photos")
+    judge: str = Field(description="the other encoder, which says what is alike: its name and fingerprint")
+    precision: str = Field(description="the form of the encoder that computed")
+    figures: tuple[FigureRecord, ...]
+    missing: tuple[str, ...] = Field(default=(), description="what could not be measured, and why")
+    outcome: Outcome
+    reason: str

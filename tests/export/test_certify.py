@@ -1,0 +1,166 @@
+"""`nonneg certify`: the default model passes, a random head does not, and what cannot be measured is said."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import skimage.data
+from click.testing import CliRunner
+from features_of_photos import looked
+from PIL import Image
+
+from nonneg_core.evaluation.pictures import pairs, teaching
+from nonneg_core.heads.adapted import last
+from nonneg_core.heads.head import Head
+from nonneg_export.certification.certify import Judged
+from nonneg_export.certification.edited import edited
+from nonneg_export.certification.encoders import Certified
+from nonneg_export.commands.certify import EXIT, certify
+from nonneg_export.commands.info import info
+from nonneg_export.model_card import card
+from nonneg_export.photo_folder import load_pixels
+from nonneg_runtime.bundle import DEFAULT, SHIPPED, Bundle, open_bundle
+from nonneg_runtime.head_file import HEAD, read_head
+from nonneg_runtime.open import open_session
+
+SAMPLES = ("astronaut.png", "chelsea.png", "coffee.png", "motorcycle_left.png", "rocket.jpg")
+OF_EACH = 8
+NAMED = np.arange(1248, 2048)  # columns of photo
+
+
+@pytest.fixture(scope="module")
+def pictured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """folder/class/image.jpg: five photographs, crops of each drawn by chance."""
+    folder, rng = tmp_path_factory.mktemp("pictured"), np.random.default_rng(0)
+    for path in (Path(skimage.data.__file__).parent / name for name in SAMPLES):
+        photo = Image.open(path).convert("RGB")
+        photo.thumbnail((480, 480))
+        (folder / path.stem).mkdir()
+        for i in range(OF_EACH):
+            w, h = (int(side * rng.uniform(0.5, 0.9)) for side in photo.size)
+            x, y = rng.integers(0, photo.width - w), rng.integers(0, photo.height - h)
+            photo.crop((x, y, x + w, y + h)).save(folder / path.stem / f"{i}.jpg", quality=90)
+    return folder
+
+
+def run(*arguments: object) -> tuple[int, dict[str, Any]]:
+    """Exit code and record of the command."""
+    result = CliRunner().invoke(certify, [*map(str, arguments), "--json"])
+    return result.exit_code, json.loads(result.output) if result.output.startswith("{") else {"said": result.exception}
+
+
+def deciding(found: Judged) -> list[tuple[str, int]]:
+    """The figures that a verdict stands on, and of how many dimensions they are."""
+    return [(figure.name, figure.dimensions) for figure in found.figures if figure.decides]
+
+
+def along_classes() -> Head:
+    """The columns of the default model that have a class's name."""
+    return last(read_head(DEFAULT / HEAD), len(NAMED))
+
+
+@pytest.mark.slow
+def test_the_default_model_passes() -> None:
+    found = looked().through(read_head(DEFAULT / HEAD), NAMED)
+    assert found.outcome == "pass", found.reason
+    assert deciding(found) == [(name, 800) for name in ("probe@1", "probe@5", "pasted", "cropped", "recoloured")]
+    assert {figure.dimensions for figure in found.figures if not figure.decides} == {800, 2048}
+
+
+@pytest.mark.slow
+def test_a_random_head_fails_though_it_claims_the_same_names() -> None:
+    seen, like = looked(), read_head(DEFAULT / HEAD)
+    weight = np.random.default_rng(3).normal(size=like.weight.shape).astype(np.float32) / 20
+    gate = np.full(like.dimensions, 0.3, dtype=np.float32)
+    found = seen.through(Head(weight, -(seen.rows.mean(axis=0) @ weight), gate, like.power), NAMED)
+    assert found.outcome == "fail"
+    assert "is not above an untrained head" in found.reason
+
+
+def test_photos_of_one_class_decide_nothing_and_that_is_said() -> None:
+    seen = looked()
+    alone = np.zeros_like(seen.asked.classes)
+    by = teaching(alone)
+    asked = replace(seen.asked, classes=alone, teaching=by, pairs=pairs(by, 10))
+    found = replace(seen, asked=asked, shown={}).through(along_classes(), np.arange(800))
+    assert found.outcome == "not decided"
+    assert [figure.name for figure in found.figures] == ["monosemanticity"]
+    assert "consistency is not measured: the photos are of one class" in found.reason
+
+
+def test_without_an_untrained_head_nothing_is_decided() -> None:
+    seen = looked()
+    shown = {kind: along_classes().embed(rows) for kind, rows in seen.shown.items()}
+    found = replace(seen, rows=along_classes().embed(seen.rows), shown=shown).through(None, np.arange(800))
+    assert (found.outcome, found.reason) == (
+        "not decided",
+        "an untrained head is not measured: the bundle has no head in a file of its own",
+    )
+
+
+@pytest.mark.slow
+def test_a_certificate_stands_in_the_bundle_and_on_its_card(pictured: Path, tmp_path: Path) -> None:
+    code, found = run("photo", "--images", pictured, "--out", tmp_path / "mine.bundle", "--data", "crops")
+    assert code == EXIT[found["outcome"]] == 3, "crops of one photograph are told apart by any head"
+    assert found["judge"].startswith("photo-fast ")
+    kept = open_bundle(tmp_path / "mine.bundle").manifest
+    assert kept.fingerprint == open_bundle("photo").manifest.fingerprint
+    assert kept.certificate is not None
+    assert kept.certificate.model_dump(mode="json") == {k: v for k, v in found.items() if k != "model"}
+    shown = CliRunner().invoke(info, [str(tmp_path / "mine.bundle")], catch_exceptions=False).output
+    for text in (shown, card(kept)):
+        assert "meaning of the dimensions on crops: 40 photos of 5 classes" in text
+        assert "monosemanticity" in text
+        assert "fail: " in text
+
+
+@pytest.mark.parametrize("name", ["photo", "photo-fast"])
+def test_a_shipped_model_carries_a_certificate_that_passes(name: str) -> None:
+    found = open_bundle(name).manifest.certificate
+    assert found is not None
+    assert (found.outcome, found.images, found.classes) == ("pass", 2525, 101)
+    assert any("means over dimensions do not decide" in text for text in found.missing)
+
+
+@pytest.mark.parametrize("judge", ["photo", "photo-fast.copy"])
+def test_a_model_does_not_judge_itself(judge: str, pictured: Path, tmp_path: Path) -> None:
+    name = judge.partition(".")[0]
+    copy = shutil.copytree(SHIPPED / name, tmp_path / judge) if judge != name else Path(judge)
+    code, found = run(name, "--images", pictured, "--judge", copy)
+    assert code == 1
+    assert found["said"].field == "judge"
+    assert "both see photos through the same network" in found["said"].message
+
+
+def test_few_photos_and_loose_ones_are_refused(pictured: Path, tmp_path: Path) -> None:
+    shutil.copytree(pictured / "coffee", tmp_path / "few" / "coffee")
+    assert "8 photos are too few" in run("photo", "--images", tmp_path / "few")[1]["said"].message
+    assert "lies directly in" in run("photo", "--images", pictured / "coffee")[1]["said"].message
+
+
+def test_what_is_certified_are_the_vectors_of_the_bundle(pictured: Path, tmp_path: Path) -> None:
+    bundle: Bundle = open_bundle("photo-fast")
+    certified, session = Certified(bundle, tmp_path, 1), open_session(bundle.encoder)
+    pixels = np.stack([load_pixels(path, bundle.manifest.view)[0] for path in sorted(pictured.rglob("0.jpg"))])
+    assert certified.head is not None
+    found, expected = certified.head.embed(certified.rows(pixels)), session.run(pixels)
+    assert np.mean((found > 0) == (expected > 0)) > 0.999
+    cosine = (found * expected).sum() / np.linalg.norm(found) / np.linalg.norm(expected)
+    assert cosine > 0.999
+
+
+def test_a_picture_is_pasted_into_another_and_cropped_back_to_it() -> None:
+    donor, host = Image.new("RGB", (90, 60), (200, 100, 0)), Image.new("RGB", (50, 80), (0, 0, 255))
+    made = edited(donor, host, 20, corner=3)
+    assert {kind: picture.size for kind, picture in made.items()} == {
+        "pasted": (40, 40), "cropped": (20, 20), "recoloured": (40, 40),
+    }  # fmt: skip
+    assert [made["pasted"].getpixel(at) for at in ((5, 5), (35, 5), (35, 35))] == [(0, 0, 255)] * 2 + [(200, 100, 0)]
+    assert made["cropped"].getcolors() == [(400, (200, 100, 0))]
+    assert made["recoloured"].getpixel((0, 0)) == (100, 0, 200)
