@@ -118,7 +118,7 @@ def into_data_set(run: DataSetRun, through: EmbedderOptions) -> int:
                 manifest = embedding.through(runner, replace=run.kind == "replace")
         except Interrupted as interrupted:
             click.echo(
-                f"{interrupted}: {embedding.images} images are in {run.out}; the same command "
+                f"{interrupted}: what is finished stays in {run.out}; the same command "
                 f"{'without --replace ' * (run.kind == 'replace')}goes on",
                 err=True,
             )
