@@ -57,10 +57,12 @@ def deployed() -> Any:
     known = {variable(name) for name in Settings.model_fields}
 
     class Nonneg:
+        app: FastAPI  # which serve.ingress keeps
+
         def check_health(self) -> None:
             """Fail where /livez fails, so that Ray replaces the replica."""
             try:
-                check_alive(self.app.state)  # type: ignore[attr-defined]  what serve.ingress keeps
+                check_alive(self.app.state)
             except NonnegError as error:
                 raise RuntimeError(str(error)) from None
 
