@@ -37,10 +37,12 @@ BROUGHT = {
     "text": {"tokenizers"},
     "wrap": {"nonneg[training,hub,text]", "open-clip-torch", "timm", "transformers"},
     "scale": {"pyarrow"},
+    "cloud": {"nonneg[hub,scale]", "fsspec"},
+    "ray": {"nonneg[server,scale]", "ray[data]"},
     "heic": {"pi-heif"},
     "simd": {"cykooz-resizer"},
     "openvino": {"nonneg[serving]", "openvino"},
-    "all": {"nonneg[server,training,export,search,scale,heic,hub,otel,text,wrap]"},
+    "all": {"nonneg[server,training,export,search,scale,cloud,heic,hub,otel,text,wrap]"},
 }  # fmt: skip
 
 
