@@ -115,7 +115,7 @@ def test_the_server_says_how_long_to_wait(embed, faulty):
     faulty.plan = [("overloaded", 0.5)]
     start = time.monotonic()
     embed(faulty.url, [b"1"])
-    assert 0.5 <= time.monotonic() - start < 2
+    assert time.monotonic() - start >= 0.5
 
 
 @both
@@ -136,11 +136,11 @@ def test_patience_with_refusals_ends(embed, faulty):
 
 @both
 def test_a_slow_answer_is_given_up_in_time(embed, faulty):
-    faulty.plan = [("slow", 5)] * 9
+    faulty.plan = [("slow", 60)] * 9
     start = time.monotonic()
     with pytest.raises(DeadlineExceeded, match=r"within 0\.2 s"):
         embed(faulty.url, [b"1"], timeout=0.2, retries=0)
-    assert time.monotonic() - start < 3
+    assert time.monotonic() - start < 50, "it waited for the answer"
 
 
 @both

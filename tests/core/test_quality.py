@@ -67,12 +67,6 @@ def test_pca_vectors_are_dense_and_cost_as_much() -> None:
     assert (row.mean_nnz, row.bytes) == (16, 64)
 
 
-def test_progress_is_told_to_the_end() -> None:
-    ticks: list[tuple[int, int]] = []
-    rows = table(tick=lambda done, total: ticks.append((done, total)))
-    assert ticks[-1] == (len(rows), len(rows))
-
-
 def test_of_many_images_a_sample_asks_the_rest() -> None:
     parts = split(60, every=50, sample=20)
     assert parts.queries is not None

@@ -155,7 +155,7 @@ def test_requests_in_pieces_and_behind_each_other_are_answered_in_their_order(se
             sending = threading.Thread(target=lambda: [caller.socket.sendall(piece) for piece in pieces])  # noqa: B023
             sending.start()
             found = [json.loads(caller.hear()[2])["data"] for _ in images]
-            sending.join(20)
+            sending.join(60)
         assert found == wanted, size
 
 
@@ -214,7 +214,7 @@ def test_whatever_clients_send_and_however_it_arrives_the_answers_are_those_of_a
             assert given.replace(found_headers["x-request-id"].encode(), b"") == content.replace(
                 headers["x-request-id"].encode(), b""
             )
-        sending.join(20)
+        sending.join(60)
 
 
 def test_a_client_that_asks_much_and_reads_late_gets_all_its_answers_in_their_order(server: str, png: Png) -> None:
@@ -230,7 +230,7 @@ def test_a_client_that_asks_much_and_reads_late_gets_all_its_answers_in_their_or
             assert time.monotonic() < until
         for i in range(count):
             assert json.loads(caller.hear()[2])["data"] == wanted[i % 5]
-        sending.join(20)
+        sending.join(60)
 
 
 def test_a_client_that_leaves_gives_its_place_back(server: str, png: Png) -> None:
@@ -284,15 +284,22 @@ def test_a_deadline_that_passes_is_said_and_the_work_dropped(start: Callable, bu
         assert metric(address, "nonneg_images_in_flight") == 0
 
 
-def test_a_full_queue_refuses_on_known_and_new_connections_alike(start: Callable, bundle: Bundle, png: Png) -> None:
-    flags, slow = ("--threads", "1", "--queue", "2", "--drain", "0"), slow_png()
-    with start("--model", str(bundle.path), *flags) as (address, _), crowd(address, 3) as (late, *callers):
+def test_a_full_queue_refuses_on_known_and_new_connections_alike(
+    start: Callable, bundle: Bundle, png: Png, tmp_path: Path
+) -> None:
+    held, flags = tmp_path / "held", ("--threads", "1", "--queue", "2", "--drain", "0")
+    command = (str(Path(__file__).with_name("held_decoding.py")), str(held))
+    with (
+        start("--model", str(bundle.path), *flags, command=command) as (address, _),
+        crowd(address, 3) as (late, *callers),
+    ):
         for caller in (*callers, late):
             caller.ask(png(1))
             assert caller.hear()[0] == 200
+        held.touch()
         for caller in callers:
-            caller.ask(slow)
-        until = time.monotonic() + 10
+            caller.ask(png(2))
+        until = time.monotonic() + 60
         while metric(address, "nonneg_images_in_flight") < 2:
             assert time.monotonic() < until
         for _ in range(2):
@@ -307,6 +314,7 @@ def test_a_full_queue_refuses_on_known_and_new_connections_alike(start: Callable
         assert json.loads(long_content)["error"]["field"] == json.loads(content)["error"]["field"] == "queue_images"
         assert metric(address, "nonneg_refused_total") == 3
         assert metric(address, 'nonneg_requests_total{method="POST",route="/embed",status="429"}') == 3
+        held.unlink()
         assert [caller.hear()[0] for caller in callers] == [200, 200]
         late.ask(png(1))
         assert late.hear()[0] == 200

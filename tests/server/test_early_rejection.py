@@ -20,41 +20,24 @@ Png = Callable[[int], bytes]
 SECRET = "a-secret-of-enough-length"
 AUTHORIZED = {"authorization": f"Bearer {SECRET}"}
 
-# `nonneg`, whose threads decode nothing while a file lies beside it.
-HELD = """
-import time
-from pathlib import Path
-from nonneg_cli.table import main
-from nonneg_runtime.preprocess import Preprocessor
-
-held = Path(__file__).with_name("held")
-
-def pixels(*given, original=Preprocessor.pixels, **named):
-    while held.exists():
-        time.sleep(0.01)
-    return original(*given, **named)
-
-Preprocessor.pixels = pixels
-main()
-"""
+SCRIPT = Path(__file__).with_name("held_decoding.py")
 
 
 @pytest.fixture(scope="module")
-def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("held") / "nonneg.py"
-    path.write_text(HELD)
-    return path
+def held(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """While this file is there, the server decodes nothing."""
+    return tmp_path_factory.mktemp("held") / "held"
 
 
 @pytest.fixture(scope="module")
-def narrow(start: Callable, bundle: Bundle, script: Path) -> Iterator[str]:
+def narrow(start: Callable, bundle: Bundle, held: Path) -> Iterator[str]:
     flags = ("--queue", "2", "--threads", "1", "--drain", "0", "--api-key", SECRET)
-    with start("--model", str(bundle.path), *flags, command=(str(script),)) as (address, _):
+    with start("--model", str(bundle.path), *flags, command=(str(SCRIPT), str(held))) as (address, _):
         yield address
 
 
 @pytest.fixture
-def full(narrow: str, script: Path, png: Png) -> Iterator[None]:
+def full(narrow: str, held: Path, png: Png) -> Iterator[None]:
     """Two images in flight, all that the queue takes, for as long as the test goes on."""
     files = [("images", png(0)) for _ in range(2)]
     found: list[int] = []
@@ -62,7 +45,6 @@ def full(narrow: str, script: Path, png: Png) -> Iterator[None]:
     def ask() -> None:
         found.append(httpx.post(f"{narrow}/embed", files=files, headers=AUTHORIZED, timeout=100).status_code)
 
-    held = script.with_name("held")
     held.touch()
     asking = threading.Thread(target=ask)
     asking.start()

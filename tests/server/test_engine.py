@@ -40,7 +40,7 @@ def jammed(workers: Workers) -> Iterator[None]:
     finally:
         gate.set()
         for job in busy:
-            job.result(10)
+            job.result(60)
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ async def test_without_wide_there_is_no_second_session(bundle: Bundle, png: Png)
 async def test_a_model_that_is_never_asked_for_one_image_alone_opens_no_wide_session(bundle: Bundle, png: Png) -> None:
     engine = InferenceEngine(bundle, threads=2)
     await engine.encode_all([png(i) for i in range(8)])
-    engine.submit(png(0)).result(10)
+    engine.submit(png(0)).result(60)
     assert not engine.sessions.began_wide
     engine.close()
 
@@ -107,7 +107,7 @@ async def test_a_wide_session_is_of_the_same_model_or_not_at_all(
     assert not (await engine.encode(png(0))).wide  # asks for the wide one, whose file is another by now
     for thread in threading.enumerate():
         if thread.name == "wide":
-            thread.join(10)
+            thread.join(60)
     after = await engine.encode(png(0))
     assert isinstance(before, Encoded)
     np.testing.assert_array_equal(after.vector, before.vector)
@@ -128,7 +128,7 @@ async def test_an_engine_that_rests_while_its_wide_session_opens_has_none_afterw
     gate.set()
     for thread in threading.enumerate():
         if thread.name == "wide":
-            thread.join(10)
+            thread.join(60)
     assert not engine.sessions.loaded
     assert not engine.sessions.wide
     await widened(engine, png(0))

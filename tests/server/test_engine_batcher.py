@@ -18,7 +18,7 @@ def test_what_queued_during_the_last_run_is_the_next_batch() -> None:
     gate, sizes = threading.Event(), []
 
     def run(pixels: np.ndarray) -> np.ndarray:
-        gate.wait(5)
+        gate.wait(60)
         sizes.append(len(pixels))
         return mean(pixels)
 
@@ -28,7 +28,7 @@ def test_what_queued_during_the_last_run_is_the_next_batch() -> None:
         pass
     rest = [batcher.submit(image(n)) for n in range(1, 8)]
     gate.set()
-    assert [float(f.result(5)[0]) for f in [first, *rest]] == list(range(8))
+    assert [float(f.result(60)[0]) for f in [first, *rest]] == list(range(8))
     assert sizes == [1, 4, 3]
     batcher.close(5)
 
@@ -37,7 +37,7 @@ def test_a_cancelled_image_leaves_the_forming_batch() -> None:
     gate, sizes = threading.Event(), []
 
     def run(pixels: np.ndarray) -> np.ndarray:
-        gate.wait(5)
+        gate.wait(60)
         sizes.append(len(pixels))
         return mean(pixels)
 
@@ -48,7 +48,7 @@ def test_a_cancelled_image_leaves_the_forming_batch() -> None:
     gone, stays = batcher.submit(image(1)), batcher.submit(image(2))
     assert gone.cancel()
     gate.set()
-    assert float(stays.result(5)[0]) == 2
+    assert float(stays.result(60)[0]) == 2
     assert sizes == [1, 1]
     batcher.close(5)
 
@@ -61,7 +61,7 @@ def test_a_failing_run_fails_its_batch_and_not_the_next() -> None:
 
     batcher = Batcher(run, largest=1)
     with pytest.raises(ValueError, match="no"):
-        batcher.submit(image(7)).result(5)
-    assert float(batcher.submit(image(3)).result(5)[0]) == 3
+        batcher.submit(image(7)).result(60)
+    assert float(batcher.submit(image(3)).result(60)[0]) == 3
     assert batcher.failure_reason() is None
     batcher.close(5)

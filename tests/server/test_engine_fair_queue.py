@@ -134,11 +134,11 @@ def test_large_jobs_that_wait_occupy_no_thread() -> None:
     large = [pool.submit(lambda: gate.wait(10), LARGE, n) for n in range(5)]
     small = [pool.submit(lambda n=n: done.append(n), SMALL, f"s{n}") for n in range(20)]
     for future in small:
-        future.result(10)
+        future.result(60)
     assert len(done) == 20
     assert not any(future.done() for future in large)
     gate.set()
-    assert all(future.result(10) for future in large)
+    assert all(future.result(60) for future in large)
     pool.close(10)
 
 
@@ -148,8 +148,8 @@ def test_a_thread_that_found_no_room_goes_on_when_there_is_some() -> None:
     first = pool.submit(lambda: gate.wait(10), Cost(0, 60), "a")
     others = [pool.submit(lambda: 1, Cost(0, 60), n) for n in range(6)]
     gate.set()
-    assert first.result(10)
-    assert [future.result(10) for future in others] == [1] * 6
+    assert first.result(60)
+    assert [future.result(60) for future in others] == [1] * 6
     pool.close(10)
 
 
@@ -214,7 +214,7 @@ def test_a_job_that_failed_is_forgotten_when_the_next_is_done() -> None:
         photo = Photo()
         assert isinstance(pool.submit(partial(fail, photo)).exception(10), ValueError)
     del photo
-    pool.submit(lambda: None).result(10)
+    pool.submit(lambda: None).result(60)
     gc.collect()
     assert [found() for found in known] == [None] * 10
     pool.close(10)

@@ -88,10 +88,10 @@ def test_models_used_longest_ago_rest_and_wake(tmp_path: Path, make_bundle: Make
     repository = loaded(Settings(model=models, threads=1, model_memory=int(2.5 * one)))
     engines = {name: repository.registry.get(name) for name in "abc"}
     assert [engines[name].sessions.loaded for name in "abc"] == [False, True, True]
-    before = engines["b"].submit(png(0)).result(10).vector
-    engines["a"].submit(png(0)).result(10)
+    before = engines["b"].submit(png(0)).result(60).vector
+    engines["a"].submit(png(0)).result(60)
     assert [engines[name].sessions.loaded for name in "abc"] == [True, True, False]
-    np.testing.assert_array_equal(engines["b"].submit(png(0)).result(10).vector, before)
+    np.testing.assert_array_equal(engines["b"].submit(png(0)).result(60).vector, before)
     repository.registry.close()
 
 
@@ -120,7 +120,7 @@ async def test_a_lone_image_gets_every_core_where_weights_are_shared_or_the_memo
     await engine.encode(png(0))
     for thread in threading.enumerate():
         if thread.name == "wide":
-            thread.join(10)
+            thread.join(60)
     assert (await engine.encode(png(0))).wide is wide
     assert engine.sessions.weight == held * made.manifest.files["encoder.onnx"].bytes
     repository.registry.close()
@@ -131,13 +131,13 @@ def test_a_resting_model_whose_folder_was_swapped_does_not_wake(tmp_path: Path, 
     repository = loaded(Settings(model=(str(folder),), threads=1))
     engine = repository.registry.get()
     replace_bundle(make_bundle, folder, seed=2)
-    engine.submit(png(0)).result(10)  # loaded: the file is not read again
+    engine.submit(png(0)).result(60)  # loaded: the file is not read again
     engine.sessions.unload()
     with pytest.raises(NotReady, match="was replaced"):
-        engine.submit(png(0)).result(10)
+        engine.submit(png(0)).result(60)
     (folder / "encoder.onnx").write_bytes(b"changed")
     with pytest.raises(NotReady, match="is damaged"):
-        engine.submit(png(0)).result(10)
+        engine.submit(png(0)).result(60)
     repository.registry.close()
 
 
@@ -148,7 +148,7 @@ def test_a_reload_that_fails_leaves_the_model_as_it_was(two: Repository, tmp_pat
     assert set(failed) == {"a"}
     assert two.registry.get("a") is before
     assert two.registry.load_failures == 1
-    before.submit(png(0)).result(10)
+    before.submit(png(0)).result(60)
 
 
 @pytest.mark.anyio
@@ -199,8 +199,8 @@ def test_two_loads_at_once_end_with_the_later_state(two: Repository, make_bundle
     late.start()
     time.sleep(0.3)
     go_on.set()
-    early.join(10)
-    late.join(10)
+    early.join(60)
+    late.join(60)
     assert two.registry.get("a").bundle.manifest.fingerprint == wanted
 
 
@@ -251,7 +251,7 @@ def test_a_model_that_was_replaced_leaves_neither_memory_nor_threads_behind(
     try:
         old = served()
         served()
-        until = time.monotonic() + 10
+        until = time.monotonic() + 60
         while threading.active_count() > before + bool(batch) and time.monotonic() < until:
             time.sleep(0.01)
         assert [reference() for reference in old] == [None, None]
@@ -282,25 +282,25 @@ def test_sighup_under_load_swaps_the_model_and_loses_nothing(
         threads = [threading.Thread(target=ask) for _ in range(4)]
         for thread in threads:
             thread.start()
-        until = time.monotonic() + 15
+        until = time.monotonic() + 60
         while not fingerprints and time.monotonic() < until:
             time.sleep(0.02)
         wanted = set()
         for seed in (2, 3):
             wanted.add(replace_bundle(make_bundle, folder, seed).manifest.fingerprint)
             process.send_signal(signal.SIGHUP)
-            until = time.monotonic() + 15
+            until = time.monotonic() + 60
             while not wanted <= fingerprints and time.monotonic() < until:
                 time.sleep(0.02)
         stop.set()
         for thread in threads:
-            thread.join(20)
+            thread.join(60)
         assert statuses == {200}
         assert wanted <= fingerprints
         assert len(fingerprints) == 3
         if tasks.exists():
             most = threads_before + available_cores()  # the one that loads models stays, and a wide session's own
-            until = time.monotonic() + 10
+            until = time.monotonic() + 60
             while len(list(tasks.iterdir())) > most and time.monotonic() < until:
                 time.sleep(0.05)
             assert len(list(tasks.iterdir())) <= most

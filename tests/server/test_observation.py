@@ -245,7 +245,7 @@ def test_traces_reach_a_collector(start: Callable, bundle: Bundle, png: Png, mon
             assert httpx.post(f"{address}/embed", content=png(0)).status_code == 200
             assert received.wait(15)
         collector.shutdown()
-        thread.join(10)
+        thread.join(60)
 
 
 def test_a_collector_that_never_answers_keeps_no_process_alive(

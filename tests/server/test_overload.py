@@ -88,7 +88,7 @@ def test_requests_whose_clients_leave_do_not_fill_the_queue(start: Callable, bun
             with suppress(httpx.ReadTimeout), httpx.Client(timeout=httpx.Timeout(10, read=0.001)) as client:
                 status = client.post(f"{address}/embed", content=body).status_code
                 assert status == 429  # at once, where it was not noticed yet that the others left
-        until = time.monotonic() + 10
+        until = time.monotonic() + 60
         while "nonneg_images_in_flight 0.0" not in httpx.get(f"{address}/metrics").text and time.monotonic() < until:
             time.sleep(0.05)
         assert httpx.post(f"{address}/embed", content=png(0)).status_code == 200
@@ -120,12 +120,12 @@ def test_what_was_asked_by_clients_who_left_is_never_begun(
         gone = [socket.create_connection((place.hostname, place.port)) for _ in range(requests)]
         for connection in gone:
             connection.sendall(head.encode() + body)
-        until = time.monotonic() + 10
+        until = time.monotonic() + 60
         while not shows("nonneg_images_in_flight 24.0") and time.monotonic() < until:
             time.sleep(0.01)
         for connection in gone:
             connection.close()
-        until = time.monotonic() + 10
+        until = time.monotonic() + 60
         while not shows("nonneg_images_in_flight 0.0") and time.monotonic() < until:
             time.sleep(0.01)
         assert shows(f'nonneg_requests_total{{method="POST",route="/embed",status="499"}} {float(requests)}')
@@ -216,7 +216,7 @@ def test_what_a_burst_of_large_photos_took_is_given_back_once_nobody_asks(start:
         for thread in threads:
             thread.join(60)
         assert peak_mb(process.pid) - before > 10 * len(body) / 2**20, "this is not a burst"
-        until = time.monotonic() + 20
+        until = time.monotonic() + 60
         while (left := resident_mb(process.pid) - before) > 18 and time.monotonic() < until:
             time.sleep(0.2)
         assert left <= 18, "a server that keeps what it had then holds 28 MB more"

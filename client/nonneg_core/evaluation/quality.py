@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,6 @@ TOP_KS = (128, 64, 32, 16)
 EVERY_QUERY = 5000  # up to so many images each is a query against all others; above, a sample against the rest
 SAMPLE = 2000
 WHOLE: tuple[Asking, ...] = ("whole", "re-ranked")
-Tick = Callable[[int, int], None]  # done, of how many
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +80,6 @@ def quality_by_length(
     k: int = 100,
     neighbours: int = 20,
     parts: Split | None = None,
-    tick: Tick | None = None,
 ) -> list[QualityRow]:
     """One row a selection and length; a selection with several orders (random draws) gets their mean.
 
@@ -106,24 +105,24 @@ def quality_by_length(
     for name, n in cases:
         if turned is not None and name == "pca":
             rows.append(measure(name, n, None, [turned[:, :n]]))
-        elif n == full and rows:
-            rows.append(
-                rows[0].model_copy(update={"selection": name})
-            )  # all of the columns in another order are the same vectors
+        elif n == full and rows:  # all of the columns in another order are the same vectors
+            rows.append(rows[0].model_copy(update={"selection": name}))
         else:
             rows.append(measure(name, n, None, (choose(z, order, n) for order in orders[name])))
-        if tick:
-            tick(len(rows), len(cases) + len(kept))
     for m in kept:
         rows.append(measure(rows[0].selection, full, m, [cut(z, Length(full, m))]))
-        if tick:
-            tick(len(rows), len(cases) + len(kept))
     for m in dict.fromkeys([max(1, round(full / 10)), *kept]):
-        stored = cut(z, Length(full, m))
-        for how in WHOLE:
-            report = parts.score(stored, labels, k, neighbours, asks=z, rerank=how == "re-ranked")
-            rows.append(_row(rows[0].selection, full, m, stored, report, how))
+        rows += _of_whole_queries(
+            rows[0].selection, m, z, partial(parts.score, labels=labels, k=k, neighbours=neighbours)
+        )
     return rows
+
+
+def _of_whole_queries(name: Selection, m: int, z: Vectors, score: Callable[..., RetrievalReport]) -> list[QualityRow]:
+    """The m largest entries of each vector, asked by whole vectors, and re-ranked by them."""
+    stored, full = cut(z, Length(z.shape[1], m)), z.shape[1]
+    reports = [(how, score(stored, asks=z, rerank=how == "re-ranked")) for how in WHOLE]
+    return [_row(name, full, m, stored, report, how) for how, report in reports]
 
 
 def as_they_are(
