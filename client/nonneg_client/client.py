@@ -49,7 +49,6 @@ class Client(Embedder):
         self.settings = settings(url, api_key, **tuning)
         self._errors = (httpx.HTTPError, httpx.InvalidURL)
         self._http = httpx.Client(**options_of(self.settings))
-        self._stop = threading.Event()
         self._reach = Reach(self.settings)
 
     def stream(

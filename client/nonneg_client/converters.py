@@ -18,7 +18,6 @@ from nonneg_core.errors import ConfigInvalid, DataInvalid
 
 PINECONE_LIMIT = 1000  # non-zeros a sparse vector may have there
 PGVECTOR_LIMIT = 16_000  # non-zeros a sparsevec may have
-PGVECTOR_HNSW_LIMIT = 1000  # and in an HNSW index
 
 
 ACTIVE = "active"  # the field of the dimensions that are above zero

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from nonneg_runtime.encoder import BundleEncoder
     from nonneg_runtime.preprocess import Photo
 
-Column = list[Any]
-
 
 class Embed:
     """Embeds the images of a batch of columns and returns the batch with `indices`, `values` and `failure` added.

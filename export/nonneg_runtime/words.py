@@ -22,7 +22,6 @@ _GRAMMAR = "a an the of in on at to by from with and some my our your this that 
 _MEDIUM = "photo photos picture pictures image images photograph photographs"
 SAYS_NOTHING = frozenset(f"{_GRAMMAR} {_MEDIUM}".split())
 NEGATIONS = frozenset(["no", "not", "without", "except", "never"])
-SUGGESTED = 5
 
 
 @dataclass(frozen=True)

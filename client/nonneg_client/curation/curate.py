@@ -20,7 +20,6 @@ PARTS = ("exact", "copies", "similar", "pixels", "outliers", "clusters", "subset
 OF_PHOTOS = {"exact", "copies", "similar", "pixels"}
 OF_PAIRS = {"copies", "similar", "outliers", "missed", "classes"}
 OF_LABELS = ("labels", "missed", "classes")
-OF_TWO = ("exact", "copies", "similar")
 
 
 @dataclass(frozen=True)
