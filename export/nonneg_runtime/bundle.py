@@ -56,9 +56,9 @@ def open_bundle(path: str | os.PathLike[str] | None = None) -> Bundle:
         raise BundleInvalid(f"{folder}: the manifest lists no {ENCODER}", fix="export the bundle again")
     for name, record in manifest.files.items():
         _verify(folder, name, record)
-    _confined(folder, manifest)
-    _complete(folder, manifest)
     try:
+        _confined(folder, manifest)
+        _complete(folder, manifest)
         written = int((folder / FILE_NAME).stat().st_mtime)
     except OSError as error:  # it was there a moment ago
         raise BundleInvalid(f"{folder} cannot be read ({error.strerror})", fix="put it back, then try again") from error

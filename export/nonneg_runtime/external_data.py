@@ -58,8 +58,6 @@ def external_files(path: Path) -> set[str]:
             return set(locations(whole, "model", 0))
     except ValueError as error:
         raise BundleInvalid(f"{path} is not an ONNX model ({error})", fix="export the bundle again") from error
-    except OSError as error:  # it was there a moment ago
-        raise BundleInvalid(f"{path} cannot be read ({error.strerror})", fix="put it back, then try again") from error
 
 
 def locations(part: ExternalTensor, message: str, depth: int) -> Iterator[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import PIL
 import pytest
 import skimage
 from PIL import Image, ImageCms
@@ -59,10 +60,11 @@ COLOUR: dict[str, bytes] = {
     "CMYK": saved(chelsea().convert("CMYK")),
     "16-bit CMYK": written(np.asarray(chelsea().convert("CMYK")).astype(np.uint16) * 257, photometric="separated"),
     "LAB": saved(lab(chelsea())),
-    "YCbCr": saved(chelsea().convert("YCbCr")),
     "JPEG inside": saved(chelsea(), compression="jpeg", quality=95),
     "deflate": saved(chelsea(), compression="tiff_adobe_deflate"),
 }
+if int(PIL.__version__.partition(".")[0]) >= 13:  # those before write, and expect, too few bytes
+    COLOUR["YCbCr"] = saved(chelsea().convert("YCbCr"))
 
 
 @pytest.mark.parametrize("name", COLOUR)

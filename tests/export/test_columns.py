@@ -105,10 +105,10 @@ def test_selected_columns_are_the_columns_of_the_original(name: str, tmp_path: P
     model = GRAPHS[name]()
     plain = answers(model, tmp_path)
     order = np.array([4, 0, 5, 1, 3, 2])
-    np.testing.assert_array_equal(answers(select_columns(model, order), tmp_path), plain[:, order])
+    np.testing.assert_allclose(answers(select_columns(model, order), tmp_path), plain[:, order], rtol=1e-6)
     few = select_columns(model, order[:2])
     assert width(few) == 2
-    np.testing.assert_array_equal(answers(few, tmp_path), plain[:, order[:2]])
+    np.testing.assert_allclose(answers(few, tmp_path), plain[:, order[:2]], rtol=1e-6)
 
 
 @pytest.mark.parametrize(("name", "gathers"), [("conv", 0), ("matmul", 0), ("shared", 1), ("softmax", 1)])

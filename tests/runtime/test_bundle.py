@@ -238,6 +238,13 @@ def test_a_model_that_is_cut_off_while_it_is_looked_through_is_an_error(tiny: Mo
             list(locations(whole, "model", 0))
 
 
-def test_a_model_that_is_gone_meanwhile_is_named(tmp_path: Path) -> None:
-    with pytest.raises(BundleInvalid, match=r"m\.onnx cannot be read"):
-        external_files(tmp_path / "m.onnx")
+def test_a_file_that_is_gone_as_soon_as_it_was_verified_is_an_error(
+    copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(path: Path) -> set[str]:
+        path.unlink()
+        return external_files(path)
+
+    monkeypatch.setattr("nonneg_runtime.bundle.external_files", gone)
+    with pytest.raises(BundleInvalid, match="cannot be read"):
+        open_bundle(copy)

@@ -140,6 +140,8 @@ def test_the_runtime_tells_who_computes_what(encoder: Path) -> None:
     options = ort.SessionOptions()
     options.add_session_config_entry(RECORD, "1")
     found = taken(ort.InferenceSession(str(encoder), options, providers=[CPU]))
+    if not found and tuple(map(int, ort.__version__.split(".")[:2])) < (1, 24):
+        pytest.skip("this ONNX Runtime does not tell")
     assert set(found) == {CPU}
     check_taken(CPU, found)
 

@@ -134,6 +134,7 @@ def test_an_answer_is_as_it_was_recorded(served: str, bundle: Bundle, name: str)
 
 
 def test_the_openapi_document_is_as_it_was_recorded(served: str) -> None:
+    pytest.importorskip("pydantic", minversion="2.11")  # before, it put the keys of a schema into another order
     document = httpx.get(f"{served}/openapi.json").json()
     document["info"]["version"] = "*"
     compare(RECORDED / "openapi.json", document)
