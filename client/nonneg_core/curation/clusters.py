@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nonneg_core.curation.sparse_rows import Floats, Places, SparseRows, count, dense, picked, shares
+from nonneg_core.curation.sparse_rows import Floats, Places, SparseRows, count, dense, entries, picked, shares
 
 SAMPLE = 16_384
 ROUNDS = 25
@@ -51,8 +51,8 @@ def clusters(rows: SparseRows, k: int, *, seed: int = 0) -> list[Cluster]:
     sample = np.sort(rng.choice(size, min(size, SAMPLE), replace=False))
     centres = _centres(picked(rows, sample), min(k, size), rng)
     nearest, cosine = _assigned(rows, centres)
-    rarity = np.log(1 / np.clip(shares(rows), 1 / size, 1)).astype(np.float32)
-    found = [_cluster(rows, np.flatnonzero(nearest == c), cosine, rarity) for c in np.unique(nearest)]
+    of_all = shares(rows)
+    found = [_cluster(rows, np.flatnonzero(nearest == c), cosine, of_all) for c in np.unique(nearest)]
     return sorted(found, key=lambda cluster: (-len(cluster.members), int(cluster.members[0])))
 
 
@@ -93,11 +93,12 @@ def _assigned(rows: SparseRows, centres: Floats) -> tuple[Places, Floats]:
     return nearest, cosine
 
 
-def _cluster(rows: SparseRows, members: Places, cosine: Floats, rarity: Floats) -> Cluster:
+def _cluster(rows: SparseRows, members: Places, cosine: Floats, of_all: Floats) -> Cluster:
     order = members[np.argsort(-cosine[members], kind="stable")]
     inside = _activity(rows, members)
     others = count(rows) - len(members)
-    outside = (shares(rows) * count(rows) - inside * len(members)) / max(1, others)
+    outside = (of_all * count(rows) - inside * len(members)) / max(1, others)
+    rarity = np.log(1 / np.clip(of_all, 1 / count(rows), 1))
     telling = (inside - outside) * rarity  # common to these, rare elsewhere
     dimensions = np.argsort(-telling, kind="stable")[:TOLD]
     shared = [Shared(int(d), float(inside[d]), float(max(outside[d], 0))) for d in dimensions if inside[d] > outside[d]]
@@ -105,7 +106,7 @@ def _cluster(rows: SparseRows, members: Places, cosine: Floats, rarity: Floats) 
 
 
 def _activity(rows: SparseRows, members: Places) -> Floats:
-    where = np.repeat(np.isin(np.arange(count(rows)), members), np.diff(rows.indptr))
+    where, _ = entries(rows, members)
     return np.asarray(np.bincount(rows.indices[where], minlength=rows.dimensions) / len(members), np.float32)
 
 
