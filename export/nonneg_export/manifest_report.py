@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from nonneg_runtime.certificate import Bounds, CertificateRecord
+from nonneg_runtime.certificate import Bounds, CertificateRecord, StabilityRecord
 from nonneg_runtime.evidence import Gain, Kept, Quality, Structure
 from nonneg_runtime.manifest import AdaptationRecord, Manifest, TextRecord, Variant
 from nonneg_runtime.names import Name
@@ -53,6 +53,15 @@ def certificate(found: CertificateRecord) -> str:
     ]  # fmt: skip
     notes = [f"{found.outcome}: {found.reason}", *found.missing]
     return "\n\n".join([head, table(("figure", "dims", "measured", *FLOORS), rows), "\n".join(notes)])
+
+
+def stability(found: StabilityRecord) -> str:
+    """How alike names are over seeds."""
+    return (
+        f"of {found.seeds} seeds two share {found.shared:.0%} of the names; over {found.data} columns of one name "
+        f"correlate {found.correlation:.2f} (of two names {found.floor:.2f}) and share {found.strongest:.0%} of their "
+        "ten strongest photos"
+    )
 
 
 def _interval(bounds: Bounds | None) -> str:
@@ -197,6 +206,7 @@ def _facts(manifest: Manifest) -> str:
         "text": "" if text is None else f"{text.file}, up to {text.length} tokens ({text.tokenizer})",
         "head": "" if head is None else f"{head.file}, on {head.takes}, the first {head.trained} columns trained",
         "names": "" if names is None else f"{names.named} dimensions, {names.checked} checked on {names.data}",
+        "stability": "" if names is None or names.stability is None else stability(names.stability),
         "words": "" if manifest.lexicon is None else f"{manifest.lexicon.words:,} ({manifest.lexicon.source})",
         "view": f"{view.size} x {view.size}, {view.fit} {view.crop:g}, {view.interpolation}",
         "ranked by": f"{calibration.ranked_by}, on {calibration.images:,} images ({calibration.data})",

@@ -78,6 +78,7 @@ def quantized(
                 verify.ignores_batch_mates(open_session(encoder, precision=to), verify.samples(before.paths, view)),
             ),
             "quality": None,
+            "certificate": None,
             "atlas": None,
             "head": None,  # within the graph
             "variants": (),

@@ -30,6 +30,17 @@ class FigureRecord(Record):
     above: dict[str, Bounds] = Field(description="measured less the floor, on the same photos")
 
 
+class StabilityRecord(Record):
+    """How alike the named columns of several seeds are, each computed from its own crops of the same photos."""
+
+    seeds: int = Field(ge=2)
+    data: str = Field(description="the photos over which columns are compared")
+    shared: float = Field(description="share of the named classes that two seeds both choose")
+    correlation: float = Field(description="of the columns of one name with two seeds, the mean")
+    floor: float = Field(description="the same of two names")
+    strongest: float = Field(description="of a column's ten strongest photos, the share that two seeds have in common")
+
+
 class CertificateRecord(Record):
     """What `nonneg certify` found on labelled photos."""
 

@@ -17,7 +17,7 @@ from pydantic import (
 
 from nonneg_core.errors import BundleInvalid, DigestMismatch, SchemaUnknown
 from nonneg_core.pixels.view import View
-from nonneg_runtime.certificate import CertificateRecord
+from nonneg_runtime.certificate import CertificateRecord, StabilityRecord
 from nonneg_runtime.evidence import Check, Gain, Golden, Kept, Quality, RecallRow, Record
 
 SCHEMA_VERSION = 1
@@ -98,6 +98,7 @@ class NamesRecord(_Brief):
     checked: int = Field(ge=0, description="of which so many were checked on photos that nothing was fitted on")
     data: str = Field(description="those photos")
     first_512: int | None = Field(default=None, ge=0, description="of the first 512 dimensions, those with a name")
+    stability: StabilityRecord | None = Field(default=None, description="over seeds, measured when the model was built")
 
 
 class LexiconRecord(Record):

@@ -100,6 +100,7 @@ def test_the_bundle_is_whole_and_a_model_of_its_own(adapted: tuple[Path, dict[st
     assert bundle.manifest.fingerprint == told["fingerprint"] != source.manifest.fingerprint
     assert bundle.manifest.derived_from == source.manifest.fingerprint
     assert bundle.manifest.name == "mine"
+    assert bundle.manifest.certificate is None, "that of the source says nothing of it"
     for form in (bundle, *(as_variant(bundle, variant) for variant in bundle.manifest.variants)):
         check(open_session(form.encoder, precision=form.manifest.precision), form.manifest)
     assert [variant.precision for variant in bundle.manifest.variants] == ["int8"]

@@ -128,6 +128,15 @@ def test_a_shipped_model_carries_a_certificate_that_passes(name: str) -> None:
     assert any("means over dimensions do not decide" in text for text in found.missing)
 
 
+def test_the_default_model_says_how_alike_its_names_are_over_seeds() -> None:
+    names = open_bundle().manifest.names
+    assert names is not None
+    assert names.stability is not None
+    assert names.stability.correlation > 10 * names.stability.floor
+    told = CliRunner().invoke(info, [], catch_exceptions=False).output
+    assert "of 3 seeds two share 99% of the names" in told
+
+
 @pytest.mark.parametrize("judge", ["photo", "photo-fast.copy"])
 def test_a_model_does_not_judge_itself(judge: str, pictured: Path, tmp_path: Path) -> None:
     name = judge.partition(".")[0]

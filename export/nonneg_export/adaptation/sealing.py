@@ -138,6 +138,7 @@ def _manifest(adapted: Adapted, out: Path, work: Path) -> Manifest:
             "golden": golden.record(work / ENCODER, size),
             "checks": (verify.ignores_batch_mates(open_session(work / ENCODER), pixels),),
             "quality": None,
+            "certificate": None,
             "atlas": None,
             "head": own.model_copy(update={"trained": adapted.fitted.front}),
             "variants": _variants(adapted, few, work) if apart else (),
