@@ -11,6 +11,8 @@ import skimage.data
 from loopback_hub import Hub, running
 from PIL import Image
 
+import nonneg_training  # noqa: F401  before torch: its threads sleep soon, also beside the other test process
+
 PHOTOS = ("astronaut.png", "chelsea.png", "coffee.png", "rocket.jpg", "hubble_deep_field.jpg", "retina.jpg")
 
 

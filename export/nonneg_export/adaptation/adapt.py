@@ -83,7 +83,8 @@ def adapt_to(seen: Seen, *, tick: Tick | None = None) -> Outcome:
     weights = Weights() if asked.labels_weight is None else replace(Weights(), labels=asked.labels_weight)
     fitted = fit(source, features, parts, labels, weights)
     if asked.train:
-        from nonneg_export.adaptation.training import trained  # torch
+        import nonneg_training  # noqa: F401  before torch: its threads sleep soon
+        from nonneg_export.adaptation.training import trained
 
         fitted = trained(fitted, features, parts, labels, tick)
     gains = judge(source, seen.backbone, fitted, features, parts, labels)
