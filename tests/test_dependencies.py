@@ -13,8 +13,13 @@ ROOT = Path(__file__).parent.parent
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 
-# The first version with the fix, and the advisories that it mends.
+# The first version with the fix, and the advisories or faults that it mends.
 MENDED = {
+    "httptools": (
+        (0, 6, 4),
+        "before, what follows a head that asks for another protocol is lost or taken for a request",
+    ),
+    "numpy": ((2, 0), "before, pixels of 256 and more become others, unasked"),
     "onnx": ((1, 21), "CVE-2026-27489, CVE-2026-34446, CVE-2026-34447: external data outside the model's folder"),
     "python-multipart": ((0, 0, 27), "CVE-2026-40347, CVE-2026-42561: preambles and headers of parts without end"),
     "starlette": ((1, 3, 1), "CVE-2026-54282, CVE-2026-54283: hosts from the path, url-encoded forms without limits"),
