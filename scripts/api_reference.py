@@ -14,7 +14,7 @@ from types import GenericAlias
 from typing import Any
 
 PACKAGES = {
-    "nonneg_client": "Embed, shorten and evaluate: `pip install nonneg`.",
+    "nonneg_client": "Embed, shorten and evaluate images: the client of the server, and the same in this process.",
     "nonneg_client.search": "Search: the extra `search`.",
     "nonneg_client.storage": "Files of vectors.",
     "nonneg_client.converters": "Vectors in the forms of databases and libraries.",

@@ -17,8 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-CPU_BUILDS = "https://download.pytorch.org/whl/cpu"
-HEAVY = f" (PyPI's torch for Linux brings CUDA, gigabytes; without a GPU add --extra-index-url {CPU_BUILDS})"
+HEAVY = " (torch may bring CUDA, gigabytes: without a GPU install its CPU build first, from PyTorch's own index)"
 
 
 def extra_hint(extra: str) -> str:
