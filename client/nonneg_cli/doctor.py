@@ -35,6 +35,8 @@ EXTRAS = {
     "export": ("onnx", "matplotlib"),
     "search": ("qdrant-edge-py", "scipy"),
     "scale": ("pyarrow",),
+    "cloud": ("fsspec",),
+    "ray": ("ray",),
     "heic": ("pi-heif",),
     "simd": ("cykooz-resizer",),
     "hub": ("huggingface_hub",),

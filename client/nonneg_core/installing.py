@@ -24,7 +24,7 @@ def extra_hint(extra: str) -> str:
     """The command that installs an extra into this environment."""
     clone, needed = _clone(), requirements(extra)
     if clone is not None:
-        heavy = any(line.startswith("torch") for line in needed) and find_spec("torch") is None
+        heavy = any(line.startswith("torch") for line in needed) and not _installed("torch")
         return _pip(["-c", str(clone / "constraints.txt"), "-e", f"{clone}[{extra}]"]) + (HEAVY if heavy else "")
     if not needed:
         return f"install nonneg's extra {extra}, from where nonneg itself came"

@@ -52,7 +52,7 @@ async def test_names_are_told_with_their_evidence(client: httpx.AsyncClient) -> 
     assert [item["evidence"]["says"] for item in named] == [
         "50% of its examples in the atlas have this label",
         "9 of its 10 strongest photos show it",
-        "the one photo of it, held out, comes 3. among those of all classes",
+        "the one photo of it, held out, comes 3rd among those of all classes",
         "no photos to check it on",
     ]
 
