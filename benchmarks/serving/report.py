@@ -43,6 +43,7 @@ Made by [benchmarks/serving](../benchmarks/serving/README.md): `run.py` measures
 
 OURS = {"nonneg": "as it comes", SAME: "the same file", EXACT: "the same file and pixels"}
 FLOOD = "three times the peak"
+BUSY = "The machine was not quiet: only shares by CPU, CPU time and memory can be compared here."
 OTHERS = {  # by the name in the JSON line
     "soak": "small, large and broken images at a steady rate",
     "cold-start": "from the start of its process to the first answered image",
@@ -68,7 +69,8 @@ def in_short(parts: list[tuple[list[str], dict[str, Any]]]) -> str:
         peers = {n: row for n, row in line.get("summary", {}).items() if n not in OURS and n != BARE}
         if peers:
             rows += [compared(line, name, peers) for name in OURS if name in line["summary"]]
-    return "\n".join([*rows, ""])
+    busy = any(disturbed(line["runs"]) for _, line in parts if "summary" in line)
+    return "\n".join([*rows, "", *([f"{BUSY} Shares by CPU stand in the tables below.", ""] if busy else [])])
 
 
 def compared(line: dict[str, Any], name: str, peers: dict[str, Any]) -> str:
@@ -93,7 +95,7 @@ def section(table: list[str], line: dict[str, Any]) -> str:
     versions = f"Python {line['python']}, ONNX Runtime {line['onnxruntime']}, Pillow {line['pillow']}."
     body = [f"## {line['model']}: {kind}", "", where + versions, "", *table]
     if "summary" in line and disturbed(line["runs"]):
-        body += ["", "The machine was not quiet: only shares by CPU, CPU time and memory can be compared here."]
+        body += ["", BUSY]
     elif "overload" in line:
         body += ["", f"Other processes used {line['overload']['flood']['others']:.0%} of the machine during the flood."]
     return "\n".join([*body, ""])
