@@ -31,7 +31,7 @@ from nonneg_core.evaluation.metrics import retrieval
 from nonneg_core.evaluation.uncertainty import paired
 from nonneg_core.heads.adapted import Weights
 from nonneg_core.heads.head import Head
-from nonneg_export.adaptation.backbone import Backbone, Source, open_source
+from nonneg_export.adaptation.backbone import FeatureBackbone, SourceBundle, open_source
 from nonneg_export.adaptation.features import Features, compute_features
 from nonneg_export.adaptation.fitting import fit
 from nonneg_export.adaptation.judging import lengths_of
@@ -54,7 +54,7 @@ class Data:
     labels: Labels
 
     def judged(self, head: Head, chosen: Numbers) -> Scores:
-        """The scores of some of its photos."""
+        """Return the scores of some of its photos."""
         z, codes = head.embed(self.features.roots(chosen)), self.labels.codes[chosen]
         found = {}
         for length in lengths_of(head.dimensions):
@@ -72,7 +72,7 @@ def main() -> None:
     options = parser.parse_args()
     source = open_source(options.source)
     with tempfile.TemporaryDirectory(prefix="nonneg-") as work:
-        backbone = Backbone(source, Path(work), 2)
+        backbone = FeatureBackbone(source, Path(work), 2)
         data = [read(source, backbone, folder) for folder in options.labelled]
     found = []
     for title, rows in parts(source, data, options.photos, partial(adapted, source, train=options.train)):
@@ -81,14 +81,14 @@ def main() -> None:
     print("\n" + json.dumps({"found": found, "model": options.source, "trained": options.train, **provenance()}))
 
 
-def read(source: Source, backbone: Backbone, folder: Path) -> Data:
-    """The features of a folder, from the cache where they are there."""
+def read(source: SourceBundle, backbone: FeatureBackbone, folder: Path) -> Data:
+    """Return the features of a folder, from the cache where they are there."""
     features = compute_features(source, backbone, find_photos(folder))
     return Data(folder.name, features, labels_of(features, None))
 
 
-def parts(source: Source, data: list[Data], photos: list[int], adapted: Callable[[Data, Numbers, bool], Head]):
-    """A title and the rows of a table, part by part."""
+def parts(source: SourceBundle, data: list[Data], photos: list[int], adapted: Callable[[Data, Numbers, bool], Head]):
+    """Print a title and the rows of a table, part by part."""
     for known in (False, True):
         words = "with labels" if known else "without labels"
         heads = [(each, *of_halves(each.labels.codes)) for each in data]
@@ -110,8 +110,8 @@ def parts(source: Source, data: list[Data], photos: list[int], adapted: Callable
         yield f"without labels, {count} photos", compared(source.head, few)
 
 
-def adapted(source: Source, data: Data, chosen: Numbers, known: bool, *, train: bool) -> Head:
-    """The head for some of the photos."""
+def adapted(source: SourceBundle, data: Data, chosen: Numbers, known: bool, *, train: bool) -> Head:
+    """Return the head for some of the photos."""
     gates = np.arange(len(chosen)) % GATES == 0
     labels = data.labels if known else Labels(np.full(len(data.features), UNLABELLED), ())
     part = Parts(chosen[~gates], chosen[gates], chosen[:0], 0)
@@ -124,7 +124,7 @@ def adapted(source: Source, data: Data, chosen: Numbers, known: bool, *, train: 
 
 
 def compared(before: Head, cases: list[tuple[Data, Head, Numbers]]) -> list[dict[str, object]]:
-    """A row a length: means over the cases, and the change over all queries."""
+    """Return a row a length: means over the cases, and the change over all queries."""
     pairs = [(data.judged(before, chosen), data.judged(after, chosen)) for data, after, chosen in cases]
     rows: list[dict[str, object]] = []
     for length in dict.fromkeys(length for length, _ in pairs[0][0]):
@@ -147,7 +147,7 @@ def compared(before: Head, cases: list[tuple[Data, Head, Numbers]]) -> list[dict
 
 
 def of_halves(codes: Numbers) -> tuple[Numbers, Numbers]:
-    """Two halves of every class."""
+    """Return two halves of every class."""
     place = np.zeros(len(codes), dtype=np.int64)
     for code in np.unique(codes):
         members = np.flatnonzero(codes == code)
@@ -156,7 +156,7 @@ def of_halves(codes: Numbers) -> tuple[Numbers, Numbers]:
 
 
 def of_classes(codes: Numbers) -> tuple[Numbers, Numbers]:
-    """The photos of half of the classes, and the others."""
+    """Return the photos of half of the classes, and the others."""
     order = np.random.default_rng(0).permutation(codes.max() + 1)
     one = np.isin(codes, order[: len(order) // 2])
     return np.flatnonzero(one), np.flatnonzero(~one)

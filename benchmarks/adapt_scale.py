@@ -1,10 +1,11 @@
-"""What adapting takes: `python benchmarks/adapt_scale.py [--photos 10000]... [--folder PHOTOS [--train]]`.
+"""What adapting takes: `python benchmarks/adapt_scale.py [--photos N]... [--features N] [--folder PHOTOS [--train]]`.
 
 With a folder the command itself, from nothing and again with what it put away: seconds, seconds of all processors and
 peak memory. Else what comes after embedding, of as many photos as wished: features are generated, normal, with the mean
 and covariance of the ordinary photos of the model, around a centre for each of 100 classes; one in 50 is nearly a copy
 of another. All runs as in `nonneg adapt` but for embedding and writing. Seconds of each part, and the peak memory of a
-process of its own. Prints a table, then one JSON line.
+process of its own. --features takes the first N features of the model alone and 2 N dimensions: what grows with the
+number of photos is the same, in less time. Prints a table, then one JSON line.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -26,13 +28,16 @@ sys.path.insert(0, str(Path(__file__).parent / "serving"))
 from provenance import provenance
 
 from nonneg_core.heads.adapted import Weights
+from nonneg_core.heads.head import first
+from nonneg_core.heads.spread import Spread
+from nonneg_core.path_list import PathList
 from nonneg_core.tables import table
-from nonneg_export.adaptation.backbone import Source, open_source
+from nonneg_export.adaptation.backbone import SourceBundle, open_source
 from nonneg_export.adaptation.features import Features
 from nonneg_export.adaptation.fitting import fit
 from nonneg_export.adaptation.judging import by_labels
 from nonneg_export.adaptation.labels import labels_of
-from nonneg_export.adaptation.records import CHUNK, Records, record_form
+from nonneg_export.adaptation.records import CHUNK, Records, record_form, sealed
 from nonneg_export.adaptation.splitting import split
 from nonneg_export.photo_folder import Photos
 
@@ -46,24 +51,37 @@ def main() -> None:
     parser.add_argument("--place", type=Path, help="Where the features go; by default a temporary folder.")
     parser.add_argument("--folder", type=Path, help="Real photos: time the command itself.")
     parser.add_argument("--train", action="store_true")
+    parser.add_argument("--features", type=int)
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    source = narrowed(open_source(options.source), options.features)
     if options.one:
-        print(json.dumps(measured(open_source(options.source), options.one, options.place)))
+        print(json.dumps(measured(source, options.one, options.place)))
         return
     found = of_folder(options.folder, options.source, options.train) if options.folder else []
     for photos in [] if options.folder else options.photos:
         with tempfile.TemporaryDirectory(dir=options.place) as place:
             command = [sys.executable, __file__, "--one", str(photos), "--from", options.source, "--place", place]
-            write(open_source(options.source), photos, Path(place) / "records")
+            command += ["--features", str(source.features)]
+            write(source, photos, Path(place) / "records")
             found.append(json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout))
     columns = list(found[0])
     print(table(columns, [[row[column] for column in columns] for row in found]))
     print("\n" + json.dumps({"found": found, **provenance()}))
 
 
+def narrowed(source: SourceBundle, features: int | None) -> SourceBundle:
+    """Return the source as if its backbone had so many features."""
+    if features is None or features == source.features:
+        return source
+    kept, ordinary = slice(features), source.ordinary
+    head = first(source.head, 2 * features)
+    spread = Spread(ordinary.mean[kept], ordinary.covariance[kept, kept], ordinary.count)
+    return SourceBundle(source.bundle, replace(head, weight=head.weight[kept]), spread)
+
+
 def of_folder(folder: Path, source: str, train: bool) -> list[dict[str, object]]:
-    """The command with an empty cache, and once more."""
+    """Return the command with an empty cache, and once more."""
     with tempfile.TemporaryDirectory() as place:
         options = ["--out", f"{place}/mine.bundle", "--from", source, "--force", "--replace", "--json"]
         command = [sys.executable, "-m", "nonneg_cli", "adapt", str(folder), *options, *(["--train"] if train else [])]
@@ -71,7 +89,7 @@ def of_folder(folder: Path, source: str, train: bool) -> list[dict[str, object]]
 
 
 def timed(command: list[str], place: Path) -> dict[str, object]:
-    """What one run takes."""
+    """Return what one run takes."""
     begin = time.perf_counter()
     with (place / "told").open("w") as told:
         process = subprocess.Popen(command, stdout=told, env={**os.environ, "XDG_CACHE_HOME": str(place)})
@@ -85,7 +103,7 @@ def timed(command: list[str], place: Path) -> dict[str, object]:
     }  # fmt: skip
 
 
-def write(source: Source, photos: int, file: Path) -> None:
+def write(source: SourceBundle, photos: int, file: Path) -> None:
     """Generate the records."""
     g = np.random.default_rng(0)
     values, axes = np.linalg.eigh(source.ordinary.covariance)
@@ -102,18 +120,22 @@ def write(source: Source, photos: int, file: Path) -> None:
             again = np.arange(1, count, COPIES)
             rows[again] = rows[again - 1] * 1.01
             thumbnails[again] = thumbnails[again - 1]
-            records["read"], records["thumbnail"], records["roots"] = 1, thumbnails, rows.clip(0)
+            records["thumbnail"], records["roots"] = thumbnails, rows.clip(0)
             records["digest"] = np.frombuffer(g.bytes(32 * count), dtype="V32")
-            out.write(records.tobytes())
+            records["key"] = np.arange(start, start + count)
+            out.writelines(sealed(records[i : i + 1]).tobytes() for i in range(count))
 
 
-def measured(source: Source, photos: int, place: Path) -> dict[str, float]:
-    """Every part but embedding and writing."""
-    paths = tuple(place / f"class-{i * CLASSES // photos}" / f"{i:08}.jpg" for i in range(photos))
-    records = Records(place, record_form(source.features))
-    features = Features(records, np.arange(photos), Photos(place, paths), ())
+def measured(source: SourceBundle, photos: int, place: Path) -> dict[str, float]:
+    """Return every part but embedding and writing."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     marks = [time.perf_counter()]
+    paths = PathList(place, (place / f"class-{i * CLASSES // photos}" / f"{i:08}.jpg" for i in range(photos)))
+    records, everyone = Records(place / "records", record_form(source.features)), np.arange(photos)
+    held = records.held()
+    rows = held.rows(everyone.astype(np.uint64))
+    features = Features(records, Photos(place, paths), everyone, rows, held.digests[rows], ())
+    marks.append(time.perf_counter())
     labels = labels_of(features, None)
     marks.append(time.perf_counter())
     parts = split(features, source.head)
@@ -122,11 +144,13 @@ def measured(source: Source, photos: int, place: Path) -> dict[str, float]:
     marks.append(time.perf_counter())
     by_labels(source.head, fitted.head, features.roots(parts.judged), labels.codes[parts.judged])
     marks.append(time.perf_counter())
-    seconds = dict(zip(("labels s", "split s", "fit s", "judge s"), np.diff(marks).round(1).tolist(), strict=True))
+    names = ("read s", "labels s", "split s", "fit s", "judge s")
+    seconds = dict(zip(names, np.diff(marks).round(1).tolist(), strict=True))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return {
-        "photos": photos, **seconds, "all s": round(marks[-1] - marks[0], 1), "copies": parts.copies,
-        "list of files MB": round(before / 1024), "peak MB": round(peak / 1024),
+        "photos": photos, "features": source.features, **seconds, "all s": round(marks[-1] - marks[0], 1),
+        "copies": parts.copies, "processor s": round(time.process_time()),
+        "model MB": round(before / 1024), "peak MB": round(peak / 1024),
     }  # fmt: skip
 
 

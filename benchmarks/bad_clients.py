@@ -29,9 +29,9 @@ sys.path.insert(0, str(Path(__file__).parent / "serving"))
 
 import httpx
 import numpy as np
+from hard_images import HARD, jpeg_with, largest, png, refined, saved
 from PIL import Image
 from provenance import provenance
-from worst_image import HARD, jpeg_with, largest, png, refined, saved
 
 from nonneg_core.pixels.identify import identify
 from nonneg_server.engine.fair_queue import Turns
@@ -47,7 +47,7 @@ def photo(width: int, height: int) -> bytes:
 
 
 def accepted(name: str) -> bytes:
-    """The largest of a kind that the server's budget of memory lets in."""
+    """Return the largest of a kind that the server's budget of memory lets in."""
     pixels = 100_000_000
     while True:
         data = largest(HARD[name], pixels, MOST)
@@ -85,7 +85,7 @@ BAD: dict[str, Callable[[], bytes]] = {
 
 
 def measured(address: str, loop: int, bad: list[Any] | None, seconds: float, normal: bytes) -> dict[str, Any]:
-    """Latencies of the normal client and of `/livez` in milliseconds, and what became of the bad ones' requests."""
+    """Return latencies of the normal client and of `/livez` in milliseconds, and what became of the bad requests."""
     until, answers = time.monotonic() + seconds, Counter[str]()
     threads = [threading.Thread(target=_loop, args=(address, bad, until, answers)) for _ in range(2 if bad else 0)]
     alive: list[float] = []
@@ -130,7 +130,7 @@ def _probe(address: str, loop: int, until: float, times: list[float], own: list[
 
 
 def _waited(schedstat: Path) -> float:
-    """Seconds that a thread was ready and had no core."""
+    """Return the seconds that a thread was ready and had no core."""
     return int(schedstat.read_text().split()[1]) / 1e9
 
 

@@ -51,7 +51,7 @@ class Drawn:
         self.shape, self.scale = active**2 / spread, spread / np.maximum(active, 1e-9)  # of a gamma distribution
 
     def vectors(self, n: int, seed: int, keep: int | None = None) -> Embeddings:
-        """n of them."""
+        """Return n of them."""
         rng = np.random.default_rng(seed)
         parts = []
         for start in range(0, n, AT_ONCE):
@@ -89,7 +89,7 @@ def main() -> None:
 
 
 def searched(stored: Embeddings, queries: Embeddings, others: Embeddings) -> tuple[list[dict], dict[str, float]]:
-    """A row a way of asking, and what the index takes."""
+    """Return a row a way of asking, and what the index takes."""
     truth = nearest(stored, queries)
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
@@ -108,7 +108,7 @@ def searched(stored: Embeddings, queries: Embeddings, others: Embeddings) -> tup
 
 
 def nearest(stored: Embeddings, queries: Embeddings) -> Floats:
-    """The true best scores of each query, falling, (queries, TRUE)."""
+    """Return the true best scores of each query, falling, (queries, TRUE)."""
     parts = [
         np.sort((queries.csr() @ stored[start : start + AT_ONCE].csr().T).toarray(), axis=1)[:, -TRUE:]
         for start in range(0, len(stored), AT_ONCE)

@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def edits(photo: Image.Image) -> list[Image.Image]:
-    """The photo in five other ways."""
+    """Return the photo in five other ways."""
     w, h = photo.size
     buffer = io.BytesIO()
     photo.save(buffer, "JPEG", quality=30)
@@ -116,7 +116,7 @@ def difference(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 
 def is_found(copied: Pairs, photo: int, copy: int) -> bool:
-    """Whether a photo and its copy are a pair."""
+    """Return whether a photo and its copy are a pair."""
     return bool(((copied.one == photo) & (copied.other == copy)).any())
 
 

@@ -20,8 +20,8 @@ import numpy as np
 
 from nonneg_client.curation.collection import Collection
 from nonneg_client.curation.comparing import NEIGHBOURS, compare
-from nonneg_client.curation.curate import PARTS, Wishes, curate
-from nonneg_client.curation.photos import Photo, attributes, photos_of
+from nonneg_client.curation.curate import PARTS, CurationOptions, curate
+from nonneg_client.curation.photos import MeasuredPhoto, attributes, photos_of
 from nonneg_client.embeddings import Embeddings
 from nonneg_core.curation.neighbours import PairLimits
 from nonneg_core.curation.pixel_checks import GRID, PixelChecks
@@ -43,7 +43,7 @@ def main() -> None:
         os.environ["XDG_CACHE_HOME"] = cache
         for name, parts in (("all parts", PARTS), ("copies again", ("exact", "copies"))):
             started, worked = time.perf_counter(), time.process_time()
-            sections = curate(collection, Wishes(parts, shown=False))
+            sections = curate(collection, CurationOptions(parts, shown=False))
             elapsed, seconds = time.perf_counter() - started, time.process_time() - worked
             rows.append(
                 (name, seconds, elapsed, sum(section.images() for section in sections if section.part == "copies"))
@@ -58,7 +58,7 @@ def main() -> None:
 
 
 def nearest(collection: Collection) -> float:
-    """Of some photos the share of their true ten nearest that the comparison found."""
+    """Return of some photos the share of their true ten nearest that the comparison found."""
     asked = np.random.default_rng(1).choice(len(collection), min(ASKED, len(collection)), replace=False)
     photos = photos_of(collection, shown=False)
     _, places, _ = compare(collection, PairLimits(), photos.thumbnails(), shown=False)
@@ -72,7 +72,7 @@ def nearest(collection: Collection) -> float:
 
 
 def made(real: Embeddings, photos: int) -> Collection:
-    """A collection of mixtures."""
+    """Return a collection of mixtures."""
     rng = np.random.default_rng(0)
     labels = np.array([Path(name).parent.name for name in real.ids or ()])
     keep = round(float(real.nnz.mean()))
@@ -98,9 +98,9 @@ def made(real: Embeddings, photos: int) -> Collection:
 
 
 def described(thumbnail: bytes, label: str, number: int) -> dict[str, object]:
-    """What an index holds of a photo."""
+    """Return what an index holds of a photo."""
     checks = PixelChecks(640, 480, 0.1, 0.9, 0.2, thumbnail)
-    return {"folder": label, **attributes(Photo(50_000 + number, f"{number:032x}", checks))}
+    return {"folder": label, **attributes(MeasuredPhoto(50_000 + number, f"{number:032x}", checks))}
 
 
 if __name__ == "__main__":

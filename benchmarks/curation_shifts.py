@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def read(source: Path) -> Embeddings:
-    """The vectors of a folder."""
+    """Return the vectors of a folder."""
     if source.is_file():
         return Embeddings.load(source).shorten()
     with Encoder() as encoder:
@@ -78,7 +78,7 @@ def measure(
     photos: int,
     rng: np.random.Generator,
 ) -> tuple[int, float | None, float, float | None, float]:
-    """Photos a side, how often the label's own dimension is named, how many are, which share falsely, how often any."""
+    """Return photos a side, how often the label's dimension is named, how many are, the false share, how often any."""
     found, named, false, any_named, sizes = [], [], [], [], []
     for label in planted:
         order = rng.permutation(rest)

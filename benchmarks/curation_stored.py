@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def compared(forms: Sequence[Embeddings], labels: list[str]) -> list[tuple[object, ...]]:
-    """A row a figure: of whole vectors, and of cut ones."""
+    """Return a row a figure: of whole vectors, and of cut ones."""
     told = np.array(labels)
     scans = [joined(list(scanned(Scan(form, PairLimits(similar=min(SIMILAR)))))) for form in forms]
     rows: list[tuple[object, ...]] = [
@@ -72,12 +72,12 @@ def compared(forms: Sequence[Embeddings], labels: list[str]) -> list[tuple[objec
 
 
 def mean(values: Sequence[float]) -> float:
-    """The mean."""
+    """Return the mean."""
     return float(np.mean(values))
 
 
 def grouped(vectors: Embeddings, seed: int) -> np.ndarray:
-    """Each photo's cluster."""
+    """Return each photo's cluster."""
     found = np.zeros(len(vectors), int)
     for number, cluster in enumerate(clusters(vectors, usual_number(len(vectors)), seed=seed)):
         found[cluster.members] = number
@@ -97,7 +97,7 @@ def agreement(one: np.ndarray, other: np.ndarray) -> float:
 
 
 def standing(whole: Embeddings, form: Embeddings) -> float:
-    """How near, by whole vectors, the photo is that is farthest from a subset chosen by the form."""
+    """Return how near, by whole vectors, the photo is that is farthest from a subset chosen by the form."""
     chosen = k_centres(form, SUBSET).chosen
     return float((whole.csr() @ whole[chosen].csr().T).toarray().max(axis=1).min())
 

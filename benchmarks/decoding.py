@@ -25,15 +25,15 @@ from provenance import provenance
 
 from nonneg_core.shortening import unit
 from nonneg_runtime.bundle import open_bundle
+from nonneg_runtime.inference.session import Session
 from nonneg_runtime.preprocess import Decoding, Preprocessor
-from nonneg_runtime.session import Session
 
 ROUNDS = 5
 NEIGHBOURS = 10
 
 
 def microseconds(preprocessors: dict[str, Preprocessor], files: list[bytes]) -> dict[str, float]:
-    """An image's time in each way, in turns; the median of the rounds."""
+    """Return an image's time in each way, in turns; the median of the rounds."""
     found: dict[str, list[float]] = {name: [] for name in preprocessors}
     for _ in range(ROUNDS):
         for name, preprocessor in preprocessors.items():

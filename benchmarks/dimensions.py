@@ -32,7 +32,7 @@ OUT = Path(__file__).parents[1] / "docs" / "dimensions.png"
 
 
 def run_of(study: Study, variant: str) -> Path:
-    """The checkpoint of the study's first seed."""
+    """Return the checkpoint of the study's first seed."""
     wanted = next(run for run in study.grid() if run.variant == variant and run.seed == 0)
     for run in sorted(study.work.glob(f"{wanted.settings['method']}-0-*")):
         if not differing(wanted.settings, portable(run_settings(run)), {}):
@@ -41,7 +41,7 @@ def run_of(study: Study, variant: str) -> Path:
 
 
 def rows(z: NDArray[np.float32]) -> NDArray[np.int64]:
-    """For dimensions drawn by chance, the images with the largest entries: (ROWS, TILES)."""
+    """Return the images with the largest entries of dimensions drawn by chance: (ROWS, TILES)."""
     able = np.flatnonzero((z > 0).sum(axis=0) >= TILES)
     drawn = np.sort(np.random.default_rng(0).choice(able, ROWS, replace=False))
     return np.argsort(-z[:, drawn], axis=0, kind="stable")[:TILES].T

@@ -28,8 +28,8 @@ from nonneg_core.errors import NonnegError
 from nonneg_core.image_files import find_images
 from nonneg_core.tables import table
 from nonneg_runtime.bundle import Bundle, open_bundle
-from nonneg_runtime.lexicon import lexicon_of
-from nonneg_runtime.words import unwanted, vector_of
+from nonneg_runtime.words.lexicon import lexicon_of
+from nonneg_runtime.words.text_vector import unwanted, vector_of
 
 EACH = 12  # mosaics of two classes
 SIDE = 448  # pixels of a mosaic
@@ -67,7 +67,7 @@ def main() -> None:
 
 
 def judged(what: str, bundle: Bundle, z: Floats, cases: list[Case]) -> list[tuple[str, str, int, float, float, float]]:
-    """A row for each way to say it; the last: the share of all right photos that the exclusion takes away."""
+    """Return a row for each way to say it; the last: the share of all right photos that the exclusion takes away."""
     rows = []
     for rule in ("not excluded", "- half of it", "- it", "! it"):
         found = np.array([one(bundle, z, case, rule) for case in cases])
@@ -77,7 +77,7 @@ def judged(what: str, bundle: Bundle, z: Floats, cases: list[Case]) -> list[tupl
 
 
 def one(bundle: Bundle, z: Floats, case: Case, rule: str) -> tuple[float, float, float]:
-    """Of one case: the shares of excluded and of right ones in the first ten, and of the right ones that are lost."""
+    """Return one case's shares of excluded and of right ones in the first ten, and of the right ones that are lost."""
     weight = {"- half of it": 0.5, "- it": 1.0}.get(rule, 0.0)
     scores = z @ (case.query - np.float32(weight) * vector_of(bundle, case.word).vector)
     allowed = np.ones(len(z), bool)
@@ -94,7 +94,7 @@ def one(bundle: Bundle, z: Floats, case: Case, rule: str) -> tuple[float, float,
 
 
 def mosaics(bundle: Bundle, folder: Path) -> tuple[Floats, NDArray[np.str_]]:
-    """Vectors of mosaics, and the two classes that each shows, (n, 2)."""
+    """Return vectors of mosaics, and the two classes that each shows, (n, 2)."""
     photos = {place.name: sorted(find_images(place)) for place in sorted(folder.iterdir()) if place.is_dir()}
     rng = np.random.default_rng(0)
     pictures, shown = [], []
@@ -108,7 +108,7 @@ def mosaics(bundle: Bundle, folder: Path) -> tuple[Floats, NDArray[np.str_]]:
 
 
 def side_by_side(left: Path, right: Path) -> bytes:
-    """The middle of each photo, twice as tall as wide, as one picture."""
+    """Return the middle of each photo, twice as tall as wide, as one picture."""
     mosaic = Image.new("RGB", (SIDE, SIDE))
     for x, path in ((0, left), (SIDE // 2, right)):
         mosaic.paste(ImageOps.fit(Image.open(path).convert("RGB"), (SIDE // 2, SIDE)), (x, 0))
@@ -118,7 +118,7 @@ def side_by_side(left: Path, right: Path) -> bytes:
 
 
 def asked_by_words(bundle: Bundle, shown: NDArray[np.str_]) -> Iterator[Case]:
-    """Every class that a dimension stands for, without every other one."""
+    """Yield every class that a dimension stands for, without every other one."""
     words = {name: word for name in np.unique(shown) if (word := word_of(bundle, name)) is not None}
     for a in words:
         for b, word in words.items():
@@ -128,7 +128,7 @@ def asked_by_words(bundle: Bundle, shown: NDArray[np.str_]) -> Iterator[Case]:
 
 
 def asked_by_photos(bundle: Bundle, z: Floats, labels: NDArray[np.str_]) -> Iterator[Case]:
-    """Each photo without the other class that it is most often taken for."""
+    """Yield each photo without the other class that it is most often taken for."""
     words = {name: word for name in np.unique(labels) if (word := word_of(bundle, name)) is not None}
     for i, scores in enumerate(z @ z.T):
         scores[i] = -np.inf
@@ -141,7 +141,7 @@ def asked_by_photos(bundle: Bundle, z: Floats, labels: NDArray[np.str_]) -> Iter
 
 
 def word_of(bundle: Bundle, name: str) -> str | None:
-    """The word for a folder's class, if a dimension stands for it."""
+    """Return the word for a folder's class, if a dimension stands for it."""
     lexicon = lexicon_of(bundle)
     assert lexicon is not None
     numbers = {each.wnid: number for number, each in enumerate(lexicon.classes)}

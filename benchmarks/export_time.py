@@ -32,11 +32,11 @@ from provenance import provenance
 from nonneg_core.cores import available_cores
 from nonneg_core.pixels.view import View
 from nonneg_export.assemble import Draft, rank, seal
-from nonneg_export.canonical import save
-from nonneg_export.convert import to_onnx
+from nonneg_export.graphs.canonical import save
+from nonneg_export.graphs.convert import to_onnx
 from nonneg_export.photo_folder import Photos, find_photos, load_pixels
+from nonneg_runtime.inference.session import Session
 from nonneg_runtime.manifest import Provenance
-from nonneg_runtime.session import Session
 from nonneg_training.backbones import backbone
 from nonneg_training.encoder import EncoderModule
 
@@ -50,7 +50,7 @@ def main() -> None:
     parser.add_argument("--backbone", default="resnet50")
     options = parser.parse_args()
     found = find_photos(options.images)
-    photos = Photos(found.folder, tuple((found.paths * (options.photos // len(found) + 1))[: options.photos]))
+    photos = Photos(found.folder, tuple((tuple(found.paths) * (options.photos // len(found) + 1))[: options.photos]))
     torch.manual_seed(0)
     encoder = EncoderModule(backbone(options.backbone, small=False), View(size=224), dimensions=2048).eval()
 
@@ -93,7 +93,7 @@ class Spent(NamedTuple):
 
 
 def run_over(encoder: Path, photos: Photos, view: View) -> Spent:
-    """What all photos take, the fastest way known."""
+    """Return what all photos take, the fastest way known."""
     begin = Spent.now()
     session = Session(encoder, threads=1)
     with ThreadPoolExecutor(available_cores()) as pool:
@@ -103,7 +103,7 @@ def run_over(encoder: Path, photos: Photos, view: View) -> Spent:
 
 
 def export(encoder: EncoderModule, photos: Photos, work: Path, out: Path) -> dict[str, Spent]:
-    """What the parts of a whole export take."""
+    """Return what the parts of a whole export take."""
 
     def answer(pixels: np.ndarray) -> np.ndarray:
         with torch.inference_mode():

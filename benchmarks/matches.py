@@ -21,13 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nonneg_client import Embeddings
-from nonneg_core.chance import DEVIATIONS, Chance
+from nonneg_core.chance_scores import DEVIATIONS, Chance
 from nonneg_core.errors import WordsUnknown
 from nonneg_core.shortening import shorten
 from nonneg_core.tables import table
 from nonneg_runtime.bundle import Bundle, open_bundle
 from nonneg_runtime.column_statistics import chance_of
-from nonneg_runtime.words import vector_of
+from nonneg_runtime.words.text_vector import vector_of
 
 IN_TWO_SETS = {  # of Caltech-101, what pets or cars show, too
     "car_side", "dalmatian", "wild_cat", "Leopards", "cougar_body", "cougar_face", "snoopy", "garfield",
@@ -69,7 +69,7 @@ def main() -> None:
 
 
 def compared(asked: Mapping[str, list[Asked]], chance: Chance) -> list[tuple[str, str, float, float, float, float]]:
-    """A row for each kind of query and each rule; the first kind sets the thresholds."""
+    """Return a row for each kind of query and each rule; the first kind sets the thresholds."""
     rules: dict[str, Rule] = {"one cosine": lambda scores, _: scores, "the line": deviations_of(chance)}
     rows = []
     for name, rule in rules.items():
@@ -80,14 +80,14 @@ def compared(asked: Mapping[str, list[Asked]], chance: Chance) -> list[tuple[str
 
 
 def judged(asked: list[Asked], rule: Rule, threshold: float) -> tuple[float, float, float, float]:
-    """The threshold, the share of right ones lost, of false ones that pass, and of queries with one of those."""
+    """Return the threshold, the share of right ones lost, of false ones that pass, and of queries with one of those."""
     right = np.concatenate([rule(one.scores, one.queries)[one.right] for one in asked])
     passing = np.concatenate([rule(one.scores, one.queries) for one in asked if not one.own]) >= threshold
     return threshold, float((right < threshold).mean()), float(passing.mean()), float(passing.any(axis=1).mean())
 
 
 def deviations_of(chance: Chance) -> Rule:
-    """How far a score lies above what random photos have with its query, as `Chance.line` counts it."""
+    """Return how far a score lies above what random photos have with its query, as `Chance.line` counts it."""
 
     def rule(scores: Floats, queries: Floats) -> Floats:
         usual = queries @ chance.mean
@@ -99,7 +99,7 @@ def deviations_of(chance: Chance) -> Rule:
 
 
 def by_photos(sets: Sets, dimensions: int | None = None, stored: int | None = None) -> Iterator[Asked]:
-    """Every set asks itself and every other."""
+    """Yield the queries where every set asks itself and every other."""
     for own, (z, labels) in sets.items():
         queries = shorten(z, dimensions).astype(np.float64)
         for other, (gallery, names) in sets.items():
@@ -110,7 +110,7 @@ def by_photos(sets: Sets, dimensions: int | None = None, stored: int | None = No
 
 
 def by_words(sets: Sets, bundle: Bundle) -> Iterator[Asked]:
-    """The words of a set's classes ask it and every other."""
+    """Yield the queries where the words of a set's classes ask it and every other."""
     for own, (_, labels) in sets.items():
         known = {label: v for label in np.unique(labels) if (v := word(bundle, label)) is not None}
         if known:
@@ -120,14 +120,14 @@ def by_words(sets: Sets, bundle: Bundle) -> Iterator[Asked]:
 
 
 def nearest(z: Floats, scores: Floats, labels: NDArray[np.str_], names: NDArray[np.str_], own: bool) -> Asked:
-    """The ten largest scores of each query."""
+    """Return the ten largest scores of each query."""
     order = np.argsort(-scores, axis=1, kind="stable")[:, :NEAREST]
     right = (names[order] == labels[:, None]) & own
     return Asked(z, np.take_along_axis(scores, order, 1), right, own)
 
 
 def word(bundle: Bundle, label: str) -> Floats | None:
-    """The vector of a class's name, if the lexicon knows all of it."""
+    """Return the vector of a class's name, if the lexicon knows all of it."""
     try:
         return vector_of(bundle, label.replace("_", " ")).vector.astype(np.float64)
     except WordsUnknown:
@@ -135,7 +135,7 @@ def word(bundle: Bundle, label: str) -> Floats | None:
 
 
 def read(path: str) -> tuple[Floats, NDArray[np.str_]]:
-    """Vectors and the folders that their photos lie in, but for what two sets show."""
+    """Return vectors and the folders that their photos lie in, but for what two sets show."""
     held = Embeddings.load(path)
     labels = np.array([name.split("/")[0] for name in held.ids or ()])
     kept = ~np.isin(labels, list(IN_TWO_SETS))

@@ -17,13 +17,13 @@ sys.path.insert(0, str(Path(__file__).parent / "serving"))
 from provenance import provenance
 
 from nonneg_runtime.bundle import open_bundle, shipped_names
-from nonneg_runtime.names import read_names
+from nonneg_runtime.words.names import read_names
 
 CLEAR = 0.6
 
 
 def figures(model: str) -> dict[str, float]:
-    """What is known of one model's names."""
+    """Return what is known of one model's names."""
     bundle = open_bundle(model)
     assert bundle.manifest.names is not None
     file = bundle.path / bundle.manifest.names.file

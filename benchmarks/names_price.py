@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def heads(model: str, rows: Rows) -> tuple[Head, Head]:
-    """The head without and with names, the same trained columns in front."""
+    """Return the head without and with names, the same trained columns in front."""
     basis = fit_basis(rows, spread(rows))
     shipped = head_apart(open_bundle(model))
     classifier = backbone(PLANS[model].backbone, small=False, pretrained="DEFAULT").classifier
@@ -74,7 +74,7 @@ def heads(model: str, rows: Rows) -> tuple[Head, Head]:
 
 
 def priced(pair: tuple[Head, Head], rows: Rows, folder: Path) -> dict[str, Any]:
-    """Both heads on one set."""
+    """Return both heads on one set."""
     photos = find_photos(folder)
     labels = np.array(labels_of(photos, photos.paths))
     codes = [head.embed(rows) for head in pair]
@@ -86,7 +86,7 @@ def priced(pair: tuple[Head, Head], rows: Rows, folder: Path) -> dict[str, Any]:
 
 
 def compared(a: Rows, b: Rows, labels: NDArray[Any], metric: str) -> tuple[float, float, float, float, float]:
-    """One metric of both, and the difference."""
+    """Return one metric of both, and the difference."""
     scores = [retrieval(z, labels).scores()[metric] for z in (a, b)]
     found = paired(scores[0], scores[1])
     return float(scores[0].mean()), float(scores[1].mean()), found.mean, found.low, found.high

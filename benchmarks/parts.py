@@ -14,14 +14,14 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw
 
-from nonneg_training.study.tasks.parts import Parts, factorised, hoyer
+from nonneg_training.study.tasks.parts import PartsSettings, factorised, hoyer
 
 COLUMNS, SCALE, GAP, HEAD = 8, 2, 12, 14
 OUT = Path(__file__).parents[1] / "results" / "parts" / "pictures.png"
 
 
 def coloured(row: np.ndarray, side: int) -> Image.Image:
-    """One part, white where it is nothing."""
+    """Return one part, white where it is nothing."""
     strength = row.reshape(side, side) / max(float(np.abs(row).max()), 1e-12)
     fade = 1 - np.abs(strength)
     red, blue = np.where(strength > 0, 1, fade), np.where(strength < 0, 1, fade)
@@ -35,7 +35,7 @@ def main() -> None:
     work, sparse = parser.parse_args().work, {}
     blocks = {}
     for method in ("pca", "nmf", "cl", "ncl"):
-        _, pictures = factorised(Parts.model_validate({"method": method}), 0, work)
+        _, pictures = factorised(PartsSettings.model_validate({"method": method}), 0, work)
         blocks[method], sparse[method] = pictures, round(hoyer(pictures), 4)
     side = int(blocks["pca"].shape[1] ** 0.5)
     step, rows = side * SCALE, len(blocks["pca"]) // COLUMNS

@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def least(work: Callable[[], object]) -> float:
-    """Microseconds of this thread's CPU time."""
+    """Return the microseconds of this thread's CPU time."""
     times = []
     for _ in range(3):
         started = time.thread_time()

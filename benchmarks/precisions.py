@@ -17,6 +17,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
@@ -36,8 +37,8 @@ from nonneg_export.photo_folder import find_photos, load_pixels
 from nonneg_export.quantized_bundle import quantized
 from nonneg_runtime.bundle import Bundle, open_bundle
 from nonneg_runtime.evidence import Check
-from nonneg_runtime.open import open_session
-from nonneg_runtime.providers import Runner
+from nonneg_runtime.inference.open_session import open_session
+from nonneg_runtime.inference.providers import Runner
 from nonneg_runtime.variants import as_variant
 
 
@@ -70,7 +71,7 @@ def main() -> None:
 
 
 def variants(options: argparse.Namespace, work: Path) -> dict[str, Bundle]:
-    """The bundle and what can be made of it here."""
+    """Return the bundle and what can be made of it here."""
     base = open_bundle(options.bundle)
     found = {"fp32": base}
     photos = find_photos(options.calibrate).every(100 if options.few else None)
@@ -86,15 +87,13 @@ def variants(options: argparse.Namespace, work: Path) -> dict[str, Bundle]:
 
 
 def checks_of(bundle: Bundle) -> tuple[Check, ...]:
-    """What was measured of this form when it was made."""
+    """Return what was measured of this form when it was made."""
     own = [form.checks for form in bundle.manifest.variants if form.file == bundle.file]
     return own[0] if own else bundle.manifest.checks
 
 
-def measured(
-    bundles: dict[str, Bundle], paths: tuple[Path, ...], rounds: int, seconds: float
-) -> dict[str, list[float]]:
-    """Images a second, round by round."""
+def measured(bundles: dict[str, Bundle], paths: Sequence[Path], rounds: int, seconds: float) -> dict[str, list[float]]:
+    """Return images a second, round by round."""
     cores = available_cores()
     view = bundles["fp32"].manifest.view
     pixels = [load_pixels(path, view)[0][None] for path in paths]
@@ -110,7 +109,7 @@ def measured(
 
 
 def rate(session: Runner, pixels: list[np.ndarray], callers: int, seconds: float) -> float:
-    """Images a second of so many threads on one session."""
+    """Return images a second of so many threads on one session."""
     counts, end = [0] * callers, time.perf_counter() + seconds
 
     def work(lane: int) -> None:

@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def searched(index: Index, real: Embeddings, embedder: object) -> list[tuple[str, float]]:
-    """A row for photos, and one for each text."""
+    """Return a row for photos, and one for each text."""
     vectors = [real[int(i)] for i in np.random.default_rng(1).choice(len(real), 20, replace=False)]
     rows = [("a photo's vector", 1e3 * median(index.search, vectors * ROUNDS))]
     for text in TEXTS:
@@ -62,7 +62,7 @@ def searched(index: Index, real: Embeddings, embedder: object) -> list[tuple[str
 
 
 def median(work: Callable[[object], object], over: Sequence[object]) -> float:
-    """Seconds, of all but the first."""
+    """Return the median seconds of all but the first."""
     times = []
     for one in over:
         started = time.process_time()
@@ -72,7 +72,7 @@ def median(work: Callable[[object], object], over: Sequence[object]) -> float:
 
 
 def fill(index: Index, real: Embeddings, photos: int) -> None:
-    """Mixtures of two, as long as the real ones."""
+    """Add mixtures of two, as long as the real ones."""
     rng, keep = np.random.default_rng(0), round(float(real.nnz.mean()))
     for start in range(0, photos, 2000):
         one, other = rng.integers(0, len(real), (2, min(2000, photos - start)))

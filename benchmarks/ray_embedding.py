@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def compared(asked: argparse.Namespace, folder: Path, one: Path, images: Path) -> dict[str, float | bool | int]:
-    """Both kinds of run in turns; the best of each, since other work only adds."""
+    """Run both kinds in turns; return the best of each, since other work only adds."""
     kinds = {"alone": (), "ray": ("--ray", "--workers", str(asked.workers))}
     starts: dict[str, list[float]] = {kind: [] for kind in kinds}
     times: dict[str, list[float]] = {kind: [] for kind in kinds}
@@ -80,7 +80,7 @@ def compared(asked: argparse.Namespace, folder: Path, one: Path, images: Path) -
 
 
 def linked(photos: Path, folder: Path, images: int) -> None:
-    """A folder of so many links."""
+    """Make a folder of so many links."""
     folder.mkdir()
     for number, photo in enumerate(islice(cycle(find_images(photos)), images)):
         (folder / f"{number:06}{photo.suffix}").symlink_to(photo.resolve())
@@ -89,7 +89,7 @@ def linked(photos: Path, folder: Path, images: int) -> None:
 def embedded(
     asked: argparse.Namespace, source: Path, target: Path, options: tuple[str, ...], kill_every: float = 0.0
 ) -> tuple[float, int]:
-    """Seconds of the command, and how many workers were killed."""
+    """Return the seconds of the command, and how many workers were killed."""
     command = [sys.executable, "-m", "nonneg_cli", "embed", str(source), "-o", str(target), "--quiet"]
     command += ["--bundle", asked.bundle, "--shard-size", str(asked.shard_size), *options]
     began, killed = time.perf_counter(), 0
@@ -132,7 +132,7 @@ def is_worker(place: Path, driver: int) -> bool:
 
 
 def same(first: Path, second: Path) -> bool:
-    """Whether two data sets have the same shards, byte for byte."""
+    """Return whether two data sets have the same shards, byte for byte."""
     names = sorted(path.name for path in (first / "shards").iterdir())
     if names != sorted(path.name for path in (second / "shards").iterdir()):
         return False

@@ -58,7 +58,7 @@ def multipart(body: bytes) -> tuple[bytes, dict[str, str]]:
 
 
 def caller(app: Any, path: str, query: str, body: bytes, headers: dict[str, str]) -> Callable[[], Awaitable[bytes]]:
-    """One request to an ASGI application; returns the answer's body."""
+    """Send one request to an ASGI application and return the answer's body."""
     raw = [(name.encode(), value.encode()) for name, value in headers.items()]
     raw += [(b"host", b"test"), (b"content-length", str(len(body)).encode()), (b"accept", b"*/*")]
 
@@ -84,7 +84,7 @@ def caller(app: Any, path: str, query: str, body: bytes, headers: dict[str, str]
 
 
 def bare(content: bytes) -> FastAPI:
-    """The least FastAPI can do with a body: read it and answer."""
+    """Do the least FastAPI can do with a body: read it and answer."""
     app = FastAPI()
 
     @app.post("/bare")
@@ -96,7 +96,7 @@ def bare(content: bytes) -> FastAPI:
 
 
 async def measured(calls: dict[str, Callable[[], Awaitable[bytes]]], rounds: int, each: int) -> dict[str, list[float]]:
-    """Microseconds of CPU a call, one number a round; the calls take turns so that noise meets all alike."""
+    """Return the microseconds of CPU a call, a number a round; the calls take turns so that noise meets all alike."""
     found: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(rounds):
         for name, call in calls.items():
@@ -108,7 +108,7 @@ async def measured(calls: dict[str, Callable[[], Awaitable[bytes]]], rounds: int
 
 
 def serialising(manifest: Any, share: float, rounds: int = 60) -> dict[str, float]:
-    """Microseconds to write 64 x 2048 as JSON, dense and sparse, beside orjson on the bare numpy matrix, in turns."""
+    """Time writing 64 x 2048 as JSON, dense and sparse, beside orjson on the bare matrix, in turns (microseconds)."""
     rng = np.random.default_rng(0)
     z = rng.random((64, 2048), dtype=np.float32)
     z[rng.random(z.shape) > share] = 0

@@ -35,7 +35,7 @@ measured on the other.
 
 
 def page(results: Path = ROOT / "results") -> str:
-    """The whole page, in Markdown."""
+    """Return the whole page, in Markdown."""
     studies = [Study(name, results=results) for name in STUDIES if (results / name).is_dir()]
     lines = [HEAD]
     lines += ["| claim | paper | ours | study | verdict |", "|---|---|---|---|---|"]
@@ -49,7 +49,7 @@ def page(results: Path = ROOT / "results") -> str:
 
 
 def _ours(verdict: Verdict) -> str:
-    """The first check's numbers; the others stand in the study's section."""
+    """Return the first check's numbers; the others stand in the study's section."""
     first = verdict.checks[0]
     if first.estimate is None:
         return "-"

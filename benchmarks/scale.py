@@ -30,7 +30,7 @@ from provenance import provenance
 
 from nonneg_client import Encoder, evaluate
 from nonneg_client.data_set.addresses import Address
-from nonneg_client.data_set.groups import Files, Group
+from nonneg_client.data_set.groups import Files, ImageGroup
 from nonneg_client.data_set.layout import Shard, read_shard
 from nonneg_client.data_set.listing import Sources, groups
 from nonneg_client.data_set.shard_job import ShardJob, ShardWriter
@@ -78,7 +78,7 @@ def main() -> None:
 
 
 def of_model(model: str, photos: str, labelled: str, tried: int) -> list[Row]:
-    """A row for each form in which vectors may be stored."""
+    """Return a row for each form in which vectors may be stored."""
     with tempfile.TemporaryDirectory() as folder, Encoder(model, threads=1) as encoder:
         job = ShardJob(Address.of(folder), Options(), encoder.model())
         some = some_of(photos, tried)
@@ -102,30 +102,30 @@ def of_model(model: str, photos: str, labelled: str, tried: int) -> list[Row]:
         ]
 
 
-def some_of(photos: str, tried: int) -> Group:
-    """One group of so many photos, spread over all of them."""
+def some_of(photos: str, tried: int) -> ImageGroup:
+    """Return one group of so many photos, spread over all of them."""
     found = [(name, group.reader, i) for group in groups(Sources((photos,), SHARD)) for i, name in enumerate(group.ids)]
     chosen = found[:: max(1, len(found) // tried)][:tried]
     files = tuple(reader.files[i] for _, reader, i in chosen if isinstance(reader, Files))
-    return Group(tuple(name for name, _, _ in chosen), Files(files))
+    return ImageGroup(tuple(name for name, _, _ in chosen), Files(files))
 
 
 def stored_bytes(job: ShardJob, shard: Shard, kept: int | None) -> float:
-    """Bytes of a vector in a shard."""
+    """Return the bytes of a vector in a shard."""
     vectors = read_shard(job.target, shard)
     cut = vectors if kept is None else vectors.shorten(top_k=kept)
     return len(parquet.to_bytes(cut, {})) / len(cut)
 
 
 def listing_rate(photos: str) -> float:
-    """Names that one process lists in a second."""
+    """Return how many names one process lists in a second."""
     began = time.process_time()
     names = sum(len(group.name) > 0 and len(group.ids) for group in groups(Sources((photos,), SHARD)))
     return names / (time.process_time() - began)
 
 
 def plan(images: int, workers: int, seconds: float, assumed: Assumed) -> Row:
-    """What a run takes, with the work that is done again."""
+    """Return what a run takes, with the work that is done again."""
     core_hours = images * seconds / 3600 / assumed.efficiency
     hours = core_hours / workers + assumed.start / 3600
     lost = assumed.lost_per_hour * hours * workers  # workers, while it runs

@@ -37,8 +37,8 @@ from nonneg_export.certification.encoders import Certified, open_certified
 from nonneg_export.photo_folder import find_photos
 from nonneg_export.shipped import PLANS
 from nonneg_runtime.bundle import Bundle, open_bundle
-from nonneg_runtime.names import read_names
 from nonneg_runtime.preprocess import Preprocessor
+from nonneg_runtime.words.names import read_names
 from nonneg_training.backbones import backbone
 
 SEEDS = (1, 2, 3)
@@ -74,7 +74,7 @@ def main() -> None:
 
 @contextmanager
 def encoder(model: str) -> Iterator[See]:
-    """What a model's head is put on, for every photo of a folder or for a crop of it."""
+    """Yield what a model's head is put on, for every photo of a folder or for a crop of it."""
     with tempfile.TemporaryDirectory() as work:
         yield See(open_certified(model), Path(work))
 
@@ -83,12 +83,12 @@ class See:
     """Photos of a folder to roots of the backbone's features."""
 
     def __init__(self, bundle: Bundle, work: Path) -> None:
-        """`work`: a folder that lasts as long as this."""
+        """Open an encoder; `work` is a folder that lasts as long as this."""
         self._view = bundle.manifest.view
         self._certified, self._viewer = Certified(bundle, work, 1), Preprocessor(self._view)
 
     def __call__(self, folder: Path, seed: int | None) -> Rows:
-        """Of every photo as it is, or of one crop of each, drawn by the seed."""
+        """Return the features of every photo as it is, or of one crop of each, drawn by the seed."""
         rng = None if seed is None else np.random.default_rng(seed)
         return np.concatenate([self._row(path, rng) for path in find_photos(folder).paths])
 
@@ -100,7 +100,7 @@ class See:
 
 
 def cropped(image: Image.Image, rng: np.random.Generator) -> Image.Image:
-    """A square somewhere in a picture, every second one mirrored."""
+    """Return a square somewhere in a picture, every second one mirrored."""
     side = min(*image.size, round((rng.uniform(SMALLEST, 1) * image.width * image.height) ** 0.5))
     left, top = (int(rng.integers(0, room - side + 1)) for room in image.size)
     part = image.crop((left, top, left + side, top + side))
@@ -108,7 +108,7 @@ def cropped(image: Image.Image, rng: np.random.Generator) -> Image.Image:
 
 
 def columns(model: str, rows: Rows) -> Columns:
-    """The named columns of these rows, as the recipe computes them."""
+    """Return the named columns of these rows, as the recipe computes them."""
     of, classifier = spread(rows), backbone(PLANS[model].backbone, small=False, pretrained="DEFAULT").classifier
     assert classifier is not None
     matrix = components(of, COMPONENTS, EXPONENT).astype(np.float32)
@@ -122,7 +122,7 @@ def columns(model: str, rows: Rows) -> Columns:
 
 
 def shipped(model: str) -> Columns:
-    """Those that come with nonneg."""
+    """Return those that come with nonneg."""
     bundle = open_bundle(model)
     with tempfile.TemporaryDirectory() as work:
         whole = Certified(bundle, Path(work), 1).head
@@ -135,7 +135,7 @@ def shipped(model: str) -> Columns:
 
 
 def compared(a: Columns, b: Columns, rows: Rows) -> dict[str, float]:
-    """Names that both have, and how alike their columns are."""
+    """Compare two models by the names that both have: how alike their columns are."""
     shared = np.intersect1d(a.classes, b.classes)
     z = [side.head.embed(rows)[:, np.searchsorted(side.classes, shared)] for side in (a, b)]
     alike = correlations(*z)
@@ -151,14 +151,14 @@ def compared(a: Columns, b: Columns, rows: Rows) -> dict[str, float]:
 
 
 def correlations(a: Rows, b: Rows) -> Rows:
-    """Of every column of a with every column of b; 0 where one is the same on all photos."""
+    """Return the correlation of every column of a with every column of b; 0 where one is the same on all photos."""
     sides = [z - z.mean(axis=0) for z in (a, b)]
     lengths = [np.maximum(np.linalg.norm(z, axis=0), 1e-12) for z in sides]
     return np.asarray((sides[0] / lengths[0]).T @ (sides[1] / lengths[1]))
 
 
 def photos_shared(a: Rows, b: Rows) -> float:
-    """Of the strongest photos of one name with one seed, the share that are among those with another."""
+    """Return of the strongest photos of one name with one seed, the share that are among those with another."""
     tops = [np.argsort(-z, axis=0, kind="stable")[:STRONGEST] for z in (a, b)]
     return float(np.mean([len(set(x) & set(y)) / STRONGEST for x, y in zip(tops[0].T, tops[1].T, strict=True)]))
 

@@ -61,7 +61,7 @@ def main() -> None:
 
 @contextmanager
 def server(code: str, model: str) -> Iterator[tuple[str, subprocess.Popen[bytes], float]]:
-    """A server on a free port, ready; and the seconds that it took."""
+    """Yield a server on a free port, ready; and the seconds that it took."""
     import socket
 
     with socket.socket() as free:
@@ -78,7 +78,7 @@ def server(code: str, model: str) -> Iterator[tuple[str, subprocess.Popen[bytes]
 
 
 def ready(address: str, began: float) -> float:
-    """Seconds until it answers that it is."""
+    """Return the seconds until it answers that it is ready."""
     while True:
         try:
             if httpx.get(f"{address}/readyz").status_code == 200:
@@ -88,7 +88,7 @@ def ready(address: str, began: float) -> float:
 
 
 def used(address: str, process: subprocess.Popen[bytes], data: bytes) -> tuple[float, float]:
-    """Megabytes, and photos a second."""
+    """Return the megabytes, and photos a second."""
     with httpx.Client(base_url=address) as http:
 
         def embed(count: int) -> float:
@@ -104,7 +104,7 @@ def used(address: str, process: subprocess.Popen[bytes], data: bytes) -> tuple[f
 
 
 def painted(address: str) -> dict[str, float]:
-    """Milliseconds to the first contentful paint, and until the page has drawn what it asked for."""
+    """Return milliseconds to the first contentful paint, and until the page has drawn what it asked for."""
     chromium = shutil.which("chromium")
     if chromium is None:
         return {}

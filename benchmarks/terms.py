@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def written(path: Path, vectors: Embeddings) -> sqlite3.Connection:
-    """A database of these photos."""
+    """Return a database of these photos."""
     path.unlink(missing_ok=True)
     database = sqlite3.connect(path)
     database.execute("CREATE VIRTUAL TABLE photos USING fts5(terms, content='')")
@@ -53,14 +53,14 @@ def written(path: Path, vectors: Embeddings) -> sqlite3.Connection:
 
 
 def add(database: sqlite3.Connection, first: int, vectors: Embeddings) -> None:
-    """The terms of some photos."""
+    """Add the terms of some photos."""
     rows = enumerate(vectors.shorten(top_k=STORED).to_terms(), first)
     with database:
         database.executemany("INSERT INTO photos (rowid, terms) VALUES (?, ?)", rows)
 
 
 def nearest(database: sqlite3.Connection, query: Embeddings, asked: int, k: int) -> list[int]:
-    """The first photos for the strongest dimensions of one vector."""
+    """Return the first photos for the strongest dimensions of one vector."""
     (text,) = query.shorten(top_k=asked).to_terms()
     words = " OR ".join(text.split())
     sql = "SELECT rowid FROM photos WHERE photos MATCH ? ORDER BY rank LIMIT ?"
@@ -68,7 +68,7 @@ def nearest(database: sqlite3.Connection, query: Embeddings, asked: int, k: int)
 
 
 def quality(path: Path, held: Embeddings, labels: NDArray[np.str_], asked: int) -> tuple[int, float, float]:
-    """P@1 of the text engine and of cosines."""
+    """Return P@1 of the text engine and of cosines."""
     database = written(path, held)
     right = []
     for i in range(0, len(held), EVERY):
@@ -81,7 +81,7 @@ def quality(path: Path, held: Embeddings, labels: NDArray[np.str_], asked: int) 
 
 
 def speed(path: Path, real: Embeddings, photos: int) -> tuple[float, ...]:
-    """Bytes a photo, seconds to write, and the median milliseconds of a query at each length."""
+    """Return the bytes a photo, seconds to write, and the median milliseconds of a query at each length."""
     rng, keep = np.random.default_rng(0), round(float(real.nnz.mean()))
     database = written(path, real[:0])
     took = 0.0
@@ -101,7 +101,7 @@ def speed(path: Path, real: Embeddings, photos: int) -> tuple[float, ...]:
 
 
 def median(database: sqlite3.Connection, real: Embeddings, asked: int) -> float:
-    """Milliseconds of a query for ten."""
+    """Return the median milliseconds of a query for ten."""
     times = []
     for i in np.random.default_rng(1).choice(len(real), TIMED, replace=False):
         began = time.process_time()

@@ -20,9 +20,9 @@ sys.path.insert(0, str(Path(__file__).parent / "serving"))
 import torch
 from provenance import provenance
 
-from nonneg_training.cache import Wanted, features
+from nonneg_training.cache import FeatureRequest, features
 from nonneg_training.checkpoint import load_encoder
-from nonneg_training.data import Folder
+from nonneg_training.data import ImageFolder
 from nonneg_training.monitor import nearest
 from nonneg_training.run import train
 from nonneg_training.settings import Views, read_settings
@@ -64,7 +64,7 @@ def main() -> None:
 
 
 def score(options: argparse.Namespace, loss: dict[str, float], out: Path) -> tuple[list[float], list[float]]:
-    """1-NN of the backbone's features, and of the head's prefixes."""
+    """Return 1-NN of the backbone's features, and of the head's prefixes."""
     changes = {"method": "head", "data.source": str(options.photos), "model.backbone": options.backbone}
     changes |= {"model.pretrained": "DEFAULT", "model.dimensions": LENGTHS[-1], "loss.lengths": LENGTHS}
     changes |= {"head.views": 2, "head.cache": str(options.cache) if options.cache else None, "loop.batch": 256}
@@ -75,8 +75,8 @@ def score(options: argparse.Namespace, loss: dict[str, float], out: Path) -> tup
         "health.zero_share": 1,
     }
     train(read_settings(None, {**changes, **loss}), out)
-    encoder, images = load_encoder(out), Folder(options.labelled)
-    x = torch.from_numpy(features(Wanted(encoder, images, Views(), 0, 0), options.cache)[0].copy())
+    encoder, images = load_encoder(out), ImageFolder(options.labelled)
+    x = torch.from_numpy(features(FeatureRequest(encoder, images, Views(), 0, 0), options.cache)[0].copy())
     labels = torch.from_numpy(images.labels)
     with torch.inference_mode():
         z = encoder.embed(x)

@@ -38,7 +38,7 @@ def photos(folder: Path, count: int) -> None:
 
 
 def speed(processes: int, data: Path, out: Path, steps: int) -> float:
-    """Images a second of all processes together."""
+    """Return images a second of all processes together."""
     threads = str(2 // processes)
     settings = ["model.backbone=slim-resnet", "views.size=32", f"loop.threads={threads}", "loop.monitor_images=4"]
     settings += ["loop.batch=128", f"loop.epochs={steps // 4}", "loop.save_every=100000", "loop.monitor_every=100000"]

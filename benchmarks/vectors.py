@@ -64,7 +64,7 @@ def main() -> None:
 
 
 def measured(bundle: Bundle, photos: Photos, pca: Path | None) -> list[dict[str, object]]:
-    """A row a way to shorten."""
+    """Return a row a way to shorten."""
     with tempfile.TemporaryDirectory(prefix="nonneg-") as place:
         seen = collect(bundle.encoder, photos, bundle.manifest.view, Path(place), precision=bundle.manifest.precision)
         z, labels = np.array(seen.values), np.array(labels_of(photos, seen.paths))
@@ -88,7 +88,7 @@ def measured(bundle: Bundle, photos: Photos, pca: Path | None) -> list[dict[str,
 
 
 def by_draws(z: Vectors, labels: NDArray[np.str_], k: int) -> dict[str, object]:
-    """The row of k columns drawn by chance, each query's mean over the draws."""
+    """Return the row of k columns drawn by chance, each query's mean over the draws."""
     drawn = [choose(z, by_chance(z.shape[1], seed), k) for seed in range(DRAWS)]
     found = [retrieval(cut, labels, k=100) for cut in drawn]
     mean = replace(
@@ -100,7 +100,7 @@ def by_draws(z: Vectors, labels: NDArray[np.str_], k: int) -> dict[str, object]:
 
 
 def packed(stored: Vectors) -> tuple[Vectors, float]:
-    """The vectors as the compact form gives them back, and its mean bytes a vector."""
+    """Return the vectors as the compact form gives them back, and its mean bytes a vector."""
     found, size, width = np.zeros_like(stored), 0, stored.shape[1]
     for z, back in zip(stored, found, strict=True):
         indices = np.flatnonzero(z)
@@ -112,7 +112,7 @@ def packed(stored: Vectors) -> tuple[Vectors, float]:
 
 
 def row(name: str, stored: Vectors, report: RetrievalReport) -> dict[str, object]:
-    """What a table says of one way."""
+    """Return what a table says of one way."""
     active = stored != 0
     found: dict[str, object] = {"": name}
     for key, values in (("P@1", report.precision[1]), ("mAP@100", report.average_precision)):
@@ -127,7 +127,7 @@ def row(name: str, stored: Vectors, report: RetrievalReport) -> dict[str, object
 
 
 def dense(bundle: Bundle, photos: Photos, others: Photos, labels: NDArray[np.str_]) -> list[dict[str, object]]:
-    """The backbone's pooled features, whole and reduced by components of other photos."""
+    """Return the backbone's pooled features, whole and reduced by components of other photos."""
     with tempfile.TemporaryDirectory(prefix="nonneg-") as place:
         plain = Path(place, "pooled.onnx")
         plain.write_bytes(pooled(bundle))
@@ -139,7 +139,7 @@ def dense(bundle: Bundle, photos: Photos, others: Photos, labels: NDArray[np.str
 
 
 def pooled(bundle: Bundle) -> bytes:
-    """The encoder up to the features that the head takes the roots of."""
+    """Return the encoder up to the features that the head takes the roots of."""
     import onnx
 
     model = onnx.load(bundle.encoder, load_external_data=False)

@@ -22,8 +22,8 @@ from nonneg_core.image_files import find_images
 from nonneg_core.tables import table
 from nonneg_runtime.bundle import Bundle, open_bundle
 from nonneg_runtime.cell_map import CellMap
+from nonneg_runtime.inference.session import Session
 from nonneg_runtime.preprocess import Preprocessor
-from nonneg_runtime.session import Session
 
 SIDE = 448  # pixels of a mosaic
 Vector = np.ndarray
@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def play(bundle: Bundle, folder: Path, mosaics: int, each: int) -> dict[str, tuple[int, int]]:
-    """How often the largest cell lay in the right half, of how many."""
+    """Return how often the largest cell lay in the right half, of how many."""
     viewer, session, cells = Preprocessor(bundle.manifest.view), Session(bundle.path / "encoder.onnx"), CellMap(bundle)
     classes = [sorted(find_images(place))[:each] for place in sorted(folder.iterdir()) if place.is_dir()]
     classes = [photos for photos in classes if len(photos) >= 4]
@@ -76,7 +76,7 @@ def play(bundle: Bundle, folder: Path, mosaics: int, each: int) -> dict[str, tup
 
 
 def dimensions_of(vectors: list[list[Vector]]) -> list[int]:
-    """For each class the dimension whose mean is farthest above all others'."""
+    """Return for each class the dimension whose mean is farthest above all others'."""
     means = np.stack([np.mean(z, axis=0) for z in vectors])  # (classes, D)
     spread = np.concatenate([np.stack(z) for z in vectors]).std(axis=0) + 1e-6
     others = (means.sum(axis=0) - means) / (len(means) - 1)
@@ -84,17 +84,17 @@ def dimensions_of(vectors: list[list[Vector]]) -> list[int]:
 
 
 def only(here: Vector, there: Vector) -> int:
-    """The strongest dimension that one photo has and the other does not."""
+    """Return the strongest dimension that one photo has and the other does not."""
     return int(np.where(there > 0, 0, here).argmax())
 
 
 def half(path: Path) -> Image.Image:
-    """The middle of a photo, twice as tall as wide."""
+    """Return the middle of a photo, twice as tall as wide."""
     return ImageOps.fit(Image.open(path).convert("RGB"), (SIDE // 2, SIDE))
 
 
 def side_by_side(left: Image.Image, right: Image.Image) -> bytes:
-    """Two halves as one picture."""
+    """Return two halves as one picture."""
     mosaic = Image.new("RGB", (SIDE, SIDE))
     mosaic.paste(left, (0, 0))
     mosaic.paste(right, (SIDE // 2, 0))
@@ -102,7 +102,7 @@ def side_by_side(left: Image.Image, right: Image.Image) -> bytes:
 
 
 def jpeg(picture: Image.Image) -> bytes:
-    """The picture as a file."""
+    """Return the picture as a file."""
     buffer = io.BytesIO()
     picture.save(buffer, "JPEG", quality=95)
     return buffer.getvalue()

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from nonneg_client import Embeddings
 from nonneg_core.errors import WordsUnknown
 from nonneg_core.tables import table
-from nonneg_export.wordnet import PLACE, WordNet, read_wordnet
+from nonneg_export.names.wordnet import PLACE, WordNet, read_wordnet
 from nonneg_runtime.bundle import Bundle, open_bundle
-from nonneg_runtime.words import vector_of
+from nonneg_runtime.words.text_vector import vector_of
 
 CALLED = {  # of Caltech-101's folders, those whose name is not a word for what they show
     "car_side": "car", "cougar_body": "cougar", "cougar_face": "cougar", "crocodile_head": "crocodile",
@@ -75,20 +75,20 @@ def main() -> None:
 
 
 def read(path: str) -> tuple[NDArray[np.float32], NDArray[np.str_]]:
-    """Vectors and the folders that their photos lie in."""
+    """Return vectors and the folders that their photos lie in."""
     held = Embeddings.load(path)
     return held.numpy(), np.array([name.split("/")[0] for name in held.ids or ()])
 
 
 def precision(z: NDArray[np.float32], bundle: Bundle, word: str, right: NDArray[np.bool_]) -> float:
-    """The share of right ones among the ten nearest to a word; a photo without anything of it is a wrong one."""
+    """Return the share of right ones among the ten nearest to a word; a photo without anything of it is a wrong one."""
     scores = z @ vector_of(bundle, word.replace("_", " ")).vector
     nearest = np.argsort(-scores, kind="stable")[:10]
     return float((right[nearest] & (scores[nearest] > 0)).mean())
 
 
 def members(wordnet: WordNet, labels: Iterable[str], group: str) -> list[str]:
-    """The labels that belong to a group: ImageNet's wnids below it; of the pets, the dogs."""
+    """Return the labels that belong to a group: ImageNet's wnids below it; of the pets, the dogs."""
     synset = wordnet.senses[group][0]
     below = [label for label in labels if label in wordnet.synsets and synset in wordnet.above(label)]
     return below + (PETS_DOGS if group == "dog" else [])

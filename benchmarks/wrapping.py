@@ -1,4 +1,4 @@
-"""What wrapping costs, and what a text costs once it is served.
+"""What wrapping costs, what a text costs once it is served, and what its tower costs images.
 
     python benchmarks/wrapping.py --images PHOTOS                  # 1,000 of them, repeated if there are fewer
     python benchmarks/wrapping.py --images PHOTOS --photos 300 --part text
@@ -6,9 +6,11 @@
 `wrap`: `nonneg wrap` of a ResNet-50's ONNX file beside ONNX Runtime alone over the same photos with as many threads as
 cores, once before and once after; what wrapping adds to the mean of both is the goal: at most 20 s for 1,000 photos.
 `text`: a bundle with a text tower of CLIP ViT-B/32's shape (12 layers of 512, 77 tokens), served; the median time of
-`POST /embed` with one text at one client beside that of the tower alone on one thread of this process, in turns.
-Beside each stands the processor time, which other work on the machine does not change. Weights are random: they cost
-the same. Bias: the page cache is warm. Prints a line a part, then one JSON line.
+`POST /embed` with one text at one client (that of serving/load.py) beside that of the tower alone on one thread of this
+process, in turns. Beside each stands the processor time, which other work on the machine does not change.
+`images`: that bundle and the same without its text tower, side by side by serving/beside.py, which prints its tables;
+the image tower is small, so that what the server does beside it shows.
+Weights are random: they cost the same. Bias: the page cache is warm. Prints a line a part, then one JSON line.
 """
 
 from __future__ import annotations
@@ -27,27 +29,30 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-import httpx
 import numpy as np
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent / "serving"))
 
+from load import Connection
 from provenance import provenance
 
 import nonneg_training.torchvision_schemas  # noqa: F401 - before torchvision
 from nonneg_core.cores import available_cores
 from nonneg_core.pixels.view import View
-from nonneg_export.convert import text_to_onnx, to_onnx
+from nonneg_export.graphs.convert import text_to_onnx, to_onnx
 from nonneg_export.photo_folder import Photos, find_photos, load_pixels
-from nonneg_export.text_towers import TextEncoder
-from nonneg_export.trained_text import byte_tokenizer
-from nonneg_runtime.session import Session
-from nonneg_runtime.text_tower import TOKENS, Tokenizer
+from nonneg_export.texts.text_towers import TextEncoder
+from nonneg_export.texts.trained_text import byte_tokenizer
+from nonneg_runtime.inference.session import Session
+from nonneg_runtime.words.text_tower import TOKENS, Tokenizer
 
 SIDE, LENGTH, WIDTH, KNOWN = 224, 77, 512, 49_408
 REQUESTS, WARM = 300, 30
 TEXT = "a photo of a red bicycle that leans against a wall"
+BODY = json.dumps({"texts": [TEXT]}).encode()
+HEAD = f"POST /embed HTTP/1.1\r\nHost: tower\r\nContent-Type: application/json\r\nContent-Length: {len(BODY)}\r\n\r\n"
+REQUEST = HEAD.encode() + BODY
 NONNEG = Path(sys.executable).with_name("nonneg")
 
 
@@ -65,21 +70,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=Path, required=True)
     parser.add_argument("--photos", type=int, default=1000)
-    parser.add_argument("--part", choices=("wrap", "text"), help="By default both.")
+    parser.add_argument("--part", choices=("wrap", "text", "images"), help="By default all.")
     options = parser.parse_args()
     found: dict[str, object] = {"photos": options.photos}
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         photos = gathered(options.images, options.photos, place / "photos")
-        if options.part != "text":
+        if options.part in (None, "wrap"):
             found |= of_wrapping(photos, place)
-        if options.part != "wrap":
+        if options.part in (None, "text"):
             found |= of_text(photos, place)
+        if options.part in (None, "images"):
+            beside(photos, place, options.images)
     print(json.dumps({**found, **provenance()}))
 
 
 def gathered(source: Path, count: int, place: Path) -> Photos:
-    """A folder of so many links to photos, each photo several times if there are too few."""
+    """Return a folder of so many links to photos, each photo several times if there are too few."""
     place.mkdir()
     paths = find_photos(source).paths
     for i in range(count):
@@ -89,7 +96,7 @@ def gathered(source: Path, count: int, place: Path) -> Photos:
 
 
 def of_wrapping(photos: Photos, place: Path) -> dict[str, object]:
-    """Seconds of `nonneg wrap`, and of running the encoder alone."""
+    """Return the seconds of `nonneg wrap`, and of running the encoder alone."""
     from torchvision.models import resnet50
 
     torch.manual_seed(0)
@@ -117,7 +124,7 @@ def of_children() -> float:
 
 
 def run_alone(encoder: Path, photos: Photos) -> Spent:
-    """What it takes to read, decode, view and encode all photos, the answers thrown away."""
+    """Return what it takes to read, decode, view and encode all photos, the answers thrown away."""
     import onnxruntime
 
     settings = onnxruntime.SessionOptions()
@@ -142,7 +149,8 @@ class Texts(torch.nn.Module):
         super().__init__()
         from transformers import CLIPTextConfig, CLIPTextModelWithProjection
 
-        config = CLIPTextConfig(vocab_size=KNOWN, max_position_embeddings=LENGTH, projection_dim=WIDTH)
+        sizes = {"vocab_size": KNOWN, "max_position_embeddings": LENGTH, "projection_dim": WIDTH}
+        config = CLIPTextConfig(**sizes, eos_token_id=2)  # the number by which it pools at the largest token
         self.model = CLIPTextModelWithProjection(config)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
@@ -164,7 +172,7 @@ class Images(torch.nn.Module):
 
 def of_text(photos: Photos, place: Path) -> dict[str, object]:
     """Median milliseconds of a text, served and alone."""
-    bundle = two_towers(photos, place)
+    bundle = two_towers(photos, place, "two-towers")
     session = Session(bundle / "text.onnx", takes=TOKENS)
     rows = Tokenizer(bundle / "tokenizer.json", LENGTH, 0).rows([TEXT])
     served: list[float] = []
@@ -174,28 +182,44 @@ def of_text(photos: Photos, place: Path) -> dict[str, object]:
         try:
             assert server.stdout is not None
             line = next(line for line in server.stdout if "http://" in line)
-            url = "http://" + line.partition("http://")[2].split()[0].rstrip("/,;")
-            with httpx.Client(base_url=url) as client:
-                for _ in range(WARM):
-                    ask(client)
-                spent, own = cpu_of(server.pid), 0.0
-                for _ in range(REQUESTS):
-                    served.append(timed(lambda: ask(client)))
-                    before = time.process_time()
-                    alone.append(timed(lambda: session.run(rows)))
-                    own += time.process_time() - before
-                spent = cpu_of(server.pid) - spent
+            host = line.partition("http://")[2].split()[0].rstrip("/,;")
+            client = Connection((host.partition(":")[0], int(host.partition(":")[2])))
+            client.socket.setblocking(True)
+            for _ in range(WARM):
+                ask(client)
+                session.run(rows)
+            spent, own = cpu_of(server.pid), 0.0
+            for _ in range(REQUESTS):
+                served.append(timed(lambda: ask(client)))
+                before = time.process_time()
+                alone.append(timed(lambda: session.run(rows)))
+                own += time.process_time() - before
+            spent = cpu_of(server.pid) - spent
+            client.socket.close()
         finally:
             server.terminate()
+    more = [a - b for a, b in zip(served, alone, strict=True)]
     found = {
+        "more_p50_ms": round(1e3 * statistics.median(more), 2),
+        "more_quartiles_ms": [round(1e3 * each, 2) for each in statistics.quantiles(more, n=4)[::2]],
         "served_p50_ms": round(1e3 * statistics.median(served), 2),
         "alone_p50_ms": round(1e3 * statistics.median(alone), 2),
         "served_cpu_ms": round(1e3 * spent / REQUESTS, 2),
         "alone_cpu_ms": round(1e3 * own / REQUESTS, 2),
     }
     print(f"one text: the tower alone {found['alone_p50_ms']} ms ({found['alone_cpu_ms']} of CPU), served "
-          f"{found['served_p50_ms']} ms ({found['served_cpu_ms']} of CPU)")  # fmt: skip
+          f"{found['served_p50_ms']} ms ({found['served_cpu_ms']} of CPU), "
+          f"{found['more_p50_ms']} ms more in turns")  # fmt: skip
     return dict(found)
+
+
+def beside(photos: Photos, place: Path, images: Path) -> None:
+    """Run the comparison of both bundles, with and without a text tower."""
+    alone, both = (two_towers(photos, place, name, text=name == "both") for name in ("alone", "both"))
+    script = Path(__file__).parent / "serving" / "beside.py"
+    versions = [f"both={NONNEG} --model {both}", f"alone={NONNEG}"]
+    rounds = ["--clients", "8", "--rounds", "20"]
+    subprocess.run([sys.executable, script, *versions, "--photos", images, "--bundle", alone, *rounds], check=True)
 
 
 def cpu_of(process: int) -> float:
@@ -204,28 +228,30 @@ def cpu_of(process: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def two_towers(photos: Photos, place: Path) -> Path:
-    """A bundle with a small image tower and a text tower of real size, put together as `nonneg wrap` does it."""
+def two_towers(photos: Photos, place: Path, name: str, *, text: bool = True) -> Path:
+    """Return a bundle with a small image tower and a text tower of real size, put together as `nonneg wrap` does it."""
     from nonneg_export.about import About
     from nonneg_export.assemble import rank, seal
+    from nonneg_export.head_steps import ANALYTIC, HeadSteps
     from nonneg_export.published.tower import Tower
     from nonneg_export.wrapped_draft import draft
-    from nonneg_export.wrapping import ANALYTIC, Steps
 
     torch.manual_seed(0)
-    texts = Texts().eval()
-    (place / "tokenizer.json").write_text(byte_tokenizer(), encoding="utf-8")
-    text = TextEncoder(text_to_onnx(texts, LENGTH), place / "tokenizer.json", LENGTH, 0)
-    tower = Tower(to_onnx(Images(), SIDE), View(size=SIDE), weights="random", text=text)
-    work = place / "work"
+    images = to_onnx(Images(), SIDE)
+    texts = TextEncoder(text_to_onnx(Texts().eval(), LENGTH), byte_tokenizer(), LENGTH, 0) if text else None
+    tower = Tower(images, View(size=SIDE), weights="random", text=texts)
+    work = place / f"work-{name}"
     work.mkdir()
-    made = draft(tower, Steps(head=ANALYTIC), About("two-towers"), photos, work)
+    made = draft(tower, HeadSteps(head=ANALYTIC), About("two-towers"), photos, work)
     ranked = rank(made.draft, photos, work, rule="nested")
-    return seal(made.described(ranked, "photos"), place / "two-towers").path
+    return seal(made.described(ranked, "photos"), place / name).path
 
 
-def ask(client: httpx.Client) -> None:
-    client.post("/embed", json={"texts": [TEXT]}).raise_for_status()
+def ask(client: Connection) -> None:
+    client.ask(REQUEST, 0.0)
+    while not client.receive():
+        pass
+    assert client.status == "200", client.received
 
 
 def timed(call: Callable[[], object]) -> float:

@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def members(package: str) -> Iterator[tuple[str, Any]]:
-    """The public names of a package; of a module without `__all__` its own functions and classes."""
+    """Yield the public names of a package; of a module without `__all__` its own functions and classes."""
     module = importlib.import_module(package)
     for name in sorted(getattr(module, "__all__", None) or vars(module)):
         value = getattr(module, name)
@@ -49,7 +49,7 @@ def members(package: str) -> Iterator[tuple[str, Any]]:
 
 
 def entry(name: str, value: Any, level: str = "###") -> Iterator[str]:
-    """One name with its signature, its docstring and, for a class, its methods."""
+    """Yield the lines of one name: its signature, its docstring and, for a class, its methods."""
     yield f"{level} {name}\n\n```text\n{name}{signature(value)}\n```\n"
     yield f"{described(value)}\n"
     if inspect.isclass(value):
@@ -60,7 +60,7 @@ def entry(name: str, value: Any, level: str = "###") -> Iterator[str]:
 
 
 def signature(value: Any) -> str:
-    """The arguments as they are written, without `self`."""
+    """Return the arguments as they are written, without `self`."""
     if inspect.isclass(value) and issubclass(value, dict):  # a typed dictionary: its keys
         return ": " + ", ".join(value.__annotations__)
     found = inspect.signature(value)
@@ -88,7 +88,7 @@ class Plain(str):
 
 
 def described(value: Any) -> str:
-    """The docstring; examples in it become code."""
+    """Return the docstring; examples in it become code."""
     lines = (inspect.getdoc(value) or "").splitlines()
     code = (">>>", "...", "with ", "async with ", "    ")
     return "\n".join(f"    {line}" if line.startswith(code) else line for line in lines)

@@ -19,8 +19,8 @@ from PIL import Image, ImageDraw, ImageFont
 from nonneg_core.shortening import unit
 from nonneg_runtime.bundle import open_bundle
 from nonneg_runtime.encoder import BundleEncoder
-from nonneg_runtime.known_names import known_names
-from nonneg_runtime.names import Name
+from nonneg_runtime.words.known_names import known_names
+from nonneg_runtime.words.names import Name
 
 OUT = Path(__file__).parent.parent / "docs" / "names.jpg"
 SAMPLES = ("astronaut.png", "camera.png", "chelsea.png", "coffee.png", "rocket.jpg", "hubble_deep_field.jpg")
@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def samples() -> list[Path]:
-    """Photos inside scikit-image's wheel."""
+    """Return the photos inside scikit-image's wheel."""
     spec = find_spec("skimage")
     assert spec is not None
     assert spec.origin is not None
@@ -70,7 +70,7 @@ def samples() -> list[Path]:
 
 
 def wallpapers(folder: Path) -> list[Path]:
-    """Photos of the Debian package, unpacked into the folder."""
+    """Return the photos of the Debian package, unpacked into the folder."""
     subprocess.run(["apt-get", "download", "-q", PACKAGE], cwd=folder, check=True, capture_output=True)
     (package,) = folder.glob("*.deb")
     subprocess.run(["dpkg-deb", "-x", package, folder], check=True)
@@ -78,7 +78,7 @@ def wallpapers(folder: Path) -> list[Path]:
 
 
 def strongest(photos: list[Path]) -> list[Example]:
-    """The named dimensions that are strongest on a photo each, no dimension twice."""
+    """Return the named dimensions that are strongest on a photo each, no dimension twice."""
     bundle = open_bundle()
     names, frequency = known_names(bundle), bundle.manifest.columns.frequency
     named = [dimension for dimension, name in names.items() if name.source == "direction"]
@@ -115,7 +115,7 @@ def draw(examples: list[Example]) -> None:
 
 
 def square(photo: Path) -> Image.Image:
-    """The central square."""
+    """Return the central square."""
     image = Image.open(photo).convert("RGB")
     short = min(image.size)
     left, top = (image.width - short) // 2, (image.height - short) // 2

@@ -44,7 +44,7 @@ def main() -> None:
     """Take them all."""
     chromium = shutil.which("chromium")
     if chromium is None:
-        raise SystemExit("there is no chromium: apt-get install chromium")
+        raise SystemExit("chromium was not found: apt-get install chromium")
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:
         photos = Path(folder) / "samples"
         cut(photos)
@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def search(page: Page, address: str, out: Path) -> None:
-    """A search like a photo with more of one thing, pointing at where the photo's first named dimension comes from."""
+    """Take a search by photo with more of one thing; the pointer is on the first reason, which shows its place."""
     page.goto(f'{address}/?q=cat/cat-0.jpg %2B 0.5*"cat"')
     page.wait_for_selector("main[aria-busy=false]")
     page.locator(".panel .bars li").first.hover()
@@ -70,7 +70,7 @@ def search(page: Page, address: str, out: Path) -> None:
 
 
 def cut(folder: Path) -> None:
-    """Some crops of every sample."""
+    """Write some crops of every sample."""
     for name, (package, inside) in SAMPLES.items():
         spec = find_spec(package)
         assert spec is not None
@@ -86,7 +86,7 @@ def cut(folder: Path) -> None:
 
 @contextmanager
 def served(photos: Path, cache: Path) -> Iterator[str]:
-    """A studio over these photos; its address."""
+    """Serve a studio over these photos and yield its address."""
     line = [sys.executable, "-m", "nonneg_cli", "studio", str(photos), "--port", "0", "--quiet"]
     with subprocess.Popen(
         line, stdout=subprocess.PIPE, text=True, env={**os.environ, "XDG_CACHE_HOME": str(cache)}

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Check the words of this project: docstrings, phrases that are not plain, and names that stand for nothing any more.
 
-Names of files in the docs, of our modules in code that is kept as text, and of variables that no page documents.
+First words of docstrings, names of files in the docs, of our modules in code that is kept as text, and of variables
+that no page documents.
 
     words.py        prints what is missing or wrong, one line each, and exits with 1 if there is anything
 
@@ -18,15 +19,21 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("client/", "export/", "server/", "training/")
-# A phrase, and what to write in its place. "there is no X" is plain English and stays.
+# A phrase, and what to write in its place.
 BANNED = {
-    r"\b(somebody|nobody|whoever|anybody)\b": "name the thing: the client, the worker, another process",
+    r"(?<![a-z])(somebody|nobody|whoever|anybody)(?![a-z])": "name the thing: the client, the worker, another process",
     r"\banew\b": "again",
     r"\bamid\b": "during, inside",
-    r"(?<!there )\bis no (?!longer\b|more\b)[a-z]": "is not a",
+    r"(?<![a-z])is[ _]no[ _](?!longer|more)": "is not a, does not exist, without",
     r"\b(beholds?|hereby|whilst|hitherto|thereof)\b": "plain words",
     r"(?<!there )\bare no (?!longer\b|more\b)[a-z]": "are not",
 }
+# What a function's docstring does not begin with; nor with another word that is not one, or with a plural in -s.
+NOT_VERBS = re.compile(
+    "A|All|An|Another|Any|As|At|Both|By|Each|Either|Every|Everything|First|For|From|How|If|In|Inner|Into|It|Its"
+    "|Last|Most|No|None|Not|Nothing|Of|On|One|Only|Or|Other|Same|Some|Something|That|The|Their|These|They|This|Those"
+    "|Three|To|Two|What|When|Where|Whether|Which|Who|Whole|Why|With|Without|You"
+)
 EXEMPT = {"scripts/words.py", "docs/log.md", "benchmarks/log.md"}  # records stay as they are
 NAMED = re.compile(r"`([\w./-]+\.(?:py|toml|ya?ml|md|js|css))(?::(\w+))?`")
 IMPORTED = re.compile(r"^[> ]*from (nonneg_[\w.]+) import (?:\(([^)]*)\)|([\w, ]+))", re.MULTILINE)
@@ -36,13 +43,13 @@ LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)(?:#[^)]*)?\)")
 
 def main() -> None:
     """Print every finding and exit accordingly."""
-    found = [*docstrings(), *phrases(), *links(), *named_files(), *imports(), *variables()]
+    found = [*docstrings(), *verbs(), *phrases(), *links(), *named_files(), *imports(), *variables()]
     print(*found, sep="\n", end="\n" if found else "")
     sys.exit(bool(found))
 
 
 def docstrings() -> Iterator[str]:
-    """Modules and public functions of the packages without a docstring."""
+    """Yield modules and public functions of the packages without a docstring."""
     for name in tracked("*.py"):
         if name.startswith(PACKAGES):
             tree = ast.parse((ROOT / name).read_text(encoding="utf-8"))
@@ -52,7 +59,7 @@ def docstrings() -> Iterator[str]:
 
 
 def missing(name: str, tree: ast.Module) -> Iterator[str]:
-    """The public functions of a module that have no docstring."""
+    """Yield the public functions of a module that have no docstring."""
     for node in tree.body:
         public = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and not node.name.startswith("_")
         if public and not ast.get_docstring(node) and not is_documented_route(node):
@@ -60,15 +67,36 @@ def missing(name: str, tree: ast.Module) -> Iterator[str]:
 
 
 def is_documented_route(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Whether a decorator describes the function for the OpenAPI document."""
+    """Return whether a decorator describes the function for the OpenAPI document."""
     names = {ast.unparse(decorator.func) for decorator in node.decorator_list if isinstance(decorator, ast.Call)}
     return "documented" in names
 
 
+def verbs() -> Iterator[str]:
+    """Yield docstrings of functions and methods that do not begin with a verb; a property is named by a noun."""
+    for name in tracked(*(f"{folder}*.py" for folder in (*PACKAGES, "benchmarks/", "examples/"))):
+        for node in ast.walk(ast.parse((ROOT / name).read_text(encoding="utf-8"))):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and (text := ast.get_docstring(node)):
+                first = text.split()[0].rstrip(".,:;")
+                if not is_property(node) and not is_verb(first):
+                    yield f"{name}:{node.lineno}: the docstring of {node.name} begins with {first!r}: write a verb"
+
+
+def is_verb(word: str) -> bool:
+    """Return whether a sentence's first word may be a verb in the imperative."""
+    plural = word.endswith("s") and not word.endswith("ss")
+    return bool(re.fullmatch("[A-Z][a-z]+", word)) and not plural and not NOT_VERBS.fullmatch(word)
+
+
+def is_property(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Return whether a decorator makes the function a property."""
+    return any("property" in ast.unparse(decorator) for decorator in node.decorator_list)
+
+
 def phrases() -> Iterator[str]:
-    """Lines with a phrase that is not plain English."""
-    for name in tracked("*.py", "*.md", "scripts/*"):
-        if name in EXEMPT or name.endswith(".json"):
+    """Yield lines with a phrase that is not plain English."""
+    for name in tracked("*.py", "*.md", "*.toml", "*.yaml", "*.js", "*.html", "scripts/*", "deploy/*", "Dockerfile"):
+        if name == "scripts/words.py" or name.endswith((".json", ".lock")):
             continue
         for number, line in enumerate((ROOT / name).read_text(encoding="utf-8").splitlines(), 1):
             for pattern, better in BANNED.items():
@@ -77,7 +105,7 @@ def phrases() -> Iterator[str]:
 
 
 def links() -> Iterator[str]:
-    """Links of the docs to files that are not there."""
+    """Yield links of the docs to files that are not there."""
     for name in tracked("*.md"):
         text = (ROOT / name).read_text(encoding="utf-8")
         for target in sorted(set(LINK.findall(text))):
@@ -86,7 +114,7 @@ def links() -> Iterator[str]:
 
 
 def named_files() -> Iterator[str]:
-    """Files, and functions or classes in them, that a page or a docstring names and that are not there."""
+    """Yield files, and functions or classes in them, that a page or a docstring names and that are not there."""
     files = tracked()
     for page in tracked("*.md", "*.py"):
         if page in EXEMPT or page == "CHANGELOG.md" or page.startswith(("docs/adr/", "tests/")):
@@ -100,7 +128,7 @@ def named_files() -> Iterator[str]:
 
 
 def imports() -> Iterator[str]:
-    """Imports of our modules, in code that is kept as text as well, of names that are not there."""
+    """Yield imports of our modules, in code that is kept as text as well, of names that are not there."""
     for file in tracked("*.py", "*.md"):
         if file in EXEMPT:
             continue
@@ -113,7 +141,7 @@ def imports() -> Iterator[str]:
 
 @cache
 def names_in(module: str) -> set[str]:
-    """What can be imported from a module: what it defines or imports, and a package's modules."""
+    """Return what can be imported from a module: what it defines or imports, and a package's modules."""
     for base in (ROOT / home / module.replace(".", "/") for home in PACKAGES):
         for path in (base.with_suffix(".py"), base / "__init__.py"):
             if path.is_file():
@@ -123,7 +151,7 @@ def names_in(module: str) -> set[str]:
 
 
 def bound(tree: ast.Module) -> Iterator[str]:
-    """The names that a module binds; of a lazy package those in its strings."""
+    """Yield the names that a module binds; of a lazy package those in its strings."""
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             yield node.name
@@ -136,7 +164,7 @@ def bound(tree: ast.Module) -> Iterator[str]:
 
 
 def variables() -> Iterator[str]:
-    """Environment variables of the packages that no page names."""
+    """Yield environment variables of the packages that no page names."""
     documented = {name for page in tracked("*.md") for name in VARIABLE.findall((ROOT / page).read_text("utf-8"))}
     for file in tracked("*.py"):
         if file.startswith(PACKAGES):
@@ -145,13 +173,13 @@ def variables() -> Iterator[str]:
 
 
 def defines(file: str, name: str) -> bool:
-    """Whether a file has a function, method or class of this name."""
+    """Return whether a file has a function, method or class of this name."""
     text = (ROOT / file).read_text(encoding="utf-8")
     return bool(re.search(rf"^ *(async )?(def|class) {name}\b", text, re.MULTILINE))
 
 
 def tracked(*patterns: str) -> list[str]:
-    """The files that git tracks, by pattern, as far as they exist."""
+    """Return the files that git tracks, by pattern, as far as they exist."""
     listed = subprocess.run(["git", "-C", str(ROOT), "ls-files", *patterns], capture_output=True, text=True, check=True)
     return [name for name in listed.stdout.splitlines() if (ROOT / name).is_file()]
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from queue import Empty, Queue
@@ -36,6 +37,12 @@ SUBJECTS = {
 }
 TILES = 4  # a side of each photo that is cut into parts
 CROPS = ((0.0, 0.0, 0.8, 0.8), (0.2, 0.0, 1.0, 0.8), (0.0, 0.2, 0.8, 1.0), (0.2, 0.2, 1.0, 1.0), (0.1, 0.1, 0.9, 0.9))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put files with slow tests first, so that at the end no process waits for another's."""
+    slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
+    items.sort(key=lambda item: -slow[item.path])
 
 
 @pytest.fixture(scope="session")

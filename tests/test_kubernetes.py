@@ -34,7 +34,7 @@ def written() -> list[tuple[str, Object]]:
 def rendered(folder: Path) -> list[Object]:
     """What `kubectl apply -k` would apply."""
     if shutil.which("kubectl") is None:
-        pytest.skip("there is no kubectl to render overlays with")
+        pytest.skip("kubectl, which renders overlays, was not found")
     done = subprocess.run(["kubectl", "kustomize", str(folder)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return objects(done.stdout)
@@ -121,3 +121,5 @@ def test_kserve_starts_the_server_with_the_bundle_it_fetched() -> None:
     (container,) = runtime["spec"]["containers"]
     assert container["args"][:2] == ["nonneg", "serve"]
     assert container["args"][3].endswith("=/mnt/models")  # where KServe puts what storageUri names
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": [container]}}
+    pytest.importorskip("kubernetes_validate").validate(pod, VERSION, strict=True)

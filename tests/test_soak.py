@@ -42,7 +42,7 @@ def test_an_hour_with_peaks_is_flat_and_with_50_bytes_a_request_is_not(soak: Mod
     assert leaking["growth_least_mb"] > 0
 
 
-def test_one_step_that_stays_late_in_the_hour_is_no_leak(soak: ModuleType) -> None:
+def test_one_step_that_stays_late_in_the_hour_is_not_a_leak(soak: ModuleType) -> None:
     own = np.where(np.arange(60) < 52, 140.0, 148.0)
     assert soak.verdict(minutes(own))["flat"]
 

@@ -13,10 +13,10 @@ import pytest
 from nonneg_client import Client, shorten
 from nonneg_core.pixels.decode import decode
 from nonneg_core.pixels.resizing import fast_resize
-from nonneg_export.canonical import save
-from nonneg_export.columns import select_columns
+from nonneg_export.graphs.canonical import save
+from nonneg_export.graphs.columns import select_columns
 from nonneg_runtime.bundle import open_bundle
-from nonneg_runtime.session import Session
+from nonneg_runtime.inference.session import Session
 from nonneg_training.onnx_backbone.onnx_graph import load
 
 pytestmark = pytest.mark.slow

@@ -2,6 +2,7 @@
 
     python benchmarks/serving/beside.py --photos FOLDER new=.venv/bin/nonneg old=/other/checkout/.venv/bin/nonneg
     python benchmarks/serving/beside.py --photos FOLDER new=.venv/bin/nonneg "exact=.venv/bin/nonneg --decode exact"
+    python benchmarks/serving/beside.py --photos FOLDER --bundle A a=.venv/bin/nonneg "b=.venv/bin/nonneg --model B"
 
 All servers run all the time and are asked in turns. Printed: the medians of the shares of the limit by rate and by CPU
 time, and by thread (the event loop's; all others) the microseconds an image and how often it was scheduled; the pages
@@ -33,7 +34,7 @@ from nonneg_runtime.bundle import open_bundle
 
 
 def threads(pid: int) -> dict[str, tuple[float, int]]:
-    """Microseconds of CPU and how often it was scheduled, of the loop's thread and of all others."""
+    """Return the microseconds of CPU of the loop's thread and of all others, and how often each was scheduled."""
     found = {"loop": (0.0, 0), "others": (0.0, 0)}
     for task in Path(f"/proc/{pid}/task").iterdir():
         name = "loop" if task.name == str(pid) else "others"
@@ -63,7 +64,7 @@ def slice_of(
 
 
 def paired(first: str, other: str, clients: int, ours: list[dict[str, float]], theirs: list[dict[str, float]]) -> str:
-    """The first version's rate and CPU time over another's, pair by pair: geometric mean, 95 % interval."""
+    """Return the first version's rate and CPU time over another's, pair by pair: geometric mean, 95 % interval."""
     said = []
     for what, key in (("rate", "share"), ("1 / CPU time", "share by CPU")):
         logs = [math.log(a[key] / b[key]) for a, b in zip(ours, theirs, strict=True)]
@@ -98,7 +99,8 @@ def main() -> None:
         for version in given.versions:
             name, _, nonneg = version.partition("=")
             program, *flags = shlex.split(nonneg)
-            command = [program, "serve", "--model", str(plan.bundle), "--port", "{port}", *flags]
+            model = [] if "--model" in flags else ["--model", str(plan.bundle)]
+            command = [program, "serve", *model, "--port", "{port}", *flags]
             log = Path("/dev/null")
             server = running(command, "/embed", plan.bodies[0], env={}, cwd=plan.home, log=log)
             servers[name] = stack.enter_context(server)

@@ -28,7 +28,7 @@ class Contestant:
     shares: str = ""  # the contestant whose environment this one uses
 
     def prepared(self, home: Path) -> list[str]:
-        """The command, in an environment that exists and has what it needs."""
+        """Return the command, in an environment that exists and has what it needs."""
         if not self.requirements:
             return [str(Path(sys.executable).with_name(self.program)), *self.command]
         folder = home / (self.shares or self.name)

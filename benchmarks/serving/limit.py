@@ -25,7 +25,7 @@ from PIL import Image
 
 
 def main(bundle: str, photos: str, size: str) -> None:
-    """For every line `KIND SECONDS` on stdin, one JSON line on stdout."""
+    """Print one JSON line for every line `KIND SECONDS` on stdin."""
     os.environ["BUNDLE"] = bundle
     model, cores = Model(), len(os.sched_getaffinity(0))
     width, height = map(int, size.split("x"))

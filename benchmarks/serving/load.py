@@ -171,7 +171,7 @@ class Load:
 
 
 def closed_loop(load: Load, clients: int, seconds: float) -> Tally:
-    """`clients` connections, each with one request under way at any time."""
+    """Load a server by `clients` connections, each with one request under way at any time."""
     idle = [load.connect() for _ in range(clients)]
     start = time.perf_counter()
     end = start + seconds
@@ -186,7 +186,7 @@ def closed_loop(load: Load, clients: int, seconds: float) -> Tally:
 
 
 def open_loop(load: Load, rate: float, seconds: float) -> Tally:
-    """A request every 1/rate seconds, on an idle connection or a new one."""
+    """Send a request every 1/rate seconds, on an idle connection or a new one."""
     idle: deque[Connection] = deque()
     start = time.perf_counter()
     asked = 0
@@ -226,7 +226,7 @@ def run(
 
 
 def ask_once(url: str, body: bytes) -> str:
-    """The status of one request on a connection of its own."""
+    """Return the status of one request on a connection of its own."""
     load = Load(url, [body], {"Content-Type": "image/jpeg"})
     connection = load.connect()
     load.ask(connection, time.perf_counter())

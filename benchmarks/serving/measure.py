@@ -43,7 +43,7 @@ def started(contestant: Contestant, plan: Plan) -> Iterator[Server]:
 
 
 def slice_of(server: Server, plan: Plan, clients: int) -> dict[str, Any]:
-    """One closed loop, with the server's CPU time and what other processes used meanwhile."""
+    """Run one closed loop; return what it did, with the server's CPU time and what other processes used meanwhile."""
     load.run(server.url, plan.bodies, clients=clients, seconds=0.2)
     watch, cpu = Watch(server.cpu_seconds), server.cpu_seconds()
     found = load.run(server.url, plan.bodies, clients=clients, seconds=plan.seconds)
@@ -61,7 +61,7 @@ class Limit:
         self._answer()
 
     def slice(self, seconds: float, kind: str = "job") -> dict[str, Any]:
-        """How often that kind of work is done; those of `limit.py`."""
+        """Return how often that kind of work is done; those of `limit.py`."""
         watch = Watch(self._cpu_seconds)
         self._say(f"{kind} {seconds}\n")
         found: dict[str, Any] = json.loads(self._answer())
@@ -87,7 +87,7 @@ class Limit:
 
 
 def overload(contestant: Contestant, plan: Plan, *, times: float, seconds: float) -> dict[str, Any]:
-    """An open loop at so many times the peak: what is still answered, how fast, and how the rest is refused."""
+    """Run an open loop at so many times the peak: what is still answered, how fast, and how the rest is refused."""
     with started(contestant, plan) as server:
         load.run(server.url, plan.bodies, clients=8, seconds=1.0)
         peak = slice_of(server, plan, 32)

@@ -13,7 +13,7 @@ ENDINGS = {".jpg", ".jpeg", ".png", ".webp"}
 def make_photos(
     folder: Path, *, width: int = 500, height: int = 375, count: int = 64, quality: int = 90
 ) -> list[bytes]:
-    """`count` JPEGs of width x height, evenly picked from `folder`, filled and cropped, never distorted."""
+    """Make `count` JPEGs of width x height, evenly picked from `folder`, filled and cropped, never distorted."""
     found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in ENDINGS)
     if not found:
         raise SystemExit(f"{folder} holds no photos ({', '.join(sorted(ENDINGS))})")

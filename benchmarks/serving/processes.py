@@ -35,7 +35,7 @@ class Server:
         return round(sum(_memory(pid, "Pss") for pid in self.tree()) / 1024, 1)
 
     def own_mb(self) -> float:
-        """Without the pages of files, of which others may have a share."""
+        """Return the megabytes without the pages of files, of which others may have a share."""
         return round(sum(_memory(pid, "Pss_Anon") for pid in self.tree()) / 1024, 2)
 
 
@@ -101,7 +101,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _of_session(leader: int) -> set[int]:
-    """All that run in the session this process began, adopted or not."""
+    """Return all that run in the session this process began, adopted or not."""
     return {
         pid for pid in (int(e.name) for e in Path("/proc").iterdir() if e.name.isdigit()) if _session(pid) == leader
     }

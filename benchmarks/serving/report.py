@@ -43,7 +43,7 @@ Made by [benchmarks/serving](../benchmarks/serving/README.md): `run.py` measures
 
 OURS = {"nonneg": "as it comes", SAME: "the same file", EXACT: "the same file and pixels"}
 FLOOD = "three times the peak"
-BUSY = "The machine was not quiet: only shares by CPU, CPU time and memory can be compared here."
+BUSY = "The machine was not quiet while {} ran: there only shares by CPU, CPU time and memory can be compared."
 OTHERS = {  # by the name in the JSON line
     "soak": "small, large and broken images at a steady rate",
     "cold-start": "from the start of its process to the first answered image",
@@ -51,7 +51,7 @@ OTHERS = {  # by the name in the JSON line
 
 
 def page(outputs: list[str]) -> str:
-    """The page: who is faster, how to read, then every table."""
+    """Return the page: who is faster, how to read, then every table."""
     parts = []
     for output in outputs:
         *table, line = output.strip().splitlines()
@@ -60,7 +60,7 @@ def page(outputs: list[str]) -> str:
 
 
 def in_short(parts: list[tuple[list[str], dict[str, Any]]]) -> str:
-    """A line for each way of ours and each model: how many times as fast as the fastest peer, and at what latency."""
+    """Write, for each way of ours and each model, how many times as fast as the fastest peer, and at what latency."""
     rows = [
         "| model, JPEGs | nonneg | fastest peer | 8 clients | 32 clients | p50, max at 8 | its p50, max | memory MB |",
         "|---|---|---|---|---|---|---|---|",
@@ -69,12 +69,12 @@ def in_short(parts: list[tuple[list[str], dict[str, Any]]]) -> str:
         peers = {n: row for n, row in line.get("summary", {}).items() if n not in OURS and n != BARE}
         if peers:
             rows += [compared(line, name, peers) for name in OURS if name in line["summary"]]
-    busy = any(disturbed(line["runs"]) for _, line in parts if "summary" in line)
-    return "\n".join([*rows, "", *([f"{BUSY} Shares by CPU stand in the tables below.", ""] if busy else [])])
+    busy = sorted({name for _, line in parts if "summary" in line for name in disturbed(line["runs"])})
+    return "\n".join([*rows, "", *([BUSY.format(" and ".join(busy)), ""] if busy else [])])
 
 
 def compared(line: dict[str, Any], name: str, peers: dict[str, Any]) -> str:
-    """One way of ours beside the peer that is fastest with eight clients."""
+    """Return one way of ours beside the peer that is fastest with eight clients."""
     ours = line["summary"][name]
     best = max(peers, key=lambda peer: peers[peer]["c8 share"]["median"])
     peer = peers[best]
@@ -89,21 +89,21 @@ def _median(row: dict[str, Any], column: str) -> float:
 
 
 def section(table: list[str], line: dict[str, Any]) -> str:
-    """One run: what was measured, where, and its table."""
+    """Write one run: what was measured, where, and its table."""
     kind = OTHERS.get(line["benchmark"]) or (FLOOD if "overload" in line else f"JPEGs of {line['size']}")
     where = f"Commit {line['commit']}, {line['when']}; {line['machine']}; load average before {line['load_before']}; "
     versions = f"Python {line['python']}, ONNX Runtime {line['onnxruntime']}, Pillow {line['pillow']}."
     body = [f"## {line['model']}: {kind}", "", where + versions, "", *table]
-    if "summary" in line and disturbed(line["runs"]):
-        body += ["", BUSY]
+    if "summary" in line and (names := disturbed(line["runs"])):
+        body += ["", BUSY.format(" and ".join(names))]
     elif "overload" in line:
         body += ["", f"Other processes used {line['overload']['flood']['others']:.0%} of the machine during the flood."]
     return "\n".join([*body, ""])
 
 
-def disturbed(runs: dict[str, Any]) -> bool:
-    """Whether any server has fewer undisturbed rounds than count, so that rates cannot be compared."""
-    return any(sum(map(is_quiet, run["rounds"])) < ENOUGH for run in runs.values())
+def disturbed(runs: dict[str, Any]) -> list[str]:
+    """Return the servers with fewer undisturbed rounds than count, whose rates cannot be compared."""
+    return [name for name, run in runs.items() if sum(map(is_quiet, run["rounds"])) < ENOUGH]
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ def main(photos: str, out: str, weights: str | None = None) -> None:
 
 
 def without_prefix(weights: str) -> dict[str, torch.Tensor]:
-    """All but the classifier, under torchvision's names."""
+    """Return all but the classifier, under torchvision's names."""
     found = torch.load(weights, weights_only=True, map_location="cpu")
     prefix = next(name for name in found if name.endswith("conv1.weight")).removesuffix("conv1.weight")
     named = {name.removeprefix(prefix): tensor for name, tensor in found.items() if name.startswith(prefix)}

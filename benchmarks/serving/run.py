@@ -53,7 +53,7 @@ Round = dict[str, dict[str, Any]]  # slices that were taken one right after the 
 
 
 def collect(plan: Plan, names: list[str], *, most_rounds: int, wait: float) -> dict[str, Any]:
-    """One server after the other, each with slices of the limits in between: the machine is not the same for long."""
+    """Measure one server after the other, slices of the limits in between: the machine is not the same for long."""
     found: dict[str, Any] = {}
     limit = Limit(plan)
     for name in names:
@@ -69,7 +69,7 @@ def collect(plan: Plan, names: list[str], *, most_rounds: int, wait: float) -> d
 
 
 def taken(limit: Limit, server: Server, plan: Plan, *, wait: float) -> Round:
-    """Each number of clients right behind its own slice of the limit."""
+    """Return each number of clients right behind its own slice of the limit."""
     found: Round = {}
 
     def take(kind: str, measure: Callable[[], dict[str, Any]]) -> None:
@@ -105,7 +105,7 @@ def is_quiet(one: Round) -> bool:
 
 
 def counting(run: dict[str, Any]) -> list[Round]:
-    """The rounds that count: those that were disturbed least."""
+    """Return the rounds that count: those that were disturbed least."""
     return sorted(run["rounds"], key=disturbance)[:ENOUGH]
 
 
@@ -114,7 +114,7 @@ def column(rounds: list[Round], kind: str, key: str = "rate") -> list[float]:
 
 
 def ratios(rounds: list[Round], kind: str, other: str, key: str = "rate") -> list[float]:
-    """Of slices of the same round."""
+    """Return the ratio of slices of the same round."""
     return [a / b for a, b in zip(column(rounds, kind, key), column(rounds, other, key), strict=True)]
 
 
@@ -138,7 +138,7 @@ def summarised(run: dict[str, Any]) -> dict[str, dict[str, float]]:
 
 
 def limits(found: dict[str, Any]) -> str:
-    """The limits, and how quiet the machine was, in sentences."""
+    """Return the limits, and how quiet the machine was, in sentences."""
     rounds = [one for run in found.values() for one in counting(run)]
     others = [disturbance(one) for one in rounds]
 
@@ -155,7 +155,7 @@ def limits(found: dict[str, Any]) -> str:
 
 
 def beside_naive(found: dict[str, Any]) -> str:
-    """How many times as fast as decoding every JPEG whole, where that was measured."""
+    """Return how many times as fast as decoding every JPEG whole, where that was measured."""
     runs = {name: counting(run) for name, run in found.items() if "naive" in run["rounds"][0]}
     if not runs:
         return ""

@@ -36,7 +36,7 @@ GROWTH = 3.0  # MB it may have grown at most after the first quarter: 37 bytes a
 
 
 def traffic(photos: Path) -> list[bytes]:
-    """What is asked in turn: 56 small photos, 4 large ones, 4 broken files."""
+    """Return what is asked in turn: 56 small photos, 4 large ones, 4 broken files."""
     small, large = make_photos(photos, count=56), make_photos(photos, width=3000, height=2000, count=4)
     broken = [small[0][:5000], b"nonsense", b"\xff\xd8\xff" + b"\0" * 2000, small[1][:-200]]
     mixed = [*small, *large, *broken]
@@ -44,7 +44,7 @@ def traffic(photos: Path) -> list[bytes]:
 
 
 def soaked(server: Server, bodies: list[bytes], *, minutes: float, rate: float) -> list[dict[str, Any]]:
-    """One row a minute, or a sixtieth of the time if that is shorter."""
+    """Return one row a minute, or a sixtieth of the time if that is shorter."""
     rows: list[dict[str, Any]] = []
     until, slice_seconds = time.monotonic() + 60 * minutes, min(60.0, minutes)
     while time.monotonic() < until:

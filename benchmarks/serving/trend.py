@@ -24,7 +24,7 @@ class Trend(NamedTuple):
 
 
 def trend(values: Sequence[float]) -> Trend:
-    """Of equally spaced measurements; the bounds hold the true slope in 95 of 100 cases."""
+    """Return the trend of equally spaced measurements; the bounds hold the true slope in 95 of 100 cases."""
     slopes = sorted((b - a) / (j - i) for (i, a), (j, b) in combinations(enumerate(values), 2))
     if not slopes:
         return Trend(0.0, -math.inf, math.inf)

@@ -21,13 +21,13 @@ class OrNamed(click.ParamType):  # type: ignore[type-arg]  # generic in newer ve
         self.inner, self.name = inner, inner.name
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The folder of the named images, or what the parameter makes of the value itself."""
+        """Return the folder of the named images, or what the parameter makes of the value itself."""
         if isinstance(value, str) and _NAMED.fullmatch(value) and not Path(value).exists():
             value = str(_unpacked(value))
         return self.inner.convert(value, param, ctx)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """What the parameter completes by itself, and names."""
+        """Return what the parameter completes by itself, and names."""
         named = [CompletionItem(name) for name in NAMES if incomplete and name.startswith(incomplete)]
         completed: list[CompletionItem] = self.inner.shell_complete(ctx, param, incomplete)
         return [*named, *completed]
@@ -43,11 +43,8 @@ def accept_names(command: click.Command) -> click.Command:
 
 
 def _unpacked(name: str) -> Path:
-    from nonneg_core.errors import MissingExtra
-    from nonneg_core.installing import extra_hint
+    from nonneg_core.installing import needing
 
-    try:
-        from nonneg_training.data.unpacked import unpacked
-    except ModuleNotFoundError as error:
-        raise MissingExtra(f"the images of {name} need {error.name}", fix=extra_hint("training")) from None
+    with needing(f"the data set {name}", extra="training"):
+        from nonneg_training.data.as_folder import unpacked
     return unpacked(name)

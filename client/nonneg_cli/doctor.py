@@ -26,7 +26,7 @@ from nonneg_server.file_descriptors import enough, open_files
 if TYPE_CHECKING:
     from nonneg_runtime.bundle import Bundle
 
-Verdict = Literal["ok", "note", "bad"]
+Severity = Literal["ok", "note", "bad"]
 
 CLIENT = ("httpx", "numpy", "pillow", "ormsgpack")
 EXTRAS = {
@@ -53,7 +53,7 @@ class Diagnosis:
     """One thing that was looked at."""
 
     subject: str
-    verdict: Verdict
+    verdict: Severity
     message: str
     fix: str | None = None
 
@@ -72,7 +72,7 @@ def doctor(model: Path | None, as_json: bool) -> None:
 
 
 def examine(model: Path | None = None) -> Iterator[Diagnosis]:
-    """Every check in turn; one that fails does not keep the others from running."""
+    """Yield every check in turn; one that fails does not keep the others from running."""
     yield Diagnosis("nonneg", "ok", f"{__version__} on Python {platform.python_version()}, {platform.platform()}")
     yield Diagnosis("client", "ok", ", ".join(f"{name} {installed(name)}" for name in CLIENT))
     yield from extras()
@@ -83,7 +83,7 @@ def examine(model: Path | None = None) -> Iterator[Diagnosis]:
 
 
 def extras() -> Iterator[Diagnosis]:
-    """Which parts are installed, and which pip command brings the others."""
+    """Yield which parts are installed, and which pip command brings the others."""
     for extra, packages in EXTRAS.items():
         found = {name: installed(name) for name in packages}
         absent = [name for name, number in found.items() if number is None]
@@ -97,7 +97,7 @@ def extras() -> Iterator[Diagnosis]:
 
 
 def runtime() -> Iterator[Diagnosis]:
-    """ONNX Runtime: one build of it, and the providers it has; a client needs none."""
+    """Yield ONNX Runtime: one build of it, and the providers it has; a client needs none."""
     builds = [name for name in RUNTIMES if installed(name)]
     if not builds:
         fix = extra_hint("server")
@@ -116,7 +116,7 @@ def runtime() -> Iterator[Diagnosis]:
 
 
 def cores() -> Diagnosis:
-    """What the container grants, beside what the host shows."""
+    """Return what the container grants, beside what the host shows."""
     quota = cgroup_quota()
     limit = "no CPU limit" if quota is None else f"a CPU limit of {quota:g}"
     message = f"{available_cores()} of {os.cpu_count()} cores ({affinity()} by affinity, {limit})"
@@ -135,7 +135,7 @@ def files() -> Diagnosis:
 
 
 def self_test(model: Path | None) -> Iterator[Diagnosis]:
-    """The bundle opens, and its encoder answers the golden vector that the exporter wrote down."""
+    """Yield whether the bundle opens, and its encoder answers the golden vector that the exporter wrote down."""
     from nonneg_runtime.bundle import open_bundle
     from nonneg_runtime.variants import as_variant
 
@@ -158,10 +158,10 @@ def self_test(model: Path | None) -> Iterator[Diagnosis]:
 
 
 def answered(subject: str, bundle: Bundle, provider: str | None = None) -> Diagnosis:
-    """Whether the encoder, computed there, gives the vector that the exporter wrote down."""
+    """Return whether the encoder, computed there, gives the vector that the exporter wrote down."""
     from nonneg_runtime.golden import golden_cosine
-    from nonneg_runtime.open import open_session
-    from nonneg_runtime.providers import PROVIDERS
+    from nonneg_runtime.inference.open_session import open_session
+    from nonneg_runtime.inference.providers import PROVIDERS
 
     manifest = bundle.manifest
     try:
@@ -176,7 +176,7 @@ def answered(subject: str, bundle: Bundle, provider: str | None = None) -> Diagn
 
 
 def show(findings: list[Diagnosis], echo: Callable[[str], None] = click.echo) -> None:
-    """One line a finding, its fix below."""
+    """Print one line a finding, its fix below."""
     marks = {"ok": click.style("ok  ", fg="green"), "note": click.style("note", fg="yellow")}
     for finding in findings:
         mark = marks.get(finding.verdict, click.style("BAD ", fg="red"))
@@ -186,7 +186,7 @@ def show(findings: list[Diagnosis], echo: Callable[[str], None] = click.echo) ->
 
 
 def installed(package: str) -> str | None:
-    """The version of an installed package, or None."""
+    """Return the version of an installed package, or None."""
     try:
         return version(package)
     except PackageNotFoundError:

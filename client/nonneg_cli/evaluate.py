@@ -24,13 +24,10 @@ class Either(click.Command):
 
 
 def _structure() -> click.Command:
-    from nonneg_core.errors import MissingExtra
-    from nonneg_core.installing import extra_hint
+    from nonneg_core.installing import needing
 
-    try:
+    with needing(f"nonneg evaluate {FLAG}", extra="training"):
         from nonneg_training.measure.command import structure
-    except ModuleNotFoundError as error:
-        raise MissingExtra(f"nonneg evaluate {FLAG} needs {error.name}", fix=extra_hint("training")) from None
     return structure
 
 

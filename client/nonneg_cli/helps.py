@@ -16,12 +16,12 @@ WIDTH = 100
 
 
 def stored(command: str) -> str:
-    """The help of a command as it was written down."""
+    """Return the help of a command as it was written down."""
     return (FOLDER / f"{command}.txt").read_text(encoding="utf-8").rstrip("\n")
 
 
 def rendered(command: str) -> str:
-    """The help of a command as it tells it itself."""
+    """Return the help of a command as it tells it itself."""
     parent = click.Context(nonneg, info_name="nonneg", terminal_width=WIDTH, max_content_width=WIDTH)
     parent.help_option_names = ["-h", "--help"]
     found = nonneg.get_command(parent, command)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from functools import cache, partial
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import click
 
 if TYPE_CHECKING:
     from nonneg_client.curation.collection import Collection as Curated
-    from nonneg_server.studio.collection import Collection
+    from nonneg_server.studio.collection import IndexedFolder
 
 PARTS = ("exact", "copies", "similar", "outliers", "clusters", "pixels")  # of curation, that the page shows
 SHOWN = 400  # photos of one group
@@ -56,8 +57,8 @@ def studio(
     run(settings.model_copy(update={"model": (model_of(collection, model),)}), collection)
 
 
-def model_of(collection: Collection, given: str | None) -> str:
-    """The model that a collection's vectors are of: the one that was given, else one that comes with nonneg."""
+def model_of(collection: IndexedFolder, given: str | None) -> str:
+    """Return the model that a collection's vectors are of: the one that was given, else one that comes with nonneg."""
     from nonneg_core.errors import FingerprintMismatch
     from nonneg_runtime.bundle import located, shipped_names
     from nonneg_runtime.manifest import read_manifest
@@ -74,33 +75,38 @@ def model_of(collection: Collection, given: str | None) -> str:
     )
 
 
-def opened(index: Path, model: str | None = None) -> Collection:
-    """The photos of an index as the server's studio takes them."""
+def opened(index: Path, model: str | None = None) -> IndexedFolder:
+    """Return the photos of an index as the server's studio takes them."""
     from nonneg_client.curation.collection import read_collection
-    from nonneg_client.dimension_names import names_of
-    from nonneg_server.studio.collection import Collection
-    from nonneg_server.studio.column_index import Stored
 
-    held = read_collection(index)
+    return indexed(read_collection(index), model)
+
+
+def indexed(held: Curated, model: str | None = None) -> IndexedFolder:
+    """Return what curation takes as the server's studio takes it."""
+    from nonneg_client.model_of_vectors import names_of
+    from nonneg_server.studio.collection import IndexedFolder
+    from nonneg_server.studio.column_index import StoredRows
+
     vectors = held.vectors
     names = names_of(vectors.fingerprint, model)
-    return Collection(
+    return IndexedFolder(
         root=Path(held.root),
         names=held.ids,
-        stored=Stored(vectors.indptr, vectors.indices, vectors.values, vectors.dimensions),
+        stored=StoredRows(vectors.indptr, vectors.indices, vectors.values, vectors.dimensions),
         model=vectors.model,
         fingerprint=vectors.fingerprint,
-        groups=cache(partial(_groups, held, names)),
+        groups=partial(_groups, held, names),
     )
 
 
-def _groups(held: Curated, names: Any) -> list[dict[str, Any]]:
-    """What curation finds, with the photos' ids in place of where they are."""
-    from nonneg_client.curation.curate import Wishes, curate
+def _groups(held: Curated, names: Any, tell: Callable[[int, int | None], None]) -> list[dict[str, Any]]:
+    """Return what curation finds, with the photos' ids in place of where they are."""
+    from nonneg_client.curation.curate import CurationOptions, curate
     from nonneg_client.curation.findings import as_json
     from nonneg_server.studio.collection import id_of
 
-    sections = as_json(curate(held, Wishes(PARTS, names=names, shown=False)))
+    sections = as_json(curate(held, CurationOptions(PARTS, names=names, shown=tell)))
     for section in sections:
         for group in section["groups"]:
             group["photos"] = len(group["findings"])
@@ -119,15 +125,15 @@ def _groups(held: Curated, names: Any) -> list[dict[str, Any]]:
 def update_index(images: tuple[str, ...], index: Path, model: str | None, *, quiet: bool) -> None:
     """Embed what is new, in this process, and forget what is gone."""
     from nonneg_client.commands.embedder_options import DEFAULT_BUNDLE, EmbedderOptions
-    from nonneg_client.commands.index import begin
+    from nonneg_client.commands.index_update import begin
     from nonneg_core.errors import DataInvalid
 
     index.parent.mkdir(parents=True, exist_ok=True)
-    into = begin(index, list(images), [], None, None)
-    into.add_images(list(images), None, None, None, quiet, EmbedderOptions("", bundle=model or DEFAULT_BUNDLE))
+    update = begin(index, list(images), [], None, None)
+    update.add_images(list(images), None, None, None, quiet, EmbedderOptions("", bundle=model or DEFAULT_BUNDLE))
     if not (index / "index.json").exists():
         raise DataInvalid("no photo could be read, so there is nothing to look at", fix="name a folder of photos")
-    into.tell(prune=True)
+    update.tell(prune=True)
 
 
 def _is_index(images: tuple[str, ...]) -> bool:
@@ -135,7 +141,7 @@ def _is_index(images: tuple[str, ...]) -> bool:
 
 
 def index_of(images: tuple[str, ...], model: str | None) -> Path:
-    """The index itself if that was named, else the one in the cache that belongs to these images and this model."""
+    """Find the index itself if that was named, else the one in the cache for these images and this model."""
     from nonneg_client.sources.image_ids import root_of
     from nonneg_core.cache_folder import cache_folder
     from nonneg_runtime.bundle import located
@@ -150,7 +156,7 @@ def index_of(images: tuple[str, ...], model: str | None) -> Path:
 
 
 def _free(host: str, port: int) -> bool:
-    """Whether a port can be listened on."""
+    """Return whether a port can be listened on."""
     from nonneg_core.errors import ConfigInvalid
     from nonneg_server.command import bind
 

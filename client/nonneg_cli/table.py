@@ -17,7 +17,7 @@ from nonneg_core.standard_streams import open_missing_streams
 
 
 @dataclass(frozen=True)
-class Entry:
+class Subcommand:
     """Where a subcommand lives, what it says of itself in the list, and the extra that brings what it needs."""
 
     home: str  # module:attribute
@@ -25,38 +25,46 @@ class Entry:
     extra: str | None = None
 
 
-COMMANDS: dict[str, Entry] = {
-    "train": Entry("nonneg_training.command:train", "Train a non-negative encoder on a folder of images.", "training"),
-    "study": Entry("nonneg_training.study.command:study", "Measure the method's claims, with verdicts.", "training"),
-    "export": Entry("nonneg_export.commands.export:export", "Turn a checkpoint into a bundle.", "training"),
-    "build-default": Entry(
+COMMANDS: dict[str, Subcommand] = {
+    "train": Subcommand(
+        "nonneg_training.command:train", "Train a non-negative encoder on a folder of images.", "training"
+    ),
+    "study": Subcommand(
+        "nonneg_training.study.command:study", "Measure the method's claims, with verdicts.", "training"
+    ),
+    "export": Subcommand("nonneg_export.commands.export:export", "Turn a checkpoint into a bundle.", "training"),
+    "build-default": Subcommand(
         "nonneg_export.commands.build_default:build_default", "Rebuild the default model.", "default-model"
     ),
-    "rank": Entry("nonneg_export.commands.rank:rank", "Rank a bundle by your own photos.", "export"),
-    "wrap": Entry(
+    "rank": Subcommand("nonneg_export.commands.rank:rank", "Rank a bundle by your own photos.", "export"),
+    "wrap": Subcommand(
         "nonneg_export.commands.wrap:wrap", "Turn any image encoder, a file or a name, into a bundle.", "export"
     ),
-    "quantize": Entry("nonneg_export.commands.quantize:quantize", "Make a bundle smaller and faster.", "export"),
-    "atlas": Entry("nonneg_export.commands.atlas:atlas", "Show what each dimension stands for.", "export"),
-    "certify": Entry(
+    "quantize": Subcommand("nonneg_export.commands.quantize:quantize", "Make a bundle smaller and faster.", "export"),
+    "atlas": Subcommand("nonneg_export.commands.atlas:atlas", "Show what each dimension stands for.", "export"),
+    "certify": Subcommand(
         "nonneg_export.commands.certify:certify", "Test whether a bundle's dimensions mean something.", "server"
     ),
-    "adapt": Entry("nonneg_export.commands.adapt:adapt", "Make a better model for your own photos.", "server"),
-    "push": Entry("nonneg_export.commands.sharing:push", "Share a bundle: a folder or a model hub."),
-    "pull": Entry("nonneg_export.commands.sharing:pull", "Get a bundle from a folder or a model hub."),
-    "info": Entry("nonneg_export.commands.info:info", "Show what a bundle says about itself."),
-    "serve": Entry("nonneg_server.command:serve", "Answer POST /embed on a port.", "server"),
-    "studio": Entry("nonneg_cli.studio:studio", "Look at photos through their dimensions, in a browser.", "server"),
-    "embed": Entry("nonneg_client.commands.embed:embed", "Embed images into a file of vectors."),
-    "shorten": Entry("nonneg_client.commands.shorten:shorten", "Shorten the vectors of a file."),
-    "index": Entry("nonneg_client.commands.index:index", "Make a folder of images searchable."),
-    "search": Entry("nonneg_client.commands.search:search", "Find images like a photo, or by dimensions."),
-    "curate": Entry("nonneg_client.commands.curate:curate", "Find duplicates, outliers, clusters, doubtful labels."),
-    "diff": Entry("nonneg_client.commands.diff:diff", "Say what distinguishes two folders of photos."),
-    "evaluate": Entry("nonneg_cli.evaluate:evaluate", "Measure retrieval by length, or what dimensions are like."),
-    "key": Entry("nonneg_cli.key:key", "Make an API key for a server.", "server"),
-    "compare": Entry("nonneg_client.commands.compare:compare", "Compare two lengths or two models, with a test."),
-    "doctor": Entry("nonneg_cli.doctor:doctor", "Check this installation and say how to mend it."),
+    "adapt": Subcommand("nonneg_export.commands.adapt:adapt", "Make a better model for your own photos.", "server"),
+    "push": Subcommand("nonneg_export.commands.sharing:push", "Share a bundle: a folder or a model hub."),
+    "pull": Subcommand("nonneg_export.commands.sharing:pull", "Get a bundle from a folder or a model hub."),
+    "info": Subcommand("nonneg_export.commands.info:info", "Show what a bundle says about itself."),
+    "serve": Subcommand("nonneg_server.command:serve", "Answer POST /embed on a port.", "server"),
+    "studio": Subcommand(
+        "nonneg_cli.studio:studio", "Look at photos through their dimensions, in a browser.", "server"
+    ),
+    "embed": Subcommand("nonneg_client.commands.embed:embed", "Embed images into a file of vectors."),
+    "shorten": Subcommand("nonneg_client.commands.shorten:shorten", "Shorten the vectors of a file."),
+    "index": Subcommand("nonneg_client.commands.index:index", "Make a folder of images searchable."),
+    "search": Subcommand("nonneg_client.commands.search:search", "Find images like a photo, or by dimensions."),
+    "curate": Subcommand(
+        "nonneg_client.commands.curate:curate", "Find duplicates, outliers, clusters, doubtful labels."
+    ),
+    "diff": Subcommand("nonneg_client.commands.diff:diff", "Say what distinguishes two folders of photos."),
+    "evaluate": Subcommand("nonneg_cli.evaluate:evaluate", "Measure retrieval by length, or what dimensions are like."),
+    "key": Subcommand("nonneg_cli.key:key", "Make an API key for a server.", "server"),
+    "compare": Subcommand("nonneg_client.commands.compare:compare", "Compare two lengths or two models, with a test."),
+    "doctor": Subcommand("nonneg_cli.doctor:doctor", "Check this installation and say how to mend it."),
 }
 
 
@@ -86,7 +94,7 @@ class Lazy(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does, with a guess where there is no command of that name."""
+        """Find a command as click does, and suggest the nearest for a name that is not one."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             guesses = get_close_matches(args[0], COMMANDS, n=1, cutoff=0.6)
             meant = f" Did you mean {guesses[0]}?" if guesses else f" There are {', '.join(COMMANDS)}."
@@ -101,7 +109,7 @@ class Lazy(click.Group):
             raise missing(str(ctx.invoked_subcommand), error) from None
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """From the table: completing a name must neither load its command nor stumble over a missing extra."""
+        """Complete from the table: a name must neither load its command nor stumble over a missing extra."""
         names = [CompletionItem(name, help=e.summary) for name, e in COMMANDS.items() if name.startswith(incomplete)]
         return names + click.Command.shell_complete(self, ctx, incomplete)
 
@@ -131,7 +139,7 @@ class Uninstalled(click.Command):
 
 
 def missing(command: str, error: ModuleNotFoundError) -> Exception:
-    """What is missing and the command that installs it; the error itself where no extra would help."""
+    """Return what is missing and the command that installs it; the error itself where no extra would help."""
     from nonneg_core.errors import MissingExtra
     from nonneg_core.installing import extra_hint
 
@@ -153,7 +161,7 @@ def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 @click.command(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show it.")
 def nonneg() -> None:
-    """Non-negative, sparse image embeddings that can be shortened.
+    """Make and serve non-negative, sparse image embeddings that can be shortened.
 
     \b
       nonneg serve                          serve the default model on 127.0.0.1:8000

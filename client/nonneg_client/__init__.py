@@ -5,8 +5,9 @@ Names are loaded when they are first used, so that importing the package costs n
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from nonneg_core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from nonneg_client.async_client import AsyncClient
@@ -33,27 +34,18 @@ __all__ = [
     "shorten",
 ]
 
-_HOME = {
-    "AsyncClient": "nonneg_client.async_client",
-    "Client": "nonneg_client.client",
-    "Embeddings": "nonneg_client.embeddings",
-    "Encoder": "nonneg_client.local",
-    "Index": "nonneg_client.search.index",
-    "NonnegError": "nonneg_core.errors",
-    "View": "nonneg_core.pixels.view",
-    "__version__": "nonneg_core.version",
-    "evaluate": "nonneg_client.evaluation.evaluate",
-    "shorten": "nonneg_core.shortening",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_HOME[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "AsyncClient": "nonneg_client.async_client",
+        "Client": "nonneg_client.client",
+        "Embeddings": "nonneg_client.embeddings",
+        "Encoder": "nonneg_client.local",
+        "Index": "nonneg_client.search.index",
+        "NonnegError": "nonneg_core.errors",
+        "View": "nonneg_core.pixels.view",
+        "__version__": "nonneg_core.version",
+        "evaluate": "nonneg_client.evaluation.evaluate",
+        "shorten": "nonneg_core.shortening",
+    },
+)

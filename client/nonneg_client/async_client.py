@@ -79,7 +79,7 @@ class AsyncClient:
     async def stream(
         self, images: Iterable[Item], options: Options, *, downscale: int | None = None
     ) -> AsyncGenerator[BatchResult, None]:
-        """The answers batch by batch, in order, with a bounded number of requests under way."""
+        """Yield the answers batch by batch, in order, with a bounded number of requests under way."""
         pace = RateController(self.settings.in_flight)
         places = asyncio.Semaphore(self.settings.in_flight)
         running: set[asyncio.Task[BatchResult]] = set()
@@ -99,15 +99,15 @@ class AsyncClient:
             await asyncio.gather(*running, return_exceptions=True)
 
     async def models(self) -> Any:
-        """What the server serves, as GET /models tells it."""
+        """Return what the server serves, as GET /models tells it."""
         return await self._get("/models")
 
     async def model(self, name: str | None = None) -> Model:
-        """The server's model of this name, without one its default model."""
+        """Return the server's model of this name, without one its default model."""
         return Model.of(await self._get(model_path(name)))
 
     async def query(self, expression: str, dimensions: int | None = None, *, model: str | None = None) -> Query:
-        """What an expression stands for, as the server reads it; photos are read here and sent along."""
+        """Return what an expression stands for, as the server reads it; photos are read here and sent along."""
         read = parse(expression)
         content = await asyncio.to_thread(request_of, read, dimensions, model)
         try:
@@ -118,7 +118,7 @@ class AsyncClient:
     async def dimensions(
         self, model: str | None = None, *, sort: str = "dimension", named: bool = False, contains: str | None = None
     ) -> list[dict[str, Any]]:
-        """A served model's dimensions, as GET /models/{model}/dimensions tells them, all pages together."""
+        """Return a served model's dimensions, as GET /models/{model}/dimensions tells them, all pages together."""
         name = model or (await self.model()).name
         pages = list_dimensions(name, asked_of_dimensions(sort, named, contains))
         try:
@@ -130,7 +130,7 @@ class AsyncClient:
             return found
 
     async def ready(self) -> bool:
-        """Whether the server would answer now."""
+        """Return whether the server would answer now."""
         try:
             return (await self._http.get("/readyz")).status_code == 200
         except self._errors:

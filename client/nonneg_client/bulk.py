@@ -106,7 +106,7 @@ class BulkJob:
         self._describe()
 
     def left(self, items: Iterable[Item]) -> Iterator[Item]:
-        """What is still to do; an image that is named twice is done once."""
+        """Yield what is still to do; an image that is named twice is done once."""
         seen = set(self.done)
         for item in items:
             if item.id not in seen:
@@ -136,7 +136,7 @@ class BulkJob:
         if self._example is None:
             shutil.rmtree(self.folder, ignore_errors=True)
             raise DataInvalid(
-                f"nothing was embedded, so there is no {self.out}; {self._first_reason()}", fix=self._first_fix()
+                f"nothing was embedded, so {self.out} was not written; {self._first_reason()}", fix=self._first_fix()
             )
         self._complete = True
         self._describe()
@@ -155,7 +155,7 @@ class BulkJob:
         return summary
 
     def _first_reason(self) -> str:
-        return f"{self.reasons[0]['id']}: {self.reasons[0]['message']}" if self.reasons else "there were no images"
+        return f"{self.reasons[0]['id']}: {self.reasons[0]['message']}" if self.reasons else "no images were given"
 
     def _first_fix(self) -> str:
         fix = (self.reasons and self.reasons[0]["fix"]) or "name an image, or a folder that has some"
@@ -244,17 +244,17 @@ class BulkJob:
 
 
 def parts_of(out: Path) -> Path:
-    """The folder of a file's shards while it is being made."""
+    """Return the folder of a file's shards while it is being made."""
     return out.with_name(out.name + ".parts")
 
 
 def done_of(out: Path) -> Path:
-    """What that folder is called once the file is whole."""
+    """Return what that folder is called once the file is whole."""
     return out.with_name(out.name + ".parts.done")
 
 
 def asked_by(out: Path) -> dict[str, Any] | None:
-    """The options of the unfinished run that a file has, if it had begun its work."""
+    """Return the options of the unfinished run that a file has, if it had begun its work."""
     described = parts_of(out) / "job.json"
     job = _read_json(described) if described.exists() else None
     return job["asked"] if job is not None and job["adopted"] else None
@@ -267,7 +267,7 @@ def begin_again(out: Path) -> None:
 
 
 def finished_before(out: Path) -> bool:
-    """Whether a run wrote the whole file and was killed before it had removed its shards; they are removed now."""
+    """Return whether a run wrote the whole file and was killed before it had removed its shards; remove them."""
     if not done_of(out).exists() or parts_of(out).exists():
         return False
     shutil.rmtree(done_of(out), ignore_errors=True)

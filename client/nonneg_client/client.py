@@ -54,7 +54,7 @@ class Client(Embedder):
     def stream(
         self, images: Iterable[Item], options: Options, *, downscale: int | None = None
     ) -> Generator[BatchResult, None, None]:
-        """The answers batch by batch, in order, with a bounded number of requests under way."""
+        """Yield the answers batch by batch, in order, with a bounded number of requests under way."""
         pace = RateController(self.settings.in_flight)
         stop = threading.Event()
         threads = Threads(self.settings.in_flight)
@@ -72,22 +72,22 @@ class Client(Embedder):
             threads.close(MOMENT)
 
     def models(self) -> Any:
-        """What the server serves, as GET /models tells it."""
+        """Return what the server serves, as GET /models tells it."""
         return self._get("/models")
 
     def model(self, name: str | None = None) -> Model:
-        """The server's model of this name, without one its default model."""
+        """Return the server's model of this name, without one its default model."""
         return Model.of(self._get(model_path(name)))
 
     def query(self, expression: str, dimensions: int | None = None, *, model: str | None = None) -> Query:
-        """What an expression stands for, as the server reads it; photos are read here and sent along."""
+        """Return what an expression stands for, as the server reads it; photos are read here and sent along."""
         read = parse(expression)
         return query_of(self._posted(QUERY, request_of(read, dimensions, model)), read)
 
     def dimensions(
         self, model: str | None = None, *, sort: str = "dimension", named: bool = False, contains: str | None = None
     ) -> list[dict[str, Any]]:
-        """A served model's dimensions, as GET /models/{model}/dimensions tells them, all pages together."""
+        """Return a served model's dimensions, as GET /models/{model}/dimensions tells them, all pages together."""
         pages = list_dimensions(model or self.model().name, asked_of_dimensions(sort, named, contains))
         try:
             path = next(pages)
@@ -98,7 +98,7 @@ class Client(Embedder):
             return found
 
     def ready(self) -> bool:
-        """Whether the server would answer now."""
+        """Return whether the server would answer now."""
         try:
             return self._http.get("/readyz").status_code == 200
         except self._errors:
@@ -119,7 +119,7 @@ class Client(Embedder):
                 if isinstance(step, Send):
                     reply = self._send(step)
                 elif stop.wait(step.seconds):
-                    raise ConnectionFailed("the call was cancelled")
+                    raise ConnectionFailed("the call was cancelled while it waited for the server", fix="call again")
             except NonnegError as error:
                 failed = error
             step = next_step(talk, reply, failed)

@@ -10,19 +10,18 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias, TypedDict
+from collections.abc import Sequence
+from typing import Any, TypedDict
 
 from nonneg_client.embeddings import Embeddings
-from nonneg_core.errors import ConfigInvalid, DataInvalid
+from nonneg_client.payloads import Payloads, checked_ids
+from nonneg_core.errors import ConfigInvalid
 
 PINECONE_LIMIT = 1000  # non-zeros a sparse vector may have there
 PGVECTOR_LIMIT = 16_000  # non-zeros a sparsevec may have
 
 
 ACTIVE = "active"  # the field of the dimensions that are above zero
-
-Payloads: TypeAlias = Sequence[Mapping[str, Any]]
 
 
 class Sparse(TypedDict):
@@ -33,12 +32,12 @@ class Sparse(TypedDict):
 
 
 def qdrant(embeddings: Embeddings) -> list[Sparse]:
-    """`{"indices": [...], "values": [...]}`: arguments of `SparseVector`, or JSON for the REST interface."""
+    """Return `{"indices": [...], "values": [...]}`: arguments of `SparseVector`, or JSON for the REST interface."""
     return [{"indices": indices.tolist(), "values": values.tolist()} for indices, values in embeddings]
 
 
 def pinecone(embeddings: Embeddings) -> list[Sparse]:
-    """`sparse_values` of Pinecone; more non-zeros than it takes are refused here, by name."""
+    """Return `sparse_values` of Pinecone; more non-zeros than it takes are refused here, by name."""
     _at_most(embeddings, PINECONE_LIMIT, "Pinecone")
     return qdrant(embeddings)
 
@@ -46,7 +45,7 @@ def pinecone(embeddings: Embeddings) -> list[Sparse]:
 def qdrant_points(
     embeddings: Embeddings, payloads: Payloads | None = None, *, name: str = "nonneg", active: bool = False
 ) -> list[dict[str, Any]]:
-    """Points for Qdrant, as JSON or as `PointStruct(**point)`: a UUID made of the id, the id kept in the payload.
+    """Make points for Qdrant, as JSON or as `PointStruct(**point)`: a UUID made of the id, the id kept in the payload.
 
     name: of the collection's sparse vector. An `Index` on Qdrant makes the same points.
     """
@@ -59,7 +58,7 @@ def qdrant_points(
 def pinecone_points(
     embeddings: Embeddings, payloads: Payloads | None = None, *, active: bool = False
 ) -> list[dict[str, Any]]:
-    """Records for the `upsert` of a sparse Pinecone index; `active` as text, since its lists hold nothing else."""
+    """Make records for the `upsert` of a sparse Pinecone index; `active` as text: its lists hold nothing else."""
     named = _named(embeddings, payloads, active)
     for said in named[1] if active else ():
         said[ACTIVE] = [str(i) for i in said[ACTIVE]]
@@ -70,7 +69,7 @@ def pinecone_points(
 def milvus_points(
     embeddings: Embeddings, payloads: Payloads | None = None, *, field: str = "vector", active: bool = False
 ) -> list[dict[str, Any]]:
-    """Entities for `MilvusClient.upsert`: `id`, the vector, and the fields of the payload."""
+    """Return entities for `MilvusClient.upsert`: `id`, the vector, and the fields of the payload."""
     rows = zip(*_named(embeddings, payloads, active), milvus(embeddings), strict=True)
     return [{**said, "id": key, field: row} for key, said, row in rows]
 
@@ -78,7 +77,7 @@ def milvus_points(
 def pgvector_points(
     embeddings: Embeddings, payloads: Payloads | None = None, *, active: bool = False
 ) -> list[tuple[str, str, str]]:
-    """Rows of id, vector and payload (JSON): parameters for `INSERT ... VALUES (%s, %s::sparsevec, %s::jsonb)`."""
+    """Make rows of id, vector and payload (JSON): parameters of `INSERT ... VALUES (%s, %s::sparsevec, %s::jsonb)`."""
     rows = zip(*_named(embeddings, payloads, active), pgvector(embeddings), strict=True)
     return [(key, row, json.dumps(said, ensure_ascii=False)) for key, said, row in rows]
 
@@ -91,18 +90,18 @@ def elasticsearch_points(
     field: str = "vector",
     active: bool = False,
 ) -> list[dict[str, Any]]:
-    """Actions for `helpers.bulk` of Elasticsearch and of OpenSearch."""
+    """Return actions for `helpers.bulk` of Elasticsearch and of OpenSearch."""
     rows = zip(*_named(embeddings, payloads, active), elasticsearch(embeddings), strict=True)
     return [{"_index": index, "_id": key, "_source": {**said, "id": key, field: row}} for key, said, row in rows]
 
 
 def milvus(embeddings: Embeddings) -> list[dict[int, float]]:
-    """`{index: value}` for a SPARSE_FLOAT_VECTOR field; index SPARSE_INVERTED_INDEX, metric IP."""
+    """Return `{index: value}` for a SPARSE_FLOAT_VECTOR field; index SPARSE_INVERTED_INDEX, metric IP."""
     return [dict(zip(indices.tolist(), values.tolist(), strict=True)) for indices, values in embeddings]
 
 
 def pgvector(embeddings: Embeddings) -> list[str]:
-    """pgvector's text, `{index:value,...}/dimensions`, whose indices begin at 1."""
+    """Return pgvector's text, `{index:value,...}/dimensions`, whose indices begin at 1."""
     _at_most(embeddings, PGVECTOR_LIMIT, "pgvector")
     return [
         "{" + ",".join(f"{i + 1}:{v:.9g}" for i, v in zip(indices.tolist(), values.tolist(), strict=True)) + "}"
@@ -112,7 +111,7 @@ def pgvector(embeddings: Embeddings) -> list[str]:
 
 
 def pgvector_binary(embeddings: Embeddings) -> list[bytes]:
-    """pgvector's binary form for COPY: dimensions, count, 0, then indices (from 0) and values; big-endian."""
+    """Return pgvector's binary form for COPY: dimensions, count, 0, then indices (from 0) and values; big-endian."""
     _at_most(embeddings, PGVECTOR_LIMIT, "pgvector")
     return [
         struct.pack(">iii", embeddings.dimensions, len(indices), 0)
@@ -123,12 +122,12 @@ def pgvector_binary(embeddings: Embeddings) -> list[bytes]:
 
 
 def elasticsearch(embeddings: Embeddings) -> list[dict[str, float]]:
-    """`{"token": weight}` for a sparse_vector field; query with `"prune": false`, or tokens are dropped."""
+    """Return `{"token": weight}` for a sparse_vector field; query with `"prune": false`, or tokens are dropped."""
     return [{str(i): w for i, w in row.items()} for row in milvus(embeddings)]
 
 
 def opensearch(embeddings: Embeddings) -> list[dict[str, float]]:
-    """`{"token": weight}` for a rank_features field, which is exact; its sparse_vector is approximate.
+    """Return `{"token": weight}` for a rank_features field, which is exact; its sparse_vector is approximate.
 
     rank_features keeps 9 significant bits of a weight: a relative error of up to 0.4 %.
     """
@@ -136,44 +135,44 @@ def opensearch(embeddings: Embeddings) -> list[dict[str, float]]:
 
 
 def binary(embeddings: Embeddings) -> list[bytes]:
-    """One bit a dimension, set where the value is above zero, the first dimension in the highest bit."""
+    """Return one bit a dimension, set where the value is above zero, the first dimension in the highest bit."""
     from nonneg_core.packing import bits
 
     return [row.tobytes() for row in bits(embeddings.numpy())]
 
 
 def active(embeddings: Embeddings) -> list[list[int]]:
-    """The dimensions of each vector that are above zero: what a filter for `!` asks about, in any database."""
+    """Return the dimensions of each vector that are above zero: what a filter for `!` asks about, in any database."""
     return [indices.tolist() for indices, _ in embeddings]
 
 
 def qdrant_without(dimensions: Sequence[int]) -> dict[str, Any]:
-    """A filter, as JSON or as `Filter(**filter)`: none of these dimensions is in `active`."""
+    """Return a filter, as JSON or as `Filter(**filter)`: none of these dimensions is in `active`."""
     return {"must_not": [{"key": ACTIVE, "match": {"any": list(dimensions)}}]}
 
 
 def pinecone_without(dimensions: Sequence[int]) -> dict[str, Any]:
-    """The `filter` of a Pinecone query: none of these dimensions is in `active`."""
+    """Return the `filter` of a Pinecone query: none of these dimensions is in `active`."""
     return {ACTIVE: {"$nin": [str(i) for i in dimensions]}}
 
 
 def milvus_without(dimensions: Sequence[int]) -> str:
-    """The `filter` of a Milvus search: none of these dimensions is in `active`, an ARRAY of INT64."""
+    """Return the `filter` of a Milvus search: none of these dimensions is in `active`, an ARRAY of INT64."""
     return f"not ARRAY_CONTAINS_ANY({ACTIVE}, {json.dumps(list(dimensions))})"
 
 
 def pgvector_without(dimensions: Sequence[int]) -> tuple[str, list[str]]:
-    """SQL behind WHERE and its parameter: none of these dimensions is in `active` of the payload."""
+    """Return SQL behind WHERE and its parameter: none of these dimensions is in `active` of the payload."""
     return f"NOT payload -> '{ACTIVE}' @> ANY(%s::jsonb[])", [json.dumps([i]) for i in dimensions]
 
 
 def elasticsearch_without(dimensions: Sequence[int]) -> dict[str, Any]:
-    """A clause for `bool.filter` of Elasticsearch and OpenSearch: none of these dimensions is in `active`."""
+    """Return a clause for `bool.filter` of Elasticsearch and OpenSearch: none of these dimensions is in `active`."""
     return {"bool": {"must_not": [{"terms": {ACTIVE: list(dimensions)}}]}}
 
 
 def torch_csr(embeddings: Embeddings) -> dict[str, Any]:
-    """The arguments of `torch.sparse_csr_tensor(**...)`; this package never imports torch itself."""
+    """Return the arguments of `torch.sparse_csr_tensor(**...)`; this package never imports torch itself."""
     return {
         "crow_indices": embeddings.indptr,
         "col_indices": embeddings.indices.astype("int64"),
@@ -185,19 +184,14 @@ def torch_csr(embeddings: Embeddings) -> dict[str, Any]:
 def _named(
     embeddings: Embeddings, payloads: Payloads | None, with_active: bool
 ) -> tuple[Sequence[str], Sequence[dict[str, Any]]]:
-    """Every vector's id and payload."""
-    if embeddings.ids is None:
-        raise DataInvalid("vectors without ids cannot be found again", fix="embeddings.named([...])")
-    if payloads is not None and len(payloads) != len(embeddings):
-        raise DataInvalid(f"{len(payloads)} payloads for {len(embeddings)} vectors", fix="give one a vector")
-    if any("id" in payload for payload in payloads or ()):
-        raise ConfigInvalid("a payload may not have the field id", fix="name it otherwise", field="id")
-    told = [dict(payload) for payload in payloads] if payloads else [{} for _ in embeddings.ids]
+    """Return every vector's id and payload."""
+    ids = checked_ids(embeddings, payloads)
+    told = [dict(payload) for payload in payloads] if payloads else [{} for _ in ids]
     if with_active:
         if any(ACTIVE in said for said in told):
             raise ConfigInvalid(f"a payload has a field {ACTIVE} already", fix="name it otherwise", field=ACTIVE)
         told = [{**said, ACTIVE: row} for said, row in zip(told, active(embeddings), strict=True)]
-    return embeddings.ids, told
+    return ids, told
 
 
 def _at_most(embeddings: Embeddings, limit: int, whose: str) -> None:

@@ -20,14 +20,14 @@ class CsrRows(NamedTuple):
 
 
 def from_dense(z: NDArray[np.float32]) -> CsrRows:
-    """The entries above zero."""
+    """Return the entries above zero."""
     active = z > 0  # (batch, D)
     indptr = np.concatenate([[0], np.cumsum(active.sum(axis=1))]).astype(np.int64)
     return CsrRows(indptr, np.nonzero(active)[1].astype(np.int32), z[active])
 
 
 def from_pairs(pairs: Sequence[tuple[NDArray[np.int32], NDArray[np.float32]]]) -> CsrRows:
-    """From one (indices, values) pair a row; entries of exactly zero are left out."""
+    """Make rows of one (indices, values) pair each; entries of exactly zero are left out."""
     indices = np.concatenate([np.zeros(0, np.int32), *(i for i, _ in pairs)]).astype(np.int32)
     values = np.concatenate([np.zeros(0, np.float32), *(v for _, v in pairs)]).astype(np.float32)
     indptr = np.concatenate([[0], np.cumsum([len(i) for i, _ in pairs])]).astype(np.int64)
@@ -38,7 +38,7 @@ def from_pairs(pairs: Sequence[tuple[NDArray[np.int32], NDArray[np.float32]]]) -
 
 
 def concatenate(parts: Sequence[CsrRows]) -> CsrRows:
-    """One after the other."""
+    """Join rows, one part after the other."""
     starts = np.cumsum([0, *(len(part.indices) for part in parts)])
     indptr = [part.indptr[1:] + start for part, start in zip(parts, starts[:-1], strict=True)]
     return CsrRows(
@@ -49,7 +49,7 @@ def concatenate(parts: Sequence[CsrRows]) -> CsrRows:
 
 
 def pick(rows: CsrRows, chosen: NDArray[np.intp]) -> CsrRows:
-    """Some rows, in the order asked for; a run of neighbours is a view, nothing is copied."""
+    """Return some rows, in the order asked for; a run of neighbours is a view, nothing is copied."""
     lengths = np.diff(rows.indptr)[chosen]
     indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     entries: Any = np.repeat(rows.indptr[chosen] - indptr[:-1], lengths) + np.arange(indptr[-1])

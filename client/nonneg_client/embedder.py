@@ -29,7 +29,7 @@ class Model:
 
     @classmethod
     def of(cls, answer: Mapping[str, Any]) -> Self:
-        """From GET /models/NAME, or from GET /models, which names the default first."""
+        """Read the answer of GET /models/NAME, or of GET /models, which names the default first."""
         found = answer["models"][0] if "models" in answer else answer
         return cls(str(found["name"]), str(found["fingerprint"]), int(found["dimensions"]))
 
@@ -41,15 +41,15 @@ class Embedder(ABC):
     def stream(
         self, images: Iterable[Item], options: Options, *, downscale: int | None = None
     ) -> Generator[BatchResult, None, None]:
-        """The outcomes in the order of the images, some at a time, with a bounded number under way."""
+        """Return the outcomes in the order of the images, some at a time, with a bounded number under way."""
 
     @abstractmethod
     def model(self, name: str | None = None) -> Model:
-        """The model of this name; without one that which images are embedded with where nothing else is asked for."""
+        """Return the model of this name; without one that with which images are embedded by default."""
 
     @abstractmethod
     def query(self, expression: str, dimensions: int | None = None, *, model: str | None = None) -> Query:
-        """What an expression stands for, `photo.jpg + dim:snow !dim:40`, as weightings of the first `dimensions`."""
+        """Read an expression, `photo.jpg + dim:snow !dim:40`, as weightings of the first `dimensions`."""
 
     @abstractmethod
     def close(self) -> None:
@@ -96,14 +96,9 @@ class Embedder(ABC):
 
 
 def local(bundle: str | None = None, threads: int | None = None) -> Embedder:
-    """A bundle in this process; without a name the default model. It needs what runs models, no server."""
-    from nonneg_core.errors import MissingExtra
-    from nonneg_core.installing import extra_hint
+    """Open a bundle in this process; without a name the default model. It needs what runs models, no server."""
+    from nonneg_core.installing import needing
 
-    try:
+    with needing("embedding without a server", extra="server"):
         from nonneg_client.local import Encoder
-    except ModuleNotFoundError as error:
-        raise MissingExtra(
-            f"embedding without a server needs {error.name}", fix=extra_hint("server"), value=error.name
-        ) from None
     return Encoder(bundle, threads=threads)

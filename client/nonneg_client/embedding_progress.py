@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Self
 
 from nonneg_client.results import BatchResult
-from nonneg_core.progress import Bar, Progress
+from nonneg_core.progress import Progress, ProgressBar
 
 
 class EmbeddingProgress:
@@ -16,7 +16,7 @@ class EmbeddingProgress:
         self._total = total
         self._done = 0
         self._tell = progress if callable(progress) else None
-        self._bar = Bar("embedding", total, shown=False if callable(progress) else progress, lines=lines)
+        self._bar = ProgressBar("embedding", total, shown=False if callable(progress) else progress, lines=lines)
 
     def __enter__(self) -> Self:
         return self
@@ -28,7 +28,7 @@ class EmbeddingProgress:
         self._bar.move(self._done)
 
     def over(self, parts: Iterable[BatchResult]) -> Iterator[BatchResult]:
-        """The parts, watched as they pass."""
+        """Yield the parts, watched as they pass."""
         for part in parts:
             self(part)
             yield part

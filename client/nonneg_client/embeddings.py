@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from nonneg_client import csr
 from nonneg_client.csr import CsrRows
-from nonneg_client.terms import LEVELS, texts_of
-from nonneg_core.errors import DataInvalid, FingerprintMismatch, MissingExtra
-from nonneg_core.installing import extra_hint
+from nonneg_client.text_terms import LEVELS, texts_of
+from nonneg_core.errors import DataInvalid, FingerprintMismatch
+from nonneg_core.installing import needing
 from nonneg_core.shortening import Vectors, check_dimensions, check_top_k, shorten, unit
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Embeddings:
 
     @classmethod
     def from_dense(cls, z: NDArray[Any], *, fingerprint: str, **rest: Any) -> Embeddings:
-        """The sparse form of dense, non-negative rows."""
+        """Return the sparse form of dense, non-negative rows."""
         z = np.atleast_2d(np.asarray(z, dtype=np.float32))  # (batch, k)
         if z.size and z.min() < 0:
             raise DataInvalid(
@@ -64,12 +64,12 @@ class Embeddings:
         fingerprint: str,
         **rest: Any,
     ) -> Embeddings:
-        """From one (indices, values) pair a vector."""
+        """Make embeddings of one (indices, values) pair a vector."""
         return cls(*csr.from_pairs(pairs), dimensions, fingerprint, **rest)
 
     @classmethod
     def concatenate(cls, parts: Sequence[Embeddings]) -> Embeddings:
-        """One after the other; raises where they come from different models, lengths or norms."""
+        """Join them one after the other; raises where they come from different models, lengths or norms."""
         if not parts:
             raise DataInvalid("nothing to concatenate", fix="give at least one part")
         for other in parts[1:]:
@@ -92,7 +92,7 @@ class Embeddings:
         return (self.row(i) for i in range(len(self)))
 
     def __getitem__(self, which: int | slice | Sequence[int] | NDArray[Any]) -> Embeddings:
-        """Some of the vectors: a number, a slice, a list of numbers or a mask; always Embeddings again."""
+        """Return some of the vectors: a number, a slice, a list of numbers or a mask; always Embeddings again."""
         chosen = np.atleast_1d(np.arange(len(self))[which])
         ids = None if self.ids is None else tuple(self.ids[i] for i in chosen)
         return self._with(csr.pick(self.rows, chosen), ids=ids, failures=())
@@ -106,7 +106,7 @@ class Embeddings:
         return CsrRows(self.indptr, self.indices, self.values)
 
     def row(self, i: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """The indices and the values of one vector."""
+        """Return the indices and the values of one vector."""
         span = slice(self.indptr[i], self.indptr[i + 1])
         return self.indices[span], self.values[span]
 
@@ -116,25 +116,23 @@ class Embeddings:
         return np.diff(self.indptr)
 
     def sparsity(self) -> float:
-        """The share of entries that are zero."""
+        """Return the share of entries that are zero."""
         return 1 - len(self.indices) / max(1, len(self) * self.dimensions)
 
     def numpy(self) -> Vectors:
-        """The dense face: float32 (batch, dimensions)."""
+        """Return the dense face: float32 (batch, dimensions)."""
         dense = np.zeros((len(self), self.dimensions), dtype=np.float32)
         dense[np.repeat(np.arange(len(self)), self.nnz), self.indices] = self.values
         return dense
 
     def csr(self) -> csr_array[Any, Any]:
-        """The sparse face: a scipy CSR array that shares this one's memory."""
-        try:
+        """Return the sparse face: a scipy CSR array that shares this one's memory."""
+        with needing("a CSR array", extra="search"):
             from scipy.sparse import csr_array
-        except ModuleNotFoundError:
-            raise MissingExtra("a CSR array needs scipy", fix=extra_hint("search")) from None
         return csr_array((self.values, self.indices, self.indptr), shape=(len(self), self.dimensions))
 
     def shorten(self, dimensions: int | None = None, top_k: int | None = None, *, normalize: bool = True) -> Embeddings:
-        """The same vectors, shorter, by the rule the server follows."""
+        """Return the same vectors, shorter, by the rule the server follows."""
         dimensions = check_dimensions(dimensions, self.dimensions)
         check_top_k(top_k)
         short = [
@@ -144,13 +142,13 @@ class Embeddings:
         return self._with(csr.concatenate(short), dimensions=dimensions, normalized=normalize)
 
     def similarity(self, other: Embeddings | None = None) -> Vectors:
-        """Cosines between these vectors and the others', (batch, others); among themselves without `other`."""
+        """Return cosines between these vectors and the others', (batch, others); among themselves without `other`."""
         other = self if other is None else other
         self.same_form(other)
         return np.asarray(unit(self.numpy()) @ unit(other.numpy()).T)
 
     def explain(self, i: int, j: int, other: Embeddings | None = None) -> list[tuple[int, float]]:
-        """Why two vectors are alike: each shared dimension's part of their cosine, the largest first."""
+        """Return why two vectors are alike: each shared dimension's part of their cosine, the largest first."""
         other = self if other is None else other
         self.same_form(other)
         parts = (unit(self[i].numpy()) * unit(other[j].numpy()))[0]  # (dimensions,): they sum to the cosine
@@ -158,7 +156,7 @@ class Embeddings:
         return [(int(d), float(parts[d])) for d in order if parts[d] > 0]
 
     def to_terms(self, names: Mapping[int, str] | None = None, *, levels: int = LEVELS) -> list[str]:
-        """Each vector as a text of words, one a dimension, repeated the more often the stronger it is.
+        """Return each vector as a text of words, one a dimension, repeated the more often the stronger it is.
 
         For engines that search text, such as SQLite FTS5. names: of the dimensions, as an `Index` has them; a dimension
         without one is `d17`. levels: how often a word stands at most.
@@ -166,7 +164,7 @@ class Embeddings:
         return texts_of(self.rows, self.dimensions, names or {}, levels)
 
     def named(self, ids: Sequence[str] | None) -> Embeddings:
-        """The same vectors under these ids."""
+        """Return the same vectors under these ids."""
         return replace(self, ids=None if ids is None else tuple(ids))
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -184,7 +182,7 @@ class Embeddings:
 
     @staticmethod
     def scan(target: str | os.PathLike[str]) -> Iterator[Embeddings]:
-        """The vectors of a data set, a shard at a time: a folder, or an address as s3://bucket/folder."""
+        """Return the vectors of a data set, a shard at a time: a folder, or an address as s3://bucket/folder."""
         from nonneg_client.data_set.addresses import Address
         from nonneg_client.data_set.layout import scan
 

@@ -41,7 +41,7 @@ class EmbeddingsBuilder:
                 self.failures.append(result)
 
     def embeddings(self) -> Embeddings:
-        """All vectors, in the order of the images."""
+        """Return all vectors, in the order of the images."""
         if not self.vectors:
             if self.failures:
                 first = self.failures[0]
@@ -49,7 +49,7 @@ class EmbeddingsBuilder:
                     f"none of {len(self.failures)} images could be embedded; {with_id(first).message}",
                     fix=first.error.fix,
                 )
-            raise DataInvalid("there are no images to embed", fix="give at least one")
+            raise DataInvalid("images=[] holds no images to embed", fix="give at least one")
         return Embeddings.from_rows(
             [(vector.indices, vector.values) for vector in self.vectors],
             dimensions=self._meta.dimensions,
@@ -82,7 +82,7 @@ class EmbedCall:
 def grouped(
     parts: Iterable[BatchResult], most: int, *, seconds: float = SECONDS, clock: Callable[[], float] = time.monotonic
 ) -> Iterator[list[BatchResult]]:
-    """Parts with `most` images together, or those of some seconds; an error is raised after what came before it."""
+    """Yield parts with `most` images together, or those of some seconds; raise an error after what came before."""
     coming = iter(parts)
     waiting: list[BatchResult] = []
     begun = clock()
@@ -105,7 +105,7 @@ def grouped(
 
 
 def with_id(failure: Failure) -> NonnegError:
-    """The failure's error with the image's id in its message, once."""
+    """Return the failure's error with the image's id in its message, once."""
     error = failure.error
     if failure.id not in error.message:
         error.message = f"{failure.id}: {error.message}"

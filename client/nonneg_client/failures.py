@@ -14,7 +14,7 @@ Reason = dict[str, Any]  # {"id": ..., "type": ..., "message": ..., "fix": ...}
 
 
 def reason(failure: Failure) -> Reason:
-    """A failure as it is listed."""
+    """Return a failure as it is listed."""
     return {
         "id": failure.id,
         "type": failure.error.type,
@@ -24,7 +24,7 @@ def reason(failure: Failure) -> Reason:
 
 
 def failures_of(out: Path) -> Path:
-    """Where the failures of a file are listed."""
+    """Return where the failures of a file are listed."""
     return out.with_name(out.name + ".failed.jsonl")
 
 
@@ -44,7 +44,7 @@ def list_failures(out: Path, reasons: list[Reason], folder: Path) -> None:
 
 
 def read_failures(out: Path) -> list[Reason]:
-    """What failed when the file was made."""
+    """Return what failed when the file was made."""
     path = failures_of(out)
     if not path.exists():
         return []

@@ -24,10 +24,10 @@ from nonneg_core.shortening import check_dimensions, check_top_k, shorten
 from nonneg_runtime.bundle import Bundle, open_bundle
 from nonneg_runtime.column_statistics import chance_of
 from nonneg_runtime.encoder import BundleEncoder
-from nonneg_runtime.expression_rows import resolved
-from nonneg_runtime.preprocess import Decoding, Photo
+from nonneg_runtime.preprocess import Decoding, PhotoInput
 from nonneg_runtime.variants import PrecisionChoice, open_variant
-from nonneg_runtime.words import vector_of
+from nonneg_runtime.words.expression_rows import resolved
+from nonneg_runtime.words.text_vector import vector_of
 
 AHEAD = 4  # images that wait for each thread
 
@@ -47,20 +47,20 @@ class Encoder(Embedder):
         decode: Decoding = "fast",
         precision: PrecisionChoice = "auto",
     ) -> None:
-        """A folder, or the name of a model that comes with nonneg; `precision`: as `nonneg serve --precision`."""
+        """Open a folder, or a model that comes with nonneg by its name; `precision` is as for `nonneg serve`."""
         self.bundle = bundle if isinstance(bundle, Bundle) else open_variant(bundle, precision)
         self._encoder = BundleEncoder(self.bundle, threads=threads, decode=decode)
 
     def stream(
         self, images: Iterable[Item], options: Options, *, downscale: int | None = None
     ) -> Generator[BatchResult, None, None]:
-        """The outcomes in order, one image each, with a bounded number under way."""
+        """Yield the outcomes in order, one image each, with a bounded number under way."""
         self._check(options)
 
         def submit(item: Item) -> Future[NDArray[np.float32]]:
             try:
                 if item.text is not None:
-                    return _done(vector_of(self.bundle, item.text, truncate=options.truncate).vector)
+                    return _done(self._of_text(item.text, options))
                 photo = _photo(item, downscale)
                 inspect = item.inspect
                 if inspect is None or not isinstance(photo, bytes):
@@ -74,14 +74,17 @@ class Encoder(Embedder):
         for item, job in bounded_map(submit, images, ahead=AHEAD * self._encoder.threads):
             yield self._part(item, job, options)
 
+    def _of_text(self, text: str, options: Options) -> NDArray[np.float32]:
+        return vector_of(self.bundle, text, truncate=options.truncate, dimensions=options.dimensions).vector
+
     def model(self, name: str | None = None) -> Model:
-        """The bundle's own; another is not here."""
+        """Return the bundle's own; another is not here."""
         self._check(Options(model=name))
         held = self.bundle.manifest
         return Model(held.name, held.fingerprint, held.dimensions)
 
     def query(self, expression: str, dimensions: int | None = None, *, model: str | None = None) -> Query:
-        """What an expression stands for: its photos embedded here, its dimensions by the bundle's names."""
+        """Return what an expression stands for: its photos embedded here, its dimensions by the bundle's names."""
         read = parse(expression)
         held = self.bundle.manifest
         self._check(Options(dimensions, model=model))
@@ -105,7 +108,7 @@ class Encoder(Embedder):
         check_top_k(options.top_k)
 
     def _part(self, item: Item, job: Future[NDArray[np.float32]], options: Options) -> BatchResult:
-        """The outcome of one image, waited for."""
+        """Return the outcome of one image, waited for."""
         try:
             raw = job.result()  # (D,)
         except NonnegError as error:
@@ -118,19 +121,19 @@ class Encoder(Embedder):
 
 
 def folder_of(bundle: str | None) -> Path:
-    """Where the files of a bundle lie; every one is verified."""
+    """Return where the files of a bundle lie; every one is verified."""
     return open_bundle(bundle).path
 
 
 def _done(vector: NDArray[np.float32]) -> Future[NDArray[np.float32]]:
-    """A result that nothing has to be waited for."""
+    """Return a result that nothing has to be waited for."""
     done: Future[NDArray[np.float32]] = Future()
     done.set_result(vector)
     return done
 
 
-def _photo(item: Item, downscale: int | None) -> Photo:
-    """What the encoder takes: a file's bytes, or pixels that are there already."""
+def _photo(item: Item, downscale: int | None) -> PhotoInput:
+    """Return what the encoder takes: a file's bytes, or pixels that are there already."""
     if downscale is not None:
         return downscaled(item.load(), downscale)
     return item.load() if item.picture is None else item.picture()

@@ -8,7 +8,7 @@ from nonneg_client.embeddings import Embeddings
 from nonneg_core.errors import DataInvalid, ExpressionInvalid
 from nonneg_core.expressions.expression import Expression, Photo, Words
 from nonneg_core.expressions.parse import parse
-from nonneg_core.expressions.resolve import Meanings, Resolved, Row, resolve
+from nonneg_core.expressions.resolve import Meanings, Resolved, SparseRow, resolve
 from nonneg_core.shortening import Vectors
 
 
@@ -23,7 +23,7 @@ class Query:
     chance: float | None = None  # the score that few random photos reach, where the model says so
 
     @property
-    def parts(self) -> tuple[Row, ...]:
+    def parts(self) -> tuple[SparseRow, ...]:
         """Indices and values of each part, of length one; what is subtracted may be below zero."""
         return self.resolved.parts
 
@@ -34,7 +34,7 @@ class Query:
 
 
 def of_dimensions(text: str, dimensions: int, fingerprint: str) -> Query:
-    """A query in which dimensions stand by their numbers: no model is asked."""
+    """Return a query in which dimensions stand by their numbers: no model is asked."""
     expression = parse(text)
     for leaf in expression.leaves():
         if isinstance(leaf, (Photo, Words)) or not leaf.name.isdecimal():
@@ -48,7 +48,7 @@ def of_dimensions(text: str, dimensions: int, fingerprint: str) -> Query:
 
 
 def of_photos(expression: Expression, vectors: Embeddings) -> dict[Photo, Vectors]:
-    """The vector of each of an expression's photos, from those of all of them in the order of the text."""
+    """Return the vector of each of an expression's photos, from those of all of them in the order of the text."""
     photos = expression.photos()
     if len(vectors) != len(photos):
         raise DataInvalid(

@@ -1,4 +1,4 @@
-"""What comes of images: a vector or a failure each, and parts of a stream that must come from one model."""
+"""The result of each image, a vector or a failure, and parts of a stream, which must come from one model."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class BatchResult:
 
 
 def joined(first: BatchResult, second: BatchResult) -> BatchResult:
-    """The description of both parts; raises where the model changed between them."""
+    """Return the description of both parts; raises where the model changed between them."""
     if not first.fingerprint:
         return replace(second, results=())
     if second.fingerprint and (first.fingerprint, first.dimensions) != (second.fingerprint, second.dimensions):

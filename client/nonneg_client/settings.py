@@ -10,7 +10,7 @@ from nonneg_core.errors import ConfigInvalid
 
 URL, API_KEY = "NONNEG_URL", "NONNEG_API_KEY"
 DEFAULT_URL = "http://127.0.0.1:8000"
-LEAST = {"in_flight": 1, "batch_size": 1, "retries": 0, "overload_timeout": 0, "timeout": 0.001}
+LEAST = {"in_flight": 1, "batch_size": 1, "retries": 0, "retry_delay": 0, "overload_timeout": 0, "timeout": 0.001}
 
 
 class Tuning(TypedDict, total=False):
@@ -18,19 +18,21 @@ class Tuning(TypedDict, total=False):
 
     timeout: float  # seconds for one answer: 60
     retries: int  # tries more after failures that may pass: 4
+    retry_delay: float  # seconds before the first of them, doubled for each next one: 0.25
     overload_timeout: float  # seconds that one request may be refused for (429) before it fails: 120
     in_flight: int  # requests under way at once: 4
     batch_size: int  # images in a request: 16
 
 
 @dataclass(frozen=True)
-class Settings:
+class ClientSettings:
     """What a client needs to know of its server; the rest is asked with each call."""
 
     url: str
     api_key: str | None
     timeout: float = 60.0
     retries: int = 4
+    retry_delay: float = 0.25
     overload_timeout: float = 120.0
     in_flight: int = 4
     batch_size: int = 16  # few and larger requests: each costs the client half a millisecond
@@ -42,8 +44,8 @@ class Settings:
         return found | {"Authorization": f"Bearer {self.api_key}"} if self.api_key else found
 
 
-def settings(url: str | None, api_key: str | None, **tuning: Unpack[Tuning]) -> Settings:
-    """Checked settings."""
+def settings(url: str | None, api_key: str | None, **tuning: Unpack[Tuning]) -> ClientSettings:
+    """Return checked settings."""
     url = (url or os.environ.get(URL) or DEFAULT_URL).rstrip("/")
     if not url.startswith(("http://", "https://")):
         raise ConfigInvalid(
@@ -52,7 +54,7 @@ def settings(url: str | None, api_key: str | None, **tuning: Unpack[Tuning]) -> 
     key = api_key or os.environ.get(API_KEY) or None
     if key is not None and not (key.isascii() and key.isprintable()):
         raise ConfigInvalid("the API key has characters that no header can carry", fix="check it for line ends")
-    made = Settings(url, key, **tuning)
+    made = ClientSettings(url, key, **tuning)
     for name, least in LEAST.items():
         value = getattr(made, name)
         if value < least:

@@ -25,7 +25,7 @@ class VectorFileRecord:
 
 
 def record_path(out: Path) -> Path:
-    """Where the origins of a file of vectors are kept."""
+    """Return where the origins of a file of vectors are kept."""
     return out.with_name(out.name + ".origins.jsonl")
 
 
@@ -37,7 +37,7 @@ def write_record(path: Path, origins: VectorFileRecord) -> None:
 
 
 def read_record(out: Path) -> VectorFileRecord | None:
-    """The origins of a file of vectors, if they were kept."""
+    """Return the origins of a file of vectors, if they were kept."""
     path = record_path(out)
     if not path.exists():
         return None

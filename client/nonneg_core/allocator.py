@@ -24,12 +24,12 @@ MOST_MAPPED_FROM = 2**25  # the highest that every glibc takes
 
 
 def tune_for_loading() -> bool:
-    """For opening models, before there are threads; True where the allocator is glibc's and took the settings."""
+    """Tune for opening models, before there are threads; True where the allocator is glibc's and took the settings."""
     return _set((_ARENA_MAX, ARENAS), (_MMAP_THRESHOLD, MOST_MAPPED_FROM), (_TRIM_THRESHOLD, 2**30))
 
 
 def tune_for_serving() -> bool:
-    """For serving images; False where the allocator is not glibc's."""
+    """Tune for serving images; False where the allocator is not glibc's."""
     return _set((_ARENA_MAX, ARENAS), (_MMAP_THRESHOLD, MAP_FROM), (_TRIM_THRESHOLD, KEEP))
 
 
@@ -56,7 +56,7 @@ def trim() -> None:
 
 
 def free_bytes() -> int:
-    """Bytes that the heaps hold for nothing, as glibc counts them: also those that were given back already."""
+    """Return bytes that the heaps hold for nothing, as glibc counts them: also those that were given back already."""
     mallinfo = _of_glibc("mallinfo2")  # since glibc 2.33
     if mallinfo is None:
         return 0

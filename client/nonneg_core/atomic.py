@@ -23,7 +23,7 @@ UNFINISHED = "unfinished"  # how temporary names end
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
-    """A temporary file beside `path` that takes its name when all went well, and vanishes when not."""
+    """Give a temporary file beside `path` that takes its name when all went well, and vanishes when not."""
     temporary, handle = None, None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -44,7 +44,7 @@ def atomic_write(path: Path) -> Iterator[Path]:
 
 
 def begun(path: Path, *, folder: bool = False) -> tuple[Path, int | None]:
-    """A new temporary file or folder beside `path`, and what holds its lock until it is closed."""
+    """Return a new temporary file or folder beside `path`, and what holds its lock until it is closed."""
     while True:
         if folder:
             place = Path(tempfile.mkdtemp(f".{UNFINISHED}", f".{path.name}.", path.parent))
@@ -73,7 +73,7 @@ def remove_abandoned(path: Path) -> None:
 
 
 def take_lock(handle: int, *, wait: bool = False) -> bool:
-    """Whether the lock is held now; never where the system or the disk has none."""
+    """Return whether the lock is held now; never where the system or the disk has none."""
     if sys.platform == "win32":
         return False
     import fcntl
@@ -86,7 +86,7 @@ def take_lock(handle: int, *, wait: bool = False) -> bool:
 
 
 def storage_error(path: Path, error: OSError) -> StorageFailed:
-    """What an operating system's error means for a file that should be written."""
+    """Return what an operating system's error means for a file that should be written."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return StorageFailed(f"no space left for {path}", fix="free some space and run again", value=str(path))
     return StorageFailed(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def cache_folder(name: str) -> Path:
-    """A folder of nonneg's below $XDG_CACHE_HOME or ~/.cache; it is not created here."""
+    """Return a folder of nonneg's below $XDG_CACHE_HOME or ~/.cache; it is not created here."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "nonneg" / name
 
 

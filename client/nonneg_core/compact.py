@@ -28,7 +28,7 @@ Bits = NDArray[np.uint8]
 
 
 def pack(indices: NDArray[Any], values: NDArray[Any], dimensions: int) -> bytes:
-    """The vector with these values at these ascending indices; values above 0."""
+    """Return the vector with these values at these ascending indices; values above 0."""
     count = len(indices)
     if count > MOST:
         raise DataInvalid(
@@ -49,7 +49,7 @@ def pack(indices: NDArray[Any], values: NDArray[Any], dimensions: int) -> bytes:
 
 
 def unpack(data: bytes, dimensions: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """Indices and values of what `pack` wrote."""
+    """Return indices and values of what `pack` wrote."""
     count = int(np.frombuffer(data, ">u2", 1)[0]) if len(data) >= HEAD else 0
     if len(data) < HEAD or len(data) < HEAD + count // 2:
         raise _damaged()
@@ -75,7 +75,7 @@ def unpack(data: bytes, dimensions: int) -> tuple[NDArray[np.int32], NDArray[np.
 
 
 def parameter(count: int, dimensions: int) -> int:
-    """The low bits of a gap that are written as they are: the best number where gaps are drawn by chance."""
+    """Return the low bits of a gap that are written as they are: the best number where gaps are drawn by chance."""
     return max(0, round(math.log2(math.log(2) * dimensions / count))) if count else 0
 
 

@@ -10,7 +10,7 @@ ROOT = Path("/")
 
 
 def available_cores(root: Path = ROOT) -> int:
-    """Whole cores to plan for: CPU affinity (cpusets included), capped by the cgroup's quota, at least 1."""
+    """Return whole cores to plan for: CPU affinity (cpusets included), capped by the cgroup's quota, at least 1."""
     limits = [float(affinity())]
     quota = cgroup_quota(root)
     if quota is not None:
@@ -19,20 +19,20 @@ def available_cores(root: Path = ROOT) -> int:
 
 
 def affinity() -> int:
-    """The CPUs the scheduler lets this process run on."""
+    """Return the CPUs the scheduler lets this process run on."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1  # macOS and Windows have no affinity to ask for
 
 
 def cgroup_quota(root: Path = ROOT) -> float | None:
-    """CPU time per second that the tightest enclosing cgroup allows; None when nothing limits it."""
+    """Return CPU time per second that the tightest enclosing cgroup allows; None when nothing limits it."""
     found = [quota for folder in _folders(root) if (quota := _quota(folder)) is not None]
     return min(found, default=None)
 
 
 def _folders(root: Path) -> list[Path]:
-    """This process's cgroup (v2, or v1's cpu controller) and all above it, as this mount namespace shows them."""
+    """List this process's cgroup (v2, or v1's cpu controller) and all above it, as this mount namespace has them."""
     base = root / "sys/fs/cgroup"
     folders: list[Path] = []
     for line in _text(root / "proc/self/cgroup").splitlines():

@@ -82,7 +82,7 @@ class NonnegError(Exception):
         return _rebuild, (type(self), self.message, {**self.__dict__})
 
     def body(self) -> dict[str, JsonScalar]:
-        """The error as the server's native answer carries it."""
+        """Return the error as the server's native answer carries it."""
         found = {"field": self.field, "value": self.value, "limit": self.limit, "fix": self.fix}
         return {"type": self.type, "message": self.message, **found}
 

@@ -12,16 +12,30 @@ import re
 import shlex
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from nonneg_core.errors import MissingExtra
+
 HEAVY = " (torch may bring CUDA, gigabytes: without a GPU install its CPU build first, from PyTorch's own index)"
 
 
+@contextmanager
+def needing(what: str, *, extra: str = "", package: str = "") -> Iterator[None]:
+    """Raise MissingExtra where an import inside fails: `what` needs it, and the extra or the package brings it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        hint = extra_hint(extra) if extra else package_hint(package)
+        raise MissingExtra(f"{what} needs {error.name}", fix=hint, value=error.name) from None
+
+
 def extra_hint(extra: str) -> str:
-    """The command that installs an extra into this environment."""
+    """Return the command that installs an extra into this environment."""
     clone, needed = _clone(), requirements(extra)
     if clone is not None:
         heavy = any(line.startswith("torch") for line in needed) and not _installed("torch")
@@ -33,13 +47,13 @@ def extra_hint(extra: str) -> str:
 
 
 def package_hint(*packages: str) -> str:
-    """The command that installs packages which are not part of an extra."""
+    """Return the command that installs packages which are not part of an extra."""
     clone = _clone()
     return _pip([*(["-c", str(clone / "constraints.txt")] if clone else []), *packages])
 
 
 def requirements(extra: str) -> list[str]:
-    """The packages that an extra of the installed distribution stands for; the extras that it names are followed."""
+    """List the packages that an extra of the installed distribution stands for, and the extras that it names."""
     try:
         declared = distribution("nonneg").requires or []
     except PackageNotFoundError:
@@ -62,7 +76,7 @@ def requirements(extra: str) -> list[str]:
 
 
 def _clone() -> Path | None:
-    """The folder with the sources of an editable installation."""
+    """Return the folder with the sources of an editable installation."""
     try:
         folder = _editable(distribution("nonneg"))
     except PackageNotFoundError:  # run from a source tree that was never installed
@@ -78,7 +92,7 @@ def _editable(installed: Distribution) -> Path | None:
 
 
 def _pip(arguments: list[str]) -> str:
-    """An install command for this interpreter, also where its environment has no pip of its own."""
+    """Return an install command for this interpreter, also where its environment has no pip of its own."""
     python = _quoted(sys.executable)
     asked = " ".join(map(_quoted, arguments))
     if find_spec("pip") is not None:
@@ -92,7 +106,7 @@ def _pip(arguments: list[str]) -> str:
 
 
 def _quoted(text: str) -> str:
-    """As a shell takes it: in double quotes where these are enough, which Windows knows as well."""
+    """Quote as a shell takes it: in double quotes where these are enough, which Windows knows as well."""
     if re.fullmatch(r"[\w@%+=:,./-]+", text):
         return text
     return f'"{text}"' if re.fullmatch(r"[\w@%+=:,./<>~!;'()\[\] -]+", text) else shlex.quote(text)

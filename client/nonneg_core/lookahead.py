@@ -21,7 +21,7 @@ F = TypeVar("F", bound=Cancellable)
 def bounded_map(
     submit: Callable[[T], F], items: Iterable[T], *, ahead: int | Callable[[], int]
 ) -> Generator[tuple[T, F], None, None]:
-    """Each item with its future, in order, while at most `ahead` more are under way; closing it cancels the rest."""
+    """Yield each item with its future, in order, at most `ahead` more under way; closing it cancels the rest."""
     most = ahead if callable(ahead) else lambda: ahead
     waiting: deque[tuple[T, F]] = deque()
     try:

@@ -20,7 +20,7 @@ class Packed(NamedTuple):
 
 
 def pack(z: Vectors, encoding: Encoding) -> Packed:
-    """One vector, or the values of a sparse one, in the type asked for."""
+    """Return one vector, or the values of a sparse one, in the type asked for."""
     if encoding in ("float", "base64"):
         return Packed(z.astype("<f4", copy=False))
     if encoding == "float16":
@@ -31,12 +31,12 @@ def pack(z: Vectors, encoding: Encoding) -> Packed:
 
 
 def half(z: Vectors) -> NDArray[Any]:
-    """float16; what exceeds its range (only without normalisation) stays at its largest number."""
+    """Return float16; what exceeds its range (only without normalisation) stays at its largest number."""
     return np.minimum(z, np.float32(65504)).astype("<f2")
 
 
 def quantised(z: Vectors) -> Packed:
-    """int8 of 0..127 with a scale of its own; what was active stays active."""
+    """Return int8 of 0..127 with a scale of its own; what was active stays active."""
     peak = float(z.max(initial=0))
     if peak == 0:
         return Packed(np.zeros(z.shape, np.int8), 1.0)
@@ -46,5 +46,5 @@ def quantised(z: Vectors) -> Packed:
 
 
 def bits(z: Vectors) -> NDArray[np.uint8]:
-    """One bit a dimension, the first in the highest bit: set where the value is > 0 (>= 0 would set them all)."""
+    """Pack one bit a dimension, the first in the highest bit: set where the value is > 0 (>= 0 would set all)."""
     return np.packbits(z > 0, axis=-1)

@@ -24,7 +24,7 @@ class Lines:
         self._first = done
 
     def move(self, done: int, total: int | None, text: str) -> None:
-        """Write a line if the last is a minute old."""
+        """Show that `done` of `total` are done; `text` stands behind the rate."""
         now = self._clock()
         if now - self._last < MINUTE:
             return
@@ -38,10 +38,11 @@ class Lines:
         sys.stderr.flush()
 
 
-class Bar:
+class ProgressBar:
     """A bar on standard error with count, rate and time left; it vanishes when done.
 
-    shown: True, False, or None for a bar on a terminal only. lines: where there is no terminal, a line a minute.
+    shown: True, False, None for a bar on a terminal only, or a function that is told in place of it. lines: without a
+    terminal, a line a minute.
     """
 
     def __init__(
@@ -51,11 +52,13 @@ class Bar:
         *,
         done: int = 0,
         unit: str = "images",
-        shown: bool | None = None,
+        shown: Progress = None,
         lines: bool = False,
     ) -> None:
         begin = {"desc": label, "total": total, "initial": done, "unit": f" {unit}"}
-        self._bar = _bar(begin) if shown or (shown is None and sys.stderr.isatty()) else None
+        self._total, self._tell = total, shown if callable(shown) else None
+        drawn = shown is True or (shown is None and sys.stderr.isatty())
+        self._bar = _bar(begin) if drawn else None
         told = lines and shown is None and self._bar is None
         self._lines = Lines(label, total, done, unit) if told else None
 
@@ -63,7 +66,9 @@ class Bar:
         return self
 
     def move(self, done: int, total: int | None = None, text: str = "") -> None:
-        """`done` of `total` are done; `text` stands behind the rate."""
+        """Show that `done` of `total` are done; `text` stands behind the rate."""
+        if self._tell is not None:
+            self._tell(done, self._total if total is None else total)
         if self._lines is not None:
             self._lines.move(done, total, text)
         if self._bar is None:

@@ -46,7 +46,7 @@ def keep_largest(z: Vectors, m: int) -> Vectors:
 
 
 def unit(z: Vectors) -> Vectors:
-    """Rows of length one; a zero row stays zero."""
+    """Return rows of length one; a zero row stays zero."""
     # Scaled by the largest entry first, so that the squares of tiny activations do not underflow to zero.
     # The ufuncs' own reduce and the tests for zero rows spare a lone vector half of the time.
     peak: NDArray[Any] = np.maximum.reduce(np.abs(z), axis=-1, keepdims=True, initial=np.float32(0))
@@ -61,7 +61,7 @@ def _one_for_zero(divisors: NDArray[Any]) -> NDArray[Any]:
 
 
 def check_dimensions(dimensions: int | None, limit: int) -> int:
-    """The number of columns to keep: any 1 <= k <= D, D included; None means all."""
+    """Return the number of columns to keep: any 1 <= k <= D, D included; None means all."""
     if dimensions is None:
         return limit
     if isinstance(dimensions, bool) or not isinstance(dimensions, (int, np.integer)) or dimensions < 1:
@@ -84,7 +84,7 @@ def check_dimensions(dimensions: int | None, limit: int) -> int:
 
 
 def check_top_k(top_k: int | None) -> None:
-    """`top_k` is None or at least 1; more than there are columns keeps them all."""
+    """Refuse a `top_k` that is neither None nor at least 1; more than there are columns keeps them all."""
     if top_k is None or (isinstance(top_k, (int, np.integer)) and not isinstance(top_k, bool) and top_k >= 1):
         return
     raise ParameterInvalid(

@@ -10,7 +10,7 @@ _WIDTHS = {"W": 2, "F": 2}  # letters that take two columns of a terminal
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[Cell]], *, title: str = "") -> str:
-    """The rows below the names of their columns; None is a dash, a float has three digits."""
+    """Return the rows below the names of their columns; None is a dash, a float has three digits."""
     lines = [list(columns), *([_text(cell) for cell in row] for row in rows)]
     right = [all(isinstance(row[i], (int, float, type(None))) for row in rows) for i in range(len(columns))]
     widths = [max(map(width, column)) for column in zip(*lines, strict=True)]
@@ -25,7 +25,7 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[Cell]], *, title: str 
 
 
 def width(text: str) -> int:
-    """How many columns of a terminal a text takes: wide letters two, marks upon letters none."""
+    """Return how many columns of a terminal a text takes: wide letters two, marks upon letters none."""
     return sum(_WIDTHS.get(unicodedata.east_asian_width(c), 1) for c in text if not unicodedata.combining(c))
 
 

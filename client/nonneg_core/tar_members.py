@@ -12,7 +12,7 @@ from nonneg_core.pixels.formats import OF_IMAGES
 
 
 @dataclass(frozen=True)
-class Place:
+class TarSpan:
     """So many bytes from there, in an archive that is not compressed."""
 
     archive: Path
@@ -26,7 +26,7 @@ class Place:
         return PurePosixPath(self.name).suffix.lower() in OF_IMAGES
 
     def read(self) -> bytes:
-        """The bytes; DataInvalid where the archive has fewer."""
+        """Return the bytes; DataInvalid where the archive has fewer."""
         try:
             with self.archive.open("rb") as file:
                 file.seek(self.offset)
@@ -40,16 +40,16 @@ class Place:
         return data
 
 
-def places(archive: Path) -> Iterator[Place]:
-    """The files of an archive, in its order; errors are tarfile's and the system's."""
+def places(archive: Path) -> Iterator[TarSpan]:
+    """Yield the files of an archive, in its order; errors are tarfile's and the system's."""
     with tarfile.open(archive, mode="r:") as tar:
         for entry in tar:
             if entry.isfile():
-                yield Place(archive, entry.name, entry.offset_data, entry.size)
+                yield TarSpan(archive, entry.name, entry.offset_data, entry.size)
 
 
 def sample_of(name: str) -> tuple[str, str]:
-    """The key that all files of one WebDataset sample share, and the rest of the name: `a/7.cls` -> a/7, cls."""
+    """Return the key that all files of one WebDataset sample share, and the rest of the name: `a/7.cls` -> a/7, cls."""
     folder, slash, last = name.rpartition("/")
     stem, _, suffix = last.partition(".")
     return f"{folder}{slash}{stem}", suffix.lower()

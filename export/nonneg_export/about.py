@@ -22,5 +22,5 @@ class About:
 
 
 def name_after(out: Path) -> str:
-    """The name that a bundle's folder gives its model."""
+    """Return the name that a bundle's folder gives its model."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", out.name.removesuffix(".bundle")).strip("-._")[:LONGEST] or "model"

@@ -47,7 +47,7 @@ class ActivationStore:
         self._journal_file.close()
 
     def append(self, line: PhotoRecord, row: Activation | None = None) -> None:
-        """One more photo: with its row, or broken."""
+        """Add one more photo: with its row, or broken."""
         if row is not None:
             if not self.columns:
                 self.columns = len(row)
@@ -59,12 +59,12 @@ class ActivationStore:
             self.flush()
 
     def flush(self) -> None:
-        """Rows first, so that the journal never promises more than there is."""
+        """Write rows first, so that the journal never promises more than there is."""
         self._row_file.flush()
         self._journal_file.flush()
 
     def values(self) -> NDArray[np.float32]:
-        """All rows, read from the file as they are used."""
+        """Return all rows, read from the file as they are used."""
         self.flush()
         held = sum(not line.broken for line in self.lines)
         if not held:
@@ -86,7 +86,7 @@ class ActivationStore:
         return int(columns), lines
 
     def _whole_lines(self, rows: int) -> list[PhotoRecord]:
-        """The journal as far as its lines are whole and their rows are there."""
+        """Return the journal as far as its lines are whole and their rows are there."""
         *whole, _ = self._journal.read_text().split("\n")
         lines: list[PhotoRecord] = []
         for text in whole:

@@ -26,9 +26,9 @@ from nonneg_export.activation_store import Activation, ActivationStore, PhotoRec
 from nonneg_export.photo_folder import Photos, digest_of, load_pixels
 from nonneg_runtime.bundle import storing
 from nonneg_runtime.external_data import external_files
+from nonneg_runtime.inference.open_session import open_session
+from nonneg_runtime.inference.providers import Runner
 from nonneg_runtime.manifest import Calibration, RankedBy
-from nonneg_runtime.open import open_session
-from nonneg_runtime.providers import Runner
 
 Tick = Callable[[int, int], None]  # done, of how many
 PhotoOutcome = tuple[PhotoRecord, Activation | None]
@@ -55,12 +55,11 @@ def collect(
     view: View,
     folder: Path,
     *,
-    threads: int | None = None,
     precision: str = "fp32",
     tick: Tick | None = None,
 ) -> Activations:
     """Run every photo through `encoder`; `folder` keeps the rows and what is needed to resume."""
-    workers = threads or available_cores()
+    workers = available_cores()
     session = open_session(encoder, callers=workers, precision=precision)
     with storing(folder), ActivationStore(folder, _key(encoder, photos, view, precision)) as rows:
         _run(rows, session, photos.paths, view, workers, tick)
@@ -68,7 +67,7 @@ def collect(
 
 
 def calibrated_on(seen: Activations, data: str, ranked_by: RankedBy) -> Calibration:
-    """The manifest's record of these images, with how they were decoded and resized."""
+    """Return the manifest's record of these images, with how they were decoded and resized."""
     resize: Literal["simd", "pillow"] = "simd" if has_simd() else "pillow"
     return Calibration(
         images=len(seen.paths), data=data, digest=seen.digest, ranked_by=ranked_by, decode="fast", resize=resize
@@ -121,7 +120,7 @@ def _result(rows: ActivationStore, photos: Photos) -> Activations:
 
 
 def _key(encoder: Path, photos: Photos, view: View, precision: str) -> str:
-    """Names what the rows depend on; another key means to start over."""
+    """Name what the rows depend on; another key means to start over."""
     state = hashlib.sha256(encoder.read_bytes())
     for beside in sorted(external_files(encoder)):
         state.update((encoder.parent / beside).read_bytes())

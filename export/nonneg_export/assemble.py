@@ -17,26 +17,29 @@ from nonneg_core.heads.from_features import Takes
 from nonneg_core.heads.spread import Spread
 from nonneg_core.pixels.view import Pixels, View
 from nonneg_core.shortening import check_dimensions
-from nonneg_export import golden, preprocessing_checks, verify
 from nonneg_export.activations import Activations, Tick, calibrated_on, collect
-from nonneg_export.canonical import canonical, save
-from nonneg_export.columns import select_columns, width
-from nonneg_export.evaluation import evaluate
-from nonneg_export.fp16_weights import store_fp16
+from nonneg_export.checks import golden, preprocessing_checks, verify
+from nonneg_export.checks.evaluation import evaluate
+from nonneg_export.graphs.canonical import canonical, save
+from nonneg_export.graphs.columns import select_columns, width
+from nonneg_export.graphs.fp16_weights import store_fp16
+from nonneg_export.graphs.root_head import detach_head
 from nonneg_export.manifest_report import quality as quality_text
+from nonneg_export.manifest_report import recall
+from nonneg_export.origin_features import Origin
 from nonneg_export.photo_folder import Photos, load_pixels
 from nonneg_export.plot import draw
-from nonneg_export.root_head import detach_head
 from nonneg_export.statistics import Rule, measure, ranking
-from nonneg_export.text_columns import TextColumns
+from nonneg_export.texts.text_columns import TextColumns
 from nonneg_runtime.bundle import ENCODER, Bundle, write_bundle
-from nonneg_runtime.evidence import Check
+from nonneg_runtime.evidence import Check, Golden
 from nonneg_runtime.head_file import HEAD, SPREAD, metadata, write_spread
+from nonneg_runtime.inference.session import Session
 from nonneg_runtime.manifest import HeadRecord, Manifest, Precision, Provenance
-from nonneg_runtime.session import Session
 
 MOST_FOR_PCA = 20_000  # calibration images: more would not turn the axes any further
 Reference = Callable[[Pixels], NDArray[np.float32]]
+Columns = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +79,7 @@ class Draft:
     head: Apart | None = field(default=None, repr=False)
     seen: Activations | None = field(default=None, repr=False)  # what it answers to the calibration photos, if known
     smooth: Path | None = None  # the encoder before a gate, which jumps: what small changes of the pixels are judged by
+    columns: Columns | None = field(default=None, repr=False)  # what becomes of the answers of `smooth`
     checks: tuple[Check, ...] = ()  # that held already
     reference: Reference | None = field(default=None, repr=False)  # what torch answers to the same pixels
     evaluation: Callable[[Path], Pixels] | None = field(default=None, repr=False)  # what training's evaluation sees
@@ -89,7 +93,7 @@ class RankedDraft:
     encoder: Path
     manifest: Manifest
     seen: Activations
-    features: Path | None = None  # an encoder of the features that the columns were made of, to compare with
+    origin: Origin | None = None  # the features that the columns were made of
 
 
 def rank(
@@ -104,14 +108,14 @@ def rank(
 ) -> RankedDraft:
     """Calibrate `draft` on `photos`, permute its columns, verify what came out."""
     kept = check_dimensions(dimensions, width(draft.model))
-    plain, encoder = work / "plain.onnx", work / ENCODER
-    save(draft.model, plain)
-    seen = draft.seen or collect(plain, photos, draft.view, work / "activations", tick=tick)
+    encoder = work / ENCODER
+    seen = draft.seen or collect(_plain(draft, work), photos, draft.view, work / "activations", tick=tick)
     statistics = measure(seen.values)
     order = ranking(statistics, rule)[:kept]
     chosen = _chosen(draft, order)
     head = None if draft.head is None else draft.head.detach(chosen, work, order)
     save(chosen, encoder)
+    recorded, checks = _verify(draft, order, seen, work)
     manifest = Manifest(
         name=draft.name,
         version=draft.version,
@@ -124,8 +128,8 @@ def rank(
         provenance=draft.provenance,
         columns=statistics.columns(order),
         calibration=calibrated_on(seen, data or photos.folder.name, rule),
-        golden=golden.record(encoder, draft.view.size),
-        checks=_verify(draft, order, seen, work),
+        golden=recorded,
+        checks=checks,
         head=head,
         text=None if draft.text is None else draft.text.beside(order, work),
         files={},
@@ -134,7 +138,7 @@ def rank(
 
 
 def report(ranked: RankedDraft, photos: Photos, work: Path, *, data: str = "", tick: Tick | None = None) -> RankedDraft:
-    """The same with its quality on labelled photos in the manifest."""
+    """Add its quality on labelled photos to the manifest."""
     order = list(ranked.manifest.columns.original)
     calibration = np.ascontiguousarray(ranked.seen.values[:MOST_FOR_PCA][:, order])
     found = evaluate(
@@ -144,7 +148,7 @@ def report(ranked: RankedDraft, photos: Photos, work: Path, *, data: str = "", t
         ranked.seen.digests,
         photos,
         work,
-        features=ranked.features,
+        origin=ranked.origin,
         data=data,
         tick=tick,
     )
@@ -176,13 +180,16 @@ def seal(made: Made, out: Path, *, overwrite: bool = False) -> Bundle:
 
 
 def evidence(manifest: Manifest, work: Path) -> dict[str, Path]:
-    """The quality report as a table and as plots; nothing without a report."""
-    if manifest.quality is None:
+    """Return the quality report as a table, and as plots where it has classes; nothing without a report."""
+    text = manifest.text
+    parts = [quality_text(manifest, manifest.quality)] if manifest.quality is not None else []
+    parts += [recall(text)] if text is not None and text.recall else []
+    if not parts:
         return {}
     table = work / "quality.md"
-    table.write_text(
-        f"# {manifest.name}: quality by length\n\n{quality_text(manifest, manifest.quality)}\n", encoding="utf-8"
-    )
+    table.write_text("\n\n".join([f"# {manifest.name}: quality by length", *parts]) + "\n", encoding="utf-8")
+    if manifest.quality is None:
+        return {table.name: table}
     plots = {name: work / name for name in ("quality.png", "quality.svg")}
     for path in plots.values():
         draw(manifest, path)
@@ -190,13 +197,19 @@ def evidence(manifest: Manifest, work: Path) -> dict[str, Path]:
 
 
 def _chosen(draft: Draft, order: NDArray[np.int64]) -> ModelProto:
-    """The encoder with these columns, its weights stored as the draft's were."""
+    """Return the encoder with these columns, its weights stored as the draft's were."""
     chosen = select_columns(draft.model, order)
     return store_fp16(chosen) if draft.precision == "fp16" else canonical(chosen)
 
 
-def _verify(draft: Draft, order: NDArray[np.int64], seen: Activations, work: Path) -> tuple[Check, ...]:
-    """One session at a time, on all cores: each holds the weights once more, and what its largest batch needed."""
+def _plain(draft: Draft, work: Path) -> Path:
+    """Return the draft's encoder as a file."""
+    save(draft.model, work / "plain.onnx")
+    return work / "plain.onnx"
+
+
+def _verify(draft: Draft, order: NDArray[np.int64], seen: Activations, work: Path) -> tuple[Golden, tuple[Check, ...]]:
+    """Open one session at a time, on all cores: each holds the weights once more, and what its largest batch needed."""
     pixels = verify.samples(seen.paths, draft.view)
     few = pixels[-verify.BATCH :]
     opened = partial(Session, threads=available_cores())
@@ -208,19 +221,24 @@ def _verify(draft: Draft, order: NDArray[np.int64], seen: Activations, work: Pat
     def in_full(path: Path) -> Pixels:
         return load_pixels(path, draft.view, exact=True)[0]
 
-    plain = verify.answers(opened(work / "plain.onnx").run, pixels)
     full = opened(work / ENCODER)
     ranked = verify.answers(full.run, pixels)
     alike = verify.ignores_batch_mates(full, pixels, ranked)
-    del full
-    smooth = opened(draft.smooth or work / ENCODER)
-    fast = preprocessing_checks.decodes_alike(smooth, draft.view, seen.paths)
-    resized = preprocessing_checks.resizes_alike(smooth, draft.view, seen.paths)
-    del smooth
+    if draft.smooth is not None:
+        del full
+        full = opened(draft.smooth)
+    once = verify.Once(full)
+    fast = preprocessing_checks.decodes_alike(once, draft.view, seen.paths)
+    resized = preprocessing_checks.resizes_alike(once, draft.view, seen.paths)
+    if draft.columns is not None:
+        chosen = verify.computes_the_head(draft.columns(verify.answers(full.run, pixels))[:, order], ranked)
+    del full, once
+    if draft.columns is None:
+        chosen = verify.emits_the_ranking(verify.answers(opened(_plain(draft, work)).run, pixels), ranked, order)
     read_back = View.model_validate_json(draft.view.model_dump_json())
     checks = [
         alike,
-        verify.emits_the_ranking(plain, ranked, order),
+        chosen,
         verify.prefix_is_export(ranked[-verify.BATCH :], short),
         preprocessing_checks.sees_alike(read_back, draft.evaluation or in_full, seen.paths),
         fast,
@@ -229,4 +247,4 @@ def _verify(draft: Draft, order: NDArray[np.int64], seen: Activations, work: Pat
     if draft.reference is not None:
         by_torch = verify.answers(draft.reference, pixels)
         checks.insert(0, verify.agrees_with_torch(by_torch[:, order], ranked))
-    return (*draft.checks, *checks)
+    return golden.recorded(ranked[-1]), (*draft.checks, *checks)

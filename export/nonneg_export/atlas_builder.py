@@ -16,8 +16,8 @@ from nonneg_core.pixels.decode import decode
 from nonneg_core.shortening import unit
 from nonneg_export.activations import Activations
 from nonneg_export.photo_folder import Photos
-from nonneg_export.statistics import chunks
-from nonneg_runtime.atlas import Dimension, Entry, Image, write_atlas
+from nonneg_export.statistics import CHUNK, chunks
+from nonneg_runtime.atlas import AtlasDimension, ExampleRecord, Image, write_atlas
 from nonneg_runtime.manifest import AtlasRecord
 
 CLEAR = 0.5  # share of the examples that a class needs to lend its name
@@ -33,12 +33,12 @@ class Top:
     activations: NDArray[np.float32]  # (D, n) of the row-normalised vectors
 
 
-def strongest(rows: NDArray[np.float32], n: int) -> Top:
-    """One pass over the activations (images, D), in pieces that fit in memory; of equals the earlier image first."""
+def strongest(rows: NDArray[np.float32], n: int, at_once: int = CHUNK) -> Top:
+    """Pass once over the activations (images, D), in pieces that fit in memory; of equals the earlier image first."""
     columns = rows.shape[1]
     images, activations = np.full((columns, n), -1), np.zeros((columns, n), np.float32)
     start = 0
-    for chunk in chunks(rows):
+    for chunk in chunks(rows, at_once):
         values = np.concatenate([activations, unit(chunk).T], axis=1)  # (D, n + chunk)
         numbers = np.concatenate([images, np.tile(np.arange(start, start + len(chunk)), (columns, 1))], axis=1)
         best = np.argsort(-values, axis=1, kind="stable")[:, :n]
@@ -65,7 +65,7 @@ def build_atlas(
     names = [_name(j, [labels[i] for i in row if i >= 0], usual) for j, row in enumerate(top.images)]
     images, place_of = _thumbnails(top, seen.paths, labels, photos.folder, side, budget)
     entries = [
-        Entry(j, place, place_of[i], round(float(top.activations[j, place]), 6))
+        ExampleRecord(j, place, place_of[i], round(float(top.activations[j, place]), 6))
         for j, row in enumerate(top.images)
         for place, i in enumerate(row.tolist())
         if i in place_of
@@ -82,21 +82,21 @@ def build_atlas(
     )
 
 
-def _name(j: int, labels: Sequence[str], usual: Mapping[str, float]) -> Dimension:
-    """The class that most examples belong to, if it is most of them and far more than usual."""
+def _name(j: int, labels: Sequence[str], usual: Mapping[str, float]) -> AtlasDimension:
+    """Return the class that most examples belong to, if it is most of them and far more than usual."""
     known = Counter(label for label in labels if label)
     if not known:
-        return Dimension(j, "", 0.0)
+        return AtlasDimension(j, "", 0.0)
     label, count = max(known.items(), key=lambda item: (item[1], item[0]))
     share = count / len(labels)
     clear = share >= max(CLEAR, LIFT * usual[label])
-    return Dimension(j, label if clear else "", round(share, 4))
+    return AtlasDimension(j, label if clear else "", round(share, 4))
 
 
 def _thumbnails(
     top: Top, paths: Sequence[Path], labels: Sequence[str], folder: Path, side: int, budget: int
 ) -> tuple[list[Image], dict[int, int]]:
-    """The strongest example of every dimension first, then the second ones, until the budget is used."""
+    """Return the strongest example of every dimension first, then the second ones, until the budget is used."""
     images: list[Image] = []
     place_of: dict[int, int] = {}
     for i in _by_place(top):
@@ -118,7 +118,7 @@ def _by_place(top: Top) -> Iterator[int]:
 
 
 def thumbnail(path: Path, side: int) -> bytes:
-    """The whole image, at most `side` pixels wide and high, as JPEG without any metadata."""
+    """Return the whole image, at most `side` pixels wide and high, as JPEG without any metadata."""
     image = decode(path.read_bytes())
     image.thumbnail((side, side))
     small = image.copy()

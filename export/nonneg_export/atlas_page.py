@@ -11,7 +11,7 @@ from typing import Any
 from nonneg_core.atomic import atomic_write
 from nonneg_runtime.atlas import Atlas
 from nonneg_runtime.bundle import Bundle
-from nonneg_runtime.known_names import known_names
+from nonneg_runtime.words.known_names import known_names
 
 PAGE = Path(__file__).with_suffix(".html")
 
@@ -33,7 +33,7 @@ def write_atlas_page(path: Path, bundle: Bundle, atlas: Atlas, photos: str) -> N
 
 
 def _dimension(bundle: Bundle, atlas: Atlas, j: int, pictures: dict[bytes, int]) -> dict[str, Any]:
-    """A dimension as the page knows it; `pictures` grows by those it shows, each kept once."""
+    """Return a dimension as the page knows it; `pictures` grows by those it shows, each kept once."""
     name, columns = known_names(bundle).get(j), bundle.manifest.columns
     return {
         "name": name.name if name else "",
@@ -49,6 +49,6 @@ def _dimension(bundle: Bundle, atlas: Atlas, j: int, pictures: dict[bytes, int])
 
 
 def _embedded(value: object) -> str:
-    """JSON as it may stand inside a script element."""
+    """Return JSON as it may stand inside a script element."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")

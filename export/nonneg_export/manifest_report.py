@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from nonneg_runtime.certificate import Bounds, CertificateRecord, StabilityRecord
-from nonneg_runtime.evidence import Gain, Kept, Quality, Structure
+from nonneg_runtime.evidence import OTHERS, Gain, Kept, Quality, Structure
 from nonneg_runtime.manifest import AdaptationRecord, Manifest, TextRecord, Variant
-from nonneg_runtime.names import Name
+from nonneg_runtime.words.names import Name
 
 PREFIX = 512  # dimensions: the length that shortened vectors mostly have
 SELECTIONS = {
@@ -21,7 +21,7 @@ OWN = "expected-activation"  # what rows of the bundle's own order are called, w
 
 
 def summary(manifest: Manifest) -> str:
-    """A bundle's description: facts, files, checks and quality."""
+    """Describe a bundle: facts, files, checks and quality."""
     parts = [_facts(manifest)]
     if manifest.checks:
         parts.append("checks\n" + table(("check", "found", "limit", ""), _checks(manifest)))
@@ -39,7 +39,7 @@ def summary(manifest: Manifest) -> str:
 
 
 def certificate(found: CertificateRecord) -> str:
-    """Whether the dimensions mean something: each figure beside its floors, and the verdict."""
+    """Return whether the dimensions mean something: each figure beside its floors, and the verdict."""
     head = (
         f"meaning of the dimensions on {found.data}: {found.images:,} photos of {found.classes} classes, "
         f"{found.pairs} pairs; judge {found.judge}"
@@ -56,7 +56,7 @@ def certificate(found: CertificateRecord) -> str:
 
 
 def stability(found: StabilityRecord) -> str:
-    """How alike names are over seeds."""
+    """Return how alike names are over seeds."""
     return (
         f"of {found.seeds} seeds two share {found.shared:.0%} of the names; over {found.data} columns of one name "
         f"correlate {found.correlation:.2f} (of two names {found.floor:.2f}) and share {found.strongest:.0%} of their "
@@ -69,7 +69,7 @@ def _interval(bounds: Bounds | None) -> str:
 
 
 def kept(found: Kept) -> str:
-    """What the columns keep of the encoder's own features, by length."""
+    """Return what the columns keep of the encoder's own features, by length."""
     head = (
         f"against the encoder's own {found.features} features ({4 * found.features} bytes), on {found.images:,} photos "
         f"of {found.data} that the head was not computed from"
@@ -82,23 +82,30 @@ def kept(found: Kept) -> str:
 
 
 def recall(found: TextRecord) -> str:
-    """How often texts and images find each other, both ways, by length."""
+    """Return how often texts and images find each other, both ways, by length."""
     depths = list(found.recall[0].text_to_image)
     ways = [f"{way} R@{depth}" for way in ("text to image", "image to text") for depth in depths]
+    named = [(str(row.dimensions), row) for row in found.recall]
+    named += [] if found.raw is None else [(f"{found.raw.dimensions}, features", found.raw)]
     rows = [
-        (str(row.dimensions), *(share(way[k]) for way in (row.text_to_image, row.image_to_text) for k in depths))
-        for row in found.recall
+        (name, *(share(way[k]) for way in (row.text_to_image, row.image_to_text) for k in depths))
+        for name, row in named
     ]
     return f"recall on {found.data}\n\n" + table(("dims", *ways), rows)
 
 
 def adaptation(found: AdaptationRecord) -> str:
-    """What an adaptation gained and lost, a row a length and a column a measure."""
-    metrics = list(dict.fromkeys(gain.metric for gain in found.gains))
-    cells = {(gain.length, gain.metric): gain for gain in found.gains}
-    lengths = list(dict.fromkeys(gain.length for gain in found.gains))
-    rows = [(length, *(_gain(cells[length, metric]) for metric in metrics)) for length in lengths]
-    return "\n\n".join([table(("length", *metrics), rows), found.verdict])
+    """Return what an adaptation gained and lost: a row a length; photos of other kinds stand apart."""
+    others = [gain for gain in found.gains if gain.metric.startswith(OTHERS)]
+    own = [gain for gain in found.gains if gain not in others]
+    return "\n\n".join([*(_gains(some) for some in (own, others) if some), found.verdict])
+
+
+def _gains(gains: Sequence[Gain]) -> str:
+    metrics = list(dict.fromkeys(gain.metric for gain in gains))
+    cells = {(gain.length, gain.metric): gain for gain in gains}
+    lengths = list(dict.fromkeys(gain.length for gain in gains))
+    return table(("length", *metrics), [(n, *(_gain(cells[n, metric]) for metric in metrics)) for n in lengths])
 
 
 def _gain(gain: Gain) -> str:
@@ -106,7 +113,7 @@ def _gain(gain: Gain) -> str:
 
 
 def selections(manifest: Manifest) -> dict[str, str]:
-    """What each way to choose dimensions is called; the bundle's own order by what it was ranked by."""
+    """Name each way to choose dimensions; the bundle's own order by what it was ranked by."""
     by = manifest.calibration.ranked_by
     return {
         OWN: "expected activation" if by == OWN else f"own order ({by})" if by != "none" else "own order",
@@ -115,7 +122,7 @@ def selections(manifest: Manifest) -> dict[str, str]:
 
 
 def quality(manifest: Manifest, found: Quality) -> str:
-    """The quality by length: what it was measured on, the table, and what the dimensions are like."""
+    """Return the quality by length: what it was measured on, the table, and what the dimensions are like."""
     lonely = f" ({found.lonely_classes} with one image)" if found.lonely_classes else ""
     head = (
         f"quality on {found.data}: {found.images:,} images, {found.classes} classes{lonely}, "
@@ -137,7 +144,7 @@ def quality(manifest: Manifest, found: Quality) -> str:
 
 
 def structure(found: Structure) -> str:
-    """Sparsity, correlation, consistency beside its floor, SEPIN."""
+    """Return sparsity, correlation, consistency beside its floor, SEPIN."""
     sepin = ", ".join(f"@{k} {value:.2g}{_within(found.sepin_intervals.get(k))}" for k, value in found.sepin.items())
     estimator = found.sepin_estimator + ("" if found.sepin_intervals else "; without intervals")
     return (
@@ -153,7 +160,7 @@ def _within(bounds: tuple[float, float] | None) -> str:
 
 
 def named(manifest: Manifest, names: Sequence[Name]) -> str:
-    """The dimensions that have a name, how often each is active, and why it is called so."""
+    """Return the dimensions that have a name, how often each is active, and why it is called so."""
     of_prefix = [name for name in names if name.dimension < PREFIX]
     head = (
         f"{manifest.name}: {len(names)} of {manifest.dimensions} dimensions have a name, "
@@ -165,7 +172,7 @@ def named(manifest: Manifest, names: Sequence[Name]) -> str:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table that is also aligned for the eye: words left, numbers right."""
+    """Return a Markdown table that is also aligned for the eye: words left, numbers right."""
     cells = [tuple(columns), *(tuple(row) for row in rows)]
     words = {i for i in range(len(columns)) if i == 0 or not columns[i]}
     widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
@@ -181,12 +188,12 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def share(value: float) -> str:
-    """A number between 0 and 1, in three digits."""
+    """Return a number between 0 and 1, in three digits."""
     return f"{value:.3f}"
 
 
 def size(count: int) -> str:
-    """Bytes for people."""
+    """Return bytes for people."""
     return f"{count / 2**20:.1f} MB" if count >= 2**20 else f"{count / 2**10:.1f} kB"
 
 
@@ -222,7 +229,7 @@ def _facts(manifest: Manifest) -> str:
 
 
 def _form(variant: Variant) -> str:
-    """A form of the encoder in another precision, and what it costs."""
+    """Return a form of the encoder in another precision, and what it costs."""
     lost = ", ".join(f"{check.value:.2g} {check.what}" for check in variant.checks if check.name != "batch")
     return f"{variant.precision}, in the same space: {lost}"
 
@@ -233,5 +240,5 @@ def _checks(manifest: Manifest) -> list[tuple[str, ...]]:
 
 
 def mean(values: Sequence[float]) -> float:
-    """The average."""
+    """Return the average."""
     return sum(values) / len(values)

@@ -11,7 +11,7 @@ LICENSES = {"apache-2.0", "mit", "bsd-3-clause", "bsd-2-clause", "cc0-1.0", "cc-
 
 
 def card(manifest: Manifest) -> str:
-    """Front matter for machines, then what the model is, how it is used, where it comes from and how good it is."""
+    """Write front matter for machines, then what the model is, its use, its origin and how good it is."""
     source = manifest.provenance
     parts = [
         _front_matter(manifest),

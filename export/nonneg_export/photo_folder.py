@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nonneg_core.errors import DataInvalid
-from nonneg_core.image_files import find_images
+from nonneg_core.image_files import walk_images
+from nonneg_core.path_list import PathList
 from nonneg_core.pixels.view import Pixels, View
 from nonneg_runtime.preprocess import Preprocessor
 
@@ -19,18 +20,18 @@ class Photos:
     """Image files below one folder, sorted by their path within it."""
 
     folder: Path
-    paths: tuple[Path, ...]
+    paths: Sequence[Path]
 
     def __len__(self) -> int:
         return len(self.paths)
 
     def label(self, path: Path) -> str:
-        """The class of an image: the first folder below the root, as ImageFolder has it."""
+        """Return the class of an image: the first folder below the root, as ImageFolder has it."""
         within = path.relative_to(self.folder).parts
         return within[0] if len(within) > 1 else ""
 
     def every(self, limit: int | None) -> Photos:
-        """At most `limit` of them, spread evenly over the whole."""
+        """Return at most `limit` of the photos, spread evenly over all."""
         if limit is None or limit >= len(self):
             return self
         chosen = [self.paths[i * len(self) // limit] for i in range(limit)]
@@ -38,31 +39,34 @@ class Photos:
 
 
 def find_photos(folder: str | os.PathLike[str]) -> Photos:
-    """Every image file below `folder`, in one order on every machine."""
+    """Return every image file below `folder`, in one order on every machine."""
     root = Path(folder)
     if not root.is_dir():
         raise DataInvalid(f"{root} is not a folder", fix="point to a folder of images", value=str(root))
-    return Photos(root, tuple(find_images(root)))
+    return Photos(root, PathList(root, walk_images(root)))
 
 
 def load_pixels(path: Path, view: View, *, exact: bool = False) -> tuple[Pixels, str]:
-    """An image as the encoder sees it, and the sha256 of its file."""
+    """Return an image as the encoder sees it, and the sha256 of its file."""
     data = path.read_bytes()
     return preprocessed(data, view, exact=exact), hashlib.sha256(data).hexdigest()
 
 
 def preprocessed(data: bytes, view: View, *, exact: bool = False) -> Pixels:
-    """A file's bytes as the encoder sees them, as the server does it: by default, or with `--decode exact`."""
+    """Return a file's bytes as the encoder sees them, as the server does it: by default, or with `--decode exact`."""
     return Preprocessor(view, decode="exact" if exact else "fast").pixels(data)
 
 
 def digest_of(digests: Iterable[str]) -> str:
-    """One digest for many images, in order."""
-    return hashlib.sha256("\n".join(digests).encode()).hexdigest()
+    """Return one digest for many images, in order."""
+    found = hashlib.sha256()
+    for number, digest in enumerate(digests):
+        found.update(f"\n{digest}".encode() if number else digest.encode())
+    return found.hexdigest()
 
 
 def labels_of(photos: Photos, paths: Sequence[Path]) -> tuple[str, ...]:
-    """The class of each image; every image must have one."""
+    """Return the class of each image; every image must have one."""
     labels = tuple(photos.label(path) for path in paths)
     if "" in labels:
         loose = paths[labels.index("")]

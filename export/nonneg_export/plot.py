@@ -24,7 +24,7 @@ FORMATS = ("png", "svg")
 
 
 def draw(manifest: Manifest, path: Path) -> None:
-    """P@1 and mAP over the number of dimensions, one line a selection; PNG or SVG by the file's suffix."""
+    """Draw P@1 and mAP over the number of dimensions, one line a selection; PNG or SVG by the file's suffix."""
     if manifest.quality is None:
         raise DataInvalid(f"{manifest.name} carries no quality report", fix="export it with --evaluate LABELLED")
     if path.suffix.lstrip(".") not in FORMATS:

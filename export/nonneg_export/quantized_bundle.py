@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import Literal
 
 from nonneg_core.errors import ConfigInvalid, DataInvalid
-from nonneg_export import golden, verify
 from nonneg_export.activations import Activations, Tick, collect
-from nonneg_export.agreement import Agreement, agreement, as_checks
-from nonneg_export.canonical import save
-from nonneg_export.evaluation import evaluate
-from nonneg_export.fp16_weights import store_fp16
+from nonneg_export.checks import golden, verify
+from nonneg_export.checks.agreement import Agreement, agreement, as_checks
+from nonneg_export.checks.evaluation import evaluate
+from nonneg_export.graphs.canonical import save
+from nonneg_export.graphs.fp16_weights import store_fp16
+from nonneg_export.graphs.quantization import to_int8
 from nonneg_export.photo_folder import Photos
-from nonneg_export.quantization import to_int8
 from nonneg_runtime.bundle import ENCODER, Bundle
+from nonneg_runtime.inference.open_session import open_session
 from nonneg_runtime.manifest import Manifest
-from nonneg_runtime.open import open_session
 from nonneg_training.onnx_backbone.onnx_graph import load
 
 Small = Literal["int8", "bf16", "fp16"]
@@ -92,7 +92,7 @@ def quantized(
 
 
 def _bring_text(bundle: Bundle, work: Path) -> None:
-    """The text tower as it is, its head within: the quantised encoder's bundle has no file of a head."""
+    """Copy the text tower with its head within: the quantised encoder's bundle has no file of a head."""
     record = bundle.manifest.text
     if record is not None:
         save(load(bundle.path / record.file), work / record.file)
@@ -100,7 +100,7 @@ def _bring_text(bundle: Bundle, work: Path) -> None:
 
 
 def evaluated(shrunk: Shrunk, photos: Photos, labelled: Photos, work: Path, *, data: str = "") -> Shrunk:
-    """The same with its own quality report; `photos` are what it was quantised with."""
+    """Return the same with its own quality report; `photos` are what it was quantised with."""
     used = tuple(hashlib.sha256(path.read_bytes()).hexdigest() for path in photos.paths if path.is_file())
     quality = evaluate(shrunk.encoder, shrunk.manifest, shrunk.seen.values, used, labelled, work, data=data)
     manifest = shrunk.manifest.model_copy(update={"quality": quality})

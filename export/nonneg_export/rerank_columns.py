@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from nonneg_core.errors import ConfigInvalid
 from nonneg_export.assemble import Draft, RankedDraft
-from nonneg_export.fp16_weights import restore_fp32
-from nonneg_export.text_columns import columns_of
+from nonneg_export.graphs.fp16_weights import restore_fp32
+from nonneg_export.texts.text_columns import columns_of
 from nonneg_runtime.bundle import Bundle
 from nonneg_training.onnx_backbone.onnx_graph import load
 
@@ -22,7 +22,7 @@ class Overlap:
 
 
 def draft_of(bundle: Bundle) -> Draft:
-    """A bundle's encoder as a draft: its present order is the one to start from."""
+    """Return a bundle's encoder as a draft: its present order is the one to start from."""
     manifest = bundle.manifest
     if manifest.precision == "bf16":
         raise ConfigInvalid(
@@ -43,7 +43,7 @@ def draft_of(bundle: Bundle) -> Draft:
 
 
 def compose_order(ranked: RankedDraft, bundle: Bundle) -> RankedDraft:
-    """The same, with each column traced back to the encoder's own, through both rankings."""
+    """Return the same, with each column traced back to the encoder's own, through both rankings."""
     before = bundle.manifest.columns.original
     columns = ranked.manifest.columns
     original = tuple(before[i] for i in columns.original)
@@ -52,6 +52,6 @@ def compose_order(ranked: RankedDraft, bundle: Bundle) -> RankedDraft:
 
 
 def overlaps(old: Sequence[int], new: Sequence[int]) -> list[Overlap]:
-    """Old and new order compared at halving lengths."""
+    """Compare old and new order at halving lengths."""
     lengths = [2**p for p in range(20, 2, -1) if 2**p < len(new)]
     return [Overlap(k, len(set(old[:k]) & set(new[:k])) / k) for k in lengths]

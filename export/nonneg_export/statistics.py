@@ -15,7 +15,7 @@ from nonneg_runtime.manifest import Columns
 
 Rule = Literal["expected-activation", "frequency", "variance", "nested"]
 RULES: tuple[Rule, ...] = get_args(Rule)
-Floats = NDArray[np.float64]
+Doubles = NDArray[np.float64]
 CHUNK = 1024
 DIGITS = 6  # significant digits of what the manifest records
 
@@ -24,12 +24,12 @@ DIGITS = 6  # significant digits of what the manifest records
 class Statistics:
     """Per column, over the row-normalised, non-negative features of many images."""
 
-    expected_activation: Floats  # (D,) mean
-    frequency: Floats  # (D,) share of images on which it is > 0
-    variance: Floats  # (D,)
+    expected_activation: Doubles  # (D,) mean
+    frequency: Doubles  # (D,) share of images on which it is > 0
+    variance: Doubles  # (D,)
 
     def columns(self, order: NDArray[np.int64]) -> Columns:
-        """These numbers in the order in which the encoder emits the columns, at recorded precision."""
+        """Return these numbers in the order in which the encoder emits the columns, at recorded precision."""
         return Columns(
             original=tuple(order.tolist()),
             expected_activation=rounded(self.expected_activation[order]),
@@ -39,7 +39,7 @@ class Statistics:
 
 
 def measure(rows: NDArray[np.float32]) -> Statistics:
-    """One pass over raw activations (images, D), in pieces that fit in memory."""
+    """Return one pass over raw activations (images, D), in pieces that fit in memory."""
     total, squares, active = (np.zeros(rows.shape[1]) for _ in range(3))
     for chunk in chunks(rows):
         if chunk.min(initial=0) < 0:
@@ -59,7 +59,7 @@ def measure(rows: NDArray[np.float32]) -> Statistics:
 
 
 def ranking(statistics: Statistics, rule: Rule) -> NDArray[np.int64]:
-    """The columns, best first; among equals the lower index, and `nested` keeps the order of training."""
+    """Return the columns, best first; among equals the lower index, and `nested` keeps the order of training."""
     if rule == "nested":
         return np.arange(len(statistics.frequency))
     keys = {
@@ -71,17 +71,17 @@ def ranking(statistics: Statistics, rule: Rule) -> NDArray[np.int64]:
 
 
 def chunks(rows: NDArray[np.float32], size: int = CHUNK) -> Iterable[NDArray[np.float32]]:
-    """Rows in pieces, each in memory."""
+    """Return rows in pieces, each in memory."""
     return (np.array(rows[i : i + size]) for i in range(0, len(rows), size))
 
 
 def rounded(values: NDArray[Any], digits: int = DIGITS) -> tuple[float, ...]:
-    """Numbers at a precision that a rebuild repeats."""
+    """Return numbers at a precision that a rebuild repeats."""
     return tuple(float(f"{value:.{digits}g}") for value in values.tolist())
 
 
 def negative(least: float) -> CheckFailed:
-    """The error for an encoder that is not non-negative."""
+    """Return the error for an encoder that is not non-negative."""
     return CheckFailed(
         f"the encoder's output goes below zero (to {least:.3g}): it is not non-negative",
         fix="wrap it with --head analytic, the default, or add a missing ReLU with --relu",

@@ -35,7 +35,7 @@ def write_repository(bundle: Bundle, repository: Path) -> Path:
 
 
 def config(manifest: Manifest) -> str:
-    """config.pbtxt: the shapes, dynamic batching, and what a client must know to interpret the vectors."""
+    """Return config.pbtxt: the shapes, dynamic batching, and what a client must know to interpret the vectors."""
     side = manifest.view.size
     facts = {
         "fingerprint": manifest.fingerprint,

@@ -21,7 +21,7 @@ _SEALED = "sealed"
 
 @contextmanager
 def workdir(out: Path, folder: Path | None = None) -> Iterator[Path]:
-    """A folder for the activations that lead to `out`; emptied when the job ends, kept when it is interrupted.
+    """Give a folder for the activations that lead to `out`; emptied when the job ends, kept when it is interrupted.
 
     It lies in the user's cache unless `folder` says otherwise, and is a fresh temporary folder where the cache cannot
     be written or another process does the same job right now.
@@ -49,7 +49,7 @@ def note_sealed(place: Path, encoder: Path) -> None:
 
 
 def sealed_before(out: Path, folder: Path | None = None) -> bool:
-    """Whether a run wrote the whole bundle and was killed before it had removed its folder, which is removed now."""
+    """Return whether a run wrote the whole bundle and was killed before it had removed its folder; remove that."""
     place = _place(out, folder)
     try:
         found = _done(place).exists() or (place / _SEALED).read_text() == record_of(out / ENCODER).sha256
@@ -67,7 +67,7 @@ def _place(out: Path, folder: Path | None) -> Path:
 
 
 def _done(place: Path) -> Path:
-    """What the folder is called once the bundle is whole."""
+    """Return what the folder is called once the bundle is whole."""
     return place.with_name(f"{place.name}.done")
 
 
@@ -78,7 +78,7 @@ def _cache() -> Path:
 
 
 def _claimed(place: Path, held: ExitStack) -> bool:
-    """Whether the folder can be written and its lock is held from now on."""
+    """Return whether the folder can be written and its lock is held from now on."""
     try:
         place.mkdir(parents=True, exist_ok=True)
         return held.enter_context(locked(place / _LOCK, wait=False))

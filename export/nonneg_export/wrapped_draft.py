@@ -9,23 +9,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nonneg_core.cores import available_cores
-from nonneg_export import verify
+from nonneg_core.heads.from_features import FittedHead
 from nonneg_export.about import NOT_STATED, About
 from nonneg_export.activations import Activations, Tick, collect
-from nonneg_export.assemble import Draft, RankedDraft
-from nonneg_export.canonical import save
-from nonneg_export.fp16_weights import is_lossless
-from nonneg_export.kept import held_out, kept
+from nonneg_export.assemble import Apart, Draft, RankedDraft
+from nonneg_export.checks import verify
+from nonneg_export.checks.kept_neighbours import held_out, kept
+from nonneg_export.graphs.canonical import save
+from nonneg_export.graphs.fp16_weights import is_lossless
+from nonneg_export.head_steps import Behind, HeadSteps, behind
+from nonneg_export.origin_features import Origin
 from nonneg_export.photo_folder import Photos
 from nonneg_export.published.tower import Tower
-from nonneg_export.root_head import detach_head
-from nonneg_export.text_towers import TextEncoder, beside
-from nonneg_export.wrapping import Behind, Steps, behind
+from nonneg_export.texts.text_towers import TextEncoder, beside, check_width
 from nonneg_runtime.evidence import Check
-from nonneg_runtime.head_file import HEAD, SPREAD, metadata_of, write_spread
-from nonneg_runtime.manifest import HeadRecord, Provenance, TextRecord
-from nonneg_runtime.session import Session
-from nonneg_training.onnx_backbone.onnx_graph import load
+from nonneg_runtime.inference.session import Session
+from nonneg_runtime.manifest import Provenance, TextRecord
 
 FEATURES = "features.onnx"
 
@@ -47,33 +46,27 @@ class Wrapped:
         return float(np.square(np.minimum(rows, 0)).sum() / max(np.square(rows).sum(), np.finfo(np.float64).tiny))
 
     def described(self, ranked: RankedDraft, data: str) -> RankedDraft:
-        """The ranked encoder with its head in a file of its own, and with what the columns keep of the features."""
+        """Return the ranked encoder with what its columns keep of the features, and with the text tower beside it."""
         place, order = ranked.encoder.parent, list(ranked.manifest.columns.original)
         found = kept(self.features.values[self.held], ranked.seen.values[self.held][:, order], data)
-        head = self._detached(ranked.encoder)
-        said = {"kept": found, "head": head, "text": self._words(place)}
-        return replace(ranked, manifest=ranked.manifest.model_copy(update=said), features=place / FEATURES)
+        said = {"kept": found, "text": self._words(place)}
+        origin = Origin(place / FEATURES, lambda rows: self.behind.apply(rows)[:, order])
+        return replace(ranked, manifest=ranked.manifest.model_copy(update=said), origin=origin)
 
     def _words(self, place: Path) -> TextRecord | None:
-        """The text tower beside the encoder, where the model has one that its head fits."""
+        """Return the text tower beside the encoder, where the model has one that its head fits."""
         fitted = self.behind.fitted
         if self.text is None or fitted is None or fitted.takes != "directions":
             return None
         return beside(self.text, np.asarray(self.features.values[~self.held]), place)
 
-    def _detached(self, encoder: Path) -> HeadRecord | None:
-        fitted = self.behind.fitted
-        if fitted is None:
-            return None
-        model = load(encoder)
-        detach_head(model, encoder.parent, metadata_of(fitted.head))
-        save(model, encoder)
-        write_spread(fitted.spread, encoder.parent / SPREAD)
-        return HeadRecord(file=HEAD, spread=SPREAD, takes=fitted.takes, power=fitted.head.power)
 
-
-def draft(tower: Tower, how: Steps, said: About, photos: Photos, place: Path, *, tick: Tick | None = None) -> Wrapped:
+def draft(
+    tower: Tower, how: HeadSteps, said: About, photos: Photos, place: Path, *, tick: Tick | None = None
+) -> Wrapped:
     """Run the photos through the encoder, compute what comes behind it, and put both together."""
+    if tower.text is not None:
+        check_width(tower.text, tower.model)
     save(tower.model, place / FEATURES)
     seen = collect(place / FEATURES, photos, tower.view, place / "features", tick=tick)
     held = held_out(len(seen.paths))
@@ -89,6 +82,8 @@ def draft(tower: Tower, how: Steps, said: About, photos: Photos, place: Path, *,
         precision="fp16" if is_lossless(tower.model) else "fp32",
         nested=rest.fitted is not None,
         smooth=place / FEATURES if rest.fitted is not None else None,
+        columns=rest.apply if rest.fitted is not None else None,
+        head=_apart(rest.fitted),
         seen=replace(seen, values=rest.apply(np.asarray(seen.values))),
         checks=_as_the_original(tower, place / FEATURES, seen),
         provenance=Provenance(
@@ -98,8 +93,13 @@ def draft(tower: Tower, how: Steps, said: About, photos: Photos, place: Path, *,
     return Wrapped(found, rest, seen, held, tower.text)
 
 
+def _apart(fitted: FittedHead | None) -> Apart | None:
+    """Return a computed head, whose weights go into a file of their own."""
+    return None if fitted is None else Apart(fitted.head.power, fitted.takes, fitted.trained, fitted.spread)
+
+
 def _as_the_original(tower: Tower, encoder: Path, seen: Activations) -> tuple[Check, ...]:
-    """That the features are what the original answers to the same photos, where it is at hand."""
+    """Check that the features are what the original answers to the same photos, where it is at hand."""
     if tower.reference is None:
         return ()
     pixels = verify.samples(seen.paths, tower.view)

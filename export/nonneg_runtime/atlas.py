@@ -40,7 +40,7 @@ class Image:
 
 
 @dataclass(frozen=True)
-class Dimension:
+class AtlasDimension:
     """A column of the encoder."""
 
     id: int
@@ -49,7 +49,7 @@ class Dimension:
 
 
 @dataclass(frozen=True)
-class Example:
+class AtlasExample:
     """An image that activates a dimension; `activation` is its share of the row-normalised vector."""
 
     image: Image
@@ -57,7 +57,7 @@ class Example:
 
 
 @dataclass(frozen=True)
-class Entry:
+class ExampleRecord:
     """An example as it is written: `image` is an index into the images."""
 
     dimension: int
@@ -69,8 +69,8 @@ class Entry:
 def write_atlas(
     path: Path,
     images: Sequence[Image],
-    dimensions: Iterable[Dimension],
-    entries: Iterable[Entry],
+    dimensions: Iterable[AtlasDimension],
+    entries: Iterable[ExampleRecord],
     *,
     fingerprint: str,
 ) -> None:
@@ -113,28 +113,28 @@ class Atlas:
         ((found,),) = self._rows("SELECT fingerprint FROM model")
         return str(found)
 
-    def dimension(self, j: int) -> Dimension:
-        """What is known of column j."""
+    def dimension(self, j: int) -> AtlasDimension:
+        """Return what is known of column j."""
         rows = self._rows("SELECT id, name, share FROM dimension WHERE id = ?", j)
         if not rows:
             raise ParameterInvalid(
                 f"dimension {j} is not in the atlas", fix="ask for one that is", field="dimension", value=j
             )
-        return Dimension(*rows[0])
+        return AtlasDimension(*rows[0])
 
-    def dimensions(self) -> list[Dimension]:
-        """All columns, in order."""
-        return [Dimension(*row) for row in self._rows("SELECT id, name, share FROM dimension ORDER BY id")]
+    def dimensions(self) -> list[AtlasDimension]:
+        """Return all columns, in order."""
+        return [AtlasDimension(*row) for row in self._rows("SELECT id, name, share FROM dimension ORDER BY id")]
 
-    def examples(self, j: int) -> list[Example]:
-        """The images that activate column j most, strongest first."""
+    def examples(self, j: int) -> list[AtlasExample]:
+        """Return the images that activate column j most, strongest first."""
         rows = self._rows(
             "SELECT path, label, jpeg, activation FROM example JOIN image ON image.id = example.image "
             "WHERE dimension = ? AND length(jpeg) <= ? ORDER BY place",
             j,
             LARGEST_THUMBNAIL,
         )
-        return [Example(Image(path, label, jpeg), activation) for path, label, jpeg, activation in rows]
+        return [AtlasExample(Image(path, label, jpeg), activation) for path, label, jpeg, activation in rows]
 
     def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         try:
@@ -153,14 +153,14 @@ class Atlas:
 
 
 def open_atlas(bundle: Bundle) -> Atlas | None:
-    """The atlas beside a verified bundle, or the one in it, if there is one."""
+    """Return the atlas beside a verified bundle, or the one in it, if there is one."""
     if bundle.atlas is not None:
         return Atlas(bundle.atlas)
     return Atlas(bundle.path / FILE_NAME) if FILE_NAME in bundle.manifest.files else None
 
 
 def with_atlas(bundle: Bundle, paths: Iterable[Path]) -> Bundle:
-    """The bundle with that of these atlases that was made with it; the bundle as it is where none was."""
+    """Return the bundle with that of these atlases that was made with it; the bundle as it is where none was."""
     for path in paths:
         with Atlas(path) as atlas:
             if atlas.fingerprint == bundle.manifest.fingerprint:
@@ -169,7 +169,7 @@ def with_atlas(bundle: Bundle, paths: Iterable[Path]) -> Bundle:
 
 
 def fingerprint_of(path: Path) -> str:
-    """The model that an atlas beside a bundle was made with."""
+    """Return the model that an atlas beside a bundle was made with."""
     if not path.is_file():
         raise BundleInvalid(f"{path} is not there", fix="make it with `nonneg atlas MODEL --images PHOTOS --file FILE`")
     with Atlas(path) as atlas:

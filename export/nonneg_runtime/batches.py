@@ -14,7 +14,7 @@ from nonneg_core.shortening import check_dimensions, check_top_k, shorten
 
 if TYPE_CHECKING:
     from nonneg_runtime.encoder import BundleEncoder
-    from nonneg_runtime.preprocess import Photo
+    from nonneg_runtime.preprocess import PhotoInput
 
 
 class Embed:
@@ -40,7 +40,7 @@ class Embed:
         threads: int | None = None,
         fingerprint: str | None = None,
     ) -> None:
-        """`keep`: as `top_k` of a request; `fingerprint`: refuse a model whose vectors lie in another space."""
+        """Check what to embed with; `keep` is as a request's `top_k`; another model than `fingerprint` is refused."""
         check_top_k(keep)
         self.model = None if model is None else os.fspath(model)
         self.column = column
@@ -51,7 +51,7 @@ class Embed:
         self._encoder: BundleEncoder | None = None
 
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """The batch's columns, and `indices`, `values` and `failure` of each of its images."""
+        """Return the batch's columns, and `indices`, `values` and `failure` of each of its images."""
         images = self._images(batch)
         encoder = self._opened()
         jobs = [self._begun(encoder, image) for image in images]
@@ -74,7 +74,7 @@ class Embed:
         return images
 
     def _opened(self) -> BundleEncoder:
-        """The encoder, opened on the first call in this process."""
+        """Return the encoder, opened on the first call in this process."""
         if self._encoder is None:
             from nonneg_runtime.encoder import BundleEncoder
             from nonneg_runtime.variants import open_variant
@@ -91,7 +91,7 @@ class Embed:
         return self._encoder
 
     def _begun(self, encoder: BundleEncoder, image: Any) -> Any:
-        """The job of an image, or the error that keeps it from being one."""
+        """Return the job of an image, or the error that keeps it from being one."""
         try:
             return encoder.submit(photo_of(image))
         except NonnegError as error:
@@ -108,8 +108,8 @@ class Embed:
         return indices.tolist(), vector[indices].tolist(), ""
 
 
-def photo_of(image: Any) -> Photo:
-    """What the encoder takes: a file's bytes, or a PIL image."""
+def photo_of(image: Any) -> PhotoInput:
+    """Return what the encoder takes: a file's bytes, or a PIL image."""
     if isinstance(image, Mapping):
         image = image.get("bytes") or image.get("path")
     if isinstance(image, (bytes, bytearray, memoryview)):
@@ -119,7 +119,7 @@ def photo_of(image: Any) -> Photo:
     if hasattr(image, "dtype") and getattr(image, "ndim", 0) >= 2:
         return from_array(image)
     if hasattr(image, "convert"):
-        picture: Photo = image
+        picture: PhotoInput = image
         return picture
     raise DataInvalid(
         f"{type(image).__name__} is not an image", fix="give a file's bytes, a path, uint8 pixels or a PIL image"

@@ -66,7 +66,7 @@ def open_bundle(path: str | os.PathLike[str] | None = None) -> Bundle:
 
 
 def located(path: str | os.PathLike[str] | None = None) -> Path:
-    """The folder of a bundle: one that is there, else the model of that name that comes with nonneg."""
+    """Return the folder of a bundle: one that is there, else the model of that name that comes with nonneg."""
     if path is None:
         return DEFAULT
     _check_here(str(path))
@@ -89,7 +89,7 @@ def _check_here(name: str) -> None:
 
 
 def shipped_names() -> tuple[str, ...]:
-    """The models that come with nonneg, the default one first."""
+    """Return the models that come with nonneg, the default one first."""
     found = sorted(place.parent.name for place in SHIPPED.glob(f"*/{FILE_NAME}"))
     return tuple(sorted(found, key=lambda name: name != DEFAULT.name))
 
@@ -108,7 +108,7 @@ def write_bundle(out: Path, manifest: Manifest, files: Mapping[str, Path], *, re
 
 @contextmanager
 def staged(out: Path, *, replace: bool = False) -> Iterator[Path]:
-    """A temporary folder beside `out` that takes its name when all went well, and vanishes when not."""
+    """Give a temporary folder beside `out` that takes its name when all went well, and vanishes when not."""
     check_free(out, replace=replace)
     with storing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -135,7 +135,7 @@ def check_free(out: Path, *, replace: bool = False) -> None:
 
 
 def record_of(path: Path) -> FileRecord:
-    """A file's size and sha256."""
+    """Return a file's size and sha256."""
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     return FileRecord(sha256=digest, bytes=path.stat().st_size)
@@ -182,14 +182,14 @@ def _verify(folder: Path, name: str, record: FileRecord) -> None:
 
 
 def _confined(folder: Path, manifest: Manifest) -> None:
-    """The model reads only files that the manifest lists: no path that leaves the folder, nothing unverified."""
+    """Refuse a model that reads files which the manifest does not list: none leaves the folder, all are verified."""
     for location in external_files(folder / ENCODER):
         if location not in manifest.files:
             raise _strays(folder / ENCODER, location)
 
 
 def _complete(folder: Path, manifest: Manifest) -> None:
-    """Every file that the manifest speaks of is one that it lists."""
+    """Refuse a manifest that speaks of a file which it does not list."""
     spoken = [variant.file for variant in manifest.variants]
     if manifest.head is not None:
         spoken += [manifest.head.file, *([manifest.head.spread] if manifest.head.spread else [])]

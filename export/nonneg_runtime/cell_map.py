@@ -28,7 +28,7 @@ from nonneg_runtime.bundle import ENCODER, Bundle, storing
 from nonneg_runtime.external_data import ExternalTensor, external_files, fields
 from nonneg_runtime.graph import test_pattern
 from nonneg_runtime.head_file import read_head
-from nonneg_runtime.session import Session
+from nonneg_runtime.inference.session import Session
 
 MEANS = (b"GlobalAveragePool", b"ReduceMean")
 LONGEST = 4096  # bytes of a name
@@ -56,7 +56,7 @@ class CellMap:
             raise cannot(bundle, "what its head reads is not the mean of a map of cells")
 
     def split(self, pixels: Pixels, dimensions: list[int]) -> Cells:
-        """The strengths of some dimensions by cell, (dimensions, rows, columns); zeros where one is not active.
+        """Return the strengths of some dimensions by cell, (dimensions, rows, columns); zeros where one is not active.
 
         pixels: of one picture, as the encoder takes them (size, size, 3).
         """
@@ -75,7 +75,7 @@ class CellMap:
 
 
 def split(found: Cells, head: Head, dimensions: list[int], *, rooted: bool) -> Cells:
-    """The rule: (channels, rows, columns) -> (dimensions, rows, columns), which sum to the dimensions' strengths."""
+    """Apply the rule: (channels, rows, columns) -> (dimensions, rows, columns), which sum to dimensions' strengths."""
     channels, *shape = found.shape
     cells = found.reshape(channels, -1).astype(np.float64)
     sums = cells.sum(axis=1)
@@ -91,7 +91,7 @@ def split(found: Cells, head: Head, dimensions: list[int], *, rooted: bool) -> C
 
 
 def pooled_map(path: Path) -> str | None:
-    """The name of the tensor that the last mean over cells in an encoder's graph reads, if there is one."""
+    """Return the name of the tensor that the last mean over cells in an encoder's graph reads, if there is one."""
     found = None
     with path.open("rb") as file:
         for kind, inputs in _nodes(ExternalTensor(file, 0, file.seek(0, 2))):
@@ -101,7 +101,7 @@ def pooled_map(path: Path) -> str | None:
 
 
 def cannot(bundle: Bundle, why: str) -> ParameterInvalid:
-    """The error of a model that cannot say where."""
+    """Return the error of a model that cannot say where."""
     return ParameterInvalid(
         f"{bundle.manifest.name} cannot say where its dimensions come from: {why}",
         fix="leave where out, or ask a model that can: photo, photo-fast",
@@ -111,7 +111,7 @@ def cannot(bundle: Bundle, why: str) -> ParameterInvalid:
 
 
 def _nodes(model: ExternalTensor) -> Iterator[tuple[bytes, list[str]]]:
-    """What kind each node of the graph is, and what it reads."""
+    """Yield what kind each node of the graph is, and what it reads."""
     for number, graph in fields(model):
         if number == GRAPH:
             for part, node in fields(graph):
@@ -122,7 +122,7 @@ def _nodes(model: ExternalTensor) -> Iterator[tuple[bytes, list[str]]]:
 
 
 def _with_output(encoder: Path, tensor: str) -> Session:
-    """The encoder with one of its tensors as another output, which alone is computed."""
+    """Return the encoder with one of its tensors as another output, which alone is computed."""
     with storing(encoder), tempfile.TemporaryDirectory(prefix="nonneg-", ignore_cleanup_errors=True) as folder:
         place = Path(folder) / ENCODER
         place.write_bytes(encoder.read_bytes() + _field(GRAPH, _field(OUTPUTS, _field(NAME_OF, tensor.encode()))))
@@ -132,7 +132,7 @@ def _with_output(encoder: Path, tensor: str) -> Session:
 
 
 def _field(number: int, content: bytes) -> bytes:
-    """A length-delimited field of protobuf."""
+    """Return a length-delimited field of protobuf."""
     return bytes([number << 3 | 2]) + _varint(len(content)) + content
 
 

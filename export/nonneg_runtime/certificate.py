@@ -6,12 +6,12 @@ from typing import Literal
 
 from pydantic import Field
 
-from nonneg_runtime.evidence import Record
+from nonneg_runtime.evidence import ManifestRecord
 
-Outcome = Literal["pass", "fail", "not decided"]
+CheckOutcome = Literal["pass", "fail", "not decided"]
 
 
-class Bounds(Record):
+class Bounds(ManifestRecord):
     """A figure and its 95 % interval."""
 
     value: float
@@ -19,7 +19,7 @@ class Bounds(Record):
     high: float
 
 
-class FigureRecord(Record):
+class FigureRecord(ManifestRecord):
     """One figure of the codes, the same of each floor, and by how much it lies above them."""
 
     name: str
@@ -30,7 +30,7 @@ class FigureRecord(Record):
     above: dict[str, Bounds] = Field(description="measured less the floor, on the same photos")
 
 
-class StabilityRecord(Record):
+class StabilityRecord(ManifestRecord):
     """How alike the named columns of several seeds are, each computed from its own crops of the same photos."""
 
     seeds: int = Field(ge=2)
@@ -41,7 +41,7 @@ class StabilityRecord(Record):
     strongest: float = Field(description="of a column's ten strongest photos, the share that two seeds have in common")
 
 
-class CertificateRecord(Record):
+class CertificateRecord(ManifestRecord):
     """What `nonneg certify` found on labelled photos."""
 
     data: str
@@ -53,5 +53,5 @@ class CertificateRecord(Record):
     precision: str = Field(description="the form of the encoder that computed")
     figures: tuple[FigureRecord, ...]
     missing: tuple[str, ...] = Field(default=(), description="what could not be measured, and why")
-    outcome: Outcome
+    outcome: CheckOutcome
     reason: str

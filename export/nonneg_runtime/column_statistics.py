@@ -7,19 +7,19 @@ from pathlib import Path
 
 import numpy as np
 
-from nonneg_core.chance import Chance, ColumnStatistics
+from nonneg_core.chance_scores import Chance, ColumnStatistics
 from nonneg_runtime.bundle import SHIPPED, Bundle, shipped_names
 from nonneg_runtime.manifest import read_manifest
 
 
 def chance_of(bundle: Bundle, dimensions: int, top_k: int | None = None) -> Chance:
-    """What random photos share, by a bundle's calibration photos, where vectors are shortened so."""
+    """Return what random photos share, by a bundle's calibration photos, where vectors are shortened so."""
     return _shortened(bundle.path, bundle.manifest.digest, dimensions, top_k)
 
 
 @lru_cache(maxsize=16)
 def statistics_shipped(fingerprint: str) -> ColumnStatistics | None:
-    """The statistics of the model with this fingerprint, if it comes with nonneg."""
+    """Return the statistics of the model with this fingerprint, if it comes with nonneg."""
     for name in shipped_names():
         manifest = read_manifest(SHIPPED / name)
         if manifest.fingerprint == fingerprint:
@@ -28,7 +28,7 @@ def statistics_shipped(fingerprint: str) -> ColumnStatistics | None:
 
 
 def statistics_of(bundle: Bundle) -> ColumnStatistics:
-    """The statistics of a bundle's calibration photos."""
+    """Return the statistics of a bundle's calibration photos."""
     return _read(bundle.path, bundle.manifest.digest)
 
 

@@ -39,17 +39,17 @@ _own = threading.local()
 
 
 def belongs_apart(price: Price) -> bool:
-    """Whether an image that anyone may have sent is decoded in a process of its own."""
+    """Return whether an image that anyone may have sent is decoded in a process of its own."""
     return price.format in UNBOUNDED or (price.format == "WEBP" and price.pixels > LARGE_WEBP)
 
 
 def pixels_apart(image: bytes, price: Price, settings: dict[str, Any], size: int) -> Pixels:
-    """What a view sees of the image, by the process that belongs to this thread."""
+    """Return what a view sees of the image, by the process that belongs to this thread."""
     return np.frombuffer(of_this_thread().ask(image, price, settings), np.uint8).reshape(size, size, 3)
 
 
 def of_this_thread() -> DecoderProcess:
-    """The process that decodes for this thread; a new one where there is none, or it has ended."""
+    """Return the process that decodes for this thread; a new one where there is none, or it has ended."""
     found: DecoderProcess | None = getattr(_own, "process", None)
     if found is None or not found.alive:
         found = _own.process = DecoderProcess()
@@ -60,7 +60,7 @@ class DecoderProcess:
     """The asking side: it starts the process, sends it images and ends it."""
 
     def __init__(self, *, seconds: float = MAX_SECONDS, look: float = LOOK) -> None:
-        """`seconds`: processor time that an image may take; `look`: seconds between two looks at what it has taken."""
+        """Start the process; an image may take `seconds` of processor time, which is looked at every `look` seconds."""
         self._most, self._look = seconds, look
         self._used: float | None = None  # when it was asked last
         self.process = subprocess.Popen(
@@ -79,7 +79,7 @@ class DecoderProcess:
         return self.process.poll() is None
 
     def ask(self, image: bytes, price: Price, settings: dict[str, Any]) -> bytes:
-        """The pixels; or the typed error, also where the process died or had to be killed."""
+        """Return the pixels; or the typed error, also where the process died or had to be killed."""
         assert self.process.stdin is not None
         order = json.dumps({"settings": settings, "room": price.bytes + ROOM}).encode()
         self._used = self._seconds()
@@ -98,7 +98,7 @@ class DecoderProcess:
         return answer
 
     def _receive(self, until: float) -> tuple[bool, bytes]:
-        """Whether it failed, and what it says."""
+        """Return whether it failed, and what it says."""
         head = self._read(_HEAD.size, until)
         failed, size = _HEAD.unpack(head)
         return bool(failed), self._read(size, until)
@@ -129,7 +129,7 @@ class DecoderProcess:
         )
 
     def _seconds(self) -> float:
-        """Processor time that it has used so far; 0 where the system does not say."""
+        """Return processor time that it has used so far; 0 where the system does not say."""
         try:
             fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         except OSError:
@@ -158,7 +158,7 @@ def _error_of(told: dict[str, Any]) -> NonnegError:
 
 
 def main() -> None:
-    """The side that decodes: one image after the other, until there are no more."""
+    """Decode one image after the other, until the last: the process that is watched."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which still answers
     orders, answers = os.fdopen(os.dup(0), "rb"), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDWR)

@@ -11,28 +11,21 @@ from nonneg_core.cores import available_cores
 from nonneg_core.errors import NonnegError
 from nonneg_core.pixels.identify import MAX_PIXELS
 from nonneg_runtime.bundle import Bundle
-from nonneg_runtime.open import open_session
-from nonneg_runtime.preprocess import Decoding, Inspect, Photo, Preprocessor
+from nonneg_runtime.inference.open_session import open_session
+from nonneg_runtime.preprocess import Decoding, Inspect, PhotoInput, Preprocessor
 
 
 class BundleEncoder:
     """Encodes images with one bundle: each is one job (decode, view, run) that one thread does from end to end."""
 
-    def __init__(
-        self,
-        bundle: Bundle,
-        *,
-        threads: int | None = None,
-        max_pixels: int = MAX_PIXELS,
-        decode: Decoding = "fast",
-    ) -> None:
+    def __init__(self, bundle: Bundle, *, threads: int | None = None, decode: Decoding = "fast") -> None:
         self.bundle = bundle
         self.threads = threads or available_cores()
-        self._preprocessor = Preprocessor(bundle.manifest.view, max_pixels=max_pixels, decode=decode)
+        self._preprocessor = Preprocessor(bundle.manifest.view, max_pixels=MAX_PIXELS, decode=decode)
         self._session = open_session(bundle.encoder, callers=self.threads, precision=bundle.manifest.precision)
         self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="encode")
 
-    def submit(self, image: Photo, inspect: Inspect | None = None) -> Future[NDArray[np.float32]]:
+    def submit(self, image: PhotoInput, inspect: Inspect | None = None) -> Future[NDArray[np.float32]]:
         """Begin to encode a file's bytes or a PIL image; the future holds the raw vector (D,) or one of our errors.
 
         inspect: called with the decoded image, before it is shrunk to what the encoder sees.
@@ -43,7 +36,7 @@ class BundleEncoder:
         """Drop what has not begun, and wait for what has."""
         self._pool.shutdown(cancel_futures=True)
 
-    def _encode(self, image: Photo, inspect: Inspect | None) -> NDArray[np.float32]:
+    def _encode(self, image: PhotoInput, inspect: Inspect | None) -> NDArray[np.float32]:
         pixels = self._preprocessor.pixels(image, inspect=inspect)
         try:
             vector: NDArray[np.float32] = self._session.run(pixels[None])[0]

@@ -9,13 +9,13 @@ from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler
 from nonneg_core.evaluation.quality_row import QualityRow
 
 
-class Record(BaseModel):
+class ManifestRecord(BaseModel):
     """A part of the manifest: frozen, and without fields that are not known."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Golden(Record):
+class Golden(ManifestRecord):
     """What the encoder answers to the test pattern: the self-test wherever it is loaded."""
 
     indices: tuple[int, ...]
@@ -23,7 +23,7 @@ class Golden(Record):
     tolerance: float = Field(default=0.999, description="least cosine between this vector and the live one")
 
 
-class Check(Record):
+class Check(ManifestRecord):
     """One verification that held when the bundle was made."""
 
     name: str
@@ -32,7 +32,7 @@ class Check(Record):
     limit: float
 
 
-class Structure(Record):
+class Structure(ManifestRecord):
     """What the dimensions are like, each measured on the full, row-normalised vectors."""
 
     sparsity: float = Field(description="share of entries below 1e-5")
@@ -47,14 +47,14 @@ class Structure(Record):
 
     @model_serializer(mode="wrap")
     def _without_intervals_that_are_not_known(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Manifests of before this field keep the digest that seals them."""
+        """Leave out what is not known: manifests of before this field keep the digest that seals them."""
         found: dict[str, Any] = write(self)
         if not self.sepin_intervals:
             found.pop("sepin_intervals", None)
         return found
 
 
-class Quality(Record):
+class Quality(ManifestRecord):
     """The measured cost of shortening, on images that neither trained nor ranked the model."""
 
     data: str
@@ -71,7 +71,7 @@ class Quality(Record):
     method: str = Field(default="", description="how it was measured")
 
 
-class KeptRow(Record):
+class KeptRow(ManifestRecord):
     """What one length keeps of the features that the vectors were made of."""
 
     dimensions: int
@@ -81,7 +81,7 @@ class KeptRow(Record):
     bytes: float = Field(description="a vector: float32 dense, or 2-byte index and float16 value, whichever is smaller")
 
 
-class Kept(Record):
+class Kept(ManifestRecord):
     """What the step from an encoder's own features to non-negative columns costs, measured without labels."""
 
     data: str
@@ -91,7 +91,7 @@ class Kept(Record):
     rows: tuple[KeptRow, ...]
 
 
-class RecallRow(Record):
+class RecallRow(ManifestRecord):
     """How often captions and images find each other at one length."""
 
     dimensions: int
@@ -99,7 +99,10 @@ class RecallRow(Record):
     image_to_text: dict[str, float]
 
 
-class Gain(Record):
+OTHERS = "others' "  # how the name of a measure on photos of other kinds begins
+
+
+class Gain(ManifestRecord):
     """One measure at one length, before and after an adaptation, on the same queries."""
 
     length: str = Field(description="512: a prefix; 2048/205: stored with the 205 largest, asked whole")

@@ -43,13 +43,13 @@ class ExternalTensor(NamedTuple):
     end: int
 
     def read(self, at: int, most: int) -> bytes:
-        """Of its bytes from `at` on, so many or as many as there are."""
+        """Return its bytes from `at` on, so many or as many as there are."""
         self.file.seek(at)
         return self.file.read(min(most, self.end - at))
 
 
 def external_files(path: Path) -> set[str]:
-    """The locations that the tensors of an ONNX file name, as they are written there."""
+    """Return the locations that the tensors of an ONNX file name, as they are written there."""
     try:
         with path.open("rb") as file:
             whole = ExternalTensor(file, 0, file.seek(0, 2))
@@ -61,7 +61,7 @@ def external_files(path: Path) -> set[str]:
 
 
 def locations(part: ExternalTensor, message: str, depth: int) -> Iterator[str]:
-    """The locations in a part of the file that is a message of this type."""
+    """Yield the locations in a part of the file that is a message of this type."""
     if depth > DEEPEST:
         raise Malformed(f"messages nested deeper than {DEEPEST}")
     below = FIELDS[message]
@@ -76,7 +76,7 @@ def locations(part: ExternalTensor, message: str, depth: int) -> Iterator[str]:
 
 
 def fields(part: ExternalTensor) -> Iterator[tuple[int, ExternalTensor]]:
-    """The length-delimited fields of a message; others are passed over."""
+    """Yield the length-delimited fields of a message; others are passed over."""
     at = part.start
     while at < part.end:
         head = part.read(at, 2 * LONGEST)

@@ -8,27 +8,27 @@ from numpy.typing import NDArray
 from nonneg_core.errors import CheckFailed
 from nonneg_runtime.evidence import Golden
 from nonneg_runtime.graph import test_pattern
+from nonneg_runtime.inference.providers import Runner
 from nonneg_runtime.manifest import Manifest
-from nonneg_runtime.providers import Runner
 
 
 def golden_cosine(runner: Runner, manifest: Manifest) -> float:
-    """The cosine between the recorded vector of the test pattern and the one that `runner` computes."""
+    """Return the cosine between the recorded vector of the test pattern and the one that `runner` computes."""
     return _cosine_to(manifest.golden, runner.run(test_pattern(manifest.view.size))[0])
 
 
 def check(runner: Runner, manifest: Manifest) -> float:
-    """The golden cosine; raises CheckFailed when it is below the recorded tolerance."""
+    """Return the golden cosine; raises CheckFailed when it is below the recorded tolerance."""
     return held(manifest.golden, golden_cosine(runner, manifest), manifest.name)
 
 
 def check_text(vector: NDArray[np.float32], recorded: Golden, name: str) -> float:
-    """The same of a text tower, which answered `vector` to the text of its self-test."""
+    """Return the same of a text tower, which answered `vector` to the text of its self-test."""
     return held(recorded, _cosine_to(recorded, vector), name)
 
 
 def held(recorded: Golden, found: float, name: str) -> float:
-    """The cosine, unless it is below what was recorded."""
+    """Return the cosine, unless it is below what was recorded."""
     if not found >= recorded.tolerance:
         raise CheckFailed(
             f"{name} fails its self-test: cosine {found:.6f} to the exporter's vector, less than {recorded.tolerance}",
@@ -46,6 +46,6 @@ def _cosine_to(recorded: Golden, vector: NDArray[np.float32]) -> float:
 
 
 def cosine(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
-    """The cosine of two vectors; two zero vectors agree."""
+    """Return the cosine of two vectors; two zero vectors agree."""
     lengths = float(np.linalg.norm(a) * np.linalg.norm(b))
     return float(a @ b) / lengths if lengths else float(not a.any() and not b.any())

@@ -25,7 +25,7 @@ FORMAT = "nonneg-head-1"
 
 
 def arrays_of(head: Head) -> dict[str, NDArray[Any]]:
-    """The arrays as they are stored."""
+    """Return the arrays as they are stored."""
     return {
         "weight": head.weight.astype(np.float16),
         "bias": head.bias.astype(np.float32),
@@ -39,17 +39,17 @@ def write_head(head: Head, path: Path) -> None:
 
 
 def metadata_of(head: Head) -> dict[str, str]:
-    """What the file says beside its arrays."""
+    """Return what the file says beside its arrays."""
     return metadata(head.power)
 
 
 def metadata(power: float) -> dict[str, str]:
-    """The same of a head with this power."""
+    """Return the same of a head with this power."""
     return {"format": FORMAT, "power": str(power)}
 
 
 def read_head(path: Path) -> Head:
-    """The head in a file, its weights widened to float32."""
+    """Return the head in a file, its weights widened to float32."""
     try:
         arrays, _, metadata = safetensors_file.read(path)
         weight, bias, gate = (np.asarray(arrays[name], dtype=np.float32) for name in PARTS)
@@ -67,7 +67,7 @@ def write_spread(spread: Spread, path: Path) -> None:
 
 
 def read_spread(path: Path) -> Spread:
-    """What `write_spread` wrote."""
+    """Return what `write_spread` wrote."""
     try:
         return unpacked(safetensors_file.read(path).arrays)
     except (OSError, ValueError, KeyError) as error:

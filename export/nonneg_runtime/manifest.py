@@ -18,7 +18,7 @@ from pydantic import (
 from nonneg_core.errors import BundleInvalid, DigestMismatch, SchemaUnknown
 from nonneg_core.pixels.view import View
 from nonneg_runtime.certificate import CertificateRecord, StabilityRecord
-from nonneg_runtime.evidence import Check, Gain, Golden, Kept, Quality, RecallRow, Record
+from nonneg_runtime.evidence import Check, Gain, Golden, Kept, ManifestRecord, Quality, RecallRow
 
 SCHEMA_VERSION = 1
 FILE_NAME = "manifest.json"
@@ -29,7 +29,7 @@ RankedBy = Literal["expected-activation", "frequency", "variance", "nested", "no
 Precision = Literal["fp32", "fp16", "int8", "bf16"]  # fp16: of the stored weights; the others: of what computes
 
 
-class _Brief(Record):
+class _Brief(ManifestRecord):
     """A record that leaves out what is None: manifests of before a field keep the digest that seals them."""
 
     @model_serializer(mode="wrap")
@@ -38,14 +38,14 @@ class _Brief(Record):
         return {name: value for name, value in found.items() if value is not None}
 
 
-class FileRecord(Record):
+class FileRecord(ManifestRecord):
     """One file of the bundle."""
 
     sha256: str = Field(pattern="^[0-9a-f]{64}$")
     bytes: int = Field(ge=0)
 
 
-class Provenance(Record):
+class Provenance(ManifestRecord):
     """Where weights and data come from, and what may be done with them."""
 
     weights: str
@@ -55,7 +55,7 @@ class Provenance(Record):
     note: str = ""
 
 
-class Columns(Record):
+class Columns(ManifestRecord):
     """Per column, in the order the encoder emits them: the evidence for that order."""
 
     original: tuple[int, ...] = Field(description="the column's index before the ranking permuted it")
@@ -78,7 +78,7 @@ class Calibration(_Brief):
     resize: Literal["simd", "pillow"] | None = Field(default=None, description="what resized them; None: Pillow")
 
 
-class AtlasRecord(Record):
+class AtlasRecord(ManifestRecord):
     """What atlas.sqlite was made from and how much it holds."""
 
     data: str
@@ -101,7 +101,7 @@ class NamesRecord(_Brief):
     stability: StabilityRecord | None = Field(default=None, description="over seeds, measured when the model was built")
 
 
-class LexiconRecord(Record):
+class LexiconRecord(ManifestRecord):
     """The file of words that stand for dimensions."""
 
     file: str
@@ -109,7 +109,7 @@ class LexiconRecord(Record):
     source: str = Field(description="where the words come from, and whose they are")
 
 
-class HeadRecord(Record):
+class HeadRecord(ManifestRecord):
     """The layer behind the backbone, whose weights lie in a file of their own, and what it was computed from."""
 
     file: str = Field(description="safetensors: weight (features, D), bias (D,), gate (D,)")
@@ -121,7 +121,7 @@ class HeadRecord(Record):
     trained: int = Field(default=0, ge=0, description="so many columns in front were trained, the others computed")
 
 
-class TextRecord(Record):
+class TextRecord(ManifestRecord):
     """The second tower: text in the same space as the images."""
 
     file: str = Field(description="in: `tokens`, int64 [batch, length]; out: `embedding`, as the encoder's")
@@ -132,9 +132,10 @@ class TextRecord(Record):
     checks: tuple[Check, ...] = ()
     data: str = Field(default="", description="the captioned images of `recall`")
     recall: tuple[RecallRow, ...] = ()
+    raw: RecallRow | None = Field(default=None, description="the same of both towers' own features, before the head")
 
 
-class AdaptationRecord(Record):
+class AdaptationRecord(ManifestRecord):
     """How a head was adapted to photos, and what that gained and lost on photos it was not fitted on."""
 
     source: str = Field(description="the bundle that was adapted, by name")
@@ -149,7 +150,7 @@ class AdaptationRecord(Record):
     verdict: str
 
 
-class Variant(Record):
+class Variant(ManifestRecord):
     """The same model in another precision, whose vectors lie in the same space: they have one fingerprint."""
 
     precision: Literal["int8"]
@@ -158,7 +159,7 @@ class Variant(Record):
     checks: tuple[Check, ...] = Field(description="the measured loss")
 
 
-class Manifest(Record):
+class Manifest(ManifestRecord):
     """A bundle's description; `fingerprint` names the vectors, `digest` seals the whole."""
 
     schema_version: Literal[1] = 1
@@ -199,7 +200,7 @@ class Manifest(Record):
         return self
 
     def sealed(self) -> Manifest:
-        """This manifest with its fingerprint and digest computed."""
+        """Return this manifest with its fingerprint and digest computed."""
         named = self.model_copy(update={"fingerprint": _fingerprint(self), "digest": ""})
         return named.model_copy(update={"digest": _sha256(_canonical(named.record()))})
 
@@ -207,13 +208,13 @@ class Manifest(Record):
         return json.dumps(self.record(), indent=1, ensure_ascii=False) + "\n"
 
     def record(self) -> dict[str, Any]:
-        """What is written: a field that came later is left out where it says nothing, so that older digests hold."""
+        """Write it: a field that came later is left out where it says nothing, so that older digests hold."""
         unsaid = {name for name in CAME_LATER if not getattr(self, name)}
         return self.model_dump(mode="json", exclude=unsaid)
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The verified manifest of a bundle folder."""
+    """Return the verified manifest of a bundle folder."""
     path = folder / FILE_NAME
     raw = _read(path, folder)
     found = raw.get("schema_version")
@@ -265,7 +266,7 @@ VECTORS = ("encoder", "head.", "text.", "tokenizer.")  # how the files begin tha
 
 
 def _fingerprint(manifest: Manifest) -> str:
-    """Names what the vectors depend on: encoder, view and width. Evidence beside them does not change it."""
+    """Name what the vectors depend on: encoder, view and width. Evidence beside them does not change it."""
     variants = {variant.file for variant in manifest.variants}
     parts = sorted(name for name in manifest.files if name.startswith(VECTORS) and name not in variants)
     encoder = {name: manifest.files[name].sha256 for name in parts}

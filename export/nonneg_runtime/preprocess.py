@@ -19,7 +19,7 @@ from nonneg_core.pixels.resizing import fast_resize, resize_pillow
 from nonneg_core.pixels.view import Pixels, View
 from nonneg_runtime.decoder_process import belongs_apart, pixels_apart
 
-Photo = bytes | Image.Image
+PhotoInput = bytes | Image.Image
 Inspect = Callable[[Image.Image], object]
 Decoding = Literal["fast", "exact"]
 PER_RAW_PIXEL = 20e-9  # seconds
@@ -42,21 +42,21 @@ class Preprocessor:
         self._at_least = None if decode == "exact" else view.decode_side
         self._see = partial(view.apply, resize=resize_pillow if decode == "exact" else fast_resize())
 
-    def price(self, image: Photo) -> Price:
-        """What its pixels will take, from a look at its header; a typed error where that is over a limit."""
+    def price(self, image: PhotoInput) -> Price:
+        """Return what its pixels will take, from a look at its header; a typed error where that is over a limit."""
         if isinstance(image, bytes):
             return identify(image, max_pixels=self._max_pixels, at_least=self._at_least)
         pixels = image.width * image.height
         return Price("RAW", image.width, image.height, pixels * PER_RAW_PIXEL, pixels * 8)
 
-    def timed(self, image: Photo, price: Price | None = None) -> tuple[Pixels, float, float]:
-        """The pixels (size, size, 3), when the work began and when it was done."""
+    def timed(self, image: PhotoInput, price: Price | None = None) -> tuple[Pixels, float, float]:
+        """Return the pixels (size, size, 3), when the work began and when it was done."""
         started = time.perf_counter()
         pixels = self.pixels(image, price)
         return pixels, started, time.perf_counter()
 
-    def pixels(self, image: Photo, price: Price | None = None, *, inspect: Inspect | None = None) -> Pixels:
-        """What the encoder sees, uint8 (size, size, 3).
+    def pixels(self, image: PhotoInput, price: Price | None = None, *, inspect: Inspect | None = None) -> Pixels:
+        """Return what the encoder sees, uint8 (size, size, 3).
 
         price: what the method of that name found. inspect: shown the decoded image first.
         """
@@ -82,6 +82,6 @@ class Preprocessor:
         return see(upright_rgb(image, background=view.background))
 
 
-def weight_of(image: Photo) -> int:
-    """Bytes that it holds while it waits."""
+def weight_of(image: PhotoInput) -> int:
+    """Return bytes that it holds while it waits."""
     return len(image) if isinstance(image, bytes) else image.width * image.height * 4

@@ -18,7 +18,7 @@ COMPUTES: dict[str, Computed] = {"fp32": "fp32", "fp16": "fp32", "int8": "int8",
 
 
 def place_of(bundle: Path, precision: str) -> Path:
-    """Where `nonneg quantize` puts a variant and the server looks for it: `my.bundle.int8` beside `my.bundle`."""
+    """Name the folder of a variant for `nonneg quantize` and the server: `my.bundle.int8` beside `my.bundle`."""
     name = f"{bundle.resolve().name}.{precision}"
     if bundle.resolve().parent != SHIPPED.resolve():
         return bundle.with_name(name)
@@ -27,7 +27,7 @@ def place_of(bundle: Path, precision: str) -> Path:
 
 
 def open_variant(path: str | os.PathLike[str] | None, precision: PrecisionChoice | None) -> Bundle:
-    """The bundle at `path` in this precision; None: as it is; auto: the fastest of its forms that is right here."""
+    """Open the bundle at `path` in this precision; None: as it is; auto: its fastest form that is right here."""
     folder = located(path)
     bundle = open_bundle(folder)
     if precision is None or COMPUTES[bundle.manifest.precision] == precision:
@@ -42,14 +42,14 @@ def open_variant(path: str | os.PathLike[str] | None, precision: PrecisionChoice
 
 
 def as_variant(bundle: Bundle, variant: Variant) -> Bundle:
-    """The bundle that computes with this variant; its vectors lie in the same space, so the fingerprint stays."""
+    """Make the bundle compute with this variant; its vectors lie in the same space, so the fingerprint stays."""
     manifest = bundle.manifest.model_copy(update={"precision": variant.precision, "golden": variant.golden})
     return replace(bundle, manifest=manifest, file=variant.file)
 
 
 def passes(form: Bundle) -> bool:
-    """Whether this processor computes what the exporter's did."""
-    from nonneg_runtime.open import open_session  # ONNX Runtime, which looking at a bundle does not need
+    """Return whether this processor computes what the exporter's did."""
+    from nonneg_runtime.inference.open_session import open_session  # only here: looking at a bundle needs no runtime
 
     try:
         golden.check(open_session(form.encoder, precision=form.manifest.precision), form.manifest)

@@ -27,7 +27,7 @@ from nonneg_server.requests.fetch import Fetcher
 from nonneg_server.settings import Settings
 
 if TYPE_CHECKING:
-    from nonneg_server.studio.collection import Collection
+    from nonneg_server.studio.collection import IndexedFolder
 
 TELLING = ("retry-after", "retry-after-ms", "x-fingerprint", "x-request-id", "x-total-time")  # for web pages, too
 
@@ -37,9 +37,9 @@ def create_app(
     settings: Settings,
     shared: ConnectionState | None = None,
     repository: Repository | None = None,
-    collection: Collection | None = None,
+    collection: IndexedFolder | None = None,
 ) -> FastAPI:
-    """An ASGI application that serves these models, and the photos of an indexed folder if there is one.
+    """Return an ASGI application that serves these models, and the photos of an indexed folder if there is one.
 
     Middleware that is added to it sees every request.
     """
@@ -85,7 +85,7 @@ def create_app(
 
 
 def observers(app: FastAPI, settings: Settings) -> list[Observer]:
-    """What is called with every answered request: the metrics, and what the settings ask for."""
+    """Return what is called with every answered request: the metrics, and what the settings ask for."""
     traffic = Traffic()
     app.state.metrics = Metrics(app.state.registry, app.state.shared, traffic)
     found: list[Observer] = [traffic]
@@ -117,7 +117,7 @@ def protect(app: FastAPI, settings: Settings, keys: Keys, routes: RouteTable) ->
 
 
 def _document(app: FastAPI) -> dict[str, Any]:
-    """The OpenAPI document, made once, when it is first asked for."""
+    """Return the OpenAPI document, made once, when it is first asked for."""
     if app.openapi_schema is None:
         from nonneg_server.documentation.document import document
 

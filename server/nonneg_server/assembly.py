@@ -19,7 +19,7 @@ from nonneg_server.repository import Repository
 from nonneg_server.settings import Settings
 
 if TYPE_CHECKING:
-    from nonneg_server.studio.collection import Collection
+    from nonneg_server.studio.collection import IndexedFolder
 
 FILES_OF_OUR_OWN = 64  # models, libraries, the log: what is left is for connections
 
@@ -29,9 +29,9 @@ def prepare(
     settings: Settings,
     loading: Future[None],
     on_loaded: Callable[[], None],
-    collection: Collection | None = None,
+    collection: IndexedFolder | None = None,
 ) -> Process:
-    """The process around the application."""
+    """Return the process around the application."""
     files = enough(open_files()) - FILES_OF_OUR_OWN
     limits = ConnectionLimits(
         read_timeout=settings.read_timeout,

@@ -11,7 +11,7 @@ from PIL import Image
 from nonneg_core.pixels.identify import MAX_PIXELS
 from nonneg_runtime.bundle import ENCODER, Bundle
 from nonneg_runtime.cell_map import CellMap, Cells, cannot, pooled_map
-from nonneg_runtime.preprocess import Photo, Preprocessor
+from nonneg_runtime.preprocess import PhotoInput, Preprocessor
 
 KEPT = 4  # models
 
@@ -31,8 +31,8 @@ class CellMaps:
         self._open: dict[str, CellMap] = {}
         self._working = Lock()
 
-    def locate(self, bundle: Bundle, photo: Photo, dimensions: list[int]) -> Located:
-        """Where these dimensions of a photo come from; ParameterInvalid where the model cannot say."""
+    def locate(self, bundle: Bundle, photo: PhotoInput, dimensions: list[int]) -> Located:
+        """Return where these dimensions of a photo come from; ParameterInvalid where the model cannot say."""
         preprocessor = Preprocessor(bundle.manifest.view, max_pixels=self._max_pixels, apart=True)
         sizes: list[tuple[int, int]] = []
 
@@ -56,7 +56,7 @@ class CellMaps:
 
 
 def maps_of(state: Any) -> CellMaps:
-    """The maps of an application, made when they are first asked for."""
+    """Return the maps of an application, made when they are first asked for."""
     if state.cell_maps is None:
         state.cell_maps = CellMaps(max_pixels=state.settings.max_pixels)
     found: CellMaps = state.cell_maps
@@ -64,7 +64,7 @@ def maps_of(state: Any) -> CellMaps:
 
 
 def can_locate(bundle: Bundle) -> bool:
-    """Whether its file looks as if it could say where; opening it makes sure."""
+    """Return whether its file looks as if it could say where; opening it makes sure."""
     return bundle.manifest.head is not None and _has_map(bundle.path / ENCODER, bundle.manifest.fingerprint)
 
 

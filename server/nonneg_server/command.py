@@ -27,8 +27,8 @@ from nonneg_core.errors import CheckFailed, ConfigInvalid
 from nonneg_core.pixels.resizing import has_simd
 from nonneg_runtime.atlas import fingerprint_of
 from nonneg_runtime.bundle import Bundle
+from nonneg_runtime.inference.providers import PROVIDERS
 from nonneg_runtime.manifest import read_manifest
-from nonneg_runtime.providers import PROVIDERS
 from nonneg_server.engine.cache import Cache
 from nonneg_server.engine.engine import InferenceEngine
 from nonneg_server.engine.workers import STALL_SECONDS, Workers
@@ -39,7 +39,7 @@ from nonneg_server.repository import Repository, sources_of
 from nonneg_server.settings import Settings, misspelt, read_settings
 
 if TYPE_CHECKING:
-    from nonneg_server.studio.collection import Collection
+    from nonneg_server.studio.collection import IndexedFolder
 
 logger = logging.getLogger("nonneg")
 BACKLOG = 2048
@@ -59,7 +59,7 @@ def serve(**flags: Any) -> None:
     run(read_settings(**flags))
 
 
-def run(settings: Settings, collection: Collection | None = None) -> None:
+def run(settings: Settings, collection: IndexedFolder | None = None) -> None:
     """Serve until SIGTERM or SIGINT, finish what is in flight, and return; `collection` is what the studio shows."""
     started = time.perf_counter()
     _end_at_once_on_sigterm()
@@ -96,12 +96,14 @@ def run(settings: Settings, collection: Collection | None = None) -> None:
 
 
 def about_decoding(decode: str) -> list[str]:
-    """A line where the resize is not what the setting lets expect."""
+    """Return a line where the resize is not what the setting lets expect."""
     said = []
     if decode == "fastest":
         said.append("--decode fastest is the default now, under the name fast; the old name goes with the next release")
     if decode != "exact" and not has_simd():
-        said.append("images are resized by Pillow: there is no cykooz-resizer here, which takes a quarter of the time")
+        said.append(
+            "images are resized by Pillow: cykooz-resizer, which takes a quarter of the time, is not installed here"
+        )
     return said
 
 
@@ -114,7 +116,7 @@ def leave(code: int) -> None:
 
 
 def _end_at_once_on_sigterm() -> None:
-    """Until it serves, also as process 1 of a container, which ignores it by default; SIGHUP is too early."""
+    """End on SIGTERM until it serves, also as a container's process 1, which else ignores it; SIGHUP is too early."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, lambda *_: leave(0))
         if hasattr(signal, "SIGHUP"):
@@ -139,7 +141,7 @@ def in_thread(work: Callable[[], None], always: threading.Event) -> Future[None]
 
 
 def _say_what_is_served(
-    registry: Registry, listener: socket.socket, settings: Settings, seconds: float, collection: Collection | None
+    registry: Registry, listener: socket.socket, settings: Settings, seconds: float, collection: IndexedFolder | None
 ) -> None:
     scheme = "http" if settings.tls_cert is None else "https"
     lines = [start_line(engine, listener, seconds, scheme) for engine in registry.all()]
@@ -155,7 +157,7 @@ def _say_what_is_served(
 def repository_of(
     settings: Settings, *, opening: Callable[[], None] = lambda: None, stall_seconds: float = STALL_SECONDS
 ) -> Repository:
-    """The bundles that are to be served, not loaded yet; `opening` is called as the runtime opens one of them."""
+    """Find the bundles to be served, not loaded yet; `opening` is called as the runtime opens one of them."""
     workers = Workers(
         settings.threads,
         max_images=settings.queue,
@@ -179,7 +181,7 @@ def repository_of(
 
 
 def _cache(settings: Settings) -> Cache | None:
-    """What is remembered, in memory and on the disk, as far as it was asked for."""
+    """Return what is remembered, in memory and on the disk, as far as it was asked for."""
     if settings.cache_dir is None:
         return Cache(settings.cache) if settings.cache else None
     from nonneg_server.engine.disk_cache import DiskCache
@@ -201,7 +203,7 @@ def _engine(settings: Settings, workers: Workers, cache: Cache | None, bundle: B
 
 
 def aliases_of(given: tuple[str, ...], sources: Mapping[str, object]) -> dict[str, str]:
-    """`alias=model` pairs, each of a model that is there."""
+    """Read `alias=model` pairs, each of a model that is there."""
     found = {}
     for pair in given:
         alias, _, model = pair.partition("=")
@@ -217,7 +219,7 @@ def aliases_of(given: tuple[str, ...], sources: Mapping[str, object]) -> dict[st
 
 
 def atlases_of(given: tuple[str, ...], sources: Mapping[str, Path], *, more: bool) -> tuple[Path, ...]:
-    """Atlases of models that are served; `more`: others may be loaded later."""
+    """Return atlases of models that are served; `more`: others may be loaded later."""
     served = {read_manifest(folder).fingerprint: name for name, folder in sources.items()} if given else {}
     paths = tuple(map(Path, given))
     for path in paths:
@@ -234,7 +236,7 @@ def atlases_of(given: tuple[str, ...], sources: Mapping[str, Path], *, more: boo
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A listening socket; a port in use is one clear line."""
+    """Return a listening socket; a port in use is one clear line."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family, backlog=BACKLOG)
@@ -254,7 +256,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def start_line(engine: InferenceEngine, listener: socket.socket, seconds: float, scheme: str = "http") -> str:
-    """The line that says where the server listens, with which model, and how long the start took."""
+    """Return the line that says where the server listens, with which model, and how long the start took."""
     manifest = engine.bundle.manifest
     return (
         f"nonneg serves {manifest.name} ({manifest.dimensions} dimensions, {manifest.fingerprint[:8]}) "
@@ -263,7 +265,7 @@ def start_line(engine: InferenceEngine, listener: socket.socket, seconds: float,
 
 
 def address_of(listener: socket.socket, scheme: str) -> str:
-    """Where a browser finds what listens here."""
+    """Return where a browser finds what listens here."""
     host, port = listener.getsockname()[:2]
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from nonneg_runtime.bundle import Bundle
-from nonneg_runtime.known_names import known_names, why_unnamed
-from nonneg_runtime.names import Name
+from nonneg_runtime.words.known_names import known_names, why_unnamed
+from nonneg_runtime.words.names import Name
 from nonneg_server.dimensions import naming, path_of
 from nonneg_server.requests.parameters import Listing
 
 
 def listed(bundle: Bundle, asked: Listing) -> dict[str, Any]:
-    """The page that was asked for, and how many dimensions all pages have together."""
+    """Return the page that was asked for, and how many dimensions all pages have together."""
     manifest, names = bundle.manifest, known_names(bundle)
     frequency = manifest.columns.frequency
     chosen = [j for j in range(manifest.dimensions) if _wanted(names.get(j), asked)]
@@ -49,7 +49,7 @@ def _wanted(name: Name | None, asked: Listing) -> bool:
 
 
 def _place(j: int, sort: str, names: Mapping[int, Name], frequency: tuple[float, ...]) -> tuple[Any, ...]:
-    """What a dimension is sorted by; equal ones stay in the order of the columns."""
+    """Return what a dimension is sorted by; equal ones stay in the order of the columns."""
     name = names.get(j)
     if sort == "frequency":
         return (-frequency[j], j)
@@ -61,7 +61,7 @@ def _place(j: int, sort: str, names: Mapping[int, Name], frequency: tuple[float,
 
 
 def strength(name: Name | None) -> tuple[int, float]:
-    """How good the evidence for a name is, the best first: precisions, then ranks, then names without either."""
+    """Return how good the evidence for a name is, the best first: precisions, then ranks, then names without either."""
     if name is None:
         return (3, 0.0)
     if name.precision is not None:

@@ -9,13 +9,13 @@ from urllib.parse import quote
 from nonneg_core.errors import NotFound
 from nonneg_runtime.atlas import Atlas, open_atlas
 from nonneg_runtime.bundle import Bundle
-from nonneg_runtime.known_names import known_names, why_unnamed
 from nonneg_runtime.manifest import Manifest
-from nonneg_runtime.names import Name
+from nonneg_runtime.words.known_names import known_names, why_unnamed
+from nonneg_runtime.words.names import Name
 
 
 def card(bundle: Bundle, atlas: Atlas | None, j: int) -> dict[str, Any]:
-    """A dimension in a list of others."""
+    """Return a dimension in a list of others."""
     return {
         "dimension": j,
         **naming(known_names(bundle).get(j)),
@@ -25,7 +25,7 @@ def card(bundle: Bundle, atlas: Atlas | None, j: int) -> dict[str, Any]:
 
 
 def details(bundle: Bundle, j: int) -> dict[str, Any]:
-    """The evidence for its rank: statistics over the calibration images, and the images that activate it most."""
+    """Give the evidence for its rank: statistics over calibration images, and the images that activate it most."""
     manifest, columns = bundle.manifest, bundle.manifest.columns
     check_dimension(manifest, j)
     with open_atlas(bundle) or nullcontext() as atlas:
@@ -46,7 +46,7 @@ def details(bundle: Bundle, j: int) -> dict[str, Any]:
 
 
 def naming(name: Name | None) -> dict[str, Any]:
-    """What a dimension is called, what that is in everyday words, and the evidence for it."""
+    """Return what a dimension is called, what that is in everyday words, and the evidence for it."""
     if name is None:
         return {"name": None, "common": None, "evidence": None}
     evidence = {
@@ -60,7 +60,7 @@ def naming(name: Name | None) -> dict[str, Any]:
 
 
 def examples(manifest: Manifest, atlas: Atlas | None, j: int) -> list[dict[str, Any]]:
-    """Where the pictures are, how strongly each activates the dimension, what it shows."""
+    """Return where the pictures are, how strongly each activates the dimension, what it shows."""
     found = [] if atlas is None else atlas.examples(j)
     return [
         {
@@ -73,7 +73,7 @@ def examples(manifest: Manifest, atlas: Atlas | None, j: int) -> list[dict[str, 
 
 
 def thumbnail(bundle: Bundle, j: int, place: int) -> bytes:
-    """One example's JPEG."""
+    """Return one example's JPEG."""
     check_dimension(bundle.manifest, j)
     with open_atlas(bundle) or nullcontext() as atlas:
         found = [] if atlas is None else atlas.examples(j)
@@ -100,5 +100,5 @@ def check_dimension(manifest: Manifest, j: int) -> None:
 
 
 def path_of(manifest: Manifest, j: int) -> str:
-    """The path of a dimension's own page."""
+    """Return the path of a dimension's own page."""
     return f"/models/{quote(manifest.name)}/dimensions/{j}"

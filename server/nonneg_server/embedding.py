@@ -17,7 +17,7 @@ from nonneg_core.shortening import Vectors, check_dimensions, shorten
 from nonneg_runtime.manifest import Manifest
 from nonneg_server.engine.encoded import Encoded
 from nonneg_server.engine.engine import InferenceEngine
-from nonneg_server.requests.images import Source
+from nonneg_server.requests.images import ReadyImage
 from nonneg_server.requests.parameters import Parameters
 
 _OF_ITS_OWN = (*OF_AN_IMAGE, LinkFailed, ParameterInvalid)  # an image's own errors; any other fails the request
@@ -73,7 +73,7 @@ class Answer(NamedTuple):
 
 async def embed(
     engine: InferenceEngine,
-    images: Sequence[Source],
+    images: Sequence[ReadyImage],
     parameters: Parameters,
     *,
     field: str = "images",
@@ -87,19 +87,19 @@ async def embed(
 
 
 def fails_request(parameters: Parameters, count: int) -> bool:
-    """Whether one bad image fails the request; a request's only image does, unless its item was asked for."""
+    """Return whether one bad image fails the request; a request's only image does, unless its item was asked for."""
     return parameters.errors == "fail" or (count == 1 and "errors" not in parameters.model_fields_set)
 
 
 def shortened(manifest: Manifest, raw: EncodedBatch, parameters: Parameters) -> Answer:
-    """The raw vectors at every length, by the one rule."""
+    """Shorten the raw vectors to every length, by the one rule."""
     lengths = lengths_of(parameters, manifest, raw.vectors.shape[1])
     vectors = tuple(shorten(raw.vectors, k, parameters.top_k, normalize=parameters.normalize) for k in lengths)
     return Answer(manifest, parameters, lengths, vectors, raw.positions, raw.errors, raw.timing)
 
 
 def lengths_of(parameters: Parameters, manifest: Manifest, width: int | None = None) -> tuple[int, ...]:
-    """The lengths asked for, each within the vectors' width, which is the model's unless they were cut before."""
+    """Check the lengths asked for, each within the vectors' width: the model's unless they were cut before."""
     asked = parameters.dimensions if isinstance(parameters.dimensions, list) else [parameters.dimensions]
     try:
         return tuple(check_dimensions(k, width or manifest.dimensions) for k in asked)
@@ -110,7 +110,7 @@ def lengths_of(parameters: Parameters, manifest: Manifest, width: int | None = N
 
 
 def measured(manifest: Manifest) -> list[str]:
-    """What the lengths that were measured are good for, in one sentence, or none."""
+    """Return what the lengths that were measured are good for, in one sentence, or none."""
     rows = () if manifest.quality is None else manifest.quality.rows
     found = {row.dimensions: row.p_at_1 for row in rows if row.selection == "expected-activation" and row.top_k is None}
     said = ", ".join(f"{k}: {found[k]:.3f}" for k in sorted(found, reverse=True))
@@ -119,13 +119,13 @@ def measured(manifest: Manifest) -> list[str]:
 
 async def encode(
     engine: InferenceEngine,
-    images: Sequence[Source],
+    images: Sequence[ReadyImage],
     *,
     fail: bool,
     field: str = "images",
     deadline: float | None = None,
 ) -> EncodedBatch:
-    """Every image as one job; a bad one fails alone unless `fail`."""
+    """Encode every image as a job of its own; a bad one fails alone unless `fail`."""
     readable = [image for image in images if not isinstance(image, (Encoded, NonnegError))]
     results = iter(await engine.encode_all(readable, deadline=deadline) if readable else [])
     outcomes = [image if isinstance(image, (Encoded, NonnegError)) else next(results) for image in images]
@@ -135,7 +135,7 @@ async def encode(
 def collect(
     outcomes: Sequence[Encoded | NonnegError], width: int, *, fail: bool, field: str = "images"
 ) -> EncodedBatch:
-    """The images' outcomes as one; an error that is not an image's own is raised, or any error if `fail`."""
+    """Return the images' outcomes as one; an error that is not an image's own is raised, or any error if `fail`."""
     encoded: list[Encoded] = []
     positions: list[int] = []
     errors: dict[int, NonnegError] = {}

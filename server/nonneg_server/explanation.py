@@ -15,11 +15,11 @@ from nonneg_runtime.bundle import Bundle
 from nonneg_runtime.cell_map import Cells
 from nonneg_server.cell_maps import CellMaps
 from nonneg_server.dimensions import card
-from nonneg_server.requests.images import Incoming, Source
+from nonneg_server.requests.images import Incoming, ReadyImage
 
 
 def explain(bundle: Bundle, a: Vectors, b: Vectors, limit: int) -> dict[str, Any]:
-    """The `limit` dimensions that add most to the cosine of two unit vectors, and what all others add together."""
+    """Find the `limit` dimensions that add most to two unit vectors' cosine, and what the others add together."""
     products = a.astype(np.float64) * b.astype(np.float64)  # (k,), none negative: nothing cancels
     cosine = float(products.sum())
     order = np.argsort(-products, kind="stable")[:limit]
@@ -47,9 +47,9 @@ def explain(bundle: Bundle, a: Vectors, b: Vectors, limit: int) -> dict[str, Any
 
 
 def with_cells(
-    found: dict[str, Any], maps: CellMaps, bundle: Bundle, photos: Sequence[Incoming | Source]
+    found: dict[str, Any], maps: CellMaps, bundle: Bundle, photos: Sequence[Incoming | ReadyImage]
 ) -> dict[str, Any]:
-    """The explanation with the cells of each image that its dimensions come from; they sum to the dimension's value."""
+    """Add the cells of each image that the dimensions come from; they sum to the dimension's value."""
     listed = found["contributions"]
     dimensions = [one["dimension"] for one in listed]
     located = [maps.locate(bundle, photo, dimensions) for photo in photos if isinstance(photo, (bytes, Image.Image))]
@@ -61,6 +61,6 @@ def with_cells(
 
 
 def scaled(cells: Cells, value: float) -> Cells:
-    """Cells that sum to a value; all zero where they are."""
+    """Return cells that sum to a value; all zero where they are."""
     total = float(cells.sum())
     return np.asarray(cells * (value / total), np.float32) if total > 0 else np.zeros_like(cells)

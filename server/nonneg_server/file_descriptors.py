@@ -8,7 +8,7 @@ FEWEST = 160  # a server with fewer would have none left for connections
 
 
 def enough(files: int) -> int:
-    """This many open files, unless so few leave nothing for connections."""
+    """Return this many open files, unless so few leave nothing for connections."""
     if files < FEWEST:
         raise ConfigInvalid(
             f"this process may open {files} files, a server needs {FEWEST} or more",
@@ -21,7 +21,7 @@ def enough(files: int) -> int:
 
 
 def open_files() -> int:
-    """How many files this process may open, after asking for all that it may ask for."""
+    """Return how many files this process may open, after asking for all that it may ask for."""
     try:
         import resource
     except ModuleNotFoundError:  # Windows

@@ -25,5 +25,5 @@ def check_ready(state: Any) -> None:
 
 
 def still_loading() -> NotReady:
-    """The error of every request but for health while models load."""
+    """Return the error of every request but for health while models load."""
     return NotReady("the models are loading", fix="wait for /readyz", retry_after=1)

@@ -55,7 +55,7 @@ def _option(name: str, field: FieldInfo, *, hidden: bool = False) -> Callable[[C
 
 
 def shown_default(field: FieldInfo) -> str:
-    """`; default: 8000`, or nothing where there is none."""
+    """Return `; default: 8000`, or nothing where there is none."""
     default = field.default
     if default is None or default == () or default == "":
         return ""
@@ -63,7 +63,7 @@ def shown_default(field: FieldInfo) -> str:
 
 
 def _kind(annotation: Any) -> tuple[Any, bool]:
-    """The click type of an annotation, and whether the option may be repeated."""
+    """Return the click type of an annotation, and whether the option may be repeated."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin in (Union, types.UnionType):
         return _kind(next(a for a in arguments if a is not type(None)))

@@ -77,7 +77,7 @@ class Process(uvicorn.Server):
         self._idle = Idle()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """SIGTERM: refuse readiness, keep answering, then stop. SIGINT, or the signal again: stop at once."""
+        """Stop on SIGTERM: refuse readiness, keep answering, then end. On SIGINT, or the signal again, stop at once."""
         again = self._shared.draining or self.should_exit
         self._shared.draining = True
         self.interrupted = self.interrupted or sig == signal.SIGINT
@@ -89,7 +89,7 @@ class Process(uvicorn.Server):
             self._stop_at = time.monotonic() + self._drain
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """As uvicorn's, but that handshakes end in time, and models may still be loading."""
+        """Start as uvicorn does, but that handshakes end in time, and models may still be loading."""
         loop = asyncio.get_running_loop()
         lower_loop_priority()
         await self.lifespan.startup()
@@ -110,7 +110,7 @@ class Process(uvicorn.Server):
         return {"ssl": tls, "ssl_handshake_timeout": patience, "ssl_shutdown_timeout": patience}
 
     def _loaded(self, done: asyncio.Future[None]) -> None:
-        """The models are there; or could not be loaded, and the process ends."""
+        """Begin to answer: the models are loaded; or end the process, if they could not be."""
         self._shared.loading = False
         if done.cancelled() or done.exception() is not None:
             self._shared.draining = self.should_exit = True
@@ -121,7 +121,7 @@ class Process(uvicorn.Server):
         return Connection(self.config, self.server_state, self._shared)
 
     def _reload(self) -> None:
-        """Keys and certificate at once: both are small. Models now, or again when the reload under way is done."""
+        """Reload keys and certificate at once: both are small. Models now, or after the reload under way."""
         for reload in self._reload_hooks:
             reload()
         self._reload_certificate()
@@ -129,14 +129,14 @@ class Process(uvicorn.Server):
             self._reload_models()
 
     def _reload_models(self) -> None:
-        """Again if one is under way: it may have seen a folder too early."""
+        """Reload again if one is under way: it may have seen a folder too early."""
         self._again = self._reloading is not None
         if self._reloading is None:
             self._reloading = asyncio.get_running_loop().run_in_executor(None, self._repository.reload)
             self._reloading.add_done_callback(self._reloaded)
 
     def _reload_certificate(self) -> None:
-        """Handshakes to come see the present files; a pair that does not fit changes nothing."""
+        """Show the present files to handshakes to come; a pair that does not fit changes nothing."""
         cert, key, tls = self.config.ssl_certfile, self.config.ssl_keyfile, self.config.ssl
         if tls is None or cert is None:
             return
@@ -157,7 +157,7 @@ class Process(uvicorn.Server):
             self._reload_models()
 
     async def on_tick(self, counter: int) -> bool:
-        """Ten times a second."""
+        """Look, ten times a second, whether to stop."""
         if self._shared.draining and not self._leaving:
             self._leaving = True
             logger.info("shutting down: not ready from now on, %d connections are open", self._shared.open)
@@ -195,7 +195,7 @@ class Process(uvicorn.Server):
             close()
 
     def _end_in_any_case(self, seconds: float) -> None:
-        """Where a thread hangs, say where, and end; also while the runtime's own code keeps the interpreter."""
+        """End where a thread hangs, and say where; also while the runtime's own code keeps the interpreter."""
         teller = threading.Timer(seconds - TELLING, lambda: logger.critical("it hangs:\n%s", thread_stacks()))
         teller.daemon = True
         teller.start()
@@ -219,7 +219,7 @@ class Process(uvicorn.Server):
         await asyncio.gather(*making, return_exceptions=True)
 
     def _cut_off(self, grace: float) -> None:
-        """The grace period is over."""
+        """End what is left: the grace period is over."""
         late = self._connections()
         if late:
             logger.error("not served to the end within %g s, and cut off: %d of the clients", grace, len(late))
@@ -239,7 +239,7 @@ class Process(uvicorn.Server):
 
 
 def thread_stacks() -> str:
-    """What every thread is at."""
+    """Return what every thread is at."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     found = sys._current_frames().items()
     return "".join(f"{names.get(number)}:\n{''.join(traceback.format_stack(frame))}" for number, frame in found)

@@ -16,8 +16,8 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from nonneg_core.errors import MissingExtra, NonnegError
-from nonneg_core.installing import package_hint
+from nonneg_core.errors import NonnegError
+from nonneg_core.installing import needing
 from nonneg_server.app import create_app
 from nonneg_server.command import repository_of
 from nonneg_server.health import check_alive
@@ -29,7 +29,7 @@ ONGOING = 4  # requests in work for each thread of a replica, beyond which anoth
 
 
 def application() -> FastAPI:
-    """The application with its models loaded, in the process of a replica."""
+    """Return the application with its models loaded, in the process of a replica."""
     settings = settings_of_a_replica()
     configure(settings.log_format, settings.log_level)
     repository = repository_of(settings)
@@ -38,7 +38,7 @@ def application() -> FastAPI:
 
 
 def settings_of_a_replica() -> Settings:
-    """The settings, with one thread where none are asked for: replicas share the cores of their machine.
+    """Return the settings, with one thread where none are asked for: replicas share the cores of their machine.
 
     Where requests come from is the proxy's to say: what is served on loopback alone is not served by a replica.
     """
@@ -47,11 +47,9 @@ def settings_of_a_replica() -> Settings:
 
 
 def deployed() -> Any:
-    """The deployment, ready to be run."""
-    try:
+    """Return the deployment, ready to be run."""
+    with needing("Ray Serve", package="ray[serve]"):
         serve: Any = import_module("ray.serve")
-    except ModuleNotFoundError as error:
-        raise MissingExtra(f"Ray Serve needs {error.name}", fix=package_hint("ray[serve]")) from None
     settings = settings_of_a_replica()
     threads = settings.threads or 1
     known = {variable(name) for name in Settings.model_fields}

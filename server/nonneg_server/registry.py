@@ -38,7 +38,7 @@ class Registry:
             self.put(engine)
 
     def get(self, name: str | None = None) -> InferenceEngine:
-        """The engine of that name or alias, or the default one."""
+        """Return the engine of that name or alias, or the default one."""
         engines = self._engines
         wanted = self._default if name is None else self._aliases.get(name, name)
         found = engines.get(wanted or "")
@@ -76,14 +76,11 @@ class Registry:
     def all(self) -> list[InferenceEngine]:
         return list(self._engines.values())
 
-    def aliases_of(self, name: str) -> list[str]:
-        return [alias for alias, model in self._aliases.items() if model == name]
-
     def ready(self) -> bool:
         return bool(self._engines)
 
     def failure_reason(self) -> str | None:
-        """Why this process can no longer be trusted; None while it works."""
+        """Return why this process can no longer be trusted; None while it works."""
         return next((found for engine in self._engines.values() if (found := engine.failure_reason())), None)
 
     def close(self, timeout: float | None = None) -> None:
@@ -96,12 +93,12 @@ class Registry:
             self._cache.close()
 
     def _with(self, engine: InferenceEngine) -> dict[str, InferenceEngine]:
-        """The engines and this one, the default first."""
+        """Return the engines and this one, the default first."""
         others = {**self._engines, engine.name: engine}
         return {engine.name: engine, **others} if engine.name == self._default else others
 
     def _has_room(self, weight: int) -> bool:
-        """Whether so many bytes more fit beside all that is loaded: no model has to rest for a second session."""
+        """Tell whether so many more bytes fit beside all that is loaded: models do not rest for a second session."""
         held = sum(engine.sessions.weight for engine in self._engines.values() if engine.sessions.loaded)
         return self.memory is None or held + weight <= self.memory
 

@@ -13,7 +13,7 @@ logger = logging.getLogger("nonneg")
 
 
 def with_new_names(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The same settings, each under its present name; a setting given under both keeps the present one's value."""
+    """Put each setting under its present name; one given under both keeps the present one's value."""
     found = dict(given)
     for old, new in RENAMED.items():
         if old in found:
@@ -24,7 +24,7 @@ def with_new_names(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def from_old_variables() -> dict[str, str]:
-    """What the environment sets by old names alone."""
+    """Return what the environment sets by old names alone."""
     found = {}
     for old, new in RENAMED.items():
         value = os.environ.get(PREFIX + old.upper())

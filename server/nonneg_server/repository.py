@@ -42,7 +42,7 @@ class Repository:
         self._loading = threading.Lock()
 
     def names(self) -> list[str]:
-        """Every model that is served or could be."""
+        """Return every model that is served or could be."""
         found = (
             [] if self._folder is None else sorted(path.parent.name for path in self._folder.glob("*/manifest.json"))
         )
@@ -95,12 +95,14 @@ class Repository:
             return self._sources[name]
         if self._folder is None or name not in self.names():
             known = ", ".join(self.names())
-            raise ModelNotFound(f"there is no model {name!r} to load", fix=f"known: {known}", field="model", value=name)
+            raise ModelNotFound(
+                f"model {name!r} is not in the folder of models", fix=f"known: {known}", field="model", value=name
+            )
         return self._folder / name
 
 
 def sources_of(models: Sequence[str]) -> dict[str, Path]:
-    """`name=folder` or just a folder, whose bundle says its name; nothing at all is the default model."""
+    """Read `name=folder` or just a folder, whose bundle says its name; nothing at all is the default model."""
     found: dict[str, Path] = {}
     for given in models or (DEFAULT.name,):
         name, equals, path = given.partition("=")
@@ -118,7 +120,7 @@ def sources_of(models: Sequence[str]) -> dict[str, Path]:
 
 
 def named(bundle: Bundle, name: str) -> Bundle:
-    """The bundle under the name it is served by; its fingerprint does not depend on it."""
+    """Return the bundle under the name it is served by; its fingerprint does not depend on it."""
     if bundle.manifest.name == name:
         return bundle
     return replace(bundle, manifest=bundle.manifest.model_copy(update={"name": name}))

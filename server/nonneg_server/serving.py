@@ -15,22 +15,23 @@ from nonneg_core.errors import ParameterInvalid
 from nonneg_runtime.bundle import Bundle
 from nonneg_server.embedding import Answer, embed, lengths_of
 from nonneg_server.engine.encoded import too_late
-from nonneg_server.requests.images import Incoming, Link, Source, Text, check_count, sized
+from nonneg_server.engine.texts import Text
+from nonneg_server.requests.images import Incoming, Link, ReadyImage, check_count, sized
 from nonneg_server.requests.parameters import Parameters
 from nonneg_server.requests.texts import understood
 
 
 async def serve(
-    request: Request, images: Sequence[Incoming | Source], parameters: Parameters, *, field: str = "images"
+    request: Request, images: Sequence[Incoming | ReadyImage], parameters: Parameters, *, field: str = "images"
 ) -> Answer:
     """Check, fetch what are links, encode and shorten; `field` is what the dialect calls its images."""
     state = request.app.state
     limits = state.settings.limits
     check_count(len(images), limits.images, field)
     engine = state.registry.get(parameters.model)
-    lengths_of(parameters, engine.bundle.manifest)
+    fewest = min(lengths_of(parameters, engine.bundle.manifest))
     deadline = deadline_of(request, state.settings.timeout)
-    known = await _understood(engine.bundle, [sized(image, limits) for image in images])
+    known = await _understood(engine.bundle, [sized(image, limits) for image in images], fewest)
     ready = await _fetched(state, known, deadline)
     answer = await embed(engine, ready, parameters, field=field, deadline=deadline)
     engine.stats.zero_vectors += zeros_of(answer)
@@ -38,43 +39,47 @@ async def serve(
     return answer
 
 
-async def fetched(request: Request, images: Sequence[Incoming | Source]) -> list[Source]:
-    """The images with the bytes that links lead to, for what reads them once more."""
+async def fetched(request: Request, images: Sequence[Incoming | ReadyImage]) -> list[ReadyImage]:
+    """Return the images with the bytes that links lead to, for what reads them once more."""
     state = request.app.state
     pictures = [image for image in images if not isinstance(image, Text)]
     return await _fetched(state, pictures, deadline_of(request, state.settings.timeout))
 
 
 def zeros_of(answer: Answer) -> int:
-    """Of how many vectors nothing is left."""
+    """Count the vectors of which nothing is left."""
     return sum([len(z) - int(np.add.reduce(np.logical_or.reduce(z, axis=1))) for z in answer.vectors])
 
 
-async def _understood(bundle: Bundle, images: Sequence[Incoming | Source]) -> list[Link | Source]:
-    """The images, with the vectors of texts in their place: none of them waits for a thread that encodes."""
-    found = [image for image in images if not isinstance(image, Text)]
-    if len(found) == len(images):
-        return found
+async def _understood(
+    bundle: Bundle, images: Sequence[Incoming | ReadyImage], dimensions: int
+) -> list[Link | ReadyImage]:
+    """Return the images, with the vectors of texts in their place where words are looked up, which waits for no thread.
+
+    A text tower takes time as an encoder does: its texts are queued with the images.
+    """
+    if bundle.manifest.text is not None or not any(isinstance(image, Text) for image in images):
+        return list(images)
     return await asyncio.to_thread(
-        lambda: [understood(bundle, image) if isinstance(image, Text) else image for image in images]
+        lambda: [understood(bundle, image, dimensions) if isinstance(image, Text) else image for image in images]
     )
 
 
-async def _fetched(state: Any, images: Sequence[Link | Source], deadline: float) -> list[Source]:
-    """The images, with the bytes that links lead to in their place."""
+async def _fetched(state: Any, images: Sequence[Link | ReadyImage], deadline: float) -> list[ReadyImage]:
+    """Return the images, with the bytes that links lead to in their place."""
     ready = [image for image in images if not isinstance(image, Link)]
     if len(ready) == len(images):
         return ready
     try:
         async with asyncio.timeout_at(deadline):
-            found: list[Source] = await state.fetcher.fetched(images, budget=state.settings.max_body)
+            found: list[ReadyImage] = await state.fetcher.fetched(images, budget=state.settings.max_body)
             return found
     except TimeoutError:
         raise too_late() from None
 
 
 def deadline_of(request: Request, timeout: float) -> float:
-    """When the request has to be answered, by the server's timeout or the client's, as a time of the event loop."""
+    """Return when a request has to be answered, by the server's timeout or the client's, in the event loop's time."""
     now, given = asyncio.get_running_loop().time(), request.headers.get("x-request-timeout")
     if given is None:
         return now + timeout
@@ -93,14 +98,14 @@ def deadline_of(request: Request, timeout: float) -> float:
 
 
 def reply(content: bytes, answer: Answer, media_type: str = "application/json") -> Response:
-    """The answer with the headers that say which vectors these are and where the milliseconds went."""
+    """Return the answer with the headers that say which vectors these are and where the milliseconds went."""
     response = Response(content, media_type=media_type)
     response.raw_headers.extend(timing_headers(answer))
     return response
 
 
 def timing_headers(answer: Answer) -> list[tuple[bytes, bytes]]:
-    """The headers that say which vectors these are and where the milliseconds went."""
+    """Return the headers that say which vectors these are and where the milliseconds went."""
     queue, decode, inference = answer.timing
     return [
         (b"x-fingerprint", answer.manifest.fingerprint.encode()),

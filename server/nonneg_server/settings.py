@@ -28,7 +28,7 @@ OF_OTHERS = frozenset({"NONNEG_URL", "NONNEG_FEATURE_CACHE"})  # that the client
 
 
 def setting(default: Any, description: str, *, group: str, metavar: str | None = None, **rest: Any) -> Any:
-    """A field with the group under which `--help` and the docs show it."""
+    """Return a field with the group under which `--help` and the docs show it."""
     return Field(default, description=description, json_schema_extra={"group": group, "metavar": metavar}, **rest)
 
 
@@ -262,14 +262,14 @@ class Settings(BaseSettings):
     @field_validator("model", "alias", "atlas", "api_key", "cors_origin", "studio_host", "url_host", mode="before")
     @classmethod
     def _listed(cls, given: object) -> object:
-        """Text with commas, as a variable or a single value gives it, is a list."""
+        """Split text at its commas: a variable, and a single value, give a list so."""
         if isinstance(given, (str, Path)):
             return tuple(part for part in str(given).split(",") if part)
         return given
 
 
 def read_settings(**flags: Any) -> Settings:
-    """The settings of this run: flags first, then the environment, then the file, then the defaults."""
+    """Return the settings of this run: flags first, then the environment, then the file, then the defaults."""
     flags = with_new_names({name: value for name, value in flags.items() if value is not None})
     given = from_old_variables() | flags
     file = given.get("config") or os.environ.get(variable("config"))
@@ -289,7 +289,7 @@ def read_settings(**flags: Any) -> Settings:
 
 
 def misspelt(environment: Iterable[str]) -> list[str]:
-    """A line for every variable that is nearly a setting, and sets nothing."""
+    """Return a line for every variable that is nearly a setting, and sets nothing."""
     known = [variable(name) for name in Settings.model_fields]
     strange = sorted(name for name in environment if name.startswith(PREFIX) and name not in {*known, *OF_OTHERS})
     close = {name: difflib.get_close_matches(name, known, n=1, cutoff=0.85) for name in strange}
@@ -301,7 +301,7 @@ def misspelt(environment: Iterable[str]) -> list[str]:
 
 
 def _closed(settings: Settings) -> Settings:
-    """These, unless a key was meant and none is there: a secret that came empty must not open the server."""
+    """Return these, unless a key was meant and none is there: a secret that came empty must not open the server."""
     name = variable("api_key")
     if name in os.environ and not settings.api_key and settings.api_key_file is None:
         raise ConfigInvalid(
@@ -311,7 +311,7 @@ def _closed(settings: Settings) -> Settings:
 
 
 def _from_file(path: Path) -> dict[str, Any]:
-    """What the file sets and the environment does not."""
+    """Return what the file sets and the environment does not."""
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
@@ -329,22 +329,22 @@ def _fix(name: str) -> str:
 
 
 def flag(name: str) -> str:
-    """The command-line flag of a setting."""
+    """Return the command-line flag of a setting."""
     return "--" + name.replace("_", "-")
 
 
 def variable(name: str) -> str:
-    """The environment variable of a setting."""
+    """Return the environment variable of a setting."""
     return PREFIX + name.upper()
 
 
 def group_of(field: FieldInfo) -> str:
-    """The heading that a setting stands under."""
+    """Return the heading that a setting stands under."""
     return str(_extra(field)["group"])
 
 
 def metavar_of(field: FieldInfo) -> str | None:
-    """What stands for a setting's value in the help."""
+    """Return what stands for a setting's value in the help."""
     found = _extra(field)["metavar"]
     return None if found is None else str(found)
 

@@ -99,8 +99,11 @@ def test_too_few_open_files_are_a_bad_finding_and_no_start(bundle: Bundle) -> No
         assert "raise the limit: ulimit -n" in done.stdout + done.stderr
 
 
-def test_two_builds_of_the_runtime_are_a_bad_finding(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "installed", lambda name: "1.0" if name.startswith("onnxruntime") else None)
+def test_two_builds_of_the_runtime_are_a_bad_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for build in ("onnxruntime", "onnxruntime_gpu"):
+        (tmp_path / f"{build}-1.0.dist-info").mkdir()
+        (tmp_path / f"{build}-1.0.dist-info" / "METADATA").write_text(f"Name: {build}\nVersion: 1.0\n")
+    monkeypatch.syspath_prepend(tmp_path)
     assert "overwrite each other" in next(iter(checks.runtime())).message
 
 

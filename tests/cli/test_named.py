@@ -15,7 +15,7 @@ from nonneg_cli.data_sets_as_folders import NAMES, OrNamed
 from nonneg_cli.table import nonneg
 from nonneg_core.errors import ConfigInvalid
 from nonneg_training.data import SPLIT, open_data
-from nonneg_training.data.unpacked import unpacked
+from nonneg_training.data.as_folder import unpacked
 
 pytestmark = pytest.mark.slow
 

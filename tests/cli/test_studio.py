@@ -42,7 +42,9 @@ def test_what_is_new_is_embedded_and_what_is_gone_is_forgotten(tmp_path: Path, m
     assert found.root == folder
     assert model_of(found, None) == "photo-fast"
     assert found.groups is not None
-    sections = found.groups()
+    told: list[tuple[int, int | None]] = []
+    sections = found.groups(lambda done, of: told.append((done, of)))
+    assert told[-1] == (len(found), len(found))
     assert {"exact", "clusters"} <= {section["part"] for section in sections}
     assert all(finding["photo"] in found.ids for s in sections for g in s["groups"] for finding in g["findings"])
 

@@ -79,7 +79,7 @@ def test_an_unknown_command_is_refused():
 
 
 def test_a_missing_extra_is_told_with_the_pip_command(monkeypatch):
-    entry = cli.Entry("nonneg_client.absent_for_test:x", "A part that is not there.", "search")
+    entry = cli.Subcommand("nonneg_client.absent_for_test:x", "A part that is not there.", "search")
     monkeypatch.setitem(cli.COMMANDS, "absent", entry)
 
     def gone(module):
@@ -92,8 +92,10 @@ def test_a_missing_extra_is_told_with_the_pip_command(monkeypatch):
     assert result.exception.fix == extra_hint("search")
 
 
-def test_a_module_of_ours_that_is_missing_is_no_missing_extra(monkeypatch):
-    monkeypatch.setitem(cli.COMMANDS, "absent", cli.Entry("nonneg_client.absent_for_test:x", "Not there.", "search"))
+def test_a_module_of_ours_that_is_missing_is_not_a_missing_extra(monkeypatch):
+    monkeypatch.setitem(
+        cli.COMMANDS, "absent", cli.Subcommand("nonneg_client.absent_for_test:x", "Not there.", "search")
+    )
     assert isinstance(CliRunner().invoke(cli.nonneg, ["absent"]).exception, ModuleNotFoundError)
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 CLIENT = (
     "commands.embed",
-    "commands.index",
+    "commands.index_update",
     "client",
     "search.connectors.qdrant_local",
     "storage.npz",
@@ -25,8 +25,16 @@ CLIENT = (
     "bulk",
 )
 CLIENTS = ("httpx", *(f"nonneg_client.{module}" for module in CLIENT))
-EXPORT = ("assemble", "evaluation", "verify", "rerank_columns", "activations", "commands.rank", "commands.export")
-EXPORTS = ("onnxruntime", "onnx", "nonneg_runtime.session", *(f"nonneg_export.{module}" for module in EXPORT))
+EXPORT = (
+    "assemble",
+    "checks.evaluation",
+    "checks.verify",
+    "rerank_columns",
+    "activations",
+    "commands.rank",
+    "commands.export",
+)
+EXPORTS = ("onnxruntime", "onnx", "nonneg_runtime.inference.session", *(f"nonneg_export.{module}" for module in EXPORT))
 TRAINING = ("torch._dynamo", "nonneg_training.run", "nonneg_training.command")
 LOADED = {
     "embed": CLIENTS, "index": CLIENTS, "rank": EXPORTS, "export": (*EXPORTS, *TRAINING), "train": TRAINING,

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from nonneg_cli.table import nonneg
 from nonneg_client import Embeddings
 from nonneg_client.search import Index
-from nonneg_client.search.bulk import Form, Journal, batches, parts_of, store
+from nonneg_client.search.bulk import Journal, StoredForm, batches, parts_of, store
 from nonneg_client.search.connectors.pgvector import PgvectorEngine
 from nonneg_core.errors import ConfigInvalid, ConnectionFailed, MissingExtra
 
@@ -58,6 +58,9 @@ def test_vectors_are_stored_once_found_again_and_left_out_the_next_time(
     assert f"{N} stored now" in first.output
     again = index(vectors, "photos", database)
     assert f"photos: {N} vectors; 0 stored now, {N} before" in again.output
+    mixed = index(vectors, "photos", database, "--keep", 8).exception
+    assert isinstance(mixed, ConfigInvalid)
+    assert "leave --keep out" in str(mixed)
     whole = Embeddings.load(vectors)
     with psycopg.connect(database, autocommit=True) as connection:
         found = Index(PgvectorEngine(connection, "photos"))
@@ -75,7 +78,7 @@ def test_a_run_that_broke_off_goes_on_and_nothing_is_there_twice(vectors: Path, 
 
     whole = Embeddings.load(vectors)
     with psycopg.connect(database, autocommit=True) as connection:
-        engine = PgvectorEngine(connection, "broken", made_for=Form().described(whole))
+        engine = PgvectorEngine(connection, "broken", made_for=StoredForm().described(whole))
         upsert, calls = engine.upsert, []
 
         def failing(*arguments: object) -> None:
@@ -87,9 +90,9 @@ def test_a_run_that_broke_off_goes_on_and_nothing_is_there_twice(vectors: Path, 
         engine.upsert = failing  # type: ignore[method-assign]
         small = {"batch_bytes": int(whole.nnz.sum()) * 8 // 10}
         with pytest.raises(ConnectionError):
-            store(Index(engine), parts_of(str(vectors)), Journal("p", "u", "n", Form()), Form(), **small)
+            store(Index(engine), parts_of(str(vectors)), Journal("p", "u", "n", StoredForm()), StoredForm(), **small)
         assert 0 < engine.count() < N
-        store(Index(engine), parts_of(str(vectors)), Journal("p", "u", "n", Form()), Form(), **small)
+        store(Index(engine), parts_of(str(vectors)), Journal("p", "u", "n", StoredForm()), StoredForm(), **small)
         assert engine.count() == N
 
 

@@ -18,7 +18,7 @@ from nonneg_cli.table import nonneg
 from nonneg_client import Client, Embeddings
 from nonneg_client.evaluation.datasets import csv_file, image_folder
 from nonneg_client.evaluation.retrieval import apart, by_length, grid
-from nonneg_client.evaluation.revisited import PROTOCOLS, average_precision, read_ground_truth
+from nonneg_client.evaluation.revisited_landmarks import PROTOCOLS, area_by_trapezoids, read_ground_truth
 from nonneg_core.errors import ConfigInvalid, DataInvalid, FingerprintMismatch, ParameterInvalid, StorageFailed
 from nonneg_core.evaluation.lengths import Length
 from nonneg_core.evaluation.metrics import retrieval
@@ -84,11 +84,11 @@ def test_what_cannot_be_evaluated_is_refused(labelled):
     embeddings, labels = labelled
     with pytest.raises(ParameterInvalid):
         by_length(embeddings, labels, lengths=[65])
-    with pytest.raises(ConfigInvalid, match="no selection"):
+    with pytest.raises(ConfigInvalid, match="selection=best is not known"):
         by_length(embeddings, labels, selections=["best"])
     with pytest.raises(DataInvalid, match="other images"):
         by_length(embeddings, labels, selections=["pca"])
-    with pytest.raises(DataInvalid, match="no vector"):
+    with pytest.raises(DataInvalid, match="holds 0 vectors"):
         by_length(embeddings[:0], [])
     with pytest.raises(FingerprintMismatch):
         by_length(embeddings, labels, Embeddings.from_dense(np.ones((1, 64)), fingerprint="g"), [0])
@@ -122,7 +122,7 @@ def test_sign_flips_agree_with_trying_every_sign(differences):
     assert sign_flip(d) == pytest.approx(exact, abs=0.02)
 
 
-def test_a_difference_of_nothing_is_no_difference():
+def test_a_difference_of_nothing_does_not_count():
     found = paired(np.ones(20), np.ones(20))
     assert (found.mean, found.low, found.high, found.p) == (0, 0, 0, 1)
 
@@ -227,7 +227,7 @@ def test_ap_by_trapezoids_is_the_published_one(hits, missed):
     relevant = sum(hits) + missed
     if relevant:
         places = [i for i, hit in enumerate(hits) if hit]
-        assert average_precision(hits, relevant) == pytest.approx(slow_average_precision(places, relevant))
+        assert area_by_trapezoids(hits, relevant) == pytest.approx(slow_average_precision(places, relevant))
 
 
 @pytest.fixture
@@ -289,6 +289,7 @@ def run(server):
     return invoke
 
 
+@pytest.mark.slow
 def test_selections_intervals_and_probe_stand_in_the_table(run, photos):
     result = run(
         "evaluate", photos, "--lengths", "64", "--selections", "prefix,random,variance,pca", "--intervals", "--probe"
@@ -302,6 +303,7 @@ def test_selections_intervals_and_probe_stand_in_the_table(run, photos):
     assert "a fifth of the images" in result.stdout
 
 
+@pytest.mark.slow
 def test_every_selection_is_probed(run, photos):
     given = ["--lengths", "64,1280", "--selections", "prefix,activation,random,variance,pca", "--probe", "--json"]
     rows = json.loads(run("evaluate", photos, *given).stdout)["rows"]

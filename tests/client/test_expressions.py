@@ -101,7 +101,7 @@ def test_photos_and_named_dimensions_are_resolved_alike(embedders, photos, where
 
 
 @pytest.mark.parametrize("where", ["server", "local"])
-def test_a_mistake_has_its_place_and_a_folder_is_no_photo(embedders, photos, where):
+def test_a_mistake_has_its_place_and_a_folder_is_not_a_photo(embedders, photos, where):
     with pytest.raises(ExpressionInvalid) as refused:
         embedders[where].query("dim:1 + dim:tenchh")
     assert refused.value.field == "expression[8]"

@@ -12,7 +12,6 @@ import time
 import pytest
 
 from nonneg_client import AsyncClient, Client
-from nonneg_client.wire import retries_and_rate as pacing
 from nonneg_client.wire.protocol import error_of, retry_after
 from nonneg_client.wire.retries_and_rate import RateController, RetryPolicy
 from nonneg_core.errors import (
@@ -28,6 +27,7 @@ from nonneg_core.errors import (
     Unauthorized,
 )
 
+MEBI = 2**20
 PASSING_FAULTS = [
     "drop",
     "half",
@@ -40,19 +40,14 @@ PASSING_FAULTS = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def hurried(monkeypatch):
-    monkeypatch.setattr(pacing, "FIRST_DELAY", 0.01)
-
-
 def blocking(url, images, **tuning):
-    with Client(url, **tuning) as client:
+    with Client(url, retry_delay=0.01, **tuning) as client:
         return client.embed(images, on_error="return")
 
 
 def asynchronous(url, images, **tuning):
     async def embed():
-        async with AsyncClient(url, **tuning) as client:
+        async with AsyncClient(url, retry_delay=0.01, **tuning) as client:
             return await client.embed(images, on_error="return")
 
     return asyncio.run(embed())
@@ -191,9 +186,8 @@ def test_a_body_that_is_too_large_is_halved(embed, faulty):
 
 
 @both
-def test_images_are_parted_by_their_bytes_before_they_are_sent(embed, faulty, monkeypatch):
-    monkeypatch.setattr("nonneg_client.wire.batch_exchange.MAX_BODY", 100)
-    images = [b"x" * 60, b"y" * 60, b"z" * 500, b"1", b"2"]
+def test_images_are_parted_by_their_bytes_before_they_are_sent(embed, faulty):
+    images = [b"x" * (9 * MEBI), b"y" * (9 * MEBI), b"z" * (17 * MEBI), b"1", b"2"]
     assert len(embed(faulty.url, images)) == 5
     assert sorted(faulty.seen) == [1, 1, 1, 2]
 
@@ -276,7 +270,7 @@ def test_an_error_of_a_strangers_making_is_told_by_its_status(status, body, kind
 
 
 def test_delays_grow_with_jitter_and_end():
-    attempts = RetryPolicy(retries=5, overload_timeout=0)
+    attempts = RetryPolicy(retries=5, overload_timeout=0, retry_delay=0.01)
     delays = [attempts.delay(NotReady("x")) for _ in range(6)]
     assert delays[5] is None
     for i, delay in enumerate(delays[:5]):
@@ -287,7 +281,7 @@ def test_a_very_long_retry_after_is_not_obeyed_forever():
     assert RetryPolicy(1, 100).delay(Overloaded("x", retry_after=86_400)) < 70
 
 
-def test_nobody_waits_for_an_address_that_never_answered():
+def test_an_address_that_never_answered_is_not_waited_for():
     unreachable = ConnectionFailed("x", field="url")
     assert RetryPolicy(9, 9, reached=False).delay(unreachable) is None
     assert RetryPolicy(9, 9, reached=True).delay(unreachable) is not None

@@ -56,7 +56,7 @@ def test_re_ranked_by_whole_vectors_the_order_is_theirs() -> None:
 
 
 @pytest.mark.parametrize("text", ["3+", "3:2+", "3/+", "3/2++"])
-def test_what_is_no_length_is_refused(text: str) -> None:
+def test_what_is_not_a_length_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="int"):
         read_length(text)
 

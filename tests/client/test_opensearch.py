@@ -71,7 +71,7 @@ def test_what_the_server_refuses_is_told(http, random_embeddings):
         OpenSearchEngine(http, "UPPER", describe(vectors))
 
 
-def test_an_index_of_somebody_else_is_left_alone(http):
+def test_an_index_of_another_program_is_left_alone(http):
     empty = {"mappings": {"dynamic_templates": [], "properties": {}}}
     assert http.put("/theirs", json=empty).status_code == 200
     with pytest.raises(DataInvalid, match="belongs to another program"):

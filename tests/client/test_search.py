@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from nonneg_client import Embeddings
-from nonneg_client.search import Index
-from nonneg_core.chance import ColumnStatistics
+from nonneg_client.search import Index, describe
+from nonneg_client.search.connectors.qdrant_local import LocalEngine
+from nonneg_core.chance_scores import ColumnStatistics
 from nonneg_core.errors import ConfigInvalid, DataInvalid, FingerprintMismatch, StorageFailed
 
 N = 400
@@ -200,11 +201,11 @@ def test_a_zero_vector_may_be_stored_and_is_near_to_nothing(tmp_path):
         (lambda index, v: index.search(v[0], where={"x": {"above": 3}}), "not a condition"),
         (lambda index, v: index.search(v[0], where={"x": []}), "not a condition"),
         (lambda index, v: index.search(v[0], where={"x": {"gte": "old"}}), "range of numbers"),
-        (lambda index, v: index.search(v[0], without=[3, 64]), "no dimension 64"),
-        (lambda index, v: index.by_dimensions({64: 1.0}), "no dimension 64"),
-        (lambda index, v: index.by_dimensions({3: 1.0}, without=[-1]), "no dimension -1"),
-        (lambda index, v: index.by_dimensions({}), "more of which"),
-        (lambda index, v: index.by_dimensions({1: -1.0}), "more of which"),
+        (lambda index, v: index.search(v[0], without=[3, 64]), "dimension=64 is not one of"),
+        (lambda index, v: index.by_dimensions({64: 1.0}), "dimension=64 is not one of"),
+        (lambda index, v: index.by_dimensions({3: 1.0}, without=[-1]), "dimension=-1 is not one of"),
+        (lambda index, v: index.by_dimensions({}), "with a weight above 0"),
+        (lambda index, v: index.by_dimensions({1: -1.0}), "with a weight above 0"),
         (lambda index, v: index.add(v.named(None)), "without ids"),
         (lambda index, v: index.add(v, [{}]), "1 payloads"),
         (lambda index, v: index.add(v[:1], [{"id": "mine"}]), "field id"),
@@ -215,7 +216,7 @@ def test_what_makes_no_sense_is_refused(index, vectors, act, message):
         act(index, vectors)
 
 
-def test_a_folder_that_is_no_index_is_named(tmp_path):
+def test_a_folder_that_is_not_an_index_is_named(tmp_path):
     with pytest.raises(DataInvalid, match="is not an index"):
         Index.open(tmp_path)
     (tmp_path / "index.json").write_text("{")
@@ -240,13 +241,13 @@ def test_an_index_that_may_not_be_written_says_that_it_must_be(vectors, tmp_path
     assert "Fix:   copy it to where you may write" in done.stderr
 
 
-def test_a_disk_without_room_is_refused_before_the_engine_dies_of_it(vectors, tmp_path, monkeypatch):
-    with Index.open(tmp_path / "index", like=vectors) as index:
-        monkeypatch.setattr("nonneg_client.search.connectors.qdrant_local.ROOM", 2**62)
-        with pytest.raises(StorageFailed, match=r"MB are free: free .* and run again"):
-            index.add(vectors)
+def test_a_disk_without_room_is_refused_before_the_engine_dies_of_it(vectors, tmp_path):
+    Index.open(tmp_path / "index", like=vectors).close()
+    full = pytest.raises(StorageFailed, match=r"MB are free: free .* and run again")
+    with Index(LocalEngine(tmp_path / "index", room=2**62)) as index, full:
+        index.add(vectors)
     with pytest.raises(StorageFailed, match="MB are free"):
-        Index.open(tmp_path / "other", like=vectors)
+        LocalEngine(tmp_path / "other", describe(vectors), room=2**62)
     assert not (tmp_path / "other").exists()
 
 

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from PIL import Image
 
 from nonneg_cli.table import nonneg
-from nonneg_client.dimension_names import names_of
+from nonneg_client.model_of_vectors import names_of
 from nonneg_client.search import Index
 from nonneg_client.search.contact_sheet import write_sheet
 from nonneg_client.search.hits import Hit
@@ -122,6 +122,9 @@ def test_conditions_and_unwanted_dimensions_narrow_the_search(run, made, photos)
     sized = run("search", made, query, "--where", "bytes>=1", "--where", "bytes<2", "--json")
     assert json.loads(sized.stdout) == {"hits": []}
     assert re.fullmatch(r"no hit: no image has such a bytes; bytes is between \d+ and \d+\n", sized.stderr)
+    old = run("search", made, query, "--where", "changed<2001-01-01").stderr
+    day = r"20\d\d-\d\d-\d\d"
+    assert re.fullmatch(f"no hit: no image has such a changed; changed is between {day} and {day}\n", old)
     others = run("search", made, query, "--where", "folder != cat,coffee", "-k", 99, "--json")
     assert {hit["payload"]["folder"] for hit in json.loads(others.stdout)["hits"]} == {
         "astronaut", "galaxies", "motorcycle", "retina", "rocket"
@@ -232,14 +235,14 @@ def test_a_broken_image_is_not_tried_again_until_it_changes(run, photos, tmp_pat
     assert not (tmp_path / "x.index" / "broken.json").exists()
 
 
-def test_an_image_whose_name_is_no_utf8_is_indexed(run, photos, tmp_path):
+def test_an_image_whose_name_is_not_utf8_is_indexed(run, photos, tmp_path):
     shutil.copy(photos / "cat" / "cat-0.jpg", os.fsencode(tmp_path) + b"/\xff.jpg")
     result = run("index", tmp_path, "-o", tmp_path / "x.index")
     assert result.exit_code == 0, result.output
     assert "1 images" in result.stdout
 
 
-def test_when_nothing_can_be_indexed_there_is_no_index(run, tmp_path):
+def test_when_nothing_can_be_indexed_no_index_is_written(run, tmp_path):
     (tmp_path / "a.jpg").write_bytes(b"no image")
     result = run("index", tmp_path / "a.jpg", "-o", tmp_path / "x.index")
     assert isinstance(result.exception, DataInvalid)
@@ -274,7 +277,7 @@ def test_questions_that_make_no_sense_are_refused(run, made, arguments):
     assert run("search", made, *arguments).exit_code == 2
 
 
-def test_a_folder_that_is_no_index_and_another_model_are_said(run, made, random_embeddings, photos, tmp_path):
+def test_a_folder_that_is_not_an_index_and_another_model_are_said(run, made, random_embeddings, photos, tmp_path):
     assert isinstance(run("search", tmp_path, photos / "cat" / "cat-0.jpg").exception, DataInvalid)
     random_embeddings().save(tmp_path / "other.npz")
     assert isinstance(run("index", tmp_path / "other.npz", "-o", made).exception, FingerprintMismatch)
@@ -346,7 +349,7 @@ def test_the_contact_sheet_holds_thumbnails_scores_and_reasons(run, made, photos
     assert "http" not in page  # nothing is fetched when it is opened
 
 
-def test_what_a_file_is_called_is_no_html(tmp_path):
+def test_what_a_file_is_called_is_not_read_as_html(tmp_path):
     nasty = '<script>alert("x")</script>.jpg'
     write_sheet(tmp_path / "x.html", nasty, [Hit(nasty, 0.5, {}, ((3, 0.5),))])
     page = (tmp_path / "x.html").read_text()
@@ -458,10 +461,11 @@ def test_attributes_of_a_csv_file_are_typed_and_can_be_asked_for(catalogue, cond
 
 
 def test_attributes_that_changed_are_kept_without_embedding_anything(run, catalogue, photos, tmp_path):
-    (tmp_path / "products.csv").write_text("path,price\ncat/cat-0.jpg,11\n")
+    (tmp_path / "products.csv").write_text("path,price\ncat/cat-0.jpg,11\nnowhere.jpg,2\n")
     out, nowhere = tmp_path / "x.index", ("--url", "http://127.0.0.1:9")
     said = run("index", tmp_path / "photos", "-o", out, "--attributes", tmp_path / "products.csv", *nowhere)
     assert "0 new, 0 changed, 5 unchanged" in said.stdout
+    assert "1 of 2 lines are about images that are not in the index (the first is nowhere.jpg)" in said.stderr
     assert catalogue("price=11") == ["0"]
 
 

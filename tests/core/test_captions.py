@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 
 from nonneg_core.errors import DataInvalid
-from nonneg_core.evaluation import captions
-from nonneg_core.evaluation.captions import Pair, captioned, first_partner, read_pairs, recall
+from nonneg_core.evaluation.captions import CaptionedImage, captioned, first_partner, read_pairs, recall
 
 
-def pairs_of(shown: dict[str, list[str]]) -> list[Pair]:
-    return [Pair(Path(image), text) for image, texts in shown.items() for text in texts]
+def pairs_of(shown: dict[str, list[str]]) -> list[CaptionedImage]:
+    return [CaptionedImage(Path(image), text) for image, texts in shown.items() for text in texts]
 
 
 def slowly(asking: np.ndarray, stored: np.ndarray, partners: list[set[int]]) -> list[int]:
@@ -25,14 +24,15 @@ def slowly(asking: np.ndarray, stored: np.ndarray, partners: list[set[int]]) -> 
     return places
 
 
-def test_the_place_of_the_first_partner_is_counted_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(captions, "AT_ONCE", 7)
+def test_the_place_of_the_first_partner_is_counted_both_ways() -> None:
     rng = np.random.default_rng(0)
     shown = {f"{i}.jpg": [f"text {i}", f"text {i} again", f"shared {i // 4}"] for i in range(20)}
     of = captioned(pairs_of(shown))
     assert len(of.captions) == 45  # the shared ones once each
     images, texts = np.maximum(rng.normal(size=(20, 16)), 0), np.maximum(rng.normal(size=(45, 16)), 0)
     found = recall(images.astype(np.float32), texts.astype(np.float32), of)
+    few = first_partner(texts.astype(np.float32), images.astype(np.float32), of.caption, of.image, at_once=7)
+    assert few.tolist() == found.text_to_image.tolist()
     partners_of_text = [{int(i) for i in of.image[of.caption == c]} for c in range(45)]
     partners_of_image = [{int(c) for c in of.caption[of.image == i]} for i in range(20)]
     assert found.text_to_image.tolist() == slowly(texts, images, partners_of_text)
@@ -56,7 +56,7 @@ def test_what_is_right_comes_first() -> None:
 
 def test_paths_are_relative_to_the_file_and_lines_without_a_side_are_passed_over(tmp_path: Path) -> None:
     (tmp_path / "c.csv").write_text("image,caption\na.jpg,a dog\nb.jpg,\n", encoding="utf-8")
-    assert read_pairs(tmp_path / "c.csv") == [Pair(tmp_path / "a.jpg", "a dog")]
+    assert read_pairs(tmp_path / "c.csv") == [CaptionedImage(tmp_path / "a.jpg", "a dog")]
     (tmp_path / "c.csv").write_text("path,label\na,b\n", encoding="utf-8")
-    with pytest.raises(DataInvalid, match="lacks the columns image and caption"):
+    with pytest.raises(DataInvalid, match="has no column image"):
         read_pairs(tmp_path / "c.csv")

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from nonneg_core.errors import DataInvalid
+from nonneg_core.evaluation.baseline_codes import rotated, rotation
 from nonneg_core.evaluation.certificate import structure
-from nonneg_core.evaluation.floors import rotated, rotation
 from nonneg_core.evaluation.monosemanticity import mean_score, monosemanticity
 from nonneg_core.evaluation.structure import sparsity
 

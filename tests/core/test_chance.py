@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nonneg_core.chance import DEVIATIONS, HIGHEST, ColumnStatistics
+from nonneg_core.chance_scores import DEVIATIONS, HIGHEST, ColumnStatistics
 from nonneg_core.shortening import shorten
 
 D = 96

@@ -204,13 +204,12 @@ def every_mode(photo: Image.Image) -> dict[str, Image.Image]:
     return found
 
 
-def test_a_large_image_in_strips_is_what_it_is_at_once(photo: Image.Image, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_image_in_strips_is_what_it_is_at_once(photo: Image.Image) -> None:
     small = photo.resize((150, 100))
     for mode, image in every_mode(small).items():
         whole = np.asarray(colour.opaque_srgb(image, (9, 99, 200)))
-        with monkeypatch.context() as patch:
-            patch.setattr(colour, "STRIP", 150 * 7)
-            np.testing.assert_array_equal(colour.opaque_srgb(image, (9, 99, 200)), whole, err_msg=mode)
+        in_strips = colour.opaque_srgb(image, (9, 99, 200), strip=150 * 7)
+        np.testing.assert_array_equal(in_strips, whole, err_msg=mode)
 
 
 def test_an_image_that_stands_upright_is_not_copied(photo: Image.Image) -> None:
@@ -292,7 +291,7 @@ def test_a_cut_off_file_is_unreadable(photo: Image.Image, kind: str, share: floa
     [b"", b"x", b"<svg/>", b"%PDF-1.7", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", b"\0" * 100, b"BLP2",
      b"\x89PNG", b"RIFF\0\0\0\0WAVE"],
 )  # fmt: skip
-def test_what_is_no_image_is_unsupported(data: bytes) -> None:
+def test_what_is_not_an_image_is_unsupported(data: bytes) -> None:
     with pytest.raises(ImageUnsupported):
         decode(data)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -30,14 +31,32 @@ Requires-Dist: nonneg[all,server]; extra == 'all'
 """
 
 
+def installed_from(origin: dict[str, object], folder: Path) -> Path:
+    """Write what pip leaves of an installation, and return the folder to look for it in."""
+    record = folder / "nonneg-0.1.0.dist-info"
+    record.mkdir(parents=True)
+    (record / "METADATA").write_text(METADATA)
+    (record / "direct_url.json").write_text(json.dumps(origin))
+    return folder
+
+
 @pytest.fixture
 def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An installation that came from a wheel: no clone, and an index need not hold its name."""
-    folder = tmp_path / "site" / "nonneg-0.1.0.dist-info"
-    folder.mkdir(parents=True)
-    (folder / "METADATA").write_text(METADATA)
-    (folder / "direct_url.json").write_text('{"archive_info": {}, "url": "file:///gone/nonneg-0.1.0-py3-none-any.whl"}')
-    monkeypatch.setattr(sys, "path", [str(folder.parent), *sys.path])
+    origin = {"archive_info": {}, "url": "file:///gone/nonneg-0.1.0-py3-none-any.whl"}
+    site = installed_from(origin, tmp_path / "site")
+    monkeypatch.setattr(sys, "path", [str(site), *sys.path])
+    return site
+
+
+@pytest.fixture
+def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An installation from a clone in a folder with a space, and nothing else installed."""
+    folder = tmp_path / "my clone $x"
+    folder.mkdir()
+    (folder / "pyproject.toml").touch()
+    site = installed_from({"dir_info": {"editable": True}, "url": folder.as_uri()}, tmp_path / "site")
+    monkeypatch.setattr(sys, "path", [str(site)])
     return folder
 
 
@@ -62,13 +81,16 @@ def test_from_a_wheel_the_packages_are_named_that_are_missing(wheel: Path) -> No
 
 
 def test_from_a_wheel_it_is_said_that_torch_may_bring_cuda(wheel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(installing, "_installed", lambda line: False)
+    monkeypatch.setattr(sys, "path", [str(wheel)])  # and nothing else is installed
     assert "CUDA" in extra_hint("training")
 
 
-def test_from_a_clone_it_is_said_where_torch_is_still_to_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "CUDA" not in extra_hint("training")  # it is here
-    monkeypatch.setattr(installing, "_installed", lambda line: not line.startswith("torch"))
+@pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed here")
+def test_where_torch_is_installed_nothing_is_said_of_cuda() -> None:
+    assert "CUDA" not in extra_hint("training")
+
+
+def test_from_a_clone_it_is_said_where_torch_is_still_to_come(clone: Path) -> None:
     assert "CPU build" in extra_hint("training")
     assert "CUDA" not in extra_hint("server")
 
@@ -87,10 +109,7 @@ def test_without_pip_the_environment_is_filled_from_outside(monkeypatch: pytest.
     assert shlex.split(package_hint("timm"))[:5] == ["uv", "pip", "install", "--python", sys.executable]
 
 
-def test_a_path_with_spaces_reaches_pip_as_one_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    clone = tmp_path / "my clone $x"
-    clone.mkdir()
-    monkeypatch.setattr(installing, "_clone", lambda: clone)
+def test_a_path_with_spaces_reaches_pip_as_one_word(clone: Path) -> None:
     assert shlex.split(extra_hint("search"))[-2:] == ["-e", f"{clone}[search]"]
 
 

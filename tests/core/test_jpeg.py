@@ -88,7 +88,7 @@ def test_a_progressive_photo_of_a_telephone_may_have_48_megapixels() -> None:
 
 
 @pytest.mark.parametrize("filler", [b"\xff\xe5\0\2", b"\xff", b"\0", b"\xff\0"])
-def test_what_is_no_picture_is_bounded_before_the_first_scan(filler: bytes) -> None:
+def test_what_is_not_a_picture_is_bounded_before_the_first_scan(filler: bytes) -> None:
     data = saved(Image.new("RGB", (16, 16)))
     behind = data.index(b"\xff\xdb")  # the first segment: a file begins with two markers
     with pytest.raises(ImageTooLarge) as refused:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from nonneg_core.evaluation.edit_responses import answers
 from nonneg_core.evaluation.estimates import Estimate
-from nonneg_core.evaluation.meaning import FIGURES, Asked, Seen, examine
-from nonneg_core.evaluation.pictures import pairs, teaching
-from nonneg_core.evaluation.responses import answers
-from nonneg_core.evaluation.sparse_probing import average_precision, telling_columns
+from nonneg_core.evaluation.meaning import FIGURES, ClassesAndJudge, EncoderCodes, examine
+from nonneg_core.evaluation.photo_pairs import pairs, teaching
+from nonneg_core.evaluation.sparse_probing import area_under_precision, telling_columns
 from nonneg_core.evaluation.structure import consistency
 from nonneg_core.evaluation.uncertainty import GROUPS, groups_of, interval, jackknife
 
@@ -37,11 +37,13 @@ def examined(kind: str, images: int = 480) -> dict[str, dict[str, Estimate]]:
     made = pairs(by, 60)
     pictures = {"pasted": (x[made.donor] + x[made.host]) / 2, "cropped": x[made.donor], "recoloured": x[made.donor]}
 
-    def seen(weight: Rows) -> Seen:
-        return Seen(np.maximum(x @ weight - 2, 0), {k: np.maximum(v @ weight - 2, 0) for k, v in pictures.items()})
+    def seen(weight: Rows) -> EncoderCodes:
+        return EncoderCodes(
+            np.maximum(x @ weight - 2, 0), {k: np.maximum(v @ weight - 2, 0) for k, v in pictures.items()}
+        )
 
-    asked = Asked(classes, features(classes, 3), by, made)
-    return examine(seen(head(kind)), asked, Seen(x @ other, {k: v @ other for k, v in pictures.items()}))
+    asked = ClassesAndJudge(classes, features(classes, 3), by, made)
+    return examine(seen(head(kind)), asked, EncoderCodes(x @ other, {k: v @ other for k, v in pictures.items()}))
 
 
 def below(found: dict[str, dict[str, Estimate]]) -> set[str]:
@@ -64,7 +66,7 @@ def test_consistency_is_the_one_that_is_reported_elsewhere() -> None:
     rng = np.random.default_rng(1)
     z, classes = np.maximum(rng.normal(size=(90, 7)), 0).astype(np.float32), np.arange(90) % 3
     by = teaching(classes)
-    found = examine(Seen(z, {}), Asked(classes, z, by, pairs(by, 0)), None)
+    found = examine(EncoderCodes(z, {}), ClassesAndJudge(classes, z, by, pairs(by, 0)), None)
     assert found["measured"]["consistency"].value == pytest.approx(consistency(z, classes).weighted)
     assert set(found["measured"]) == {"consistency", "monosemanticity", "probe@1", "probe@5"}
 
@@ -72,7 +74,7 @@ def test_consistency_is_the_one_that_is_reported_elsewhere() -> None:
 def test_what_photos_of_one_class_cannot_show_is_left_out() -> None:
     z, classes = np.random.default_rng(1).random((60, 6)).astype(np.float32), np.zeros(60, dtype=np.int64)
     by = teaching(classes)
-    found = examine(Seen(z, {}), Asked(classes, z, by, pairs(by, 10)), None)
+    found = examine(EncoderCodes(z, {}), ClassesAndJudge(classes, z, by, pairs(by, 10)), None)
     assert set(found["measured"]) == {"monosemanticity"}
 
 
@@ -87,9 +89,9 @@ def test_the_score_of_a_response_is_the_share_of_other_dimensions_that_move_less
 
 def test_equal_scores_gain_no_precision() -> None:
     relevant = np.array([True, False, False, False])
-    assert average_precision(np.zeros(4), relevant) == 0.25
-    assert average_precision(np.array([1.0, 0, 0, 0]), relevant) == 1.0
-    assert average_precision(np.array([1.0, 2.0, 0, 0]), relevant) == 0.5
+    assert area_under_precision(np.zeros(4), relevant) == 0.25
+    assert area_under_precision(np.array([1.0, 0, 0, 0]), relevant) == 1.0
+    assert area_under_precision(np.array([1.0, 2.0, 0, 0]), relevant) == 0.5
 
 
 def test_the_columns_that_tell_a_class_are_found() -> None:

@@ -15,8 +15,8 @@ from nonneg_core.progress import Lines
 
 CODE = """
 import time
-from nonneg_core.progress import Bar
-with Bar("embedding", 40, done=10) as bar:
+from nonneg_core.progress import ProgressBar
+with ProgressBar("embedding", 40, done=10) as bar:
     time.sleep(0.15)
     bar.move(20, text="loss 0.5")
     time.sleep(0.15)
@@ -24,7 +24,7 @@ with Bar("embedding", 40, done=10) as bar:
 """
 
 
-def test_in_a_pipe_there_is_no_bar():
+def test_in_a_pipe_no_bar_is_drawn():
     found = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=True, timeout=60)
     assert (found.stdout, found.stderr) == ("", "")
 

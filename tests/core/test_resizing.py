@@ -82,7 +82,7 @@ def test_threads_do_not_disturb_each_other(swift):
     assert wrong == []
 
 
-def test_where_there_is_no_build_pillow_does_it(monkeypatch):
+def test_where_it_is_not_built_pillow_does_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "cykooz_resizer", None)
     assert not has_simd()
     assert fast_resize() is resize_pillow

@@ -87,7 +87,7 @@ def test_dimensions_outside_the_model_are_refused_with_the_fix(dimensions):
 
 
 @pytest.mark.parametrize("top_k", [0, -3, 1.5, False])
-def test_a_top_k_that_is_no_count_is_refused(top_k):
+def test_a_top_k_that_is_not_a_count_is_refused(top_k):
     with pytest.raises(ParameterInvalid) as caught:
         shorten(np.ones((1, 4)), top_k=top_k)
     assert caught.value.field == "top_k"

@@ -87,7 +87,7 @@ def test_a_rare_dimension_flatters_the_unweighted_mean_and_its_floor() -> None:
     assert found.weighted == pytest.approx(11 / 101)
 
 
-def test_nothing_active_is_no_consistency() -> None:
+def test_nothing_active_is_not_consistency() -> None:
     assert consistency(np.zeros((4, 2), np.float32), [0, 1, 0, 1]).weighted == 0
 
 
@@ -116,12 +116,12 @@ def test_separate_information_is_the_loss_that_a_missing_dimension_costs() -> No
     second = np.maximum(first + np.random.default_rng(1).normal(size=first.shape, scale=0.1), 0)
     whole = info_nce(first, second, 0.2)
     expected = [info_nce(np.delete(first, i, 1), np.delete(second, i, 1), 0.2) - whole for i in range(6)]
-    np.testing.assert_allclose(separate_information(first, second), expected, atol=1e-9)
+    np.testing.assert_allclose(separate_information(first, second).mean(axis=0), expected, atol=1e-9)
 
 
 def test_a_dead_dimension_knows_nothing() -> None:
     z = vectors()
-    assert separate_information(z, z)[4] == 0
+    assert not separate_information(z, z)[:, 4].any()
 
 
 def test_sepin_is_the_mean_over_the_first_k() -> None:

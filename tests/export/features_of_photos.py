@@ -15,12 +15,12 @@ from pathlib import Path
 
 import numpy as np
 
-from nonneg_core.evaluation.meaning import Asked
-from nonneg_core.evaluation.pictures import pairs, teaching
+from nonneg_core.evaluation.meaning import ClassesAndJudge
+from nonneg_core.evaluation.photo_pairs import pairs, teaching
 from nonneg_core.shortening import unit
 from nonneg_export.certification.certify import Looked
+from nonneg_export.certification.encode_photos import read_photos, read_pictures
 from nonneg_export.certification.encoders import Certified, open_judge
-from nonneg_export.certification.seeing import read_photos, read_pictures
 from nonneg_export.photo_folder import Photos, find_photos
 from nonneg_runtime.bundle import open_bundle
 
@@ -53,7 +53,7 @@ def looked() -> Looked:
         }
     rows, judged = seen.pop("rows"), seen.pop("judged")
     by = teaching(of)
-    return Looked(rows, seen, Asked(of, judged, by, pairs(by, PAIRS)))
+    return Looked(rows, seen, ClassesAndJudge(of, judged, by, pairs(by, PAIRS)))
 
 
 if __name__ == "__main__":

@@ -26,9 +26,9 @@ from nonneg_export.commands.atlas import atlas as command
 from nonneg_export.photo_folder import find_photos, load_pixels
 from nonneg_runtime.atlas import Atlas, fingerprint_of, open_atlas, with_atlas
 from nonneg_runtime.bundle import DEFAULT, Bundle, open_bundle
-from nonneg_runtime.known_names import known_names
+from nonneg_runtime.inference.session import Session
 from nonneg_runtime.manifest import Provenance
-from nonneg_runtime.session import Session
+from nonneg_runtime.words.known_names import known_names
 
 SOURCE = Provenance(weights="random", weights_license="CC0", data="none", data_license="CC0")
 
@@ -222,7 +222,7 @@ def test_a_changed_atlas_is_refused_with_its_bundle(charted: Bundle, tmp_path: P
     "statement",
     ["CREATE VIEW trap AS SELECT 1", "DROP TABLE example", "PRAGMA user_version = 9", "CREATE TABLE more (x)"],
 )
-def test_a_database_with_other_contents_is_no_atlas(statement: str, charted: Bundle, tmp_path: Path) -> None:
+def test_a_database_with_other_contents_is_not_an_atlas(statement: str, charted: Bundle, tmp_path: Path) -> None:
     path = Path(shutil.copy(charted.path / "atlas.sqlite", tmp_path / "atlas.sqlite"))
     with sqlite3.connect(path) as db:
         db.execute(statement)
@@ -232,7 +232,7 @@ def test_a_database_with_other_contents_is_no_atlas(statement: str, charted: Bun
 
 
 @pytest.mark.parametrize("content", [b"", b"no database, only text " * 100])
-def test_a_file_that_is_no_database_is_no_atlas(content: bytes, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_not_an_atlas(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "atlas.sqlite").write_bytes(content)
     with pytest.raises(BundleInvalid, match="is not an atlas"):
         Atlas(tmp_path / "atlas.sqlite")
@@ -247,10 +247,9 @@ def test_reading_an_atlas_needs_neither_torch_nor_onnx(charted: Bundle) -> None:
     subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, timeout=60)
 
 
-def test_strongest_works_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_strongest_works_in_pieces() -> None:
     rows = np.maximum(np.random.default_rng(0).normal(size=(50, 7)), 0).astype(np.float32)
     whole = strongest(rows, 4)
-    monkeypatch.setattr("nonneg_export.atlas_builder.chunks", lambda r: (r[i : i + 9] for i in range(0, 50, 9)))
-    pieces = strongest(rows, 4)
+    pieces = strongest(rows, 4, at_once=9)
     np.testing.assert_array_equal(pieces.images, whole.images)
     np.testing.assert_array_equal(pieces.activations, whole.activations)

@@ -15,11 +15,11 @@ from click.testing import CliRunner
 from features_of_photos import looked
 from PIL import Image
 
-from nonneg_core.evaluation.pictures import pairs, teaching
+from nonneg_core.evaluation.photo_pairs import pairs, teaching
 from nonneg_core.heads.adapted import last
 from nonneg_core.heads.head import Head
 from nonneg_export.certification.certify import Judged
-from nonneg_export.certification.edited import edited
+from nonneg_export.certification.edited_pictures import edited
 from nonneg_export.certification.encoders import Certified
 from nonneg_export.commands.certify import EXIT, certify
 from nonneg_export.commands.info import info
@@ -27,7 +27,7 @@ from nonneg_export.model_card import card
 from nonneg_export.photo_folder import load_pixels
 from nonneg_runtime.bundle import DEFAULT, SHIPPED, Bundle, open_bundle
 from nonneg_runtime.head_file import HEAD, read_head
-from nonneg_runtime.open import open_session
+from nonneg_runtime.inference.open_session import open_session
 
 SAMPLES = ("astronaut.png", "chelsea.png", "coffee.png", "motorcycle_left.png", "rocket.jpg")
 OF_EACH = 8

@@ -7,10 +7,10 @@ import pytest
 from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto, checker, helper, numpy_helper
 
-from nonneg_export.canonical import save
-from nonneg_export.columns import activate, centre, select_columns, width
+from nonneg_export.graphs.canonical import save
+from nonneg_export.graphs.columns import activate, centre, select_columns, width
 from nonneg_runtime.graph import INPUT, OUTPUT
-from nonneg_runtime.session import Session
+from nonneg_runtime.inference.session import Session
 
 
 def answers(model: ModelProto, folder: Path, size: int = 16) -> NDArray[np.float32]:

@@ -8,9 +8,9 @@ import torch
 from onnx import ModelProto
 
 from nonneg_core.errors import CheckFailed
-from nonneg_export.canonical import save
-from nonneg_export.convert import to_onnx
-from nonneg_runtime.session import Session
+from nonneg_export.graphs.canonical import save
+from nonneg_export.graphs.convert import to_onnx
+from nonneg_runtime.inference.session import Session
 
 
 class Small(torch.nn.Module):

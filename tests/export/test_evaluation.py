@@ -16,8 +16,8 @@ from nonneg_export.manifest_report import structure, summary
 from nonneg_export.photo_folder import find_photos, load_pixels
 from nonneg_export.plot import draw
 from nonneg_runtime.bundle import open_bundle
+from nonneg_runtime.inference.session import Session
 from nonneg_runtime.manifest import Provenance
-from nonneg_runtime.session import Session
 
 SOURCE = Provenance(weights="random", weights_license="CC0", data="none", data_license="CC0")
 

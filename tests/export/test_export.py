@@ -18,14 +18,14 @@ from nonneg_core.pixels.resizing import has_simd
 from nonneg_core.pixels.view import View
 from nonneg_core.shortening import unit
 from nonneg_export.assemble import Draft, RankedDraft, rank, seal
-from nonneg_export.columns import activate
 from nonneg_export.commands.export import export
+from nonneg_export.graphs.columns import activate
 from nonneg_export.photo_folder import find_photos, load_pixels
 from nonneg_runtime.bundle import open_bundle
 from nonneg_runtime.golden import check
 from nonneg_runtime.graph import INPUT, OUTPUT
+from nonneg_runtime.inference.session import Session
 from nonneg_runtime.manifest import Provenance
-from nonneg_runtime.session import Session
 
 pytestmark = pytest.mark.slow
 SOURCE = Provenance(weights="random", weights_license="CC0", data="none", data_license="CC0")
@@ -287,7 +287,7 @@ def test_a_disk_that_fills_up_leaves_nothing_and_says_so(run: Path, labelled: Pa
 
 def test_an_interrupted_collection_goes_on_where_it_stopped(tiny: ModelProto, labelled: Path, tmp_path: Path) -> None:
     from nonneg_export.activations import collect
-    from nonneg_export.canonical import save
+    from nonneg_export.graphs.canonical import save
 
     save(tiny, tmp_path / "m.onnx")
     photos = find_photos(labelled)
@@ -313,7 +313,7 @@ def test_an_interrupted_collection_goes_on_where_it_stopped(tiny: ModelProto, la
 
 def test_another_view_does_not_reuse_what_was_collected(tiny: ModelProto, labelled: Path, tmp_path: Path) -> None:
     from nonneg_export.activations import collect
-    from nonneg_export.canonical import save
+    from nonneg_export.graphs.canonical import save
 
     save(tiny, tmp_path / "m.onnx")
     photos = find_photos(labelled)

@@ -7,9 +7,9 @@ import pytest
 from scipy.optimize import nnls
 
 from nonneg_core.errors import DataInvalid
-from nonneg_export.class_weights import nonnegative
-from nonneg_export.lexicon import Words
-from nonneg_export.wordnet import read_wordnet
+from nonneg_export.names.class_weights import nonnegative
+from nonneg_export.names.lexicon import ClassWords
+from nonneg_export.names.wordnet import read_wordnet
 
 DATA = """\
   1 A licence, whose lines begin with spaces.
@@ -48,7 +48,7 @@ def wordnet(tmp_path):
 @pytest.fixture
 def lexicon(wordnet):
     rows = [([1], [1]), ([2], [1]), ([3], [1]), ([0, 3], [2, 5])]
-    return Words(wordnet, WNIDS, {0, 1, 2}, LABELS).lexicon(rows, 4)
+    return ClassWords(wordnet, WNIDS, {0, 1, 2}, LABELS).lexicon(rows, 4)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_names_synonyms_and_plurals_mean_their_class(lexicon, word, classes):
     assert lexicon.members(word) == classes
 
 
-def test_what_is_too_general_or_not_of_the_kind_is_no_word(lexicon):
+def test_what_is_too_general_or_not_of_the_kind_is_not_a_word(lexicon):
     assert "faucet" not in lexicon.words  # cock names a bird here
     assert "entity" not in lexicon.words
     assert "mice" not in lexicon.words
@@ -75,9 +75,9 @@ def test_what_is_too_general_or_not_of_the_kind_is_no_word(lexicon):
 
 def test_a_group_counts_its_classes_with_a_column_of_their_own(wordnet):
     rows = [([1], [1])] * 8
-    words = Words(wordnet, [*WNIDS, *["n00000008"] * 4], {0, 1}, [*LABELS, *"abcd"])
+    words = ClassWords(wordnet, [*WNIDS, *["n00000008"] * 4], {0, 1}, [*LABELS, *"abcd"])
     assert words.lexicon(rows, 4).members("animal") == (0, 1)
-    words = Words(wordnet, [*WNIDS, *["n00000008"] * 4], {0}, [*LABELS, *"abcd"])
+    words = ClassWords(wordnet, [*WNIDS, *["n00000008"] * 4], {0}, [*LABELS, *"abcd"])
     assert words.lexicon(rows, 4).members("animal") == (0, 1, 2)
 
 

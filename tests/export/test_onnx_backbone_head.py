@@ -15,10 +15,10 @@ from onnx import TensorProto, helper, numpy_helper
 from nonneg_core.errors import CheckpointInvalid, ConfigInvalid, DataInvalid, NonnegError
 from nonneg_core.pixels.view import View
 from nonneg_export.commands.export import export
-from nonneg_export.projector import OPERATORS, with_projector
+from nonneg_export.graphs.projector import OPERATORS, with_projector
 from nonneg_runtime.bundle import open_bundle
 from nonneg_runtime.head_file import read_head
-from nonneg_runtime.session import Session
+from nonneg_runtime.inference.session import Session
 from nonneg_training.checkpoint import load_encoder, run_settings
 from nonneg_training.command import train
 from nonneg_training.encoder import EncoderModule
@@ -170,7 +170,7 @@ def test_what_cannot_be_is_refused(
     assert not (tmp_path / "run").exists()
 
 
-def test_a_file_that_is_no_onnx_model_is_refused(labelled: Path, tmp_path: Path) -> None:
+def test_a_file_that_is_not_an_onnx_model_is_refused(labelled: Path, tmp_path: Path) -> None:
     (tmp_path / "m.onnx").write_bytes(b"\xff\xff not a model")
     with pytest.raises(DataInvalid, match="is not an ONNX model"):
         raise run(tmp_path / "m.onnx", labelled, tmp_path / "run") or AssertionError("it ran")

@@ -8,13 +8,13 @@ from click.testing import CliRunner, Result
 
 from nonneg_core.errors import CheckFailed, ConfigInvalid, DataInvalid
 from nonneg_core.shortening import unit
-from nonneg_export.agreement import agreement
-from nonneg_export.canonical import save
+from nonneg_export.checks.agreement import agreement
 from nonneg_export.commands.quantize import quantize
-from nonneg_export.fp16_weights import restore_fp32, store_fp16
+from nonneg_export.graphs.canonical import save
+from nonneg_export.graphs.fp16_weights import restore_fp32, store_fp16
 from nonneg_runtime.bundle import ENCODER, Bundle, open_bundle, write_bundle
 from nonneg_runtime.golden import check
-from nonneg_runtime.session import Session
+from nonneg_runtime.inference.session import Session
 from nonneg_training.onnx_backbone.onnx_graph import load
 
 pytestmark = pytest.mark.slow

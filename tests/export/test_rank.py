@@ -15,8 +15,8 @@ from nonneg_export.commands.rank import rank as command
 from nonneg_export.photo_folder import find_photos
 from nonneg_export.rerank_columns import overlaps
 from nonneg_runtime.bundle import Bundle, open_bundle
+from nonneg_runtime.inference.session import Session
 from nonneg_runtime.manifest import Provenance
-from nonneg_runtime.session import Session
 
 SOURCE = Provenance(weights="random", weights_license="CC0", data="none", data_license="CC0")
 

@@ -8,8 +8,16 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from loopback_bucket import loopback_bucket
 
-from nonneg_core.errors import BundleInvalid, ConfigInvalid, DigestMismatch, StorageFailed
+from nonneg_core.errors import (
+    BundleInvalid,
+    ConfigInvalid,
+    ConnectionFailed,
+    DigestMismatch,
+    NotFound,
+    StorageFailed,
+)
 from nonneg_core.installing import extra_hint
 from nonneg_export.commands.sharing import pull, push
 from nonneg_export.model_card import card
@@ -29,6 +37,29 @@ def test_a_pushed_bundle_is_pulled_back_the_same(tmp_path: Path) -> None:
     assert open_bundle(tmp_path / "back").manifest == open_bundle().manifest
     shipped = [path.name for path in DEFAULT.iterdir()]
     assert sorted(path.name for path in (tmp_path / "back").iterdir()) == sorted([*shipped, "README.md"])
+
+
+def test_a_bundle_comes_from_an_object_store_once_and_only_with_the_digest_that_was_pinned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pyarrow")
+    expected = open_bundle().manifest
+    files = {f"/models/photo/{path.name}": path.read_bytes() for path in DEFAULT.iterdir()}
+    with loopback_bucket({**files, "/models/photo/notes.txt": b"mine"}, monkeypatch) as bucket:
+        with pytest.raises(DigestMismatch, match="not 0000"):
+            pull_from("s3://models/photo", tmp_path / "out", digest="0000")
+        assert not (tmp_path / "out").exists()
+        assert pull_from("s3://models/photo", tmp_path / "out", digest=expected.digest).manifest == expected
+        assert not (tmp_path / "out" / "notes.txt").exists()
+        bucket.refusal = (403, "AccessDenied")
+        pull_from("s3://models/photo", tmp_path / "out", digest=expected.digest)  # nothing is asked
+        with (tmp_path / "out" / "encoder.onnx").open("ab") as file:
+            file.write(b"x")
+        with pytest.raises(ConnectionFailed, match="s3://models/photo cannot be read"):
+            pull_from("s3://models/photo", tmp_path / "out", digest=expected.digest, replace=True)
+        bucket.refusal = (404, "NoSuchBucket")
+        with pytest.raises(NotFound, match="holds no bundle"):
+            pull_from("s3://models/photo", tmp_path / "other")
 
 
 def test_the_card_says_what_it_is_where_it_comes_from_and_how_good_it_is() -> None:

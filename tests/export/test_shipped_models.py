@@ -17,10 +17,10 @@ from nonneg_export.shipped import RECORDS, plan_of, rebuild
 from nonneg_runtime.bundle import DEFAULT, SHIPPED, Bundle, open_bundle, shipped_names
 from nonneg_runtime.golden import check
 from nonneg_runtime.head_file import HEAD, read_head, read_spread
-from nonneg_runtime.names import read_names
-from nonneg_runtime.open import open_session
-from nonneg_runtime.session import Session
+from nonneg_runtime.inference.open_session import open_session
+from nonneg_runtime.inference.session import Session
 from nonneg_runtime.variants import as_variant, open_variant
+from nonneg_runtime.words.names import read_names
 
 pytestmark = pytest.mark.slow
 NAMES = ("photo", "photo-fast")

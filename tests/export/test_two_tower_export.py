@@ -18,13 +18,13 @@ from nonneg_cli.table import nonneg
 from nonneg_client import Encoder
 from nonneg_core.errors import CheckFailed, ConfigInvalid
 from nonneg_core.shortening import unit
-from nonneg_export.trained_text import byte_letters, byte_tokenizer
+from nonneg_export.texts.trained_text import byte_letters, byte_tokenizer
 from nonneg_runtime.bundle import Bundle, open_bundle
-from nonneg_runtime.text_tower import TextTower, Tokenizer, text_tower
+from nonneg_runtime.words.text_tower import TextTower, Tokenizer, text_tower
 from nonneg_training.checkpoint import load_text
 from nonneg_training.run import train
 from nonneg_training.settings import read_settings
-from nonneg_training.text import tokens
+from nonneg_training.text_encoder import tokens
 
 pytestmark = pytest.mark.slow  # it trains, and torch writes two graphs
 tokenizers = pytest.importorskip("tokenizers")
@@ -99,6 +99,7 @@ def test_the_manifest_says_what_was_verified_and_how_often_both_sides_meet(bundl
     assert [row.dimensions for row in record.recall] == [32]
     assert record.recall[0].text_to_image["1"] >= 0.75
     assert record.recall[0].image_to_text["5"] == 1.0
+    assert "recall on captions.csv: 4 captions" in (bundle.path / "quality.md").read_text(encoding="utf-8")
 
 
 def test_bytes_are_the_same_tokens_as_in_training(tmp_path: Path) -> None:
@@ -163,7 +164,7 @@ def test_a_caption_that_is_too_long_is_left_out_or_cut_if_that_is_asked_for(
     path.write_text(longer, encoding="utf-8")
     without = command("evaluate", path, "--captions", "--bundle", bundle.path, "--json")
     assert [skipped["id"] for skipped in json.loads(without.stdout)["skipped"]] == [
-        LONG,
+        LONG.strip(),
         str(path.parent / "nowhere.png"),
     ]
     assert "ask for truncation" in without.stderr
@@ -213,5 +214,5 @@ def test_what_is_not_measured_of_captions_is_refused(
 def test_an_image_tower_alone_has_no_captions(run: Path, others: Path, tmp_path: Path) -> None:
     done = command("rank", "photo-fast", "--images", others.parent, "--captions", others, "--out", tmp_path / "b")
     assert isinstance(done.exception, ConfigInvalid)
-    assert "there is no text tower" in str(done.exception)
+    assert "captions need a text tower" in str(done.exception)
     assert not (tmp_path / "b").exists()

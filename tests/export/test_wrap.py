@@ -14,13 +14,13 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 from nonneg_core.errors import CheckFailed, ConfigInvalid, DataInvalid
 from nonneg_core.pixels.view import View
 from nonneg_export.commands.wrap import wrap
+from nonneg_export.head_steps import HeadSteps, behind, check, read_head
 from nonneg_export.photo_folder import find_photos, load_pixels
-from nonneg_export.published.from_onnx import Encoding, features
-from nonneg_export.wrapping import Steps, behind, check, read_head
+from nonneg_export.published.from_onnx import OnnxInterface, features
 from nonneg_runtime.bundle import open_bundle
-from nonneg_runtime.session import Session
-from nonneg_training.onnx_backbone.adapting import Scaling
+from nonneg_runtime.inference.session import Session
 from nonneg_training.onnx_backbone.huggingface_preprocessor import read_preprocessor
+from nonneg_training.onnx_backbone.scaling_and_pooling import Scaling
 
 MEAN, STD = np.array((0.485, 0.456, 0.406)), np.array((0.229, 0.224, 0.225))
 KERNEL = np.random.default_rng(0).normal(size=(6, 3, 4, 4)).astype(np.float32)
@@ -75,13 +75,13 @@ def saved(tmp_path: Path) -> Callable[..., Path]:
     return save
 
 
-How = tuple[Encoding, Steps]
+How = tuple[OnnxInterface, HeadSteps]
 STEPS = ("head", "centre", "relu")
 
 
 def how(encoder: Path, size: int = 16, **options: Any) -> How:
     steps = {name: options.pop(name) for name in STEPS if name in options}
-    return Encoding(encoder, View(size=size, crop=0.875), Scaling(), **options), Steps(**steps)
+    return OnnxInterface(encoder, View(size=size, crop=0.875), Scaling(), **options), HeadSteps(**steps)
 
 
 def wrapped(how: How, rows: np.ndarray | None = None) -> ModelProto:
@@ -205,7 +205,7 @@ def test_an_operator_that_onnx_runtime_lacks_is_named(saved: Callable[..., Path]
         wrapped(how(path))
 
 
-def test_a_file_that_is_no_onnx_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_onnx_is_refused(tmp_path: Path) -> None:
     (tmp_path / "m.onnx").write_bytes(b"\xff\xff not a model")
     with pytest.raises(DataInvalid, match="is not a valid ONNX model"):
         wrapped(how(tmp_path / "m.onnx"))

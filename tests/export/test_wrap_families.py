@@ -16,9 +16,9 @@ import nonneg_training.torchvision_schemas  # noqa: F401 - before torchvision
 from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_core.shortening import unit
 from nonneg_export.published.address import address
-from nonneg_export.published.open import open_tower
-from nonneg_export.published.tower import Tower, Wishes
-from nonneg_runtime.session import Session
+from nonneg_export.published.open_tower import open_tower
+from nonneg_export.published.tower import Tower, TowerOverrides
+from nonneg_runtime.inference.session import Session
 
 constants = pytest.importorskip("huggingface_hub.constants")
 library = pytest.importorskip("transformers")
@@ -102,7 +102,7 @@ def publish(model: Any, hub: Hub, place: Path) -> None:
 
 
 def opened(**wishes: Any) -> Tower:
-    return open_tower(address(f"hf:{NAME}"), Wishes(**wishes))
+    return open_tower(address(f"hf:{NAME}"), TowerOverrides(**wishes))
 
 
 def pictures() -> np.ndarray:

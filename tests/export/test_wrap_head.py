@@ -13,13 +13,13 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from nonneg_core.errors import ConfigInvalid
 from nonneg_core.shortening import unit
+from nonneg_export.checks.kept_neighbours import held_out, kept
 from nonneg_export.commands.wrap import wrap
-from nonneg_export.kept import held_out, kept
 from nonneg_export.photo_folder import find_photos, load_pixels
 from nonneg_runtime.bundle import Bundle, open_bundle
 from nonneg_runtime.head_file import read_head, read_spread
-from nonneg_runtime.session import Session
-from nonneg_training.onnx_backbone.adapting import Scaling
+from nonneg_runtime.inference.session import Session
+from nonneg_training.onnx_backbone.scaling_and_pooling import Scaling
 
 SIDE, WIDTH = 16, 24
 KERNEL = np.random.default_rng(0).normal(size=(WIDTH, 3, 4, 4)).astype(np.float32)
@@ -86,6 +86,25 @@ def test_the_head_in_the_file_is_what_the_graph_computes(labelled: Path, tmp_pat
     fitted = unit(features[~held_out(len(features))])
     np.testing.assert_allclose(spread.mean, fitted.mean(axis=0), atol=1e-5)
     assert spread.count == len(fitted)
+
+
+def test_a_trained_head_differs_from_the_computed_one_in_its_first_columns(labelled: Path, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    heads, counts = [], []
+    for name in ("analytic", "train"):
+        result = wrapped(encoder(), labelled, tmp_path, "--head", name, "--replace")
+        assert result.exit_code == 0, result.output
+        bundle = open_bundle(tmp_path / "b")
+        assert bundle.manifest.head is not None
+        counts.append(bundle.manifest.head.trained)
+        heads.append(read_head(bundle.path / "head.safetensors"))
+    assert counts == [0, 2 * WIDTH // 4]
+    changed = (heads[0].weight != heads[1].weight).any(axis=0)
+    assert changed.tolist() == [i < counts[1] for i in range(2 * WIDTH)]
+    assert np.isfinite(heads[1].weight).all()
+    assert "the first 12 columns trained" in result.output
+    reordered = wrapped(encoder(), labelled, tmp_path, "--head", "train", "--rank-by", "variance", "--replace")
+    assert reordered.exit_code == 0, reordered.output
 
 
 def test_fewer_dimensions_and_another_order_are_cut_from_the_head_itself(labelled: Path, tmp_path: Path) -> None:

@@ -24,13 +24,13 @@ from nonneg_core.errors import (
     NotFound,
     Unauthorized,
 )
-from nonneg_export.published.address import Address, address
+from nonneg_export.published.address import ModelAddress, address
 from nonneg_export.published.onnx_choice import choose, onnx_files
-from nonneg_export.published.open import open_tower
+from nonneg_export.published.open_tower import open_tower
 from nonneg_export.published.repository import Remote
-from nonneg_export.published.tower import Tower, Wishes
+from nonneg_export.published.tower import Tower, TowerOverrides
 from nonneg_runtime.bundle import open_bundle
-from nonneg_runtime.session import Session
+from nonneg_runtime.inference.session import Session
 
 constants = pytest.importorskip("huggingface_hub.constants")
 NAME = "someone/encoder"
@@ -99,7 +99,7 @@ def here(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hub:
 
 
 def opened(name: str = f"hf:{NAME}", **wishes: Any) -> Tower:
-    return open_tower(address(name), Wishes(**wishes))
+    return open_tower(address(name), TowerOverrides(**wishes))
 
 
 def rows_of(tower: Tower, pixels: np.ndarray) -> np.ndarray:
@@ -196,7 +196,12 @@ PICKLED = {**published(), "pytorch_model.bin": b"\x80\x02}q\x00."}
 LARGER, UNSEEN = _set(WHOLE, model_onnx=encoder(side=32)), _set(WHOLE, preprocessor_config_json=None)
 ND = {**WHOLE, "README.md": b"---\nlicense: cc-by-nc-nd-4.0\n---\n"}
 REFUSED: dict[str, tuple[dict[str, bytes], dict[str, Any], type[NonnegError], str]] = {
-    "a broken file": (_set(WHOLE, model_onnx=b"\xff\xff not a model"), {}, NonnegError, "not a"),
+    "a broken file": (
+        _set(WHOLE, model_onnx=b"\xff\xff not"),
+        {},
+        DataInvalid,
+        "model.onnx of .* is not an ONNX model",
+    ),
     "a pickle": (PICKLED, {}, DataInvalid, "only pytorch_model.bin: reading a pickle runs"),
     "a licence that forbids": (ND, {}, ConfigInvalid, "forbids passing on.*--accept-license cc-by-nc-nd-4.0"),
     "two image sizes": (LARGER, {}, ConfigInvalid, "takes 32 x 32 pixels, not 16: use --size 32"),
@@ -260,10 +265,10 @@ def test_an_address_that_names_nothing_is_refused(text: str) -> None:
 
 def test_addresses_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert address("hf:a/b@v1") == Address("hf", "a/b", "v1")
-    assert address("open_clip:ViT-B-32/laion2b") == Address("open_clip", "ViT-B-32", "laion2b")
-    assert address("timm:resnet50.a1_in1k") == Address("timm", "resnet50.a1_in1k")
-    assert address("resnet50") == address("torchvision:resnet50") == Address("torchvision", "resnet50")
+    assert address("hf:a/b@v1") == ModelAddress("hf", "a/b", "v1")
+    assert address("open_clip:ViT-B-32/laion2b") == ModelAddress("open_clip", "ViT-B-32", "laion2b")
+    assert address("timm:resnet50.a1_in1k") == ModelAddress("timm", "resnet50.a1_in1k")
+    assert address("resnet50") == address("torchvision:resnet50") == ModelAddress("torchvision", "resnet50")
     assert address("models/dino.onnx").kind == "file"
     (tmp_path / "resnet50").touch()
     assert address("resnet50").kind == "file"

@@ -23,9 +23,9 @@ from nonneg_core.shortening import unit
 from nonneg_export.commands.wrap import wrap
 from nonneg_runtime.bundle import Bundle, open_bundle
 from nonneg_runtime.head_file import read_head
-from nonneg_runtime.session import Session
-from nonneg_runtime.text_tower import GOLDEN, TOKENS, Tokenizer, text_tower
-from nonneg_runtime.words import unwanted
+from nonneg_runtime.inference.session import Session
+from nonneg_runtime.words.text_tower import GOLDEN, TOKENS, Tokenizer, text_tower
+from nonneg_runtime.words.text_vector import unwanted
 
 constants = pytest.importorskip("huggingface_hub.constants")
 library = pytest.importorskip("transformers")
@@ -189,3 +189,33 @@ def test_a_tokenizer_of_another_model_is_refused(here: Hub, labelled: Path, tmp_
     assert isinstance(result.exception, DataInvalid)
     assert "it is another model's" in str(result.exception)
     assert not (tmp_path / "b").exists()
+
+
+@pytest.mark.slow  # torch writes two graphs
+def test_both_towers_of_siglip_become_one_bundle_that_reads_texts_as_siglip_was_trained(
+    here: Hub, labelled: Path, tmp_path: Path
+) -> None:
+    """In lower case and without punctuation, whatever the tokenizer's file says of that."""
+    torch.manual_seed(0)
+    text = {**SMALL, "vocab_size": 64, "max_position_embeddings": LENGTH, "projection_size": 32}
+    config = library.SiglipConfig(text_config=text, vision_config={**SMALL, "image_size": SIDE, "patch_size": 8})
+    model = library.SiglipModel(config).eval()
+    own, here.files[NAME] = here.files[NAME], published(model, tmp_path / "siglip")
+    try:
+        result = wrapped(labelled, tmp_path / "b")
+    finally:
+        here.files[NAME] = own
+    assert result.exit_code == 0, result.output
+    bundle = open_bundle(tmp_path / "b")
+    record, tower = bundle.manifest.text, text_tower(bundle)
+    assert record is not None
+    assert tower is not None
+    assert {check.name: check.value <= check.limit for check in record.checks} == {"torch": True, "batch": True}
+    np.testing.assert_array_equal(tower.embed("A photo, of the DOG!"), tower.embed("a photo of the dog"))
+    rows = tower.tokenizer.rows(["a dog", "the cat", "a photo of a dog"])
+    with torch.inference_mode():
+        expected = unit(model.get_text_features(input_ids=torch.from_numpy(rows)).pooler_output.numpy())
+    head, graph = read_head(bundle.path / "head.safetensors"), onnx.load(bundle.path / "text.onnx").graph
+    shifts = [numpy_helper.to_array(t) for t in graph.initializer if tuple(t.dims) == (32,)]
+    found = Session(bundle.path / "text.onnx", takes=TOKENS).run(rows)
+    assert min(np.abs(found - head.embed(expected + shift)).max() for shift in shifts) < 2e-3

@@ -19,7 +19,7 @@ from nonneg_core.errors import DataInvalid
 from nonneg_export.commands.wrap import wrap
 from nonneg_runtime.bundle import open_bundle
 from nonneg_runtime.head_file import read_head
-from nonneg_runtime.text_tower import Tokenizer, text_tower
+from nonneg_runtime.words.text_tower import Tokenizer, text_tower
 
 constants = pytest.importorskip("huggingface_hub.constants")
 pytest.importorskip("tokenizers")
@@ -27,9 +27,12 @@ NAME, LENGTH, KNOWN = "someone/pair", 12, 64
 TABLE = np.random.default_rng(3).normal(size=(KNOWN, WIDTH)).astype(np.float32)
 
 
-def text_model(*, mask: bool = True, half: bool = False, width: int = WIDTH, output: str = "text_embeds") -> bytes:
-    """The mean of the table's rows of the tokens that are there; without a mask, of all."""
+def text_model(
+    *, mask: bool = True, half: bool = False, width: int = WIDTH, output: str = "text_embeds", alike: bool = False
+) -> bytes:
+    """The mean of the table's rows of the tokens that are there; without a mask, of all. alike: of equal rows."""
     kind, table = (TensorProto.FLOAT16, np.float16) if half else (TensorProto.FLOAT, np.float32)
+    rows = np.repeat(TABLE[:1], KNOWN, axis=0) if alike else TABLE
     nodes = [helper.make_node("Gather", ["table", "input_ids"], ["rows"])]
     taken = [helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["n", "tokens"])]
     if mask:
@@ -45,7 +48,7 @@ def text_model(*, mask: bool = True, half: bool = False, width: int = WIDTH, out
     else:
         nodes.append(helper.make_node("ReduceMean", ["rows"], [output], axes=[1], keepdims=0))
     weights = [
-        numpy_helper.from_array(TABLE[:, :width].astype(table), "table"),
+        numpy_helper.from_array(rows[:, :width].astype(table), "table"),
         numpy_helper.from_array(np.array([-1], np.int64), "last"),
         numpy_helper.from_array(np.array([1], np.int64), "second"),
     ]
@@ -110,7 +113,7 @@ def test_the_text_file_comes_along_with_the_image_file(case: str, here: Hub, lab
 
 @pytest.mark.parametrize(
     ("files", "said"),
-    [({}, "no text file in fp32: --file torch takes both"), ({"tokenizer.json": None}, "no tokenizer.json")],
+    [({}, "lacks a text file in fp32: --file torch takes both"), ({"tokenizer.json": None}, "lacks a tokenizer.json")],
 )
 def test_a_tower_that_stays_out_is_told(
     files: dict[str, bytes | None], said: str, here: Hub, labelled: Path, tmp_path: Path
@@ -128,6 +131,7 @@ def test_a_tower_that_stays_out_is_told(
     [
         (text_model(width=WIDTH - 1), "the image tower answers 12 columns and the text tower 11"),
         (text_model(output="logits"), "answers logits: a text tower takes input_ids"),
+        (text_model(alike=True), "answers all of 200 texts alike: its tokenizer is another model's"),
     ],
 )
 def test_a_text_tower_that_does_not_fit_is_refused(

@@ -13,13 +13,13 @@ from onnx import ModelProto, SparseTensorProto, TensorProto, external_data_helpe
 
 from nonneg_core.errors import BundleInvalid, DigestMismatch, SchemaUnknown, StorageFailed
 from nonneg_core.pixels.view import View
-from nonneg_export import golden
-from nonneg_export.canonical import save
+from nonneg_export.checks import golden
+from nonneg_export.graphs.canonical import save
 from nonneg_runtime.bundle import ENCODER, Bundle, open_bundle, write_bundle
 from nonneg_runtime.external_data import ExternalTensor, Malformed, external_files, locations
 from nonneg_runtime.golden import check
+from nonneg_runtime.inference.session import Session
 from nonneg_runtime.manifest import Calibration, Columns, Manifest, Provenance
-from nonneg_runtime.session import Session
 
 Break = Callable[[Path], None]
 
@@ -97,7 +97,7 @@ def test_a_broken_bundle_is_refused_by_name_and_with_a_fix(name: str, copy: Path
     assert caught.value.fix
 
 
-def test_a_folder_that_is_not_there_is_no_bundle(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_there_is_not_a_bundle(tmp_path: Path) -> None:
     with pytest.raises(BundleInvalid, match="does not exist or is not a folder"):
         open_bundle(tmp_path / "none")
 

@@ -13,13 +13,12 @@ import pytest
 from onnx import ModelProto
 
 from nonneg_core.errors import ConfigInvalid
-from nonneg_export.canonical import save
-from nonneg_runtime import device_session as device
-from nonneg_runtime.device_session import Bound, DeviceSession, page_lock, pages, warm_sizes
-from nonneg_runtime.gpu_options import kept_engines
-from nonneg_runtime.open import open_session
-from nonneg_runtime.providers import CPU, PROVIDERS, check_taken, taken
-from nonneg_runtime.session import RECORD, Session
+from nonneg_export.graphs.canonical import save
+from nonneg_runtime.inference.device_session import Bound, DeviceSession, page_lock, pages, warm_sizes
+from nonneg_runtime.inference.gpu_options import kept_engines
+from nonneg_runtime.inference.open_session import open_session
+from nonneg_runtime.inference.providers import CPU, PROVIDERS, check_taken, taken
+from nonneg_runtime.inference.session import RECORD, Session
 
 
 @pytest.fixture(scope="module")
@@ -119,20 +118,18 @@ class Cuda:
         return self.result
 
 
-def test_memory_is_locked_as_long_as_its_array_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_locked_as_long_as_its_array_lives() -> None:
     cuda = Cuda(0)
-    monkeypatch.setattr(device, "_cuda_runtime", lambda: cuda)
     array = pages((3, 5), np.uint8)
-    assert page_lock(array)
+    assert page_lock(array, cuda)
     assert cuda.locked == {array.ctypes.data}
     del array
     assert cuda.locked == set()
 
 
-def test_an_error_of_locking_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_locking_is_taken_back() -> None:
     cuda = Cuda(712)
-    monkeypatch.setattr(device, "_cuda_runtime", lambda: cuda)
-    assert not page_lock(pages((3, 5), np.uint8))
+    assert not page_lock(pages((3, 5), np.uint8), cuda)
     assert cuda.forgotten == 1
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nonneg_core.errors import BundleInvalid
-from nonneg_runtime.names import Name, Names, read_names
+from nonneg_runtime.words.names import Name, Names, read_names
 
 CHECKED = {"precision": 0.9, "photos": 20}
 TENCH = Name.model_validate({"dimension": 7, "name": "tench", "class": 0, "faithfulness": 0.6, **CHECKED})

@@ -14,10 +14,10 @@ from nonneg_core.errors import BundleInvalid, ConfigInvalid
 from nonneg_core.shortening import unit
 from nonneg_export.photo_folder import find_photos, load_pixels
 from nonneg_runtime.bundle import open_bundle
-from nonneg_runtime.open import open_session
-from nonneg_runtime.openvino_session import openvino_package
-from nonneg_runtime.providers import PROVIDERS, Runner
-from nonneg_runtime.session import Session
+from nonneg_runtime.inference.open_session import open_session
+from nonneg_runtime.inference.openvino_session import openvino_package
+from nonneg_runtime.inference.providers import PROVIDERS, Runner
+from nonneg_runtime.inference.session import Session
 
 if find_spec("openvino") is None:
     pytest.skip("OpenVINO is not installed", allow_module_level=True)
@@ -74,7 +74,7 @@ def test_it_takes_the_threads_it_is_given_and_not_the_hosts(
     assert model.get_property("INFERENCE_PRECISION_HINT") == openvino.Type.f32  # never bf16 unasked
 
 
-def test_a_file_that_is_no_model_is_named(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_model_is_named(tmp_path: Path) -> None:
     (tmp_path / "encoder.onnx").write_bytes(b"no model")
     with pytest.raises(BundleInvalid, match=r"OpenVINO refuses .*encoder\.onnx"):
         open_session(tmp_path / "encoder.onnx", providers=PROVIDERS["openvino"])

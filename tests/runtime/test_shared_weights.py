@@ -11,10 +11,10 @@ import pytest
 from onnx import ModelProto
 
 from nonneg_core.errors import StorageFailed
-from nonneg_export.canonical import save
+from nonneg_export.graphs.canonical import save
 from nonneg_runtime.bundle import open_bundle
-from nonneg_runtime.session import Session
-from nonneg_runtime.shared_weights import sessions_sharing_weights
+from nonneg_runtime.inference.session import Session
+from nonneg_runtime.inference.shared_weights import sessions_sharing_weights
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import pytest
 
 from nonneg_core.errors import BundleInvalid, LexiconMissing, ParameterInvalid, WordsUnknown
 from nonneg_runtime.bundle import open_bundle
-from nonneg_runtime.lexicon import Class, Lexicon, read_lexicon
-from nonneg_runtime.words import MOST_WORDS, unwanted, vector_of, words_of
+from nonneg_runtime.words.lexicon import Class, Lexicon, read_lexicon
+from nonneg_runtime.words.text_vector import MOST_WORDS, unwanted, vector_of, words_of
 
 
 @pytest.fixture

@@ -18,14 +18,14 @@ from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
 from nonneg_core.pixels.view import View
-from nonneg_runtime.atlas import FILE_NAME, Dimension, Entry, write_atlas
+from nonneg_runtime.atlas import FILE_NAME, AtlasDimension, ExampleRecord, write_atlas
 from nonneg_runtime.atlas import Image as Shown
 from nonneg_runtime.bundle import Bundle, write_bundle
 from nonneg_runtime.evidence import Golden
 from nonneg_runtime.graph import INPUT, OUTPUT, test_pattern
+from nonneg_runtime.inference.session import Session
 from nonneg_runtime.manifest import Calibration, Columns, Manifest, NamesRecord, Provenance
-from nonneg_runtime.names import NAMES, Name, Names
-from nonneg_runtime.session import Session
+from nonneg_runtime.words.names import NAMES, Name, Names
 from nonneg_server.app import create_app
 from nonneg_server.engine.engine import InferenceEngine
 from nonneg_server.registry import Registry
@@ -96,8 +96,8 @@ def tiny_bundle(folder: Path, *, name: str = "tiny", seed: int = 0) -> Bundle:
     )
     atlas = folder / f"{name}.sqlite"
     images = [Shown("a/red.jpg", "tomato", _thumbnail("red")), Shown("blue.jpg", "", _thumbnail("blue"))]
-    named = [Dimension(j, "red things" if j == 0 else "", 0.5) for j in range(WIDTH)]
-    entries = [Entry(0, 0, 0, 0.9), Entry(0, 1, 1, 0.5), Entry(3, 0, 0, 0.4)]
+    named = [AtlasDimension(j, "red things" if j == 0 else "", 0.5) for j in range(WIDTH)]
+    entries = [ExampleRecord(0, 0, 0, 0.9), ExampleRecord(0, 1, 1, 0.5), ExampleRecord(3, 0, 0, 0.4)]
     write_atlas(atlas, images, named, entries, fingerprint="")
     Names(dimensions=WIDTH, precision_on="none", rank_on="none", names=NAMED, unnamed="too few photos").write(
         folder / NAMES

@@ -39,7 +39,7 @@ def test_a_made_key_is_known_by_its_line_and_only_its_hash_is_written(tmp_path: 
 
 
 @pytest.mark.parametrize("text", ["laptop plain-text", "a b sha256:00", "laptop sha256:xyz", "laptop sha256:00"])
-def test_a_line_that_is_no_key_is_named(tmp_path: Path, text: str) -> None:
+def test_a_line_that_is_not_a_key_is_named(tmp_path: Path, text: str) -> None:
     file = tmp_path / "keys"
     file.write_text(text)
     with pytest.raises(ConfigInvalid, match="line 1"):

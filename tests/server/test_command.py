@@ -8,6 +8,7 @@ from pathlib import Path
 
 import httpx
 import numpy as np
+import pytest
 from PIL import Image
 
 from nonneg_runtime.bundle import Bundle
@@ -45,10 +46,23 @@ def test_a_port_in_use_is_one_line_and_an_exit_code(bundle: Bundle) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_a_folder_that_is_no_bundle_is_refused(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_bundle_is_refused(tmp_path: Path) -> None:
     done = nonneg("serve", "--port", "0", "--model", str(tmp_path))
     assert done.returncode == 1
     assert "is not a bundle" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("address", "out"),
+    [("hf:owner/name", "name"), ("hf:owner/name@v1", "name-v1"), ("timm:resnet50.a1_in1k", "resnet50.a1-in1k"),
+     ("open_clip:ViT-B-32/laion2b", "laion2b"), ("torchvision:resnet18", "resnet18")],
+)  # fmt: skip
+def test_a_model_that_others_publish_is_refused_with_the_command_that_wraps_it(address: str, out: str) -> None:
+    done = nonneg("serve", "--port", "0", "--model", address)
+    assert done.returncode == 1
+    assert f"{address} is a model that others publish, not a bundle" in done.stderr
+    assert f"nonneg wrap {address} --calibrate photos/ --out {out}.bundle" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_a_changed_byte_is_refused(bundle: Bundle, tmp_path: Path) -> None:

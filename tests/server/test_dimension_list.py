@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from nonneg_core.errors import BundleInvalid, ConfigInvalid
-from nonneg_runtime.atlas import Dimension, Entry, Image, write_atlas
+from nonneg_runtime.atlas import AtlasDimension, ExampleRecord, Image, write_atlas
 from nonneg_runtime.bundle import Bundle
 from nonneg_server.app import create_app
 from nonneg_server.command import repository_of
@@ -100,8 +100,8 @@ async def test_an_atlas_beside_a_model_shows_its_examples_and_that_of_another_is
 ) -> None:
     bundle, atlas = make_bundle(tmp_path, name="a", seed=1), tmp_path / "mine.atlas"
     picture = Image("cat.jpg", "", b"\xff\xd8 a picture")
-    named = [Dimension(j, "stripes" if j == 11 else "", 1.0) for j in range(48)]
-    write_atlas(atlas, [picture], named, [Entry(11, 0, 0, 0.9)], fingerprint=bundle.manifest.fingerprint)
+    named = [AtlasDimension(j, "stripes" if j == 11 else "", 1.0) for j in range(48)]
+    write_atlas(atlas, [picture], named, [ExampleRecord(11, 0, 0, 0.9)], fingerprint=bundle.manifest.fingerprint)
     repository = repository_of(Settings(model=(str(bundle.path),), atlas=(str(atlas),), threads=1))
     repository.load_all()
     async with httpx.AsyncClient(

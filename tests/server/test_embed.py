@@ -16,7 +16,7 @@ from nonneg_core.pixels.resizing import fast_resize
 from nonneg_core.shortening import shorten
 from nonneg_runtime.bundle import Bundle
 from nonneg_runtime.evidence import Quality
-from nonneg_runtime.session import Session
+from nonneg_runtime.inference.session import Session
 from nonneg_server.app import create_app
 from nonneg_server.embedding import lengths_of
 from nonneg_server.engine.engine import InferenceEngine

@@ -18,8 +18,8 @@ from nonneg_core.errors import (
     Overloaded,
 )
 from nonneg_runtime.bundle import Bundle
-from nonneg_runtime.providers import PROVIDERS
-from nonneg_runtime.session import Session
+from nonneg_runtime.inference.providers import PROVIDERS
+from nonneg_runtime.inference.session import Session
 from nonneg_server.engine.encoded import Encoded
 from nonneg_server.engine.engine import InferenceEngine
 from nonneg_server.engine.workers import Workers
@@ -79,7 +79,7 @@ async def test_vectors_depend_neither_on_load_nor_on_the_wide_session(
     engine.close()
 
 
-async def test_without_wide_there_is_no_second_session(bundle: Bundle, png: Png) -> None:
+async def test_without_wide_a_second_session_is_not_opened(bundle: Bundle, png: Png) -> None:
     engine = InferenceEngine(bundle, threads=2, all_cores=False)
     assert not (await engine.encode(png(0))).wide
     assert not engine.sessions.began_wide

@@ -77,7 +77,7 @@ def test_an_idle_thread_does_not_keep_the_last_image_alive(pool: WorkerPool) -> 
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_dead_thread_is_noticed_and_nobody_waits_for_it() -> None:
+def test_a_dead_thread_is_noticed_and_not_waited_for() -> None:
     pool, gate = WorkerPool(1), threading.Event()
 
     def die() -> None:

@@ -132,7 +132,7 @@ async def test_a_certificate_that_signed_itself_is_not_trusted(site: Any) -> Non
     assert "certificate" in found.message
 
 
-async def test_an_authority_nobody_vouched_for_is_not_trusted(site: Any) -> None:
+async def test_an_unknown_authority_is_not_trusted(site: Any) -> None:
     found = await fetch(site("host"))
     assert isinstance(found, LinkFailed)
     assert "certificate" in found.message

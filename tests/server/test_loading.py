@@ -47,15 +47,15 @@ def loading(*flags: str) -> Iterator[tuple[str, Popen]]:
             yield f"http://127.0.0.1:{port}", process
         finally:
             process.terminate()
-            process.communicate(timeout=20)
+            process.communicate(timeout=120)
 
 
 def first_answer(address: str, path: str) -> httpx.Response:
     """As soon as the server listens."""
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120
     while True:
         try:
-            return httpx.get(address + path, timeout=30, headers={"X-Request-ID": "early"}, verify=False)
+            return httpx.get(address + path, timeout=60, headers={"X-Request-ID": "early"}, verify=False)
         except httpx.ConnectError:
             assert time.monotonic() < until
             time.sleep(0.02)
@@ -79,22 +79,23 @@ def test_while_models_load_it_is_alive_and_not_ready_and_then_it_serves() -> Non
         }
         refused = httpx.post(f"{address}/embed", content=bytes(3_000_000))
         assert (refused.status_code, refused.json()["error"]["type"]) == (503, "not_ready")
-        statuses, until = [503], time.monotonic() + 60
+        statuses, until = [503], time.monotonic() + 240
         while statuses[-1] != 200:  # no connection is refused or reset in between
             assert time.monotonic() < until
-            statuses.append(httpx.get(f"{address}/readyz").status_code)
+            statuses.append(httpx.get(f"{address}/readyz", timeout=60).status_code)
+            time.sleep(0.05)
         assert set(statuses) == {200, 503}
         assert "serves m0" in process.stdout.readline()
         assert len(httpx.get(f"{address}/models").json()["models"]) == MANY
         process.terminate()
-        assert process.communicate(timeout=20)[1] == ""
+        assert process.communicate(timeout=120)[1] == ""
 
 
 def test_a_server_that_is_told_to_end_while_it_loads_ends_with_0_and_has_logged_who_came() -> None:
     with loading("--access-log", "--log-format", "json") as (address, process):
         assert first_answer(address, "/livez").status_code == 200
         process.terminate()
-        said, log = process.communicate(timeout=20)
+        said, log = process.communicate(timeout=120)
         assert (said, process.returncode) == ("", 0)
     (line,) = map(json.loads, log.splitlines())
     assert (line["request_id"], line["route"], line["method"], line["status"]) == ("early", "/livez", "GET", 200)
@@ -106,7 +107,7 @@ def test_a_model_that_cannot_be_loaded_ends_the_process_and_is_named(bundle: Bun
     (broken / "encoder.onnx").write_bytes(b"no encoder")
     line = [sys.executable, "-m", "nonneg_cli", "serve", "--port", "0", "--model", str(bundle.path)]
     done = subprocess.run(
-        [*line, "--model", f"broken={broken}"], capture_output=True, text=True, timeout=60, check=False
+        [*line, "--model", f"broken={broken}"], capture_output=True, text=True, timeout=240, check=False
     )
     assert (done.returncode, done.stdout) == (1, "")
     assert str(broken) in done.stderr
@@ -126,7 +127,7 @@ def test_the_probe_may_come_by_https_and_a_broken_certificate_ends_the_start(tmp
         secret.write_text("nonsense")
     with loading("--tls-cert", str(cert), "--tls-key", str(secret)) as (address, process):
         if spoilt:
-            assert process.wait(60) == 1
+            assert process.wait(240) == 1
             said = process.stderr.read()
             assert "make no https" in said
             assert "Traceback" not in said
@@ -149,4 +150,4 @@ def test_a_client_that_comes_early_is_served_or_told_when_to_come_again(
             assert httpx.post(f"{address}/embed", content=png(0)).status_code == 200
         finally:
             process.terminate()
-            process.communicate(timeout=20)
+            process.communicate(timeout=120)

@@ -122,7 +122,7 @@ def test_a_full_disk_costs_lines_and_nothing_else() -> None:
         assert handler.lost == 1
 
 
-def test_a_server_whose_log_nobody_reads_answers_and_leaves_in_time() -> None:
+def test_a_server_whose_log_is_not_read_answers_and_leaves_in_time() -> None:
     command = [str(Path(sys.executable).with_name("nonneg")), "serve", "--port", "0", "--access-log"]
     command += ["--log-format", "json"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)

@@ -54,8 +54,8 @@ def environment() -> dict[str, str]:
 @pytest.mark.slow
 def test_two_requests_of_the_worst_at_once_stay_within_the_limit_of_the_deployment(group: Path) -> None:
     sys.path.insert(0, str(ROOT / "benchmarks"))
+    from hard_images import HARD, largest
     from PIL import Image
-    from worst_image import HARD, largest
 
     Image.MAX_IMAGE_PIXELS = None
     nonneg = Path(sys.executable).with_name("nonneg")

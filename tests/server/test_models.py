@@ -20,7 +20,7 @@ import pytest
 from nonneg_core.cores import available_cores
 from nonneg_core.errors import ConfigInvalid, ModelNotFound, NotReady
 from nonneg_runtime.bundle import Bundle
-from nonneg_runtime.sessions import Sessions
+from nonneg_runtime.inference.sessions import Sessions
 from nonneg_server.app import create_app
 from nonneg_server.command import repository_of
 from nonneg_server.engine.engine import InferenceEngine

@@ -212,7 +212,7 @@ NO_HTTP = [
 ]
 
 
-def test_what_is_no_http_is_refused_in_json_and_leaves_no_trace_in_the_log(start: Callable, bundle: Bundle) -> None:
+def test_what_is_not_http_is_refused_in_json_and_leaves_no_trace_in_the_log(start: Callable, bundle: Bundle) -> None:
     with start("--model", str(bundle.path), "--drain", "0") as (address, process):
         for sent in NO_HTTP * 5:
             with open_socket(address) as connection:
@@ -319,7 +319,7 @@ def last_words(address: str, reason: str) -> set[tuple[int, str]]:
 FAILING = """
 import signal
 from nonneg_cli.table import main
-from nonneg_runtime.session import Session
+from nonneg_runtime.inference.session import Session
 
 def broken(self, pixels):
     raise RuntimeError("the device is gone")

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
+import numpy as np
 import pytest
 from fastapi import FastAPI
 
+from nonneg_client import Encoder
 from nonneg_server import ray
 from nonneg_server.settings import Settings
 
@@ -43,6 +52,62 @@ def test_a_replica_takes_one_thread_unless_it_is_told_otherwise(monkeypatch: pyt
     monkeypatch.setenv("NONNEG_THREADS", "3")
     settings: Settings = ray.settings_of_a_replica()
     assert settings.threads == 3
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[str]:
+    """`serve run` with the application, in processes of its own; its address."""
+    pytest.importorskip("ray.serve", reason="the package ray is not installed with its serve part")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    configuration = {
+        "http_options": {"host": "127.0.0.1", "port": port},
+        "applications": [{"name": "nonneg", "route_prefix": "/", "import_path": "nonneg_server.ray:app"}],
+    }
+    (tmp_path / "serve.yaml").write_text(json.dumps(configuration))  # which is YAML too
+    command = [sys.executable, "-c", "from ray.serve.scripts import cli; cli()", "run", str(tmp_path / "serve.yaml")]
+    environment = {**os.environ, "NONNEG_MODEL": "photo-fast", "RAY_USAGE_STATS_ENABLED": "0"}
+    url, log = f"http://127.0.0.1:{port}", tmp_path / "log"
+    with log.open("w") as file:
+        process = subprocess.Popen(command, env=environment, stdout=file, stderr=file)
+    try:
+        deadline = time.monotonic() + 120
+        while not is_ready(url):
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.2)
+        yield url
+    finally:
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(60)
+        finally:
+            process.kill()
+            process.wait()
+
+
+def is_ready(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/readyz", timeout=10).status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # Ray's own
+def test_serve_run_answers_as_the_server_does(served: str, photos: Path) -> None:
+    photo = (photos / "cat" / "cat-0.jpg").read_bytes()
+    headers = {"Content-Type": "image/jpeg"}
+    with httpx.Client(base_url=served, timeout=60) as http:
+        assert http.get("/readyz").status_code == 200
+        (found,) = http.post("/embed", content=photo, headers=headers).json()["data"]
+        broken = http.post("/embed", content=b"junk", headers=headers)
+    with Encoder("photo-fast") as encoder:
+        indices, values = encoder.embed([photo]).row(0)
+    assert found["indices"] == indices.tolist()
+    np.testing.assert_allclose(found["values"], values, atol=2e-5)
+    assert (broken.status_code, broken.json()["error"]["type"]) == (415, "image_unsupported")
 
 
 @pytest.mark.filterwarnings("ignore")  # Ray's own

@@ -88,7 +88,7 @@ BROKEN = {
 }
 
 
-def test_what_is_no_whole_head_is_answered_and_logged_as_a_request_to_another_route(
+def test_what_is_not_a_whole_head_is_answered_and_logged_as_a_request_to_another_route(
     start: Callable, bundle: Bundle
 ) -> None:
     with start("--model", str(bundle.path), "--read-timeout", "1", *LOGGED) as (address, process), ExitStack() as stack:
@@ -106,7 +106,7 @@ def test_what_is_no_whole_head_is_answered_and_logged_as_a_request_to_another_ro
     assert len(seen) == len(BROKEN)
     assert {name: of_line(lines[name]) for name in seen} == {name: ("other", "-", seen[name]) for name in seen}
     assert len(lines) == len(BROKEN) + 1  # /metrics
-    assert 'method="-"' not in metrics, "what was no request is not counted as one"
+    assert 'method="-"' not in metrics, "what was not a request is not counted as one"
 
 
 def test_a_request_id_of_the_clients_is_kept_and_none_before_it(start: Callable, bundle: Bundle, png: Png) -> None:

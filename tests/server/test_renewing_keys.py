@@ -150,7 +150,7 @@ def test_a_key_that_stays_has_used_up_what_it_has_used_up(start: Callable, bundl
         assert status(LEAVING) == 401
 
 
-def test_a_file_that_is_no_good_keeps_the_keys_that_were_there(start: Callable, bundle: Bundle, tmp_path: Path) -> None:
+def test_an_invalid_file_keeps_the_keys_that_were_there(start: Callable, bundle: Bundle, tmp_path: Path) -> None:
     keys = tmp_path / "keys"
     keys.write_text(line(STAYING, "staying"))
 

@@ -72,7 +72,7 @@ def test_a_head_without_end_is_refused_with_431(served: str, endless: str) -> No
     assert metric(served, 'nonneg_turned_away_total{type="head_too_large"}') == before + 1
 
 
-def test_more_headers_than_anybody_needs_are_refused_as_they_come(served: str) -> None:
+def test_too_many_headers_are_refused_as_they_come(served: str) -> None:
     for end in (b"", b"\r\n"):
         with connected(served) as connection:
             connection.sendall(b"GET /livez HTTP/1.1\r\n" + b"a:1\r\n" * 300 + end)
@@ -114,7 +114,7 @@ def large_answer() -> bytes:
     return head % len(body) + body
 
 
-def test_an_answer_that_nobody_takes_is_counted_and_dropped(start: Callable, bundle: Bundle) -> None:
+def test_an_answer_that_is_not_read_is_counted_and_dropped(start: Callable, bundle: Bundle) -> None:
     with (
         start("--model", str(bundle.path), "--read-timeout", "2", "--drain", "0") as (address, _),
         connected(address, receive=4096) as deaf,
@@ -165,7 +165,7 @@ def test_a_connection_that_is_being_closed_holds_nothing() -> None:
     assert unread_bytes(Gone()) == 0
 
 
-def test_under_tls_too_an_answer_that_nobody_takes_is_dropped(start: Callable, bundle: Bundle, tmp_path: Path) -> None:
+def test_under_tls_too_an_answer_that_is_not_read_is_dropped(start: Callable, bundle: Bundle, tmp_path: Path) -> None:
     flags = ("--model", str(bundle.path), "--read-timeout", "2", "--drain", "0", *secured(tmp_path))
     with start(*flags) as (address, process), httpx.Client(verify=False) as client:
         with ssl._create_unverified_context().wrap_socket(connected(address)) as deaf:
@@ -176,7 +176,7 @@ def test_under_tls_too_an_answer_that_nobody_takes_is_dropped(start: Callable, b
         assert process.wait(20) == 0
 
 
-def test_connections_that_come_and_go_under_tls_harm_nobody(start: Callable, bundle: Bundle, tmp_path: Path) -> None:
+def test_connections_that_come_and_go_under_tls_do_no_harm(start: Callable, bundle: Bundle, tmp_path: Path) -> None:
     with start("--model", str(bundle.path), "--drain", "0", *secured(tmp_path)) as (address, process):
         until = time.monotonic() + 2.5  # two looks at all connections
         while time.monotonic() < until:

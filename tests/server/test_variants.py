@@ -18,7 +18,7 @@ from nonneg_client.embeddings import Embeddings
 from nonneg_core.errors import FingerprintMismatch
 from nonneg_core.installing import extra_hint
 from nonneg_runtime.bundle import Bundle, open_bundle
-from nonneg_runtime.openvino_session import openvino_package
+from nonneg_runtime.inference.openvino_session import openvino_package
 
 StartServer = Callable[..., str]
 

@@ -14,7 +14,7 @@ import torch
 from PIL import Image
 
 from nonneg_training.run import train
-from nonneg_training.settings import Settings, read_settings
+from nonneg_training.settings import RunSettings, read_settings
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -25,7 +25,7 @@ def one_thread() -> None:
 
 
 @pytest.fixture
-def small() -> Settings:
+def small() -> RunSettings:
     """Two epochs of NCL on the digits: about two seconds."""
     return read_settings(None, {"data.source": "digits", "loop.epochs": 2, "model.dimensions": 32})
 

@@ -10,19 +10,19 @@ import torch
 
 from nonneg_core.pixels.view import View
 from nonneg_training.backbones import backbone
-from nonneg_training.cache import Wanted, features
+from nonneg_training.cache import FeatureRequest, features
 from nonneg_training.data import open_data
 from nonneg_training.encoder import EncoderModule
 from nonneg_training.settings import Views
 
 
-def wanted(seed: int = 0, random: int = 0) -> Wanted:
+def wanted(seed: int = 0, random: int = 0) -> FeatureRequest:
     torch.manual_seed(seed)
     encoder = EncoderModule(backbone("tiny-cnn", small=True), View(size=16), dimensions=8).eval()
-    return Wanted(encoder, open_data("digits", split="test"), Views(size=16), random, 0)
+    return FeatureRequest(encoder, open_data("digits", split="test"), Views(size=16), random, 0)
 
 
-def computed(want: Wanted, folder: Path) -> list[int]:
+def computed(want: FeatureRequest, folder: Path) -> list[int]:
     """How far the cache had to compute, call by call."""
     seen: list[int] = []
     features(want, folder, tick=lambda done, total: seen.append(done))
@@ -45,7 +45,7 @@ def test_a_second_run_computes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("other", [wanted(seed=1), wanted(random=2)])
-def test_other_weights_or_views_are_another_cache(tmp_path: Path, other: Wanted) -> None:
+def test_other_weights_or_views_are_another_cache(tmp_path: Path, other: FeatureRequest) -> None:
     features(wanted(), tmp_path)
     assert computed(other, tmp_path)[-1] == 359
     assert len(list(tmp_path.iterdir())) == 2

@@ -15,7 +15,7 @@ from nonneg_core.errors import CheckpointInvalid, StorageFailed
 from nonneg_training.checkpoint import FILE_NAME, load_encoder, read_checkpoint, write_checkpoint
 from nonneg_training.precision import MixedPrecision
 from nonneg_training.run import train
-from nonneg_training.settings import Settings, read_settings, write_settings
+from nonneg_training.settings import RunSettings, read_settings, write_settings
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def run(trained: Path, tmp_path: Path) -> Path:
     return shutil.copytree(trained, tmp_path / "run")
 
 
-def test_the_same_seed_gives_the_same_weights(small: Settings, tmp_path: Path) -> None:
+def test_the_same_seed_gives_the_same_weights(small: RunSettings, tmp_path: Path) -> None:
     train(small, tmp_path / "a")
     train(small, tmp_path / "b")
     first, second = (read_checkpoint(tmp_path / name).tensors for name in "ab")
@@ -43,7 +43,7 @@ def test_a_checkpoint_of_another_architecture_names_the_weight_that_does_not_fit
         load_encoder(run)
 
 
-def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointInvalid, match=r"not a training run: it has no config\.toml"):
         load_encoder(tmp_path)
     with pytest.raises(CheckpointInvalid, match="does not exist"):
@@ -81,6 +81,6 @@ def test_the_previous_checkpoint_survives_a_write_that_breaks_off(run: Path) -> 
     assert not list(run.glob(".checkpoint*"))
 
 
-def test_settings_are_read_back_as_they_were_written(small: Settings, tmp_path: Path) -> None:
+def test_settings_are_read_back_as_they_were_written(small: RunSettings, tmp_path: Path) -> None:
     write_settings(tmp_path / "config.toml", small)
     assert read_settings(tmp_path / "config.toml", {}) == small

@@ -115,11 +115,11 @@ def test_a_bundles_folder_is_a_backbone(tmp_path: Path) -> None:
 
 def test_a_bundle_as_backbone_brings_its_weights_and_size_to_a_recipe() -> None:
     from nonneg_runtime.bundle import DEFAULT
-    from nonneg_training.command import _settings
+    from nonneg_training.command import recipe_settings
 
-    found = _settings("head", {"model.backbone": str(DEFAULT)})
+    found = recipe_settings("head", {"model.backbone": str(DEFAULT)})
     assert (found.model.pretrained, found.views.size) == (None, None)
-    assert _settings("head", {}).views.size == 224
+    assert recipe_settings("head", {}).views.size == 224
 
 
 def test_skipped_images_are_named_at_the_end(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_skipped_images_are_named_at_the_end(tmp_path: Path) -> None:
         (["--activation", "gelu"], "does not go with"),
         (["--method", "cl", "--activation", "relu"], "does not go with"),
         (["--backbone", "resnet99"], "is unknown"),
-        (["--set", "views.blurr=1"], r"views\.blurr=1: there is no such.*did you mean views\.blur\?"),
+        (["--set", "views.blurr=1"], r"views\.blurr=1: not a setting.*did you mean views\.blur\?"),
         (["--set", "views.zzz=1"], r"zzz.*: Known in views: size, crop,"),
         (["--set", "lop.batch=2"], r"did you mean loop\? Known: method, seed,"),
         (["--set", "epochs=2"], r"did you mean loop\.epochs\? Known: method, seed,"),

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import nonneg_training
-from nonneg_training.settings import Settings, SettingsSection
+from nonneg_training.settings import RunSettings, SettingsSection
 
 PAGE = (Path(__file__).parents[2] / "docs" / "training.md").read_text()
 
 
 def test_every_setting_is_documented() -> None:
-    for name, field in Settings.model_fields.items():
+    for name, field in RunSettings.model_fields.items():
         kind = field.annotation
         inner = kind.model_fields if isinstance(kind, type) and issubclass(kind, SettingsSection) else {}
         for setting in [f"{name}.{key}" for key in inner] or [name]:

@@ -17,7 +17,7 @@ from nonneg_training.settings import HealthSettings, ModelSettings, read_setting
 GOOD = Snapshot(knn=0.9, dimensions=10, live=9, nnz=4.0, zero_share=0.0)
 
 
-def test_a_loss_that_is_no_number_stops_at_once() -> None:
+def test_a_loss_that_is_not_a_number_stops_at_once() -> None:
     for loss in (float("nan"), float("inf")):
         with pytest.raises(TrainingStopped, match=r"step 7: the loss is .*lower optimiser\.lr"):
             HealthChecks(HealthSettings(), ModelSettings(), None).check_loss(7, loss)

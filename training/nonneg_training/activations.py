@@ -12,7 +12,7 @@ from nonneg_core.errors import ConfigInvalid
 
 
 def rep_relu(z: Tensor) -> Tensor:
-    """Forward exactly ReLU, backward that of GELU, so that a dimension below zero can still come back."""
+    """Go forward as exactly ReLU, backward as GELU, so that a dimension below zero can still come back."""
     if not z.requires_grad:
         return F.relu(z)
     g = F.gelu(z)
@@ -35,7 +35,7 @@ ACTIVATIONS = NON_NEGATIVE | CONTROLS
 
 
 def activation(name: str) -> Callable[[Tensor], Tensor]:
-    """The function of that name."""
+    """Return the function of that name."""
     if name not in ACTIVATIONS:
         raise ConfigInvalid(
             f"activation={name!r} is unknown",

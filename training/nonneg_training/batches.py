@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from nonneg_training.cache import Features
-from nonneg_training.data import Captions, Images, Sample, Stream
+from nonneg_training.batch_order import BatchPlan
+from nonneg_training.cache import CachedFeatures
+from nonneg_training.data import Captions, Images, Sample, ShardStream
 from nonneg_training.distributed import ProcessGroup
 from nonneg_training.methods.method import Batch
-from nonneg_training.steps import Place
-from nonneg_training.text import tokens
+from nonneg_training.text_encoder import tokens
 from nonneg_training.views import Pipeline
 from nonneg_training.views.pipeline import Cutter
 
@@ -27,21 +27,26 @@ class Batches(ABC):
     def __len__(self) -> int: ...
 
     @abstractmethod
-    def fetch(self, place: Place, g: torch.Generator) -> Any:
-        """What can be done ahead: reading and decoding."""
+    def fetch(self, place: BatchPlan, g: torch.Generator) -> Any:
+        """Return what can be done ahead: reading and decoding."""
 
     @abstractmethod
     def finish(self, fetched: Any, g: torch.Generator) -> Batch:
-        """The batch of what was fetched."""
+        """Return the batch of what was fetched."""
 
 
 class FeatureBatches(Batches):
     """Cached features: one view an image, or two different ones drawn among the cached."""
 
     def __init__(
-        self, images: Images, features: Features, views: int, device: torch.device, taught: Features | None = None
+        self,
+        images: Images,
+        features: CachedFeatures,
+        views: int,
+        device: torch.device,
+        taught: CachedFeatures | None = None,
     ) -> None:
-        """features: (cached views, n, width); `taught`: the teacher's vectors of the same views."""
+        """Hold features (cached views, n, width); `taught` are the teacher's vectors of the same views."""
         self.labels = torch.from_numpy(images.labels)
         self.features, self.views, self.device = features, views, device
         self.taught = taught
@@ -49,7 +54,7 @@ class FeatureBatches(Batches):
     def __len__(self) -> int:
         return len(self.labels)
 
-    def fetch(self, place: Place, g: torch.Generator) -> Batch:
+    def fetch(self, place: BatchPlan, g: torch.Generator) -> Batch:
         rows = np.asarray(place.indices)
         cached = len(self.features)
         first = torch.randint(cached, (len(rows),), generator=g).numpy()
@@ -74,7 +79,7 @@ class ViewBatches(Batches):
     def __len__(self) -> int:
         return len(self.labels)
 
-    def fetch(self, place: Place, g: torch.Generator) -> Any:
+    def fetch(self, place: BatchPlan, g: torch.Generator) -> Any:
         return self.pipeline.fetch(self.images, place.indices, g, self.views), self.labels[place.indices]
 
     def finish(self, fetched: Any, g: torch.Generator) -> Batch:
@@ -91,7 +96,7 @@ class CaptionBatches(Batches):
     def __len__(self) -> int:
         return len(self.images)
 
-    def fetch(self, place: Place, g: torch.Generator) -> Any:
+    def fetch(self, place: BatchPlan, g: torch.Generator) -> Any:
         rows = tokens([self.images.captions[i] for i in place.indices], self.length)
         return self.pipeline.fetch(self.images, place.indices, g, 1), rows
 
@@ -103,7 +108,7 @@ class CaptionBatches(Batches):
 class StreamBatches(Batches):
     """Random views of what comes next in a stream, and the labels."""
 
-    def __init__(self, stream: Stream, pipeline: Cutter, views: int, seed: int, world: ProcessGroup) -> None:
+    def __init__(self, stream: ShardStream, pipeline: Cutter, views: int, seed: int, world: ProcessGroup) -> None:
         self.stream, self.pipeline, self.views = stream, pipeline, views
         self.seed, self.world = seed, world
         self._at = (-1, 0)  # epoch, images taken of it
@@ -112,7 +117,7 @@ class StreamBatches(Batches):
     def __len__(self) -> int:
         return len(self.stream)
 
-    def fetch(self, place: Place, g: torch.Generator) -> Any:
+    def fetch(self, place: BatchPlan, g: torch.Generator) -> Any:
         found = self._take(place)
         pairs = list(self.pipeline.pool.map(lambda i: self.stream.picture(found, i), range(len(found))))
         labels = torch.tensor([label for _, label in pairs])
@@ -122,7 +127,7 @@ class StreamBatches(Batches):
         x = self.pipeline.finish(fetched[0], g, self.views)
         return {"views": x, "labels": fetched[1].to(x.device)}
 
-    def _take(self, place: Place) -> list[Sample]:
+    def _take(self, place: BatchPlan) -> list[Sample]:
         if self._at != (place.epoch, place.before):  # a new epoch, or a run that goes on in the middle of one
             every = self.stream.epoch(self.seed, place.epoch, self.world)
             self._rest = islice(every, place.before, None)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
-from nonneg_core.errors import MissingExtra
-from nonneg_core.installing import extra_hint
+from nonneg_core.installing import needing
 from nonneg_training.backbones import Backbone, backbone
 from nonneg_training.checks import (
     CONTROL_METHODS,
@@ -18,28 +15,30 @@ from nonneg_training.checks import (
     check_method,
     check_stream,
 )
-from nonneg_training.data import Images, Stream
+from nonneg_training.data import Images, ShardStream
 from nonneg_training.distributed import ProcessGroup
 from nonneg_training.encoder import EncoderModule
 from nonneg_training.onnx_backbone import encoder_file, is_onnx_file
 from nonneg_training.settings import FILE_NAME as CONFIG
-from nonneg_training.settings import Settings
+from nonneg_training.settings import RunSettings
 from nonneg_training.views import evaluation_view
 
 SMALL = 64  # up to this side a network starts with the 3x3 stem
 
 
-def resolve(settings: Settings, images: Images | Stream, world: ProcessGroup) -> Settings:
-    """The settings of this run on this data: nothing is left to default, so that the run folder stands alone."""
+def resolve(settings: RunSettings, images: Images | ShardStream, world: ProcessGroup) -> RunSettings:
+    """Return the settings of this run on this data: nothing is left to default, so that the run folder stands alone."""
     chosen_backbone = {"backbone": encoder_file(settings.model.backbone)}
     settings = settings.model_copy(update={"model": settings.model.model_copy(update=chosen_backbone)})
     check_foreign(settings)
     if is_onnx_file(settings.model.backbone):
-        settings = _onnx("nonneg_training.onnx_backbone.recipe").settle(settings)
+        with needing("an ONNX encoder as backbone", extra="export"):
+            from nonneg_training.onnx_backbone.recipe import settle
+        settings = settle(settings)
     model, method = settings.model, settings.method
     name = model.activation or ("identity" if method in CONTROL_METHODS else "relu")
     check_activation(method, name)
-    check_stream(settings, images) if isinstance(images, Stream) else check_labels(settings, images)
+    check_stream(settings, images) if isinstance(images, ShardStream) else check_labels(settings, images)
     check_batch(settings, len(images), world)
     check_method(settings, images)
     size = settings.views.size or images.side or backbone(model.backbone, small=False).size
@@ -53,8 +52,8 @@ def resolve(settings: Settings, images: Images | Stream, world: ProcessGroup) ->
     return settings.model_copy(update={"views": views, "model": model.model_copy(update=chosen)})
 
 
-def build_encoder(settings: Settings, *, pretrained: bool = True) -> EncoderModule:
-    """The encoder of resolved settings; without `pretrained` nothing is fetched (its weights are loaded next)."""
+def build_encoder(settings: RunSettings, *, pretrained: bool = True) -> EncoderModule:
+    """Build the encoder of resolved settings; without `pretrained` nothing is fetched: its weights are loaded next."""
     model, size = settings.model, settings.views.size
     assert size is not None
     assert model.activation is not None
@@ -71,27 +70,18 @@ def build_encoder(settings: Settings, *, pretrained: bool = True) -> EncoderModu
     )
 
 
-def _backbone(settings: Settings, size: int, *, pretrained: bool) -> Backbone:
+def _backbone(settings: RunSettings, size: int, *, pretrained: bool) -> Backbone:
     model = settings.model
     if is_onnx_file(settings.model.backbone):
-        found: Backbone = _onnx("nonneg_training.backbones.onnx_file").OnnxBackbone(
-            Path(model.backbone), settings.onnx, size
-        )
-        return found
+        with needing("an ONNX encoder as backbone", extra="export"):
+            from nonneg_training.backbones.onnx_file import OnnxBackbone
+        return OnnxBackbone(Path(model.backbone), settings.onnx, size)
     named = model.pretrained if pretrained and not _is_run(model.pretrained) else None
     return backbone(model.backbone, small=model.stem == "small", pretrained=named, size=size)
 
 
-def _onnx(module: str) -> Any:
-    """A module that needs onnx and onnxruntime, which training does not."""
-    try:
-        return import_module(module)
-    except ModuleNotFoundError as error:
-        raise MissingExtra(f"an ONNX encoder as backbone needs {error.name}", fix=extra_hint("export")) from error
-
-
-def pretrained_run(settings: Settings) -> Path | None:
-    """The run folder whose backbone is to be the start, if that is what `model.pretrained` names."""
+def pretrained_run(settings: RunSettings) -> Path | None:
+    """Return the run folder whose backbone is to be the start, if that is what `model.pretrained` names."""
     name = settings.model.pretrained
     return Path(name) if name and _is_run(name) else None
 

@@ -28,12 +28,12 @@ from nonneg_training.settings import Views
 from nonneg_training.views import pipeline_for
 
 BATCH = 64
-Features = NDArray[np.float32]  # (views, images, width)
+CachedFeatures = NDArray[np.float32]  # (views, images, width)
 Tick = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
-class Wanted:
+class FeatureRequest:
     """What is to be cached."""
 
     encoder: EncoderModule
@@ -43,7 +43,7 @@ class Wanted:
     seed: int
 
     def about(self) -> dict[str, Any]:
-        """All that the numbers depend on."""
+        """Return all that the numbers depend on."""
         settings = self.views.model_dump(mode="json", exclude={"size"})  # that of the view counts
         drawn = {"settings": settings, "seed": self.seed} if self.random else None
         return {
@@ -59,13 +59,13 @@ class Wanted:
 
 
 def default_folder() -> Path:
-    """$NONNEG_FEATURE_CACHE, or the user's cache folder."""
+    """Return $NONNEG_FEATURE_CACHE, or the user's cache folder."""
     asked = os.environ.get("NONNEG_FEATURE_CACHE")
     return Path(asked) / "features" if asked else cache_folder("features")
 
 
-def features(wanted: Wanted, folder: Path | None = None, *, tick: Tick | None = None) -> Features:
-    """The features, read from the cache; what is missing there is computed first."""
+def features(wanted: FeatureRequest, folder: Path | None = None, *, tick: Tick | None = None) -> CachedFeatures:
+    """Return the features, read from the cache; what is missing there is computed first."""
     about = wanted.about()
     key = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:32]
     place = (folder or default_folder()) / key
@@ -77,7 +77,7 @@ def features(wanted: Wanted, folder: Path | None = None, *, tick: Tick | None = 
         raise storage_error(place, error) from error
 
 
-def _filled(place: Path, wanted: Wanted, about: dict[str, Any], tick: Tick | None) -> Features:
+def _filled(place: Path, wanted: FeatureRequest, about: dict[str, Any], tick: Tick | None) -> CachedFeatures:
     path, done = place / "features.npy", place / "done.json"
     shape = (1 + wanted.random, len(wanted.images), about["width"])
     if not path.exists():
@@ -87,9 +87,9 @@ def _filled(place: Path, wanted: Wanted, about: dict[str, Any], tick: Tick | Non
         done.unlink(missing_ok=True)
     start = json.loads(done.read_text()) if done.exists() else 0
     if start < shape[1]:
-        rows: Features = np.load(path, mmap_mode="r+")
+        rows: CachedFeatures = np.load(path, mmap_mode="r+")
         _fill(rows, wanted, start, lambda n: _note(done, str(n)), tick)
-    kept: Features = np.load(path, mmap_mode="r")
+    kept: CachedFeatures = np.load(path, mmap_mode="r")
     return kept
 
 
@@ -99,14 +99,16 @@ def _note(path: Path, text: str) -> None:
 
 
 def _reserve(path: Path, shape: tuple[int, ...]) -> None:
-    """All the space that will be needed, so that a full disk shows now and not as a crash in a memory map."""
+    """Reserve all the space that will be needed, so that a full disk shows now and not as a crash in a memory map."""
     with path.open("wb") as file:
         np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
         os.posix_fallocate(file.fileno(), 0, file.tell() + int(np.prod(shape)) * 4)
 
 
 @torch.inference_mode()
-def _fill(rows: Features, wanted: Wanted, start: int, save: Callable[[int], None], tick: Tick | None) -> None:
+def _fill(
+    rows: CachedFeatures, wanted: FeatureRequest, start: int, save: Callable[[int], None], tick: Tick | None
+) -> None:
     encoder, count = wanted.encoder.eval(), len(wanted.images)
     device = encoder.output.weight.device
     pipeline = pipeline_for(wanted.images, wanted.views, encoder.view.size, device)

@@ -19,8 +19,8 @@ from nonneg_training.encoder import EncoderModule
 from nonneg_training.optimiser import moments, restore_moments
 from nonneg_training.precision import MixedPrecision
 from nonneg_training.settings import FILE_NAME as CONFIG
-from nonneg_training.settings import Settings, read_settings
-from nonneg_training.text import TextTower, tower_beside
+from nonneg_training.settings import RunSettings, read_settings
+from nonneg_training.text_encoder import TextTowerModule, tower_beside
 
 FILE_NAME = "checkpoint.safetensors"
 FORMAT = "nonneg-checkpoint-1"
@@ -35,12 +35,12 @@ class Checkpoint:
     tensors: dict[str, Tensor]
 
     def part(self, prefix: str) -> dict[str, Tensor]:
-        """The tensors below a prefix, without it."""
+        """Return the tensors below a prefix, without it."""
         return {name.removeprefix(prefix): t for name, t in self.tensors.items() if name.startswith(prefix)}
 
 
 def load_encoder(run: str | os.PathLike[str]) -> EncoderModule:
-    """The trained encoder of a run folder, in evaluation mode."""
+    """Return the trained encoder of a run folder, in evaluation mode."""
     run = Path(run)
     settings = run_settings(run)
     encoder = build_encoder(settings, pretrained=False)
@@ -48,8 +48,8 @@ def load_encoder(run: str | os.PathLike[str]) -> EncoderModule:
     return encoder.eval()
 
 
-def load_text(run: str | os.PathLike[str]) -> TextTower:
-    """The text tower of a two-tower run, in evaluation mode."""
+def load_text(run: str | os.PathLike[str]) -> TextTowerModule:
+    """Return the text tower of a two-tower run, in evaluation mode."""
     run = Path(run)
     settings = run_settings(run)
     tower = tower_beside(build_encoder(settings, pretrained=False), settings.text)
@@ -57,8 +57,8 @@ def load_text(run: str | os.PathLike[str]) -> TextTower:
     return tower.eval()
 
 
-def run_settings(run: Path) -> Settings:
-    """What a run folder's training was told."""
+def run_settings(run: Path) -> RunSettings:
+    """Return what a run folder's training was told."""
     if not (run / CONFIG).is_file():
         there = f"has no {CONFIG}" if run.is_dir() else "does not exist or is not a folder"
         raise CheckpointInvalid(
@@ -93,7 +93,7 @@ def _save(tensors: dict[str, Tensor], path: Path, about: dict[str, str]) -> None
 
 
 def read_checkpoint(run: Path) -> Checkpoint:
-    """The verified content of a run's checkpoint file."""
+    """Return the verified content of a run's checkpoint file."""
     path = run / FILE_NAME
     try:
         with safe_open(path, framework="pt") as file:

@@ -6,17 +6,17 @@ import numpy as np
 
 from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_training.activations import CONTROLS, NON_NEGATIVE
-from nonneg_training.data import Captions, Images, Stream
+from nonneg_training.data import Captions, Images, ShardStream
 from nonneg_training.distributed import ProcessGroup
 from nonneg_training.onnx_backbone import is_onnx_file
-from nonneg_training.settings import Settings
+from nonneg_training.settings import RunSettings
 
 CONTROL_METHODS = ("cl", "spectral-cl", "ce")  # what their non-negative counterparts are held against
 HEAD_LOSSES = ("similarity", "neighbours", "contrastive", "labels", "reconstruction")
 
 
-def check_method(settings: Settings, images: Images | Stream) -> None:
-    """What one method alone needs."""
+def check_method(settings: RunSettings, images: Images | ShardStream) -> None:
+    """Refuse settings that this method alone does not take."""
     method, model = settings.method, settings.model
     if method == "two-tower" and not isinstance(images, Captions):
         raise ConfigInvalid(
@@ -65,8 +65,8 @@ def check_method(settings: Settings, images: Images | Stream) -> None:
         )
 
 
-def check_foreign(settings: Settings) -> None:
-    """An ONNX encoder is frozen, and brings its weights."""
+def check_foreign(settings: RunSettings) -> None:
+    """Refuse settings that do not go with an ONNX encoder, which is frozen and brings its weights."""
     name = settings.model.backbone
     if is_onnx_file(settings.model.backbone) and settings.method != "head":
         raise ConfigInvalid(
@@ -81,11 +81,11 @@ def check_foreign(settings: Settings) -> None:
         )
 
 
-def check_stream(settings: Settings, stream: Stream) -> None:
-    """What needs to choose among images, or to know their labels before they come."""
+def check_stream(settings: RunSettings, stream: ShardStream) -> None:
+    """Refuse of a stream what needs to choose among images, or to know their labels before they come."""
     if settings.method == "head":
         raise ConfigInvalid(
-            "a head caches the features of images it can come back to, which a stream has not",
+            "a head caches the features of images that are read again, which those of a stream are not",
             fix="copy the shards to a disk or mount them",
             field="data.source",
         )
@@ -97,8 +97,8 @@ def check_stream(settings: Settings, stream: Stream) -> None:
         )
 
 
-def check_labels(settings: Settings, images: Images) -> None:
-    """Labels are good for something only where classes differ, and pairs only where a class has two images."""
+def check_labels(settings: RunSettings, images: Images) -> None:
+    """Refuse labels where classes do not differ, and pairs where not a class has two images."""
     sizes = np.bincount(images.labels)
     if settings.method in ("ce", "nce") and (sizes > 0).sum() < 2:
         raise DataInvalid(
@@ -116,7 +116,7 @@ def check_labels(settings: Settings, images: Images) -> None:
 
 
 def allowed(method: str) -> tuple[str, ...]:
-    """The activations that go with a method: the controls are signed, the others non-negative, two towers either."""
+    """List the activations that go with a method: the controls' are signed, others non-negative, two towers' either."""
     if method == "two-tower":
         return (*NON_NEGATIVE, *CONTROLS)
     return tuple(CONTROLS if method in CONTROL_METHODS else NON_NEGATIVE)
@@ -133,7 +133,7 @@ def check_activation(method: str, name: str) -> None:
         )
 
 
-def check_batch(settings: Settings, images: int, world: ProcessGroup) -> None:
+def check_batch(settings: RunSettings, images: int, world: ProcessGroup) -> None:
     """Refuse a batch that the images or the processes cannot fill."""
     batch = settings.loop.batch
     step = batch * settings.loop.accumulate

@@ -11,7 +11,7 @@ import click
 
 from nonneg_core.errors import ConfigInvalid
 from nonneg_core.interrupting import Interrupted
-from nonneg_training.settings import Settings, read_settings
+from nonneg_training.settings import RunSettings, read_settings
 
 RECIPES = sorted(path.stem for path in (Path(__file__).parent / "recipes").glob("*.toml"))
 _FLAGS = {  # the flags that stand for one setting each
@@ -80,7 +80,7 @@ def train(out: Path, config: str | None, others: tuple[str, ...], resume: bool, 
     if resume and (config or changes):
         raise ConfigInvalid("--resume goes on with the run's own settings", fix="leave the other options out")
     try:
-        outcome = run.resume(out) if resume else run.train(_settings(config, changes), out)
+        outcome = run.resume(out) if resume else run.train(recipe_settings(config, changes), out)
     except Interrupted as interrupted:
         click.echo(f"{interrupted}: {_kept(out)}", err=True)
         raise SystemExit(interrupted.exit_code) from None
@@ -95,14 +95,14 @@ def train(out: Path, config: str | None, others: tuple[str, ...], resume: bool, 
 
 
 def _kept(out: Path) -> str:
-    """What an interrupted run leaves, and how it goes on."""
+    """Say what an interrupted run leaves, and how it goes on."""
     from nonneg_training.checkpoint import FILE_NAME
 
     return f"{out} is kept; the same command goes on" if (out / FILE_NAME).exists() else "no step was done yet"
 
 
-def _settings(config: str | None, changes: dict[str, Any]) -> Settings:
-    """The recipe's settings with the flags on top.
+def recipe_settings(config: str | None, changes: dict[str, Any]) -> RunSettings:
+    """Return the recipe's settings with the flags on top.
 
     A method given by a flag brings its own activation where the recipe's belongs to another kind of method; an ONNX
     encoder brings its weights and its size.
@@ -120,7 +120,7 @@ def _settings(config: str | None, changes: dict[str, Any]) -> Settings:
 
 
 def _recipe(name: str | None) -> Path | None:
-    """A file, or the recipe of that name that comes with nonneg."""
+    """Return a file, or the recipe of that name that comes with nonneg."""
     if name is None or Path(name).is_file():
         return None if name is None else Path(name)
     if name not in RECIPES:
@@ -133,7 +133,7 @@ def _recipe(name: str | None) -> Path | None:
 
 
 def _assignment(text: str) -> tuple[str, Any]:
-    """name=value, the value read as TOML, or as a word if it is none."""
+    """Read name=value, the value as TOML, or as a word if it is none."""
     name, equals, value = text.partition("=")
     if not equals:
         raise ConfigInvalid(f"--set {text}: no '='", fix="write --set name=value", field="--set", value=text)

@@ -73,7 +73,7 @@ class _Gather(torch.autograd.Function):
 
 
 def gather(x: Tensor) -> Tensor:
-    """The rows of all ranks, in rank order; alone, x itself."""
+    """Return the rows of all ranks, in rank order; alone, x itself."""
     if not dist.is_initialized() or dist.get_world_size() == 1:
         return x
     if x.requires_grad:

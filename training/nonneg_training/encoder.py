@@ -35,7 +35,7 @@ class EncoderModule(nn.Module):
         power: float = 1.0,
         gated: bool = False,
     ) -> None:
-        """`hidden` widths make the projector an MLP; `dimensions=None` leaves it out: features are the embedding."""
+        """Put a projector on a backbone: an MLP with `hidden` widths; without any if `dimensions` is None."""
         super().__init__()
         self.backbone = backbone
         self.view = view
@@ -53,27 +53,27 @@ class EncoderModule(nn.Module):
         return self.output.out_features
 
     def output_layers(self) -> tuple[nn.Linear, nn.BatchNorm1d | None]:
-        """The last linear layer, and the batch norm behind it if there is one: what a ranking permutes."""
+        """Return the last linear layer, and the batch norm behind it if there is one: what a ranking permutes."""
         return self.output, self.norm
 
     def forward(self, pixels: Tensor) -> Tensor:
         return self.embed(self.features(pixels))
 
     def features(self, pixels: Tensor) -> Tensor:
-        """The backbone's features of uint8 pixels: what probes and a frozen-backbone head work on."""
+        """Return the backbone's features of uint8 pixels: what probes and a frozen-backbone head work on."""
         return self.see(pixels.permute(0, 3, 1, 2).float())  # NHWC in memory: channels-last without a copy
 
     def see(self, x: Tensor) -> Tensor:
-        """The backbone's features of float pixels 0..255, (batch, 3, h, w) -> (batch, width)."""
+        """Return the backbone's features of float pixels 0..255, (batch, 3, h, w) -> (batch, width)."""
         features: Tensor = self.backbone(x.sub(self.mean).div_(self.std))
         return features
 
     def embed(self, features: Tensor) -> Tensor:
-        """From the backbone's features to the embedding, (batch, width) -> (batch, D)."""
+        """Turn the backbone's features into the embedding, (batch, width) -> (batch, D)."""
         return self.activate(self.preactivation(features))
 
     def activate(self, z: Tensor) -> Tensor:
-        """Activation, gate and power: p^power where p = activation(z) is above the gate, and 0 elsewhere."""
+        """Return activation, gate and power: p^power where p = activation(z) is above the gate, and 0 elsewhere."""
         p = activation(self.activation)(z)
         if self.gate is not None:
             p = torch.where(p > self.gate, p, 0)
@@ -87,12 +87,12 @@ class EncoderModule(nn.Module):
         return smooth
 
     def preactivation(self, features: Tensor) -> Tensor:
-        """The embedding before its activation."""
+        """Return the embedding before its activation."""
         z: Tensor = self.output(self.hidden(self.rooted(features)))
         return z if self.norm is None else self.norm(z)
 
     def rooted(self, features: Tensor) -> Tensor:
-        """The features as the head takes them: their square roots, or as they are."""
+        """Return the features as the head takes them: their square roots, or as they are."""
         return features.clamp(min=0).sqrt() if self.root else features
 
 
@@ -107,7 +107,7 @@ def _projector(width: int, hidden: Sequence[int], dimensions: int | None) -> tup
 
 
 def _identity(width: int) -> nn.Linear:
-    """A linear layer that changes nothing and learns nothing: something for a ranking to permute."""
+    """Return a linear layer that changes nothing and learns nothing: something for a ranking to permute."""
     layer = nn.Linear(width, width)
     with torch.no_grad():
         layer.weight.copy_(torch.eye(width))

@@ -13,15 +13,15 @@ from nonneg_core.heads.head import Head, analytic, roots
 from nonneg_core.heads.named import Named, choose_names, class_directions, with_names
 from nonneg_core.heads.rotated import EDGES, Basis, fit_basis, within
 from nonneg_core.heads.spread import Rows, Spread, spread
-from nonneg_training.cache import Features
+from nonneg_training.cache import CachedFeatures
 from nonneg_training.encoder import EncoderModule
 from nonneg_training.settings import HeadSettings
 
 SAMPLE = 20_000  # features that mean and components are computed from
 
 
-def sample(features: Features) -> Tensor:
-    """Evenly spread rows of the first view, (n, width)."""
+def sample(features: CachedFeatures) -> Tensor:
+    """Return evenly spread rows of the first view, (n, width)."""
     count = features.shape[1]
     rows = torch.linspace(0, count - 1, min(count, SAMPLE)).long().numpy()
     return torch.from_numpy(features[0, rows].copy())
@@ -37,8 +37,8 @@ def start(layer: nn.Linear, x: Tensor, how: str, g: torch.Generator) -> None:
     layer.bias.copy_(-(layer.weight @ mean))
 
 
-def every_view(features: Features) -> Rows:
-    """Rows of all cached views, evenly spread where they are many, (n, width)."""
+def every_view(features: CachedFeatures) -> Rows:
+    """Return rows of all cached views, evenly spread where they are many, (n, width)."""
     flat = features.reshape(-1, features.shape[2])
     rows = np.linspace(0, len(flat) - 1, min(len(flat), SAMPLE)).astype(np.int64)
     return np.asarray(flat[rows], dtype=np.float32)
@@ -95,12 +95,12 @@ def _gate(found: Head, head: HeadSettings) -> Tensor:
 
 
 def random(x: Tensor, dimensions: int, g: torch.Generator) -> Tensor:
-    """Random directions of length one."""
+    """Return random directions of length one."""
     return F.normalize(torch.randn(dimensions, x.shape[1], generator=g), dim=1)
 
 
 def centred(x: Tensor, dimensions: int, _: torch.Generator) -> Tensor:
-    """One dimension a feature, those that vary most first: relu(feature - mean) before any training."""
+    """Return one dimension a feature, those that vary most first: relu(feature - mean) before any training."""
     width = x.shape[1]
     if dimensions > width:
         raise ConfigInvalid(
@@ -114,7 +114,7 @@ def centred(x: Tensor, dimensions: int, _: torch.Generator) -> Tensor:
 
 
 def principal(x: Tensor, dimensions: int, g: torch.Generator) -> Tensor:
-    """Each principal component and its opposite, strongest first; random directions when they run out."""
+    """Return each principal component and its opposite, strongest first; random directions when they run out."""
     _, _, components = torch.linalg.svd(x, full_matrices=False)
     both = torch.stack([components, -components], dim=1).flatten(0, 1)[:dimensions]
     rest = dimensions - len(both)
@@ -122,7 +122,7 @@ def principal(x: Tensor, dimensions: int, g: torch.Generator) -> Tensor:
 
 
 def both(x: Tensor, dimensions: int, g: torch.Generator) -> Tensor:
-    """Principal components in front, for short prefixes; behind them every feature, so that the whole loses nothing."""
+    """Put principal components in front, for short prefixes; behind them every feature, so that nothing is lost."""
     width = x.shape[1]
     if dimensions <= width:
         raise ConfigInvalid(

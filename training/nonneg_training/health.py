@@ -58,7 +58,7 @@ class HealthChecks:
             )
 
     def _proposal(self, last: str) -> str:
-        """What keeps dimensions alive and has not been tried in this run."""
+        """Return what keeps dimensions alive and has not been tried in this run."""
         norm = [] if self.model.batch_norm else ["set model.batch_norm = true"]
         activation = ["use model.activation = rep_relu"] if self.model.activation == "relu" else []
         return ", ".join([*norm, *activation, "lower optimiser.lr"]) + f", or {last}"

@@ -37,6 +37,6 @@ class LARS(torch.optim.Optimizer):
 
 
 def trust_ratio(weight: Tensor, gradient: Tensor, eta: float) -> Tensor:
-    """eta |w| / |g|; one where either is zero, so that a fresh or untouched weight still moves plainly."""
+    """Return eta |w| / |g|; one where either is zero, so that a fresh or untouched weight still moves plainly."""
     w, g = weight.norm(), gradient.norm()
     return torch.where((w > 0) & (g > 0), eta * w / g, torch.ones_like(w))

@@ -15,8 +15,9 @@ from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from nonneg_core.interrupting import Interrupted, Interrupts
-from nonneg_core.progress import Bar
+from nonneg_core.progress import ProgressBar
 from nonneg_training import monitor
+from nonneg_training.batch_order import Steps
 from nonneg_training.batches import Batches
 from nonneg_training.checkpoint import Checkpoint, restore_run, write_checkpoint
 from nonneg_training.distributed import ProcessGroup, barrier
@@ -28,8 +29,7 @@ from nonneg_training.precision import MixedPrecision
 from nonneg_training.prefetch import Prefetcher
 from nonneg_training.schedule import rate
 from nonneg_training.seeds import derive, generator
-from nonneg_training.settings import Settings
-from nonneg_training.steps import Steps
+from nonneg_training.settings import RunSettings
 
 Fetched = tuple[Any, torch.Generator]
 
@@ -41,7 +41,7 @@ class Feed(Protocol):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunOutcome:
     """How a run ended."""
 
     run: Path
@@ -58,7 +58,7 @@ class Loop:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: RunSettings,
         run: Path,
         method: Method,
         batches: Batches,
@@ -68,7 +68,7 @@ class Loop:
         checkpoint: Checkpoint | None = None,
         tested: bool = False,
     ) -> None:
-        """`tested`: what `look` sees are test images, not those that are learnt from."""
+        """Prepare a run; `tested` says that `look` sees test images, not those that are learnt from."""
         loop = settings.loop
         self.settings, self.folder, self.method, self.batches, self.look = settings, run, method, batches, look
         self.world, self.tested = world, tested
@@ -84,13 +84,13 @@ class Loop:
         self.gates = HealthChecks(settings.health, settings.model, method.collapsed(loop.batch))
         self.reading: monitor.Snapshot | None = None
 
-    def run(self, progress: bool | None = None) -> Outcome:
-        """All steps that are not done yet."""
+    def run(self, progress: bool | None = None) -> RunOutcome:
+        """Return all steps that are not done yet."""
         if self.world.first and self.plan.per_epoch == 1:
             sys.stderr.write(f"{self.plan.warning}\n")
         loss, before, clock = 0.0, self.done, Clock(self.settings.loop.batch * self.settings.loop.accumulate)
         metrics = MetricsFile(self.folder, self.method.parts, resumed_at=self.done) if self.world.first else None
-        bar = Bar(
+        bar = ProgressBar(
             "training", self.plan.total, done=self.done, unit="steps",
             shown=progress if self.world.first else False, lines=True,
         )  # fmt: skip
@@ -112,14 +112,14 @@ class Loop:
                     self.save()
                 raise
         taken = self.done - before
-        return Outcome(self.folder, self.plan.total, taken, loss, clock.images_per_second, self.reading)
+        return RunOutcome(self.folder, self.plan.total, taken, loss, clock.images_per_second, self.reading)
 
     def _interrupts(self) -> Interrupts:
-        """Signals to end, which come between steps; processes that train together end together, by their launcher."""
+        """Hold signals to end until a step is done; processes that train together end together, by their launcher."""
         return Interrupts() if self.world.size == 1 else Interrupts(())
 
     def step(self, step: int, ahead: Feed) -> dict[str, Tensor]:
-        """Step number `step`, which depends on nothing but the weights and (seed, step)."""
+        """Take step number `step`, which depends on nothing but the weights and (seed, step)."""
         lr = rate(step, self.plan.total, self.settings.optimiser.lr, self.settings.optimiser.warmup)
         for group in self.optimiser.param_groups:
             group["lr"] = lr * group["pace"]
@@ -132,16 +132,16 @@ class Loop:
         return {name: torch.stack([r[name].detach() for r in results]).mean() for name in results[0]}
 
     def fetch(self, number: int) -> Fetched:
-        """What can be done ahead for batch `number` of the run."""
+        """Return what can be done ahead for batch `number` of the run."""
         g = generator(self.settings.seed, "views", number, self.world.rank)
         return self.batches.fetch(self.plan.place(number), g), g
 
     def finish(self, fetched: Fetched) -> Batch:
-        """The batch itself."""
+        """Return the batch itself."""
         return self.batches.finish(*fetched)
 
     def save(self) -> None:
-        """The checkpoint of now."""
+        """Write the checkpoint of now."""
         if self.world.first:
             write_checkpoint(self.folder, self.done, self.method, self.optimiser, self.precision)
         barrier()

@@ -23,7 +23,7 @@ class MetricsFile:
             self._begin(path, kept)
 
     def add(self, row: dict[str, float | None]) -> None:
-        """One report; what it does not say stays empty."""
+        """Add one report; what it does not say stays empty."""
         try:
             with self.path.open("a", newline="", encoding="utf-8") as file:
                 csv.DictWriter(file, self.columns).writerow(row)
@@ -38,7 +38,7 @@ class MetricsFile:
 
 
 def read_metrics(run: Path) -> list[dict[str, str]]:
-    """The rows of a run's metrics.csv; none if there is no file. A row cut short by a kill does not count."""
+    """Return the rows of a run's metrics.csv; none without the file. A row cut short by a kill does not count."""
     path = run / FILE_NAME
     if not path.is_file():
         return []

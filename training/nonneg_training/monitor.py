@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from nonneg_training.cache import Features
+from nonneg_training.cache import CachedFeatures
 from nonneg_training.data import Images
 from nonneg_training.encoder import EncoderModule
 
@@ -25,7 +25,7 @@ class Snapshot:
     test_accuracy: float | None = None  # of a classifier, on test images
 
     def __str__(self) -> str:
-        """The reading in a few words."""
+        """Return the reading in a few words."""
         words = [] if self.test_accuracy is None else [f"test accuracy {self.test_accuracy:.1%}"]
         words += [] if self.knn is None else [f"1-NN {self.knn:.1%}"]
         if self.nnz is None:
@@ -34,7 +34,7 @@ class Snapshot:
 
 
 def read(z: Tensor, labels: Tensor, guessed: Tensor | None = None) -> Snapshot:
-    """The reading of embeddings (n, D) with labels (n,); `guessed`: a classifier's answers, (n,)."""
+    """Return the reading of embeddings (n, D) with labels (n,); `guessed`: a classifier's answers, (n,)."""
     active = z != 0
     return Snapshot(
         knn=nearest(z, labels),
@@ -47,7 +47,7 @@ def read(z: Tensor, labels: Tensor, guessed: Tensor | None = None) -> Snapshot:
 
 
 def nearest(z: Tensor, labels: Tensor) -> float | None:
-    """Leave-one-out 1-NN accuracy by cosine, of images that share their class with some and not with all others."""
+    """Measure leave-one-out 1-NN accuracy by cosine, of images that share their class with some and not all others."""
     z = F.normalize(z.float(), dim=1)
     asked = labels.bincount()[labels] > 1  # (n,)
     if not asked.any() or (labels == labels[0]).all():
@@ -58,7 +58,7 @@ def nearest(z: Tensor, labels: Tensor) -> float | None:
 
 @torch.inference_mode()
 def embed(encoder: EncoderModule, images: Images, most: int, *, batch: int = 256) -> tuple[Tensor, Tensor]:
-    """Embeddings and labels of up to `most` images, spread evenly over the data, in evaluation mode."""
+    """Return embeddings and labels of up to `most` images, spread evenly over the data, in evaluation mode."""
     chosen = torch.linspace(0, len(images) - 1, min(most, len(images))).long().tolist()
     device = encoder.output.weight.device
     was_training = encoder.training
@@ -72,8 +72,8 @@ def embed(encoder: EncoderModule, images: Images, most: int, *, batch: int = 256
 
 
 @torch.inference_mode()
-def embed_cached(encoder: EncoderModule, features: Features, labels: Tensor, most: int) -> tuple[Tensor, Tensor]:
-    """The same of a head, from cached features: the backbone has seen these images already."""
+def embed_cached(encoder: EncoderModule, features: CachedFeatures, labels: Tensor, most: int) -> tuple[Tensor, Tensor]:
+    """Return the same of a head, from cached features: the backbone has seen these images already."""
     chosen = torch.linspace(0, len(labels) - 1, min(most, len(labels))).long()
     x = torch.from_numpy(features[0, chosen.numpy()]).to(encoder.output.weight.device)
     was_training = encoder.training

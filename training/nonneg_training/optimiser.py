@@ -13,7 +13,7 @@ from nonneg_training.settings import Optimiser
 
 
 def build_optimiser(module: nn.Module, settings: Optimiser, pace: Callable[[str], float] | None = None) -> Optimizer:
-    """The optimiser of everything in `module` that learns; biases and norms are not decayed.
+    """Return the optimiser of everything in `module` that learns; biases and norms are not decayed.
 
     pace: how fast the parameter of a name learns, as a multiple of the rate.
     """
@@ -33,7 +33,7 @@ def build_optimiser(module: nn.Module, settings: Optimiser, pace: Callable[[str]
 
 
 def moments(optimiser: Optimizer) -> dict[str, Tensor]:
-    """All that the optimiser remembers, by the weight's number and a name."""
+    """Return all that the optimiser remembers, by the weight's number and a name."""
     states = optimiser.state_dict()["state"]
     return {
         f"{number}.{name}": tensor

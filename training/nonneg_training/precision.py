@@ -29,7 +29,7 @@ class MixedPrecision:
         self._scaler.update()
 
     def state(self) -> dict[str, Tensor]:
-        """What an exact resume needs."""
+        """Return what an exact resume needs."""
         return {name: torch.tensor(float(value)) for name, value in self._scaler.state_dict().items()}
 
     def restore(self, state: dict[str, Tensor]) -> None:

@@ -23,7 +23,7 @@ class Prefetcher(Generic[Fetched, Finished]):
         return self
 
     def take(self, i: int) -> Finished:
-        """Batch number i, or the error it raised."""
+        """Return batch number i, or the error it raised."""
         begun = self._next
         fetched = begun[1].result() if begun and begun[0] == i else self._fetch(i)
         self._next = (i + 1, self._pool.submit(self._fetch, i + 1)) if i + 1 < self._end else None

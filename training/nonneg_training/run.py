@@ -12,39 +12,39 @@ from torch import Tensor
 
 from nonneg_core.allocator import tune_for_training
 from nonneg_core.errors import ConfigInvalid, StorageFailed
-from nonneg_core.progress import Bar
+from nonneg_core.progress import ProgressBar
 from nonneg_training import monitor
 from nonneg_training.batches import Batches, CaptionBatches, FeatureBatches, StreamBatches, ViewBatches
 from nonneg_training.build import build_encoder, pretrained_run, resolve
-from nonneg_training.cache import Features, Wanted, features
+from nonneg_training.cache import CachedFeatures, FeatureRequest, features
 from nonneg_training.checkpoint import FILE_NAME, Checkpoint, load_backbone, read_checkpoint, run_settings
-from nonneg_training.data import Captions, Images, Kept, Stream, open_source, unseen
+from nonneg_training.data import Captions, Images, SampledImages, ShardStream, open_source, unseen
 from nonneg_training.distributed import ProcessGroup, barrier, join, leave
 from nonneg_training.encoder import EncoderModule
 from nonneg_training.head_init import every_view, sample, start, start_rotated
-from nonneg_training.loop import Loop, Outcome
+from nonneg_training.loop import Loop, RunOutcome
 from nonneg_training.methods import Method, build_method
 from nonneg_training.seeds import derive, generator
 from nonneg_training.settings import FILE_NAME as CONFIG
-from nonneg_training.settings import Settings, write_settings
+from nonneg_training.settings import RunSettings, write_settings
 from nonneg_training.teachers import teach, teachers
 from nonneg_training.views import cutter_for, pipeline_for
 
 
-def train(settings: Settings, run: Path, *, progress: bool | None = None) -> Outcome:
+def train(settings: RunSettings, run: Path, *, progress: bool | None = None) -> RunOutcome:
     """Train as `settings` says into the folder `run`, or go on with the interrupted run of the same that it holds."""
     checkpoint = read_checkpoint(run) if (run / FILE_NAME).exists() else None
     return _train(settings, run, checkpoint, progress)
 
 
-def resume(run: Path, *, progress: bool | None = None) -> Outcome:
+def resume(run: Path, *, progress: bool | None = None) -> RunOutcome:
     """Go on with the run in the folder `run`: it ends as if it had never stopped."""
     settings = run_settings(run)
     checkpoint = read_checkpoint(run) if (run / FILE_NAME).exists() else None
     return _train(settings, run, checkpoint, progress)
 
 
-def _train(settings: Settings, run: Path, checkpoint: Checkpoint | None, progress: bool | None) -> Outcome:
+def _train(settings: RunSettings, run: Path, checkpoint: Checkpoint | None, progress: bool | None) -> RunOutcome:
     world = join()
     try:
         images = open_source(settings.data)
@@ -57,13 +57,13 @@ def _train(settings: Settings, run: Path, checkpoint: Checkpoint | None, progres
 
 
 def prepare(
-    settings: Settings,
+    settings: RunSettings,
     run: Path,
-    images: Images | Stream,
+    images: Images | ShardStream,
     checkpoint: Checkpoint | None = None,
     world: ProcessGroup | None = None,
 ) -> Loop:
-    """Everything but the steps; the folder is ours from here on."""
+    """Return everything but the steps; the folder is ours from here on."""
     world = world or ProcessGroup()
     if settings.loop.threads:
         torch.set_num_threads(settings.loop.threads)
@@ -75,7 +75,7 @@ def prepare(
     if earlier := pretrained_run(settings):
         load_backbone(encoder, earlier)
     encoder.to(device)
-    watched = None if isinstance(images, Stream) else unseen(settings.data)
+    watched = None if isinstance(images, ShardStream) else unseen(settings.data)
     method, batches, look = _learner(settings, encoder, images, watched, world, device)
     torch.nn.Module.to(method, device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
     if world.size > 1 and device.type == "cuda":
@@ -97,16 +97,16 @@ Look = Callable[[], tuple[Tensor, Tensor]]
 
 
 def _learner(
-    settings: Settings,
+    settings: RunSettings,
     encoder: EncoderModule,
-    images: Images | Stream,
+    images: Images | ShardStream,
     watched: Images | None,
     world: ProcessGroup,
     device: torch.device,
 ) -> tuple[Method, Batches, Look]:
-    """The method, what feeds it, and what a reading looks at."""
+    """Return the method, what feeds it, and what a reading looks at."""
     method = None if settings.method == "head" else build_method(settings, encoder, images)
-    if isinstance(images, Stream):
+    if isinstance(images, ShardStream):
         assert method is not None
         cutter = cutter_for(settings.views, encoder.view.size, device)
         batches = StreamBatches(images, cutter, method.views, settings.seed, world)
@@ -120,9 +120,9 @@ def _learner(
     return method, ViewBatches(images, pipeline, method.views), look
 
 
-def _first_of(stream: Stream, encoder: EncoderModule, most: int) -> Look:
-    """Readings of a stream look at its first images, fetched when the first reading is due."""
-    kept: list[Kept] = []
+def _first_of(stream: ShardStream, encoder: EncoderModule, most: int) -> Look:
+    """Look at the first images of a stream, fetched when the first reading is due."""
+    kept: list[SampledImages] = []
 
     def look() -> tuple[Tensor, Tensor]:
         if not kept:
@@ -133,14 +133,16 @@ def _first_of(stream: Stream, encoder: EncoderModule, most: int) -> Look:
 
 
 def _head(
-    settings: Settings, encoder: EncoderModule, images: Images, world: ProcessGroup, device: torch.device
+    settings: RunSettings, encoder: EncoderModule, images: Images, world: ProcessGroup, device: torch.device
 ) -> tuple[Method, Batches, Look]:
     """Cache the features, start the head from them."""
     head = settings.head
 
-    def cached(of: EncoderModule) -> Features:
-        with Bar("caching features", len(images), shown=None if world.first else False) as bar:
-            return features(Wanted(of, images, settings.views, head.views, settings.seed), head.cache, tick=bar.move)
+    def cached(of: EncoderModule) -> CachedFeatures:
+        with ProgressBar("caching features", len(images), shown=None if world.first else False) as bar:
+            return features(
+                FeatureRequest(of, images, settings.views, head.views, settings.seed), head.cache, tick=bar.move
+            )
 
     found = cached(encoder)
     taught = teach([cached(each.to(device)) for each in teachers(settings)]) if head.teachers else None
@@ -155,7 +157,7 @@ def _head(
 
 
 def choose_device(name: str) -> torch.device:
-    """auto, or the device of that name if torch has it."""
+    """Return the device of that name if torch has it; of `auto`, the best there is."""
     if name == "auto":
         return torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
     try:

@@ -6,7 +6,7 @@ import math
 
 
 def rate(step: int, steps: int, peak: float, warmup: float) -> float:
-    """The rate of step 0 <= step < steps; the first `warmup` share of them rises."""
+    """Return the rate of step 0 <= step < steps; the first `warmup` share of them rises."""
     rising = int(steps * warmup)
     if step < rising:
         return peak * (step + 1) / rising

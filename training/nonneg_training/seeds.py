@@ -9,16 +9,16 @@ import torch
 
 
 def derive(seed: int, *where: int | str) -> int:
-    """A 63-bit seed for one place of one run, the same on every machine."""
+    """Return a 63-bit seed for one place of one run, the same on every machine."""
     text = "/".join(map(str, (seed, *where)))
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
 
 
 def generator(seed: int, *where: int | str) -> torch.Generator:
-    """torch's generator for that place."""
+    """Return torch's generator for that place."""
     return torch.Generator().manual_seed(derive(seed, *where))
 
 
 def permutation(n: int, seed: int, *where: int | str) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """0..n-1 in the order of that place."""
+    """Return 0..n-1 in the order of that place."""
     return np.random.default_rng(derive(seed, *where)).permutation(n)

@@ -159,7 +159,7 @@ class HeadSettings(SettingsSection):
     cache: Path | None = Field(default=None, description="folder of the feature cache; default: $NONNEG_FEATURE_CACHE")
 
 
-class Text(SettingsSection):
+class TextSettings(SettingsSection):
     """The text tower of the two-tower method."""
 
     width: int = Field(default=128, ge=32, multiple_of=32, description="of the text transformer")
@@ -203,7 +203,7 @@ class HealthSettings(SettingsSection):
     zero_share: float = Field(default=0.5, ge=0, le=1, description="largest share of all-zero vectors")
 
 
-class Settings(SettingsSection):
+class RunSettings(SettingsSection):
     """A run."""
 
     method: Literal["cl", "ncl", "spectral-cl", "spectral-ncl", "ce", "nce", "two-tower", "head"] = Field(
@@ -216,14 +216,14 @@ class Settings(SettingsSection):
     onnx: Onnx = Onnx()
     loss: Loss = Loss()
     head: HeadSettings = HeadSettings()
-    text: Text = Text()
+    text: TextSettings = TextSettings()
     optimiser: Optimiser = Optimiser()
     loop: LoopSettings = LoopSettings()
     health: HealthSettings = HealthSettings()
 
 
-def read_settings(path: Path | None, changes: dict[str, Any]) -> Settings:
-    """The file's settings, changed by `changes` (dotted name -> value)."""
+def read_settings(path: Path | None, changes: dict[str, Any]) -> RunSettings:
+    """Return the file's settings, changed by `changes` (dotted name -> value)."""
     record: dict[str, Any] = {} if path is None else _read(path)
     for name, value in changes.items():
         *sections, key = name.split(".")
@@ -239,16 +239,16 @@ def read_settings(path: Path | None, changes: dict[str, Any]) -> Settings:
     return validate(record, str(path) if path else "the options")
 
 
-def validate(record: dict[str, Any], where: str) -> Settings:
-    """The record, checked once; the first thing wrong is named."""
+def validate(record: dict[str, Any], where: str) -> RunSettings:
+    """Return the record, checked once; the first thing wrong is named."""
     try:
-        return Settings.model_validate(record)
+        return RunSettings.model_validate(record)
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"])
         value = first["input"] if isinstance(first["input"], (str, int, float)) else None
         unknown = first["type"] == "extra_forbidden"
-        message = "there is no such setting" if unknown else first["msg"].lower()
+        message = "not a setting" if unknown else first["msg"].lower()
         raise ConfigInvalid(
             f"{where}: {field}={first['input']!r}: {message}",
             fix=_known(first["loc"]) if unknown else CHANGE,
@@ -258,29 +258,29 @@ def validate(record: dict[str, Any], where: str) -> Settings:
 
 
 def _known(place: tuple[int | str, ...]) -> str:
-    """What could have been meant in the place of a name that does not exist."""
+    """Return what could have been meant in the place of a name that does not exist."""
     *sections, name = (str(part) for part in place)
-    fields = _fields(sections[0]) if sections else Settings.model_fields
+    fields = _fields(sections[0]) if sections else RunSettings.model_fields
     close = [".".join([*sections, found]) for found in difflib.get_close_matches(name, fields, n=1)]
-    close += [f"{section}.{name}" for section in Settings.model_fields if name in _fields(section)]
+    close += [f"{section}.{name}" for section in RunSettings.model_fields if name in _fields(section)]
     hint = f"did you mean {' or '.join(close)}? " if close else ""
     return f"{hint}Known{' in ' + '.'.join(sections) if sections else ''}: {', '.join(fields)}"
 
 
 def _fields(section: str) -> dict[str, Any]:
-    """The settings of a section; a setting of no section has none."""
-    found: dict[str, Any] = getattr(Settings.model_fields[section].annotation, "model_fields", {})
+    """Return the settings of a section; a setting of no section has none."""
+    found: dict[str, Any] = getattr(RunSettings.model_fields[section].annotation, "model_fields", {})
     return found
 
 
-def write_settings(path: Path, settings: Settings) -> None:
-    """As TOML that `read_settings` reads back to the same record."""
+def write_settings(path: Path, settings: RunSettings) -> None:
+    """Write TOML that `read_settings` reads back to the same record."""
     with atomic_write(path) as temporary:
         temporary.write_text(to_toml(settings.model_dump(mode="json", exclude_none=True)), encoding="utf-8")
 
 
 def to_toml(record: dict[str, Any]) -> str:
-    """Scalars and lists first, then a table a section; JSON's scalars are TOML's."""
+    """Return scalars and lists first, then a table a section; JSON's scalars are TOML's."""
     lines = [
         f"{key} = {json.dumps(value, ensure_ascii=False)}"
         for key, value in record.items()

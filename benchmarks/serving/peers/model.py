@@ -12,7 +12,7 @@ from PIL import Image
 from nonneg_core.pixels.decode import decode
 from nonneg_core.shortening import shorten
 from nonneg_runtime.bundle import open_bundle
-from nonneg_runtime.session import Session
+from nonneg_runtime.inference.session import Session
 
 CORES = len(os.sched_getaffinity(0))
 PORT = int(os.environ.get("PORT", "0"))
@@ -27,14 +27,14 @@ class Model:
         self.session = Session(bundle.encoder, threads=1)
 
     def embed(self, jpeg: bytes) -> bytes:
-        """A JPEG as the sparse JSON of its whole vector: the job that every server does."""
+        """Return a JPEG as the sparse JSON of its whole vector: the job that every server does."""
         vector = shorten(self.vector(jpeg))  # (D,)
         indices = np.flatnonzero(vector > 0)
         found = {"indices": indices, "values": vector[indices]}
         return orjson.dumps(found, option=orjson.OPT_SERIALIZE_NUMPY)
 
     def vector(self, jpeg: bytes) -> NDArray[np.float32]:
-        """A JPEG as the encoder's own vector."""
+        """Return a JPEG as the encoder's own vector."""
         return self.run(decode(jpeg, at_least=self.view.decode_side))
 
     def run(self, image: Image.Image) -> NDArray[np.float32]:

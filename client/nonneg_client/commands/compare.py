@@ -72,7 +72,7 @@ def compare(data: Path, a: str, b: str, k: int, as_json: bool, through: Embedder
 
 
 def parse(side: str, through: EmbedderOptions) -> tuple[str, Length | None]:
-    """The source of vectors that A or B names, and the length to cut them to."""
+    """Return the source of vectors that A or B names, and the length to cut them to."""
     from nonneg_client.commands.lengths import read_length
 
     source, _, length = side.rpartition("@")
@@ -89,8 +89,8 @@ def parse(side: str, through: EmbedderOptions) -> tuple[str, Length | None]:
 
 
 def path_text(source: str, vectors: Embeddings, length: Length | None) -> tuple[int, int]:
-    """How many dimensions of one side have a name, and how many it has."""
-    from nonneg_client.dimension_names import names_of
+    """Return how many dimensions of one side have a name, and how many it has."""
+    from nonneg_client.model_of_vectors import names_of
 
     is_bundle = Path(source).is_dir() and source not in SHIPPED_BUNDLES
     names = names_of(vectors.fingerprint, source if is_bundle else None)
@@ -99,7 +99,7 @@ def path_text(source: str, vectors: Embeddings, length: Length | None) -> tuple[
 
 
 def from_source(source: str, data: Labelled, through: EmbedderOptions) -> Embeddings:
-    """The full vectors of a file, of a server or of a bundle."""
+    """Return the full vectors of a file, of a server or of a bundle."""
     from nonneg_client.commands.labelled_vectors import vectors_of
 
     if source.startswith(("http://", "https://")):
@@ -110,7 +110,7 @@ def from_source(source: str, data: Labelled, through: EmbedderOptions) -> Embedd
 
 
 def reports_of(data: Labelled, sides: list[tuple[Embeddings, Length | None]], k: int) -> list[RetrievalReport]:
-    """The scores of both sides on the images that both have."""
+    """Return the scores of both sides on the images that both have."""
     import numpy as np
 
     from nonneg_client.evaluation.retrieval import scored

@@ -12,7 +12,7 @@ from nonneg_client.commands.embedder_options import DEFAULT_BUNDLE
 
 if TYPE_CHECKING:
     from nonneg_client.curation.collection import Collection
-    from nonneg_client.curation.curate import Wishes
+    from nonneg_client.curation.curate import CurationOptions
     from nonneg_client.curation.findings import Section
 
 PARTS = ("exact", "copies", "similar", "pixels", "outliers", "clusters", "subset", "labels", "missed", "classes")
@@ -24,7 +24,7 @@ PHOTOS = 6  # of a group that the table shows
 
 
 def _parts(_ctx: click.Context, _param: click.Parameter, text: str | None) -> tuple[str, ...]:
-    """copies,clusters -> these parts."""
+    """Read copies,clusters as these parts."""
     parts = tuple(part.strip() for part in text.split(",")) if text else PARTS
     for part in parts:
         if part not in PARTS:
@@ -85,32 +85,31 @@ def curate(
       nonneg curate photos.index --only subset --subset 500 --list choose
     """
     from nonneg_client.curation.collection import read_collection
-    from nonneg_client.curation.curate import OF_LABELS, Wishes, check_labels
-    from nonneg_client.dimension_names import names_of
+    from nonneg_client.curation.curate import OF_LABELS, CurationOptions, check_labels
+    from nonneg_client.model_of_vectors import names_of
     from nonneg_core.curation.neighbours import PairLimits
 
     named = click.get_current_context().get_parameter_source("only") is click.core.ParameterSource.COMMANDLINE
     _check(only, named, against, action, null)
     collection = read_collection(index).where(where)
     names = names_of(collection.vectors.fingerprint, None if bundle == DEFAULT_BUNDLE else bundle)
-    wishes = Wishes(only, PairLimits(similar=similar), clusters, subset, labels, names, False if quiet else None)
+    alike = PairLimits(similar=similar)
+    wishes = CurationOptions(only, alike, clusters, subset, labels, names, False if quiet else None)
     if named and set(only) & set(OF_LABELS):
         check_labels(collection, wishes)
     sections = sections_of(collection, None if against is None else read_collection(against), wishes)
     title = f"{index}" if against is None else f"{index} against {against}"
-    write_files(sections, csv_file, html, title, collection, shown=wishes.shown)
+    write_files(sections, csv_file, html, title, collection, shown=False if quiet else None)
     if action is not None:
         print_names(sections, action, null=null)
     elif as_json:
-        from nonneg_client.curation.findings import as_json as for_programs
-
-        click.echo(json.dumps({"index": str(index), "sections": for_programs(sections)}, ensure_ascii=False))
+        print_json(index, sections)
     else:
         show(sections)
 
 
-def sections_of(collection: Collection, other: Collection | None, wishes: Wishes) -> list[Section]:
-    """What one collection holds, or what of it the other holds too."""
+def sections_of(collection: Collection, other: Collection | None, wishes: CurationOptions) -> list[Section]:
+    """Return what one collection holds, or what of it the other holds too."""
     from nonneg_client.curation.curate import curate as curated
     from nonneg_client.curation.curate import curate_two
     from nonneg_core.interrupting import Interrupted
@@ -120,6 +119,13 @@ def sections_of(collection: Collection, other: Collection | None, wishes: Wishes
     except Interrupted as interrupted:
         click.echo(f"{interrupted}: what was compared is kept; the same command goes on", err=True)
         raise SystemExit(interrupted.exit_code) from None
+
+
+def print_json(index: Path, sections: list[Section]) -> None:
+    """Print the sections as one JSON object."""
+    from nonneg_client.curation.findings import as_json
+
+    click.echo(json.dumps({"index": str(index), "sections": as_json(sections)}, ensure_ascii=False))
 
 
 def print_names(sections: list[Section], action: str, *, null: bool) -> None:
@@ -141,7 +147,7 @@ def write_files(
     *,
     shown: bool | None,
 ) -> None:
-    """The files that were asked for: a table of every photo, and a contact sheet."""
+    """Write the files that were asked for: a table of every photo, and a contact sheet."""
     from nonneg_core.atomic import atomic_write
 
     if csv_file is not None:
@@ -165,7 +171,7 @@ def _check(only: tuple[str, ...], named: bool, against: Path | None, action: str
 
 
 def show(sections: list[Section]) -> None:
-    """The sections as tables: of each the first groups, of each group the first photos."""
+    """Print the sections as tables: of each the first groups, of each group the first photos."""
     from nonneg_core.tables import table
 
     for section in sections:

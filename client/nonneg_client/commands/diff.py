@@ -57,7 +57,7 @@ def diff(
     """
     from nonneg_client.curation.distinguish import distinguish, rows_as_csv
     from nonneg_client.curation.findings import as_json as for_programs
-    from nonneg_client.dimension_names import names_of
+    from nonneg_client.model_of_vectors import names_of
     from nonneg_core.atomic import atomic_write
 
     one, other = collection_of(a, through).where(where_a), collection_of(b, through).where(where_b)
@@ -77,7 +77,7 @@ def diff(
 
 
 def collection_of(path: Path, through: EmbedderOptions) -> Collection:
-    """An index or a file of vectors as it is; the photos of another folder are embedded."""
+    """Return an index or a file of vectors as it is; the photos of another folder are embedded."""
     from nonneg_client.curation.collection import Collection, read_collection
     from nonneg_client.sources.image_ids import rooted
 
@@ -92,7 +92,7 @@ def collection_of(path: Path, through: EmbedderOptions) -> Collection:
 
 
 def show(found: Section) -> None:
-    """The differences in words, a line each."""
+    """Print the differences in words, a line each."""
     click.echo(f"{found.title}: {len(found.rows)} dimensions")
     click.echo(found.how)
     for note in found.notes:

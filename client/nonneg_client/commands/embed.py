@@ -26,8 +26,27 @@ if TYPE_CHECKING:
 
 SHARD_OF_A_FILE = 2000  # images put away at once
 
+HELP = """Embed images through a server, or with --bundle in this process.
 
-@click.command()
+IMAGES are files, folders, globs, .tar files or URLs; `-` reads them from standard input, one a line. Without
+--out, one line of JSON is printed for each image. In the file an image's id is its path within the folder that was
+named, so that the same folder typed otherwise is the same images.
+
+A run that was interrupted, or killed, goes on where it stopped when the same command is given again: what is done
+is put away every ten seconds, and on Ctrl-C and SIGTERM. An image that fails is named with its reason in
+FILE.failed.jsonl, the others go on, and the exit code is 1.
+
+\b
+  nonneg embed photos/ -o photos.npz
+  nonneg embed shards/*.tar -o photos.parquet --dimensions 512
+  find . -name '*.jpg' | nonneg embed - -o photos.parquet
+  nonneg embed photos/ -o photos.npz --update
+  nonneg embed photos/ -o photos.npz --retry-failed
+  nonneg embed s3://lake/photos -o s3://lake/vectors --bundle photo --ray auto
+"""
+
+
+@click.command(help=HELP)
 @click.argument("images", nargs=-1, required=True)
 @click.option(
     "-o",
@@ -77,24 +96,7 @@ def embed(
     through: EmbedderOptions,
     data_set: DataSetOptions,
 ) -> None:
-    """Embed images through a server, or with --bundle in this process.
-
-    IMAGES are files, folders, globs, .tar files or URLs; `-` reads them from standard input, one a line. Without
-    --out, one line of JSON is printed for each image. In the file an image's id is its path within the folder that was
-    named, so that the same folder typed otherwise is the same images.
-
-    A run that was interrupted, or killed, goes on where it stopped when the same command is given again: what is done
-    is put away every ten seconds, and on Ctrl-C and SIGTERM. An image that fails is named with its reason in
-    FILE.failed.jsonl, the others go on, and the exit code is 1.
-
-    \b
-      nonneg embed photos/ -o photos.npz
-      nonneg embed shards/*.tar -o photos.parquet --dimensions 512
-      find . -name '*.jpg' | nonneg embed - -o photos.parquet
-      nonneg embed photos/ -o photos.npz --update
-      nonneg embed photos/ -o photos.npz --retry-failed
-      nonneg embed s3://lake/photos -o s3://lake/vectors --bundle photo --ray auto
-    """
+    """Embed images through a server, or with --bundle in this process."""
     from nonneg_client.commands.embed_update import as_before
     from nonneg_client.wire.protocol import Options
 
@@ -116,7 +118,7 @@ def embed(
 
 
 @dataclass(frozen=True)
-class Run:
+class FileRun:
     """Which file is made, in which way, of which images in which folder."""
 
     names: list[str]
@@ -126,21 +128,21 @@ class Run:
     shard_size: int
 
 
-def run_of(images: tuple[str, ...], out: Path, root: Path | None, kind: Kind, shard_size: int) -> Run:
-    """The run that is asked for; `-` is read to its end."""
+def run_of(images: tuple[str, ...], out: Path, root: Path | None, kind: Kind, shard_size: int) -> FileRun:
+    """Return the run that is asked for; `-` is read to its end."""
     names = list(_named(images))
-    return Run(names, out, kind, folder_of(names, root, out, kind, listed="-" in images), shard_size)
+    return FileRun(names, out, kind, folder_of(names, root, out, kind, listed="-" in images), shard_size)
 
 
 def kind_of(*, update: bool, retry_failed: bool, replace: bool) -> Kind:
-    """What is to happen with a file that is there."""
+    """Return what is to happen with a file that is there."""
     if update + retry_failed + replace > 1:
         raise click.UsageError("give one of --update, --retry-failed and --replace")
     return "update" if update else "retry" if retry_failed else "replace" if replace else "new"
 
 
 def folder_of(names: list[str], root: Path | None, out: Path, kind: Kind, *, listed: bool) -> Path:
-    """The folder within which images are named: what is asked for, else the file's own, else what the names share."""
+    """Choose the folder within which images are named: what is asked for, the file's own, or what names share."""
     from nonneg_client.sources.image_ids import kept_root, root_of
     from nonneg_client.vector_file_record import read_record
 
@@ -161,7 +163,7 @@ class Stream:
         self._quiet = quiet
 
     def of(self, client: Embedder, source: Iterable[Item], total: int | None = None) -> Iterator[BatchResult]:
-        """The answers in order, watched."""
+        """Yield the answers in order, watched."""
         from contextlib import closing
 
         from nonneg_client.embedding_progress import EmbeddingProgress
@@ -171,7 +173,7 @@ class Stream:
             yield from watch.over(parts)
 
 
-def into_file(client: Embedder, stream: Stream, run: Run) -> int:
+def into_file(client: Embedder, stream: Stream, run: FileRun) -> int:
     """Embed everything that an earlier, interrupted run did not; how many images failed."""
     from nonneg_client.bulk import BulkJob, begin_again, finished_before
     from nonneg_client.failures import read_failures
@@ -209,7 +211,7 @@ def into_file(client: Embedder, stream: Stream, run: Run) -> int:
 
 
 def kept(images: int, *, replace: bool) -> str:
-    """What an interrupted run leaves, and how it goes on."""
+    """Say what an interrupted run leaves, and how it goes on."""
     if not images:
         return "nothing was embedded yet"
     return f"{images} kept; the same command {'without --replace ' if replace else ''}goes on"
@@ -228,7 +230,7 @@ def told(out: Path, summary: Summary, failed: list[Reason]) -> int:
 
 
 def print_lines(client: Embedder, stream: Stream, images: tuple[str, ...]) -> int:
-    """One JSON object a vector, as they come; how many images failed."""
+    """Print one JSON object a vector, as they come; return how many images failed."""
     from nonneg_client.results import Failure
     from nonneg_client.sources.images import items
 

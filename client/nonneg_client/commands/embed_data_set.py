@@ -15,8 +15,8 @@ from nonneg_client.commands.embedder_options import DEFAULT_BUNDLE, Command
 if TYPE_CHECKING:
     from nonneg_client.bulk import Kind
     from nonneg_client.commands.embedder_options import EmbedderOptions
-    from nonneg_client.data_set.embedding import Run, Runner
-    from nonneg_client.data_set.layout import Manifest
+    from nonneg_client.data_set.embedding import EmbeddingRun, ShardRunner
+    from nonneg_client.data_set.layout import DataSetManifest
     from nonneg_client.data_set.listing import Sources
     from nonneg_client.wire.protocol import Options
 
@@ -36,7 +36,7 @@ class DataSetOptions:
     dry_run: bool
 
     def meant(self, out: str | None) -> bool:
-        """Whether a data set is to be made; options that only fit one are refused for a file of vectors."""
+        """Return whether a data set is to be made; options that only fit one are refused for a file of vectors."""
         if self.ray is None and (self.workers is not None or self.worker_threads is not None):
             raise click.UsageError("--workers and --worker-threads say how --ray works: pass it too")
         if self.ray is not None and Path(self.ray).exists():
@@ -90,8 +90,8 @@ class DataSetRun:
 
     def run(self, through: EmbedderOptions, root: Path | None) -> int:
         """Embed what is missing, or say what that would take; how many images failed."""
-        if self.kind in ("update", "retry") or root is not None:
-            raise click.UsageError("--root, --update and --retry-failed are for files of vectors, not for data sets")
+        if self.kind == "update" or root is not None:
+            raise click.UsageError("--root and --update are for files of vectors, not for data sets")
         return told_dry(self, through) if self.how.dry_run else into_data_set(self, through)
 
     @property
@@ -103,7 +103,7 @@ class DataSetRun:
 
 
 def is_data_set(out: str) -> bool:
-    """Whether a target's name means a folder of shards: an address, a folder, or a name without a suffix."""
+    """Return whether a target's name means a folder of shards: an address, a folder, or a name without a suffix."""
     return "://" in out or out.endswith("/") or not Path(out).suffix or Path(out).is_dir()
 
 
@@ -141,10 +141,10 @@ def told_dry(run: DataSetRun, through: EmbedderOptions) -> int:
     return 0
 
 
-def _opened(stack: ExitStack, run: DataSetRun, through: EmbedderOptions) -> tuple[Runner, Run]:
-    """What does the work, and the run that it is for."""
+def _opened(stack: ExitStack, run: DataSetRun, through: EmbedderOptions) -> tuple[ShardRunner, EmbeddingRun]:
+    """Return what does the work, and the run that it is for."""
     from nonneg_client.data_set.addresses import Address
-    from nonneg_client.data_set.embedding import Here, Run
+    from nonneg_client.data_set.embedding import EmbeddingRun, InProcess
     from nonneg_client.data_set.shard_job import ShardJob
     from nonneg_client.embedder import local
 
@@ -152,7 +152,7 @@ def _opened(stack: ExitStack, run: DataSetRun, through: EmbedderOptions) -> tupl
     runner: Any
     if run.how.ray is None:
         embedder = stack.enter_context(through.opened())
-        model, runner = embedder.model(run.options.model), Here(embedder)
+        model, runner = embedder.model(run.options.model), InProcess(embedder)
     else:
         from nonneg_client.data_set.on_ray import OnRay
 
@@ -161,14 +161,15 @@ def _opened(stack: ExitStack, run: DataSetRun, through: EmbedderOptions) -> tupl
         runner = stack.enter_context(
             OnRay(run.how.ray, _named(through), workers=run.how.workers, threads=run.how.worker_threads or 1)
         )
-    return runner, Run(run.sources, ShardJob(target, run.options, model, run.downscale), run.quiet)
+    job = ShardJob(target, run.options, model, run.downscale, retry_failed=run.kind == "retry")
+    return runner, EmbeddingRun(run.sources, job, run.quiet)
 
 
 def _named(through: EmbedderOptions) -> str | None:
     return None if through.bundle in (None, DEFAULT_BUNDLE) else through.bundle
 
 
-def _told(run: DataSetRun, manifest: Manifest) -> int:
+def _told(run: DataSetRun, manifest: DataSetManifest) -> int:
     """Say what was written and what was not."""
     from itertools import islice
 
@@ -180,5 +181,5 @@ def _told(run: DataSetRun, manifest: Manifest) -> int:
     for reason in islice(read_failed(Address.of(run.out), manifest.shards), SHOWN):
         click.echo(f"failed {reason['id']}: {reason['message']}", err=True)
     if failed:
-        click.echo(f"{failed} failed, listed in {Address.of(run.out) / FAILED}", err=True)
+        click.echo(f"{failed} failed, listed in {Address.of(run.out) / FAILED}; --retry-failed tries again", err=True)
     return failed

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def as_before(out: Path, options: Options) -> Options:
-    """What the file's vectors were asked for as; an option that says otherwise is refused."""
+    """Return what the file's vectors were asked for as; an option that says otherwise is refused."""
     from nonneg_client.bulk import asked_by
 
     before = asked_by(out) or _of_file(out)
@@ -76,7 +76,7 @@ def adopt(job: BulkJob, found: Iterable[Item], names: list[str], root: Path) -> 
 def _retry(
     job: BulkJob, held: Embeddings, found: Iterable[Item], failed: dict[str, Reason], stamps: dict[str, Stamp]
 ) -> bool:
-    """All vectors stay, and the failures that are not named now."""
+    """Keep all vectors, and the failures that are not named now."""
     if not failed:
         raise DataInvalid(f"nothing is listed as failed for {job.out}", fix="there is nothing to do")
     again = {item.id for item in found}
@@ -87,7 +87,7 @@ def _retry(
 def _update(
     job: BulkJob, held: Embeddings, now: dict[str, Item], names: list[str], root: Path, stamps: dict[str, Stamp]
 ) -> bool:
-    """What is gone from the named folders or has changed does not stay."""
+    """Drop what is gone from the named folders or has changed."""
     from nonneg_client.sources.image_ids import covered, stamp
 
     assert held.ids is not None

@@ -30,7 +30,7 @@ class EmbedderOptions:
     bundle: str | None = None
 
     def opened(self, **tuning: int) -> Embedder:
-        """The bundle in this process if one is named, else a client of the server."""
+        """Return the bundle in this process if one is named, else a client of the server."""
         from nonneg_client.client import Client
         from nonneg_client.embedder import local
 

@@ -21,8 +21,23 @@ if TYPE_CHECKING:
 
 _HIDDEN = {"selection", "dimensions", "top_k", "asked", "sparse_bytes", "dense_bytes", "intervals"}
 
+HELP = """Measure retrieval at several lengths.
 
-@click.command()
+DATA is a folder with one subfolder of images for each label, a CSV file of path,label and perhaps split (query or
+gallery), or a .json ground truth of the revisited Oxford kind. Every image is embedded once, at full length; the
+shorter vectors are cut from the full ones, as the server would cut them. Without a split every image asks for the
+others of its label. With --captions it is a CSV file of image,caption, and each side asks for the other.
+
+\b
+  nonneg evaluate photos/
+  nonneg evaluate photos/ --lengths 2048,512,128,512:32 --json
+  nonneg evaluate photos/ --selections prefix,random,pca --intervals --plot quality.png
+  nonneg evaluate photos/ --save-vectors photos.npz
+  nonneg evaluate --captions captions.csv --bundle clip.bundle
+"""
+
+
+@click.command(help=HELP)
 @click.argument("data", type=click.Path(path_type=Path))
 @click.option(
     "--lengths",
@@ -60,20 +75,7 @@ def evaluate(
     as_json: bool,
     through: EmbedderOptions,
 ) -> None:
-    """Measure retrieval at several lengths.
-
-    DATA is a folder with one subfolder of images for each label, a CSV file of path,label and perhaps split (query or
-    gallery), or a .json ground truth of the revisited Oxford kind. Every image is embedded once, at full length; the
-    shorter vectors are cut from the full ones, as the server would cut them. Without a split every image asks for the
-    others of its label. With --captions it is a CSV file of image,caption, and each side asks for the other.
-
-    \b
-      nonneg evaluate photos/
-      nonneg evaluate photos/ --lengths 2048,512,128,512:32 --json
-      nonneg evaluate photos/ --selections prefix,random,pca --intervals --plot quality.png
-      nonneg evaluate photos/ --save-vectors photos.npz
-      nonneg evaluate --captions captions.csv --bundle clip.bundle
-    """
+    """Measure retrieval at several lengths."""
     from nonneg_client.commands.labelled_vectors import vectors_of
     from nonneg_client.evaluation.datasets import read_dataset
     from nonneg_client.evaluation.retrieval import check_selections
@@ -149,7 +151,7 @@ def keep(embeddings: Embeddings, data: Labelled, out: Path | None) -> None:
 
 
 def separated(embeddings: Embeddings, selections: list[str]) -> tuple[Embeddings, Embeddings | None]:
-    """The vectors to evaluate, and the others that selections look at where they look at vectors."""
+    """Return the vectors to evaluate, and the others that selections look at where they look at vectors."""
     from nonneg_client.evaluation.retrieval import ON_OTHERS, apart
 
     if not set(ON_OTHERS) & set(selections):
@@ -166,7 +168,7 @@ def score(
     k: int,
     selections: list[str],
 ) -> list[LengthResult]:
-    """Retrieval as the data ask for it: by split, or every image against the others."""
+    """Measure retrieval as the data ask for it: by split, or every image against the others."""
     import numpy as np
 
     from nonneg_client.evaluation.retrieval import by_length
@@ -187,7 +189,7 @@ def add_probe(
     others: Embeddings | None,
     labels: list[str],
 ) -> None:
-    """The accuracy of a linear probe at each length of each selection."""
+    """Add the accuracy of a linear probe at each length of each selection."""
     import numpy as np
 
     from nonneg_client.evaluation.retrieval import turned
@@ -205,7 +207,7 @@ def add_probe(
 def summary(
     data: Path, embeddings: Embeddings, labelled: Labelled, rows: list[LengthResult], records: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    """What was measured, for programs."""
+    """Return what was measured, for programs."""
     return {
         "data": str(data),
         "model": embeddings.model,
@@ -221,7 +223,7 @@ def summary(
 def show(
     data: Path, embeddings: Embeddings, labelled: Labelled, rows: list[LengthResult], records: list[dict[str, Any]]
 ) -> None:
-    """What was measured, for people."""
+    """Print what was measured, for people."""
     from nonneg_core.tables import table
 
     several = len({row.selection for row in rows}) > 1
@@ -244,10 +246,10 @@ def show(
 def landmarks(
     path: Path, lengths: list[Length] | None, through: EmbedderOptions, as_json: bool, kept: Path | None
 ) -> None:
-    """The protocols of the revisited Oxford and Paris sets; `kept` has to be None."""
+    """Evaluate by the protocols of the revisited Oxford and Paris sets; `kept` has to be None."""
     from nonneg_client.evaluation.retrieval import grid
-    from nonneg_client.evaluation.revisited import read_ground_truth
-    from nonneg_client.evaluation.revisited import score as by_protocol
+    from nonneg_client.evaluation.revisited_landmarks import read_ground_truth
+    from nonneg_client.evaluation.revisited_landmarks import score as by_protocol
     from nonneg_core.evaluation.lengths import asked, cut
     from nonneg_core.tables import table
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from nonneg_client.embeddings import Embeddings
     from nonneg_client.evaluation.captions import CaptionResult
     from nonneg_client.results import Failure
-    from nonneg_core.evaluation.captions import Captioned, Pair
+    from nonneg_core.evaluation.captions import Captioned, CaptionedImage
     from nonneg_core.evaluation.lengths import Length
 
 OF_LABELS = ("k", "vectors", "selections", "with_probe", "picture", "kept")
@@ -62,9 +62,9 @@ def check_options(context: click.Context) -> None:
 
 
 def embedded(
-    client: Embedder, pairs: list[Pair], *, truncate: bool
+    client: Embedder, pairs: list[CaptionedImage], *, truncate: bool
 ) -> tuple[Embeddings, Embeddings, Captioned, tuple[Failure, ...]]:
-    """The vectors of images and captions, who belongs to whom among them, and what could not be embedded."""
+    """Return the vectors of images and captions, which belong to which, and what could not be embedded."""
     from nonneg_core.evaluation.captions import captioned
     from nonneg_core.image_files import path_text
 
@@ -79,8 +79,10 @@ def embedded(
     return *of_pairs(images, texts, left), failures
 
 
-def of_pairs(images: Embeddings, texts: Embeddings, pairs: list[Pair]) -> tuple[Embeddings, Embeddings, Captioned]:
-    """Both sides' vectors in the order of the pairs' images and captions."""
+def of_pairs(
+    images: Embeddings, texts: Embeddings, pairs: list[CaptionedImage]
+) -> tuple[Embeddings, Embeddings, Captioned]:
+    """Return both sides' vectors in the order of the pairs' images and captions."""
     from nonneg_core.errors import DataInvalid
     from nonneg_core.evaluation.captions import captioned
     from nonneg_core.image_files import path_text
@@ -100,7 +102,7 @@ def of_pairs(images: Embeddings, texts: Embeddings, pairs: list[Pair]) -> tuple[
 def show(
     path: Path, images: Embeddings, texts: Embeddings, rows: list[CaptionResult], records: list[dict[str, Any]]
 ) -> None:
-    """What was measured, for people."""
+    """Print what was measured, for people."""
     from nonneg_core.tables import table
 
     hidden = {"dimensions", "top_k", "asked", "intervals", "image nnz", "text nnz"}

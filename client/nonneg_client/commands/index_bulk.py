@@ -15,7 +15,7 @@ from click.core import ParameterSource
 from nonneg_client.commands.embedder_options import Command
 
 if TYPE_CHECKING:
-    from nonneg_client.search.bulk import Form, Part, Stored
+    from nonneg_client.search.bulk import Part, StoreCounts, StoredForm
 
 ALONE = ("attributes", "root", "retry", "prune", "model")  # options that fit no engine that runs elsewhere
 ENGINES = ("qdrant", "pgvector", "opensearch", "milvus")
@@ -28,13 +28,13 @@ def for_engines(command: Command) -> Command:
     def wrapped(*args: Any, engine: str | None, **rest: Any) -> Any:
         if engine is None:
             return command(*args, **rest)
-        from nonneg_client.search.bulk import Form
+        from nonneg_client.search.bulk import StoredForm
 
         for name in ALONE:
             if rest[name]:
                 flag = "retry-failed" if name == "retry" else name
                 raise click.UsageError(f"--{flag} is for an index in a folder: leave it out with --engine")
-        form = Form(rest["dimensions"], rest["keep"])
+        form = StoredForm(rest["dimensions"], rest["keep"])
         return into_engine(engine, rest["sources"], str(rest["out"]), form, quiet=rest["quiet"])
 
     return click.option(
@@ -44,14 +44,14 @@ def for_engines(command: Command) -> Command:
     )(wrapped)
 
 
-def into_engine(engine: str, sources: tuple[str, ...], name: str, form: Form, *, quiet: bool) -> None:
+def into_engine(engine: str, sources: tuple[str, ...], name: str, form: StoredForm, *, quiet: bool) -> None:
     """Store what is not stored yet."""
     from nonneg_client.search.bulk import Journal, store
     from nonneg_client.search.connectors.by_url import opened
     from nonneg_client.search.index import Index
     from nonneg_core.errors import DataInvalid
     from nonneg_core.interrupting import Interrupted, Interrupts
-    from nonneg_core.progress import Bar
+    from nonneg_core.progress import ProgressBar
 
     url = _address()
     parts = _parts(sources)
@@ -61,7 +61,7 @@ def into_engine(engine: str, sources: tuple[str, ...], name: str, form: Form, *,
     journal = Journal(engine, url, name, form)
     began = time.monotonic()
     with opened(engine, url, name, form.described(first.read())) as found, Index(found) as index:
-        bar = Bar("indexing", _total(sources), unit="vectors", shown=False if quiet else None, lines=True)
+        bar = ProgressBar("indexing", _total(sources), unit="vectors", shown=False if quiet else None, lines=True)
         try:
             with Interrupts() as interrupts, bar:
                 stored = store(
@@ -79,7 +79,7 @@ def into_engine(engine: str, sources: tuple[str, ...], name: str, form: Form, *,
 
 
 def _address() -> str:
-    """The engine's address: --url as it was typed, since its default is an embedding server's."""
+    """Return the engine's address: --url as it was typed, since its default is an embedding server's."""
     from nonneg_client.search.connectors.by_url import check_url
 
     context = click.get_current_context()
@@ -95,7 +95,7 @@ def _parts(sources: tuple[str, ...]) -> Iterator[Part]:
 
 
 def _total(sources: tuple[str, ...]) -> int | None:
-    """How many vectors there are, where the sources say so without being read."""
+    """Return how many vectors there are, where the sources say so without being read."""
     from nonneg_client.data_set.addresses import Address
     from nonneg_client.data_set.layout import read_manifest
 
@@ -104,6 +104,6 @@ def _total(sources: tuple[str, ...]) -> int | None:
     return sum(read_manifest(Address.of(name)).total("vectors") for name in sources)
 
 
-def _told(name: str, vectors: int, stored: Stored, seconds: float) -> str:
+def _told(name: str, vectors: int, stored: StoreCounts, seconds: float) -> str:
     rate = f", {stored.new / seconds:,.0f} vectors/s" if stored.new and seconds > 1 else ""
     return f"{name}: {vectors} vectors; {stored.new} stored now{rate}, {stored.before} before"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def vectors_of(
     data: Labelled, source: Path | None, through: EmbedderOptions, lengths: list[Length] | None = None
 ) -> Embeddings:
-    """The vectors of every image that can be had; the others are named on standard error.
+    """Return the vectors of every image that can be had; the others are named on standard error.
 
     lengths: to which they will be cut; one that the model has not is refused before anything is embedded.
     """
@@ -38,7 +38,7 @@ def vectors_of(
 
 
 def of_these(embeddings: Embeddings, data: Labelled, source: Path) -> Embeddings:
-    """The vectors of a file that belong to labelled images, under the images' own names."""
+    """Return the vectors of a file that belong to labelled images, under the images' own names."""
     from nonneg_core.errors import DataInvalid
 
     held = set(embeddings.ids or ())
@@ -56,7 +56,7 @@ def of_these(embeddings: Embeddings, data: Labelled, source: Path) -> Embeddings
 
 
 def _namings(data: Labelled, source: Path) -> Iterator[dict[str, str]]:
-    """What the images may be called in a file of vectors -> what they are called here: within the root that the file
+    """Yield what images may be called in a file of vectors -> what they are called here: within the root that the file
     keeps, within the labelled folder, and as typed, which is what the library's own calls name them by."""
     from nonneg_client.sources.image_ids import identity
     from nonneg_client.vector_file_record import read_record

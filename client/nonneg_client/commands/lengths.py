@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def read_lengths(_ctx: click.Context, _param: click.Parameter, text: str | None) -> list[Length] | None:
-    """Each part is a number of dimensions; N:M keeps the M largest of N, N/M of what is stored alone, N/M+ re-ranks."""
+    """Read numbers of dimensions; N:M keeps the M largest of N, N/M of what is stored alone, N/M+ re-ranks."""
     if text is None:
         return None
     try:
@@ -24,7 +24,7 @@ def read_lengths(_ctx: click.Context, _param: click.Parameter, text: str | None)
 
 
 def read_length(text: str) -> Length:
-    """512; 512:64 the 64 largest of 512; 512/64 these stored, asked whole; 512/64+ re-ranked; ValueError if none."""
+    """Read 512; 512:64 (the 64 largest of 512), 512/64 (these stored, asked whole) or 512/64+ (re-ranked)."""
     from nonneg_core.evaluation.lengths import Length
 
     between = "/" if "/" in text else ":"

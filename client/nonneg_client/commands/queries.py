@@ -37,7 +37,7 @@ class SearchOptions:
 def hits_of(
     index: Index, queries: Sequence[str], asked: SearchOptions, through: EmbedderOptions, model: str | None
 ) -> dict[str, list[Hit]]:
-    """The hits of every query, in their order; a folder or a pattern is several."""
+    """Return the hits of every query, in their order; a folder or a pattern is several."""
     read = {query: _expression(query) for query in queries}
     images = [query for query, expression in read.items() if expression is None]
     with ExitStack() as stack:
@@ -54,7 +54,7 @@ def hits_of(
 
 
 def _expression(query: str) -> Expression | None:
-    """What a query says, or nothing where it is images: a file or folder that is there, a URL, or a pattern."""
+    """Return what a query says, or nothing where it is images: a file or folder that is there, a URL, or a pattern."""
     if os.path.exists(query) or (glob.has_magic(query) and glob.glob(query, recursive=True)):  # noqa: PTH110, PTH207
         return None
     found = parse(query)
@@ -68,7 +68,7 @@ def _needs_a_model(expression: Expression) -> bool:
 def _by_images(
     index: Index, queries: Sequence[str], asked: SearchOptions, embedder: Embedder, model: str | None
 ) -> dict[str, list[Hit]]:
-    """The hits of each photo, looked for at the index's length; all photos are embedded together."""
+    """Return the hits of each photo, looked for at the index's length; all photos are embedded together."""
     sources = [item for query in queries for item in items(query)]
     vectors = embedder.embed(list(queries), model=model)
     if vectors.fingerprint == index.description.fingerprint:  # else it is refused as another model's
@@ -103,7 +103,7 @@ def _by_expression(
 
 
 def _own(index: Index, photos: Iterable[Item]) -> list[str]:
-    """The ids that these photos have, or would have, in the index."""
+    """Return the ids that these photos have, or would have, in the index."""
     own = []
     for item in photos:
         if item.path is None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def _more(_ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...]) -> dict[int, float]:
-    """17 or 17=0.5 -> {17: 0.5}."""
+    """Read 17 or 17=0.5 as {17: 0.5}."""
     try:
         pairs = [text.partition("=") for text in texts]
         return {int(name): float(weight or 1) for name, _, weight in pairs}
@@ -29,7 +29,7 @@ def _more(_ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...]) 
 
 
 def _typed(_ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...]) -> tuple[str, ...]:
-    """The conditions as they are typed; of which kind their fields are, only the index knows."""
+    """Return the conditions as they are typed; of which kind their fields are, only the index knows."""
     from nonneg_client.search.conditions import read_conditions
     from nonneg_core.errors import ConfigInvalid
 
@@ -40,7 +40,28 @@ def _typed(_ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...])
     return texts
 
 
-@click.command()
+HELP = """Find the images of INDEX that are like QUERY: photos, folders, globs, URLs, or an expression.
+
+An expression joins photos, "words" and dimensions: + and - with weights, & for both, ! for what must not be there.
+Write it in single quotes, and spaces around its signs. Without QUERY, --more finds the images in which dimensions
+are strongest. A hit's reasons are the dimensions that it shares with the query and their parts of the score. What
+scores no more than random photos may is marked `no` under `match`; --matches-only leaves it out.
+
+\b
+  nonneg search photos.index photo.jpg --html hits.html
+  nonneg search photos.index 'photo.jpg + 2*dim:17 - other.jpg'
+  nonneg search photos.index --text 'golden retriever' --html hits.html
+  nonneg search photos.index '"dog" & photo.jpg !"car"'
+  nonneg search photos.index 'photo.jpg & other.jpg !dim:40'
+  nonneg search photos.index photo.jpg --where folder=cats,dogs --where 'price<30'
+  nonneg search photos.index photo.jpg --where 'day>=2024-05-31' --without 40
+  nonneg search photos.index --text lighthouse --matches-only
+  nonneg search photos.index queries/ -k 1 --exclude-self --json
+  nonneg search photos.index --more 17 --more 3=0.5
+"""
+
+
+@click.command(help=HELP)
 @click.argument("index", type=click.Path(path_type=Path))
 @click.argument("queries", metavar="[QUERY]...", nargs=-1)
 @served_model
@@ -77,25 +98,7 @@ def search(
     as_json: bool,
     through: EmbedderOptions,
 ) -> None:
-    """Find the images of INDEX that are like QUERY: photos, folders, globs, URLs, or an expression.
-
-    An expression joins photos, "words" and dimensions: + and - with weights, & for both, ! for what must not be there.
-    Write it in single quotes, and spaces around its signs. Without QUERY, --more finds the images in which dimensions
-    are strongest. A hit's reasons are the dimensions that it shares with the query and their parts of the score. What
-    scores no more than random photos may is marked `no` under `match`; --matches-only leaves it out.
-
-    \b
-      nonneg search photos.index photo.jpg --html hits.html
-      nonneg search photos.index 'photo.jpg + 2*dim:17 - other.jpg'
-      nonneg search photos.index --text 'golden retriever' --html hits.html
-      nonneg search photos.index '"dog" & photo.jpg !"car"'
-      nonneg search photos.index 'photo.jpg & other.jpg !dim:40'
-      nonneg search photos.index photo.jpg --where folder=cats,dogs --where 'price<30'
-      nonneg search photos.index photo.jpg --where 'day>=2024-05-31' --without 40
-      nonneg search photos.index --text lighthouse --matches-only
-      nonneg search photos.index queries/ -k 1 --exclude-self --json
-      nonneg search photos.index --more 17 --more 3=0.5
-    """
+    """Find the images of INDEX that are like QUERY: photos, folders, globs, URLs, or an expression."""
     from nonneg_client.commands.queries import SearchOptions, hits_of
     from nonneg_client.search.conditions import read_conditions
     from nonneg_client.search.index import Index
@@ -116,7 +119,7 @@ def search(
 
 
 def all_queries(queries: tuple[str, ...], texts: tuple[str, ...], more: dict[int, float]) -> tuple[str, ...]:
-    """What is asked, --text as an expression; raises where options do not go together."""
+    """Return what is asked, --text as an expression; raises where options do not go together."""
     from nonneg_core.expressions.expression import Words
 
     queries += tuple(str(Words(text)) for text in texts)
@@ -127,15 +130,14 @@ def all_queries(queries: tuple[str, ...], texts: tuple[str, ...], more: dict[int
 
 
 def by_dimensions(opened: Index, more: dict[int, float], asked: SearchOptions) -> dict[str, list[Hit]]:
-    """The images in which these dimensions are strongest, as of a query without a name."""
+    """Return the images in which these dimensions are strongest, as of a query without a name."""
     only = asked.matches_only
     return {"": opened.by_dimensions(more, asked.k, without=asked.without, where=asked.where, matches_only=only)}
 
 
 def know_model(opened: Index, bundle: str | None) -> None:
     """Take names and statistics from --bundle, where one is given and its vectors are those of the index."""
-    from nonneg_client.column_statistics import statistics_of
-    from nonneg_client.dimension_names import names_of
+    from nonneg_client.model_of_vectors import names_of, statistics_of
 
     if bundle is not None and bundle != DEFAULT_BUNDLE:
         fingerprint = opened.description.fingerprint
@@ -144,7 +146,7 @@ def know_model(opened: Index, bundle: str | None) -> None:
 
 
 def write_html(html: Path, title: str, found: dict[str, list[Hit]], root: str) -> None:
-    """One query's hits as a contact sheet."""
+    """Write one query's hits as a contact sheet."""
     from nonneg_client.search.contact_sheet import write_sheet
 
     if len(found) > 1:
@@ -156,12 +158,12 @@ def write_html(html: Path, title: str, found: dict[str, list[Hit]], root: str) -
 
 
 def explain(opened: Index, where: dict[str, Any], *, matches_only: bool) -> None:
-    """Say why there is no hit; where there are conditions, all payloads are read, so only when nothing was found."""
+    """Say why nothing was found. Conditions make it read all payloads, so it is asked only then."""
     from nonneg_client.search.conditions import explain_none, holds
 
     payloads = opened.engine.payloads().values() if where else ()
     if where and not any(holds(payload, where) for payload in payloads):
-        click.echo(f"no hit: {explain_none(payloads, where)}", err=True)
+        click.echo(f"no hit: {explain_none(payloads, where, opened.description.fields)}", err=True)
     elif matches_only:
         click.echo("no match: every photo scores as random ones may; without --matches-only they are listed", err=True)
 
@@ -179,9 +181,11 @@ def check_together(what: str) -> None:
 
 
 def show(hits: list[Hit], as_json: bool, title: str) -> None:
-    """The hits as a table or as JSON."""
+    """Print the hits as a table or as JSON."""
     if as_json:
         click.echo(json.dumps({"hits": [asdict(hit) for hit in hits]}, ensure_ascii=False))
+        return
+    if not hits:  # why was said
         return
     from nonneg_core.tables import Cell, table
 
@@ -193,14 +197,14 @@ def show(hits: list[Hit], as_json: bool, title: str) -> None:
 
 
 def matches(hits: list[Hit]) -> list[list[str]]:
-    """The cells that say which hits are matches; none where all are."""
+    """Return the cells that say which hits are matches; none where all are."""
     if all(hit.match is not False for hit in hits):
         return [[] for _ in hits]
     return [["yes" if hit.match else "no"] for hit in hits]
 
 
 def show_all(found: dict[str, list[Hit]], as_json: bool, title: str) -> None:
-    """The hits of every query; of a single one without its name."""
+    """Print the hits of every query; of a single one without its name."""
     if len(found) == 1:
         show(next(iter(found.values())), as_json, title)
         return

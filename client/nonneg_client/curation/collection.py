@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from nonneg_client.search.index import Index
 
 AT_ONCE = 2000  # vectors read from an index
-EVEN = 0.9  # of the photos have equally many entries: the vectors were cut
+EVEN = 0.9  # of the vectors have equally many entries: the vectors were cut
 
 
 @dataclass(frozen=True)
@@ -39,17 +40,17 @@ class Collection:
         return self.vectors.ids or ()
 
     def place(self, name: str) -> str:
-        """Where the photo with this id is."""
+        """Return where the photo with this id is."""
         return place_of(name, self.root)
 
     def where(self, typed: Sequence[str]) -> Collection:
-        """The photos that fulfil all conditions, as `nonneg search --where` takes them."""
+        """Return the photos that fulfil all conditions, as `nonneg search --where` takes them."""
         if not typed:
             return self
         conditions = read_conditions(typed, self.fields)
         rows = [i for i, name in enumerate(self.ids) if holds({**self.payloads[i], "id": name}, conditions)]
         if not rows:
-            why = explain_none(self.payloads, conditions)
+            why = explain_none(self.payloads, conditions, self.fields)
             raise DataInvalid(f"no photo of {self.name} is left: {why}", fix="ask for other values")
         return replace(self, vectors=self.vectors[rows], payloads=[self.payloads[i] for i in rows])
 
@@ -57,27 +58,32 @@ class Collection:
         return len(self.vectors)
 
     def labels(self, field: str) -> list[str]:
-        """A field of every photo, as text; empty where a photo has none. `folder` is also read off the path."""
+        """Return a field of every photo, as text; empty where a photo has none. `folder` is also read off the path."""
         found = (payload.get(field) for payload in self.payloads)
         if field == "folder":
             folders = (Path(self.place(name)).parent.name for name in self.ids)
             return [folder if f is None else str(f) for folder, f in zip(folders, found, strict=True)]
         return ["" if f is None else str(f) for f in found]
 
+    @cached_property
     def cut(self) -> int | None:
-        """How many entries are stored of each vector, if only the largest of them were kept."""
-        sizes = self.vectors.nnz
+        """Return how many entries are stored of each vector, if only the largest of them were kept.
+
+        Copies have equally many entries in any case, so that each vector counts once.
+        """
+        held = self.vectors
+        rows = (held.indices[start:stop] for start, stop in pairwise(held.indptr))
+        sizes = np.array(list({hash(row.tobytes()): len(row) for row in rows}.values()), int)
         most = int(sizes.max(initial=0))
         return most if len(sizes) > 1 and most and float((sizes == most).mean()) > EVEN else None
 
     def cut_note(self, loss: str) -> tuple[str, ...]:
-        """What is lost where only the largest entries of each vector are stored."""
-        cut = self.cut()
-        return () if cut is None else (f"Only the {cut} largest entries of each vector are stored: {loss}.",)
+        """Return what is lost where only the largest entries of each vector are stored."""
+        return () if self.cut is None else (f"Only the {self.cut} largest entries of each vector are stored: {loss}.",)
 
 
 def read_collection(path: Path) -> Collection:
-    """The collection in the folder of an index, or in a file that `nonneg embed` wrote."""
+    """Return the collection in the folder of an index, or in a file that `nonneg embed` wrote."""
     from nonneg_client.storage import FORMATS
 
     if path.suffix.lower() in FORMATS and path.is_file():
@@ -99,7 +105,7 @@ def read_collection(path: Path) -> Collection:
 
 
 def of_index(index: Index, name: str = "index") -> Collection:
-    """The collection in an index on any engine, sorted by id."""
+    """Return the collection in an index on any engine, sorted by id."""
     payloads = index.engine.payloads()
     names = sorted(payloads)
     parts = [index.engine.get(names[start : start + AT_ONCE]) for start in range(0, len(names), AT_ONCE)]

@@ -24,7 +24,7 @@ from nonneg_core.curation.neighbours import Block, PairLimits, Pairs, Scan, Tili
 from nonneg_core.curation.sparse_rows import Floats, Places
 from nonneg_core.errors import DataInvalid, NonnegError
 from nonneg_core.interrupting import Interrupts
-from nonneg_core.progress import Bar
+from nonneg_core.progress import Progress, ProgressBar
 
 NEIGHBOURS = 10
 TILING = Tiling()
@@ -32,19 +32,21 @@ KEPT = 5  # comparisons in the cache
 MOST_PAIRS = 5_000_000
 FORMAT = 2  # of the blocks; one more when what is in them changes
 
-Thumbnails = NDArray[np.uint8]
+GreyThumbnails = NDArray[np.uint8]
 
 
 def compare(
     one: Collection,
     limits: PairLimits,
-    thumbnails: Thumbnails | None,
+    thumbnails: GreyThumbnails | None,
     other: Collection | None = None,
-    other_thumbnails: Thumbnails | None = None,
+    other_thumbnails: GreyThumbnails | None = None,
     *,
-    shown: bool | None = None,
+    shown: Progress = None,
+    tiling: Tiling = TILING,
+    kept: int = KEPT,
 ) -> tuple[Pairs, Places, Floats]:
-    """All pairs, and each photo's nearest with their cosines."""
+    """Return all pairs, and each photo's nearest with their cosines; `kept` comparisons stay in the cache."""
     if other is not None:
         one.vectors.same_form(other.vectors)
     collections = [one] if other is None else [one, other]
@@ -53,13 +55,13 @@ def compare(
     scan: Scan | None = None
     blocks: list[Block] = []
     pairs = 0
-    with Interrupts() as interrupts, Bar("comparing", len(one), shown=shown) as bar:
-        for start in starts(len(one), TILING.rows):
+    with Interrupts() as interrupts, ProgressBar("comparing", len(one), shown=shown) as bar:
+        for start in starts(len(one), tiling.rows):
             path = folder / f"{start:08d}.npz"
             block = _read(path)
             if block is None:
                 if scan is None:
-                    scan = _scan(collections, parts, limits)
+                    scan = _scan(collections, parts, limits, tiling)
                     for known in blocks:
                         scan.learn(known)
                 block = scan.block(start)
@@ -68,21 +70,23 @@ def compare(
             blocks.append(block)
             pairs += len(block.pairs)
             _check(pairs, limits)
-            bar.move(_done(start, len(one), alone=other is None))
-    _forget_others(folder)
+            bar.move(_done(start + tiling.rows, len(one), alone=other is None))
+    _forget_others(folder, kept)
     return joined(blocks)
 
 
-def _done(start: int, size: int, *, alone: bool) -> int:
-    """How many of the rows the work up to this block is worth: of one collection earlier blocks have more to do."""
-    left = 1 - min(start + TILING.rows, size) / max(1, size)
+def _done(stop: int, size: int, *, alone: bool) -> int:
+    """Tell how many rows the work up to this one is worth: of one collection earlier blocks have more to do."""
+    left = 1 - min(stop, size) / max(1, size)
     return round(size * (1 - (left**2 if alone else left)))
 
 
-def _scan(collections: Sequence[Collection], thumbnails: Sequence[Thumbnails | None], limits: PairLimits) -> Scan:
+def _scan(
+    collections: Sequence[Collection], thumbnails: Sequence[GreyThumbnails | None], limits: PairLimits, tiling: Tiling
+) -> Scan:
     seen = [None if t is None else standardised(t) for t in thumbnails]
     if len(collections) == 1:
-        return Scan(collections[0].vectors, limits, k=NEIGHBOURS, thumbnails=seen[0], tiling=TILING)
+        return Scan(collections[0].vectors, limits, k=NEIGHBOURS, thumbnails=seen[0], tiling=tiling)
     one, other = collections
     return Scan(
         one.vectors,
@@ -91,11 +95,11 @@ def _scan(collections: Sequence[Collection], thumbnails: Sequence[Thumbnails | N
         thumbnails=seen[0],
         others=other.vectors,
         other_thumbnails=seen[1],
-        tiling=TILING,
+        tiling=tiling,
     )
 
 
-def _folder(collections: Sequence[Collection], thumbnails: Sequence[Thumbnails | None], limits: PairLimits) -> Path:
+def _folder(collections: Sequence[Collection], thumbnails: Sequence[GreyThumbnails | None], limits: PairLimits) -> Path:
     digest = hashlib.sha256(repr((FORMAT, NEIGHBOURS, astuple(limits))).encode())
     for collection, pictures in zip(collections, thumbnails, strict=True):
         held = collection.vectors
@@ -126,10 +130,10 @@ def _read(path: Path) -> Block | None:
         return None  # not there, or damaged
 
 
-def _forget_others(folder: Path) -> None:
+def _forget_others(folder: Path, kept: int) -> None:
     try:
         folder.touch()
-        old = sorted(folder.parent.iterdir(), key=lambda f: f.stat().st_mtime)[:-KEPT]
+        old = sorted(folder.parent.iterdir(), key=lambda f: f.stat().st_mtime)[:-kept]
     except OSError:
         return
     for path in old:

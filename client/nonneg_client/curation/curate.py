@@ -12,9 +12,10 @@ from nonneg_client.curation.findings import Section
 from nonneg_client.curation.labelled import by_label, doubtful, is_labelled, missed
 from nonneg_client.curation.overview import clustered, failing, lonely, subset
 from nonneg_client.curation.photos import photos_of
-from nonneg_client.dimension_names import Names
+from nonneg_client.model_of_vectors import Names
 from nonneg_core.curation.neighbours import PairLimits
 from nonneg_core.errors import DataInvalid
+from nonneg_core.progress import Progress
 
 PARTS = ("exact", "copies", "similar", "pixels", "outliers", "clusters", "subset", "labels", "missed", "classes")
 OF_PHOTOS = {"exact", "copies", "similar", "pixels"}
@@ -23,7 +24,7 @@ OF_LABELS = ("labels", "missed", "classes")
 
 
 @dataclass(frozen=True)
-class Wishes:
+class CurationOptions:
     """What is asked for."""
 
     parts: Sequence[str] = PARTS
@@ -32,11 +33,11 @@ class Wishes:
     subset: int = 100
     labels: str = "folder"  # the field that holds them
     names: Names = field(default_factory=dict)
-    shown: bool | None = None  # progress bars
+    shown: Progress = None
 
 
-def curate(collection: Collection, wishes: Wishes) -> list[Section]:
-    """The sections of one collection, in the order of the parts."""
+def curate(collection: Collection, wishes: CurationOptions) -> list[Section]:
+    """Return the sections of one collection, in the order of the parts."""
     parts = set(wishes.parts)
     vectors, shown, limits = collection.vectors, wishes.shown, limits_of(wishes, collection)
     photos = photos_of(collection, shown=shown) if parts & OF_PHOTOS else None
@@ -68,8 +69,8 @@ def curate(collection: Collection, wishes: Wishes) -> list[Section]:
     return [found[part] for part in PARTS if part in parts & set(found) and len(vectors)]
 
 
-def curate_two(one: Collection, other: Collection, wishes: Wishes) -> list[Section]:
-    """What of one collection is in another one too."""
+def curate_two(one: Collection, other: Collection, wishes: CurationOptions) -> list[Section]:
+    """Return what of one collection is in another one too."""
     one.vectors.same_form(other.vectors)
     limits = limits_of(wishes, one, other)
     photos, others = photos_of(one, shown=wishes.shown), photos_of(other, shown=wishes.shown)
@@ -78,13 +79,13 @@ def curate_two(one: Collection, other: Collection, wishes: Wishes) -> list[Secti
     return [section for section in sections if section.part in wishes.parts]
 
 
-def limits_of(wishes: Wishes, *collections: Collection) -> PairLimits:
-    """What makes two photos a pair, given how much of their vectors is stored."""
-    whole = all(collection.cut() is None for collection in collections)
+def limits_of(wishes: CurationOptions, *collections: Collection) -> PairLimits:
+    """Return what makes two photos a pair, given how much of their vectors is stored."""
+    whole = all(collection.cut is None for collection in collections)
     return wishes.limits if whole else wishes.limits.of_cut_vectors()
 
 
-def check_labels(collection: Collection, wishes: Wishes) -> None:
+def check_labels(collection: Collection, wishes: CurationOptions) -> None:
     """Raise where labels are asked for by name and there are none."""
     labels = collection.labels(wishes.labels)
     if not is_labelled(labels):

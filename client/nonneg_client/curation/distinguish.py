@@ -10,7 +10,7 @@ import numpy as np
 
 from nonneg_client.curation.collection import Collection
 from nonneg_client.curation.findings import Group, Section, found_at
-from nonneg_client.dimension_names import Names, name_of
+from nonneg_client.model_of_vectors import Names, name_of
 from nonneg_core.curation.differences import Differences, differences
 
 EXEMPLARS = 6
@@ -20,7 +20,7 @@ COLUMNS = ("dimension", "name", "more in", *OFTEN, "effect", "low", "high", "q")
 
 
 def distinguish(a: Collection, b: Collection, names: Names, discoveries: float = 0.05) -> Section:
-    """The dimensions that differ, those with names first, the largest effects first; with the photos that have most."""
+    """Find the dimensions that differ, named ones first, the largest effects first; with the photos that have most."""
     a.vectors.same_form(b.vectors)
     found = differences(a.vectors, b.vectors)
     named = sorted(found.named(discoveries).tolist(), key=lambda d: d not in names)  # words before numbers
@@ -47,7 +47,7 @@ def distinguish(a: Collection, b: Collection, names: Names, discoveries: float =
 
 
 def sentence(name: str, found: Differences, d: int) -> str:
-    """What differs, in words: `snow: 3.1x (2.2x to 4.4x) as strong, in 12.4% of the photos instead of 4.0%`."""
+    """Return what differs, in words: `snow: 3.1x (2.2x to 4.4x) as strong, in 12.4% of the photos instead of 4.0%`."""
     before, now = float(found.share_a[d]), float(found.share_b[d])
     if before == 0:
         return f"{name}: new, in {now:.1%} of the photos"
@@ -58,7 +58,7 @@ def sentence(name: str, found: Differences, d: int) -> str:
 
 
 def rows_as_csv(section: Section) -> str:
-    """The figures of a section, one line a dimension."""
+    """Return the figures of a section, one line a dimension."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(section.columns)
@@ -74,7 +74,7 @@ def _row(d: int, found: Differences, names: Names) -> tuple[object, ...]:
 
 
 def _strongest(collection: Collection, dimensions: Iterable[int]) -> list[list[tuple[int, float]]]:
-    """Of each dimension the photos that have most of it, the strongest first."""
+    """Return the photos that have most of each dimension, the strongest first."""
     held = collection.vectors
     owner = np.repeat(np.arange(len(held)), held.nnz)
     order = np.lexsort((owner, -held.values, held.indices))

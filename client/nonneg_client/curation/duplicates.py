@@ -9,19 +9,19 @@ from numpy.typing import NDArray
 
 from nonneg_client.curation.collection import Collection
 from nonneg_client.curation.findings import Action, Group, Section, found_at
-from nonneg_client.curation.photos import Photos, better, why
+from nonneg_client.curation.photos import MeasuredPhotos, better, why
 from nonneg_core.curation.groups import Star, stars
 from nonneg_core.curation.neighbours import PairLimits, Pairs, copies
 
 LEFT = "Photos that the lists before say to remove are not in it."
-LINKED = "Each photo of a group is paired with the one that is kept; there are no chains."
+LINKED = "Each photo of a group is paired with the one that is kept; chains are not followed."
 EXACT = "Files with the same bytes."
 LOWER = "cosines between them are smaller, and so the limits of copies are"
 FEWER = "fewer pairs reach a cosine than between whole vectors, and --similar 0.6 finds about what 0.7 finds there"
 
 
-def exact_copies(collection: Collection, photos: Photos) -> Section:
-    """Files of the same bytes, grouped."""
+def exact_copies(collection: Collection, photos: MeasuredPhotos) -> Section:
+    """Return files of the same bytes, grouped."""
     by_digest: dict[str, list[int]] = defaultdict(list)
     for i in better(photos, collection.ids):
         if (photo := photos.known[i]) is not None:
@@ -34,8 +34,10 @@ def exact_copies(collection: Collection, photos: Photos) -> Section:
     return Section("exact", "Exact copies", EXACT, groups, _gone(photos))
 
 
-def copied(collection: Collection, photos: Photos, pairs: Pairs, limits: PairLimits, removed: set[str]) -> Section:
-    """Copies of one photo among what is left when exact copies are removed."""
+def copied(
+    collection: Collection, photos: MeasuredPhotos, pairs: Pairs, limits: PairLimits, removed: set[str]
+) -> Section:
+    """Return copies of one photo among what is left when exact copies are removed."""
     chosen = copies(pairs, limits) & _left(collection, pairs, removed)
     how = (
         "The same photo in another size, cut, colour or quality: cosine and likeness of the thumbnails (mirrored and "
@@ -46,18 +48,25 @@ def copied(collection: Collection, photos: Photos, pairs: Pairs, limits: PairLim
     return Section("copies", "Copies of one photo", how, groups, _gone(photos) + collection.cut_note(LOWER))
 
 
-def similar(collection: Collection, photos: Photos, pairs: Pairs, limits: PairLimits, removed: set[str]) -> Section:
-    """Photos that look alike among what is left when all copies are removed."""
+def similar(
+    collection: Collection, photos: MeasuredPhotos, pairs: Pairs, limits: PairLimits, removed: set[str]
+) -> Section:
+    """Return photos that look alike among what is left when all copies are removed."""
     chosen = (pairs.cosine >= limits.similar) & ~copies(pairs, limits) & _left(collection, pairs, removed)
     how = f"Other photos that look alike: cosine at least {limits.similar}. {LINKED} {LEFT}"
     groups = _grouped(collection, photos, pairs.where(chosen), "review")
     return Section("similar", "Merely similar", how, groups, collection.cut_note(FEWER))
 
 
-def between(one: Collection, other: Collection, photos: Photos, others: Photos, pairs: Pairs, limits: PairLimits) -> (
-    tuple[Section, Section, Section]
-):  # fmt: skip
-    """The same three lists of photos of one collection that are in another one too: what leaked."""
+def between(
+    one: Collection,
+    other: Collection,
+    photos: MeasuredPhotos,
+    others: MeasuredPhotos,
+    pairs: Pairs,
+    limits: PairLimits,
+) -> tuple[Section, Section, Section]:
+    """Return the same three lists of photos of one collection that are in another one too: what leaked."""
     held: dict[str, list[int]] = defaultdict(list)
     for j, photo in enumerate(others.known):
         if photo is not None:
@@ -105,7 +114,7 @@ def _by_first(pairs: Pairs) -> dict[int, list[tuple[int, float]]]:
     return found
 
 
-def _grouped(collection: Collection, photos: Photos, pairs: Pairs, action: Action) -> tuple[Group, ...]:
+def _grouped(collection: Collection, photos: MeasuredPhotos, pairs: Pairs, action: Action) -> tuple[Group, ...]:
     found: list[Star] = stars(pairs.one, pairs.other, better(photos, collection.ids))
     return tuple(
         _group(
@@ -120,7 +129,7 @@ def _grouped(collection: Collection, photos: Photos, pairs: Pairs, action: Actio
 
 
 def _group(
-    collection: Collection, photos: Photos, keep: int, members: list[tuple[int, float]], action: Action
+    collection: Collection, photos: MeasuredPhotos, keep: int, members: list[tuple[int, float]], action: Action
 ) -> Group:
     kept = collection.ids[keep]
     reason = "the largest, sharpest copy" if action == "remove" else "the largest, sharpest of these"
@@ -131,22 +140,22 @@ def _group(
 
 
 def removed_by(*sections: Section) -> set[str]:
-    """The photos that these lists say to remove."""
+    """Return the photos that these lists say to remove."""
     return {f.image for section in sections for group in section.groups for f in group.findings if f.action == "remove"}
 
 
 def _left(collection: Collection, pairs: Pairs, removed: set[str]) -> NDArray[np.bool_]:
-    """Which pairs are of two photos that are not removed."""
+    """Return which pairs are of two photos that are not removed."""
     there = np.array([name not in removed for name in collection.ids], bool)
     return np.asarray(there[pairs.one] & there[pairs.other])
 
 
-def _equal(photos: Photos, others: Photos, i: int, j: int) -> bool:
+def _equal(photos: MeasuredPhotos, others: MeasuredPhotos, i: int, j: int) -> bool:
     a, b = photos.known[i], others.known[j]
     return a is not None and b is not None and a.digest == b.digest
 
 
-def _gone(photos: Photos) -> tuple[str, ...]:
+def _gone(photos: MeasuredPhotos) -> tuple[str, ...]:
     if not photos.gone:
         return ()
     return (

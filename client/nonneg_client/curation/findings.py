@@ -30,7 +30,7 @@ class Finding:
 def found_at(
     collection: Collection, i: int, action: Action = "", why: str = "", of: str = "", cosine: float | None = None
 ) -> Finding:
-    """A finding of photo i of a collection."""
+    """Return a finding of photo i of a collection."""
     name = collection.ids[i]
     return Finding(name, action, why, of, cosine, collection.place(name))
 
@@ -56,16 +56,16 @@ class Section:
     rows: tuple[tuple[Any, ...], ...] = field(default=())
 
     def images(self) -> int:
-        """How many photos are in its groups."""
+        """Return how many photos are in its groups."""
         return sum(len(group.findings) for group in self.groups)
 
     def concerned(self) -> int:
-        """How many photos something is suggested for; all of them where nothing is."""
+        """Return how many photos something is suggested for; all of them where nothing is."""
         return sum(f.action != "" for group in self.groups for f in group.findings) or self.images()
 
 
 def as_json(sections: Sequence[Section]) -> list[dict[str, Any]]:
-    """The sections for programs."""
+    """Return the sections for programs."""
     found = []
     for section in sections:
         body = asdict(section)
@@ -76,7 +76,7 @@ def as_json(sections: Sequence[Section]) -> list[dict[str, Any]]:
 
 
 def as_csv(sections: Sequence[Section]) -> str:
-    """One line a photo, with the action that is suggested."""
+    """Return one line a photo, with the action that is suggested."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -85,7 +85,7 @@ def as_csv(sections: Sequence[Section]) -> str:
 
 
 def lines(sections: Sequence[Section]) -> Iterator[tuple[Any, ...]]:
-    """The columns of the CSV for every photo; groups are numbered within their part."""
+    """Yield the columns of the CSV for every photo; groups are numbered within their part."""
     for section in sections:
         for number, group in enumerate(section.groups, 1):
             for f in group.findings:
@@ -94,5 +94,5 @@ def lines(sections: Sequence[Section]) -> Iterator[tuple[Any, ...]]:
 
 
 def listed(sections: Sequence[Section], action: str) -> list[str]:
-    """Where the photos are for which an action is suggested, each once."""
+    """Return where the photos are for which an action is suggested, each once."""
     return list(dict.fromkeys(f.path for s in sections for g in s.groups for f in g.findings if f.action == action))

@@ -17,12 +17,12 @@ PER_LABEL = 2  # photos a label on average: with fewer these are not labels
 
 
 def is_labelled(labels: list[str]) -> bool:
-    """Whether these can be labels: at least two, and some photos of each."""
+    """Return whether these can be labels: at least two, and some photos of each."""
     return len(set(labels)) >= 2 and len(labels) >= PER_LABEL * len(set(labels))
 
 
 def doubtful(collection: Collection, labels: list[str], field: str) -> Section:
-    """Photos that are untypical of their label, with the label that the others say."""
+    """Return photos that are untypical of their label, with the label that the others say."""
     found = doubts(collection.vectors, labels)
     findings = tuple(
         found_at(
@@ -42,7 +42,7 @@ def doubtful(collection: Collection, labels: list[str], field: str) -> Section:
 
 
 def missed(collection: Collection, labels: list[str], places: Places, cosines: Floats) -> Section:
-    """Photos whose nearest is of another label, with the neighbours that took the place."""
+    """Return photos whose nearest is of another label, with the neighbours that took the place."""
     told = np.array(labels)
     groups = []
     for i in np.flatnonzero(_asks(told) & (places[:, 0] >= 0)).tolist():
@@ -61,7 +61,7 @@ def missed(collection: Collection, labels: list[str], places: Places, cosines: F
 
 
 def by_label(labels: list[str], places: Places) -> Section:
-    """Retrieval by label, the worst first, and which label is taken for it."""
+    """Return retrieval by label, the worst first, and which label is taken for it."""
     told = np.array(labels)
     asks = _asks(told)
     right = (told[np.maximum(places, 0)] == told[:, None]) & (places >= 0)  # (n, k)
@@ -83,6 +83,6 @@ def by_label(labels: list[str], places: Places) -> Section:
 
 
 def _asks(told: np.ndarray) -> np.ndarray:
-    """Which photos have another of their label."""
+    """Return which photos have another of their label."""
     _, codes, sizes = np.unique(told, return_inverse=True, return_counts=True)
     return np.asarray(sizes[codes] > 1)

@@ -6,13 +6,13 @@ import numpy as np
 
 from nonneg_client.curation.collection import Collection
 from nonneg_client.curation.findings import Group, Section, found_at
-from nonneg_client.curation.photos import Photos
-from nonneg_client.dimension_names import Names, name_of
+from nonneg_client.curation.photos import MeasuredPhotos
+from nonneg_client.model_of_vectors import Names, name_of
 from nonneg_core.curation.clusters import Cluster, clusters, usual_number
 from nonneg_core.curation.k_centres import k_centres
 from nonneg_core.curation.outliers import FAR, NEAREST, outliers
 from nonneg_core.curation.sparse_rows import Floats, Places, shares
-from nonneg_core.progress import Bar
+from nonneg_core.progress import Progress, ProgressBar
 
 RARE = 3  # dimensions named of an outlier
 OTHERS = "of whole vectors a part of this list would be other photos"
@@ -27,7 +27,7 @@ MEANING = {
 
 
 def clustered(collection: Collection, number: int | None, names: Names) -> Section:
-    """Every photo in one of some clusters, the most typical of each first."""
+    """Return every photo in one of some clusters, the most typical of each first."""
     wanted = number or usual_number(len(collection))
     found = clusters(collection.vectors, wanted)
     how = (
@@ -41,7 +41,7 @@ def clustered(collection: Collection, number: int | None, names: Names) -> Secti
 
 
 def told(cluster: Cluster, names: Names) -> str:
-    """By what a cluster is told."""
+    """Say by which dimensions a cluster is told."""
     return ", ".join(f"{name_of(s.dimension, names)} ({s.inside:.0%}, {s.outside:.0%})" for s in cluster.shared[:3])
 
 
@@ -52,7 +52,7 @@ def _cluster(collection: Collection, cluster: Cluster, names: Names) -> Group:
 
 
 def lonely(collection: Collection, places: Places, cosines: Floats, names: Names) -> Section:
-    """Photos that are like no other, with what only they have."""
+    """Return photos that are like no other, with what only they have."""
     found = outliers(cosines)
     rarity = shares(collection.vectors)
     findings = []
@@ -74,9 +74,9 @@ def lonely(collection: Collection, places: Places, cosines: Floats, names: Names
     return Section("outliers", "Outliers", how, groups, collection.cut_note(OTHERS))
 
 
-def subset(collection: Collection, number: int, *, shown: bool | None = None) -> Section:
-    """Some photos that stand for all."""
-    with Bar("choosing", min(number, len(collection)), shown=shown) as bar:
+def subset(collection: Collection, number: int, *, shown: Progress = None) -> Section:
+    """Return some photos that stand for all."""
+    with ProgressBar("choosing", min(number, len(collection)), shown=shown) as bar:
         found = k_centres(collection.vectors, number, bar.move)
     standing = np.bincount(found.nearest[found.nearest >= 0], minlength=len(collection))
     findings = tuple(
@@ -92,8 +92,8 @@ def subset(collection: Collection, number: int, *, shown: bool | None = None) ->
     return Section("subset", "A diverse subset", how, groups, notes)
 
 
-def failing(collection: Collection, photos: Photos) -> Section:
-    """Photos that fail a check of their pixels, by check."""
+def failing(collection: Collection, photos: MeasuredPhotos) -> Section:
+    """Return photos that fail a check of their pixels, by check."""
     groups = []
     for check, meaning in MEANING.items():
         findings = []

@@ -22,14 +22,14 @@ from nonneg_core.cores import available_cores
 from nonneg_core.errors import NonnegError
 from nonneg_core.lookahead import bounded_map
 from nonneg_core.pixels.decode import decode
-from nonneg_core.progress import Bar
+from nonneg_core.progress import ProgressBar
 
 SIDE = 200  # pixels of a thumbnail's longer side
 GROUPS = 60  # of a part that are shown
 PHOTOS = 24  # of a group, where there are several
 ALONE = 240  # of a part's only group
 LETTERS = 44  # of a path that a caption shows
-Numbers = dict[str, int]  # a photo's path -> which of the sheet's pictures it is
+PictureNumbers = dict[str, int]  # a photo's path -> which of the sheet's pictures it is
 
 
 def write_page(
@@ -38,7 +38,7 @@ def write_page(
     """Write the sheet, each photo in it once; one that cannot be read gets an empty frame."""
     wanted = list(dict.fromkeys(f.path for s in sections for g in _groups(s) for f in _photos(s, g)))
     pictures = _drawn(wanted, shown=shown)
-    numbers: Numbers = {name: i for i, name in enumerate(wanted) if pictures[i]}
+    numbers: PictureNumbers = {name: i for i, name in enumerate(wanted) if pictures[i]}
     body = "\n".join(_section(section, numbers) for section in sections)
     tabs = "".join(f'<a href="#{s.part}">{html.escape(s.title)} <b>{_count(s)}</b></a>' for s in sections)
     template = files("nonneg_client.curation").joinpath("page.html").read_text(encoding="utf-8")
@@ -57,9 +57,9 @@ def write_page(
 
 
 def _drawn(paths: Sequence[str], *, shown: bool | None) -> list[str | None]:
-    """The thumbnails of these photos, a few under way at a time."""
+    """Return the thumbnails of these photos, a few under way at a time."""
     cores, found = available_cores(), list[str | None]()
-    with ThreadPoolExecutor(cores) as pool, Bar("drawing", len(paths), shown=shown) as bar:
+    with ThreadPoolExecutor(cores) as pool, ProgressBar("drawing", len(paths), shown=shown) as bar:
         for _, job in bounded_map(lambda path: pool.submit(thumbnail, path), paths, ahead=4 * cores):
             found.append(job.result())
             bar.move(len(found))
@@ -67,7 +67,7 @@ def _drawn(paths: Sequence[str], *, shown: bool | None) -> list[str | None]:
 
 
 def thumbnail(name: str, side: int = SIDE) -> str | None:
-    """A small JPEG of a photo as a data URI; None where it cannot be read."""
+    """Return a small JPEG of a photo as a data URI; None where it cannot be read."""
     try:
         (item,) = items(name)
         image = decode(item.load(), at_least=side)
@@ -91,7 +91,7 @@ def _count(section: Section) -> int:
     return len(section.rows) if section.rows else section.concerned()
 
 
-def _section(section: Section, numbers: Numbers) -> str:
+def _section(section: Section, numbers: PictureNumbers) -> str:
     notes = "".join(f"<p class=note>{html.escape(note)}</p>" for note in section.notes)
     groups = "\n".join(_group(section, number, group, numbers) for number, group in enumerate(_groups(section), 1))
     left = section.images() - sum(len(_photos(section, group)) for group in _groups(section))
@@ -118,7 +118,7 @@ def _cell(cell: Any) -> str:
     return f"{cell:.3g}" if isinstance(cell, float) else html.escape(str(cell))
 
 
-def _group(section: Section, number: int, group: Group, numbers: Numbers) -> str:
+def _group(section: Section, number: int, group: Group, numbers: PictureNumbers) -> str:
     cards = "".join(_card(section, f, numbers.get(f.path)) for f in _photos(section, group))
     hidden = len(group.findings) - len(_photos(section, group))
     more = f"<p class=more>{hidden} more</p>" if hidden else ""

@@ -21,7 +21,7 @@ from nonneg_core.errors import NonnegError
 from nonneg_core.lookahead import bounded_map
 from nonneg_core.pixels.decode import decode_then
 from nonneg_core.pixels.identify import identify
-from nonneg_core.progress import Bar
+from nonneg_core.progress import Progress, ProgressBar
 
 MEASURED = (
     "width",
@@ -38,7 +38,7 @@ MEASURED = (
 
 
 @dataclass(frozen=True)
-class Photo:
+class MeasuredPhoto:
     """One photo's bytes and pixels, as far as they could be seen."""
 
     bytes: int
@@ -47,40 +47,40 @@ class Photo:
 
 
 @dataclass(frozen=True)
-class Photos:
+class MeasuredPhotos:
     """Those of a collection, in its order; None where a photo could not be read."""
 
-    known: list[Photo | None]
+    known: list[MeasuredPhoto | None]
     gone: list[str]  # ids of those that could not be read
 
     def thumbnails(self) -> NDArray[np.uint8]:
-        """(n, GRID * GRID); one that is not known is black, and so like nothing."""
+        """Return (n, GRID * GRID) grey values; one that is not known is black, and so like nothing."""
         black = bytes(GRID * GRID)
         return np.frombuffer(b"".join(p.checks.thumbnail if p else black for p in self.known), np.uint8).reshape(
             -1, GRID * GRID
         )
 
 
-def look(data: bytes) -> Photo:
+def look(data: bytes) -> MeasuredPhoto:
     """Measure the photo in these bytes."""
     return decode_then(data, partial(looked_at, data), at_least=AMPLE)
 
 
-def looked_at(data: bytes, image: Image.Image) -> Photo:
+def looked_at(data: bytes, image: Image.Image) -> MeasuredPhoto:
     """Measure a photo that is decoded, whole or smaller."""
     price = identify(data)
     checks = check_pixels(image, upright((price.width, price.height), image))
-    return Photo(len(data), hashlib.sha256(data).hexdigest()[:32], checks)
+    return MeasuredPhoto(len(data), hashlib.sha256(data).hexdigest()[:32], checks)
 
 
 def upright(size: tuple[int, int], image: Image.Image) -> tuple[int, int]:
-    """A file's width and height as its decoded image, perhaps smaller and turned, lies."""
+    """Return a file's width and height as its decoded image, perhaps smaller and turned, lies."""
     width, height = size
     return (height, width) if (width > height) != (image.width > image.height) and width != height else size
 
 
-def attributes(photo: Photo) -> dict[str, Any]:
-    """What an index keeps of a photo beside its vector."""
+def attributes(photo: MeasuredPhoto) -> dict[str, Any]:
+    """Return what an index keeps of a photo beside its vector."""
     checks = photo.checks
     failed = checks.found()
     return {
@@ -97,8 +97,8 @@ def attributes(photo: Photo) -> dict[str, Any]:
     }
 
 
-def from_attributes(payload: Mapping[str, Any]) -> Photo | None:
-    """The photo as an index keeps it; None if it does not, or not in this form."""
+def from_attributes(payload: Mapping[str, Any]) -> MeasuredPhoto | None:
+    """Return the photo as an index keeps it; None if it does not, or not in this form."""
     try:
         thumbnail = from_text(payload["_thumbnail"])
         if thumbnail is None:
@@ -106,42 +106,42 @@ def from_attributes(payload: Mapping[str, Any]) -> Photo | None:
         width, height = int(payload["width"]), int(payload["height"])
         sharpness, brightness, contrast = (float(payload[name]) for name in ("sharpness", "brightness", "contrast"))
         checks = PixelChecks(width, height, sharpness, brightness, contrast, thumbnail.tobytes())
-        return Photo(int(payload["_size"]), str(payload["_digest"]), checks)
+        return MeasuredPhoto(int(payload["_size"]), str(payload["_digest"]), checks)
     except (KeyError, TypeError, ValueError):
         return None
 
 
 def is_measured(payload: Mapping[str, Any]) -> bool:
-    """Whether an index holds what the pixels of a photo say."""
+    """Return whether an index holds what the pixels of a photo say."""
     return from_attributes(payload) is not None
 
 
 def measures(payload: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of a payload that was measured on the pixels."""
+    """Return the part of a payload that was measured on the pixels."""
     return {name: payload[name] for name in MEASURED if name in payload}
 
 
-def photos_of(collection: Collection, *, shown: bool | None = None) -> Photos:
-    """Every photo of a collection; those that its index does not describe are read, with a bar."""
+def photos_of(collection: Collection, *, shown: Progress = None) -> MeasuredPhotos:
+    """Return every photo of a collection; those that its index does not describe are read, with a bar."""
     known = [from_attributes(payload) for payload in collection.payloads]
     unknown = [i for i, photo in enumerate(known) if photo is None]
     places = [collection.place(collection.ids[i]) for i in unknown]
     for i, photo in zip(unknown, look_at_all([partial(_read, place) for place in places], shown=shown), strict=True):
         known[i] = photo
-    return Photos(known, [collection.ids[i] for i in unknown if known[i] is None])
+    return MeasuredPhotos(known, [collection.ids[i] for i in unknown if known[i] is None])
 
 
-def look_at_all(loads: Sequence[Callable[[], bytes]], *, shown: bool | None = None) -> list[Photo | None]:
-    """The photos whose bytes these give, with a bar; None for those that cannot be read."""
-    found: list[Photo | None] = []
-    with ThreadPoolExecutor(available_cores()) as pool, Bar("looking", len(loads), shown=shown) as bar:
+def look_at_all(loads: Sequence[Callable[[], bytes]], *, shown: Progress = None) -> list[MeasuredPhoto | None]:
+    """Return the photos whose bytes these give, with a bar; None for those that cannot be read."""
+    found: list[MeasuredPhoto | None] = []
+    with ThreadPoolExecutor(available_cores()) as pool, ProgressBar("looking", len(loads), shown=shown) as bar:
         for _, job in bounded_map(lambda load: pool.submit(_look, load), loads, ahead=4 * available_cores()):
             found.append(job.result())
             bar.move(len(found))
     return found
 
 
-def _look(load: Callable[[], bytes]) -> Photo | None:
+def _look(load: Callable[[], bytes]) -> MeasuredPhoto | None:
     try:
         return look(load())
     except (NonnegError, ValueError):
@@ -153,8 +153,8 @@ def _read(name: str) -> bytes:
     return item.load()
 
 
-def better(photos: Photos, ids: tuple[str, ...]) -> list[int]:
-    """All photos, the best copy first: more pixels, then sharper by a tenth, then more bytes, then the shorter path."""
+def better(photos: MeasuredPhotos, ids: tuple[str, ...]) -> list[int]:
+    """Sort photos, the best copy first: more pixels, sharper by a tenth, more bytes, then the shorter path."""
 
     def key(i: int) -> tuple[float, ...]:
         photo = photos.known[i]
@@ -166,8 +166,8 @@ def better(photos: Photos, ids: tuple[str, ...]) -> list[int]:
     return sorted(range(len(ids)), key=lambda i: (*key(i), len(ids[i]), ids[i]))
 
 
-def why(kept: Photo | None, other: Photo | None) -> str:
-    """In what the one that is kept is better."""
+def why(kept: MeasuredPhoto | None, other: MeasuredPhoto | None) -> str:
+    """Say in what the one that is kept is better."""
     if kept is None or other is None:
         return "one of the two could not be read"
     if kept.digest == other.digest:

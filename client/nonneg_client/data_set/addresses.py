@@ -24,7 +24,7 @@ _SCHEME = re.compile(r"^([a-z][a-z0-9+.-]*)://(.*)$")
 
 
 @dataclass(frozen=True)
-class Entry:
+class FolderEntry:
     """What a folder holds under one name."""
 
     name: str
@@ -32,7 +32,7 @@ class Entry:
     is_file: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Address:
     """A file or a folder; small when it is pickled, since connections are made where they are used."""
 
@@ -41,7 +41,7 @@ class Address:
 
     @classmethod
     def of(cls, text: str) -> Address:
-        """From what was typed; a path of this machine becomes absolute."""
+        """Read what was typed; a path of this machine becomes absolute."""
         if text.startswith(WEB):
             raise DataInvalid(f"{text} is a link, not a place", fix="give a folder, a glob or an address as s3://...")
         found = _SCHEME.match(text)
@@ -70,31 +70,33 @@ class Address:
         return Address(self.scheme, self.path.rpartition("/")[0] or "/" * self.here)
 
     def within(self, root: Address) -> str:
-        """The path below a root; the whole address where it does not lie below it."""
+        """Return the path below a root; the whole address where it does not lie below it."""
         base = root.path.rstrip("/") + "/"
         return self.path.removeprefix(base) if self.path.startswith(base) else str(self)
 
     def kind(self) -> str:
-        """`file`, `folder` or `nothing`."""
+        """Return `file`, `folder` or `nothing`."""
         with reading(self):
             info = self._system.get_file_info(self.path)
         return {2: "file", 3: "folder", 0: "nothing"}.get(int(info.type), "other")
 
-    def entries(self) -> list[Entry]:
-        """What a folder holds, by name; hidden entries are left out."""
+    def entries(self) -> list[FolderEntry]:
+        """Return what a folder holds, by name; hidden entries are left out."""
         fs = import_pyarrow_fs()
         with reading(self):
             found = self._system.get_file_info(fs.FileSelector(self.path))
         kinds = [(info.base_name, info.type) for info in found if not info.base_name.startswith(".")]
-        return [Entry(name, kind == fs.FileType.Directory, kind == fs.FileType.File) for name, kind in sorted(kinds)]
+        return [
+            FolderEntry(name, kind == fs.FileType.Directory, kind == fs.FileType.File) for name, kind in sorted(kinds)
+        ]
 
     def open(self) -> Any:
-        """A file to read from at any place."""
+        """Return a file to read from at any place."""
         with reading(self):
             return self._system.open_input_file(self.path)
 
     def read(self) -> bytes:
-        """All bytes of a file."""
+        """Return all bytes of a file."""
         if self.here:
             with reading(self):
                 return Path(self.path).read_bytes()
@@ -129,7 +131,7 @@ class Address:
 
 @lru_cache
 def filesystem(scheme: str, bucket: str) -> Any:
-    """What reaches a bucket, as this machine's environment says (keys, region, endpoint)."""
+    """Return what reaches a bucket, as this machine's environment says (keys, region, endpoint)."""
     fs = import_pyarrow_fs()
     address = f"{scheme}://{bucket}"
     if not scheme:
@@ -159,7 +161,7 @@ def _by_fsspec(scheme: str, address: str) -> Any:
 
 
 def import_pyarrow_fs() -> Any:
-    """pyarrow's filesystems; MissingExtra where they are not installed."""
+    """Return pyarrow's filesystems; MissingExtra where they are not installed."""
     import_pyarrow()
     from pyarrow import fs
 
@@ -205,7 +207,7 @@ class Absent(DataInvalid):
 
 
 def not_reached(address: object, error: Exception) -> ConnectionFailed:
-    """A store that does not answer, or a place that is not ours: no single image's fault, so a run ends with it."""
+    """Make the error of a store that does not answer, or is not ours; not an image's own, so a run ends with it."""
     return ConnectionFailed(
         f"{address} cannot be read ({_line(error)})",
         fix="check the address, the rights and the credentials, which may have expired",

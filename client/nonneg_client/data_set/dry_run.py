@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 
-from nonneg_client.data_set.groups import Group
+from nonneg_client.data_set.groups import ImageGroup
 from nonneg_client.embedder import Embedder
 from nonneg_client.embeddings_builder import EmbeddingsBuilder
 from nonneg_client.sources.images import Item
@@ -21,7 +21,7 @@ TRIED = 200
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Forecast:
     """What is to be expected."""
 
     images: int
@@ -33,7 +33,7 @@ class Estimate:
     largest: int  # images of the largest shard
 
     def told(self, workers: int) -> str:
-        """Lines for people."""
+        """Return lines for people."""
         hours = self.images * self.seconds / 3600
         megabytes = self.images * self.bytes_each / 1e6
         worst = min(self.images, workers * self.largest)
@@ -49,10 +49,10 @@ class Estimate:
         )
 
 
-def estimate(groups: Iterable[Group], embedder: Embedder, options: Options, tried: int = TRIED) -> Estimate:
+def estimate(groups: Iterable[ImageGroup], embedder: Embedder, options: Options, tried: int = TRIED) -> Forecast:
     """List all images, and embed those whose ids have the least digests: an even choice, and always the same."""
     images = shards = largest = 0
-    chosen: list[tuple[int, int, Group, int]] = []
+    chosen: list[tuple[int, int, ImageGroup, int]] = []
     for group in groups:
         for i, name in enumerate(group.ids):
             rank = -int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big")
@@ -68,10 +68,10 @@ def estimate(groups: Iterable[Group], embedder: Embedder, options: Options, trie
     if not built.vectors:
         raise DataInvalid(f"none of {len(chosen)} images that were tried could be embedded", fix="embed a few by hand")
     size = len(parquet.to_bytes(built.embeddings(), {})) / len(built.vectors)
-    return Estimate(images, shards, len(chosen), seconds, size, len(built.failures) / len(chosen), largest)
+    return Forecast(images, shards, len(chosen), seconds, size, len(built.failures) / len(chosen), largest)
 
 
-def _items(chosen: Iterable[tuple[int, int, Group, int]]) -> Iterable[Item]:
+def _items(chosen: Iterable[tuple[int, int, ImageGroup, int]]) -> Iterable[Item]:
     return (Item(group.ids[i], partial(group.reader.read, i)) for _, _, group, i in chosen)
 
 

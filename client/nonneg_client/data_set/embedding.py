@@ -8,13 +8,13 @@ from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 from nonneg_client.data_set.addresses import Address
-from nonneg_client.data_set.groups import Group
+from nonneg_client.data_set.groups import ImageGroup
 from nonneg_client.data_set.layout import (
     FAILED,
     JOB,
     MANIFEST,
     SHARDS,
-    Manifest,
+    DataSetManifest,
     Shard,
     read_failed,
     read_job,
@@ -23,32 +23,32 @@ from nonneg_client.data_set.layout import (
 )
 from nonneg_client.data_set.listing import Sources, groups
 from nonneg_client.data_set.lock import held
-from nonneg_client.data_set.shard_job import Made, ShardJob, ShardWriter
+from nonneg_client.data_set.shard_job import MadeShard, ShardJob, ShardWriter
 from nonneg_client.embedder import Embedder
 from nonneg_core.errors import ConfigInvalid, DataInvalid
-from nonneg_core.progress import Bar
+from nonneg_core.progress import ProgressBar
 
 
-class Runner(Protocol):
+class ShardRunner(Protocol):
     """What makes the shards of all groups, in any order."""
 
-    def run(self, sources: Sources, job: ShardJob) -> Generator[Made, None, None]:
-        """The shards as they are made; to be closed when it is left early."""
+    def run(self, sources: Sources, job: ShardJob) -> Generator[MadeShard, None, None]:
+        """Return the shards as they are made; to be closed when it is left early."""
 
     def listed(self) -> int | None:
-        """How many images there are, once all are listed."""
+        """Return how many images there are, once all are listed."""
 
 
-class Here:
+class InProcess:
     """One process: a group after the other."""
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
         self._listed: int | None = None
 
-    def run(self, sources: Sources, job: ShardJob) -> Generator[Made, None, None]:
-        """The shards in the order of the sources."""
-        found: list[Group] = list(groups(sources))
+    def run(self, sources: Sources, job: ShardJob) -> Generator[MadeShard, None, None]:
+        """Yield the shards in the order of the sources."""
+        found: list[ImageGroup] = list(groups(sources))
         self._listed = sum(len(group.ids) for group in found)
         yield from map(ShardWriter(job, self._embedder).ensure, found)
 
@@ -57,7 +57,7 @@ class Here:
 
 
 @dataclass
-class Run:
+class EmbeddingRun:
     """What is embedded into which target, and how far it is."""
 
     sources: Sources
@@ -66,7 +66,7 @@ class Run:
     images: int = 0
     fresh: int = 0
 
-    def through(self, runner: Runner, *, replace: bool = False) -> Manifest:
+    def through(self, runner: ShardRunner, *, replace: bool = False) -> DataSetManifest:
         """Make what is missing, and write the manifest."""
         target = self.job.target
         _apart(target, self.sources)
@@ -75,7 +75,7 @@ class Run:
                 clear(target)
             self._begin()
             shards: dict[str, Shard] = {}
-            bar = Bar("embedding", shown=False if self.quiet else None, lines=True)
+            bar = ProgressBar("embedding", shown=False if self.quiet else None, lines=True)
             with closing(runner.run(self.sources, self.job)) as coming, bar:
                 for made in coming:
                     check()
@@ -84,7 +84,7 @@ class Run:
             check()
             return self._finish(list(shards.values()))
 
-    def _count(self, made: Made, bar: Bar, total: int | None) -> None:
+    def _count(self, made: MadeShard, bar: ProgressBar, total: int | None) -> None:
         self.images += made.shard.images
         self.fresh += made.shard.images * made.fresh
         bar.move(self.images, total)
@@ -108,10 +108,10 @@ class Run:
         options = {**asdict(self.job.options), "downscale": self.job.downscale}
         return {**sources, **options, "model": self.job.model.name, "fingerprint": self.job.model.fingerprint}
 
-    def _finish(self, shards: list[Shard]) -> Manifest:
+    def _finish(self, shards: list[Shard]) -> DataSetManifest:
         shards.sort(key=lambda shard: (shard.first, shard.name))
         form = self.job.empty()
-        found = Manifest(
+        found = DataSetManifest(
             form.model,
             form.fingerprint,
             form.dimensions,

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-from nonneg_client.data_set.addresses import Address
+from nonneg_client.data_set.addresses import Absent, Address
 from nonneg_core.errors import DataInvalid
 
 T = TypeVar("T")
@@ -21,11 +22,11 @@ class Reader(Protocol):
     threads: int  # that may read at once
 
     def read(self, i: int) -> bytes:
-        """The bytes of its i-th image, or one of our errors."""
+        """Return the bytes of its i-th image, or one of our errors."""
 
 
 @dataclass(frozen=True)
-class Group:
+class ImageGroup:
     """Some images in order; its name is made of their ids, so that the same images are the same shard."""
 
     ids: tuple[str, ...]
@@ -57,7 +58,7 @@ class Members:
 
     def read(self, i: int) -> bytes:
         offset, size = self.places[i]
-        with self.archive.open() as file:
+        with still_there(self.archive), self.archive.open() as file:
             data: bytes = file.read_at(size, offset)
         if len(data) != size:
             raise DataInvalid(f"{self.archive} breaks off within an image", fix="copy the archive again")
@@ -65,7 +66,7 @@ class Members:
 
 
 @dataclass(frozen=True)
-class Rows:
+class ParquetImages:
     """Images in a column of a Parquet file; one row group of it is held at a time."""
 
     file: Address
@@ -87,13 +88,30 @@ class Rows:
             from nonneg_client.data_set.listing import opened_parquet
 
             self._held.clear()
-            with opened_parquet(self.file) as file:
+            with still_there(self.file), opened_parquet(self.file) as file:
                 self._held[row_group] = file.read_row_group(row_group, columns=[self.column]).column(0)
         return self._held[row_group]
 
 
+class ContainerGone(DataInvalid):
+    """A file with many images was there when it was listed, and is not any more: no fault of each of its images."""
+
+
+@contextmanager
+def still_there(container: Address) -> Iterator[None]:
+    """Raise ContainerGone where a file with many images is gone."""
+    try:
+        yield
+    except Absent as error:
+        raise ContainerGone(
+            f"{container} was listed and is gone now",
+            fix="put it back and give the same command again, which goes on",
+            value=str(container),
+        ) from error
+
+
 def cut(entries: Iterable[T], size: int, id_of: Callable[[T], str]) -> Iterator[list[T]]:
-    """Groups of about `size`, at most twice as many, that end where an id's digest says so.
+    """Yield groups of about `size`, at most twice as many, that end where an id's digest says so.
 
     One image more or less so changes the group that it falls into, and not all groups behind it.
     """

@@ -42,7 +42,7 @@ class Shard:
 
 
 @dataclass(frozen=True)
-class Manifest:
+class DataSetManifest:
     """What makes the shards one data set."""
 
     model: str
@@ -53,7 +53,7 @@ class Manifest:
     shards: tuple[Shard, ...]
 
     def total(self, field: str) -> int:
-        """The sum of a field over all shards."""
+        """Return the sum of a field over all shards."""
         return sum(getattr(shard, field) for shard in self.shards)
 
     def __str__(self) -> str:
@@ -65,7 +65,7 @@ class Manifest:
         )
 
 
-def write_manifest(target: Address, manifest: Manifest) -> None:
+def write_manifest(target: Address, manifest: DataSetManifest) -> None:
     """Make the shards one data set; the same shards give the same bytes."""
     fields = ("images", "vectors", "entries", "failed", "bytes")
     totals = {field: manifest.total(field) for field in fields}
@@ -75,14 +75,14 @@ def write_manifest(target: Address, manifest: Manifest) -> None:
     (target / MANIFEST).write(f'{head},\n "shards": [\n  {shards}\n ]\n}}\n'.encode())
 
 
-def read_manifest(target: Address) -> Manifest:
-    """The manifest of a finished data set."""
+def read_manifest(target: Address) -> DataSetManifest:
+    """Return the manifest of a finished data set."""
     try:
         record = json.loads((target / MANIFEST).read())
         if record.pop("format") != FORMAT:
             raise SchemaUnknown(f"{target} is a data set of another form", fix="update nonneg")
         record.pop("totals")
-        return Manifest(**{**record, "shards": tuple(Shard(**shard) for shard in record["shards"])})
+        return DataSetManifest(**{**record, "shards": tuple(Shard(**shard) for shard in record["shards"])})
     except Absent as error:
         raise DataInvalid(
             f"{target} holds no finished data set ({MANIFEST} is not there)",
@@ -95,23 +95,21 @@ def read_manifest(target: Address) -> Manifest:
         ) from error
 
 
-def is_data_set(target: Address) -> bool:
-    """Whether a finished data set is there."""
-    return (target / MANIFEST).kind() == "file"
-
-
 def write_shard(target: Address, vectors: Embeddings, reasons: Sequence[Reason], described: Shard) -> Shard:
     """Write a group's failures, then its vectors, which say that it is done; the shard with its size."""
+    side_table = target / FAILED / f"{described.name}.parquet"
     if reasons:
-        (target / FAILED / f"{described.name}.parquet").write(_table_of(reasons))
+        side_table.write(_table_of(reasons))
     said = {"nonneg": json.dumps({**asdict(described), "bytes": 0}, ensure_ascii=False)}
     data = parquet.to_bytes(vectors, said)
     (target / SHARDS / f"{described.name}.parquet").write(data)
+    if not reasons and side_table.kind() == "file":  # of an earlier run
+        side_table.remove()
     return Shard(**{**asdict(described), "bytes": len(data)})
 
 
 def finished_shard(target: Address, name: str) -> Shard | None:
-    """What is said of a shard that is there and whole, without reading its vectors."""
+    """Return what is said of a shard that is there and whole, without reading its vectors."""
     place = target / SHARDS / f"{name}.parquet"
     try:
         with place.open() as file:
@@ -125,7 +123,7 @@ def finished_shard(target: Address, name: str) -> Shard | None:
 
 
 def read_shard(target: Address, shard: Shard) -> Embeddings:
-    """The vectors of a shard."""
+    """Return the vectors of a shard."""
     place = target / SHARDS / f"{shard.name}.parquet"
     try:
         found = Embeddings.concatenate(list(parquet.parts(io.BytesIO(place.read()))))
@@ -140,7 +138,7 @@ def read_shard(target: Address, shard: Shard) -> Embeddings:
 
 
 def scan(target: Address) -> Iterator[Embeddings]:
-    """The vectors of a data set, a shard at a time, in the manifest's order."""
+    """Yield the vectors of a data set, a shard at a time, in the manifest's order."""
     manifest = read_manifest(target)
     example = Embeddings.from_rows(
         [],
@@ -156,7 +154,7 @@ def scan(target: Address) -> Iterator[Embeddings]:
 
 
 def read_failed(target: Address, shards: Iterable[Shard]) -> Iterator[Reason]:
-    """What could not be embedded, and why."""
+    """Yield what could not be embedded, and why."""
     pyarrow = parquet.import_pyarrow()
     for shard in shards:
         if shard.failed:
@@ -165,7 +163,7 @@ def read_failed(target: Address, shards: Iterable[Shard]) -> Iterator[Reason]:
 
 
 def read_job(target: Address) -> dict[str, Any] | None:
-    """What a data set was begun with."""
+    """Return what a data set was begun with."""
     try:
         found: dict[str, Any] = json.loads((target / JOB).read())
         return found

@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from nonneg_client.data_set.addresses import Address, reading
-from nonneg_client.data_set.groups import Files, Group, Members, Rows, cut
+from nonneg_client.data_set.groups import Files, ImageGroup, Members, ParquetImages, cut
 from nonneg_client.storage.parquet import import_pyarrow
 from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_core.image_files import leads_back
@@ -36,7 +36,7 @@ class Sources:
     id_column: str | None = None
 
     def root(self) -> Address:
-        """The folder that all sources have in common, within which images are named."""
+        """Return the folder that all sources have in common, within which images are named."""
         bases = [base(name) for name in self.names]
         if len({(found.scheme, found.here or found.path.partition("/")[0]) for found in bases}) > 1:
             raise ConfigInvalid("the sources lie in more than one store", fix="embed each into a data set of its own")
@@ -55,11 +55,11 @@ class Container:
     id: str
 
 
-Piece = Group | Container
+Piece = ImageGroup | Container
 
 
 def pieces(sources: Sources) -> Iterator[Piece]:
-    """Groups of images that are files, and files that hold many images."""
+    """Yield groups of images that are files, and files that hold many images."""
     root = sources.root()
     found = False
     for name in dict.fromkeys(sources.names):
@@ -73,9 +73,9 @@ def pieces(sources: Sources) -> Iterator[Piece]:
         )
 
 
-def groups_of(piece: Piece, sources: Sources) -> Iterator[Group]:
-    """The groups of a piece; a container is opened and listed."""
-    if isinstance(piece, Group):
+def groups_of(piece: Piece, sources: Sources) -> Iterator[ImageGroup]:
+    """Yield the groups of a piece; a container is opened and listed."""
+    if isinstance(piece, ImageGroup):
         yield piece
     elif piece.file.name.lower().endswith(TAR):
         yield from _of_tar(piece, sources.size)
@@ -83,14 +83,14 @@ def groups_of(piece: Piece, sources: Sources) -> Iterator[Group]:
         yield from _of_parquet(piece, sources)
 
 
-def groups(sources: Sources) -> Iterator[Group]:
-    """All groups, in order."""
+def groups(sources: Sources) -> Iterator[ImageGroup]:
+    """Yield all groups, in order."""
     for piece in pieces(sources):
         yield from groups_of(piece, sources)
 
 
 def base(name: str) -> Address:
-    """The folder from which a source's images are found: itself, a file's, or a glob's last plain one."""
+    """Return the folder from which a source's images are found: itself, a file's, or a glob's last plain one."""
     address = Address.of(name)
     while glob.has_magic(address.path) and address.kind() == "nothing":
         address = address.parent
@@ -117,11 +117,11 @@ def _of_source(name: str, sources: Sources, root: Address) -> Iterator[Piece]:
         else:
             for near in cut(map(named, some), sources.size, itemgetter(0)):
                 ids, files = zip(*near, strict=True)
-                yield Group(ids, Files(files))
+                yield ImageGroup(ids, Files(files))
 
 
 def _typed_base(name: str) -> Address:
-    """As `base`, with links as they were typed."""
+    """Return what `base` does, with links as they were typed."""
     address = Address.of(name)
     while glob.has_magic(address.path) and address.kind() == "nothing":
         address = address.parent
@@ -129,7 +129,7 @@ def _typed_base(name: str) -> Address:
 
 
 def _found(name: str, sources: Sources) -> Iterator[Address]:
-    """The files that a source stands for, in order."""
+    """Yield the files that a source stands for, in order."""
     address = Address.of(name)
     kind = address.kind()
     if kind == "folder":
@@ -145,7 +145,7 @@ def _found(name: str, sources: Sources) -> Iterator[Address]:
 
 
 def is_container(address: Address) -> bool:
-    """Whether a file holds many images."""
+    """Return whether a file holds many images."""
     return address.name.lower().endswith((TAR, PARQUET))
 
 
@@ -157,7 +157,7 @@ def _readable(address: Address) -> Address:
 
 
 def walk(folder: Address, root: Address) -> Iterator[Address]:
-    """Every file below a folder, folder by folder, each in the order of names."""
+    """Yield every file below a folder, folder by folder, each in the order of names."""
     for entry in folder.entries():
         address = folder / entry.name
         if entry.is_folder:
@@ -168,7 +168,7 @@ def walk(folder: Address, root: Address) -> Iterator[Address]:
 
 
 def matching(folder: Address, parts: Sequence[str]) -> Iterator[Address]:
-    """The files below a folder whose path matches a glob's parts; `**` stands for any number of folders."""
+    """Yield the files below a folder whose path matches a glob's parts; `**` stands for any number of folders."""
     head, rest = parts[0], parts[1:]
     if head == "**":
         yield from matching(folder, rest or ["*"])
@@ -184,14 +184,14 @@ def matching(folder: Address, parts: Sequence[str]) -> Iterator[Address]:
                 yield address
 
 
-def _of_tar(piece: Container, size: int) -> Iterator[Group]:
+def _of_tar(piece: Container, size: int) -> Iterator[ImageGroup]:
     for some in cut(_members(piece.file), size, lambda member: member[0]):
         ids = tuple(f"{piece.id}/{name}" for name, _, _ in some)
-        yield Group(ids, Members(piece.file, tuple((offset, length) for _, offset, length in some)))
+        yield ImageGroup(ids, Members(piece.file, tuple((offset, length) for _, offset, length in some)))
 
 
 def _members(archive: Address) -> Iterator[tuple[str, int, int]]:
-    """Name, offset and size of each image of a tar file."""
+    """Yield name, offset and size of each image of a tar file."""
     try:
         with archive.open() as file, reading(archive):
             plain: Any = io.BufferedReader(file, AT_ONCE)
@@ -205,7 +205,7 @@ def _members(archive: Address) -> Iterator[tuple[str, int, int]]:
 
 @contextmanager
 def opened_parquet(address: Address) -> Iterator[Any]:
-    """A Parquet file to read row groups from."""
+    """Open a Parquet file to read row groups from."""
     pyarrow = import_pyarrow()
     with address.open() as source, reading(address):
         try:
@@ -215,17 +215,19 @@ def opened_parquet(address: Address) -> Iterator[Any]:
             raise DataInvalid(f"{address} is not a Parquet file, or a broken one ({error})", fix="check it") from error
 
 
-def _of_parquet(piece: Container, sources: Sources) -> Iterator[Group]:
+def _of_parquet(piece: Container, sources: Sources) -> Iterator[ImageGroup]:
     with opened_parquet(piece.file) as file:
         column = _column(file, piece.file, sources.column)
         if sources.id_column is not None:
             _present(file, piece.file, sources.id_column)
         for some in cut(_rows(file, piece.id, sources.id_column), sources.size, itemgetter(0)):
-            yield Group(tuple(row[0] for row in some), Rows(piece.file, column, tuple(row[1:] for row in some)))
+            yield ImageGroup(
+                tuple(row[0] for row in some), ParquetImages(piece.file, column, tuple(row[1:] for row in some))
+            )
 
 
 def _rows(file: Any, name: str, id_column: str | None) -> Iterator[tuple[str, int, int]]:
-    """Id, row group and row in it of every row; without a column of ids, rows are numbered."""
+    """Yield id, row group and row in it of every row; without a column of ids, rows are numbered."""
     first = 0
     for row_group in range(file.num_row_groups):
         rows = file.metadata.row_group(row_group).num_rows
@@ -238,7 +240,7 @@ def _rows(file: Any, name: str, id_column: str | None) -> Iterator[tuple[str, in
 
 
 def _column(file: Any, address: Address, asked: str | None) -> str:
-    """The column of images: what is asked for, else the only one of bytes, or of a struct with `bytes`."""
+    """Return the column of images: what is asked for, else the only one of bytes, or of a struct with `bytes`."""
     import pyarrow
 
     if asked is not None:

@@ -25,14 +25,14 @@ BEAT = 5.0  # seconds between two heartbeats
 PATIENCE = 4  # heartbeats that a run may miss before another takes its place
 SETTLED = 2.0  # seconds after which of two runs that began together one has been overwritten
 
-Check = Callable[[], None]
+LockCheck = Callable[[], None]
 
 
 @contextmanager
-def held(target: Address) -> Iterator[Check]:
+def held(target: Address, *, every: float = BEAT, settled: float = SETTLED) -> Iterator[LockCheck]:
     """Keep other runs out of a target; what is given raises when another has taken its place."""
     if not target.here:
-        yield from _by_heartbeat(target / LOCK, target)
+        yield from _by_heartbeat(Heart(target / LOCK, target, every, settled))
         return
     try:
         Path(target.path).mkdir(parents=True, exist_ok=True)
@@ -44,8 +44,7 @@ def held(target: Address) -> Iterator[Check]:
         yield lambda: None
 
 
-def _by_heartbeat(place: Address, target: Address) -> Iterator[Check]:
-    heart = Heart(place, target)
+def _by_heartbeat(heart: Heart) -> Iterator[LockCheck]:
     heart.take()
     thread = threading.Thread(target=heart.beat, daemon=True)
     thread.start()
@@ -58,8 +57,9 @@ def _by_heartbeat(place: Address, target: Address) -> Iterator[Check]:
 class Heart:
     """A file whose number grows as long as its run lives."""
 
-    def __init__(self, place: Address, target: Address) -> None:
+    def __init__(self, place: Address, target: Address, every: float, settled: float) -> None:
         self._place, self._target = place, target
+        self._every, self._settled = every, settled
         self._token = f"{uuid.uuid4()}@{os.uname().nodename if hasattr(os, 'uname') else 'windows'}"
         self._beats = 0
         self._missed = 0
@@ -69,23 +69,23 @@ class Heart:
     def take(self) -> None:
         """Take the lock; raise while another run is alive."""
         seen = self._read()
-        deadline = time.monotonic() + BEAT * PATIENCE
+        deadline = time.monotonic() + self._every * PATIENCE
         while seen is not None and time.monotonic() < deadline:
-            time.sleep(BEAT / 5)
+            time.sleep(self._every / 5)
             now = self._read()
             if now is None:
                 break
             if now != seen:
                 raise _another(self._target)
         self._write()
-        time.sleep(SETTLED)
+        time.sleep(self._settled)
         found = self._read()
         if found is None or found["token"] != self._token:
             raise _another(self._target)
 
     def beat(self) -> None:
         """Count until it is stopped, or another run has written its own name."""
-        while not self._ended.wait(BEAT):
+        while not self._ended.wait(self._every):
             try:
                 found = self._read()
                 self._lost = self._lost or found is None or found["token"] != self._token

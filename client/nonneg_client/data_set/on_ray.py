@@ -3,15 +3,19 @@
 Each worker is an actor that opens the model once. It is booked with nine tenths of the cores that it computes on:
 actors that took whole cores would leave none for the tasks that list the sources, and the run would wait for ever.
 What goes through the driver is a line a shard; vectors go from worker to target.
+
+An error of ours goes on as a row, from where it was raised to the driver: raised through Ray it would arrive as a part
+of a text.
 """
 
 from __future__ import annotations
 
 import os
 import pickle
+import platform
 import warnings
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -19,21 +23,21 @@ from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
 from typing import Any, Self
 
-from nonneg_client.data_set.bundle_copy import Packed, digest_of, packed, unpacked
-from nonneg_client.data_set.groups import Group
+from nonneg_client.data_set.bundle_copy import BundleFiles, digest_of, packed, unpacked
+from nonneg_client.data_set.groups import ImageGroup
 from nonneg_client.data_set.listing import Piece, Sources, groups_of, pieces
-from nonneg_client.data_set.shard_job import Made, ShardJob, ShardWriter
+from nonneg_client.data_set.shard_job import MadeShard, ShardJob, ShardWriter
 from nonneg_client.embedder import Model, local
 from nonneg_core.cores import available_cores
-from nonneg_core.errors import ConfigInvalid, ConnectionFailed, MissingExtra, NonnegError
-from nonneg_core.installing import extra_hint
+from nonneg_core.errors import ConfigInvalid, ConnectionFailed, NonnegError
+from nonneg_core.installing import needing
 
 THIS_MACHINE = "local"  # the address that starts a cluster of this machine alone
 BOOKED = 0.9  # of a core, for each that a worker computes on
 LISTING, OPENING = 0.02, 0.03  # cores booked by the two kinds of tasks that list; two numbers, or Ray makes one of them
 DECIDE = ("nonneg", "numpy", "onnxruntime", "pillow", "cykooz-resizer", "pyarrow")  # what bytes depend on
 
-Row = dict[str, Any]
+RayRow = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -77,20 +81,20 @@ class OnRay:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         self._ray.shutdown()
 
-    def run(self, sources: Sources, job: ShardJob) -> Generator[Made, None, None]:
-        """The shards as they are made, in any order."""
+    def run(self, sources: Sources, job: ShardJob) -> Generator[MadeShard, None, None]:
+        """Yield the shards as they are made, in any order."""
         warnings.filterwarnings("ignore", module=r"ray\.")  # advice to who wrote the pipeline
         self._desk = self._ray.remote(num_cpus=0)(Desk).remote()
-        rows = iter(self._pipeline(sources, job).iter_batches(batch_size=None, prefetch_batches=0))
-        while True:
-            with unwrapped(self._ray):
-                batch = next(rows, None)
-            if batch is None:
-                return
-            yield from (pickle.loads(made) for made in batch["made"])
+        batches = iter(self._pipeline(sources, job).iter_batches(batch_size=None, prefetch_batches=0))
+        with closing(batches):  # left to Python's exit, Ray waits there for ever
+            while (batch := next_of(batches)) is not None:
+                for made in map(pickle.loads, batch["made"]):
+                    if isinstance(made, NonnegError):
+                        raise made
+                    yield made
 
     def listed(self) -> int | None:
-        """How many images there are, once all are listed; what is not known at once is asked again later."""
+        """Return how many images there are, once all are listed; what is not known at once is asked again later."""
         if self._listed is None:
             with suppress(self._ray.exceptions.RayError):
                 self._listed = self._ray.get(self._desk.total.remote(), timeout=1)
@@ -138,6 +142,14 @@ class OnRay:
         return Expected(versions(), digest_of(files), self._desk, self._threads)
 
 
+def next_of(batches: Iterator[RayRow]) -> RayRow | None:
+    """Return the next batch; what fails in Ray itself becomes an error of ours."""
+    try:
+        return next(batches, None)
+    except Exception as error:  # a class for each part of Ray
+        raise NonnegError(f"the run on Ray failed ({error})", fix="give the same command again: it goes on") from error
+
+
 class Desk:
     """An actor without a core: hands out the bundle, and counts what is listed.
 
@@ -145,73 +157,94 @@ class Desk:
     """
 
     def __init__(self) -> None:
-        self._bundle: Packed = {}
+        self._bundle: BundleFiles = {}
         self._loose = 0
         self._containers: int | None = None  # once all pieces are listed
         self._within: dict[str, int] = {}
 
-    def keep(self, bundle: Packed) -> None:
+    def keep(self, bundle: BundleFiles) -> None:
         """Take the bundle's files."""
         self._bundle = bundle
 
-    def bundle(self) -> Packed:
-        """The bundle's files."""
+    def bundle(self) -> BundleFiles:
+        """Return the bundle's files."""
         return self._bundle
 
     def pieces(self, loose: int, containers: int) -> None:
-        """All pieces are listed."""
+        """Note that all pieces are listed."""
         self._loose, self._containers = loose, containers
 
     def opened(self, container: str, images: int) -> None:
-        """A container is listed."""
+        """Note that a container is listed."""
         self._within[container] = images
 
     def total(self) -> int | None:
-        """All images, once they are known."""
+        """Return all images, once they are known."""
         if self._containers is None or len(self._within) < self._containers:
             return None
         return self._loose + sum(self._within.values())
 
 
-def list_pieces(_: Row, *, sources: Sources, desk: Any) -> Iterator[Row]:
-    """A row for each piece, as it is found."""
+def list_pieces(_: RayRow, *, sources: Sources, desk: Any) -> Iterator[RayRow]:
+    """Yield a row for each piece, as it is found; the last one is an error if there was one."""
     loose = containers = 0
-    for piece in pieces(sources):
-        loose += len(piece.ids) if isinstance(piece, Group) else 0
-        containers += not isinstance(piece, Group)
-        yield {"piece": pickle.dumps(piece)}
+    try:
+        for piece in pieces(sources):
+            loose += len(piece.ids) if isinstance(piece, ImageGroup) else 0
+            containers += not isinstance(piece, ImageGroup)
+            yield {"piece": pickle.dumps(piece)}
+    except NonnegError as error:
+        yield {"piece": pickle.dumps(error)}
     desk.pieces.remote(loose, containers)
 
 
-def open_piece(row: Row, *, sources: Sources, desk: Any) -> Iterator[Row]:
-    """A row for each group of a piece."""
-    piece: Piece = pickle.loads(row["piece"])
+def open_piece(row: RayRow, *, sources: Sources, desk: Any) -> Iterator[RayRow]:
+    """Yield a row for each group of a piece; the last one is an error if there was one."""
+    piece: Piece | NonnegError = pickle.loads(row["piece"])
+    if isinstance(piece, NonnegError):
+        yield {"group": row["piece"]}
+        return
     images = 0
-    for group in groups_of(piece, sources):
-        images += len(group.ids)
-        yield {"group": pickle.dumps(group)}
-    if not isinstance(piece, Group):
+    try:
+        for group in groups_of(piece, sources):
+            images += len(group.ids)
+            yield {"group": pickle.dumps(group)}
+    except NonnegError as error:
+        yield {"group": pickle.dumps(error)}
+    if not isinstance(piece, ImageGroup):
         desk.opened.remote(piece.id, images)
 
 
 class Worker:
-    """An actor: opens the bundle, if it and the versions are the driver's, and makes shards."""
+    """An actor: opens the bundle with its first group, if it and the versions are the driver's, and makes shards."""
 
     def __init__(self, job: ShardJob, expected: Expected) -> None:
-        ray: Any = import_module("ray")
-        check_versions(expected.versions)
-        folder = unpacked(expected.digest, lambda: ray.get(expected.desk.bundle.remote()))
-        embedder = local(str(folder), expected.threads)
-        check_model(embedder.model(), job.model)
-        self._writer = ShardWriter(job, embedder)
+        self._job, self._expected = job, expected
+        self._writer: ShardWriter | None = None
 
-    def __call__(self, batch: Mapping[str, Any]) -> Row:
-        made = [self._writer.ensure(pickle.loads(group)) for group in batch["group"]]
-        return {"made": [pickle.dumps(one) for one in made]}
+    def __call__(self, batch: Mapping[str, Any]) -> RayRow:
+        return {"made": [pickle.dumps(self._made(pickle.loads(group))) for group in batch["group"]]}
+
+    def _made(self, group: ImageGroup | NonnegError) -> MadeShard | NonnegError:
+        if isinstance(group, NonnegError):
+            return group
+        try:
+            self._writer = self._writer or self._opened()
+            return self._writer.ensure(group)
+        except NonnegError as error:
+            return error
+
+    def _opened(self) -> ShardWriter:
+        ray: Any = import_module("ray")
+        check_versions(self._expected.versions)
+        folder = unpacked(self._expected.digest, lambda: ray.get(self._expected.desk.bundle.remote()))
+        embedder = local(str(folder), self._expected.threads)
+        check_model(embedder.model(), self._job.model)
+        return ShardWriter(self._job, embedder)
 
 
 def versions() -> dict[str, str | None]:
-    """The versions of what the bytes of a shard depend on; None for what is not installed."""
+    """Return the versions of what the bytes of a shard depend on; None for what is not installed."""
     return {name: _version(name) for name in DECIDE}
 
 
@@ -221,7 +254,7 @@ def check_versions(expected: Mapping[str, str | None]) -> None:
     differing = [f"{name} {here[name]}, not {wanted}" for name, wanted in expected.items() if here[name] != wanted]
     if differing:
         raise ConfigInvalid(
-            f"a worker on {os.uname().nodename} has {', '.join(differing)}",
+            f"a worker on {platform.node()} has {', '.join(differing)}",
             fix="install the same versions on every machine, with the same constraints.txt",
         )
 
@@ -236,18 +269,15 @@ def check_model(found: Model, expected: Model) -> None:
 
 
 def import_ray() -> Any:
-    """The package with its data part; MissingExtra where it is not installed."""
+    """Return the package with its data part; MissingExtra where it is not installed."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # it reports to its makers otherwise
     os.environ.setdefault("RAY_DATA_LOG_LEVEL", "ERROR")  # it speaks of itself otherwise
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # errors that matter come as exceptions
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # or it warns of a change to come
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            ray = import_module("ray")
-            import_module("ray.data")
-    except ModuleNotFoundError as error:
-        raise MissingExtra(f"--ray needs {error.name}", fix=extra_hint("ray"), value=error.name) from None
+    with needing("--ray", extra="ray"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ray = import_module("ray")
+        import_module("ray.data")
     return ray
 
 
@@ -256,23 +286,3 @@ def _version(name: str) -> str | None:
         return version(name)
     except PackageNotFoundError:
         return None
-
-
-class unwrapped:  # noqa: N801  used as a statement
-    """Raises the error of ours that a worker raised, in place of what Ray wraps it in."""
-
-    def __init__(self, ray: Any) -> None:
-        self._ray = ray
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        if not isinstance(error, Exception) or isinstance(error, NonnegError):
-            return
-        found: BaseException | None = error
-        while found is not None and not isinstance(found, NonnegError):
-            found = getattr(found, "cause", None) or found.__cause__ or found.__context__
-        if found is not None:
-            raise found from None
-        raise NonnegError(f"the run on Ray failed ({error})", fix="give the same command again: it goes on") from error

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nonneg_client.data_set.addresses import Address
-from nonneg_client.data_set.groups import Group
+from nonneg_client.data_set.groups import ContainerGone, ImageGroup
 from nonneg_client.data_set.layout import Shard, finished_shard, write_shard
 from nonneg_client.embedder import Embedder, Model
 from nonneg_client.embeddings import Embeddings
@@ -30,9 +30,10 @@ class ShardJob:
     options: Options
     model: Model
     downscale: int | None = None
+    retry_failed: bool = False  # make a shard again of which images failed
 
     def empty(self) -> Embeddings:
-        """No vectors, of the form that all shards have."""
+        """Return no vectors, of the form that all shards have."""
         return Embeddings.from_rows(
             [],
             dimensions=self.options.dimensions or self.model.dimensions,
@@ -44,7 +45,7 @@ class ShardJob:
 
 
 @dataclass(frozen=True)
-class Made:
+class MadeShard:
     """A shard, and whether it was made now."""
 
     shard: Shard
@@ -58,18 +59,22 @@ class ShardWriter:
         self._job = job
         self._embedder = embedder
 
-    def ensure(self, group: Group) -> Made:
-        """The group's shard: the one that is there, or a new one."""
+    def ensure(self, group: ImageGroup) -> MadeShard:
+        """Return the group's shard: the one that is there, or a new one."""
         there = finished_shard(self._job.target, group.name)
-        return Made(there, False) if there is not None else Made(self._made(group), True)
+        if there is None or (there.failed and self._job.retry_failed):
+            return MadeShard(self._made(group), True)
+        return MadeShard(there, False)
 
-    def _made(self, group: Group) -> Shard:
+    def _made(self, group: ImageGroup) -> Shard:
         built = EmbeddingsBuilder("return")
         with closing(self._embedder.stream(images(group), self._job.options, downscale=self._job.downscale)) as parts:
             for part in parts:
                 built.add(part)
         for failure in built.failures:
-            if isinstance(failure.error, ConnectionFailed):  # the store's fault, not the image's: nothing is written
+            if isinstance(
+                failure.error, (ConnectionFailed, ContainerGone)
+            ):  # not the image's fault: nothing is written
                 raise failure.error
         vectors = built.embeddings() if built.vectors else self._job.empty()
         if vectors.fingerprint != self._job.model.fingerprint:
@@ -85,8 +90,8 @@ class ShardWriter:
         return write_shard(self._job.target, vectors, reasons, said)
 
 
-def images(group: Group) -> Iterator[Item]:
-    """The images of a group, read ahead by some threads."""
+def images(group: ImageGroup) -> Iterator[Item]:
+    """Yield the images of a group, read ahead by some threads."""
     threads = group.reader.threads
     with ThreadPoolExecutor(threads, thread_name_prefix="read") as pool:
         coming = bounded_map(lambda i: pool.submit(group.reader.read, i), range(len(group.ids)), ahead=2 * threads)

@@ -26,7 +26,7 @@ class CaptionResult:
     text_nnz: float
 
     def record(self, *, intervals: bool = False) -> dict[str, Any]:
-        """The row as JSON and tables show it."""
+        """Return the row as JSON and tables show it."""
         hits = {
             f"{way} R@{depth}": values for i, way in enumerate(WAYS)
             for depth in DEPTHS for values in [self.found.hits(depth)[i]]
@@ -48,7 +48,7 @@ class CaptionResult:
 def recall_by_length(
     images: Embeddings, texts: Embeddings, of: Captioned, lengths: Sequence[Length | int] | None = None
 ) -> list[CaptionResult]:
-    """Recall at each length; rows are in the order of `of`."""
+    """Return recall at each length; rows are in the order of `of`."""
     images.same_form(texts)
     wanted = check_lengths(grid(images.dimensions) if lengths is None else lengths, images.dimensions)
     check_captioned(wanted)

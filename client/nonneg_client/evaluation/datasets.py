@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
 from pathlib import Path
 
+from nonneg_core.csv_table import read_table
 from nonneg_core.errors import DataInvalid
 from nonneg_core.image_files import find_images, path_text
 
@@ -22,12 +22,12 @@ class Labelled:
     root: Path = Path()  # the folder, or that of the CSV file
 
     def kept(self, ids: tuple[str, ...] | None) -> list[str]:
-        """The labels of those images that were embedded, in the order of their ids."""
+        """Return the labels of those images that were embedded, in the order of their ids."""
         by_id = {path_text(path): label for path, label in zip(self.paths, self.labels, strict=True)}
         return [by_id[name] for name in _known(ids, by_id)]
 
     def kept_asks(self, ids: tuple[str, ...] | None) -> list[bool] | None:
-        """Which of the embedded images ask, in the order of their ids."""
+        """Return which of the embedded images ask, in the order of their ids."""
         if self.asks is None:
             return None
         by_id = {path_text(path): asks for path, asks in zip(self.paths, self.asks, strict=True)}
@@ -35,12 +35,12 @@ class Labelled:
 
 
 def read_dataset(path: Path) -> Labelled:
-    """A folder of labelled subfolders, or a CSV file."""
+    """Return a folder of labelled subfolders, or a CSV file."""
     return csv_file(path) if path.suffix.lower() == ".csv" else image_folder(path)
 
 
 def image_folder(folder: Path) -> Labelled:
-    """A folder whose subfolders are the labels; images that lie in the folder itself have none and are refused."""
+    """Read a folder whose subfolders are the labels; images in the folder itself have none and are refused."""
     paths = find_images(folder)
     labels = [path.relative_to(folder).parts[0] if path.parent != folder else "" for path in paths]
     if "" in labels:
@@ -52,20 +52,15 @@ def image_folder(folder: Path) -> Labelled:
 
 
 def csv_file(path: Path) -> Labelled:
-    """Rows of `path`, `label` and perhaps `split` (query or gallery); paths are relative to the file."""
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = list(csv.DictReader(file))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataInvalid(f"{path} cannot be read ({error})", fix="give a CSV file with a header, in UTF-8") from error
-    for name in ("path", "label"):
-        if not rows or rows[0].get(name) is None:
-            raise DataInvalid(f"{path} has no column {name}", fix="begin it with the line path,label,split")
+    """Return rows of `path`, `label` and perhaps `split` (query or gallery); paths are relative to the file."""
+    columns, rows = read_table(path, ("path", "label"))
+    if not rows:
+        raise DataInvalid(f"{path} names no images", fix="give a line for each: path,label", value=str(path))
     paths = [path.parent / row["path"] for row in rows]
     if len(set(paths)) < len(paths):
         twice = next(p for i, p in enumerate(paths) if p in paths[:i])
         raise DataInvalid(f"{path} names {twice} twice", fix="give each image once")
-    asks = [_asks(path, row["split"]) for row in rows] if "split" in rows[0] else None
+    asks = [_asks(path, row["split"]) for row in rows] if "split" in columns else None
     if asks is not None and (all(asks) or not any(asks)):
         raise DataInvalid(f"{path} has queries or a gallery, not both", fix="mark some rows query and some gallery")
     return Labelled(

@@ -57,7 +57,9 @@ def evaluate(
 
 def _of_data_set(gallery: Any, queries: Any, through: Embedder | None, rest: dict[str, Any]) -> list[LengthResult]:
     if not isinstance(gallery, (str, os.PathLike)) or queries is not None:
-        raise DataInvalid("there are no labels", fix="give labels=, or a folder with a subfolder for each label")
+        raise DataInvalid(
+            "labels=None: no labels to evaluate with", fix="give labels=, or a folder with a subfolder for each label"
+        )
     data = read_dataset(Path(gallery))
     embeddings = _embedded(data.paths, through)
     labels, asks = np.array(data.labels), data.asks
@@ -76,7 +78,7 @@ def _embedded(images: Embeddings | Sources, through: Embedder | None) -> Embeddi
 
 
 def _labels(labels: Labels, gallery: Embeddings, queries: Embeddings | None) -> tuple[list[Any], list[Any] | None]:
-    """The labels of the gallery and of the queries."""
+    """Return the labels of the gallery and of the queries."""
     sides = [gallery] if queries is None else [gallery, queries]
     if isinstance(labels, Mapping):
         names = [name for side in sides for name in side.ids or ()]

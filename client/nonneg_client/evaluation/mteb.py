@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nonneg_core.errors import ConfigInvalid, MissingExtra
-from nonneg_core.installing import package_hint
+from nonneg_core.errors import ConfigInvalid
+from nonneg_core.installing import needing
 from nonneg_core.shortening import unit
 
 if TYPE_CHECKING:
@@ -36,26 +36,24 @@ class MTEBEncoder:
         self._served = client.model()
 
     def encode(self, inputs: Iterable[Mapping[str, Any]], **_: Any) -> NDArray[np.float32]:
-        """The vectors of a data loader's batches, each of which has its images under `image`."""
+        """Return the vectors of a data loader's batches, each of which has its images under `image`."""
         parts = [self._batch(batch) for batch in inputs]
         width = self._dimensions or self._served.dimensions
         return np.concatenate(parts) if parts else np.zeros((0, width), np.float32)
 
     def similarity(self, a: Any, b: Any) -> NDArray[np.float32]:
-        """Cosines of all with all."""
+        """Return cosines of all with all."""
         return np.asarray(unit(_array(a)) @ unit(_array(b)).T, dtype=np.float32)
 
     def similarity_pairwise(self, a: Any, b: Any) -> NDArray[np.float32]:
-        """Cosines of each with its partner."""
+        """Return cosines of each with its partner."""
         return np.asarray((unit(_array(a)) * unit(_array(b))).sum(axis=1), dtype=np.float32)
 
     @property
     def mteb_model_meta(self) -> Any:
         """What MTEB writes beside the results: name, fingerprint and length of the vectors."""
-        try:
+        with needing("an MTEB model", package="mteb"):
             from mteb.models.model_meta import ModelMeta, ScoringFunction
-        except ModuleNotFoundError:
-            raise MissingExtra("an MTEB model needs mteb", fix=package_hint("mteb")) from None
         unknown = ["release_date", "n_parameters", "memory_usage_mb", "max_tokens", "license", "public_training_code"]
         return ModelMeta(
             loader=None,

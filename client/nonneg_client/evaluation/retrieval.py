@@ -33,7 +33,7 @@ class LengthResult:
     selection: str = "prefix"
 
     def record(self, *, intervals: bool = False) -> dict[str, Any]:
-        """The row as JSON and tables show it."""
+        """Return the row as JSON and tables show it."""
         scores = self.report.scores()
         found: dict[str, Any] = {
             "selection": self.selection,
@@ -54,13 +54,13 @@ class LengthResult:
 
 
 def grid(dimensions: int) -> list[Length]:
-    """All dimensions, then the powers of two below, down to 32."""
+    """Return all dimensions, then the powers of two below, down to 32."""
     powers = [2**p for p in range(20, 4, -1) if 2**p < dimensions]
     return [Length(dimensions), *(Length(k) for k in powers)]
 
 
 def check_lengths(lengths: Sequence[Length | int], dimensions: int) -> list[Length]:
-    """The lengths; raises if one is not to be had of vectors with so many dimensions."""
+    """Return the lengths; raises if one is not to be had of vectors with so many dimensions."""
     wanted = [length if isinstance(length, Length) else Length(length) for length in lengths]
     for length in wanted:
         check_dimensions(length.dimensions, dimensions)
@@ -96,7 +96,7 @@ def by_length(
         random are measured on `others`, images that are not evaluated.
     """
     if not len(gallery):
-        raise DataInvalid("there is no vector to evaluate", fix="embed some images first")
+        raise DataInvalid("the gallery holds 0 vectors", fix="embed some images first")
     if queries is not None:
         gallery.same_form(queries)
     wanted = check_lengths(grid(gallery.dimensions) if lengths is None else lengths, gallery.dimensions)
@@ -125,7 +125,7 @@ def _row(length: Length, selection: str, faces: list[Vectors], labels: Any, quer
 def scored(
     length: Length, faces: Sequence[Vectors], labels: Any, query_labels: Any, k: int
 ) -> tuple[RetrievalReport, Vectors]:
-    """Retrieval at a length, and what is stored then; one face asks itself, of two the second asks the first."""
+    """Return retrieval at a length, and what is stored then; one face asks itself, of two the second asks the first."""
     stored = cut(faces[0], length)
     alone = len(faces) == 1
     queries = asked(faces[-1], length) if length.asked_whole or not alone else None
@@ -135,21 +135,21 @@ def scored(
 
 
 def apart(n: int, share: float = 0.2, *, seed: int = 0) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """The images to evaluate, and a share of others to measure variance and components on."""
+    """Return the images to evaluate, and a share of others to measure variance and components on."""
     order = np.random.default_rng(seed).permutation(n)
     size = int(n * share)
     return np.sort(order[size:]), np.sort(order[:size])
 
 
 def turned(z: Vectors, selection: str, others: Embeddings | None, seed: int = 0) -> Vectors:
-    """The columns in the order that a selection takes them in."""
+    """Return the columns in the order that a selection takes them in."""
     width = z.shape[1]
     if selection == "prefix":
         return z
     if selection == "random":
         return choose(z, by_chance(width, seed), width)
     if selection not in SELECTIONS:
-        raise ConfigInvalid(f"there is no selection {selection}", fix=f"choose of {', '.join(SELECTIONS)}")
+        raise ConfigInvalid(f"selection={selection} is not known", fix=f"choose of {', '.join(SELECTIONS)}")
     if others is None or len(others) < 2:
         raise DataInvalid(f"{selection} is measured on other images", fix="give others=, at least two images")
     if selection in ("activation", "variance"):

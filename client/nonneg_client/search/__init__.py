@@ -9,8 +9,9 @@ contact_sheet   hits with thumbnails in one HTML file
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from nonneg_core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from nonneg_client.search.connectors.engine import Description, Where
@@ -19,20 +20,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Description", "Hit", "Index", "Where", "describe"]
 
-_HOME = {
-    "Description": "connectors.engine",
-    "Where": "connectors.engine",
-    "Hit": "hits",
-    "Index": "index",
-    "describe": "index",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "Description": "nonneg_client.search.connectors.engine",
+        "Hit": "nonneg_client.search.hits",
+        "Index": "nonneg_client.search.index",
+        "Where": "nonneg_client.search.connectors.engine",
+        "describe": "nonneg_client.search.index",
+    },
+)

@@ -7,16 +7,16 @@ as seconds since 1970 (UTC), as `changed` is, so that ranges of them can be aske
 
 from __future__ import annotations
 
-import csv
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from nonneg_client.sources.image_ids import identity
+from nonneg_core.csv_table import read_table
 from nonneg_core.errors import DataInvalid
 
 OURS = ("id", "folder", "bytes", "changed")  # what every image has anyway
@@ -29,11 +29,20 @@ class Attributes:
 
     kinds: Mapping[str, str] = field(default_factory=dict)
     payloads: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    file: str = ""
+
+    def unmatched(self, ids: Container[str]) -> str:
+        """Return what to say where lines are about images that none of the ids names; nothing if all are named."""
+        lost = [name for name in self.payloads if name not in ids]
+        if not lost:
+            return ""
+        some = f"{len(lost)} of {len(self.payloads)} lines are" if len(self.payloads) > 1 else "its line is"
+        return f"{self.file}: {some} about images that are not in the index (the first is {lost[0]})"
 
 
 def read_attributes(path: Path, root: Path) -> Attributes:
-    """What each line says, by the id of its image."""
-    header, rows = _read(path)
+    """Return what each line says, by the id of its image."""
+    header, rows = read_table(path)
     key = next((name for name in ("path", "id") if name in header), None)
     if key is None:
         raise DataInvalid(f"{path} has no column path", fix="begin it with a line like path,price,brand")
@@ -47,11 +56,11 @@ def read_attributes(path: Path, root: Path) -> Attributes:
     for row in rows:
         name = _id(row[key], root) if key == "path" else row[key]
         found[name] = {column: KINDS[kind](row[column]) for column, kind in kinds.items() if row[column]}
-    return Attributes(kinds, found)
+    return Attributes(kinds, found, str(path))
 
 
 def seconds_of(text: str) -> int | None:
-    """A date, or a date and time, as seconds since 1970 (UTC where it does not say); None for other text."""
+    """Return a date, or a date and time, as seconds since 1970 (UTC where it does not say); None for other text."""
     if not re.match(r"\d{4}-\d\d-\d\d", text):
         return None
     try:
@@ -61,29 +70,19 @@ def seconds_of(text: str) -> int | None:
     return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp())
 
 
-def _read(path: Path) -> tuple[Sequence[str], list[dict[str, str]]]:
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file, restval="")
-            rows = [{name: (value or "").strip() for name, value in row.items() if name} for row in reader]
-            return [name.strip() for name in reader.fieldnames or ()], rows
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataInvalid(f"{path} cannot be read ({error})", fix="give a CSV file with a header, in UTF-8") from error
-
-
 def _id(written: str, root: Path) -> str:
     return identity(Path(os.path.normpath(root / written)), root)
 
 
 def _kind(cells: Sequence[str]) -> str:
-    """The narrowest kind that fits every filled cell of a column."""
+    """Return the narrowest kind that fits every filled cell of a column."""
     filled = [cell for cell in cells if cell]
     fitting = (kind for kind, read in KINDS.items() if filled and all(read(cell) is not None for cell in filled))
     return next(fitting, "text")
 
 
 def number_of(text: str) -> int | float | None:
-    """A number, whole if it is written so; None for other text."""
+    """Return a number, whole if it is written so; None for other text."""
     for kind in (int, float):
         try:
             found = kind(text)
@@ -94,7 +93,7 @@ def number_of(text: str) -> int | float | None:
 
 
 def truth_of(text: str) -> bool | None:
-    """true or false; None for other text."""
+    """Return true or false; None for other text."""
     return {"true": True, "false": False}.get(text.lower())
 
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from nonneg_client.search.connectors.engine import Engine, Found, Where
-from nonneg_client.search.sparse_vectors import Weights
+from nonneg_client.search.connectors.engine import Engine, EngineHit, Where
+from nonneg_client.search.sparse_vectors import SparseWeights
 
 GROWTH = 4
 FIRST = 64  # vectors of a part that are listed at first, at least
@@ -21,10 +21,10 @@ Keep = Callable[[str], bool]
 
 
 def best(
-    engine: Engine, parts: Sequence[Weights], k: int, where: Where | None, without: Sequence[int], keep: Keep
-) -> list[Found]:
-    """The k vectors with the largest smallest inner product with the parts, above zero and with nothing unwanted."""
-    known: dict[str, Found] = {}  # with their scores; zero for those that are unwanted
+    engine: Engine, parts: Sequence[SparseWeights], k: int, where: Where | None, without: Sequence[int], keep: Keep
+) -> list[EngineHit]:
+    """Find the k vectors with the largest smallest inner product with the parts, above zero, with nothing unwanted."""
+    known: dict[str, EngineHit] = {}  # with their scores; zero for those that are unwanted
     asked = max(FIRST, GROWTH * k)
     while True:
         lists = [engine.nearest(*_positive(part), asked, where) for part in parts]
@@ -38,14 +38,14 @@ def best(
         asked *= GROWTH
 
 
-def _positive(part: Weights) -> Weights:
+def _positive(part: SparseWeights) -> SparseWeights:
     return part[0][part[1] > 0], part[1][part[1] > 0]
 
 
 def _scored(
-    engine: Engine, found: Sequence[Found], parts: Sequence[Weights], without: Sequence[int]
-) -> dict[str, Found]:
-    """The same with the score that counts: of the worst part, or zero where something unwanted is active."""
+    engine: Engine, found: Sequence[EngineHit], parts: Sequence[SparseWeights], without: Sequence[int]
+) -> dict[str, EngineHit]:
+    """Return the same with the score that counts: of the worst part, or zero where something unwanted is active."""
     stored = engine.get([one.id for one in found])
     weights = np.zeros((engine.description.dimensions, len(parts)))
     for column, (indices, values) in enumerate(parts):
@@ -57,5 +57,5 @@ def _scored(
     for i, name in enumerate(stored.ids or ()):
         indices, values = stored.row(i)
         score = 0.0 if unwanted[indices].any() else float((values @ weights[indices]).min())
-        scored[name] = Found(name, score, payloads[name])
+        scored[name] = EngineHit(name, score, payloads[name])
     return scored

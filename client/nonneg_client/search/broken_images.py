@@ -14,12 +14,12 @@ FILE = "broken.json"
 
 
 def is_broken(error: NonnegError) -> bool:
-    """Whether an error says something of the image, and not of a server or a network."""
+    """Return whether an error says something of the image, and not of a server or a network."""
     return error.type.startswith("image_")
 
 
 def read_broken(index: Path) -> dict[str, Stamp]:
-    """The images, with the size and the time of the last change that each had; none where the list is damaged."""
+    """Return the images, with each one's size and time of the last change; none where the list is damaged."""
     try:
         held = json.loads((index / FILE).read_text(encoding="utf-8"))
         return {str(name): (int(size), int(changed)) for name, (size, changed) in held.items()}

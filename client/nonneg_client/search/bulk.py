@@ -17,12 +17,13 @@ from pathlib import Path, PurePosixPath
 from nonneg_client.data_set.addresses import Address
 from nonneg_client.data_set.layout import read_manifest, read_shard
 from nonneg_client.embeddings import Embeddings
+from nonneg_client.payloads import checked_ids
 from nonneg_client.search.connectors.engine import Description
 from nonneg_client.search.index import Index, describe
 from nonneg_client.storage import load, parquet
 from nonneg_core.atomic import atomic_write
 from nonneg_core.cache_folder import cache_folder
-from nonneg_core.errors import DataInvalid
+from nonneg_core.errors import ConfigInvalid
 
 BATCH_BYTES = 4 * 2**20
 ENTRY_BYTES = 8  # an index and a value
@@ -38,7 +39,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Form:
+class StoredForm:
     """How vectors are cut before they are stored."""
 
     dimensions: int | None = None
@@ -50,12 +51,12 @@ class Form:
         return embeddings.shorten(self.dimensions, self.keep)
 
     def described(self, embeddings: Embeddings) -> Description:
-        """What an index of these vectors says of itself."""
+        """Return what an index of these vectors says of itself."""
         return replace(describe(self.of(embeddings[:0])), kept=self.keep)
 
 
 def parts_of(name: str) -> Iterator[Part]:
-    """The parts of a file of vectors or of a data set."""
+    """Yield the parts of a file of vectors or of a data set."""
     if "://" in name or Path(name).is_dir():
         target = Address.of(name)
         for shard in read_manifest(target).shards:
@@ -78,7 +79,7 @@ def _of_file(path: Path) -> Iterator[Embeddings]:
 
 
 def batches(embeddings: Embeddings, most: int) -> Iterator[Embeddings]:
-    """Neighbouring vectors with at most so many bytes together, at least one of them."""
+    """Yield neighbouring vectors with at most so many bytes together, at least one of them."""
     start = 0
     while start < len(embeddings):
         room = embeddings.indptr[start] + most // ENTRY_BYTES
@@ -90,7 +91,7 @@ def batches(embeddings: Embeddings, most: int) -> Iterator[Embeddings]:
 class Journal:
     """Which parts an engine holds."""
 
-    def __init__(self, engine: str, url: str, name: str, form: Form) -> None:
+    def __init__(self, engine: str, url: str, name: str, form: StoredForm) -> None:
         said = json.dumps([engine, url, name, form.dimensions, form.keep])
         self._path = cache_folder("indexed") / f"{hashlib.sha256(said.encode()).hexdigest()[:32]}.json"
         self._done: dict[str, int] = {}
@@ -104,7 +105,7 @@ class Journal:
         return key in self._done
 
     def of(self, key: str) -> int:
-        """How many vectors a part has."""
+        """Return how many vectors a part has."""
         return self._done[key]
 
     @property
@@ -123,9 +124,26 @@ class Journal:
             temporary.write_text(json.dumps(self._done))
 
 
+def check_form(index: Index, form: StoredForm) -> None:
+    """Refuse to mix vectors that are cut in two ways: scores and the places where matches end would not agree."""
+    held = index.description.kept
+    if held != form.keep:
+        raise ConfigInvalid(
+            f"the {index.engine.noun} holds {_cut(held)} of each vector, and {_cut(form.keep)} were asked for",
+            fix=f"{'leave --keep out' if held is None else f'pass --keep {held}'}, or store under another name",
+            field="keep",
+            value=form.keep,
+            limit=held,
+        )
+
+
+def _cut(keep: int | None) -> str:
+    return "all values" if keep is None else f"the {keep} largest values"
+
+
 @dataclass
-class Stored:
-    """What came of a run."""
+class StoreCounts:
+    """How many vectors a run stored."""
 
     new: int = 0  # vectors stored now
     before: int = 0  # left out, since they had been stored
@@ -135,31 +153,26 @@ def store(
     index: Index,
     sources: Iterable[Part],
     journal: Journal,
-    form: Form,
+    form: StoredForm,
     *,
     batch_bytes: int = BATCH_BYTES,
-    told: Callable[[Stored], object] = lambda _: None,
+    told: Callable[[StoreCounts], object] = lambda _: None,
     held: Callable[[], AbstractContextManager[None]] = nullcontext,
-) -> Stored:
+) -> StoreCounts:
     """Store what is not stored yet. `held`: a context in which nothing interrupts, for the note of a part."""
+    check_form(index, form)
     if len(index) < journal.vectors:
         journal.forget()
-    stored = Stored()
+    stored = StoreCounts()
     for part in sources:
         if part.key in journal:
             stored.before += journal.of(part.key)
             continue
         embeddings = part.read()
         for batch in batches(form.of(embeddings), batch_bytes):
-            index.add(batch, [{"folder": PurePosixPath(name).parent.name} for name in _named(batch)])
+            index.add(batch, [{"folder": PurePosixPath(name).parent.name} for name in checked_ids(batch)])
             stored.new += len(batch)
             told(stored)
         with held():
             journal.add(part.key, len(embeddings))
     return stored
-
-
-def _named(embeddings: Embeddings) -> tuple[str, ...]:
-    if embeddings.ids is None:
-        raise DataInvalid("vectors without ids cannot be found again", fix="embeddings.named([...])")
-    return embeddings.ids

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from nonneg_client.search.attributes import KINDS, number_of, seconds_of
@@ -17,12 +18,13 @@ from nonneg_core.errors import ConfigInvalid
 _TYPED = re.compile(r"\s*([^\s!<>=]+)\s*(==|!=|>=|<=|=|>|<)\s*(.*?)\s*")
 _BOUNDS = {">=": "gte", "<=": "lte", ">": "gt", "<": "lt"}
 _EXAMPLES = {"number": "<30", "date": ">=2024-05-31", "truth": "=true", "text": "=..."}
+OWN = {"folder": "text", "id": "text", "changed": "date"}  # the kinds of fields that every image has
 DAY = 24 * 3600  # seconds
 SHOWN = 12  # values of a field in a message
 
 
 def read_conditions(texts: Iterable[str], fields: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """folder=cats, folder=cats,dogs, folder!=cats, year>=2001, day<2024-05-31: all must hold.
+    """Read folder=cats, folder=cats,dogs, folder!=cats, year>=2001, day<2024-05-31: all must hold.
 
     fields: the kind of those that were declared; another's value is a number or a date if it looks like one.
     """
@@ -34,7 +36,7 @@ def read_conditions(texts: Iterable[str], fields: Mapping[str, str] | None = Non
                 f"{text!r} is not a condition", fix="write folder=cats, folder!=cats, price<30 or day>=2024-05-31"
             )
         name, sign, value = match.groups()
-        kind = {"folder": "text", "id": "text", "changed": "date", **(fields or {})}.get(name)
+        kind = {**OWN, **(fields or {})}.get(name)
         values = [_value(part.strip(), kind, name) for part in value.split(",")]
         _add(found, name, sign, values, text)
     return found
@@ -63,7 +65,7 @@ def _add(found: dict[str, Any], name: str, sign: str, values: list[Any], text: s
 
 
 def _equal(values: list[Any], text: str) -> Any:
-    """One of the values; a number as a range, since whole and other numbers are the same there; a day is a range."""
+    """Match one of the values; a number as a range, where whole and other numbers are the same; a day is a range."""
     if len(values) > 1:
         return values
     value = values[0]
@@ -74,7 +76,7 @@ def _equal(values: list[Any], text: str) -> Any:
 
 
 def _value(text: str, kind: str | None, name: str) -> str | int | float | bool:
-    """What a typed value is, in a field of this kind, or by its looks."""
+    """Return what a typed value is, in a field of this kind, or by its looks."""
     for candidate in [kind] if kind else KINDS:
         found = KINDS[candidate](text) if candidate != "date" else _date(text)
         if found is not None:
@@ -85,13 +87,13 @@ def _value(text: str, kind: str | None, name: str) -> str | int | float | bool:
 
 
 def _date(text: str) -> int | float | None:
-    """A date in seconds; seconds themselves are taken, too."""
+    """Return a date in seconds; seconds themselves are taken, too."""
     found = seconds_of(text)
     return number_of(text) if found is None else found
 
 
 def holds(payload: Payload, where: Where) -> bool:
-    """Whether a payload fulfils all conditions."""
+    """Return whether a payload fulfils all conditions."""
     return all(_holds(payload.get(name), condition) for name, condition in where.items())
 
 
@@ -115,8 +117,11 @@ def _same(value: Any, other: Any) -> bool:
     return type(value) is type(other) and value == other if isinstance(other, (bool, str)) else bool(value == other)
 
 
-def explain_none(payloads: Iterable[Payload], where: Where) -> str:
-    """Why no payload fulfils the conditions; raises where a field is asked for that none has."""
+def explain_none(payloads: Iterable[Payload], where: Where, kinds: Mapping[str, str] | None = None) -> str:
+    """Return why no payload fulfils the conditions; raises where a field is asked for that none has.
+
+    kinds: of the fields that were declared.
+    """
     everything = list(payloads)
     fields = sorted({name for payload in everything for name in payload if not name.startswith("_")})
     for name, condition in where.items():
@@ -126,14 +131,16 @@ def explain_none(payloads: Iterable[Payload], where: Where) -> str:
             )
         if name in fields and not any(_holds(payload.get(name), condition) for payload in everything):
             values = [payload[name] for payload in everything if name in payload]
-            return f"no image has such a {name}; {_values(name, values)}"
+            return f"no image has such a {name}; {_values(name, values, {**OWN, **(kinds or {})}.get(name))}"
     return "no image fulfils all conditions together"
 
 
-def _values(name: str, values: Sequence[Any]) -> str:
-    """Which values a field has: the commonest of text, the range of numbers."""
+def _values(name: str, values: Sequence[Any], kind: str | None) -> str:
+    """Return which values a field has: the commonest of text, the range of numbers and dates."""
     if all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values):
-        return f"{name} is between {min(values)} and {max(values)}"
+        ends = [min(values), max(values)]
+        least, most = (datetime.fromtimestamp(end, UTC).date() for end in ends) if kind == "date" else ends
+        return f"{name} is between {least} and {most}"
     counted = Counter(str(value).lower() if isinstance(value, bool) else str(value) for value in values)
     counts = sorted(counted.items(), key=lambda found: (-found[1], found[0]))
     more = f" and {len(counts) - SHOWN} more" if len(counts) > SHOWN else ""

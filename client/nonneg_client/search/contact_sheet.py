@@ -8,7 +8,7 @@ import io
 from collections.abc import Sequence
 from pathlib import Path
 
-from nonneg_client.dimension_names import name_of
+from nonneg_client.model_of_vectors import name_of
 from nonneg_client.search.hits import Hit
 from nonneg_client.sources.image_ids import place_of
 from nonneg_client.sources.images import items

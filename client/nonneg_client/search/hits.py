@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from nonneg_client.dimension_names import Names, name_of
+from nonneg_client.model_of_vectors import Names, name_of
 from nonneg_client.search.connectors.engine import Payload, Where
 from nonneg_core.errors import ConfigInvalid
 
@@ -27,12 +27,12 @@ class Hit:
     match: bool | None = None  # False: a random photo may score as much; None: the model's statistics are not at hand
 
     def told(self, most: int = REASONS) -> str:
-        """Its reasons in words: `goldfish 0.310, dim 17 0.120`."""
+        """Return its reasons in words: `goldfish 0.310, dim 17 0.120`."""
         return ", ".join(f"{name_of(d, self.names)} {part:.3f}" for d, part in self.reasons[:most])
 
 
 @dataclass(frozen=True)
-class Limits:
+class HitLimits:
     """What keeps vectors out of an answer, and what an answer says."""
 
     where: Where | None = None
@@ -43,15 +43,15 @@ class Limits:
     matches_only: bool = False
 
 
-def marked(hits: Sequence[Hit], line: float | None, limits: Limits) -> list[Hit]:
-    """The hits with what chance says of them; without those below its line, where these are not wanted."""
+def marked(hits: Sequence[Hit], line: float | None, limits: HitLimits) -> list[Hit]:
+    """Return the hits with what chance says of them; without those below its line, where these are not wanted."""
     if line is None:
         return list(hits)
     told = [replace(hit, match=hit.score >= line) for hit in hits]
     return [hit for hit in told if hit.match] if limits.matches_only else told
 
 
-def check_line(line: float | None, limits: Limits) -> None:
+def check_line(line: float | None, limits: HitLimits) -> None:
     """Raise where matches alone are wanted and nothing says which hits they are."""
     if line is None and limits.matches_only:
         raise ConfigInvalid(
@@ -62,11 +62,11 @@ def check_line(line: float | None, limits: Limits) -> None:
 
 
 def shown(payload: Payload) -> Payload:
-    """A payload without the fields that are for other commands, such as `_thumbnail`."""
+    """Return a payload without the fields that are for other commands, such as `_thumbnail`."""
     return {name: value for name, value in payload.items() if not name.startswith("_")}
 
 
 def reasons_of(indices: NDArray[np.int32], parts: NDArray[np.float64]) -> tuple[tuple[int, float], ...]:
-    """The dimensions with the largest parts of a score; the lower dimension among equals."""
+    """Return the dimensions with the largest parts of a score; the lower dimension among equals."""
     order = np.argsort(-parts, kind="stable")[:REASONS]
     return tuple((int(indices[o]), float(parts[o])) for o in order if parts[o] > 0)

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from nonneg_client.column_statistics import statistics_of
-from nonneg_client.dimension_names import Names, names_of
 from nonneg_client.embeddings import Embeddings
+from nonneg_client.model_of_vectors import Names, names_of, statistics_of
+from nonneg_client.payloads import checked_ids
 from nonneg_client.query import Query, of_dimensions
 from nonneg_client.search.best_of_parts import best
-from nonneg_client.search.connectors.engine import Description, Engine, Found, Payload, Where, check_where
-from nonneg_client.search.hits import Hit, Limits, check_line, marked, reasons_of, shown
-from nonneg_client.search.sparse_vectors import Weights, largest
-from nonneg_core.chance import ColumnStatistics
+from nonneg_client.search.connectors.engine import Description, Engine, EngineHit, Payload, Where, check_where
+from nonneg_client.search.hits import Hit, HitLimits, check_line, marked, reasons_of, shown
+from nonneg_client.search.sparse_vectors import SparseWeights, largest
+from nonneg_core.chance_scores import ColumnStatistics
 from nonneg_core.errors import ConfigInvalid, DataInvalid
 
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ class Index:
     def __init__(
         self, engine: Engine, *, names: Names | None = None, statistics: ColumnStatistics | None = None
     ) -> None:
-        """names: of dimensions, for the reasons of hits; by default those of the shipped model of these vectors.
+        """Search in an engine's vectors; by default with the names and statistics of the shipped model that made them.
 
-        statistics: of the columns, which say where matches end; by default those of the same model.
+        names: of dimensions, for the reasons of hits. statistics: of the columns, which say where matches end.
         """
         held = engine.description
         self.engine = engine
@@ -53,7 +53,7 @@ class Index:
         names: Names | None = None,
         statistics: ColumnStatistics | None = None,
     ) -> Self:
-        """The index in this folder; made for vectors `like` these if there is none yet. The rest: as for `Index`."""
+        """Open the index in this folder; made for vectors `like` these if it does not exist. The rest: as `Index`."""
         from nonneg_client.search.connectors.qdrant_local import LocalEngine
 
         made_for = like if like is None or isinstance(like, Description) else describe(like)
@@ -74,14 +74,9 @@ class Index:
     def add(self, embeddings: Embeddings, payloads: Sequence[Payload] | None = None) -> None:
         """Store vectors under their ids; an id that is there already is replaced."""
         self._same(embeddings)
-        if embeddings.ids is None:
-            raise DataInvalid("vectors without ids cannot be found again", fix="embeddings.named([...])")
-        if payloads is not None and len(payloads) != len(embeddings):
-            raise DataInvalid(f"{len(payloads)} payloads for {len(embeddings)} vectors", fix="give one a vector")
-        if any("id" in payload for payload in payloads or ()):
-            raise ConfigInvalid("a payload may not have the field id", fix="name it otherwise", field="id")
+        ids = checked_ids(embeddings, payloads)
         unit = embeddings if embeddings.normalized else embeddings.shorten()
-        last = {name: i for i, name in enumerate(embeddings.ids)}  # an id given twice: the last one counts
+        last = {name: i for i, name in enumerate(ids)}  # an id given twice: the last one counts
         rows = sorted(last.values())
         chosen = unit if len(rows) == len(unit) else unit[rows]
         self.engine.upsert(chosen, [dict(payloads[i]) for i in rows] if payloads else [{}] * len(rows))
@@ -103,7 +98,7 @@ class Index:
         reasons: bool = True,
         matches_only: bool = False,
     ) -> list[Hit]:
-        """The k nearest to one vector, or to what an expression says (`photo.jpg + dim:17 !dim:40`), by cosine.
+        """Return the k nearest to one vector, or to what an expression says (`photo.jpg + dim:17 !dim:40`), by cosine.
 
         through: what embeds the photos and words of an expression: a `Client`, or `local()`.
         where: conditions on the payload. without: dimensions that must not be active in a hit. exclude: ids that are
@@ -115,7 +110,7 @@ class Index:
         """
         if isinstance(query, str):
             query = self.read(query, through)
-        limits = Limits(where, without, exclude, cut, reasons, matches_only)
+        limits = HitLimits(where, without, exclude, cut, reasons, matches_only)
         if isinstance(query, Query):
             return self._by_query(query, k, limits)
         if len(query) != 1:
@@ -125,7 +120,7 @@ class Index:
         return self._by_weights(unit.row(0), k, limits)
 
     def read(self, expression: str, through: Embedder | None = None, *, model: str | None = None) -> Query:
-        """The query that an expression stands for, among vectors as they are here."""
+        """Return the query that an expression stands for, among vectors as they are here."""
         held = self.description
         if through is None:
             return of_dimensions(expression, held.dimensions, held.fingerprint)
@@ -140,17 +135,21 @@ class Index:
         where: Where | None = None,
         matches_only: bool = False,
     ) -> list[Hit]:
-        """The images in which these dimensions are strongest: `more={17: 1.0}, without=[40]`."""
+        """Return the images in which these dimensions are strongest: `more={17: 1.0}, without=[40]`."""
         self._are_there(more)
         if not more or any(weight <= 0 for weight in more.values()):
-            raise ConfigInvalid("more of which dimension?", fix="give at least one, with a weight above 0")
+            raise ConfigInvalid(
+                f"more={dict(more)} names no dimension with a weight above 0",
+                fix="give at least one: {17: 1.0}",
+                field="more",
+            )
         indices = np.array(sorted(more), dtype=np.int32)
         values = np.array([more[int(i)] for i in indices], dtype=np.float32)
-        return self._by_weights((indices, values), k, Limits(where, without, matches_only=matches_only))
+        return self._by_weights((indices, values), k, HitLimits(where, without, matches_only=matches_only))
 
     def by_weights(
         self,
-        query: Weights,
+        query: SparseWeights,
         k: int,
         *,
         where: Where | None = None,
@@ -160,11 +159,11 @@ class Index:
         reasons: bool = True,
         matches_only: bool = False,
     ) -> list[Hit]:
-        """The k largest inner products with a weighting of dimensions."""
-        return self._by_weights(query, k, Limits(where, without, exclude, cut, reasons, matches_only))
+        """Return the k largest inner products with a weighting of dimensions."""
+        return self._by_weights(query, k, HitLimits(where, without, exclude, cut, reasons, matches_only))
 
-    def _by_weights(self, query: Weights, k: int, limits: Limits, line: float | None = None) -> list[Hit]:
-        """The same; `line`: the score that random photos reach, where the query says so."""
+    def _by_weights(self, query: SparseWeights, k: int, limits: HitLimits, line: float | None = None) -> list[Hit]:
+        """Return the same; `line`: the score that random photos reach, where the query says so."""
         check_where(limits.where)
         self._are_there(limits.without)
         if not len(query[0]):
@@ -185,8 +184,8 @@ class Index:
                 return marked(hits[:k], line, limits)
             asked *= 4  # those that are unwanted took the places
 
-    def _by_query(self, query: Query, k: int, limits: Limits) -> list[Hit]:
-        """The k with the largest smallest cosine with the query's parts, without what is unwanted."""
+    def _by_query(self, query: Query, k: int, limits: HitLimits) -> list[Hit]:
+        """Return the k with the largest smallest cosine with the query's parts, without what is unwanted."""
         held = self.description
         self._same(Embeddings.from_rows([], dimensions=query.dimensions, fingerprint=query.fingerprint))
         limits = replace(limits, without=(*query.without, *limits.without))
@@ -210,8 +209,8 @@ class Index:
         hits = self._ranked(found, (there.astype(np.int32), together[there]), (), explained=limits.reasons)
         return marked(hits, line, limits)
 
-    def _line(self, parts: Sequence[Weights]) -> float | None:
-        """The score that a random photo may reach; None where the model's statistics are not at hand."""
+    def _line(self, parts: Sequence[SparseWeights]) -> float | None:
+        """Return the score that a random photo may reach; None where the model's statistics are not at hand."""
         return None if self._chance is None else self._chance.line(parts)
 
     def close(self) -> None:
@@ -224,8 +223,10 @@ class Index:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _ranked(self, found: Sequence[Found], query: Weights, without: Sequence[int], *, explained: bool) -> list[Hit]:
-        """Hits with reasons; the stored vectors are fetched only if something depends on them."""
+    def _ranked(
+        self, found: Sequence[EngineHit], query: SparseWeights, without: Sequence[int], *, explained: bool
+    ) -> list[Hit]:
+        """Return hits with reasons; the stored vectors are fetched only if something depends on them."""
         if not without and not explained:
             return [Hit(f.id, f.score, shown(f.payload)) for f in found]
         stored = self.engine.get([f.id for f in found])
@@ -247,7 +248,8 @@ class Index:
         for dimension in dimensions:
             if not 0 <= dimension < self.description.dimensions:
                 raise ConfigInvalid(
-                    f"there is no dimension {dimension}", fix=f"ask for 0 to {self.description.dimensions - 1}"
+                    f"dimension={dimension} is not one of this index",
+                    fix=f"ask for 0 to {self.description.dimensions - 1}",
                 )
 
     def _same(self, embeddings: Embeddings) -> None:
@@ -268,5 +270,5 @@ def _at_least_one(k: int) -> int:
 
 
 def describe(embeddings: Embeddings) -> Description:
-    """What an index of these vectors would say of itself."""
+    """Return what an index of these vectors would say of itself."""
     return Description(embeddings.fingerprint, embeddings.dimensions, embeddings.model)

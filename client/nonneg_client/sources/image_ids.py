@@ -21,13 +21,13 @@ Stamp = tuple[int, int]  # bytes and time of the last change: what an edited fil
 
 
 def root_of(names: Sequence[str]) -> Path:
-    """The folder that all these paths, folders and globs have in common; the current one if there are only URLs."""
+    """Return the folder that these paths, folders and globs have in common; the current one if all are URLs."""
     bases = {os.path.realpath(_base(name)) for name in names if not _is_url(name)}
     return Path(os.path.commonpath(bases) if bases else os.path.realpath("."))
 
 
 def rooted(names: Iterable[str], root: Path) -> Iterator[Item]:
-    """The images that the names stand for, with their paths within the root as ids."""
+    """Yield the images that the names stand for, with their paths within the root as ids."""
     for name in names:
         if _is_url(name):
             yield from items(name)
@@ -43,13 +43,13 @@ def rooted(names: Iterable[str], root: Path) -> Iterator[Item]:
 
 
 def covered(names: Iterable[str], root: Path) -> Callable[[str], bool]:
-    """Whether an id lies within one of the named folders: if it does and was not found, it is gone."""
+    """Return whether an id lies within one of the named folders: if it does and was not found, it is gone."""
     folders = [Path(os.path.realpath(name)) for name in names if not _is_url(name) and Path(name).is_dir()]
     return lambda name: not _is_url(name) and any((root / name).is_relative_to(folder) for folder in folders)
 
 
 def kept_root(root: str, names: Sequence[str], made: object) -> Path:
-    """The root that is kept with vectors; raises if it is gone and the images seem to be somewhere else now."""
+    """Return the root that is kept with vectors; raises if it is gone and the images seem to be somewhere else now."""
     path = Path(root)
     if not path.is_dir() and not all(map(_is_url, names)) and not root_of(names).is_relative_to(path):
         raise ConfigInvalid(
@@ -62,17 +62,17 @@ def kept_root(root: str, names: Sequence[str], made: object) -> Path:
 
 
 def identity(path: Path, root: Path) -> str:
-    """The id of a file with this absolute path."""
+    """Return the id of a file with this absolute path."""
     return path_text(path.relative_to(root) if path.is_relative_to(root) else path)
 
 
 def place_of(name: str, root: str) -> str:
-    """Where an image with this id lies."""
+    """Return where an image with this id lies."""
     return name if _is_url(name) or not root else str(Path(root) / name)
 
 
 def stamp(path: Path | None) -> Stamp | None:
-    """What shows that a file was changed; None for what is not a file."""
+    """Return what shows that a file was changed; None for what is not a file."""
     if path is None:
         return None
     try:
@@ -83,7 +83,7 @@ def stamp(path: Path | None) -> Stamp | None:
 
 
 def _base(name: str) -> Path:
-    """The folder from which a name's images are found: the folder itself, a file's, or a glob's last plain one."""
+    """Return the folder from which a name's images are found: itself, a file's, or a glob's last plain one."""
     path = Path(name).expanduser()
     if path.is_dir():
         return path

@@ -44,7 +44,7 @@ class Item:
 
 
 def items(sources: Sources) -> Iterator[Item]:
-    """The images that `sources` stand for, in order; nothing is read before its turn."""
+    """Yield the images that `sources` stand for, in order; nothing is read before its turn."""
     count = 0
     for source in _flat(sources):
         for item in _expand(source, count):
@@ -53,14 +53,14 @@ def items(sources: Sources) -> Iterator[Item]:
 
 
 def inputs(images: Sources | None, texts: str | Iterable[str] | None) -> Iterator[Item]:
-    """Images, or texts in their place."""
+    """Return the images, or the texts in their place, as inputs."""
     if (images is None) == (texts is None):
         raise DataInvalid("embed takes images or texts", fix='give one of them: embed("a.jpg"), embed(texts=["a dog"])')
     return of_texts(texts) if images is None and texts is not None else items(images if images is not None else ())
 
 
 def of_texts(texts: str | Iterable[str]) -> Iterator[Item]:
-    """Texts as inputs, each under itself as its id."""
+    """Yield texts as inputs, each under itself as its id."""
     for text in [texts] if isinstance(texts, str) else texts:
         if not isinstance(text, str):
             raise DataInvalid(f"{text!r} is not a text", fix='give strings: texts=["a dog"]')
@@ -107,12 +107,12 @@ def _from_file(path: Path) -> Iterator[Item]:
 
 
 def _is_picture(source: object) -> TypeGuard[Image]:
-    """A PIL image, told without importing Pillow."""
+    """Return whether it is a PIL image, without importing Pillow."""
     return any(base.__module__ == "PIL.Image" and base.__name__ == "Image" for base in type(source).__mro__)
 
 
 def _is_array(source: object) -> TypeGuard[NDArray[np.uint8]]:
-    """A numpy array, told without importing numpy."""
+    """Return whether it is a numpy array, without importing numpy."""
     return hasattr(source, "dtype") and hasattr(source, "shape") and hasattr(source, "__array__")
 
 

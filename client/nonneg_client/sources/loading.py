@@ -12,7 +12,7 @@ FETCH_SECONDS = 20.0
 
 
 def fetch(url: str) -> bytes:
-    """The bytes behind a URL, fetched by this process (the server is never asked to)."""
+    """Return the bytes behind a URL, fetched by this process (the server is never asked to)."""
     import httpx
 
     data = bytearray()
@@ -30,7 +30,7 @@ def fetch(url: str) -> bytes:
 
 
 def lossless(image: Any) -> bytes:
-    """A PIL image as an upright PNG, so that the server sees the same pixels; the fastest compression."""
+    """Return a PIL image as an upright PNG, so that the server sees the same pixels; the fastest compression."""
     from nonneg_core.pixels.decode import upright, upright_rgb
 
     # A PNG would lose the orientation that a camera wrote down, and has no CMYK, floats or other spaces of colour.
@@ -44,7 +44,7 @@ def lossless(image: Any) -> bytes:
 
 
 def downscaled(data: bytes, side: int) -> bytes:
-    """The image shrunk so that its short side is `side`, as JPEG: less to send, nearly the same vector."""
+    """Return the image shrunk so that its short side is `side`, as JPEG: less to send, nearly the same vector."""
     from nonneg_core.pixels.decode import decode
 
     image = decode(data)

@@ -20,7 +20,7 @@ from typing import Any
 
 from nonneg_core.atomic import storage_error
 from nonneg_core.errors import DataInvalid
-from nonneg_core.tar_members import Place, places
+from nonneg_core.tar_members import TarSpan, places
 
 SUFFIX = ".tar"
 PACKED: dict[str, Callable[[Path], Any]] = {
@@ -38,7 +38,7 @@ class Member:
     """An image file inside a tar file, which may have been unpacked."""
 
     archive: Path
-    place: Place  # in the tar file itself, or in what it was unpacked into
+    place: TarSpan  # in the tar file itself, or in what it was unpacked into
     held: object = field(default=None, repr=False)  # as long as it lives, the unpacked file is there
 
     @property
@@ -46,12 +46,12 @@ class Member:
         return f"{self.archive}/{self.place.name}"
 
     def read(self) -> bytes:
-        """The member's bytes, without opening the archive again."""
+        """Return the member's bytes, without opening the archive again."""
         return self.place.read()
 
 
 def is_tar(path: Path) -> bool:
-    """Whether a file name says tar, compressed or not; what Python cannot unpack is refused."""
+    """Return whether a file name says tar, compressed or not; what Python cannot unpack is refused."""
     name = path.name.lower()
     if name.endswith(REFUSED):
         raise DataInvalid(
@@ -61,7 +61,7 @@ def is_tar(path: Path) -> bool:
 
 
 def members(path: Path) -> Iterator[Member]:
-    """The image files of a tar file, in its order."""
+    """Yield the image files of a tar file, in its order."""
     try:
         plain, held = _plain(path)
         yield from (Member(path, place, held) for place in places(plain) if place.is_image)
@@ -72,7 +72,7 @@ def members(path: Path) -> Iterator[Member]:
 
 
 def _plain(path: Path) -> tuple[Path, object]:
-    """Where its bytes lie uncompressed, and what keeps that file alive."""
+    """Return where its bytes lie uncompressed, and what keeps that file alive."""
     unpack = next((unpack for suffix, unpack in PACKED.items() if path.name.lower().endswith(suffix)), None)
     if unpack is None:
         return path, None

@@ -74,13 +74,13 @@ def check_writable(path: Path) -> None:
 
 
 def files_of(path: Path) -> list[Path]:
-    """The files in which embeddings of this name lie, the named one last."""
+    """Return the files in which embeddings of this name lie, the named one last."""
     beside = path.with_name(path.name + ".json")
     return [beside, path] if path.suffix.lower() == ".npy" else [path]
 
 
 def module_for(path: Path) -> ModuleType:
-    """The module that writes and reads files of this suffix."""
+    """Return the module that writes and reads files of this suffix."""
     name = FORMATS.get(path.suffix.lower())
     if name is None:
         raise ConfigInvalid(

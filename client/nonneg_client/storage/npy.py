@@ -43,7 +43,7 @@ def load(path: Path) -> Embeddings:
 
 
 def beside(path: Path) -> Path:
-    """The description's place."""
+    """Return the description's place."""
     return path.with_name(path.name + ".json")
 
 

@@ -16,8 +16,8 @@ import numpy as np
 
 from nonneg_client.embeddings import Embeddings
 from nonneg_core.atomic import atomic_write
-from nonneg_core.errors import ConfigInvalid, DataInvalid, MissingExtra
-from nonneg_core.installing import extra_hint
+from nonneg_core.errors import ConfigInvalid, DataInvalid
+from nonneg_core.installing import needing
 
 ROWS = 50_000  # in a row group
 LARGEST = float(np.finfo(np.float16).max)
@@ -37,7 +37,7 @@ def load(path: Path) -> Embeddings:
 
 
 def to_bytes(embeddings: Embeddings, said: Mapping[str, str]) -> bytes:
-    """The file in memory, in one row group, with more metadata; the same vectors give the same bytes."""
+    """Return the file in memory, in one row group, with more metadata; the same vectors give the same bytes."""
     sink = io.BytesIO()
     with Writer(sink, said) as writer:
         writer.write(embeddings)
@@ -45,7 +45,7 @@ def to_bytes(embeddings: Embeddings, said: Mapping[str, str]) -> bytes:
 
 
 def said_by(file: Any) -> dict[str, str]:
-    """A file's metadata, without its rows."""
+    """Return a file's metadata, without its rows."""
     pyarrow = import_pyarrow()
     try:
         return {k.decode(): v.decode() for k, v in (pyarrow.parquet.read_schema(file).metadata or {}).items()}
@@ -70,7 +70,7 @@ class Writer:
     """A file being written; every `write` is at least one row group."""
 
     def __init__(self, path: Path | BinaryIO, said: Mapping[str, str] | None = None) -> None:
-        """said: metadata beside what describes the vectors."""
+        """Begin a file; `said` is metadata to write beside what describes the vectors."""
         self._pyarrow = import_pyarrow()
         self._path = path
         self._said = said or {}
@@ -146,7 +146,7 @@ def _from_table(table: Any, said: dict[str, str]) -> Embeddings:
 
 
 def _flat(column: Any) -> tuple[Any, Any]:
-    """Offsets and entries of a list column."""
+    """Return offsets and entries of a list column."""
     if not column.num_chunks:
         return np.zeros(1, np.int64), np.zeros(0, np.float32)
     array = column.chunk(0)
@@ -155,10 +155,8 @@ def _flat(column: Any) -> tuple[Any, Any]:
 
 
 def import_pyarrow() -> Any:
-    """The package; MissingExtra where it is not installed."""
-    try:
+    """Return the package; MissingExtra where it is not installed."""
+    with needing("Parquet", extra="scale"):
         import pyarrow
         import pyarrow.parquet
-    except ModuleNotFoundError:
-        raise MissingExtra("Parquet needs pyarrow", fix=extra_hint("scale")) from None
     return pyarrow

@@ -42,7 +42,7 @@ def load(path: Path) -> Embeddings:
 
 
 def said(embeddings: Embeddings) -> dict[str, str]:
-    """What a file says of its vectors beside them."""
+    """Return what a file says of its vectors beside them."""
     return {
         "dimensions": str(embeddings.dimensions),
         "fingerprint": embeddings.fingerprint,
@@ -52,12 +52,12 @@ def said(embeddings: Embeddings) -> dict[str, str]:
 
 
 def joined(ids: tuple[str, ...]) -> bytes:
-    """Ids as bytes, a zero byte after each."""
+    """Return ids as bytes, a zero byte after each."""
     if any("\0" in name for name in ids):
         raise DataInvalid("an id holds a zero byte", fix="name the vectors otherwise")
     return b"".join(name.encode() + b"\0" for name in ids)
 
 
 def parted(data: bytes) -> tuple[str, ...]:
-    """What `joined` wrote."""
+    """Return what `joined` wrote."""
     return tuple(part.decode() for part in data.split(b"\0")[:-1])

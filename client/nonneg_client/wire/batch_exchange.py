@@ -1,7 +1,7 @@
 """One batch's talk with the server, from its bytes to its vectors: what to send, when to wait, how to split.
 
 It is a generator of steps, so that the blocking and the asynchronous client share every decision: they perform a
-step (`Send` or `Wait`), hand back what came of it, and the generator's return value is the batch's outcome.
+step (`Send` or `Wait`), hand back its outcome, and the generator's return value is the batch's outcome.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ Talk: TypeAlias = Generator[Send | Wait, Reply | None, BatchResult]
 
 
 def batched(stream: Iterable[Item], size: int) -> Iterator[list[Item]]:
-    """Groups of `size`, the last one shorter."""
+    """Yield groups of `size`, the last one shorter."""
     iterator = iter(stream)
     while batch := list(islice(iterator, size)):
         yield batch
 
 
 def load(batch: Sequence[Item], downscale: int | None) -> list[bytes | str | NonnegError]:
-    """The bytes of each image, or why there are none; a text as it is."""
+    """Return the bytes of each image, or why there are none; a text as it is."""
     return [_load(item, downscale) for item in batch]
 
 
@@ -129,7 +129,7 @@ def exchange(
 
 
 def next_step(talk: Talk, reply: Reply | None = None, failed: NonnegError | None = None) -> Send | Wait | BatchResult:
-    """Hand back what came of the last step; the next step, or the outcome when there is none."""
+    """Hand back the last step's outcome; return the next step, or the batch's outcome behind the last."""
     try:
         return talk.throw(failed) if failed else talk.send(reply)
     except StopIteration as end:
@@ -151,7 +151,7 @@ def _by_size(images: Mapping[int, bytes | str]) -> Iterator[list[int]]:
 
 
 def _split(group: list[int], error: TooLarge) -> list[list[int]]:
-    """Smaller groups: as small as the named limit, or halves."""
+    """Return smaller groups: as small as the named limit, or halves."""
     size = (len(group) + 1) // 2
     if isinstance(error, TooManyImages) and isinstance(error.limit, int) and 0 < error.limit < len(group):
         size = error.limit

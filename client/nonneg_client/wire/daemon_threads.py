@@ -22,7 +22,7 @@ class Threads:
         self._running: set[Future[Any]] = set()  # those that wait for a thread, too
 
     def submit(self, act: Callable[[], T]) -> Future[T]:
-        """Have it done; the future holds what came of it."""
+        """Have it done; the future holds its result."""
         future: Future[T] = Future()
         self._running.add(future)
         future.add_done_callback(self._running.discard)

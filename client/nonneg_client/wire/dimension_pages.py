@@ -23,6 +23,6 @@ def list_dimensions(model: str, asked: Mapping[str, str]) -> Generator[str, Any,
 
 
 def asked_of_dimensions(sort: str, named: bool, contains: str | None) -> dict[str, str]:
-    """What is asked of the list of dimensions, as a URL has it."""
+    """Return what is asked of the list of dimensions, as a URL has it."""
     asked = {"sort": sort, "named": str(named).lower()}
     return asked if contains is None else {**asked, "contains": contains}

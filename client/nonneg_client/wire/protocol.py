@@ -42,7 +42,7 @@ class Request:
 
 
 def build(inputs: Sequence[bytes | str], options: Options) -> Request:
-    """One image goes as the bare body, several as multipart: base64 would cost a third more and both sides' time.
+    """Build a request: one image as the bare body, several as multipart, where base64 would cost a third more.
 
     Texts go as JSON, and are never in one batch with images.
     """
@@ -66,7 +66,7 @@ def build(inputs: Sequence[bytes | str], options: Options) -> Request:
 
 
 def parse(status: int, headers: Mapping[str, str], body: bytes, ids: Sequence[str]) -> BatchResult:
-    """What came of the images that were sent; raises the error that the server names, or ResponseInvalid."""
+    """Return the results of the images that were sent; raises the error that the server names, or ResponseInvalid."""
     if status != 200:
         raise error_of(status, headers, body)
     try:
@@ -114,7 +114,7 @@ def _result(name: str, entry: Mapping[str, Any], dimensions: int) -> SparseVecto
 
 
 def error_of(status: int, headers: Mapping[str, str], body: bytes) -> NonnegError:
-    """The typed error of a response that is not a success."""
+    """Return the typed error of a response that is not a success."""
     try:
         content = json.loads(body)
         error = _named(content["error"], status)
@@ -127,7 +127,7 @@ def error_of(status: int, headers: Mapping[str, str], body: bytes) -> NonnegErro
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """The seconds of a Retry-After header; a date in it is not understood and ignored."""
+    """Return the seconds of a Retry-After header; a date in it is not understood and ignored."""
     try:
         seconds = float(headers.get("retry-after", ""))
     except ValueError:
@@ -147,7 +147,7 @@ def _named(body: Mapping[str, Any], status: int | None = None) -> NonnegError:
 
 
 def _by_status(status: int) -> type[NonnegError]:
-    """What stands highest in the tree for a status: other servers and proxies in between speak only in these."""
+    """Return what stands highest in the tree for a status: other servers and proxies in between speak only in these."""
     if status in (502, 503):
         return BY_TYPE["not_ready"]
     if status < 400:

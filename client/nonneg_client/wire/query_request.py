@@ -12,14 +12,14 @@ from nonneg_client.query import Query
 from nonneg_client.sources.images import items
 from nonneg_core.errors import DataInvalid, ResponseInvalid
 from nonneg_core.expressions.expression import Expression, Photo
-from nonneg_core.expressions.resolve import Resolved, Row
+from nonneg_core.expressions.resolve import Resolved, SparseRow
 
 PATH = "/query"
 JSON = {"Content-Type": "application/json"}
 
 
 def request_of(expression: Expression, dimensions: int | None, model: str | None) -> bytes:
-    """The body of the request; photos are read here, as `embed` reads them."""
+    """Return the body of the request; photos are read here, as `embed` reads them."""
     images = {photo.name: base64.b64encode(_bytes(photo)).decode() for photo in expression.photos()}
     asked = {"images": images, "dimensions": dimensions, "model": model}
     given = {name: value for name, value in asked.items() if value}
@@ -27,7 +27,7 @@ def request_of(expression: Expression, dimensions: int | None, model: str | None
 
 
 def query_of(answer: Any, expression: Expression) -> Query:
-    """The query in the server's answer."""
+    """Return the query in the server's answer."""
     try:
         dimensions = int(answer["dimensions"])
         parts = tuple(_row(part, dimensions) for part in answer["parts"])
@@ -51,7 +51,7 @@ def _bytes(photo: Photo) -> bytes:
     return found[0].load()
 
 
-def _row(part: Any, dimensions: int) -> Row:
+def _row(part: Any, dimensions: int) -> SparseRow:
     indices, values = np.asarray(part["indices"], np.int32), np.asarray(part["values"], np.float32)
     if indices.shape != values.shape or indices.ndim != 1 or not len(indices) or not np.isfinite(values).all():
         raise ValueError("indices and finite values differ in length")

@@ -15,7 +15,7 @@ from nonneg_core.errors import (
     ResponseInvalid,
 )
 
-FIRST_DELAY, LONGEST_DELAY = 0.25, 8.0
+LONGEST_DELAY = 8.0
 LONGEST_RETRY_AFTER = 60.0
 
 # Embedding changes nothing on the server, so that asking twice is safe; these errors may be gone next time.
@@ -28,20 +28,21 @@ class RetryPolicy:
 
     retries: int
     overload_timeout: float
+    retry_delay: float = 0.25  # seconds before the first of them; each next wait is twice as long
     reached: bool = True  # False: this address has never answered, so that waiting for it would be in vain
     failures: int = 0
     refusals: int = 0
     waited: float = 0.0
 
     def delay(self, error: NonnegError) -> float | None:
-        """How long to wait before asking again; None: give up. Jitter spreads clients that failed together."""
+        """Return how long to wait before asking again; None: give up. Jitter spreads clients that failed together."""
         if not isinstance(error, PASSING) or (error.field == "url" and not self.reached):
             return None
         overloaded = isinstance(error, Overloaded)
         if not overloaded and self.failures >= self.retries:
             return None
         tries = self.refusals if overloaded else self.failures
-        wait: float = min(LONGEST_DELAY, FIRST_DELAY * 2 ** min(tries, 10)) * random.uniform(0.5, 1.0)
+        wait: float = min(LONGEST_DELAY, self.retry_delay * 2 ** min(tries, 10)) * random.uniform(0.5, 1.0)
         if error.retry_after is not None:
             asked = min(error.retry_after, LONGEST_RETRY_AFTER)
             wait = asked + random.uniform(0, 0.1 + 0.1 * asked)
@@ -77,5 +78,5 @@ class RateController:
         return int(self.allowed)
 
     def ahead(self) -> int:
-        """Batches begun besides the one that is waited for: twice the window, so that those behind a slow one go on."""
+        """Count batches to begin besides the awaited one: twice the window, so that those behind a slow one go on."""
         return 2 * self.window - 1

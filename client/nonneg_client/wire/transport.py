@@ -14,7 +14,7 @@ from nonneg_core.errors import ConfigInvalid, ConnectionFailed, DeadlineExceeded
 if TYPE_CHECKING:
     import httpx
 
-    from nonneg_client.settings import Settings
+    from nonneg_client.settings import ClientSettings
 
 CONNECT_SECONDS = 5.0
 
@@ -22,40 +22,41 @@ CONNECT_SECONDS = 5.0
 class Reach:
     """What a client knows of its server: how to ask it, and whether it ever answered."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ClientSettings) -> None:
         self.settings = settings
         self._answered = False
 
     def attempts(self) -> RetryPolicy:
-        """How often one batch is asked for."""
-        return RetryPolicy(self.settings.retries, self.settings.overload_timeout, self._answered)
+        """Return how often one batch is asked for."""
+        asked = self.settings
+        return RetryPolicy(asked.retries, asked.overload_timeout, asked.retry_delay, self._answered)
 
     def request(self, step: Send, *, closed: bool) -> dict[str, Any]:
-        """The arguments of httpx's `post`."""
+        """Return the arguments of httpx's `post`."""
         if closed:
             raise ConfigInvalid("this client is closed", fix="make another one")
         asked = step.request
         return {"url": PATH, "params": asked.params, "headers": asked.headers, "content": asked.content}
 
     def reply(self, response: httpx.Response) -> Reply:
-        """What came back."""
+        """Return what came back."""
         self._answered = True
         return Reply(response.status_code, response.headers, response.content)
 
     def failure(self, error: httpx.HTTPError | httpx.InvalidURL) -> NonnegError:
-        """Our error for one of httpx's; one from a server that was reached shows that it is there."""
+        """Return our error for one of httpx's; one from a server that was reached shows that it is there."""
         failure = failure_of(error, self.settings)
         self._answered |= failure.field != "url"
         return failure
 
 
 def model_path(name: str | None) -> str:
-    """Where a model is described; without a name all are, the default first."""
+    """Return where a model is described; without a name all are, the default first."""
     return "/models" if name is None else f"/models/{quote(name, safe='')}"
 
 
-def options_of(settings: Settings) -> dict[str, Any]:
-    """The arguments of httpx's client: room for every request under way, no waiting for a connection."""
+def options_of(settings: ClientSettings) -> dict[str, Any]:
+    """Return the arguments of httpx's client: room for every request under way, no waiting for a connection."""
     import httpx
 
     return {
@@ -68,8 +69,8 @@ def options_of(settings: Settings) -> dict[str, Any]:
     }
 
 
-def failure_of(error: httpx.HTTPError | httpx.InvalidURL, settings: Settings) -> NonnegError:
-    """Our error for one of httpx's."""
+def failure_of(error: httpx.HTTPError | httpx.InvalidURL, settings: ClientSettings) -> NonnegError:
+    """Return our error for one of httpx's."""
     import httpx
 
     if isinstance(error, httpx.TimeoutException) and not isinstance(error, httpx.ConnectTimeout):
@@ -90,7 +91,7 @@ def failure_of(error: httpx.HTTPError | httpx.InvalidURL, settings: Settings) ->
 
 
 def json_of(response: httpx.Response) -> Any:
-    """The content of an answer that is JSON, or the error it stands for."""
+    """Return the content of an answer that is JSON, or the error it stands for."""
     if response.status_code != 200:
         raise error_of(response.status_code, response.headers, response.content)
     try:

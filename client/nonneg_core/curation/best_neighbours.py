@@ -6,7 +6,7 @@ import numpy as np
 
 from nonneg_core.curation.sparse_rows import Floats, Places
 
-Found = tuple[Places, Places, Floats]  # row, column and score of each entry
+ScoredPlaces = tuple[Places, Places, Floats]  # row, column and score of each entry
 
 
 class Best:
@@ -18,8 +18,8 @@ class Best:
         self.columns = np.full((rows, most), -1, np.int32)
         self.scores = np.full((rows, most), -np.inf, np.float32)
 
-    def entries(self, start: int, stop: int | None = None) -> Found:
-        """What is held of some rows: row, column and score of each."""
+    def entries(self, start: int, stop: int | None = None) -> ScoredPlaces:
+        """Return what is held of the rows from `start` on: row, column and score of each entry."""
         held = self.columns[start:stop]
         rows, ranks = np.nonzero(held >= 0)
         return rows + start, held[rows, ranks].astype(np.intp), self.scores[rows + start, ranks]
@@ -34,7 +34,7 @@ class Best:
         self.take(rows + start, columns + left, tile[rows, columns])
 
     def add_columns(self, tile: Floats, start: int, left: int) -> None:
-        """The same for the tile's columns as rows, whose best are among its rows."""
+        """Take the same of a transposed tile: its columns are rows from left on, its rows are columns from start on."""
         least = self._least[left : left + tile.shape[1]]
         new = np.isneginf(least)
         if len(tile) > self._most and new.any():
@@ -59,7 +59,7 @@ class Best:
 
 
 def ranked(rows: Places, columns: Places, scores: Floats) -> tuple[Places, Places, Floats, Places]:
-    """Entries by row, the largest score first and the lower column among equals, with each one's place in its row."""
+    """Sort entries by row, largest score first, then lowest column; return them and each one's place in its row."""
     order = np.lexsort((columns, -scores, rows))
     rows, columns, scores = rows[order], columns[order], scores[order]
     begins = np.searchsorted(rows, rows, side="left")

@@ -38,12 +38,12 @@ class Cluster:
 
 
 def usual_number(photos: int) -> int:
-    """How many clusters to look for by default: the root of half the photos, 2 to 60."""
+    """Return how many clusters to look for by default: the root of half the photos, 2 to 60."""
     return int(min(max(2, round((photos / 2) ** 0.5)), 60, max(1, photos)))
 
 
 def clusters(rows: SparseRows, k: int, *, seed: int = 0) -> list[Cluster]:
-    """At most k clusters, the largest first; the same seed gives the same clusters."""
+    """Return at most k clusters, the largest first; the same seed gives the same clusters."""
     size = count(rows)
     if not size:
         return []
@@ -57,7 +57,7 @@ def clusters(rows: SparseRows, k: int, *, seed: int = 0) -> list[Cluster]:
 
 
 def _centres(z: Floats, k: int, rng: np.random.Generator) -> Floats:
-    """k centres of unit rows: k-means++, then rounds of assigning and averaging until nothing moves."""
+    """Find k centres of unit rows: k-means++, then rounds of assigning and averaging until nothing moves."""
     centres = z[_spread_out(z, k, rng)]
     nearest = np.full(len(z), -1)
     for _ in range(ROUNDS):
@@ -72,7 +72,7 @@ def _centres(z: Floats, k: int, rng: np.random.Generator) -> Floats:
 
 
 def _spread_out(z: Floats, k: int, rng: np.random.Generator) -> list[int]:
-    """Rows to start from: each next by chance, in proportion to its distance from those chosen."""
+    """Draw rows to start from: each next by chance, in proportion to its distance from those chosen."""
     chosen = [int(rng.integers(len(z)))]
     distance = np.full(len(z), np.inf)
     for _ in range(k - 1):

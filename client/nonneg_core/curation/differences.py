@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from nonneg_core.curation.sparse_rows import SparseRows, count, summed
 from nonneg_core.errors import DataInvalid
 
-Numbers = NDArray[np.float64]
+Doubles = NDArray[np.float64]
 
 LEAST = 10  # photos a side
 Z95 = 1.959964
@@ -29,34 +29,34 @@ class Usual:
     """What is usual in a collection: of every dimension its mean, variance and share of photos, (D,) each."""
 
     photos: int
-    mean: Numbers
-    variance: Numbers
-    share: Numbers
+    mean: Doubles
+    variance: Doubles
+    share: Doubles
 
 
 @dataclass(frozen=True)
 class Differences:
     """Of every dimension, (D,) each."""
 
-    effect: Numbers  # of B against A, in standard deviations
-    low: Numbers  # 95 % interval
-    high: Numbers
-    times: Numbers  # as strong in B as in A; infinite where A has none, 1 where neither has
-    times_low: Numbers  # 95 % interval
-    times_high: Numbers
-    share_a: Numbers  # of the photos in which it is active
-    share_b: Numbers
-    p: Numbers
-    q: Numbers  # the least bound on false discoveries at which it is named
+    effect: Doubles  # of B against A, in standard deviations
+    low: Doubles  # 95 % interval
+    high: Doubles
+    times: Doubles  # as strong in B as in A; infinite where A has none, 1 where neither has
+    times_low: Doubles  # 95 % interval
+    times_high: Doubles
+    share_a: Doubles  # of the photos in which it is active
+    share_b: Doubles
+    p: Doubles
+    q: Doubles  # the least bound on false discoveries at which it is named
 
     def named(self, discoveries: float = 0.05) -> NDArray[np.intp]:
-        """The dimensions that differ, the largest effect first."""
+        """Return the dimensions whose q-value is at most `discoveries`, the largest effect first."""
         found = np.flatnonzero(self.q <= discoveries)
         return found[np.argsort(-np.abs(self.effect[found]), kind="stable")]
 
 
 def differences(a: SparseRows, b: SparseRows) -> Differences:
-    """What B has more or less of than A."""
+    """Compare every dimension of two collections: what B has more or less of than A."""
     for side, rows in (("first", a), ("second", b)):
         if count(rows) < LEAST:
             raise DataInvalid(
@@ -69,7 +69,7 @@ def differences(a: SparseRows, b: SparseRows) -> Differences:
 
 
 def usual(rows: SparseRows) -> Usual:
-    """What is usual in a collection of vectors."""
+    """Return every dimension's mean, variance and share of photos in a collection of vectors."""
     n = count(rows)
     sums = summed(rows, lambda values: values)
     squares = summed(rows, lambda values: values.astype(np.float64) ** 2)
@@ -79,7 +79,7 @@ def usual(rows: SparseRows) -> Usual:
 
 
 def compared(a: Usual, b: Usual) -> Differences:
-    """Two collections by what is usual in them."""
+    """Compare two collections by the means, variances and shares of their dimensions."""
     error_a, error_b = a.variance / a.photos, b.variance / b.photos  # squared, of the means
     error = np.sqrt(error_a + error_b)
     t = _quotient(b.mean - a.mean, error)
@@ -96,15 +96,15 @@ def compared(a: Usual, b: Usual) -> Differences:
     )
 
 
-def shares_differ(then: Numbers, images_then: float, now: Numbers, images_now: float) -> Numbers:
-    """q-values of the shifts between two shares of images in which dimensions are active."""
+def shares_differ(then: Doubles, images_then: float, now: Doubles, images_now: float) -> Doubles:
+    """Return the q-values of the shifts between two shares of images in which dimensions are active."""
     pooled = (then * images_then + now * images_now) / (images_then + images_now)
     error = np.sqrt(pooled * (1 - pooled) * (1 / images_then + 1 / images_now))
     return benjamini_hochberg(two_sided(_quotient(now - then, error)))
 
 
-def benjamini_hochberg(p: Numbers) -> Numbers:
-    """q-values: the least bound on false discoveries at which each hypothesis is rejected."""
+def benjamini_hochberg(p: Doubles) -> Doubles:
+    """Return the q-values: the least bound on false discoveries at which each hypothesis is rejected."""
     order = np.argsort(p, kind="stable")
     scaled = p[order] * len(p) / np.arange(1, len(p) + 1)
     q = np.empty_like(p)
@@ -112,17 +112,17 @@ def benjamini_hochberg(p: Numbers) -> Numbers:
     return q
 
 
-def normal_of(t: Numbers, freedom: Numbers) -> Numbers:
-    """Student's t as the normal deviate of nearly the same tail (Wallace 1959)."""
+def normal_of(t: Doubles, freedom: Doubles) -> Doubles:
+    """Turn Student's t into the normal deviate of nearly the same tail (Wallace 1959)."""
     shrunk = np.sqrt(freedom * np.log1p(t**2 / freedom)) * (8 * freedom + 1) / (8 * freedom + 3)
     return np.asarray(np.sign(t) * shrunk)
 
 
-def two_sided(z: Numbers) -> Numbers:
-    """The p-values of normal deviates."""
+def two_sided(z: Doubles) -> Doubles:
+    """Return the two-sided p-values of normal deviates."""
     return np.array([math.erfc(abs(x) / math.sqrt(2)) for x in z.tolist()])
 
 
-def _quotient(a: Numbers, b: Numbers) -> Numbers:
-    """a / b, and 0 where b is 0: a dimension without any spread tells nothing apart."""
+def _quotient(a: Doubles, b: Doubles) -> Doubles:
+    """Return a / b, and 0 where b is 0: a dimension without any spread tells nothing apart."""
     return np.asarray(np.divide(a, b, out=np.zeros_like(a), where=b > 0))

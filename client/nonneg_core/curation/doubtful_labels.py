@@ -35,13 +35,13 @@ class Doubts:
     margin: Floats  # (n,) above 0: another label fits better
 
     def photos(self, least: float = DOUBTFUL) -> Places:
-        """The photos whose margin is above `least`, the most doubtful first."""
+        """Return the photos whose margin is above `least`, the most doubtful first."""
         found = np.flatnonzero(self.margin > least)
         return found[np.argsort(-self.margin[found], kind="stable")]
 
 
 def doubts(rows: SparseRows, labels: Sequence[Any]) -> Doubts:
-    """The margin of the best other label for every photo; photos of labels with fewer than five have none (-inf)."""
+    """Return every photo's best other label and its margin, which is -inf where a label has fewer than five photos."""
     names, own, sizes = np.unique(np.asarray(labels), return_inverse=True, return_counts=True)
     if len(names) < 2:
         raise DataInvalid(f"all photos have the label {names[0]}" if len(names) else "there are no labels",
@@ -66,7 +66,7 @@ def doubts(rows: SparseRows, labels: Sequence[Any]) -> Doubts:
 
 
 def _gram(rows: SparseRows, mean: Floats) -> NDArray[np.float64]:
-    """The scatter matrix of the centred rows, (D, D)."""
+    """Return the scatter matrix of the centred rows, (D, D)."""
     total = np.zeros((rows.dimensions, rows.dimensions), np.float64)
     for start in range(0, count(rows), BLOCK):
         x = dense(rows, start, start + BLOCK) - mean
@@ -75,7 +75,7 @@ def _gram(rows: SparseRows, mean: Floats) -> NDArray[np.float64]:
 
 
 def _toward(rows: SparseRows, mean: Floats, own: Places, labels: int) -> NDArray[np.float64]:
-    """The sums of the centred rows of each label, (D, C): X'Y."""
+    """Return the sums of the centred rows of each label, (D, C): X'Y."""
     sums = np.zeros((labels, rows.dimensions))
     for start in range(0, count(rows), BLOCK):
         sums += np.eye(labels)[:, own[start : start + BLOCK]] @ (dense(rows, start, start + BLOCK) - mean)

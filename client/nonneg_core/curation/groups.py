@@ -25,7 +25,7 @@ class Star:
 
 
 def stars(one: Places, other: Places, order: Sequence[int] | NDArray[np.intp]) -> list[Star]:
-    """Groups of the paired photos; `order` has all photos, the best first."""
+    """Group the paired photos around the best ones; `order` has all photos, the best first."""
     pairs = np.concatenate([np.arange(len(one)), np.arange(len(one))])
     near, far = np.concatenate([one, other]), np.concatenate([other, one])
     sorting = np.argsort(near, kind="stable")

@@ -24,7 +24,7 @@ class Subset:
 
 
 def k_centres(rows: SparseRows, n: int, moved: Callable[[int], object] | None = None) -> Subset:
-    """The first n photos of the greedy order; all of them where there are no more, copies of chosen ones left out."""
+    """Choose n photos, each the farthest from those before; fewer where only copies of chosen ones are left."""
     size = count(rows)
     cosine, nearest = np.full(size, -1, np.float32), np.full(size, -1)
     chosen: list[int] = []

@@ -26,7 +26,7 @@ AT_ONCE = 8192  # pairs, or thumbnails
 
 
 def standardised(thumbnails: NDArray[np.uint8]) -> Thumbnails:
-    """Thumbnails (n, GRID * GRID) as rows of mean 0 and norm 1; flat ones are 0 and are like nothing."""
+    """Bring thumbnails (n, GRID * GRID) to mean 0 and norm 1; flat ones become 0 and are like nothing."""
     z = np.empty((len(thumbnails), GRID, GRID), np.float32)
     for start in range(0, len(thumbnails), AT_ONCE):
         levels = thumbnails[start : start + AT_ONCE].reshape(-1, GRID, GRID).astype(np.float32)
@@ -38,21 +38,21 @@ def standardised(thumbnails: NDArray[np.uint8]) -> Thumbnails:
 
 
 def coarse(thumbnails: Thumbnails) -> NDArray[np.float32]:
-    """The standardised thumbnails at a third of the size, (n, COARSE * COARSE): what a crop changes little."""
+    """Shrink standardised thumbnails to a third of their sides, (n, COARSE * COARSE): what a crop changes little."""
     parts = thumbnails.reshape(-1, COARSE, GRID // COARSE, COARSE, GRID // COARSE)
     cells = np.asarray(parts.mean(axis=(2, 4)), np.float32)
     return _unit(cells).reshape(-1, COARSE * COARSE)
 
 
 def mirrored(thumbnails: Thumbnails) -> Thumbnails:
-    """The thumbnails with left and right exchanged."""
+    """Return the thumbnails with left and right exchanged."""
     return thumbnails[:, :, ::-1]
 
 
 def likeness(
     thumbnails: Thumbnails, one: NDArray[np.intp], other: NDArray[np.intp], others: Thumbnails | None = None
 ) -> NDArray[np.float32]:
-    """The largest correlation of the pairs thumbnails[one[i]], others[other[i]] over mirror, window and side.
+    """Return the largest correlation of each pair thumbnails[one[i]], others[other[i]] over mirror, window and side.
 
     others: without them pairs are of one collection.
     """
@@ -69,7 +69,7 @@ def likeness(
 
 
 def _windows(z: Thumbnails) -> Iterator[Thumbnails]:
-    """The thumbnails of every window of the pictures behind `z`, the whole first."""
+    """Yield the thumbnails of every window of the pictures behind `z`, the whole first."""
     yield z
     for scale in SCALES:
         for top in PLACES:
@@ -79,7 +79,7 @@ def _windows(z: Thumbnails) -> Iterator[Thumbnails]:
 
 @cache
 def _window(place: float, scale: float) -> NDArray[np.float32]:
-    """(GRID, GRID): cells of a window by cubic interpolation (Catmull and Rom) between the cells of the whole."""
+    """Return weights (GRID, GRID) that interpolate a window's cells between those of the whole (Catmull and Rom)."""
     at = place * (1 - scale) * GRID + scale * (np.arange(GRID) + 0.5) - 0.5  # where the cells' centres lie
     below = np.floor(at).astype(int)
     t = at - below
@@ -96,7 +96,7 @@ def _window(place: float, scale: float) -> NDArray[np.float32]:
 
 
 def _unit(pictures: NDArray[Any]) -> NDArray[np.float32]:
-    """Each picture with mean 0 and norm 1; a constant one becomes 0."""
+    """Bring each picture to mean 0 and norm 1; a constant one becomes 0."""
     z = (pictures - pictures.mean(axis=(1, 2), keepdims=True)).astype(np.float32)
     norms = np.sqrt(np.einsum("nij,nij->n", z, z))[:, None, None]
     return np.asarray(np.divide(z, norms, out=np.zeros_like(z), where=norms > 1e-6))

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from nonneg_core.curation.best_neighbours import Best, Found, ranked
+from nonneg_core.curation.best_neighbours import Best, ScoredPlaces, ranked
 from nonneg_core.curation.likeness import Thumbnails, coarse, likeness, mirrored
 from nonneg_core.curation.projection import EXACT, KEPT, bounding
 from nonneg_core.curation.sparse_rows import Floats, Places, SparseRows, against, count, dense
@@ -49,7 +49,7 @@ class PairLimits:
         return min(self.copy_cosine, self.crop_cosine)
 
     def of_cut_vectors(self) -> PairLimits:
-        """The same for vectors of which only the largest entries are stored: cosines of copies are smaller then."""
+        """Return limits for vectors of which only the largest entries are stored: their copies have smaller cosines."""
         return replace(self, copy_cosine=CUT_COPY, crop_cosine=CUT_CROP)
 
 
@@ -66,7 +66,7 @@ class Pairs:
         return len(self.one)
 
     def where(self, chosen: NDArray[np.bool_]) -> Pairs:
-        """Some of the pairs."""
+        """Return the chosen pairs."""
         return Pairs(self.one[chosen], self.other[chosen], self.cosine[chosen], self.likeness[chosen])
 
 
@@ -92,7 +92,7 @@ class Tiling:
     """
 
     rows: int = 2048
-    columns: int = 8192
+    columns: int = 4096
     few: float = 0.005
     exact: int = EXACT
     kept: float = KEPT
@@ -133,7 +133,7 @@ class Scan:
             self._best.take(block.rows, block.columns, block.cosines)
 
     def block(self, start: int) -> Block:
-        """The pairs and neighbours of some rows."""
+        """Find the pairs and neighbours of the rows from `start` on."""
         block = dense(self.rows, start, start + self.tiling.rows)
         stop, similar, first = start + len(block), [], start if self._once else 0
         for left in range(first, max(first + 1, count(self.others)), self.tiling.columns):
@@ -150,13 +150,13 @@ class Scan:
         return Block(start, count(self.rows), self.k, self._pairs(block, start, similar), *nearest)
 
     def _tile(self, block: Floats, start: int, left: int) -> Floats:
-        """The inner products of a block with some of the others, or bounds above them."""
+        """Return the inner products of a block with the others from `left` on, or bounds above them."""
         if self._bounds is None:
             return block @ dense(self.others, left, left + self.tiling.columns).T
         return self._bounds[0][start : start + len(block)] @ self._bounds[1][left : left + self.tiling.columns].T
 
     def _candidates(self, tile: Floats, start: int, left: int) -> tuple[Places, Places, Floats]:
-        """Which pairs of a tile may be similar, or copies, with their bounds; each pair of one collection once."""
+        """Return pairs of a tile that may be similar, or copies, with their bounds; within one collection each once."""
         known = self._thumbnails is not None and self._other_thumbnails is not None
         least = min(self.limits.similar, self.limits.least) if known else self.limits.similar
         near = tile >= least - MARGIN
@@ -176,12 +176,12 @@ class Scan:
         return one, other + left, tile[one, other]
 
     def _alike(self, rows: slice, columns: slice) -> NDArray[np.bool_]:
-        """Which coarse thumbnails of a tile correlate enough, mirrored or not."""
+        """Return which coarse thumbnails of a tile correlate enough, mirrored or not."""
         plain = self._coarse[rows] @ self._other_coarse[columns].T
         return np.asarray(np.maximum(plain, self._coarse[rows] @ self._turned[columns].T) >= self.limits.coarse)
 
     def _pairs_alike(self, one: Places, other: Places) -> NDArray[np.bool_]:
-        """The same of single pairs, which is less work where they are few."""
+        """Return which pairs have coarse thumbnails that correlate enough: less work than a tile if they are few."""
         found = np.empty(len(one), bool)
         for begin in range(0, len(one), AT_ONCE):
             some = slice(begin, begin + AT_ONCE)
@@ -205,14 +205,14 @@ class Scan:
         pairs = Pairs(one + start, other, cosine, alike)
         return pairs.where((cosine >= self.limits.similar) | copies(pairs, self.limits))
 
-    def _later(self, start: int, stop: int) -> Found:
-        """The neighbours that this block's products tell of: its rows' among those from them on, and the other way."""
+    def _later(self, start: int, stop: int) -> ScoredPlaces:
+        """Return neighbours found by a block's products: of its rows among these and later ones, and of those."""
         rows, columns, cosines = self._best.entries(start)
         here = np.where(rows < stop, columns >= start, (columns >= start) & (columns < stop))
         return rows[here], columns[here], cosines[here]
 
-    def _nearest(self, block: Floats, start: int) -> Found:
-        """The neighbours of the block's rows among all others."""
+    def _nearest(self, block: Floats, start: int) -> ScoredPlaces:
+        """Return the neighbours of the block's rows among all others."""
         rows, columns, cosine = self._best.entries(start, start + len(block))
         if not self._exact:
             cosine = against(block, rows - start, self.others, columns)
@@ -222,23 +222,23 @@ class Scan:
 
 
 def copies(pairs: Pairs, limits: PairLimits) -> NDArray[np.bool_]:
-    """Which pairs are copies of one photo."""
+    """Return which pairs are copies of one photo."""
     whole = (pairs.cosine >= limits.copy_cosine) & (pairs.likeness >= limits.copy_likeness)
     return whole | ((pairs.cosine >= limits.crop_cosine) & (pairs.likeness >= limits.crop_likeness))
 
 
 def scanned(scan: Scan) -> Iterator[Block]:
-    """All blocks, in order."""
+    """Yield all blocks, in order."""
     return (scan.block(start) for start in starts(count(scan.rows), scan.tiling.rows))
 
 
 def starts(rows: int, step: int) -> range:
-    """Where the blocks of `step` rows begin; there is one even of none."""
+    """Return where the blocks of `step` rows begin; without any row there is one block."""
     return range(0, max(1, rows), step)
 
 
 def joined(blocks: list[Block]) -> tuple[Pairs, Places, Floats]:
-    """The pairs, neighbours and cosines of all rows; -1 and 0 where there are no more neighbours."""
+    """Join blocks to the pairs, neighbours and cosines of all rows; -1 and 0 where there are no more neighbours."""
     fields = [np.concatenate([getattr(b.pairs, name) for b in blocks]) for name in Pairs.__dataclass_fields__]
     best = Best(blocks[0].size, blocks[0].k)
     for block in blocks:

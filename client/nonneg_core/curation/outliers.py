@@ -26,7 +26,7 @@ class Outliers:
 
 
 def outliers(cosines: Floats) -> Outliers:
-    """The loneliest hundredth of the photos, and all below the bound.
+    """Return the loneliest hundredth of the photos, and all whose mean cosine is unusually low.
 
     cosines: of each photo to its nearest others, (n, k), the nearest first.
     """

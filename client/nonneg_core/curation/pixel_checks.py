@@ -43,7 +43,7 @@ class PixelChecks:
         return max(self.width, self.height) / max(1, min(self.width, self.height))
 
     def found(self) -> list[str]:
-        """The checks that the photo fails."""
+        """Return the names of the checks that the photo fails."""
         failed = {
             "dark": self.brightness < DARK,
             "flat": self.contrast < FLAT,
@@ -72,12 +72,12 @@ def check_pixels(image: Image.Image, size: tuple[int, int] | None = None) -> Pix
 
 
 def as_text(thumbnail: bytes) -> str:
-    """The thumbnail as a field of an index holds it."""
+    """Return the thumbnail as base64, as a field of an index holds it."""
     return base64.b64encode(thumbnail).decode()
 
 
 def from_text(text: str) -> NDArray[np.uint8] | None:
-    """The thumbnail's pixels (GRID * GRID,); None where the text is not a thumbnail."""
+    """Return the thumbnail's pixels (GRID * GRID,); None where the text is not a thumbnail."""
     try:
         data = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
@@ -86,7 +86,7 @@ def from_text(text: str) -> NDArray[np.uint8] | None:
 
 
 def _sharpness(levels: NDArray[np.float32], contrast: float) -> float:
-    """The mean absolute Laplacian, as a share of the contrast: a dim photo is not a blurred one."""
+    """Return the mean absolute Laplacian, as a share of the contrast: a dim photo is not a blurred one."""
     if min(levels.shape) < 3 or contrast == 0:
         return 0.0
     inner = levels[1:-1, 1:-1]

@@ -24,7 +24,7 @@ KEPT = 0.9  # of the energy: what is left over bounds little, and beyond it near
 def bounding(
     rows: SparseRows, others: SparseRows | None = None, *, exact: int = EXACT, kept: float = KEPT
 ) -> tuple[Floats, Floats] | None:
-    """The short forms of `rows` and `others` (or of `rows` twice), whose inner products bound those of the full rows.
+    """Return short forms of `rows` and `others` (or `rows` twice) whose inner products bound those of the full rows.
 
     None where it is as well to compute these in full: for at most `exact` rows, or where it takes half of the
     directions to keep the share `kept` of the energy.
@@ -38,7 +38,7 @@ def bounding(
 
 
 def directions(rows: SparseRows, kept: float) -> Floats | None:
-    """The fewest orthonormal directions that keep this share of a sample's energy, (D, r); None if it takes half."""
+    """Return the fewest orthonormal directions (D, r) with this share of a sample's energy; None if over half of D."""
     step = max(1, count(rows) // SAMPLE)
     energy = np.zeros((rows.dimensions, rows.dimensions), np.float32)
     for start in range(0, count(rows), BLOCK):
@@ -51,7 +51,7 @@ def directions(rows: SparseRows, kept: float) -> Floats | None:
 
 
 def projected(rows: SparseRows, basis: NDArray[np.float32]) -> Floats:
-    """[Q'a, |rest of a|] for every row a, (n, r + 1)."""
+    """Return [Q'a, |rest of a|] for every row a, (n, r + 1), where Q is the basis."""
     short = np.empty((count(rows), basis.shape[1] + 1), np.float32)
     for start in range(0, count(rows), BLOCK):
         z = dense(rows, start, start + BLOCK)

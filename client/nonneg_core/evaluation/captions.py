@@ -6,13 +6,13 @@ and has the same score stands before the partners, so that equal vectors find no
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nonneg_core.csv_table import read_table
 from nonneg_core.errors import DataInvalid
 from nonneg_core.shortening import Vectors, unit
 
@@ -22,7 +22,7 @@ Places = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Pair:
+class CaptionedImage:
     """One line of a file of captions."""
 
     image: Path
@@ -47,29 +47,23 @@ class Recall:
     image_to_text: Places
 
     def hits(self, depth: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Which texts found an image, and which images a text, among the first `depth`."""
+        """Return which texts found an image, and which images a text, among the first `depth`."""
         return self.text_to_image < depth, self.image_to_text < depth
 
 
-def read_pairs(path: Path) -> list[Pair]:
-    """The pairs of a CSV file with the columns `image` (a path, relative to the file) and `caption`."""
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            reader = csv.DictReader(file)
-            if not {"image", "caption"} <= set(reader.fieldnames or ()):
-                raise DataInvalid(f"{path} lacks the columns image and caption", fix="name them in its first line")
-            rows = [row for row in reader if row["image"] and row["caption"]]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataInvalid(
-            f"{path} cannot be read ({error})", fix="check the path; captions are a CSV file in UTF-8", value=str(path)
-        ) from error
-    if not rows:
+def read_pairs(path: Path) -> list[CaptionedImage]:
+    """Return the pairs of a CSV file with the columns `image` (a path, relative to the file) and `caption`."""
+    _, rows = read_table(path, ("image", "caption"))
+    pairs = [
+        CaptionedImage(path.parent / row["image"], row["caption"]) for row in rows if row["image"] and row["caption"]
+    ]
+    if not pairs:
         raise DataInvalid(f"{path} holds no pair", fix="give at least one image and caption", value=str(path))
-    return [Pair(path.parent / row["image"], row["caption"]) for row in rows]
+    return pairs
 
 
-def captioned(pairs: list[Pair]) -> Captioned:
-    """Each image and each caption once: equal captions of several images are one, and all of these its partners."""
+def captioned(pairs: list[CaptionedImage]) -> Captioned:
+    """List each image and caption once: equal captions of several images are one, and these all its partners."""
     images = {path: i for i, path in enumerate(dict.fromkeys(pair.image for pair in pairs))}
     captions = {text: i for i, text in enumerate(dict.fromkeys(pair.caption for pair in pairs))}
     return Captioned(
@@ -81,23 +75,23 @@ def captioned(pairs: list[Pair]) -> Captioned:
 
 
 def recall(images: Vectors, texts: Vectors, of: Captioned) -> Recall:
-    """By cosine, each of the texts among the images and the other way."""
+    """Measure by cosine how often texts find their images, and images their texts."""
     return asymmetric((images, images), (texts, texts), of)
 
 
 def asymmetric(images: tuple[Vectors, Vectors], texts: tuple[Vectors, Vectors], of: Captioned) -> Recall:
-    """The same where what is stored and what asks differ: (stored, asking) of each side."""
+    """Return the same where what is stored and what asks differ: (stored, asking) of each side."""
     return Recall(
         first_partner(texts[1], images[0], of.caption, of.image),
         first_partner(images[1], texts[0], of.image, of.caption),
     )
 
 
-def first_partner(asking: Vectors, stored: Vectors, asks: Places, answers: Places) -> Places:
-    """How many of the stored rows that are not partners stand before each asking row's nearest partner."""
+def first_partner(asking: Vectors, stored: Vectors, asks: Places, answers: Places, *, at_once: int = AT_ONCE) -> Places:
+    """Return how many of the stored rows that are not partners stand before each asking row's nearest partner."""
     stored, found = unit(stored), np.zeros(len(asking), dtype=np.int64)
-    for start in range(0, len(asking), AT_ONCE):
-        scores = unit(asking[start : start + AT_ONCE]) @ stored.T
+    for start in range(0, len(asking), at_once):
+        scores = unit(asking[start : start + at_once]) @ stored.T
         pairs = (asks >= start) & (asks < start + len(scores))
         mine, theirs = asks[pairs] - start, answers[pairs]
         best = np.full(len(scores), -np.inf, np.float32)

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from nonneg_core.errors import DataInvalid
 from nonneg_core.evaluation import structure as measures
-from nonneg_core.evaluation.floors import Codes, as_sparse, rotated, sparsity_to_keep
+from nonneg_core.evaluation.baseline_codes import Codes, as_sparse, rotated, sparsity_to_keep
 from nonneg_core.evaluation.monosemanticity import mean_score
 
 
 @dataclass(frozen=True)
-class Figures:
+class CodeFigures:
     """What the dimensions of one encoder are like."""
 
     dimensions: int
@@ -37,17 +37,17 @@ class Figures:
 class StructureReport:
     """The figures, and the same of three things that mean nothing."""
 
-    measured: Figures
-    shuffled: Figures  # the same codes, the labels in another order
-    rotated: Figures  # the same codes, randomly rotated and cut to the same sparsity
-    untrained: Figures | None  # an untrained head on the same features, cut to the same sparsity
+    measured: CodeFigures
+    shuffled: CodeFigures  # the same codes, the labels in another order
+    rotated: CodeFigures  # the same codes, randomly rotated and cut to the same sparsity
+    untrained: CodeFigures | None  # an untrained head on the same features, cut to the same sparsity
     images: int
     classes: int
     estimator: str  # of SEPIN
     judge: str  # of monosemanticity
 
     def record(self) -> dict[str, Any]:
-        """As JSON shows it."""
+        """Return it as JSON shows it."""
         return asdict(self)
 
 
@@ -87,10 +87,10 @@ def structure(
     )
 
 
-def _figures(z: Codes, second: Codes | None, classes: NDArray[np.int64], judged: NDArray[Any]) -> Figures:
+def _figures(z: Codes, second: Codes | None, classes: NDArray[np.int64], judged: NDArray[Any]) -> CodeFigures:
     weighted, unweighted = measures.shares((z != 0).astype(np.float32), classes)
     sepin = None if second is None else measures.sepin_ranked(z[: len(second)], second)
-    return Figures(
+    return CodeFigures(
         dimensions=z.shape[1],
         live=measures.live_dimensions(z),
         zero_share=measures.zero_share(z),

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from nonneg_core.errors import DataInvalid
 
 BINS = 20
-Floats = NDArray[np.float64]
+Doubles = NDArray[np.float64]
 
 
-def information_gap(z: NDArray[Any], factors: NDArray[Any], *, bins: int = BINS) -> Floats:
-    """For each factor what its best dimension knows of it and the second best does not, as a share of its entropy.
+def information_gap(z: NDArray[Any], factors: NDArray[Any], *, bins: int = BINS) -> Doubles:
+    """Return what each factor's best dimension knows of it and the second best does not, as a share of its entropy.
 
     z (n, D) is cut into `bins` equal steps between each column's extremes; factors (n, F) are numbers of classes.
     arXiv 1802.04942.
@@ -31,19 +31,19 @@ def information_gap(z: NDArray[Any], factors: NDArray[Any], *, bins: int = BINS)
 
 
 def mutual_information(a: NDArray[np.int64], b: NDArray[np.int64]) -> float:
-    """Of two columns of class numbers, in nats."""
+    """Compute that of two columns of class numbers, in nats."""
     joint = np.bincount(a * (int(b.max()) + 1) + b, minlength=(int(a.max()) + 1) * (int(b.max()) + 1))
     table = joint.reshape(int(a.max()) + 1, -1)
     return entropy(table.sum(axis=1)) + entropy(table.sum(axis=0)) - entropy(joint)
 
 
 def entropy(counts: NDArray[np.int64]) -> float:
-    """In nats."""
+    """Compute it in nats."""
     shares = counts[counts > 0] / counts.sum()
     return float(-(shares * np.log(shares)).sum())
 
 
-def _steps(column: Floats, bins: int) -> NDArray[np.int64]:
+def _steps(column: Doubles, bins: int) -> NDArray[np.int64]:
     low, high = column.min(), column.max()
     if high <= low:
         return np.zeros(len(column), dtype=np.int64)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from nonneg_core.evaluation.uncertainty import Interval, interval, jackknife
 
-Floats = NDArray[np.float64]
+Doubles = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,16 +17,16 @@ class Estimate:
     """A figure of some images, and the same with groups of them left out, or of single classes or pairs."""
 
     value: float
-    parts: Floats
+    parts: Doubles
     left_out: bool  # parts: the figure with each group of images left out; else what it is the mean of
 
     @classmethod
-    def mean_of(cls, parts: Floats) -> Estimate:
-        """The mean of a value a class, or a pair."""
+    def mean_of(cls, parts: Doubles) -> Estimate:
+        """Return the mean of a value a class, or a pair."""
         return cls(float(parts.mean()), parts, left_out=False)
 
     def interval(self) -> Interval:
-        """Where it would lie with other images of the same kind (95 %)."""
+        """Return where it would lie with other images of the same kind (95 %)."""
         return jackknife(self.value, self.parts) if self.left_out else interval(self.parts)
 
     def __sub__(self, other: Estimate) -> Estimate:

@@ -32,11 +32,11 @@ class Length:
 
 
 def asked(z: Vectors, length: Length) -> Vectors:
-    """The vectors as they ask those that `cut` leaves."""
+    """Return the vectors as they ask those that `cut` leaves."""
     return np.asarray(z[:, : length.dimensions]) if length.asked_whole else cut(z, length)
 
 
 def cut(z: Vectors, length: Length) -> Vectors:
-    """The prefix, and of it the largest; not divided by the length, which cosines do by themselves."""
+    """Return the prefix, and of it the largest; not divided by the length, which cosines do by themselves."""
     z = z[:, : length.dimensions]  # a view: at full size a copy is what memory cannot hold
     return keep_largest(z, length.top_k) if length.top_k and length.top_k < length.dimensions else np.asarray(z)

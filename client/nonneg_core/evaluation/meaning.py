@@ -2,8 +2,8 @@
 
 Every figure is computed in the same way for the codes, for the codes with shuffled labels, for the codes randomly
 rotated and cut to the same sparsity, and for an untrained head cut alike. Figures that are means over dimensions
-(`AVERAGES`) do not tell a trained head from an untrained one, whose dimensions repeat each other along the few
-directions in which photos vary most; those that ask for every class by itself (`DECIDING`) do.
+(consistency, monosemanticity) do not tell a trained head from an untrained one, whose dimensions repeat each other
+along the few directions in which photos vary most; those that ask for every class by itself (`DECIDING`) do.
 """
 
 from __future__ import annotations
@@ -14,18 +14,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from nonneg_core.evaluation.baseline_codes import Codes, as_sparse, rotated, sparsity_to_keep
+from nonneg_core.evaluation.edit_responses import answers
 from nonneg_core.evaluation.estimates import Estimate
-from nonneg_core.evaluation.floors import Codes, as_sparse, rotated, sparsity_to_keep
 from nonneg_core.evaluation.monosemanticity import pair_sums
-from nonneg_core.evaluation.pictures import Pairs, Teaching
-from nonneg_core.evaluation.responses import answers
+from nonneg_core.evaluation.photo_pairs import PastedPairs, Teaching
 from nonneg_core.evaluation.sparse_probing import probe_sparsely, telling_columns
 from nonneg_core.evaluation.structure import weighted_share
 from nonneg_core.evaluation.uncertainty import GROUPS, groups_of
 from nonneg_core.shortening import unit
 
 PROBED = (1, 5)  # dimensions a class
-AVERAGES = ("consistency", "monosemanticity")
 DECIDING = ("probe@1", "probe@5", "pasted", "cropped", "recoloured")
 FIGURES = {
     "consistency": "share of the most frequent class among the photos that activate a dimension, weighted by how many",
@@ -40,42 +39,47 @@ Estimates = dict[str, Estimate]
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
+class EncoderCodes:
     """What one encoder makes of the photos, and of the pictures that were made of some of them."""
 
     photos: Codes  # (images, D)
-    pictures: Mapping[str, Codes]  # (pairs, D) for each kind of edit; none where there are no pairs
+    pictures: Mapping[str, Codes]  # (pairs, D) for each kind of edit; none without pairs
 
     @property
     def all(self) -> Codes:
         """Everything, the photos first."""
         return np.concatenate([self.photos, *self.pictures.values()])
 
-    def like(self, rows: Codes) -> Seen:
-        """Other rows of the same photos and pictures, in the order of `all`."""
+    def like(self, rows: Codes) -> EncoderCodes:
+        """Return other rows of the same photos and pictures, in the order of `all`."""
         parts = np.split(rows, np.cumsum([len(self.photos), *map(len, self.pictures.values())])[:-1])
-        return Seen(parts[0], dict(zip(self.pictures, parts[1:], strict=True)))
+        return EncoderCodes(parts[0], dict(zip(self.pictures, parts[1:], strict=True)))
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class ClassesAndJudge:
     """What the codes are held against."""
 
     classes: NDArray[np.int64]  # of every photo
     judge: Codes  # what another encoder makes of every photo
     teaching: Teaching
-    pairs: Pairs
+    pairs: PastedPairs
 
-    def shuffled(self, seed: int) -> Asked:
-        """The same with labels and judge in an order that means nothing."""
+    def shuffled(self, seed: int) -> ClassesAndJudge:
+        """Return the same with labels and judge in an order that means nothing."""
         order = np.random.default_rng(seed).permutation(len(self.classes))
-        return Asked(self.classes[order], self.judge[order], self.teaching.shuffled(seed), self.pairs)
+        return ClassesAndJudge(self.classes[order], self.judge[order], self.teaching.shuffled(seed), self.pairs)
 
 
 def examine(
-    seen: Seen, asked: Asked, untrained: Seen | None, *, only_averages: bool = False, seed: int = 0
+    seen: EncoderCodes,
+    asked: ClassesAndJudge,
+    untrained: EncoderCodes | None,
+    *,
+    only_averages: bool = False,
+    seed: int = 0,
 ) -> dict[str, Estimates]:
-    """Every figure that these images allow, `measured` and of each floor; or those that are means over dimensions."""
+    """Compute all figures that these images allow, `measured` and of each floor; or the means over dimensions."""
     figures = averages if only_averages else every_figure
     share = sparsity_to_keep(seen.photos)
     turned = rotated(seen.photos, np.concatenate(list(seen.pictures.values())) if seen.pictures else None, seed=seed)
@@ -89,8 +93,8 @@ def examine(
     return found
 
 
-def every_figure(seen: Seen, asked: Asked) -> Estimates:
-    """Every figure of one encoder's codes that these images allow."""
+def every_figure(seen: EncoderCodes, asked: ClassesAndJudge) -> Estimates:
+    """Return every figure of one encoder's codes that these images allow."""
     z, found = unit(seen.photos), averages(seen, asked)
     if asked.teaching.possible:
         found |= _probes(z, asked.teaching)
@@ -99,8 +103,8 @@ def every_figure(seen: Seen, asked: Asked) -> Estimates:
     return {name: found[name] for name in FIGURES if name in found}
 
 
-def averages(seen: Seen, asked: Asked) -> Estimates:
-    """The figures that are means over dimensions."""
+def averages(seen: EncoderCodes, asked: ClassesAndJudge) -> Estimates:
+    """Return the figures that are means over dimensions."""
     z, groups = unit(seen.photos), groups_of(asked.classes)
     found = {"monosemanticity": _monosemanticity(z, asked.judge, groups)}
     if asked.classes.max() > 0:
@@ -130,7 +134,7 @@ def _probes(z: Codes, by: Teaching) -> Estimates:
     return {f"probe@{k}": Estimate.mean_of(values) for k, values in scores.items()}
 
 
-def _responses(z: Codes, pictures: Mapping[str, Codes], asked: Asked) -> Estimates:
+def _responses(z: Codes, pictures: Mapping[str, Codes], asked: ClassesAndJudge) -> Estimates:
     by, pairs = asked.teaching, asked.pairs
     own = telling_columns(z[by.teach], by.of_teach, 1)[:, 0]
     scale = np.maximum(z[by.teach].std(axis=0), np.float32(1e-6))

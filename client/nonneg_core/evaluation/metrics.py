@@ -26,7 +26,7 @@ from nonneg_core.evaluation.ranking import Ranked, rank, reranked
 
 RERANKED = 200  # of each list, where it is put in order by whole vectors
 Hits = NDArray[np.bool_]  # (queries, depth): is the item at this place relevant?
-Floats = NDArray[np.float64]
+Doubles = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -34,16 +34,16 @@ class RetrievalReport:
     """Scores of every query that has something to find; the rows of each array are the same queries."""
 
     k: int  # of average_precision, recall and ndcg
-    precision: dict[int, Floats]  # P@k for several k
-    r_precision: Floats
-    average_precision: Floats
-    recall: Floats
-    ndcg: Floats
-    knn: Floats  # 1 where the neighbours' vote is the query's label
+    precision: dict[int, Doubles]  # P@k for several k
+    r_precision: Doubles
+    average_precision: Doubles
+    recall: Doubles
+    ndcg: Doubles
+    knn: Doubles  # 1 where the neighbours' vote is the query's label
     queries: NDArray[np.int64] = field(repr=False)  # (n,) which queries these are
 
-    def scores(self) -> dict[str, Floats]:
-        """Every metric by its name, one number a query."""
+    def scores(self) -> dict[str, Doubles]:
+        """Return every metric by its name, one number a query."""
         return {
             **{f"P@{k}": values for k, values in self.precision.items()},
             "R-precision": self.r_precision,
@@ -54,7 +54,7 @@ class RetrievalReport:
         }
 
     def means(self) -> dict[str, float]:
-        """Every metric by its name, averaged over the queries."""
+        """Return every metric by its name, averaged over the queries."""
         return {name: float(values.mean()) for name, values in self.scores().items()}
 
 
@@ -114,8 +114,8 @@ def _judged(
     relevant: NDArray[Any],
     depth: int,
     neighbours: int,
-) -> tuple[Hits, Floats, Floats]:
-    """The hits, R-precision and neighbours' vote of the asked queries, each of which has so many `relevant` ones."""
+) -> tuple[Hits, Doubles, Doubles]:
+    """Return the hits, R-precision and neighbours' vote of the queries, each of which has so many `relevant` ones."""
     hits = np.zeros((len(asked), depth), dtype=bool)
     r_precision, knn = np.zeros(len(asked)), np.zeros(len(asked))
     place = {query: i for i, query in enumerate(asked.tolist())}
@@ -130,32 +130,32 @@ def _judged(
     return hits, r_precision, knn
 
 
-def precision(hits: Hits, k: int) -> Floats:
-    """P@k."""
+def precision(hits: Hits, k: int) -> Doubles:
+    """Return P@k."""
     return np.asarray(hits[:, :k].sum(axis=1) / k, dtype=np.float64)
 
 
-def recall(hits: Hits, relevant: NDArray[Any], k: int) -> Floats:
-    """Recall@k."""
+def recall(hits: Hits, relevant: NDArray[Any], k: int) -> Doubles:
+    """Return Recall@k."""
     return np.asarray(hits[:, :k].sum(axis=1) / relevant, dtype=np.float64)
 
 
-def average_precision(hits: Hits, relevant: NDArray[Any], k: int) -> Floats:
-    """AP@k, divided by min(R, k): 1 exactly when the list begins with as many hits as it can."""
+def average_precision(hits: Hits, relevant: NDArray[Any], k: int) -> Doubles:
+    """Return AP@k, divided by min(R, k): 1 exactly when the list begins with as many hits as it can."""
     head = hits[:, :k]
     at_hits = np.cumsum(head, axis=1) / np.arange(1, head.shape[1] + 1) * head  # (queries, k)
     return np.asarray(at_hits.sum(axis=1) / np.minimum(relevant, k), dtype=np.float64)
 
 
-def ndcg(hits: Hits, relevant: NDArray[Any], k: int) -> Floats:
-    """nDCG@k with gains 0 and 1."""
+def ndcg(hits: Hits, relevant: NDArray[Any], k: int) -> Doubles:
+    """Return nDCG@k with gains 0 and 1."""
     gains = 1 / np.log2(np.arange(2, k + 2))  # (k,)
     ideal = np.cumsum(gains)[np.minimum(relevant, k) - 1]
     return np.asarray((hits[:, :k] * gains[: hits.shape[1]]).sum(axis=1) / ideal, dtype=np.float64)
 
 
 def vote(labels: NDArray[Any], scores: NDArray[Any]) -> int:
-    """The label with the largest sum of cosines among the neighbours; the lower of equals, -1 without any."""
+    """Return the label with the largest sum of cosines among the neighbours; the lower of equals, -1 without any."""
     labels, scores = labels[scores > 0], scores[scores > 0]
     return int(np.bincount(labels, weights=scores).argmax()) if len(labels) else -1
 

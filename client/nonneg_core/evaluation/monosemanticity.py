@@ -10,38 +10,38 @@ from numpy.typing import NDArray
 
 from nonneg_core.shortening import unit
 
-Floats = NDArray[np.float64]
+Doubles = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
 class PairSums:
     """What the score of every dimension is computed from: sums over images, so that images can be taken out again."""
 
-    directions: Floats  # (width, D): sum of a e
-    own: Floats  # (D,): sum of a^2 |e|^2
-    activations: Floats  # (D,): sum of a
-    squares: Floats  # (D,): sum of a^2
-    active: Floats  # (D,): images
+    directions: Doubles  # (width, D): sum of a e
+    own: Doubles  # (D,): sum of a^2 |e|^2
+    activations: Doubles  # (D,): sum of a
+    squares: Doubles  # (D,): sum of a^2
+    active: Doubles  # (D,): images
 
     def __sub__(self, other: PairSums) -> PairSums:
         return PairSums(*(getattr(self, name) - getattr(other, name) for name in self.__dataclass_fields__))
 
-    def scores(self) -> Floats:
-        """(|sum a e|^2 - sum a^2 |e|^2) / ((sum a)^2 - sum a^2); NaN where fewer than two images are active."""
+    def scores(self) -> Doubles:
+        """Compute (|sum a e|^2 - sum a^2 |e|^2) / ((sum a)^2 - sum a^2); NaN where fewer than two images are active."""
         together = (self.directions**2).sum(axis=0) - self.own
         weights = self.activations**2 - self.squares
-        found: Floats = np.divide(together, weights, out=np.full(len(weights), np.nan), where=self.active > 1)
+        found: Doubles = np.divide(together, weights, out=np.full(len(weights), np.nan), where=self.active > 1)
         return found
 
     def mean(self) -> float:
-        """The mean over the dimensions that have a score; 0 without any."""
+        """Return the mean over the dimensions that have a score; 0 without any."""
         scores = self.scores()
         known = scores[~np.isnan(scores)]
         return float(known.mean()) if len(known) else 0.0
 
 
 def pair_sums(activations: NDArray[Any], judge: NDArray[Any]) -> PairSums:
-    """The sums of activations >= 0, (images, D), and of what the judge makes of the same images, (images, width)."""
+    """Sum activations >= 0, (images, D), and what the judge makes of the same images, (images, width)."""
     a = np.asarray(activations, dtype=np.float64)
     e = unit(np.asarray(judge, dtype=np.float32)).astype(np.float64)
     squares = a**2
@@ -50,8 +50,8 @@ def pair_sums(activations: NDArray[Any], judge: NDArray[Any]) -> PairSums:
     )
 
 
-def monosemanticity(z: NDArray[Any], judge: NDArray[Any]) -> Floats:
-    """The mean cosine of all pairs of images for each dimension, weighted by both activations: (D,).
+def monosemanticity(z: NDArray[Any], judge: NDArray[Any]) -> Doubles:
+    """Return the mean cosine of all pairs of images for each dimension, weighted by both activations: (D,).
 
     judge: what another encoder, or one-hot labels, make of the same images, (images, width).
     The definition (arXiv 2504.02821) takes all pairs; as sums over single images (arXiv 2602.12403) it is one product.
@@ -62,7 +62,7 @@ def monosemanticity(z: NDArray[Any], judge: NDArray[Any]) -> Floats:
 
 
 def mean_score(z: NDArray[Any], judge: NDArray[Any]) -> float:
-    """The mean over the dimensions that have a score; 0 without any."""
+    """Return the mean over the dimensions that have a score; 0 without any."""
     return pair_sums(_raised(z), judge).mean()
 
 

@@ -22,9 +22,9 @@ def probe(
     *,
     penalty: float = PENALTY,
 ) -> float:
-    """The accuracy on `test` of a ridge regression from unit vectors to one-hot labels of `train`, with intercept."""
+    """Measure on `test` a ridge regression from unit vectors to one-hot labels of `train`, with intercept."""
     if len(train) != len(train_labels) or len(test) != len(test_labels):
-        raise DataInvalid("not one label a vector", fix="give one label a vector")
+        raise DataInvalid("labels are not as many as vectors", fix="give one label a vector")
     if not len(train) or not len(test):
         raise DataInvalid("a probe needs vectors to learn from and others to test on", fix="give more images")
     names, codes = np.unique(np.asarray(train_labels), return_inverse=True)
@@ -39,7 +39,7 @@ def probe(
 
 
 def halves(labels: Sequence[Any], *, seed: int = 0) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Two halves with every label in both, as far as it has two images."""
+    """Return two halves with every label in both, as far as it has two images."""
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(labels))
     sorted_by_label = order[np.argsort(np.asarray(labels)[order], kind="stable")]

@@ -45,7 +45,7 @@ class Split:
         asks: Vectors | None = None,
         rerank: bool = False,
     ) -> RetrievalReport:
-        """Retrieval of equally labelled images; `asks`: their vectors as queries, which may also order the lists."""
+        """Measure retrieval of equally labelled images; `asks`: vectors as queries, which may also order lists."""
         ask = z if asks is None else asks
         if self.queries is None:
             whole = ask if rerank else None
@@ -62,7 +62,7 @@ class Split:
 
 
 def split(images: int, *, seed: int = 0, every: int = EVERY_QUERY, sample: int = SAMPLE) -> Split:
-    """Every image asks all others; of more than `every` images a sample asks the rest."""
+    """Choose which images ask: every one; of more than `every` images a sample, which asks the rest."""
     if images <= every:
         return Split(np.arange(images), None)
     order = np.random.default_rng(seed).permutation(images)
@@ -81,7 +81,7 @@ def quality_by_length(
     neighbours: int = 20,
     parts: Split | None = None,
 ) -> list[QualityRow]:
-    """One row a selection and length; a selection with several orders (random draws) gets their mean.
+    """Return one row a selection and length; a selection with several orders (random draws) gets their mean.
 
     parts: the gallery and the queries, if they are not those of `split`.
 
@@ -119,7 +119,7 @@ def quality_by_length(
 
 
 def _of_whole_queries(name: Selection, m: int, z: Vectors, score: Callable[..., RetrievalReport]) -> list[QualityRow]:
-    """The m largest entries of each vector, asked by whole vectors, and re-ranked by them."""
+    """Measure the m largest entries of each vector, asked by whole vectors, and re-ranked by them."""
     stored, full = cut(z, Length(z.shape[1], m)), z.shape[1]
     reports = [(how, score(stored, asks=z, rerank=how == "re-ranked")) for how in WHOLE]
     return [_row(name, full, m, stored, report, how) for how, report in reports]
@@ -128,7 +128,7 @@ def _of_whole_queries(name: Selection, m: int, z: Vectors, score: Callable[..., 
 def as_they_are(
     rows: NDArray[Any], labels: Sequence[Any] | NDArray[Any], name: Selection, *, k: int = 100, neighbours: int = 20
 ) -> QualityRow:
-    """Retrieval by dense vectors at their full length: what others are compared with."""
+    """Return retrieval by dense vectors at their full length: what others are compared with."""
     rows = np.asarray(rows, dtype=np.float32)
     report = split(len(rows)).score(rows, np.asarray(labels), k, neighbours)
     found = _row(name, rows.shape[1], None, rows, report)

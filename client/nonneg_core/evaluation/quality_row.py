@@ -31,7 +31,7 @@ class QualityRow(BaseModel):
 
     @model_serializer(mode="wrap")
     def _without_the_usual(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Rows of before did not say how they were asked, and keep their digests."""
+        """Leave out how rows were asked where it is the usual: rows of before it was said keep their digests."""
         record: dict[str, Any] = handler(self)
         if self.asked == "cut":
             record.pop("asked", None)

@@ -36,7 +36,7 @@ def rank(
     leave_one_out: bool = False,
     block_bytes: int = BLOCK_BYTES,
 ) -> Iterator[Ranked]:
-    """For each query the `depths[i]` best of the gallery; with `leave_one_out` item i does not answer query i.
+    """Yield for each query the `depths[i]` best of the gallery; with `leave_one_out` item i does not answer query i.
 
     So many queries are scored at a time that their scores take about `block_bytes`.
     """
@@ -57,7 +57,7 @@ def rank(
 
 
 def reranked(lists: Iterable[Ranked], queries: NDArray[Any], whole: NDArray[Any], first: int) -> Iterator[Ranked]:
-    """The lists with their first entries in the order of the cosines to the gallery's `whole` vectors."""
+    """Yield the lists with their first entries in the order of the cosines to the gallery's `whole` vectors."""
     queries, whole = _float32(queries), _float32(whole)
     inverse, asked = _inverse_lengths(whole), _inverse_lengths(queries)
     for found in lists:
@@ -70,7 +70,7 @@ def reranked(lists: Iterable[Ranked], queries: NDArray[Any], whole: NDArray[Any]
 
 
 def best(scores: Floats, depth: int) -> Places:
-    """The indices of the `depth` largest scores, falling; among equals the lower index first."""
+    """Return the indices of the `depth` largest scores, falling; among equals the lower index first."""
     if depth <= 0:
         return np.zeros(0, dtype=np.int64)
     candidates = np.flatnonzero(scores > 0)  # selecting among thousands of equal zeros is ten times slower
@@ -85,11 +85,11 @@ def best(scores: Floats, depth: int) -> Places:
 
 
 def _float32(z: NDArray[Any]) -> Floats:
-    """Rows as float32; a prefix of columns stays a view, which BLAS reads without a copy."""
+    """Return rows as float32; a prefix of columns stays a view, which BLAS reads without a copy."""
     return np.atleast_2d(np.asarray(z, dtype=np.float32))
 
 
 def _inverse_lengths(z: Floats) -> Floats:
-    """1 / |row|, 0 for a zero row: cosines come from dividing scores, not from copying a gallery."""
+    """Return 1 / |row|, 0 for a zero row: cosines come from dividing scores, not from copying a gallery."""
     lengths = np.sqrt(np.einsum("ij,ij->i", z, z, dtype=np.float64))
     return np.asarray(np.divide(1, lengths, out=np.zeros_like(lengths), where=lengths > 0), dtype=np.float32)

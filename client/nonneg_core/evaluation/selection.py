@@ -18,22 +18,22 @@ Order = NDArray[np.int64]
 
 
 def as_emitted(dimensions: int) -> Order:
-    """The columns as the encoder emits them: by expected activation, or by what the bundle was ranked by."""
+    """Return the columns as the encoder emits them: by expected activation, or by what the bundle was ranked by."""
     return np.arange(dimensions)
 
 
 def by_chance(dimensions: int, seed: int) -> Order:
-    """A random order, the same for the same seed."""
+    """Return a random order, the same for the same seed."""
     return np.random.default_rng(seed).permutation(dimensions)
 
 
 def falling(values: NDArray[Any] | tuple[float, ...]) -> Order:
-    """The columns with the largest value first (a variance, a frequency); among equals the lower index."""
+    """Return the columns with the largest value first (a variance, a frequency); among equals the lower index."""
     return np.argsort(-np.asarray(values, dtype=np.float64), kind="stable")
 
 
 def choose(z: NDArray[Any], order: Order, k: int) -> Vectors:
-    """The first k columns of an order."""
+    """Return the first k columns of an order."""
     return np.ascontiguousarray(np.asarray(z, dtype=np.float32)[:, order[:k]])
 
 
@@ -45,12 +45,12 @@ class PCA:
     components: Vectors  # (D, r), largest variance first
 
     def apply(self, z: NDArray[Any], k: int) -> Vectors:
-        """The first k components of each vector."""
+        """Return the first k components of each vector."""
         return np.asarray((unit(np.asarray(z, dtype=np.float32)) - self.mean) @ self.components[:, :k], np.float32)
 
 
 def fit_pca(z: NDArray[Any]) -> PCA:
-    """The principal components of `z` (images, D), by its covariance."""
+    """Return the principal components of `z` (images, D), by its covariance."""
     rows: NDArray[Any] = unit(np.asarray(z, dtype=np.float32))
     mean = rows.mean(axis=0, dtype=np.float64).astype(np.float32)
     centred = rows - mean

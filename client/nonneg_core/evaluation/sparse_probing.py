@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Columns = NDArray[np.int64]
+Doubles = NDArray[np.float64]
+ColumnNumbers = NDArray[np.int64]
 PENALTY = 1.0
 
 
-def telling_columns(z: NDArray[Any], classes: NDArray[np.int64], k: int) -> Columns:
-    """The k columns that tell each class from the rest by the difference of their means, in units of their spread.
+def telling_columns(z: NDArray[Any], classes: NDArray[np.int64], k: int) -> ColumnNumbers:
+    """Find the k columns that tell each class from the rest by the difference of their means, in units of their spread.
 
     z: (images, D); the result is (classes, k), strongest first.
     """
@@ -32,19 +32,23 @@ def telling_columns(z: NDArray[Any], classes: NDArray[np.int64], k: int) -> Colu
 
 
 def probe_sparsely(
-    teach: NDArray[Any], of_teach: NDArray[np.int64], ask: NDArray[Any], of_ask: NDArray[np.int64], columns: Columns
-) -> Floats:
-    """The average precision of each class on the images that are asked, by its own columns: (classes,)."""
+    teach: NDArray[Any],
+    of_teach: NDArray[np.int64],
+    ask: NDArray[Any],
+    of_ask: NDArray[np.int64],
+    columns: ColumnNumbers,
+) -> Doubles:
+    """Return the average precision of each class on the images that are asked, by its own columns: (classes,)."""
     return np.array(
         [
-            average_precision(_scores(teach[:, own], of_teach == c, ask[:, own]), of_ask == c)
+            area_under_precision(_scores(teach[:, own], of_teach == c, ask[:, own]), of_ask == c)
             for c, own in enumerate(columns)
         ]
     )
 
 
-def average_precision(scores: NDArray[Any], relevant: NDArray[np.bool_]) -> float:
-    """The area under precision by recall; images with equal scores come at once, so that ties gain nothing."""
+def area_under_precision(scores: NDArray[Any], relevant: NDArray[np.bool_]) -> float:
+    """Return the area under precision by recall; images with equal scores come at once, so that ties gain nothing."""
     order = np.argsort(-scores, kind="stable")
     ends = np.flatnonzero(np.append(np.diff(scores[order]) != 0, True))  # the last place of each score
     hits = np.cumsum(relevant[order])[ends]
@@ -52,8 +56,8 @@ def average_precision(scores: NDArray[Any], relevant: NDArray[np.bool_]) -> floa
     return float((gained * hits / (ends + 1)).sum())
 
 
-def _scores(x: NDArray[Any], inside: NDArray[np.bool_], asked: NDArray[Any]) -> Floats:
-    """One column as it is; of several their weighted sum, by a ridge regression."""
+def _scores(x: NDArray[Any], inside: NDArray[np.bool_], asked: NDArray[Any]) -> Doubles:
+    """Return one column as it is; of several their weighted sum, by a ridge regression."""
     if x.shape[1] == 1:
         return np.asarray(asked[:, 0], dtype=np.float64)
     x, asked = np.asarray(x, dtype=np.float64), np.asarray(asked, dtype=np.float64)

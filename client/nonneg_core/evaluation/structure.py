@@ -20,26 +20,26 @@ from nonneg_core.shortening import unit
 TEMPERATURE = 0.2  # of SEPIN's bound
 ZERO = 1e-5  # entries of row-normalised vectors below it, by absolute value, count as zero
 TOP = 0.01  # share of the images that count as a dimension's own, in `purity`
-Floats = NDArray[np.float64]
+Doubles = NDArray[np.float64]
 
 
 def live_dimensions(z: NDArray[Any]) -> int:
-    """How many columns are not zero for every image."""
+    """Return how many columns are not zero for every image."""
     return int(np.any(z, axis=0).sum())
 
 
 def zero_share(z: NDArray[Any]) -> float:
-    """The share of vectors without any entry."""
+    """Return the share of vectors without any entry."""
     return float(1 - np.any(z, axis=1).mean())
 
 
 def sparsity(z: NDArray[Any]) -> float:
-    """The share of entries of the row-normalised vectors that are below 1e-5."""
+    """Return the share of entries of the row-normalised vectors that are below 1e-5."""
     return float((np.abs(unit(z)) < ZERO).mean())
 
 
 def correlation(z: NDArray[Any]) -> float:
-    """The mean absolute cosine between two different columns; dead columns have no direction and are left out."""
+    """Return the mean absolute cosine between two columns; dead ones have no direction and are left out."""
     rows = unit(z)
     lengths = np.linalg.norm(rows, axis=0)
     columns = rows[:, lengths > 0] / lengths[lengths > 0]  # (images, live)
@@ -63,7 +63,7 @@ class Consistency:
 def consistency(
     z: NDArray[Any], labels: Sequence[Any] | NDArray[Any], *, shuffles: int = 3, seed: int = 0
 ) -> Consistency:
-    """How much each dimension belongs to one class, beside the floor that chance gives."""
+    """Return how much each dimension belongs to one class, beside the floor that chance gives."""
     active = (np.asarray(z) != 0).astype(np.float32)  # (images, D)
     classes = codes(labels, len(active))
     rng = np.random.default_rng(seed)
@@ -73,7 +73,7 @@ def consistency(
 
 
 def purity(z: NDArray[Any], labels: Sequence[Any] | NDArray[Any], *, share: float = TOP) -> float:
-    """The share of the most frequent class among the images with a dimension's largest entries, mean over live ones.
+    """Measure the most frequent class's share among the images with a dimension's largest entries, mean over live ones.
 
     The same number of images for every dimension (`share` of all), so that it needs no threshold: dense, signed vectors
     and sparse ones can be compared by it. Images on which the dimension is not above zero do not count.
@@ -91,7 +91,7 @@ def purity(z: NDArray[Any], labels: Sequence[Any] | NDArray[Any], *, share: floa
 
 
 def codes(labels: Sequence[Any] | NDArray[Any], images: int) -> NDArray[np.int64]:
-    """Labels as numbers from 0, one a vector."""
+    """Return labels as numbers from 0, one a vector."""
     _, found = np.unique(np.asarray(labels), return_inverse=True)
     if len(found) != images:
         raise DataInvalid(f"{len(found)} labels for {images} vectors", fix="give one label a vector")
@@ -99,7 +99,7 @@ def codes(labels: Sequence[Any] | NDArray[Any], images: int) -> NDArray[np.int64
 
 
 def shares(active: NDArray[np.float32], classes: NDArray[np.int64]) -> tuple[float, float]:
-    """Weighted and unweighted consistency of what is active where, (images, D)."""
+    """Return weighted and unweighted consistency of what is active where, (images, D)."""
     one_hot = np.eye(classes.max() + 1, dtype=np.float32)[classes]  # (images, classes)
     counts = one_hot.T @ active  # (classes, D)
     most, total = counts.max(axis=0), counts.sum(axis=0)
@@ -110,22 +110,18 @@ def shares(active: NDArray[np.float32], classes: NDArray[np.int64]) -> tuple[flo
 
 
 def weighted_share(counts: NDArray[Any]) -> float:
-    """The weighted consistency of counts of active images, (classes, D)."""
+    """Return the weighted consistency of counts of active images, (classes, D)."""
     total = float(counts.sum(dtype=np.float64))
     return float(counts.max(axis=0).sum(dtype=np.float64)) / total if total else 0.0
 
 
-def separate_information(first: NDArray[Any], second: NDArray[Any], *, temperature: float = TEMPERATURE) -> Floats:
-    """I(x; z_i | z without i) in nats for every dimension i, by the InfoNCE bound: L(f without i) - L(f).
+def separate_information(first: NDArray[Any], second: NDArray[Any], *, temperature: float = TEMPERATURE) -> Doubles:
+    """Compute what each image adds to I(x; z_i | z without i), in nats: (images, D), the mean is that of dimension i.
 
-    Row j of `first` and of `second` are two views of image j; the negatives of an image are the other images' second
-    views. Cosine similarity; the vectors are normalised again without i. SEPIN@k is the mean over the first k.
+    By the InfoNCE bound: L(f without i) - L(f). Row j of `first` and of `second` are two views of image j; the
+    negatives of an image are the other images' second views. Cosine similarity; the vectors are normalised again
+    without i. SEPIN@k is the mean over the first k.
     """
-    return np.asarray(lost_by_image(first, second, temperature=temperature).mean(axis=0))
-
-
-def lost_by_image(first: NDArray[Any], second: NDArray[Any], *, temperature: float = TEMPERATURE) -> Floats:
-    """The same of every image, whose mean it is: (images, D)."""
     u, v = (np.asarray(z, dtype=np.float64) for z in (first, second))  # (n, D) each
     products = u @ v.T  # (n, n)
     u2, v2 = u**2, v**2
@@ -138,24 +134,24 @@ def lost_by_image(first: NDArray[Any], second: NDArray[Any], *, temperature: flo
     return lost
 
 
-def sepin(lost: Floats, ks: Sequence[int] = (1, 10, 100)) -> dict[str, Floats]:
-    """SEPIN@k of every image for several k, and for all dimensions: means over the first k columns."""
+def sepin(lost: Doubles, ks: Sequence[int] = (1, 10, 100)) -> dict[str, Doubles]:
+    """Return SEPIN@k of every image for several k, and for all dimensions: means over the first k columns."""
     found = {str(k): lost[:, :k].mean(axis=1) for k in ks if k <= lost.shape[1]}
     return {**found, "all": lost.mean(axis=1)}
 
 
 def sepin_ranked(first: NDArray[Any], second: NDArray[Any], *, temperature: float = TEMPERATURE) -> dict[str, Interval]:
-    """SEPIN@k over the k most informative dimensions: chosen on one half of the pairs, measured on the other.
+    """Return SEPIN@k over the k most informative dimensions: chosen on one half of the pairs, measured on the other.
 
     Chosen and measured on the same pairs the largest of many noisy estimates would be too large.
     """
-    halves = [lost_by_image(first[i::2], second[i::2], temperature=temperature) for i in (0, 1)]
+    halves = [separate_information(first[i::2], second[i::2], temperature=temperature) for i in (0, 1)]
     both = [sepin(halves[1 - i][:, np.argsort(-halves[i].mean(axis=0), kind="stable")]) for i in (0, 1)]
     return {k: interval(np.concatenate([both[0][k], both[1][k]])) for k in both[0]}
 
 
-def _info_nce(products: Floats, first: Floats, second: Floats, temperature: float) -> Floats:
-    """-log softmax of every pair, from dot products and squared lengths."""
+def _info_nce(products: Doubles, first: Doubles, second: Doubles, temperature: float) -> Doubles:
+    """Return -log softmax of every pair, from dot products and squared lengths."""
     # A vector of which nothing is left is as far from all as can be; what rounding leaves of it counts as nothing.
     u, v = (np.where(squares > 1e-12, 1 / np.sqrt(np.maximum(squares, 1e-12)), 0) for squares in (first, second))
     scores = products * u[:, None] * v / temperature  # (n, n), at most 1 / temperature

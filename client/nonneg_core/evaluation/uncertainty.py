@@ -39,7 +39,7 @@ class Difference:
 def interval(
     values: NDArray[Any], *, level: float = 0.95, draws: int = DRAWS, seed: int = 0, block: int = BLOCK
 ) -> Interval:
-    """The percentile bootstrap of a mean, over queries; `block` numbers are drawn at a time."""
+    """Return the percentile bootstrap of a mean, over queries; `block` numbers are drawn at a time."""
     values = np.asarray(values, dtype=np.float64)  # (n,)
     means = _resampled(values, draws, seed, block)
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
@@ -47,7 +47,7 @@ def interval(
 
 
 def paired(a: NDArray[Any], b: NDArray[Any], *, level: float = 0.95, seed: int = 0) -> Difference:
-    """B against A on the same queries: the mean difference, its bootstrap interval, and a sign-flip test."""
+    """Compare B with A on the same queries: the mean difference, its bootstrap interval, and a sign-flip test."""
     a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if a.shape != b.shape:
         raise DataInvalid(f"{len(a)} and {len(b)} queries are not the same ones", fix="compare on the same queries")
@@ -56,7 +56,7 @@ def paired(a: NDArray[Any], b: NDArray[Any], *, level: float = 0.95, seed: int =
 
 
 def groups_of(labels: NDArray[Any], *, seed: int = 0) -> NDArray[np.int64]:
-    """Which of GROUPS groups each image belongs to, drawn by chance, every label spread over all of them."""
+    """Return which of GROUPS groups each image belongs to, drawn by chance, every label spread over all of them."""
     order = np.random.default_rng(seed).permutation(len(labels))
     order = order[np.argsort(np.asarray(labels)[order], kind="stable")]
     found = np.empty(len(labels), dtype=np.int64)
@@ -65,7 +65,7 @@ def groups_of(labels: NDArray[Any], *, seed: int = 0) -> NDArray[np.int64]:
 
 
 def jackknife(whole: float, without: NDArray[Any]) -> Interval:
-    """A figure of all images, and where it would lie with others of the same kind (95 %): delete-a-group jackknife.
+    """Return a figure of all images, and its 95 % interval for others of the same kind: delete-a-group jackknife.
 
     without: the figure with each of GROUPS groups of the images left out in turn.
     """
@@ -75,7 +75,7 @@ def jackknife(whole: float, without: NDArray[Any]) -> Interval:
 
 
 def sign_flip(differences: NDArray[Any], *, flips: int = FLIPS, seed: int = 0) -> float:
-    """The two-sided p-value of a mean of zero: under it each difference could as well have the other sign."""
+    """Return the two-sided p-value of a mean of zero: under it each difference could as well have the other sign."""
     d = np.asarray(differences, dtype=np.float64)
     d = d[d != 0]  # the others stay what they are, whatever the sign
     if not len(d):
@@ -92,7 +92,7 @@ def sign_flip(differences: NDArray[Any], *, flips: int = FLIPS, seed: int = 0) -
 
 
 def _resampled(values: NDArray[np.float64], draws: int, seed: int, block: int) -> NDArray[np.float64]:
-    """Means of so many samples of the queries, with replacement."""
+    """Return means of so many samples of the queries, with replacement."""
     rng = np.random.default_rng(seed)
     n = len(values)
     rows = max(1, block // n)

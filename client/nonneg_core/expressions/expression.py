@@ -67,22 +67,26 @@ class Expression:
     without: tuple[Leaf, ...] = ()
 
     def leaves(self) -> Iterator[Leaf]:
-        """Everything that stands for a vector or a dimension, in the order of the text."""
+        """Yield everything that stands for a vector or a dimension, in the order of the text."""
         for part in self.parts:
             for term in part:
                 yield term.leaf
         yield from self.without
 
     def photos(self) -> list[Photo]:
-        """The photos, each once."""
+        """Return the photos of the expression, each once."""
         return list(dict.fromkeys(leaf for leaf in self.leaves() if isinstance(leaf, Photo)))
 
     def words(self) -> list[Words]:
-        """The texts, each once."""
+        """Return the texts of the expression, each once."""
         return list(dict.fromkeys(leaf for leaf in self.leaves() if isinstance(leaf, Words)))
 
+    def searched(self) -> list[Words]:
+        """Return the texts that are looked for, each once; not those that must not be there."""
+        return list(dict.fromkeys(t.leaf for part in self.parts for t in part if isinstance(t.leaf, Words)))
+
     def __str__(self) -> str:
-        """The expression in a form that reads as itself."""
+        """Write the expression in a form that `parse` reads as the same."""
         sums = " & ".join(_sum(part) for part in self.parts)
         return " ".join([sums, *(f"!{leaf}" for leaf in self.without)])
 

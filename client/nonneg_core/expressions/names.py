@@ -12,7 +12,7 @@ NEAR = 5  # names in a message
 
 
 def dimension_of(leaf: Dimension, names: Mapping[int, str], dimensions: int) -> int:
-    """The number of a dimension; `names`: of those that have one; `dimensions`: how many there are."""
+    """Return a dimension's number; `names` has the dimensions with a name, `dimensions` is how many there are."""
     number = int(leaf.name) if leaf.name.isdecimal() else _by_name(leaf, names)
     if number >= dimensions:
         raise _refused(leaf, f"{leaf} is dimension {number}, and there are {dimensions}", f"use 0 to {dimensions - 1}")
@@ -20,7 +20,7 @@ def dimension_of(leaf: Dimension, names: Mapping[int, str], dimensions: int) -> 
 
 
 def near(wanted: str, known: Iterable[str]) -> list[str]:
-    """The known names that are written most alike, whole or in one of their parts, and those that contain it."""
+    """Return the known names spelt most like `wanted`, whole or in one of their parts, and those that contain it."""
     parts: dict[str, str] = {}
     for name in known:
         for part in (name, *name.split()):

@@ -36,8 +36,11 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _END = "the end"
-_LEAVES: dict[str, type[Photo] | type[Words] | type[Dimension]] = {"photo": Photo, "words": Words, "dim": Dimension}
-_NO_LEAF = (*"-+&!()", "number", _END)
+_LEAVES: dict[str, type[Photo] | type[Words] | type[Dimension]] = {
+    "photo": Photo, "photo_named": Photo, "photo_quoted": Photo, "words": Words,
+    "dim": Dimension, "dim_number": Dimension, "dim_quoted": Dimension,
+}  # fmt: skip
+_QUOTED = frozenset(("words", "dim_quoted", "photo_quoted"))
 
 
 class _Clauses(NamedTuple):
@@ -49,7 +52,7 @@ class _Clauses(NamedTuple):
 
 @lru_cache(maxsize=256)
 def parse(text: str) -> Expression:
-    """The expression that a text writes; ExpressionInvalid with the place of the first mistake."""
+    """Return the expression that a text writes; raise ExpressionInvalid with the place of the first mistake."""
     if len(text) > MOST_CHARACTERS:
         raise ExpressionInvalid(
             f"the expression has {len(text)} characters", fix=f"write at most {MOST_CHARACTERS}",
@@ -89,7 +92,7 @@ class _Reader:
         self.kind, self.text, self._next = _END, _END, len(self.whole)
 
     def clauses(self, depth: int) -> _Clauses:
-        """Sums and unwanted leaves, up to a closing bracket or the end."""
+        """Read sums and unwanted leaves, up to a closing bracket or the end."""
         found = _Clauses([], [])
         while True:
             if self.kind == "!":
@@ -109,7 +112,7 @@ class _Reader:
                 )
 
     def error(self, message: str, fix: str, at: int | None = None) -> ExpressionInvalid:
-        """The error of what stands here, with its place counted from 1 for people and from 0 for programs."""
+        """Return an error with its place in the text, counted from 1 for people and from 0 for programs."""
         at = self.at if at is None else at
         return ExpressionInvalid(
             f"character {at + 1} of the expression: {message}",
@@ -125,7 +128,7 @@ class _Reader:
         return self._leaf()
 
     def _sum(self, depth: int) -> _Clauses:
-        """Terms joined by + and -; or one pair of brackets that holds more than a sum."""
+        """Read terms joined by + and -, or one pair of brackets that holds more than a sum."""
         terms: list[Term] = []
         sign = 1.0
         if self.kind == "-":
@@ -133,13 +136,19 @@ class _Reader:
             sign = -1.0
         while True:
             start = self.at
-            weight, inner = self._term(depth)
-            if len(inner.parts) == 1 and not inner.without:
-                terms += [Term(sign * weight * term.weight, term.leaf) for term in inner.parts[0]]
-            elif not terms and sign * weight == 1 and self.kind not in ("+", "-"):
-                return inner
+            weight = sign * self._weight()
+            if self.kind != "(":
+                terms.append(Term(weight, self._leaf()))
             else:
-                raise self.error("brackets with & or ! inside cannot be added or weighted", "move them out", at=start)
+                inner = self._bracket(depth)
+                if len(inner.parts) == 1 and not inner.without:
+                    terms += [Term(weight * term.weight, term.leaf) for term in inner.parts[0]]
+                elif not terms and weight == 1 and self.kind not in ("+", "-"):
+                    return inner
+                else:
+                    raise self.error(
+                        "brackets with & or ! inside cannot be added or weighted", "move them out", at=start
+                    )
             if self.kind not in ("+", "-"):
                 break
             sign = 1.0 if self.kind == "+" else -1.0
@@ -148,39 +157,40 @@ class _Reader:
             raise self.error("everything here is subtracted", "add what a hit should have", at=terms[0].leaf.at)
         return _Clauses([tuple(terms)], [])
 
-    def _term(self, depth: int) -> tuple[float, _Clauses]:
-        weight = 1.0
-        if self.kind == "number":
-            weight = float(self.text)
-            if not 0 < weight <= MOST_WEIGHT:
-                raise self.error(f"the weight {self.text}", f"give one above 0 and up to {MOST_WEIGHT:g}")
-            self.advance()
-        if self.kind == "(":
-            if depth >= MOST_BRACKETS:
-                raise self.error(f"more than {MOST_BRACKETS} brackets are open", "write it with fewer")
-            self.advance()
-            inner = self.clauses(depth + 1)
-            if self.kind == _END:
-                raise self.error("a bracket is not closed", "close it with )")
-            self.advance()
-            return weight, inner
-        return weight, _Clauses([(Term(1.0, self._leaf()),)], [])
+    def _weight(self) -> float:
+        if self.kind != "number":
+            return 1.0
+        weight = float(self.text)
+        if not 0 < weight <= MOST_WEIGHT:
+            raise self.error(f"the weight {self.text}", f"give one above 0 and up to {MOST_WEIGHT:g}")
+        self.advance()
+        return weight
+
+    def _bracket(self, depth: int) -> _Clauses:
+        if depth >= MOST_BRACKETS:
+            raise self.error(f"more than {MOST_BRACKETS} brackets are open", "write it with fewer")
+        self.advance()
+        inner = self.clauses(depth + 1)
+        if self.kind == _END:
+            raise self.error("a bracket is not closed", "close it with )")
+        self.advance()
+        return inner
 
     def _leaf(self) -> Leaf:
         kind, text, at = self.kind, self.text, self.at
-        if kind in _NO_LEAF:
+        if kind not in _LEAVES:
             raise self.error(f'a photo, "words" or dim:17 should stand here, not {self._shown()}', "add one")
-        if text.lower() in ("dim:", "photo:"):
+        if text[-1] == ":" and text.lower() in ("dim:", "photo:"):
             raise self.error(f"{text} names nothing", "write dim:17, dim:snow or photo:cat.jpg")
         self._terms += 1
         if self._terms > MOST_TERMS:
             raise self.error(f"more than {MOST_TERMS} terms", "ask for less at once")
-        if kind.endswith(("words", "quoted")):
+        if kind in _QUOTED:
             text = text[1:-1].replace('""', '"')
             if not text.strip():
                 raise self.error("there is nothing in the quotation marks", "write a word there")
         self.advance()
-        return _LEAVES[kind.partition("_")[0]](text, at)
+        return _LEAVES[kind](text, at)
 
     def _shown(self) -> str:
         return _END if self.kind == _END else repr(self.text + "*" if self.kind == "number" else self.text)

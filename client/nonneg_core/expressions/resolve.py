@@ -18,14 +18,14 @@ from nonneg_core.expressions.expression import Dimension, Expression, Leaf, Term
 from nonneg_core.expressions.names import dimension_of
 from nonneg_core.shortening import unit
 
-Row: TypeAlias = tuple[NDArray[np.int32], NDArray[np.float32]]  # indices, sorted and unique, and their values
+SparseRow: TypeAlias = tuple[NDArray[np.int32], NDArray[np.float32]]  # indices, sorted and unique, and their values
 
 
 @dataclass(frozen=True)
 class Resolved:
     """What is looked for: the smallest of the cosines with all parts counts; none of `without` may be active."""
 
-    parts: tuple[Row, ...]
+    parts: tuple[SparseRow, ...]
     without: tuple[int, ...] = ()
 
 
@@ -35,18 +35,18 @@ class Meanings:
 
     dimensions: int
     names: Mapping[int, str]
-    vectors: Mapping[Leaf, Row]
+    vectors: Mapping[Leaf, SparseRow]
     unwanted: Mapping[Words, Sequence[int]]  # dimensions that must not be active where these words are unwanted
 
 
 def resolve(expression: Expression, meanings: Meanings) -> Resolved:
-    """The weightings of an expression; raises where a dimension is not there or nothing is left of a part."""
+    """Return an expression's weightings of dimensions; raise where one does not exist or nothing is left of a part."""
     parts = tuple(_summed(part, meanings) for part in expression.parts)
     without = {dimension for leaf in expression.without for dimension in _unwanted(leaf, meanings)}
     return Resolved(parts, tuple(sorted(without)))
 
 
-def _summed(part: Sequence[Term], meanings: Meanings) -> Row:
+def _summed(part: Sequence[Term], meanings: Meanings) -> SparseRow:
     total = np.zeros(meanings.dimensions, dtype=np.float32)
     for term in part:
         indices, values = _row(term.leaf, meanings)
@@ -60,7 +60,7 @@ def _summed(part: Sequence[Term], meanings: Meanings) -> Row:
     return left, unit(total[left])
 
 
-def _row(leaf: Leaf, meanings: Meanings) -> Row:
+def _row(leaf: Leaf, meanings: Meanings) -> SparseRow:
     if isinstance(leaf, Dimension):
         number = dimension_of(leaf, meanings.names, meanings.dimensions)
         return np.array([number], dtype=np.int32), np.ones(1, dtype=np.float32)

@@ -16,7 +16,7 @@ import numpy as np
 from nonneg_core.heads.from_features import OPEN
 from nonneg_core.heads.head import Head, analytic, first, joined
 from nonneg_core.heads.rotated import EDGES, EXPONENT, FLOOR, Basis, Matrix, components, random_rotation, within
-from nonneg_core.heads.spread import Floats, Rows, Spread
+from nonneg_core.heads.spread import Doubles, Rows, Spread
 
 ACTIVE = 0.245  # share of the columns that are active on a photo, on average; a quarter is the limit
 FRONT, FACTOR = 512, 2.0  # columns in front, and how much more they count beside the others
@@ -33,13 +33,13 @@ class Weights:
     emphasis: float = 0.15  # exponent of the eigenvalues by which what varies most among one's photos counts more
 
     def of(self, photos: int) -> Weights:
-        """Less of each for fewer photos: half for fifty."""
+        """Return smaller weights for fewer photos: half for fifty."""
         trust = photos / (photos + HALF)
         return replace(self, mean=self.mean * trust, covariance=self.covariance * trust, labels=self.labels * trust)
 
 
 def adapted_basis(own: Spread, ordinary: Spread, rows: Rows, weights: Weights, classes: Spread | None = None) -> Basis:
-    """Where one's photos lie, and the directions in which they vary; `rows`: some of them, for the scale.
+    """Return where one's photos lie, and the directions in which they vary; `rows`: some of them, for the scale.
 
     classes: the spread of photos around the mean of their class.
     """
@@ -55,8 +55,8 @@ def adapted_basis(own: Spread, ordinary: Spread, rows: Rows, weights: Weights, c
     return Basis(mean, matrix, float(np.sqrt(np.square(p, dtype=np.float64).mean())))
 
 
-def _whitening(of: Spread) -> Floats:
-    """The symmetric matrix that half whitens."""
+def _whitening(of: Spread) -> Doubles:
+    """Return the symmetric matrix that half whitens."""
     values, axes = np.linalg.eigh(of.covariance)
     values = values.clip(min=0)
     return np.asarray((axes / np.maximum(values + FLOOR * values.mean(), 1e-12) ** EXPONENT) @ axes.T)
@@ -65,7 +65,7 @@ def _whitening(of: Spread) -> Floats:
 def adapted_head(
     basis: Basis, rows: Rows, dimensions: int, unseen: Rows, *, front: Head | None = None, named: Head | None = None
 ) -> Head:
-    """The strongest columns of the basis, gated so that about a quarter of all is active on the `unseen` rows.
+    """Return the strongest columns of the basis, gated so that about a quarter of all is active on the `unseen` rows.
 
     front, named: columns that stay as they are, before and behind the others. `unseen`: rows that the basis was not
     computed from, on which columns are as active as they will be.
@@ -78,14 +78,14 @@ def adapted_head(
 
 
 def gated(front: Head, dimensions: int, unseen: Rows, named: Head | None = None) -> Head:
-    """The columns behind a gate, and the named ones behind these: about a quarter of all is active on `unseen`."""
+    """Put the columns behind a gate, the named ones last: about a quarter of all is active on `unseen`."""
     active = 0.0 if named is None else float((named.embed(unseen) > 0).sum(axis=1).mean())
     found = front.gated(_gate(front.pressed(unseen), ACTIVE * dimensions - active))
     return found if named is None else joined(found, named)
 
 
 def _gate(pressed: Matrix, active: float) -> Matrix:
-    """One gate for all columns but those in front, so that `active` of the columns are above it on average."""
+    """Return one gate for all columns but those in front, so that `active` of the columns are above it on average."""
     gate = np.zeros(pressed.shape[1], dtype=np.float32)
     tail = pressed[:, OPEN:]
     if tail.size:
@@ -95,19 +95,19 @@ def _gate(pressed: Matrix, active: float) -> Matrix:
 
 
 def scaled(head: Head, factor: float) -> Head:
-    """The same columns, each so many times as large before the power."""
+    """Return the same columns, each so many times as large before the power."""
     weight, bias, gate = (np.asarray(part * np.float32(factor)) for part in (head.weight, head.bias, head.gate))
     return replace(head, weight=weight, bias=bias, gate=gate)
 
 
 def last(head: Head, count: int) -> Head:
-    """The last `count` columns."""
+    """Return the last `count` columns."""
     begin = head.dimensions - count
     return replace(head, weight=head.weight[:, begin:], bias=head.bias[begin:], gate=head.gate[begin:])
 
 
 def passing(features: int, like: Head) -> Head:
-    """The head of the same shape that lets roots of features through, each to the power, in the first columns."""
+    """Make a head of the same shape that lets roots of features through, each to the power, in its first columns."""
     identity = np.eye(features, like.dimensions, dtype=np.float32)
     nothing = np.zeros(like.dimensions, dtype=np.float32)
     return Head(identity, nothing, nothing, like.power)

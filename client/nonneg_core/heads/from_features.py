@@ -25,20 +25,21 @@ OPEN_SHARE = 4  # and at most one of so many
 
 
 @dataclass(frozen=True, eq=False)
-class Fitted:
+class FittedHead:
     """A head, what it takes of the features, and what it was computed from."""
 
     head: Head
     takes: Takes
     spread: Spread
+    trained: int = 0  # columns in front that were trained
 
     def embed(self, features: NDArray[Any]) -> Rows:
-        """The embedding of every row of features."""
+        """Return the embedding of every row of features."""
         return self.head.embed(taken(features, self.takes))
 
 
-def fit_head(features: NDArray[Any], *, dimensions: int | None = None, gate: float = GATE, seed: int = 0) -> Fitted:
-    """The analytic head of these rows; without `dimensions` as wide as it can be: two columns a component."""
+def fit_head(features: NDArray[Any], *, dimensions: int | None = None, gate: float = GATE, seed: int = 0) -> FittedHead:
+    """Compute the analytic head of these rows; without `dimensions` as wide as it can be: two columns a component."""
     if not np.isfinite(features).all():
         raise DataInvalid(
             "the features hold NaN or infinity", fix="check the encoder's weights and its pixels' scaling"
@@ -52,16 +53,16 @@ def fit_head(features: NDArray[Any], *, dimensions: int | None = None, gate: flo
         )
     basis = fit_basis(rows, of, seed=seed)
     columns = analytic(basis, rows, dimensions or 2 * within(EDGES, rows.shape[1])[-1])
-    return Fitted(columns.gated(gates(columns.dimensions, gate)), takes, of)
+    return FittedHead(columns.gated(gates(columns.dimensions, gate)), takes, of)
 
 
 def suited(features: NDArray[Any]) -> Takes:
-    """What a head should take of such features."""
+    """Return what a head should take of such features."""
     return "directions" if np.min(features, initial=0) < 0 else "roots"
 
 
 def taken(features: NDArray[Any], takes: Takes) -> Rows:
-    """What a head takes of rows of features."""
+    """Return what a head takes of rows of features."""
     rows: Rows = np.asarray(features, dtype=np.float32)
     return roots(rows) if takes == "roots" else unit(rows) if takes == "directions" else rows
 

@@ -30,29 +30,29 @@ class Head:
         return int(self.weight.shape[1])
 
     def pressed(self, rows: Rows) -> Vectors:
-        """The columns before gate and power: relu(x weight + bias)."""
+        """Return the columns before gate and power: relu(x weight + bias)."""
         found: Vectors = np.maximum(rows @ self.weight + self.bias, 0)
         return found
 
     def embed(self, rows: Rows) -> Vectors:
-        """The embedding of every row of roots."""
+        """Return the embedding of every row of roots."""
         p = self.pressed(rows)
         found: Vectors = np.where(p > self.gate, p, np.float32(0)) ** np.float32(self.power)
         return found
 
     def gated(self, gate: Row) -> Head:
-        """The same head behind another gate."""
+        """Return the same head behind another gate."""
         return replace(self, gate=np.asarray(gate, dtype=np.float32))
 
 
 def roots(pooled: Rows) -> Rows:
-    """Square roots of pooled features, which are >= 0: their cosines retrieve better."""
+    """Return square roots of pooled features, which are >= 0: their cosines retrieve better."""
     found: Rows = np.sqrt(np.maximum(pooled, 0))
     return found
 
 
 def analytic(basis: Basis, rows: Rows, dimensions: int) -> Head:
-    """The strongest `dimensions` of the columns p and -p."""
+    """Return the strongest `dimensions` of the columns p and -p."""
     check_width(dimensions, basis.matrix.shape[1])
     p = basis.coordinates(rows)
     order = strongest(p, np.linalg.norm(p, axis=1, keepdims=True), dimensions)
@@ -60,14 +60,14 @@ def analytic(basis: Basis, rows: Rows, dimensions: int) -> Head:
 
 
 def along(basis: Basis, directions: Matrix, order: NDArray[np.int64]) -> Head:
-    """Columns +-(x - mean) . direction at the basis's scale: `order` counts the directions, then their opposites."""
+    """Make columns +-(x - mean) . direction at the basis's scale; `order` counts directions, then their opposites."""
     both = np.concatenate([directions, -directions], axis=1)[:, order] / basis.scale
     weight = np.asarray(both, dtype=np.float32)
     return Head(weight, np.asarray(-(basis.mean @ weight), dtype=np.float32), np.zeros(len(order), dtype=np.float32))
 
 
 def joined(*heads: Head) -> Head:
-    """Their columns one after the other."""
+    """Return their columns one after the other."""
     return Head(
         np.concatenate([head.weight for head in heads], axis=1),
         np.concatenate([head.bias for head in heads]),
@@ -77,5 +77,5 @@ def joined(*heads: Head) -> Head:
 
 
 def first(head: Head, count: int) -> Head:
-    """The first `count` columns."""
+    """Return the first `count` columns."""
     return replace(head, weight=head.weight[:, :count], bias=head.bias[:count], gate=head.gate[:count])

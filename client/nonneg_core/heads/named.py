@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from nonneg_core.errors import ConfigInvalid
 from nonneg_core.heads.head import Head, along, first, joined
 from nonneg_core.heads.rotated import Basis, polar, strongest
-from nonneg_core.heads.spread import Floats, Rows
+from nonneg_core.heads.spread import Doubles, Rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,19 +24,19 @@ class Named:
     """Orthonormal directions in a basis, and which classes they are."""
 
     classes: NDArray[np.int64]  # (names,) rows of the classifier, ascending
-    directions: Floats  # (components, names)
-    faithfulness: Floats  # (names,) cosine of each direction with its class's own
+    directions: Doubles  # (components, names)
+    faithfulness: Doubles  # (names,) cosine of each direction with its class's own
 
 
-def class_directions(basis: Basis, classifier: NDArray[Any], pooled_mean: NDArray[Any]) -> Floats:
-    """Of every class the unit vector u with p . u = its logit's change, (components, classes)."""
+def class_directions(basis: Basis, classifier: NDArray[Any], pooled_mean: NDArray[Any]) -> Doubles:
+    """Return each class's unit vector u with p . u = its logit's change, (components, classes)."""
     gradients = classifier * (2 * np.sqrt(np.maximum(pooled_mean, 0)))  # (classes, features): d logit / d root
     found = np.linalg.lstsq(basis.matrix.astype(np.float64), gradients.T.astype(np.float64), rcond=None)[0]
     return np.asarray(found / np.maximum(np.linalg.norm(found, axis=0), 1e-12), dtype=np.float64)
 
 
-def choose_names(directions: Floats, count: int) -> Named:
-    """The `count` classes that an orthonormal basis of all of them is truest to; no photo is looked at."""
+def choose_names(directions: Doubles, count: int) -> Named:
+    """Return the `count` classes that an orthonormal basis of all of them is truest to; no photo is looked at."""
     components, classes = directions.shape
     if not 0 < count <= min(classes, components):
         raise ConfigInvalid(
@@ -53,7 +53,7 @@ def choose_names(directions: Floats, count: int) -> Named:
 
 
 def with_names(head: Head, basis: Basis, named: Named, rows: Rows, opposites: int) -> Head:
-    """The head with its last columns replaced by the strongest `opposites` of the names, then by the names."""
+    """Return the head with its last columns replaced by the strongest `opposites` of the names, then by the names."""
     turned = np.asarray(basis.matrix @ named.directions, dtype=np.float32)  # (features, names)
     names = np.arange(len(named.classes))
     unnamed = head.dimensions - opposites - len(names)

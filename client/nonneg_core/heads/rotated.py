@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nonneg_core.errors import ConfigInvalid
-from nonneg_core.heads.spread import Floats, Rows, Spread
+from nonneg_core.heads.spread import Doubles, Rows, Spread
 
 EDGES = (0, 64, 128, 256, 512, 1024)  # between the blocks of components that are turned together
 EXPONENT = 0.42  # half whitening: .25 for a teacher's dense features, more for columns that are cut at zero
@@ -35,7 +35,7 @@ class Basis:
     scale: float
 
     def coordinates(self, rows: Rows) -> Matrix:
-        """p of every row, (rows, components)."""
+        """Return p of every row, (rows, components)."""
         return np.asarray((rows - self.mean) @ self.matrix / self.scale, dtype=np.float32)
 
 
@@ -48,7 +48,7 @@ def fit_basis(
     rounds: int = ROUNDS,
     seed: int = 0,
 ) -> Basis:
-    """Half-whitened components of `of`, their blocks turned on (some of) `rows`."""
+    """Return half-whitened components of `of`, their blocks turned on (some of) `rows`."""
     edges = within(edges, len(of.mean))
     some = rows if len(rows) <= TURNED_ON else rows[np.random.default_rng(seed + 1).permutation(len(rows))[:TURNED_ON]]
     mean = of.mean.astype(np.float32)
@@ -63,22 +63,22 @@ def fit_basis(
 
 
 def within(edges: Sequence[int], features: int) -> tuple[int, ...]:
-    """The edges up to as many components as there are features."""
+    """Return the edges up to as many components as there are features."""
     return (*(edge for edge in edges if edge < features), min(features, edges[-1]))
 
 
-def components(of: Spread, keep: int, exponent: float, *, floor: float = FLOOR) -> Floats:
-    """The first principal axes, each divided by (eigenvalue + floor)^exponent; their signs are fixed by a rule."""
+def components(of: Spread, keep: int, exponent: float, *, floor: float = FLOOR) -> Doubles:
+    """Compute the first principal axes, each divided by (eigenvalue + floor)^exponent; a rule fixes their signs."""
     values, axes = np.linalg.eigh(of.covariance)
     values, axes = values[::-1].clip(min=0), axes[:, ::-1]
     largest = np.take_along_axis(axes, np.abs(axes).argmax(axis=0)[None], axis=0)  # (1, features)
-    powers: Floats = np.maximum(values + floor * values.mean(), 1e-12) ** exponent
-    found: Floats = (axes * np.where(largest < 0, -1, 1) / powers)[:, :keep]
+    powers: Doubles = np.maximum(values + floor * values.mean(), 1e-12) ** exponent
+    found: Doubles = (axes * np.where(largest < 0, -1, 1) / powers)[:, :keep]
     return found
 
 
 def rotation(points: Matrix, rounds: int, seed: int = 0) -> Matrix:
-    """An orthogonal matrix under which the positive part of `points` holds as much energy as it can.
+    """Return an orthogonal matrix under which the positive part of `points` holds as much energy as it can.
 
     R <- polar(points' relu(points R)) climbs E|relu(points R)|^2 from a random start.
     """
@@ -89,20 +89,20 @@ def rotation(points: Matrix, rounds: int, seed: int = 0) -> Matrix:
 
 
 def polar(matrix: NDArray[Any]) -> NDArray[Any]:
-    """The nearest matrix with orthonormal columns."""
+    """Return the nearest matrix with orthonormal columns."""
     left, _, right = np.linalg.svd(matrix, full_matrices=False)
     nearest: NDArray[Any] = left @ right
     return nearest
 
 
 def random_rotation(size: int, seed: int) -> Matrix:
-    """A uniformly drawn orthogonal matrix."""
+    """Return a uniformly drawn orthogonal matrix."""
     q, r = np.linalg.qr(np.random.default_rng(seed).normal(size=(size, size)))
     return np.asarray(q * np.sign(np.diag(r)), dtype=np.float32)
 
 
 def strongest(p: Matrix, length: NDArray[np.float32], count: int) -> NDArray[np.int64]:
-    """Of the columns p and -p the `count` whose positive parts hold most, as indices into [p, -p].
+    """Choose of the columns p and -p the `count` whose positive parts hold most, as indices into [p, -p].
 
     length: (rows, 1) of the vectors that the columns are seen as a share of.
     """
@@ -112,7 +112,7 @@ def strongest(p: Matrix, length: NDArray[np.float32], count: int) -> NDArray[np.
 
 
 def check_width(dimensions: int, components: int) -> None:
-    """A head has at most two columns a component."""
+    """Refuse a head of more than two columns a component."""
     if dimensions > 2 * components:
         raise ConfigInvalid(
             f"an analytic head of {dimensions} dimensions needs {-(-dimensions // 2)} components, not {components}",

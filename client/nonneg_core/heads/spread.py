@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from nonneg_core.errors import DataInvalid
 
-Floats = NDArray[np.float64]
+Doubles = NDArray[np.float64]
 Rows = NDArray[np.float32]
 CHUNK = 4096
 
@@ -20,12 +20,12 @@ CHUNK = 4096
 class Spread:
     """Mean and covariance of `count` rows."""
 
-    mean: Floats  # (features,)
-    covariance: Floats  # (features, features)
+    mean: Doubles  # (features,)
+    covariance: Doubles  # (features, features)
     count: int
 
     def blended(self, other: Spread, mean: float, covariance: float) -> Spread:
-        """This one with a share of the other's mean and of its covariance."""
+        """Return this one with a share of the other's mean and of its covariance."""
         return Spread(
             (1 - mean) * self.mean + mean * other.mean,
             (1 - covariance) * self.covariance + covariance * other.covariance,
@@ -33,7 +33,7 @@ class Spread:
         )
 
     def packed(self) -> dict[str, NDArray[Any]]:
-        """The arrays of a file: the covariance as its diagonal and the float16 correlations above it."""
+        """Return the arrays of a file: the covariance as its diagonal and the float16 correlations above it."""
         deviation = np.sqrt(np.diag(self.covariance))
         correlation = self.covariance / np.maximum(np.outer(deviation, deviation), np.finfo(np.float64).tiny)
         return {
@@ -45,13 +45,13 @@ class Spread:
 
 
 def isotropic(like: Spread) -> Spread:
-    """The spread with the same mean and the same variance in every direction."""
+    """Return the spread with the same mean and the same variance in every direction."""
     features = len(like.mean)
     return Spread(like.mean, np.eye(features) * (np.trace(like.covariance) / features), like.count)
 
 
 def unpacked(arrays: dict[str, NDArray[Any]]) -> Spread:
-    """What `Spread.packed` wrote."""
+    """Return what `Spread.packed` wrote."""
     mean = arrays["spread.mean"].astype(np.float64)
     deviation = arrays["spread.deviation"].astype(np.float64)
     correlation = np.eye(len(mean))
@@ -62,33 +62,35 @@ def unpacked(arrays: dict[str, NDArray[Any]]) -> Spread:
 
 
 def spread(rows: Rows) -> Spread:
-    """Mean and covariance, in float64 and in pieces that fit in memory."""
+    """Return mean and covariance, in float64 and in pieces that fit in memory."""
     return streamed(lambda: pieces(rows))
 
 
 def pieces(rows: Rows) -> Iterator[Rows]:
-    """The rows in pieces that fit in memory."""
+    """Return the rows in pieces that fit in memory."""
     return (rows[i : i + CHUNK] for i in range(0, len(rows), CHUNK))
 
 
 def streamed(read: Callable[[], Iterable[Rows]]) -> Spread:
-    """Mean and covariance of rows that are read twice, piece by piece."""
+    """Return mean and covariance of rows that are read twice, piece by piece."""
     count, total = 0, np.zeros(())
     for x in read():
         count, total = count + len(x), total + x.sum(axis=0, dtype=np.float64)
     if count < 2:
-        raise DataInvalid(f"{count} images have no covariance", fix="give at least two, better a thousand", value=count)
+        raise DataInvalid(
+            f"{count} images are too few for a covariance", fix="give at least 2, better 1,000", value=count, limit=2
+        )
     mean = total / count
     return Spread(mean, _products(x - mean for x in read()) / (count - 1), count)
 
 
 def within_classes(read: Callable[[], Iterable[tuple[Rows, NDArray[np.int64]]]], classes: int) -> Spread | None:
-    """How rows of one class differ from their class's mean; `read` gives rows and their classes, below 0 for none.
+    """Measure how rows differ from their class's mean; `read` gives rows and their classes, below 0 for none.
 
     None where no class has two rows.
     """
     counts = np.zeros(classes, dtype=np.int64)
-    totals: Floats | None = None
+    totals: Doubles | None = None
     for x, which in read():
         known = which >= 0
         counts += np.bincount(which[known], minlength=classes)
@@ -103,9 +105,9 @@ def within_classes(read: Callable[[], Iterable[tuple[Rows, NDArray[np.int64]]]],
     return Spread(totals.sum(axis=0) / counts.sum(), products / free, int(counts.sum()))
 
 
-def _products(centred: Iterable[NDArray[Any]]) -> Floats:
-    """The sum of x' x over the pieces."""
-    found: Floats = sum(
+def _products(centred: Iterable[NDArray[Any]]) -> Doubles:
+    """Return the sum of x' x over the pieces."""
+    found: Doubles = sum(
         (x.T @ x for x in (each.astype(np.float64, copy=False) for each in centred)), start=np.zeros(())
     )
     return found

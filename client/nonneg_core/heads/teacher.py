@@ -13,7 +13,7 @@ FLOOR = 0.02  # of the mean eigenvalue: no smaller one is divided by
 
 
 def half_whitened(rows: Rows) -> Matrix:
-    """All principal components of the rows, each divided by eigenvalue^.25, at a mean length of one."""
+    """Return all principal components of the rows, each divided by eigenvalue^.25, at a mean length of one."""
     of = spread(rows)
     values, axes = np.linalg.eigh(of.covariance)
     turned = ((rows - of.mean) @ (axes / np.maximum(values, values.mean() * FLOOR) ** EXPONENT)).astype(np.float32)
@@ -22,6 +22,6 @@ def half_whitened(rows: Rows) -> Matrix:
 
 
 def taught(backbones: list[Rows]) -> Matrix:
-    """The teacher's vectors of length one: those of all backbones side by side."""
+    """Return the teacher's vectors of length one: those of all backbones side by side."""
     side_by_side = np.concatenate([half_whitened(rows) for rows in backbones], axis=1)
     return unit(side_by_side)

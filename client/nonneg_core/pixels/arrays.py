@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def from_array(array: Any) -> Image:
-    """A PIL image of uint8 pixels: (height, width), (height, width, 1), 3 (RGB) or 4 (RGBA)."""
+    """Return a PIL image of uint8 pixels: (height, width), (height, width, 1), 3 (RGB) or 4 (RGBA)."""
     from PIL import Image
 
     shape: tuple[int, ...] = tuple(getattr(array, "shape", ()))

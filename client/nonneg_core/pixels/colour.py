@@ -17,11 +17,10 @@ MAX_PROFILE = 4 * 2**20  # bytes; a printer's profile has one or two million
 
 _SRGB = ImageCms.createProfile("sRGB")
 _OPAQUE = {"1": "L", "P": "RGB", "YCbCr": "RGB", "HSV": "RGB", "RGBX": "RGB"}
-_TRANSPARENT = {"LA": "RGBA", "PA": "RGBA", "RGBa": "RGBA", "La": "RGBA"}
 
 
 def opaque_srgb(image: Image.Image, background: Colour = WHITE, *, strip: int = STRIP) -> Image.Image:
-    """An RGB image in sRGB, what is transparent filled with `background`.
+    """Return an RGB image in sRGB, what is transparent filled with `background`.
 
     Every pixel by itself: a large image is taken in strips of so many pixels, so that no more than it and its result
     are ever held.
@@ -42,7 +41,9 @@ def _opaque_srgb(image: Image.Image, background: Colour) -> Image.Image:
     profile = image.info.get("icc_profile")
     if image.mode == "F":
         raise ImageUnsupported(
-            "an image of floating-point numbers has no white", fix="convert it to 8 or 16 bits", value="F"
+            "an image of floating-point numbers is not supported: the value of white is not known",
+            fix="convert it to 8 or 16 bits",
+            value="F",
         )
     if image.mode.startswith("I"):
         image = _sixteen_to_eight(image)
@@ -59,7 +60,7 @@ def _opaque_srgb(image: Image.Image, background: Colour) -> Image.Image:
 
 
 def _sixteen_to_eight(image: Image.Image) -> Image.Image:
-    """16-bit grey to 8-bit; Pillow's own conversion clips at 255 instead of scaling."""
+    """Turn 16-bit grey into 8-bit; Pillow's own conversion clips at 255 instead of scaling."""
     values = np.asarray(image)  # uint16, or int32
     grey = Image.fromarray((values.clip(0, 65535) >> 8).astype(np.uint8))
     transparent = image.info.get("transparency")
@@ -80,7 +81,7 @@ def _to_srgb(image: Image.Image, profile: bytes) -> Image.Image:
 
 @lru_cache(maxsize=32)
 def profile_transform(profile: bytes, mode: str) -> ImageCms.ImageCmsTransform | None:
-    """The way to sRGB, built once a profile: building takes longer than converting a photo.
+    """Return the way to sRGB, built once a profile: building takes longer than converting a photo.
 
     None where the profile is broken, and a good picture is not refused for it (every viewer ignores it too), and
     where it changes nothing: most photos that carry a profile carry sRGB itself.
@@ -95,7 +96,7 @@ def profile_transform(profile: bytes, mode: str) -> ImageCms.ImageCmsTransform |
 
 
 def _changes_nothing(transform: ImageCms.ImageCmsTransform, mode: str) -> bool:
-    """Whether every colour of a grid stays where it is, to within rounding."""
+    """Return whether every colour of a grid stays where it is, to within rounding."""
     steps = np.linspace(0, 255, 17).astype(np.uint8)
     grid = np.stack(np.meshgrid(steps, steps, steps), axis=-1).reshape(17, -1, 3)
     probe = Image.fromarray(grid).convert(mode)

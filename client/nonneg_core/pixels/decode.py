@@ -33,7 +33,7 @@ warnings.filterwarnings("ignore", module=r"PIL\.")
 def decode(
     data: bytes, *, max_pixels: int = MAX_PIXELS, background: Colour = WHITE, at_least: int | None = None
 ) -> Image.Image:
-    """The image in `data`: first frame, turned upright by its EXIF, colours in sRGB, transparency over `background`.
+    """Decode the first frame in `data`: turned upright by its EXIF, colours in sRGB, transparency over `background`.
 
     A JPEG can be decoded at a half, a quarter or an eighth of its size, at a fraction of the cost: with `at_least`,
     the smallest of these at which no side is shorter.
@@ -50,7 +50,7 @@ def decode_then(
     at_least: int | None = None,
     price: Price | None = None,
 ) -> Seen:
-    """What `see` makes of the decoded image; its `price` may be known from `identify`, asked for the same."""
+    """Return what `see` makes of the decoded image; its `price` may be known from `identify`, asked for the same."""
     price = price or identify(data, max_pixels=max_pixels, at_least=at_least)
     try:
         image = _loaded(data, price, at_least)
@@ -65,18 +65,18 @@ def decode_then(
 
 
 def upright_rgb(image: Image.Image, *, background: Colour = WHITE) -> Image.Image:
-    """Any PIL image as an upright, opaque RGB one in sRGB."""
+    """Return any PIL image as an upright, opaque RGB one in sRGB."""
     return opaque_srgb(upright(image), background)
 
 
 def upright(image: Image.Image) -> Image.Image:
-    """The image turned as its EXIF says; the image itself where there is nothing to turn."""
+    """Return the image turned as its EXIF says; the image itself where there is nothing to turn."""
     image.load()
     return ImageOps.exif_transpose(image) if _turned(image) else image
 
 
 def _loaded(data: bytes, price: Price, at_least: int | None) -> Image.Image:
-    """The decoded image, as it lies in the file; no more of it is held than is announced."""
+    """Return the decoded image, as it lies in the file; no more of it is held than is announced."""
     image = _opened(data, price)
     if at_least is not None:
         image.draft(None, (at_least, at_least))  # formats that cannot do it stay as they are
@@ -99,7 +99,7 @@ def _opened(data: bytes, price: Price) -> Image.Image:
 
 
 def _first_frame(image: Any) -> Image.Image:
-    """A WebP's or AVIF's picture: its decoder, which holds two or three more of them, is let go before it is copied."""
+    """Copy a WebP's or AVIF's picture, after its decoder, which holds two or three more of them, is let go."""
     decoder, image._decoder = image._decoder, None
     frame = decoder.get_next() if image.format == "WEBP" else decoder.get_frame(0)
     if frame is None:

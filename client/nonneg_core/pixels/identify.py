@@ -8,7 +8,7 @@ from functools import cache
 from importlib import import_module
 
 from nonneg_core.errors import ImageTooLarge, ImageUnsupported
-from nonneg_core.pixels.pricing import of_bmp, of_boxes, of_gif, of_jpeg, of_png, of_tiff, of_webp
+from nonneg_core.pixels.pricing import of_avif_and_heic, of_bmp, of_gif, of_jpeg, of_png, of_tiff, of_webp
 from nonneg_core.pixels.pricing.price import MAX_SECONDS, MAX_SIDE, Price, broken
 from nonneg_core.pixels.tiff import check_layout
 
@@ -20,13 +20,13 @@ _PRICES: dict[str, Callable[[bytes], Price]] = {
     "BMP": of_bmp.price,
     "WEBP": of_webp.price,
     "TIFF": of_tiff.price,
-    "AVIF": of_boxes.price,
-    "HEIF": of_boxes.price,
+    "AVIF": of_avif_and_heic.price,
+    "HEIF": of_avif_and_heic.price,
 }
 
 
 def identify(data: bytes, *, max_pixels: int = MAX_PIXELS, at_least: int | None = None) -> Price:
-    """The image's format, size and price, each within its limit; a typed error that names the limit where one is not.
+    """Read the image's format, size and price; raise a typed error that names the limit which one of them exceeds.
 
     Nothing is decoded, and no decoder sees the bytes. `at_least` is the side from which a JPEG may be decoded smaller.
     """
@@ -39,7 +39,7 @@ def identify(data: bytes, *, max_pixels: int = MAX_PIXELS, at_least: int | None 
         )
     if known == "HEIF" and not can_heif():
         raise ImageUnsupported(
-            "this is a HEIC and there is no decoder for it",
+            "this is a HEIC, and its decoder is not installed",
             fix="install the extra heic where the image is decoded (nonneg doctor says how), or send a JPEG",
             value=known,
         )
@@ -54,7 +54,7 @@ def identify(data: bytes, *, max_pixels: int = MAX_PIXELS, at_least: int | None 
 
 
 def too_many_pixels(width: int, height: int, limit: int) -> ImageTooLarge:
-    """The error for an image of more pixels than the limit."""
+    """Return the error for an image of more pixels than the limit."""
     return ImageTooLarge(
         f"the image has {width} x {height} pixels, more than the limit of {limit} pixels",
         fix=f"send at most {limit} pixels, or raise the limit (max_pixels)",
@@ -87,7 +87,7 @@ def _check(price: Price, max_pixels: int) -> None:
 
 
 def signature(data: bytes) -> str | None:
-    """The format that the first bytes announce."""
+    """Return the format that the first bytes announce."""
     head = data[:16]
     for name, start in (("JPEG", b"\xff\xd8\xff"), ("PNG", b"\x89PNG\r\n\x1a\n"), ("GIF", b"GIF8"), ("BMP", b"BM")):
         if head.startswith(start):
@@ -103,7 +103,7 @@ def signature(data: bytes) -> str | None:
 
 @cache
 def can_heif() -> bool:
-    """Whether a HEIC decoder is installed; it is registered with Pillow when one is first needed."""
+    """Return whether a HEIC decoder is installed; it is registered with Pillow when one is first needed."""
     for module in ("pi_heif", "pillow_heif"):
         try:
             import_module(module).register_heif_opener()
@@ -114,7 +114,7 @@ def can_heif() -> bool:
 
 
 def _brand(data: bytes) -> str | None:
-    """AVIF and HEIC are one container: its brands tell them apart."""
+    """Tell AVIF and HEIC apart by their brands: they are one container."""
     brands = data[8 : min(int.from_bytes(data[:4], "big"), 256)]
     if b"avif" in brands or b"avis" in brands:
         return "AVIF"

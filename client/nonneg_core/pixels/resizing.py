@@ -35,18 +35,18 @@ _own = threading.local()  # a resizer keeps its buffers, and is one thread's
 
 
 def resize_pillow(image: Image.Image, size: tuple[int, int], interpolation: Interpolation, box: Box) -> Pixels:
-    """What lies in the box of an RGB image, as uint8 (height, width, 3), by Pillow."""
+    """Return what lies in the box of an RGB image, as uint8 (height, width, 3), by Pillow."""
     # Cropping inside resize reads only the pixels that are needed: a third faster than resize, then crop.
     return np.asarray(image.resize(size, _PILLOW[interpolation], box=box), dtype=np.uint8)
 
 
 def has_simd() -> bool:
-    """Whether the resizer with SIMD instructions is installed: there are builds for x86-64, and for macOS."""
+    """Return whether the resizer with SIMD instructions is installed: there are builds for x86-64, and for macOS."""
     return find_spec("cykooz_resizer") is not None
 
 
 def fast_resize(most: int = MOST) -> Resize:
-    """The default: nearly as `resize_pillow`, with SIMD instructions; Pillow itself where there is no build of them.
+    """Return the default: nearly as `resize_pillow`, with SIMD instructions; Pillow itself where they are not built.
 
     Images of more than `most` pixels are Pillow's: the other needs a copy of them.
     """
@@ -76,7 +76,7 @@ def _simd_resize(most: int) -> Resize:
 
 
 def _resizer() -> Any:
-    """This thread's own."""
+    """Return this thread's own."""
     found = getattr(_own, "resizer", None)
     if found is None:
         from cykooz_resizer import Resizer

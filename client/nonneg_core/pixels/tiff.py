@@ -23,21 +23,21 @@ _WHITE_IS_ZERO, _PLANES = 0, 2
 
 
 def check_layout(data: bytes) -> None:
-    """Refuse what has no white, or would be read wrongly in silence; what is broken is left to the decoder."""
+    """Refuse a TIFF whose value of white is unknown, or that would be read wrongly; the rest the decoder refuses."""
     tags = _tags(data)
     if tags is not None and (odd := _oddity(tags)) is not None:
         raise unsupported(odd)
 
 
 def unsupported(what: str) -> ImageUnsupported:
-    """The error for a TIFF whose numbers have no defined white."""
+    """Return the error for a TIFF whose numbers have no defined white."""
     return ImageUnsupported(
         f"a TIFF of {what} is not read here", fix="convert it to 8 bits a channel, or send a PNG or JPEG", value=what
     )
 
 
 def has_header(data: bytes) -> bool:
-    """Whether the bytes hold the header of a picture, readable or not."""
+    """Return whether the bytes hold the header of a picture, readable or not."""
     tags = _tags(data)
     return tags is not None and IMAGEWIDTH in tags
 
@@ -57,7 +57,7 @@ def _oddity(tags: dict[int, Any]) -> str | None:
 
 
 def _tags(data: bytes) -> dict[int, Any] | None:
-    """The first page's header; None where it is broken."""
+    """Return the first page's header; None where it is broken."""
     file = io.BytesIO(data)
     try:
         big = data[2:3] == b"+" or data[3:4] == b"+"

@@ -42,14 +42,14 @@ class View(BaseModel):
         return math.ceil(2 * self.size / self.crop)
 
     def apply(self, image: Image.Image, resize: Resize = resize_pillow) -> Pixels:
-        """The view of one RGB image, uint8 (size, size, 3)."""
+        """Return the view of one RGB image, uint8 (size, size, 3)."""
         if self.fit == "contain":
             return self._contain(image, resize)
         box = _central(image.size, self.crop, square=self.fit == "cover")
         return resize(image, (self.size, self.size), self.interpolation, box)
 
     def seen_of(self, size: tuple[int, int]) -> tuple[float, float, float, float]:
-        """What of a picture of this size the pixels show: left, top, width, height as shares of its sides.
+        """Return what of a picture of this size the pixels show: left, top, width, height as shares of its sides.
 
         With `contain` that is more than the picture.
         """

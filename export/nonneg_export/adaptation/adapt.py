@@ -6,18 +6,21 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
+
 from nonneg_core.cores import available_cores
 from nonneg_core.errors import MissingExtra
 from nonneg_core.heads.adapted import Weights
 from nonneg_core.installing import extra_hint
 from nonneg_export.activations import Tick
-from nonneg_export.adaptation.backbone import Backbone, Source, open_source
-from nonneg_export.adaptation.features import Features, compute_features
+from nonneg_export.adaptation.backbone import FeatureBackbone, SourceBundle, open_source
+from nonneg_export.adaptation.features import Broken, Features, compute_features
 from nonneg_export.adaptation.fitting import Fitted, fit
-from nonneg_export.adaptation.judging import by_labels, by_views, losses, parts_of
+from nonneg_export.adaptation.judging import by_labels, by_views, losses, of_others, parts_of
 from nonneg_export.adaptation.labels import Labels, labels_of
+from nonneg_export.adaptation.records import Numbers
 from nonneg_export.adaptation.sealing import Adapted, write
-from nonneg_export.adaptation.splitting import Parts, split
+from nonneg_export.adaptation.splitting import split
 from nonneg_export.adaptation.verdict import verdict
 from nonneg_export.photo_folder import Photos
 from nonneg_runtime.bundle import Bundle
@@ -26,7 +29,7 @@ from nonneg_runtime.preprocess import Preprocessor
 
 
 @dataclass(frozen=True)
-class Asked:
+class AdaptationRequest:
     """What is to be adapted to what."""
 
     photos: Photos
@@ -35,10 +38,11 @@ class Asked:
     labels_weight: float | None
     data: str
     train: bool = False
+    others: Photos | None = None  # photos of other kinds, by which the head is judged as well
 
 
 @dataclass(eq=False)
-class Outcome:
+class JudgedHead:
     """A head that was judged, not written yet."""
 
     adapted: Adapted
@@ -57,25 +61,33 @@ class Outcome:
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
+class SeenPhotos:
     """Photos as the source's backbone sees them."""
 
-    asked: Asked
-    source: Source
-    backbone: Backbone
+    asked: AdaptationRequest
+    source: SourceBundle
+    backbone: FeatureBackbone
     features: Features
+    others: Features | None
+
+    @property
+    def broken(self) -> Broken:
+        """The photos that could not be read, and why."""
+        return self.features.broken + (() if self.others is None else self.others.broken)
 
 
-def see(asked: Asked, work: Path, *, tick: Tick | None = None) -> Seen:
+def see(asked: AdaptationRequest, work: Path, *, tick: Tick | None = None) -> SeenPhotos:
     """Compute the photos' features, or read them; `work`: a folder that lasts until the bundle is written."""
     if asked.train and find_spec("torch") is None:
         raise MissingExtra("--train needs torch", fix=extra_hint("training"), value="torch")
     source = open_source(asked.source)
-    backbone = Backbone(source, work, available_cores())
-    return Seen(asked, source, backbone, compute_features(source, backbone, asked.photos, tick=tick))
+    backbone = FeatureBackbone(source, work, available_cores())
+    own = compute_features(source, backbone, asked.photos, tick=tick)
+    others = None if asked.others is None else compute_features(source, backbone, asked.others, tick=tick)
+    return SeenPhotos(asked, source, backbone, own, others)
 
 
-def adapt_to(seen: Seen, *, tick: Tick | None = None) -> Outcome:
+def adapt_to(seen: SeenPhotos, *, tick: Tick | None = None) -> JudgedHead:
     """Fit a head to the photos and judge it; `tick` is told of steps of training."""
     asked, source, features = seen.asked, seen.source, seen.features
     labels = labels_of(features, asked.labels)
@@ -87,18 +99,19 @@ def adapt_to(seen: Seen, *, tick: Tick | None = None) -> Outcome:
         from nonneg_export.adaptation.training import trained
 
         fitted = trained(fitted, features, parts, labels, tick)
-    gains = judge(source, seen.backbone, fitted, features, parts, labels)
+    gains = judge(seen, fitted, features, parts.judged, labels)
+    if seen.others is not None:
+        everyone = np.arange(len(seen.others))
+        gains += of_others(judge(seen, fitted, seen.others, everyone, labels_of(seen.others, None)))
     said = verdict(gains, len(parts.judged), kept=bool(fitted.front and not fitted.steps))
-    return Outcome(Adapted(source, features, parts, fitted, gains, said, asked.data))
+    return JudgedHead(Adapted(source, features, parts, fitted, gains, said, asked.data))
 
 
-def judge(
-    source: Source, backbone: Backbone, fitted: Fitted, features: Features, parts: Parts, labels: Labels
-) -> list[Gain]:
-    """What the head gained and lost on the photos kept apart: by labels where classes have two of them."""
-    codes = labels.codes[parts.judged]
-    known = parts.judged[codes >= 0]
+def judge(seen: SeenPhotos, fitted: Fitted, features: Features, chosen: Numbers, labels: Labels) -> list[Gain]:
+    """Judge the head on photos that it was not fitted on: by labels where classes have two of them."""
+    before, after, codes = seen.source.head, fitted.head, labels.codes[chosen]
+    known = chosen[codes >= 0]
     if Labels(labels.codes[known], labels.names).useful:
-        return by_labels(source.head, fitted.head, features.roots(known), labels.codes[known])
-    kept, seen = parts_of(features, parts.judged, backbone, Preprocessor(source.view))
-    return by_views(source.head, fitted.head, features.roots(kept), seen)
+        return by_labels(before, after, features.roots(known), labels.codes[known])
+    kept, parts = parts_of(features, chosen, seen.backbone, Preprocessor(seen.source.view))
+    return by_views(before, after, features.roots(kept), parts)

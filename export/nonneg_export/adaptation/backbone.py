@@ -24,15 +24,15 @@ from nonneg_core.pixels.view import Pixels, View
 from nonneg_export.adaptation.kept_words import first_kept
 from nonneg_runtime.bundle import Bundle, storing
 from nonneg_runtime.head_file import read_head, read_spread, write_head
-from nonneg_runtime.names import read_names
-from nonneg_runtime.open import open_session
+from nonneg_runtime.inference.open_session import open_session
 from nonneg_runtime.variants import open_variant
+from nonneg_runtime.words.names import read_names
 
 WIDEST = 4096  # features whose covariance is put in order in a minute
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
+class SourceBundle:
     """The bundle that is adapted, with its head on roots of features and its statistics."""
 
     bundle: Bundle
@@ -60,8 +60,8 @@ class Source:
         return hashlib.sha256(f"{digests} {self.view.model_dump_json()}".encode()).hexdigest()
 
 
-def open_source(path: str | Path | None) -> Source:
-    """The bundle at `path`, or the shipped model of that name, in its fastest form that computes rightly here."""
+def open_source(path: str | Path | None) -> SourceBundle:
+    """Open the bundle at `path`, or the shipped model of that name, in its fastest form that computes right here."""
     bundle = open_variant(path, "auto")
     record = bundle.manifest.head
     if record is None or not record.spread or record.takes != "roots":
@@ -69,11 +69,11 @@ def open_source(path: str | Path | None) -> Source:
     head = read_head(bundle.path / record.file)
     if head.weight.shape[0] > head.dimensions:  # features that do not fit where columns go
         return _by_embedding(bundle)
-    return Source(bundle, head, read_spread(bundle.path / record.spread), _named(bundle), record.trained)
+    return SourceBundle(bundle, head, read_spread(bundle.path / record.spread), _named(bundle), record.trained)
 
 
-def _by_embedding(bundle: Bundle) -> Source:
-    """The bundle's embedding as features: their roots, squared, are the embedding."""
+def _by_embedding(bundle: Bundle) -> SourceBundle:
+    """Return the bundle's embedding as features: their roots, squared, are the embedding."""
     dimensions = bundle.manifest.dimensions
     if find_spec("onnx") is None:
         raise MissingExtra(
@@ -88,22 +88,22 @@ def _by_embedding(bundle: Bundle) -> Source:
             limit=WIDEST,
         )
     nothing = np.zeros(dimensions, dtype=np.float32)
-    return Source(bundle, Head(np.eye(dimensions, dtype=np.float32), nothing, nothing, power=2.0), None)
+    return SourceBundle(bundle, Head(np.eye(dimensions, dtype=np.float32), nothing, nothing, power=2.0), None)
 
 
 def _named(bundle: Bundle) -> int:
-    """How many columns at the end lie along a class that they are called after."""
+    """Return how many columns at the end lie along a class that they are called after."""
     record, dimensions = bundle.manifest.names, bundle.manifest.dimensions
     if record is None:
         return 0
     return dimensions - first_kept(read_names(bundle.path / record.file, dimensions))
 
 
-class Backbone:
+class FeatureBackbone:
     """Roots of features, as a source's encoder computes them."""
 
-    def __init__(self, source: Source, work: Path, callers: int) -> None:
-        """`work`: a folder that lasts as long as this."""
+    def __init__(self, source: SourceBundle, work: Path, callers: int) -> None:
+        """Open the encoder of a source; `work` is a folder that lasts as long as this object."""
         self.features, self._power = source.features, source.head.power
         encoder, record = source.bundle.encoder, source.bundle.manifest.head
         if source.ordinary is not None and record is not None:
@@ -114,6 +114,6 @@ class Backbone:
         self._session = open_session(encoder, callers=callers, precision=source.bundle.manifest.precision)
 
     def roots(self, pixels: Pixels) -> Rows:
-        """Roots of the features of a batch, (batch, features)."""
+        """Return roots of the features of a batch, (batch, features)."""
         powers: NDArray[np.float32] = self._session.run(pixels)[:, : self.features]
         return np.asarray(powers ** np.float32(1 / self._power))

@@ -1,4 +1,6 @@
-"""Features of many photos, computed once: a run that ended in any way goes on where it was."""
+"""Features of many photos, computed once for each: a run that ended in any way goes on where it was, and a new photo
+costs one photo.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,8 @@ from nonneg_core.lookahead import bounded_map
 from nonneg_core.pixels.resizing import has_simd
 from nonneg_core.pixels.view import Pixels
 from nonneg_export.activations import Tick
-from nonneg_export.adaptation.backbone import Backbone, Source
-from nonneg_export.adaptation.records import CHUNK, FORMAT, Numbers, Records, record_form, sealed
+from nonneg_export.adaptation.backbone import FeatureBackbone, SourceBundle
+from nonneg_export.adaptation.records import CHUNK, FORMAT, Keys, Numbers, Records, record_form, sealed
 from nonneg_export.photo_folder import Photos
 from nonneg_runtime.bundle import storing
 from nonneg_runtime.preprocess import Preprocessor
@@ -34,69 +36,84 @@ from nonneg_runtime.preprocess import Preprocessor
 LARGEST = 256 * 2**20  # bytes of a file
 AT_ONCE = 64  # records that are written at a time
 KEPT = 5  # folders of photos in the cache
+STALE = 0.5  # share of records of photos that are gone or changed, above which they are dropped
+Broken = tuple[tuple[Path, str], ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Features:
     """What is known of every photo that could be read; the rows are read from the file as they are used."""
 
-    records: Records  # of every photo, in order
-    places: Numbers  # the photos that could be read, as indices into records and paths
+    records: Records
     photos: Photos
-    broken: tuple[tuple[Path, str], ...]
+    places: Numbers  # the photos that could be read, as indices into the paths
+    rows: Numbers  # their records
+    seals: NDArray[Any]  # the sha256 of their files, as 32 bytes
+    broken: Broken
 
     def __len__(self) -> int:
         return len(self.places)
 
     def roots(self, chosen: Numbers) -> Rows:
-        """Roots of the features of some of the readable photos, (chosen, features)."""
-        return np.asarray(self.records.read("roots", self.places[chosen]), dtype=np.float32)
+        """Return roots of the features of some of the readable photos, (chosen, features)."""
+        return np.asarray(self.records.read("roots", self.rows[chosen]), dtype=np.float32)
 
     def pieces(self, chosen: Numbers) -> Iterator[Rows]:
-        """The same in pieces that fit in memory."""
+        """Return the same in pieces that fit in memory."""
         return (self.roots(chosen[i : i + CHUNK]) for i in range(0, len(chosen), CHUNK))
 
     def thumbnails(self, chosen: Numbers) -> NDArray[np.uint8]:
-        """Grey pictures of GRID x GRID pixels, (chosen, GRID * GRID)."""
-        return self.records.read("thumbnail", self.places[chosen])
+        """Return grey pictures of GRID x GRID pixels, (chosen, GRID * GRID)."""
+        return self.records.read("thumbnail", self.rows[chosen])
 
     def digests(self, chosen: Numbers) -> NDArray[Any]:
-        """The sha256 of readable files, as 32 bytes."""
-        return self.records.read("digest", self.places[chosen])
+        """Return the sha256 of readable files, as 32 bytes."""
+        return self.seals[chosen]
 
     def path(self, photo: int) -> Path:
-        """Where a readable photo lies."""
+        """Return where a readable photo lies."""
         return self.photos.paths[int(self.places[photo])]
 
 
-def compute_features(source: Source, backbone: Backbone, photos: Photos, *, tick: Tick | None = None) -> Features:
+def compute_features(
+    source: SourceBundle, backbone: FeatureBackbone, photos: Photos, *, tick: Tick | None = None
+) -> Features:
     """Run every photo through the source's backbone, or read what an earlier run put away."""
-    records = Records(cache_folder("adapt") / _key(source, photos), record_form(source.features))
-    with storing(records.folder):
-        records.folder.mkdir(parents=True, exist_ok=True)
-        if records.whole() < len(photos):
-            _compute(Seer(backbone, Preprocessor(source.view), records.form), photos, records, tick)
-        _forget_others(records.folder)
-        state, reasons = records.read("read", np.arange(len(photos))), records.reasons()
-    places = np.flatnonzero(state)
-    found = tuple((photos.paths[number], reason) for number, reason in reasons.items())
+    folder, form = cache_folder("adapt") / _name(source, photos), record_form(source.features)
+    with storing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        keys, records = _keys(photos), Records(folder / "records", form)
+        lost: dict[int, str] = {}
+        if (records.held().rows(keys) < 0).any():
+            records, lost = _completed(Seer(backbone, Preprocessor(source.view), form), photos, keys, folder, tick)
+        _forget_others(folder)
+        return _features(records, photos, keys, lost)
+
+
+def _features(records: Records, photos: Photos, keys: Keys, lost: dict[int, str]) -> Features:
+    """Return the photos that could be read; `lost`: why others could not."""
+    held = records.held()
+    rows = held.rows(keys)
+    places = np.flatnonzero(rows >= 0)
+    rows = rows[places]
+    named = tuple((photos.paths[number], reason) for number, reason in lost.items())
     if not len(places):
         raise DataInvalid(
-            f"none of the {len(photos)} images in {photos.folder} can be read ({found[0][0].name}: {found[0][1]})",
+            f"none of the {len(photos)} images in {photos.folder} can be read ({named[0][0].name}: {named[0][1]})",
             fix="point to a folder of intact images",
             value=str(photos.folder),
         )
-    return Features(records, places, photos, found)
+    return Features(records, photos, places, rows, held.digests[rows], named)
 
 
 def thumbnail(pixels: Pixels) -> NDArray[np.uint8]:
-    """The grey picture of GRID x GRID pixels of what an encoder sees, (GRID * GRID,)."""
+    """Return the grey picture of GRID x GRID pixels of what an encoder sees, (GRID * GRID,)."""
     grey = Image.fromarray(pixels).convert("L").resize((GRID, GRID), Image.Resampling.BOX)
     return np.asarray(grey, dtype=np.uint8).reshape(-1)
 
 
 def read_file(path: Path) -> bytes:
-    """A file's bytes, unless they are too many for a photo."""
+    """Return a file's bytes, unless they are too many for a photo."""
     size = path.stat().st_size
     if size > LARGEST:
         raise ImageTooLarge(
@@ -109,60 +126,91 @@ def read_file(path: Path) -> bytes:
 class Seer:
     """From a photo's file to its record."""
 
-    backbone: Backbone
+    backbone: FeatureBackbone
     viewer: Preprocessor
     form: np.dtype[Any]
 
-    def record(self, path: Path) -> tuple[NDArray[Any], str]:
-        """The record, and why the photo cannot be read if it cannot: a broken one is counted, not fatal."""
-        found = np.zeros(1, dtype=self.form)
+    def record(self, path: Path, key: int) -> NDArray[Any] | str:
+        """Return the record, or why the photo cannot be read: it is left out, and the next run tries again."""
         try:
             data = read_file(path)
             pixels = self.viewer.pixels(data)
         except (NonnegError, OSError) as error:
-            return sealed(found), " ".join(str(error).split()) or type(error).__name__
-        found["read"] = 1
+            return " ".join(str(error).split()) or type(error).__name__
+        found = np.zeros(1, dtype=self.form)
+        found["key"] = key
         found["digest"] = np.void(hashlib.sha256(data).digest())
         found["thumbnail"] = thumbnail(pixels)
         found["roots"] = self.backbone.roots(pixels[None])
-        return sealed(found), ""
+        return sealed(found)
 
 
-def _compute(seer: Seer, photos: Photos, records: Records, tick: Tick | None) -> None:
-    """Put the records of the photos behind those that are there; one process at a time."""
-    with locked(records.folder / "lock", wait=False) as mine:
+def _completed(
+    seer: Seer, photos: Photos, keys: Keys, folder: Path, tick: Tick | None
+) -> tuple[Records, dict[int, str]]:
+    """Return the records with those of all photos, and why some photos have none; one process at a time."""
+    with locked(folder / "lock", wait=False) as mine:
         if not mine:
             raise StorageFailed(
                 f"another nonneg adapt is embedding {photos.folder}", fix="wait for it, or stop it, then go on"
             )
-        done = records.resume()
-        held: list[NDArray[Any]] = []
-        reasons: dict[int, str] = {}
-        with Interrupts() as interrupts, ThreadPoolExecutor(available_cores()) as pool:
-            paths = photos.paths[done:]
-            jobs = bounded_map(lambda path: pool.submit(seer.record, path), paths, ahead=8 * available_cores())
-            for number, (_, answer) in enumerate(jobs, start=done):
-                record, reason = answer.result()
-                held.append(record)
-                if reason:
-                    reasons[number] = reason
-                if len(held) == AT_ONCE or number == len(photos) - 1:
-                    with interrupts.held():
-                        records.append(held, reasons)
-                    held, reasons = [], {}
-                if tick:
-                    tick(number + 1, len(photos))
+        records = Records(folder / "records", seer.form)
+        held = records.held()
+        records.cut(len(held))
+        rows = held.rows(keys)
+        if len(held) and (rows >= 0).sum() < (1 - STALE) * len(held):
+            records = records.only(np.sort(rows[rows >= 0]))
+        return records, _compute(seer, photos, keys, np.flatnonzero(rows < 0), records, tick)
 
 
-def _key(source: Source, photos: Photos) -> str:
-    """Names what the records depend on; another key means to start over."""
-    state = hashlib.sha256(f"{FORMAT} {source.digest} {has_simd()}".encode())
-    for path in photos.paths:
-        try:
-            found = path.stat()
-        except OSError:  # it will be left out and named when its turn comes
-            continue
-        state.update(os.fsencode(path.absolute()) + f"\0{found.st_size}\0{found.st_mtime_ns}\n".encode())
+def _compute(
+    seer: Seer, photos: Photos, keys: Keys, missing: Numbers, records: Records, tick: Tick | None
+) -> dict[int, str]:
+    """Put the records of the missing photos behind those that are there; why some cannot be read."""
+    waiting: list[NDArray[Any]] = []
+    lost: dict[int, str] = {}
+    there = len(photos) - len(missing)
+    with Interrupts() as interrupts, ThreadPoolExecutor(available_cores()) as pool:
+        jobs = bounded_map(
+            lambda number: pool.submit(seer.record, photos.paths[number], int(keys[number])),
+            map(int, missing),
+            ahead=8 * available_cores(),
+        )
+        for count, (number, answer) in enumerate(jobs, start=1):
+            record = answer.result()
+            if isinstance(record, str):
+                lost[number] = record
+            else:
+                waiting.append(record)
+            if len(waiting) == AT_ONCE or count == len(missing):
+                with interrupts.held():
+                    records.append(waiting)
+                waiting = []
+            if tick:
+                tick(there + count, len(photos))
+    return lost
+
+
+def _keys(photos: Photos) -> Keys:
+    """Name what each record depends on: the path within the folder, and the file's size and date."""
+    return np.fromiter((_key(path, photos.folder) for path in photos.paths), dtype=np.uint64, count=len(photos))
+
+
+def _key(path: Path, folder: Path) -> int:
+    name = os.fsencode(path.relative_to(folder))
+    try:
+        found = path.stat()
+        state = f"{found.st_size} {found.st_mtime_ns}"
+    except OSError:  # it will be left out and named when its turn comes
+        state = "unknown"
+    digest = hashlib.blake2b(name + f"\0{state}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little")
+
+
+def _name(source: SourceBundle, photos: Photos) -> str:
+    """Name the photos' folder, and what computes features of them."""
+    state = hashlib.sha256(f"{FORMAT} {source.digest} {has_simd()}\n".encode())
+    state.update(os.fsencode(photos.folder.resolve()))
     return state.hexdigest()[:32]
 
 

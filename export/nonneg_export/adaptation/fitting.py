@@ -11,14 +11,15 @@ from nonneg_core.heads.adapted import Weights, adapted_basis, adapted_head, last
 from nonneg_core.heads.head import Head, first
 from nonneg_core.heads.rotated import TURNED_ON
 from nonneg_core.heads.spread import Rows, Spread, isotropic, streamed, within_classes
-from nonneg_export.adaptation.backbone import Source
+from nonneg_export.adaptation.backbone import SourceBundle
 from nonneg_export.adaptation.features import Features
-from nonneg_export.adaptation.labels import Labels
+from nonneg_export.adaptation.labels import UNLABELLED, Labels
 from nonneg_export.adaptation.records import CHUNK, Numbers
 from nonneg_export.adaptation.splitting import Parts
 
 FEW = 250  # photos, below which all columns that were trained on ordinary photos stay in front
 KEPT = 96  # of them that always do: short prefixes keep telling photos of other kinds apart
+MOST_CLASSES = 4096  # whose means lie in memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,8 +35,8 @@ class Fitted:
     steps: int = 0  # in which the front was trained
 
 
-def fit(source: Source, features: Features, parts: Parts, labels: Labels, weights: Weights) -> Fitted:
-    """The head for the photos of the first part; the second sets its gates."""
+def fit(source: SourceBundle, features: Features, parts: Parts, labels: Labels, weights: Weights) -> Fitted:
+    """Fit the head to the photos of the first part; the second sets its gates."""
     own = streamed(lambda: features.pieces(parts.fit))
     trusted = weights.of(own.count)
     classes = spread_within(features, parts.fit, labels) if labels.useful and weights.labels else None
@@ -59,22 +60,32 @@ def fit(source: Source, features: Features, parts: Parts, labels: Labels, weight
 
 
 def spread_within(features: Features, chosen: Numbers, labels: Labels) -> Spread | None:
-    """How labelled photos differ from the mean of their class."""
+    """Measure how labelled photos differ from their class's mean; of very many classes, those with the most photos."""
+    codes = largest(labels.codes[chosen])
 
     def read() -> Iterator[tuple[Rows, Numbers]]:
         for i in range(0, len(chosen), CHUNK):
-            piece = chosen[i : i + CHUNK]
-            yield features.roots(piece), labels.codes[piece]
+            yield features.roots(chosen[i : i + CHUNK]), codes[i : i + CHUNK]
 
-    return within_classes(read, len(labels.names))
+    return within_classes(read, int(codes.max()) + 1)
+
+
+def largest(codes: Numbers, most: int = MOST_CLASSES) -> Numbers:
+    """Keep the codes where classes are few; else those of the largest, counted again, and none for the others."""
+    counts = np.bincount(codes[codes >= 0])
+    if len(counts) <= most:
+        return codes
+    number = np.full(len(counts) + 1, UNLABELLED)  # the last: of no class
+    number[np.argsort(-counts, kind="stable")[:most]] = np.arange(most)
+    return np.asarray(number[codes])
 
 
 def sample(features: Features, chosen: Numbers) -> Rows:
-    """Rows of some of the photos, evenly spread over all."""
+    """Return rows of some of the photos, evenly spread over all."""
     return features.roots(sampled(chosen))
 
 
 def sampled(chosen: Numbers) -> Numbers:
-    """Some of the photos, evenly spread over all."""
+    """Return some of the photos, evenly spread over all."""
     count = min(len(chosen), TURNED_ON)
     return np.asarray(chosen[np.arange(count) * len(chosen) // count])

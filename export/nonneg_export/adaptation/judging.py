@@ -21,16 +21,17 @@ from nonneg_core.heads.head import Head
 from nonneg_core.heads.spread import Rows
 from nonneg_core.pixels.decode import decode
 from nonneg_core.shortening import Vectors, unit
-from nonneg_export.adaptation.backbone import Backbone
+from nonneg_export.adaptation.backbone import FeatureBackbone
 from nonneg_export.adaptation.features import Features, read_file
 from nonneg_export.adaptation.records import Numbers
-from nonneg_runtime.evidence import Gain
+from nonneg_runtime.evidence import OTHERS, Gain
 from nonneg_runtime.preprocess import Preprocessor
 
 PREFIXES = (512, 256, 128, 64)
 K = 100  # of mAP
 METRICS = ("P@1", "P@10", f"mAP@{K}")
 FOUND = "own part"  # found by a random part of it
+POINT = 0.01  # that may be lost on photos of other kinds
 VIEWED = 1000  # photos of which a part is looked for
 PART = (0.3, 0.7)  # of a photo's area
 SURE = 0.05  # the chance of calling one loss anywhere significant where there is none
@@ -39,13 +40,13 @@ Scores = dict[str, NDArray[np.float64]]
 
 
 def lengths_of(dimensions: int) -> list[Length]:
-    """Everything, prefixes, and a tenth of each vector stored and asked whole."""
+    """List the lengths: everything, prefixes, and a tenth of each vector stored and asked whole."""
     prefixes = [Length(n) for n in (dimensions, *PREFIXES) if n <= dimensions]
     return [*dict.fromkeys(prefixes), Length(dimensions, max(1, round(dimensions / 10)), asked_whole=True)]
 
 
 def by_labels(before: Head, after: Head, rows: Rows, codes: Numbers) -> list[Gain]:
-    """Retrieval of photos of the same class, each asking for the others."""
+    """Measure retrieval of photos of the same class, each asking for the others."""
 
     def scores(z: Vectors, length: Length) -> Scores:
         report = retrieval(cut(z, length), codes, asked(z, length), k=K, same=True).scores()
@@ -55,7 +56,7 @@ def by_labels(before: Head, after: Head, rows: Rows, codes: Numbers) -> list[Gai
 
 
 def by_views(before: Head, after: Head, rows: Rows, parts: Rows) -> list[Gain]:
-    """How often a random part of a photo finds this photo first."""
+    """Measure how often a random part of a photo finds this photo first."""
     own = np.arange(len(rows))
     sides = [np.concatenate([head.embed(rows), head.embed(parts)]) for head in (before, after)]
 
@@ -81,14 +82,22 @@ def _gains(scores: Any, before: Vectors, after: Vectors) -> list[Gain]:
     return found
 
 
+def of_others(gains: Iterable[Gain]) -> list[Gain]:
+    """Return the same measures, of photos of other kinds."""
+    return [gain.model_copy(update={"metric": OTHERS + gain.metric}) for gain in gains]
+
+
 def losses(gains: Iterable[Gain]) -> list[Gain]:
-    """Where labels show a loss that chance does not explain, with so many comparisons."""
-    compared = [gain for gain in gains if gain.metric != FOUND]
-    return [gain for gain in compared if gain.difference < 0 and gain.p < SURE / len(compared)]
+    """Find losses by labels that chance does not explain; on photos of other kinds, those of more than a point."""
+    compared = [gain for gain in gains if not gain.metric.endswith(FOUND)]
+    sure = [gain for gain in compared if gain.p < SURE / len(compared)]
+    return [gain for gain in sure if gain.difference < (-POINT if gain.metric.startswith(OTHERS) else 0)]
 
 
-def parts_of(features: Features, chosen: Numbers, backbone: Backbone, viewer: Preprocessor) -> tuple[Numbers, Rows]:
-    """Photos that could be read once more, and the roots of a random, mirrored part of each."""
+def parts_of(
+    features: Features, chosen: Numbers, backbone: FeatureBackbone, viewer: Preprocessor
+) -> tuple[Numbers, Rows]:
+    """Return photos that could be read once more, and the roots of a random, mirrored part of each."""
     kept, found = [], []
     for photo, digest in zip(chosen[:VIEWED].tolist(), features.digests(chosen[:VIEWED]), strict=True):
         try:
@@ -102,7 +111,7 @@ def parts_of(features: Features, chosen: Numbers, backbone: Backbone, viewer: Pr
 
 
 def _part(picture: Image.Image, rng: np.random.Generator) -> Image.Image:
-    """A window of the picture's own proportions, mirrored."""
+    """Return a window of the picture's own proportions, mirrored."""
     side = float(np.sqrt(rng.uniform(*PART)))
     width, height = (max(1, round(side * whole)) for whole in picture.size)
     left, top = rng.integers(0, picture.width - width + 1), rng.integers(0, picture.height - height + 1)

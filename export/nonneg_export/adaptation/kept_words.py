@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from nonneg_runtime.lexicon import Lexicon
-from nonneg_runtime.names import Names
+from nonneg_runtime.words.lexicon import Lexicon
+from nonneg_runtime.words.names import Names
 
 UNNAMED = "columns computed for other photos have no names of their own: `nonneg atlas` shows what they show in them"
 
 
 def first_kept(names: Names) -> int:
-    """The first of the columns at the end that lie along a class and are kept."""
+    """Return the first of the columns at the end that lie along a class and are kept."""
     return min((name.dimension for name in names.names if name.source == "direction"), default=names.dimensions)
 
 
 def kept_names(names: Names) -> Names:
-    """The names of the columns that are kept."""
+    """Return the names of the columns that are kept."""
     begin = first_kept(names)
     kept = tuple(name for name in names.names if name.dimension >= begin)
     return names.model_copy(update={"names": kept, "unnamed": UNNAMED, "chosen_on": ""})
 
 
 def kept_lexicon(lexicon: Lexicon, begin: int) -> Lexicon:
-    """The words of classes that stand for kept columns alone."""
+    """Return the words of classes that stand for kept columns alone."""
     kept = [number for number, held in enumerate(lexicon.classes) if min(held.dimensions) >= begin]
     place = {number: i for i, number in enumerate(kept)}
     groups: dict[tuple[int, ...], int] = {}

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
+import os
+from array import array
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nonneg_core.errors import DataInvalid
 from nonneg_export.adaptation.features import Features
+from nonneg_export.adaptation.records import Keys, Numbers, last_of
 
 UNLABELLED = -1
 
@@ -20,7 +24,7 @@ UNLABELLED = -1
 class Labels:
     """The class of every readable photo as a number; UNLABELLED where it has none."""
 
-    codes: NDArray[np.int64]
+    codes: Numbers
     names: tuple[str, ...]
 
     @property
@@ -31,46 +35,70 @@ class Labels:
 
 
 def labels_of(features: Features, table: Path | None) -> Labels:
-    """From a CSV file with the columns path and label if there is one, else from the folders."""
+    """Return the photos' labels: from a CSV file with the columns path and label if there is one, else by folder."""
+    paths = (features.path(photo) for photo in range(len(features)))
     if table is None:
-        texts = [features.photos.label(features.path(photo)) for photo in range(len(features))]
-    else:
-        known = read_table(table)
-        texts = [known.get(_absolute(features.path(photo)), "") for photo in range(len(features))]
-        _check_found(texts, known, features, table)
-    names = tuple(sorted(set(texts) - {""}))
-    number: Mapping[str, int] = {name: code for code, name in enumerate(names)} | {"": UNLABELLED}
-    return Labels(np.array([number[text] for text in texts], dtype=np.int64), names)
-
-
-def read_table(table: Path) -> dict[Path, str]:
-    """The label of each path of a CSV file; paths are relative to it."""
-    try:
-        with table.open(newline="", encoding="utf-8-sig") as file:
-            rows = list(csv.DictReader(file))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataInvalid(f"{table} cannot be read ({error})", fix="give a CSV file with a header, in UTF-8") from error
-    for name in ("path", "label"):
-        if not rows or rows[0].get(name) is None:
-            raise DataInvalid(
-                f"{table} has no column {name}",
-                fix="begin it with the line path,label",
-                field="labels",
-                value=str(table),
-            )
-    return {_absolute(table.parent / row["path"]): row["label"] or "" for row in rows if row["path"]}
-
-
-def _absolute(path: Path) -> Path:
-    return Path(path).expanduser().resolve()
-
-
-def _check_found(texts: list[str], known: dict[Path, str], features: Features, table: Path) -> None:
-    if not any(texts):
-        example = next(iter(known), None)
+        return coded(features.photos.label(path) for path in paths)
+    keys, labels = read_table(table)
+    rows = last_of(keys, np.fromiter(map(_key, paths), dtype=np.uint64, count=len(features)))
+    codes = np.append(labels.codes, UNLABELLED)[rows]
+    if (rows < 0).all():
+        example = next(iter(_rows(table)), ("nothing", ""))[0]
         raise DataInvalid(
             f"{table} names none of the {len(features)} photos in {features.photos.folder} (its first is {example})",
             fix="write paths relative to the CSV file",
             field="labels",
             value=str(table),
         )
+    return Labels(codes, labels.names)
+
+
+def coded(texts: Iterable[str]) -> Labels:
+    """Return labels as numbers in the order of their names; an empty one is none."""
+    numbers: dict[str, int] = {}
+    seen = np.array(array("q", (numbers.setdefault(text, len(numbers)) for text in texts)), dtype=np.int64)
+    names = sorted(numbers.keys() - {""})
+    place = {name: code for code, name in enumerate(names)} | {"": UNLABELLED}
+    return Labels(np.array([place[text] for text in numbers], dtype=np.int64)[seen], tuple(names))
+
+
+def read_table(table: Path) -> tuple[Keys, Labels]:
+    """Read a key of each path of a CSV file, relative to it, and the labels."""
+    keys = array("Q")
+
+    def texts() -> Iterator[str]:
+        for path, label in _rows(table):
+            keys.append(_key(table.parent / path))
+            yield label
+
+    labels = coded(texts())
+    return np.array(keys, dtype=np.uint64), labels
+
+
+def _rows(table: Path) -> Iterator[tuple[str, str]]:
+    """Yield the paths and labels of a CSV file."""
+    try:
+        with table.open(newline="", encoding="utf-8-sig") as file:
+            rows = csv.DictReader(file)
+            for name in ("path", "label"):
+                if name not in (rows.fieldnames or ()):
+                    raise DataInvalid(
+                        f"{table} has no column {name}",
+                        fix="begin it with the line path,label",
+                        field="labels",
+                        value=str(table),
+                    )
+            yield from ((row["path"], row["label"] or "") for row in rows if row["path"])
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataInvalid(f"{table} cannot be read ({error})", fix="give a CSV file with a header, in UTF-8") from error
+
+
+def _key(path: Path) -> int:
+    """Name a file by any path that leads to its folder."""
+    folder, name = os.path.split(path.expanduser())
+    return int.from_bytes(blake2b(os.fsencode(f"{_real(folder)}/{name}"), digest_size=8).digest(), "little")
+
+
+@lru_cache(1024)
+def _real(folder: str) -> str:
+    return os.path.realpath(folder)

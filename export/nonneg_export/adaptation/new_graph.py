@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from nonneg_core.heads.head import Head
-from nonneg_export.canonical import canonical, save
-from nonneg_export.root_head import detach_head, with_root_head
+from nonneg_export.graphs.canonical import canonical, save
+from nonneg_export.graphs.root_head import detach_head, with_root_head
 from nonneg_runtime.bundle import ENCODER, Bundle
 from nonneg_runtime.head_file import metadata_of
 from nonneg_training.onnx_backbone.onnx_graph import load

@@ -1,14 +1,15 @@
-"""A file of records, one of a fixed size a photo, in the photos' order: it grows, and goes on where it was cut off.
+"""A file of records, one of a fixed size a photo, in any order: it grows, and goes on where it was cut off.
 
-Beside it lies why some photos cannot be read. Each record begins with a checksum: a power cut may leave a file that is
-longer than what was written to it, and what is not whole is made again.
+Each record begins with a checksum: a power cut may leave a file that is longer than what was written to it, and what
+is not whole is made again. A record is found by its key, the photo's name, size and date: another photo is another key.
 """
 
 from __future__ import annotations
 
 import os
+import weakref
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,19 +17,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nonneg_core.atomic import atomic_write
 from nonneg_core.curation.pixel_checks import GRID
 
-FORMAT = 2  # one more when what is in a record changes
+FORMAT = 3  # one more when what is in a record changes
 CHUNK = 4096
 Numbers = NDArray[np.int64]
+Keys = NDArray[np.uint64]
 
 
 def record_form(features: int) -> np.dtype[Any]:
-    """One photo in the file."""
+    """Return one photo in the file."""
     return np.dtype(
         [
             ("checksum", "<u4"),
-            ("read", "u1"),  # 0: the photo is broken
+            ("key", "<u8"),
             ("digest", "V32"),
             ("thumbnail", "u1", (GRID * GRID,)),
             ("roots", "<f2", (features,)),
@@ -37,7 +40,7 @@ def record_form(features: int) -> np.dtype[Any]:
 
 
 def sealed(record: NDArray[Any]) -> NDArray[Any]:
-    """The record with its checksum."""
+    """Return the record with its checksum."""
     record["checksum"] = _checksum(record.tobytes())
     return record
 
@@ -47,68 +50,81 @@ def _checksum(record: bytes) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class Records:
-    """The file of records in a folder, and the file of reasons."""
+class Held:
+    """What the records before the first that is not as it was written say, but for thumbnails and features."""
 
-    folder: Path
-    form: np.dtype[Any]
-
-    @property
-    def file(self) -> Path:
-        """Where the records are."""
-        return self.folder / "records"
-
-    @property
-    def broken(self) -> Path:
-        """Where the reasons are: a photo's number and why it cannot be read, a line each."""
-        return self.folder / "broken.tsv"
-
-    def whole(self) -> int:
-        """How many records there are before the first that is not as it was written."""
-        if not self.file.exists():
-            return 0
-        size, done = self.form.itemsize, 0
-        with self.file.open("rb") as file:
-            while len(record := file.read(size)) == size:
-                if int.from_bytes(record[:4], "little") != _checksum(record):
-                    break
-                done += 1
-        return done
+    keys: Keys
+    digests: NDArray[Any]
 
     def __len__(self) -> int:
-        return self.file.stat().st_size // self.form.itemsize if self.file.exists() else 0
+        return len(self.keys)
+
+    def rows(self, wanted: Keys) -> Numbers:
+        """Return the record of each key, -1 where there is none."""
+        return last_of(self.keys, wanted)
+
+
+def last_of(keys: Keys, wanted: Keys) -> Numbers:
+    """Return where each wanted key occurs last among the keys, -1 where it does not."""
+    if not len(keys):
+        return np.full(len(wanted), -1)
+    order = np.argsort(keys, kind="stable")
+    found = order[(np.searchsorted(keys, wanted, side="right", sorter=order) - 1).clip(min=0)]
+    return np.where(keys[found] == wanted, found, -1)
+
+
+class Records:
+    """The file of records as it was when it was opened: that another takes its place later changes nothing here."""
+
+    def __init__(self, path: Path, form: np.dtype[Any]) -> None:
+        self.path, self.form = path, form
+        self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        weakref.finalize(self, os.close, self._handle)
+
+    def held(self) -> Held:
+        """Read the whole records; those behind the first that is not whole do not count."""
+        pieces = [(piece["key"].copy(), piece["digest"].copy()) for piece in self._whole()]
+        nothing = np.zeros(0, dtype=self.form)
+        return Held(*map(np.concatenate, zip((nothing["key"], nothing["digest"]), *pieces, strict=True)))
+
+    def _whole(self) -> Iterator[NDArray[Any]]:
+        """Yield the records before the first that is not whole, piece by piece."""
+        size, offset = self.form.itemsize, 0
+        while data := os.pread(self._handle, size * CHUNK, offset):
+            offset += size * CHUNK
+            pieces = [data[start : start + size] for start in range(0, len(data), size)]
+            whole = next((n for n, piece in enumerate(pieces) if not self._as_written(piece)), len(pieces))
+            yield np.frombuffer(data, dtype=self.form, count=whole)
+            if whole < CHUNK:
+                return
+
+    def _as_written(self, record: bytes) -> bool:
+        return len(record) == self.form.itemsize and int.from_bytes(record[:4], "little") == _checksum(record)
 
     def read(self, field: str, rows: Numbers) -> NDArray[Any]:
-        """One field of some records; the file is mapped for a moment only, so that its pages do not stay in memory."""
+        """Read one field of some records."""
         found = np.empty((len(rows), *self.form[field].shape), dtype=self.form[field].base)
         for start in range(0, len(rows), CHUNK):
-            mapped = np.memmap(self.file, dtype=self.form, mode="r", shape=(len(self),))
-            found[start : start + CHUNK] = mapped[field][rows[start : start + CHUNK]]
+            found[start : start + CHUNK] = np.frombuffer(self._bytes(rows[start : start + CHUNK]), self.form)[field]
         return found
 
-    def resume(self) -> int:
-        """Cut off what is not whole; how many records are left."""
-        self.file.touch()
-        self.broken.touch()
-        done = self.whole()
-        os.truncate(self.file, done * self.form.itemsize)
-        kept = {number: reason for number, reason in self.reasons().items() if number < done}
-        self.broken.write_text("".join(map(_line, kept, kept.values())), encoding="utf-8")
-        return done
+    def _bytes(self, rows: Numbers) -> bytes:
+        """Read whole records; were the file mapped, pages around each of them would count as memory, too."""
+        size = self.form.itemsize
+        return b"".join(os.pread(self._handle, size, row * size) for row in rows.tolist())
 
-    def append(self, held: Sequence[NDArray[Any]], reasons: dict[int, str]) -> None:
-        """Add records; the reasons first, so that no record lacks the one it has."""
-        with self.broken.open("a", encoding="utf-8") as text:
-            text.writelines(map(_line, reasons, reasons.values()))
-        with self.file.open("ab") as target:
-            target.write(b"".join(record.tobytes() for record in held))
+    def cut(self, whole: int) -> None:
+        """Cut off what is behind so many records."""
+        os.truncate(self._handle, whole * self.form.itemsize)
 
-    def reasons(self) -> dict[int, str]:
-        """Why photos cannot be read, by their number; the last line may have been cut off."""
-        lines = self.broken.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]
-        pairs = [line.partition("\t") for line in lines]
-        return {int(number): reason for number, tab, reason in pairs if tab and number.isdigit()}
+    def append(self, records: Sequence[NDArray[Any]]) -> None:
+        """Put records behind the others."""
+        with os.fdopen(os.dup(self._handle), "ab") as target:
+            target.write(b"".join(record.tobytes() for record in records))
 
-
-def _line(number: int, reason: str) -> str:
-    return f"{number}\t{reason}\n"
+    def only(self, rows: Numbers) -> Records:
+        """Put a file of these records alone in this one's place: whole or not at all."""
+        with atomic_write(self.path) as place, place.open("wb") as target:
+            for start in range(0, len(rows), CHUNK):
+                target.write(self._bytes(rows[start : start + CHUNK]))
+        return Records(self.path, self.form)

@@ -11,22 +11,22 @@ import numpy as np
 
 from nonneg_core.errors import CheckFailed
 from nonneg_core.pixels.resizing import has_simd
-from nonneg_export import golden, verify
 from nonneg_export.about import name_after
 from nonneg_export.activations import collect
-from nonneg_export.adaptation.backbone import Source
+from nonneg_export.adaptation.backbone import SourceBundle
 from nonneg_export.adaptation.features import Features
 from nonneg_export.adaptation.fitting import Fitted, sample
 from nonneg_export.adaptation.kept_words import kept_lexicon, kept_names
 from nonneg_export.adaptation.splitting import Parts
-from nonneg_export.agreement import agreement, as_checks
+from nonneg_export.checks import golden, verify
+from nonneg_export.checks.agreement import agreement, as_checks
 from nonneg_export.manifest_report import PREFIX
 from nonneg_export.photo_folder import Photos, digest_of
 from nonneg_export.statistics import measure
 from nonneg_runtime.bundle import ENCODER, Bundle, storing, write_bundle
 from nonneg_runtime.evidence import Gain
 from nonneg_runtime.head_file import HEAD, SPREAD, write_head, write_spread
-from nonneg_runtime.lexicon import read_lexicon
+from nonneg_runtime.inference.open_session import open_session
 from nonneg_runtime.manifest import (
     AdaptationRecord,
     Calibration,
@@ -37,8 +37,8 @@ from nonneg_runtime.manifest import (
     Provenance,
     Variant,
 )
-from nonneg_runtime.names import read_names
-from nonneg_runtime.open import open_session
+from nonneg_runtime.words.lexicon import read_lexicon
+from nonneg_runtime.words.names import read_names
 
 ACTIVATION = "p^0.6 where p = relu(sqrt(features) weight + bias) is above the gate"
 COMPARED = 100  # photos on which another form is held against the exact one
@@ -50,7 +50,7 @@ TOLERANCE = 0.95  # of another form's golden vector: processors round differentl
 class Adapted:
     """All that a bundle says of its adaptation."""
 
-    source: Source
+    source: SourceBundle
     features: Features
     parts: Parts
     fitted: Fitted
@@ -59,7 +59,7 @@ class Adapted:
     data: str  # what the photos are
 
     def record(self) -> AdaptationRecord:
-        """The manifest's record."""
+        """Return the manifest's record."""
         weights = self.fitted.weights
         return AdaptationRecord(
             source=self.source.bundle.manifest.name,
@@ -105,7 +105,7 @@ def _beside(adapted: Adapted, work: Path) -> list[str]:
 
 
 def _of_text(manifest: Manifest) -> tuple[str, ...]:
-    """The files of a second tower, whose vectors are not those of another head."""
+    """Return the files of a second tower, whose vectors are not those of another head."""
     return () if manifest.text is None else (manifest.text.file, manifest.text.tokenizer)
 
 
@@ -156,7 +156,7 @@ def _manifest(adapted: Adapted, out: Path, work: Path) -> Manifest:
 
 
 def _variants(adapted: Adapted, few: Photos, work: Path) -> tuple[Variant, ...]:
-    """The source's other forms, as far as they keep the neighbours of the new head too."""
+    """Return the source's other forms, as far as they keep the neighbours of the new head too."""
     found, view = [], adapted.source.view
     variants = adapted.source.bundle.manifest.variants
     if not variants:

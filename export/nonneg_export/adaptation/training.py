@@ -33,11 +33,11 @@ BATCH, MOST_STEPS, STEPS_A_PHOTO = 512, 500, 0.5
 PEAK, WARM_UP = 0.03, 0.1
 TEMPERATURE = 0.1
 EASE = 1e-3  # the power's slope at zero is infinite
-Codes = NDArray[np.int64]
+ClassNumbers = NDArray[np.int64]
 
 
 def trained(fitted: Fitted, features: Features, parts: Parts, labels: Labels, tick: Tick | None = None) -> Fitted:
-    """The fitted head, its front taught by (a sample of) the photos it was fitted on; gates are set again."""
+    """Return the fitted head, its front taught by (a sample of) the photos it was fitted on; gates are set again."""
     chosen = sampled(parts.fit)
     codes = labels.codes[chosen] if fitted.classes else None
     front = min(OPEN, fitted.head.dimensions - fitted.named)
@@ -49,7 +49,13 @@ def trained(fitted: Fitted, features: Features, parts: Parts, labels: Labels, ti
 
 
 def train_front(
-    head: Head, rows: Rows, codes: Codes | None = None, *, front: int = OPEN, seed: int = 0, tick: Tick | None = None
+    head: Head,
+    rows: Rows,
+    codes: ClassNumbers | None = None,
+    *,
+    front: int = OPEN,
+    seed: int = 0,
+    tick: Tick | None = None,
 ) -> tuple[Head, int]:
     """Let the first columns learn from the rows, and from labels where there are `codes` (below 0: none); the steps."""
     g = torch.Generator().manual_seed(seed)
@@ -82,13 +88,13 @@ class Front(nn.Module):
         self.warmth = nn.Parameter(torch.full((len(lengths),), float(np.log(TEMPERATURE))))
 
     def optimiser(self) -> torch.optim.Optimizer:
-        """Adam; the rate of weights is in units of their root mean square."""
+        """Build Adam; the rate of weights is in units of their root mean square."""
         scale = float(np.sqrt(np.square(self.head.weight).mean()))
         paces = {"weight": scale, "bias": 1.0, "warmth": 1 / 3}
         return torch.optim.Adam([{"params": [getattr(self, name)], "pace": pace} for name, pace in paces.items()])
 
     def loss(self, x: Tensor, teacher: Tensor, labels: Tensor | None) -> Tensor:
-        """How far who is near whom, on every nested length, is from the teacher's and from what labels say."""
+        """Return how far who is near whom, on every nested length, is from the teacher's and from what labels say."""
         rest = torch.from_numpy(last(self.head, self.head.dimensions - self.front).embed(x.numpy()))
         power = self.head.power
         z = (F.relu(x @ self.weight + self.bias) + EASE) ** power - EASE**power
@@ -100,7 +106,7 @@ class Front(nn.Module):
         return torch.stack(losses).mean()
 
     def learnt(self) -> Head:
-        """The head with what its first columns have learnt."""
+        """Return the head with what its first columns have learnt."""
         weight, bias = self.head.weight.copy(), self.head.bias.copy()
         weight[:, : self.front], bias[: self.front] = self.weight.detach().numpy(), self.bias.detach().numpy()
         return replace(self.head, weight=weight, bias=bias)

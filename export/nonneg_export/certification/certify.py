@@ -9,20 +9,20 @@ import numpy as np
 
 from nonneg_core.cores import available_cores
 from nonneg_core.errors import DataInvalid
-from nonneg_core.evaluation.meaning import Asked, Seen, examine
-from nonneg_core.evaluation.pictures import ENOUGH, Numbers, pairs, teaching
+from nonneg_core.evaluation.meaning import ClassesAndJudge, EncoderCodes, examine
+from nonneg_core.evaluation.photo_pairs import ENOUGH, Numbers, pairs, teaching
 from nonneg_core.evaluation.structure import codes as numbered
 from nonneg_core.heads.head import Head
 from nonneg_core.heads.spread import Rows
 from nonneg_core.shortening import unit
 from nonneg_export.activations import Tick
+from nonneg_export.certification.encode_photos import read_photos, read_pictures
 from nonneg_export.certification.encoders import Certified, random_weight
-from nonneg_export.certification.seeing import read_photos, read_pictures
 from nonneg_export.certification.verdict import not_above, records, verdict
 from nonneg_export.photo_folder import Photos, digest_of, labels_of
 from nonneg_runtime.bundle import Bundle
-from nonneg_runtime.certificate import CertificateRecord, FigureRecord, Outcome
-from nonneg_runtime.known_names import known_names
+from nonneg_runtime.certificate import CertificateRecord, CheckOutcome, FigureRecord
+from nonneg_runtime.words.known_names import known_names
 
 MOST, FEWEST = 5000, 40  # photos
 PAIRS = 200
@@ -42,7 +42,7 @@ class Looked:
 
     rows: Rows  # the embedding itself where no head lies apart
     shown: dict[str, Rows]
-    asked: Asked
+    asked: ClassesAndJudge
 
     def through(self, head: Head | None, named: Numbers) -> Judged:
         """Embed all of it by a head and hold it against the floors; `named`: the dimensions that have a name."""
@@ -57,7 +57,7 @@ class Judged:
 
     figures: tuple[FigureRecord, ...]
     missing: tuple[str, ...]
-    outcome: Outcome
+    outcome: CheckOutcome
     reason: str
 
 
@@ -89,7 +89,7 @@ def certify(
     )
 
 
-def _asked(labels: tuple[str, ...], judged: Rows) -> Asked:
+def _asked(labels: tuple[str, ...], judged: Rows) -> ClassesAndJudge:
     if len(labels) < FEWEST:
         raise DataInvalid(
             f"{len(labels)} photos are too few for a certificate",
@@ -100,46 +100,50 @@ def _asked(labels: tuple[str, ...], judged: Rows) -> Asked:
         )
     classes = numbered(labels, len(labels))
     by = teaching(classes)
-    return Asked(classes, judged, by, pairs(by, min(PAIRS, 2 * len(by.ask))))
+    return ClassesAndJudge(classes, judged, by, pairs(by, min(PAIRS, 2 * len(by.ask))))
 
 
 def _figures(looked: Looked, head: Head | None, named: Numbers) -> tuple[FigureRecord, ...]:
-    """Those of the dimensions that have a name, and means over all of them; of all where none has one."""
+    """Return those of the dimensions that have a name, and means over all of them; of all where none has one."""
     seen = _embedded(looked, head)
     columns, asked = seen.photos.shape[1], looked.asked
     if len(named) == columns:
         return records(examine(seen, asked, _untrained(looked, head, columns)), columns)
-    chosen = Seen(seen.photos[:, named], {kind: z[:, named] for kind, z in seen.pictures.items()})
+    chosen = EncoderCodes(seen.photos[:, named], {kind: z[:, named] for kind, z in seen.pictures.items()})
     own = examine(chosen, asked, _untrained(looked, head, len(named)))
-    every = examine(Seen(seen.photos, {}), asked, _untrained(looked, head, columns, photos=True), only_averages=True)
+    every = examine(
+        EncoderCodes(seen.photos, {}), asked, _untrained(looked, head, columns, photos=True), only_averages=True
+    )
     return (*records(own, len(named)), *records(every, columns))
 
 
-def _embedded(looked: Looked, head: Head | None) -> Seen:
+def _embedded(looked: Looked, head: Head | None) -> EncoderCodes:
     def embed(rows: Rows) -> Rows:
         return unit(rows if head is None else head.embed(rows))
 
-    return Seen(embed(looked.rows), {kind: embed(rows) for kind, rows in looked.shown.items()})
+    return EncoderCodes(embed(looked.rows), {kind: embed(rows) for kind, rows in looked.shown.items()})
 
 
-def _untrained(looked: Looked, head: Head | None, columns: int, *, photos: bool = False) -> Seen | None:
-    """What an untrained head of so many columns makes of the same photos, and of the pictures."""
+def _untrained(looked: Looked, head: Head | None, columns: int, *, photos: bool = False) -> EncoderCodes | None:
+    """Return what an untrained head of so many columns makes of the same photos, and of the pictures."""
     if head is None:
         return None
     weight = random_weight(looked.rows.shape[1], columns)
     mean = looked.rows.mean(axis=0)
     pictures = {} if photos else looked.shown
-    return Seen((looked.rows - mean) @ weight, {kind: (rows - mean) @ weight for kind, rows in pictures.items()})
+    return EncoderCodes(
+        (looked.rows - mean) @ weight, {kind: (rows - mean) @ weight for kind, rows in pictures.items()}
+    )
 
 
 def _named(bundle: Bundle) -> Numbers:
-    """The dimensions that lie along what they are called after; all of them where none does."""
+    """Return the dimensions that lie along what they are called after; all of them where none does."""
     names = [name.dimension for name in known_names(bundle).values() if name.source == "direction"]
     return np.array(names or range(bundle.manifest.dimensions))
 
 
-def _missing(asked: Asked, head: Head | None) -> tuple[str, ...]:
-    """What cannot be measured, and why."""
+def _missing(asked: ClassesAndJudge, head: Head | None) -> tuple[str, ...]:
+    """Return what cannot be measured, and why."""
     count, enough = int(asked.classes.max()) + 1, asked.teaching.classes
     few = f"{enough} of {count} classes have {ENOUGH} photos"
     found = (

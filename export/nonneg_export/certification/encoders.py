@@ -16,7 +16,7 @@ from nonneg_core.pixels.view import Pixels
 from nonneg_export.adaptation.backbone import WIDEST
 from nonneg_runtime.bundle import ENCODER, SHIPPED, Bundle, shipped_names, storing
 from nonneg_runtime.head_file import read_head, write_head
-from nonneg_runtime.open import open_session
+from nonneg_runtime.inference.open_session import open_session
 from nonneg_runtime.variants import open_variant
 
 SEED = 20_261  # of the untrained head
@@ -26,7 +26,7 @@ class Certified:
     """The encoder of a bundle; where its head lies apart, also what that head is put on."""
 
     def __init__(self, bundle: Bundle, work: Path, callers: int) -> None:
-        """`work`: a folder that lasts as long as this."""
+        """Open the encoder of a bundle; `work` is a folder that lasts as long as this object."""
         self.head = head_apart(bundle)
         encoder, record = bundle.encoder, bundle.manifest.head
         self._signed = record is not None and record.takes != "roots"
@@ -38,7 +38,7 @@ class Certified:
         self._session = open_session(encoder, callers=callers, precision=bundle.manifest.precision)
 
     def rows(self, pixels: Pixels) -> Rows:
-        """Of a batch: what the head takes where that lies apart, else the embedding."""
+        """Return of a batch what the head takes where that lies apart, else the embedding."""
         found = np.asarray(self._session.run(pixels), dtype=np.float32)
         if self.head is None:
             return found
@@ -48,7 +48,7 @@ class Certified:
 
 
 def head_apart(bundle: Bundle) -> Head | None:
-    """The head of a bundle, where it lies in a file of its own and what it takes fits through its columns."""
+    """Return the head of a bundle, where it lies in a file of its own and what it takes fits through its columns."""
     record = bundle.manifest.head
     if record is None:
         return None
@@ -58,7 +58,7 @@ def head_apart(bundle: Bundle) -> Head | None:
 
 
 def letting_through(head: Head, *, signed: bool) -> Head:
-    """The head of the same shape that lets what it takes through; what is below zero in columns of its own."""
+    """Return the head of the same shape that lets what it takes through; what is below zero in columns of its own."""
     width = head.weight.shape[0]
     positive = passing(width, head)
     if not signed:
@@ -70,13 +70,13 @@ def letting_through(head: Head, *, signed: bool) -> Head:
 
 
 def random_weight(features: int, columns: int) -> Rows:
-    """The weights of an untrained head: directions drawn by chance, always the same."""
+    """Return the weights of an untrained head: directions drawn by chance, always the same."""
     found: Rows = np.random.default_rng(SEED).normal(size=(features, columns)).astype(np.float32)
     return found
 
 
 def open_certified(path: str | Path | None) -> Bundle:
-    """The bundle in its fastest form that computes rightly here."""
+    """Return the bundle in its fastest form that computes rightly here."""
     bundle = open_variant(path, "auto")
     if bundle.manifest.dimensions > WIDEST:
         raise ConfigInvalid(
@@ -90,7 +90,7 @@ def open_certified(path: str | Path | None) -> Bundle:
 
 
 def open_judge(path: str | Path | None, certified: Bundle) -> Bundle:
-    """The bundle that judges; without a path a shipped one with another backbone."""
+    """Return the bundle that judges; without a path a shipped one with another backbone."""
     if path is not None:
         judge = open_variant(path, "auto")
         _check_other(judge, certified)
@@ -99,11 +99,13 @@ def open_judge(path: str | Path | None, certified: Bundle) -> Bundle:
         judge = open_variant(SHIPPED / name, "auto")
         if not same_backbone(judge, certified):
             return judge
-    raise ConfigInvalid("no shipped model can judge this one", fix="give a bundle with --judge", field="judge")
+    raise ConfigInvalid(
+        "all shipped models see photos through this one's network", fix="give a bundle with --judge", field="judge"
+    )
 
 
 def same_backbone(one: Bundle, other: Bundle) -> bool:
-    """Whether two bundles see photos through the same network, by its file or by what they were made from."""
+    """Return whether two bundles see photos through the same network, by its file or by what they were made from."""
     a, b = one.manifest, other.manifest
     related = {a.fingerprint, a.derived_from} & {b.fingerprint, b.derived_from} - {""}
     return bool(related) or a.files[ENCODER].sha256 == b.files[ENCODER].sha256

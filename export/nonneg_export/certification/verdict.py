@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from nonneg_core.evaluation.estimates import Estimate
 from nonneg_core.evaluation.meaning import DECIDING, Estimates
 from nonneg_core.evaluation.uncertainty import Interval
-from nonneg_runtime.certificate import Bounds, FigureRecord, Outcome
+from nonneg_runtime.certificate import Bounds, CheckOutcome, FigureRecord
 
 DIGITS = 4
 CHANCE = "shuffled"
@@ -19,7 +19,7 @@ FLOORS = {
 
 
 def records(found: Mapping[str, Estimates], dimensions: int) -> tuple[FigureRecord, ...]:
-    """Every figure that was measured on so many dimensions, beside its floors."""
+    """Return every figure that was measured on so many dimensions, beside its floors."""
     floors = {name: figures for name, figures in found.items() if name != "measured"}
     return tuple(
         FigureRecord(
@@ -34,7 +34,7 @@ def records(found: Mapping[str, Estimates], dimensions: int) -> tuple[FigureReco
     )
 
 
-def verdict(figures: Sequence[FigureRecord], missing: Sequence[str]) -> tuple[Outcome, str]:
+def verdict(figures: Sequence[FigureRecord], missing: Sequence[str]) -> tuple[CheckOutcome, str]:
     """Pass where deciding figures lie above every floor, and the others above chance; and why."""
     asked = [(figure, floor) for figure in figures for floor in figure.floors if figure.decides or floor == CHANCE]
     short = [_short_of(figure, floor) for figure, floor in asked if not figure.above[floor].low > 0]
@@ -47,7 +47,7 @@ def verdict(figures: Sequence[FigureRecord], missing: Sequence[str]) -> tuple[Ou
 
 
 def not_above(figures: Sequence[FigureRecord]) -> tuple[str, ...]:
-    """Where figures that do not decide are not above a floor: it is said all the same."""
+    """Return where figures that do not decide are not above a floor: it is said all the same."""
     return tuple(
         f"{_short_of(figure, floor)}: means over dimensions do not decide"
         for figure in figures

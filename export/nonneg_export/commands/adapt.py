@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from nonneg_export.adaptation.adapt import Outcome
+    from nonneg_export.adaptation.adapt import AdaptationRequest, JudgedHead, SeenPhotos
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # on a busy machine its threads wait for each other
 PATH = click.Path(path_type=Path)
@@ -33,6 +33,11 @@ KEPT_DEFAULT = 3  # exit code: labels show a loss, and no bundle was written
     help="How much labels count: 0 is not at all; more is better in these classes, and worse in new ones.",
 )
 @click.option("--train", is_flag=True, help="Train the first columns as well: a minute more; needs torch.")
+@click.option(
+    "--others",
+    type=PATH,
+    help="Photos of other kinds: what the head loses on them is measured, too; folders are labels.",
+)
 @click.option("--data", default="", help="What the photos are, for the manifest; by default the folder's name.")
 @click.option("--force", is_flag=True, help="Write the bundle although labels show a loss.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -44,6 +49,7 @@ def adapt(
     labels: Path | None,
     labels_weight: float | None,
     train: bool,
+    others: Path | None,
     data: str,
     force: bool,
     as_json: bool,
@@ -51,45 +57,60 @@ def adapt(
     """Make a better model for PHOTOS, a folder of 50 to 1,000,000 of them, in seconds after embedding them.
 
     Folders in PHOTOS are labels if there are any. Three quarters of the photos shape the head; the others, none of
-    them a copy of those, say what that gained and lost beside the model it was made from. Where labels show a loss
-    nothing is written and the exit code is 3. The same command goes on where it was stopped.
+    them a copy of those, say what that gained and lost beside the model it was made from. Where labels show a loss,
+    or one of more than a point on --others, nothing is written and the exit code is 3. The same command goes on where
+    it was stopped, and a new photo costs one photo.
 
     \b
       nonneg adapt photos/ --out mine.bundle
+      nonneg adapt photos/ --out mine.bundle --others other-photos/
       nonneg serve --model default --model mine=mine.bundle
     """
-    from nonneg_core.interrupting import Interrupted, Interrupts
-    from nonneg_core.progress import Bar
-    from nonneg_export.adaptation.adapt import Asked, adapt_to, see
+    from nonneg_core.interrupting import Interrupted
+    from nonneg_export.adaptation.adapt import AdaptationRequest
+    from nonneg_export.adaptation.splitting import MOST_JUDGED
     from nonneg_export.commands.options import tell_broken
     from nonneg_export.photo_folder import find_photos
     from nonneg_runtime.bundle import check_free
 
     check_free(out, replace=replace)
-    asked = Asked(find_photos(photos), source, labels, labels_weight, data or photos.resolve().name, train)
+    own, foreign = find_photos(photos), None if others is None else find_photos(others).every(MOST_JUDGED)
+    asked = AdaptationRequest(own, source, labels, labels_weight, data or photos.resolve().name, train, foreign)
     try:
-        with Interrupts(), tempfile.TemporaryDirectory(prefix="nonneg-") as work:
-            with Bar("embedding", lines=True) as bar:
-                seen = see(asked, Path(work), tick=bar.move)
-            with Bar("training", unit="steps", lines=True, shown=None if train else False) as bar:
-                outcome = adapt_to(seen, tick=bar.move)
-            kept = bool(outcome.lost) and not force
-            if not kept:
-                outcome.write(out, Path(work), replace=replace)
+        seen, outcome, place = made(asked, out, replace=replace, force=force)
     except Interrupted as interrupted:
         click.echo(f"{interrupted}: what was embedded is kept; the same command goes on", err=True)
         raise SystemExit(interrupted.exit_code) from None
-    tell_broken(outcome.adapted.features.broken)
+    tell_broken(seen.broken)
     if as_json:
-        click.echo(json.dumps(summary(outcome, None if kept else out), ensure_ascii=False))
+        click.echo(json.dumps(summary(outcome, seen, place), ensure_ascii=False))
     else:
-        show(outcome, None if kept else out)
-    if kept:
+        show(outcome, place)
+    if place is None:
         sys.exit(KEPT_DEFAULT)
 
 
-def summary(outcome: Outcome, out: Path | None) -> dict[str, Any]:
-    """What came of it, for programs."""
+def made(
+    asked: AdaptationRequest, out: Path, *, replace: bool, force: bool
+) -> tuple[SeenPhotos, JudgedHead, Path | None]:
+    """Adapt, and write the bundle unless it lost; return where it was written."""
+    from nonneg_core.interrupting import Interrupts
+    from nonneg_core.progress import ProgressBar
+    from nonneg_export.adaptation.adapt import adapt_to, see
+
+    with Interrupts(), tempfile.TemporaryDirectory(prefix="nonneg-") as work:
+        with ProgressBar("embedding", lines=True) as bar:
+            seen = see(asked, Path(work), tick=bar.move)
+        with ProgressBar("training", unit="steps", lines=True, shown=None if asked.train else False) as bar:
+            outcome = adapt_to(seen, tick=bar.move)
+        if outcome.lost and not force:
+            return seen, outcome, None
+        outcome.write(out, Path(work), replace=replace)
+        return seen, outcome, out
+
+
+def summary(outcome: JudgedHead, seen: SeenPhotos, out: Path | None) -> dict[str, Any]:
+    """Return the outcome, for programs."""
     adapted = outcome.adapted
     return {
         "bundle": None if out is None else str(out),
@@ -99,12 +120,12 @@ def summary(outcome: Outcome, out: Path | None) -> dict[str, Any]:
             {"length": gain.length, "metric": gain.metric, "difference": gain.difference} for gain in outcome.lost
         ],
         "copies": adapted.parts.copies,
-        "skipped": [{"path": str(path), "error": reason} for path, reason in adapted.features.broken],
+        "skipped": [{"path": str(path), "error": reason} for path, reason in seen.broken],
     }
 
 
-def show(outcome: Outcome, out: Path | None) -> None:
-    """What came of it, for people."""
+def show(outcome: JudgedHead, out: Path | None) -> None:
+    """Print the outcome, for people."""
     from nonneg_export.commands.options import warn
     from nonneg_export.manifest_report import adaptation
 

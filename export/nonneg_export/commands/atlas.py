@@ -12,7 +12,7 @@ import click
 
 from nonneg_core.atomic import atomic_write
 from nonneg_core.errors import ConfigInvalid
-from nonneg_core.progress import Bar
+from nonneg_core.progress import ProgressBar
 from nonneg_export.activations import collect
 from nonneg_export.atlas_builder import build_atlas
 from nonneg_export.atlas_page import write_atlas_page
@@ -61,7 +61,7 @@ def atlas(
     to = _places(opened, html, beside, out, replace=replace)
     photos = calibration(flags, quiet=True)
     with workdir(to.first, flags["work"]) as place, tempfile.TemporaryDirectory(prefix="nonneg-") as work:
-        with Bar("searching") as bar:
+        with ProgressBar("searching") as bar:
             seen = collect(
                 opened.encoder,
                 photos,
@@ -84,7 +84,7 @@ def atlas(
 
 
 @dataclass(frozen=True)
-class Places:
+class AtlasTargets:
     """Where an atlas goes: any of a page, a file beside the bundle, and a bundle that holds it."""
 
     html: Path | None
@@ -105,8 +105,8 @@ class Places:
         return ", ".join(map(str, self.all))
 
 
-def _places(bundle: Bundle, html: Path | None, beside: Path | None, out: Path | None, *, replace: bool) -> Places:
-    """Where to write, refused before the work where that cannot be."""
+def _places(bundle: Bundle, html: Path | None, beside: Path | None, out: Path | None, *, replace: bool) -> AtlasTargets:
+    """Return where to write, refused before the work where that cannot be."""
     inside = out is None and html is None and beside is None
     if inside and bundle.path.parent == SHIPPED:
         raise ConfigInvalid(
@@ -118,10 +118,10 @@ def _places(bundle: Bundle, html: Path | None, beside: Path | None, out: Path | 
     for place in (html, beside, out):
         if place is not None:
             check_free(place, replace=replace)
-    return Places(html, beside, bundle.path if inside else out, replace or inside)
+    return AtlasTargets(html, beside, bundle.path if inside else out, replace or inside)
 
 
-def _write(bundle: Bundle, made: Path, record: AtlasRecord, to: Places) -> None:
+def _write(bundle: Bundle, made: Path, record: AtlasRecord, to: AtlasTargets) -> None:
     if to.beside is not None:
         with atomic_write(to.beside) as temporary:
             shutil.copyfile(made, temporary)

@@ -9,14 +9,14 @@ from typing import Any
 import click
 
 from nonneg_core.evaluation.captions import read_pairs
-from nonneg_core.progress import Bar
+from nonneg_core.progress import ProgressBar
 from nonneg_export.activations import Tick
 from nonneg_export.assemble import Draft, RankedDraft, rank, report, seal
 from nonneg_export.commands.options import calibration, tell_broken, warn
 from nonneg_export.manifest_report import summary
 from nonneg_export.photo_folder import Photos, find_photos
 from nonneg_export.statistics import Rule
-from nonneg_export.text_recall import with_recall
+from nonneg_export.texts.text_recall import with_recall
 from nonneg_export.triton import write_repository
 from nonneg_export.workdir import note_sealed, sealed_before, workdir
 from nonneg_runtime.bundle import Bundle, check_free, open_bundle
@@ -42,7 +42,7 @@ def make(
     labelled = None if flags["evaluate"] is None else find_photos(flags["evaluate"])
     pairs = None if flags["captions"] is None else read_pairs(flags["captions"])
     with workdir(out, flags["work"]) as place:
-        with Bar("calibrating") as bar:
+        with ProgressBar("calibrating") as bar:
             start = draft(place, photos, bar.move)
             rule: Rule = flags["rank_by"] or ("nested" if start.nested else "expected-activation")
             dimensions = flags["dimensions"]
@@ -50,10 +50,10 @@ def make(
         if finish is not None:
             ranked = finish(ranked)
         if pairs is not None:
-            with Bar("captions") as bar:
+            with ProgressBar("captions") as bar:
                 ranked = with_recall(ranked, pairs, flags["captions"], place, tick=bar.move)
         if labelled is not None:
-            with Bar("evaluating") as bar:
+            with ProgressBar("evaluating") as bar:
                 ranked = report(ranked, labelled, place, data=flags["evaluation_data"], tick=bar.move)
         note_sealed(place, ranked.encoder)
         bundle = seal(ranked, out, overwrite=flags["replace"])

@@ -9,9 +9,9 @@ from typing import Any
 import click
 
 from nonneg_core.errors import CheckFailed, ConfigInvalid
-from nonneg_core.progress import Bar
+from nonneg_core.progress import ProgressBar
 from nonneg_export.commands.options import evaluation_options
-from nonneg_export.lexicon import add_lexicon
+from nonneg_export.names.lexicon import add_lexicon
 from nonneg_export.shipped import plan_of, rebuild
 from nonneg_runtime.bundle import SHIPPED, Bundle, shipped_names
 
@@ -59,14 +59,14 @@ def build_default(
 
 
 def _fit(names: list[str], photos: Path, out: Path | None, flags: dict[str, Any]) -> None:
-    from nonneg_export.shipping import fit, ship
+    from nonneg_export.shipped_fit import fit, ship
 
     out = _given("fit", "out", out)
     for field in ("evidence", "evaluate"):
         _given("fit", field, flags[field])
     for name in names:
         run = fit(name, photos, out / f"{name}.run")
-        with tempfile.TemporaryDirectory(prefix="nonneg-") as work, Bar("measuring") as bar:
+        with tempfile.TemporaryDirectory(prefix="nonneg-") as work, ProgressBar("measuring") as bar:
             bundle = ship(
                 name,
                 run,

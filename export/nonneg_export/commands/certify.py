@@ -38,7 +38,7 @@ def certify(
       nonneg certify photo --images labelled/
       nonneg certify mine.bundle --images labelled/ --out mine.bundle --replace
     """
-    from nonneg_core.progress import Bar
+    from nonneg_core.progress import ProgressBar
     from nonneg_export.certification.certify import certify as measured
     from nonneg_export.certification.encoders import open_certified, open_judge
     from nonneg_export.commands.options import tell_broken
@@ -50,7 +50,7 @@ def certify(
     judging, photos = open_judge(judge, opened), find_photos(images)
     if out is not None:
         check_free(out, replace=replace)
-    with tempfile.TemporaryDirectory(prefix="nonneg-") as work, Bar("looking") as bar:
+    with tempfile.TemporaryDirectory(prefix="nonneg-") as work, ProgressBar("looking") as bar:
         found = measured(opened, judging, photos, Path(work), data=data or photos.folder.resolve().name, tick=bar.move)
     tell_broken(found.broken)
     record = found.record

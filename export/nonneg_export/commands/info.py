@@ -9,7 +9,7 @@ import click
 
 from nonneg_export.manifest_report import named, summary
 from nonneg_runtime.bundle import open_bundle
-from nonneg_runtime.known_names import known_names
+from nonneg_runtime.words.known_names import known_names
 
 
 @click.command()

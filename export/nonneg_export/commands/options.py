@@ -18,7 +18,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def together(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
-    """One decorator for many, in the order that the help shows."""
+    """Return one decorator for many, in the order that the help shows."""
 
     def decorate(command: Command) -> Command:
         for option in reversed(options):
@@ -84,7 +84,7 @@ about_options = together(
 
 
 def calibration(flags: dict[str, Any], *, quiet: bool = False) -> Photos:
-    """The photos to calibrate on; a warning with their number when they are few."""
+    """Return the photos to calibrate on; a warning with their number when they are few."""
     photos = find_photos(flags["calibrate"]).every(flags["limit"])
     if len(photos) < FEW and not quiet:
         warn(f"{len(photos)} calibration images are few: give at least {FEW}, better 1,000")
@@ -92,12 +92,12 @@ def calibration(flags: dict[str, Any], *, quiet: bool = False) -> Photos:
 
 
 def about(flags: dict[str, Any]) -> About:
-    """What the user says about the model."""
+    """Return what the user says about the model."""
     return About(named(flags), flags["model_version"], flags["license"], flags["data_license"])
 
 
 def named(flags: dict[str, Any]) -> str:
-    """What the model is called."""
+    """Return what the model is called."""
     return flags["name"] or name_after(flags["out"])
 
 
@@ -110,5 +110,5 @@ def tell_broken(broken: Sequence[tuple[Path, str]], most: int = 5) -> None:
 
 
 def warn(text: str) -> None:
-    """A line on stderr."""
+    """Print a line on stderr."""
     click.secho(f"Warning: {text}", fg="yellow", err=True)

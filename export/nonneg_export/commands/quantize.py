@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from nonneg_core.errors import ConfigInvalid
-from nonneg_core.progress import Bar
+from nonneg_core.progress import ProgressBar
 from nonneg_export.assemble import seal
 from nonneg_export.commands.options import PATH, calibration, calibration_options, evaluation_options, variant_options
 from nonneg_export.manifest_report import size, summary
@@ -52,7 +52,7 @@ def quantize(bundle: Path | None, to: Small, min_quality: float, **flags: Any) -
     labelled = None if flags["evaluate"] is None else find_photos(flags["evaluate"])
     with tempfile.TemporaryDirectory(prefix="nonneg-") as place:
         work = Path(place)
-        with Bar("comparing") as bar:
+        with ProgressBar("comparing") as bar:
             shrunk = quantized(old, to, photos, work, min_quality=min_quality, tick=bar.move)
         if labelled is not None:
             shrunk = evaluated(shrunk, photos, labelled, work, data=flags["evaluation_data"])

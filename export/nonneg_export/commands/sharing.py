@@ -32,13 +32,18 @@ def push(bundle: Path, target: str, replace: bool, private: bool) -> None:
 @click.argument("source")
 @click.argument("out", type=PATH)
 @click.option("--replace", is_flag=True, help="Replace what is at OUT.")
-def pull(source: str, out: Path, replace: bool) -> None:
-    """Get a bundle from SOURCE, a folder or hf:owner/name[@revision], verify it and write it to OUT.
+@click.option("--digest", help="Refuse a bundle whose manifest has another; if OUT holds this one, fetch nothing.")
+def pull(source: str, out: Path, replace: bool, digest: str | None) -> None:
+    """Get a bundle from SOURCE, verify it and write it to OUT.
+
+    SOURCE is a folder, hf:owner/name[@revision], or a folder in an object store: s3://bucket/folder, gs:// or abfs://.
 
     A bundle is data: nothing that comes with it is run.
 
     \b
       nonneg pull hf:me/photos photos.bundle
+      nonneg pull s3://models/photos /models/photos --replace --digest 5c0f...
     """
-    bundle = sharing.pull(source, out, replace=replace)
-    click.echo(f"{out}: {bundle.manifest.name} {bundle.manifest.version}, fingerprint {bundle.manifest.fingerprint}")
+    bundle = sharing.pull(source, out, replace=replace, digest=digest)
+    found = bundle.manifest
+    click.echo(f"{out}: {found.name} {found.version}, fingerprint {found.fingerprint}, digest {found.digest}")

@@ -13,10 +13,10 @@ from nonneg_core.pixels.view import View
 from nonneg_export.commands.options import PATH, together
 from nonneg_export.published import from_onnx
 from nonneg_export.published.address import address
-from nonneg_export.published.open import open_tower
-from nonneg_export.published.tower import Tower, Wishes
-from nonneg_training.onnx_backbone.adapting import Scaling
+from nonneg_export.published.open_tower import open_tower
+from nonneg_export.published.tower import Tower, TowerOverrides
 from nonneg_training.onnx_backbone.huggingface_preprocessor import read_preprocessor
+from nonneg_training.onnx_backbone.scaling_and_pooling import Scaling
 
 NUMBERS = (click.FLOAT,) * 3
 SEEN = ("size", "crop", "fit", "interpolation")
@@ -48,10 +48,10 @@ tower_options = together(
 
 
 def tower_of(model: str, flags: dict[str, Any]) -> Tower:
-    """The tower that the command's words name."""
+    """Return the tower that the command's words name."""
     where = address(model)
     own = None if flags["preprocessor"] is None else read_preprocessor(flags["preprocessor"])
-    wishes = Wishes(
+    wishes = TowerOverrides(
         output=flags["output_name"],
         pool=flags["pool"],
         file=flags["file"],
@@ -69,5 +69,5 @@ def tower_of(model: str, flags: dict[str, Any]) -> Tower:
         return open_tower(where, wishes)
     view, scaling = wishes.applied(View.model_validate(USUAL), Scaling())
     return from_onnx.tower(
-        from_onnx.Encoding(Path(where.name), view, scaling, flags["input_name"], wishes.output, wishes.pool)
+        from_onnx.OnnxInterface(Path(where.name), view, scaling, flags["input_name"], wishes.output, wishes.pool)
     )

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import click
 
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # on a busy machine its threads wait for each other
+
 from nonneg_export.activations import Tick
 from nonneg_export.assemble import Draft, RankedDraft
+from nonneg_export.checks.kept_neighbours import doubts
 from nonneg_export.commands.build import make
 from nonneg_export.commands.options import (
     about,
@@ -21,10 +25,9 @@ from nonneg_export.commands.options import (
     warn,
 )
 from nonneg_export.commands.tower_options import tower_of, tower_options
-from nonneg_export.kept import doubts
+from nonneg_export.head_steps import ANALYTIC, NONE, HeadSteps, check
 from nonneg_export.photo_folder import Photos
 from nonneg_export.wrapped_draft import Wrapped, draft
-from nonneg_export.wrapping import ANALYTIC, NONE, Steps, check
 from nonneg_runtime.bundle import check_free
 
 LOST = 0.01  # of the features' squares: less below zero is rounding
@@ -36,9 +39,10 @@ LOST = 0.01  # of the features' squares: less below zero is rounding
 @tower_options
 @click.option(
     "--head",
-    metavar="analytic|none|FILE",
-    help="What makes features non-negative: analytic (the default) computes it from the photos, none takes the output "
-    "as it is; FILE is a linear layer, .npz or .safetensors with `weight` and `bias`.",
+    metavar="analytic|train|none|FILE",
+    help="What makes features non-negative: analytic (the default) computes it from the photos, train teaches its "
+    "first columns on them as well (needs torch), none takes the output as it is; FILE is a linear layer, .npz or "
+    ".safetensors with `weight` and `bias`.",
 )
 @click.option("--centre", is_flag=True, help="Subtract the mean of the calibration photos, then ReLU.")
 @click.option("--relu", is_flag=True, help="Put a ReLU behind it.")
@@ -57,7 +61,7 @@ def wrap(model: str, **flags: Any) -> None:
       nonneg wrap hf:facebook/dinov2-small --calibrate photos/ --out dino.bundle
       nonneg wrap dino.onnx --preprocessor preprocessor_config.json --pool cls --calibrate photos/ --out dino.bundle
     """
-    how = Steps(
+    how = HeadSteps(
         head=flags["head"] or (NONE if flags["centre"] or flags["relu"] else ANALYTIC),
         centre=flags["centre"],
         relu=flags["relu"],

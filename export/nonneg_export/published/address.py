@@ -9,15 +9,15 @@ from typing import Literal
 
 from nonneg_core.errors import ConfigInvalid
 
-Kind = Literal["file", "hf", "timm", "open_clip", "torchvision"]
+SourceKind = Literal["file", "hf", "timm", "open_clip", "torchvision"]
 FORMS = "FILE.onnx, hf:owner/name[@revision], timm:NAME, open_clip:NAME/TAG or torchvision:NAME"
 
 
 @dataclass(frozen=True)
-class Address:
+class ModelAddress:
     """`rest` is a revision of the hub, or a tag of open_clip."""
 
-    kind: Kind
+    kind: SourceKind
     name: str
     rest: str | None = None
 
@@ -27,27 +27,27 @@ class Address:
         return f"{prefix}{self.name}{joint + self.rest if self.rest else ''}"
 
 
-def address(text: str) -> Address:
-    """What a command's MODEL names; a file that is there wins over a name."""
+def address(text: str) -> ModelAddress:
+    """Return what a command's MODEL names; a file that is there wins over a name."""
     prefix, colon, name = text.partition(":")
     if not colon or Path(text).exists():
         looks_like_a_name = re.fullmatch(r"[a-z][a-z0-9_]*", text) is not None
-        return Address("torchvision" if looks_like_a_name and not Path(text).exists() else "file", text)
+        return ModelAddress("torchvision" if looks_like_a_name and not Path(text).exists() else "file", text)
     if prefix == "hf":
         return hub_address(text)
     if prefix == "open_clip" and re.fullmatch(r"[^/]+/[^/]+", name):
         architecture, _, tag = name.partition("/")
-        return Address("open_clip", architecture, tag)
+        return ModelAddress("open_clip", architecture, tag)
     if prefix in ("timm", "torchvision") and name:
-        return Address("timm" if prefix == "timm" else "torchvision", name)
+        return ModelAddress("timm" if prefix == "timm" else "torchvision", name)
     raise ConfigInvalid(f"{text!r} names no model", fix=f"write {FORMS}", field="model", value=text)
 
 
-def hub_address(text: str) -> Address:
-    """hf:owner/name, or hf:owner/name@revision."""
+def hub_address(text: str) -> ModelAddress:
+    """Read hf:owner/name, or hf:owner/name@revision."""
     repository, _, revision = text.removeprefix("hf:").partition("@")
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", repository) or ".." in repository:
         raise ConfigInvalid(
             f"{text} names no repository", fix="write hf:owner/name or hf:owner/name@revision", value=text
         )
-    return Address("hf", repository, revision or None)
+    return ModelAddress("hf", repository, revision or None)

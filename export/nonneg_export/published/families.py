@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from nonneg_training.onnx_backbone.adapting import Pool
+from nonneg_training.onnx_backbone.scaling_and_pooling import Pool
 
 TWO_TOWERS = ("clip", "siglip", "siglip2", "align", "altclip", "chinese_clip", "clipseg", "metaclip_2")
 CLS = ("vit", "deit", "beit", "data2vec-vision", "dinov2", "dinov2_with_registers", "dinov3_vit", "vit_msn", "dpt")
@@ -24,7 +24,7 @@ class Pooling:
 
 
 def pooling(config: dict[str, Any]) -> Pooling:
-    """How the image of such a model is pooled."""
+    """Return how the image of such a model is pooled."""
     kind = str(config.get("model_type", ""))
     if kind in CLS:  # its pooler, if there is one, belongs to a classifier
         return Pooling(("last_hidden_state",), "cls")
@@ -34,5 +34,5 @@ def pooling(config: dict[str, Any]) -> Pooling:
 
 
 def has_two_towers(config: dict[str, Any]) -> bool:
-    """Whether the model embeds words, too."""
+    """Return whether the model embeds words, too."""
     return config.get("model_type") in TWO_TOWERS or ("vision_config" in config and "text_config" in config)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from nonneg_core.errors import DataInvalid
+from nonneg_core.errors import BundleInvalid, DataInvalid
 from nonneg_export.published.onnx_choice import OnnxFile
-from nonneg_export.published.repository import Repository
+from nonneg_export.published.repository import HubRepository
 from nonneg_runtime.external_data import external_files
 
 
 def gathered(paths: list[Path], place: Path) -> Path:
-    """The first of the files, with the others beside it: the cache holds links, and onnx refuses these."""
+    """Return the first of the files, with the others beside it: the cache holds links, and onnx refuses these."""
     if len(paths) == 1:
         return paths[0]
     for path in paths:
@@ -20,12 +20,12 @@ def gathered(paths: list[Path], place: Path) -> Path:
     return place / paths[0].name
 
 
-def fetch_onnx(repository: Repository, chosen: OnnxFile) -> list[Path]:
-    """The file, and the files of weights beside it that it names."""
+def fetch_onnx(repository: HubRepository, chosen: OnnxFile) -> list[Path]:
+    """Return the file, and the files of weights beside it that it names."""
     path = repository.fetch(chosen.name)
     found = [path]
     folder = chosen.name.rpartition("/")[0]
-    for beside in sorted(external_files(path)):
+    for beside in sorted(_external(path, f"{chosen.name} of {repository}")):
         name = f"{folder}/{beside}" if folder else beside
         if name not in repository.files:
             raise DataInvalid(
@@ -35,3 +35,15 @@ def fetch_onnx(repository: Repository, chosen: OnnxFile) -> list[Path]:
             )
         found.append(repository.fetch(name))
     return found
+
+
+def _external(path: Path, what: str) -> set[str]:
+    """Return the files that an ONNX file reads its weights from."""
+    try:
+        return set(external_files(path))
+    except BundleInvalid as error:
+        raise DataInvalid(
+            f"{what} is not an ONNX model ({error.__cause__})",
+            fix="choose another file with --file, or name another revision",
+            field="file",
+        ) from error

@@ -8,15 +8,15 @@ from pathlib import Path
 from onnx import ModelProto
 
 from nonneg_core.pixels.view import View
-from nonneg_export.canonical import canonical
+from nonneg_export.graphs.canonical import canonical
 from nonneg_export.published.families import Pooling
 from nonneg_export.published.tower import Tower
-from nonneg_training.onnx_backbone.adapting import Pool, Scaling, adapt
 from nonneg_training.onnx_backbone.onnx_graph import load
+from nonneg_training.onnx_backbone.scaling_and_pooling import Pool, Scaling, with_scaling_and_pooling
 
 
 @dataclass(frozen=True)
-class Encoding:
+class OnnxInterface:
     """How an ONNX file is fed and what is taken of it."""
 
     encoder: Path
@@ -27,10 +27,10 @@ class Encoding:
     pool: Pool | None = None
 
 
-def features(how: Encoding) -> ModelProto:
-    """The encoder with scaling before it and its own features as output."""
+def features(how: OnnxInterface) -> ModelProto:
+    """Return the encoder with scaling before it and its own features as output."""
     return canonical(
-        adapt(
+        with_scaling_and_pooling(
             load(how.encoder),
             how.view.size,
             how.scaling,
@@ -41,16 +41,16 @@ def features(how: Encoding) -> ModelProto:
     )
 
 
-def tower(how: Encoding) -> Tower:
-    """The file as a tower."""
+def tower(how: OnnxInterface) -> Tower:
+    """Return the file as a tower."""
     return Tower(features(how), how.view, weights=how.encoder.name)
 
 
-def by_family(how: Encoding, family: Pooling) -> Encoding:
-    """The same with output and pooling of its architecture, where nothing was said."""
+def by_family(how: OnnxInterface, family: Pooling) -> OnnxInterface:
+    """Return the same with output and pooling of its architecture, where nothing was said."""
     if how.output_name is not None or how.pool is not None:
         return how
     outputs = [value.name for value in load(how.encoder).graph.output]
     named = [name for name in family.outputs if name in outputs]
     tokens = family.pool or ("cls" if not named and "last_hidden_state" in outputs else None)
-    return Encoding(how.encoder, how.view, how.scaling, how.input_name, named[0] if named else None, tokens)
+    return OnnxInterface(how.encoder, how.view, how.scaling, how.input_name, named[0] if named else None, tokens)

@@ -1,4 +1,4 @@
-"""A model of open_clip, its weights from the hub as safetensors: `open_clip:NAME/TAG`."""
+"""A model of open_clip with both of its towers, its weights from the hub as safetensors: `open_clip:NAME/TAG`."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ from typing import Any
 
 from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_core.pixels.view import View
-from nonneg_export.published.address import Address, hub_address
+from nonneg_export.published.address import ModelAddress, hub_address
 from nonneg_export.published.licence import check_licence, licence_of
-from nonneg_export.published.repository import Repository, open_repository
+from nonneg_export.published.repository import HubRepository, open_repository
+from nonneg_export.published.text_from_open_clip import text_encoder
 from nonneg_export.published.torch_tower import as_tower, package
-from nonneg_export.published.tower import Tower, Wishes
+from nonneg_export.published.tower import Tower, TowerOverrides
 from nonneg_export.silence import silenced
-from nonneg_training.onnx_backbone.adapting import Scaling
+from nonneg_training.onnx_backbone.scaling_and_pooling import Scaling
 
 WEIGHTS = "open_clip_model.safetensors"
 
 
-def tower(where: Address, wishes: Wishes) -> Tower:
-    """The image tower of that architecture with the weights of that tag."""
+def tower(where: ModelAddress, wishes: TowerOverrides) -> Tower:
+    """Load both towers of that architecture with the weights of that tag."""
     library = package("open_clip")
     tag = where.rest or ""
     config = library.get_pretrained_cfg(where.name, tag)
@@ -37,12 +38,13 @@ def tower(where: Address, wishes: Wishes) -> Tower:
     model = load(repository, where.name)
     view, scaling = wishes.applied(*seen_by(model.visual, config))
     graph, reference = as_tower(model, lambda inner, x: inner.encode_image(x), view, scaling)
-    notes = (f"licence: {licence}", "its image tower through torch, projected", *([warning] if warning else []))
-    return Tower(graph, view, f"{where} ({repository})", licence, notes, reference)
+    text, said = text_encoder(repository, where.name, model) if wishes.text else (None, "")
+    notes = (f"licence: {licence}", "its image tower through torch, projected", said, warning or "")
+    return Tower(graph, view, f"{where} ({repository})", licence, tuple(filter(None, notes)), reference, text)
 
 
-def load(repository: Repository, name: str) -> Any:
-    """The model with the repository's weights."""
+def load(repository: HubRepository, name: str) -> Any:
+    """Return the model with the repository's weights."""
     library = package("open_clip")
     if WEIGHTS not in repository.files:
         raise DataInvalid(
@@ -63,7 +65,7 @@ def load(repository: Repository, name: str) -> Any:
 
 
 def seen_by(visual: Any, config: dict[str, Any]) -> tuple[View, Scaling]:
-    """open_clip's own evaluation view."""
+    """Return open_clip's own evaluation view."""
     size = visual.image_size[0] if isinstance(visual.image_size, (tuple, list)) else visual.image_size
     mode = config.get("resize_mode") or "shortest"
     view = View(

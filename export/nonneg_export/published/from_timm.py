@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, cast
+from typing import Any
 
 from nonneg_core.errors import ConfigInvalid, DataInvalid
-from nonneg_core.pixels.view import View
-from nonneg_export.published.address import Address, hub_address
-from nonneg_export.published.open import of_repository as of_any
-from nonneg_export.published.repository import Repository, open_repository
+from nonneg_export.published.address import ModelAddress, hub_address
+from nonneg_export.published.open_tower import of_repository as of_any
+from nonneg_export.published.repository import HubRepository, open_repository
+from nonneg_export.published.timm_view import seen_by
 from nonneg_export.published.torch_tower import as_tower, package, pooled
-from nonneg_export.published.tower import Tower, Wishes
+from nonneg_export.published.tower import Tower, TowerOverrides
 from nonneg_export.silence import silenced
-from nonneg_training.onnx_backbone.adapting import Scaling
 
 WEIGHTS = "model.safetensors"
 
 
-def tower(where: Address, wishes: Wishes) -> Tower:
-    """The model of that name, from the repository that timm keeps its weights in."""
+def tower(where: ModelAddress, wishes: TowerOverrides) -> Tower:
+    """Return the model of that name, from the repository that timm keeps its weights in."""
     library = package("timm")
     try:
         config = library.models.get_pretrained_cfg(where.name, allow_unregistered=False)
@@ -37,8 +36,8 @@ def tower(where: Address, wishes: Wishes) -> Tower:
     return of_any(open_repository(hub_address(f"hf:{hub_id}"), wishes.limit), wishes)
 
 
-def of_repository(repository: Repository, config: dict[str, Any], wishes: Wishes) -> Tower:
-    """The model that a repository's configuration names, with the repository's weights and view."""
+def of_repository(repository: HubRepository, config: dict[str, Any], wishes: TowerOverrides) -> Tower:
+    """Return the model that a repository's configuration names, with the repository's weights and view."""
     library, name = package("timm"), str(config.get("architecture"))
     if WEIGHTS not in repository.files:
         raise DataInvalid(
@@ -65,15 +64,3 @@ def of_repository(repository: Repository, config: dict[str, Any], wishes: Wishes
     graph, reference = as_tower(model, lambda inner, x: pooled(inner(x), wishes.pool), view, scaling)
     notes = (f"timm's {name} through torch, pooled as timm does",)
     return Tower(graph, view, f"{repository}, {WEIGHTS}", notes=notes, reference=reference)
-
-
-def seen_by(config: dict[str, Any]) -> tuple[View, Scaling]:
-    """timm's own evaluation view."""
-    fit = {"center": "cover", "squash": "squash", "border": "contain"}[config.get("crop_mode", "center")]
-    view = View(
-        size=int(config["input_size"][1]),
-        crop=float(config.get("crop_pct") or 0.875),
-        fit=cast('Literal["cover", "squash", "contain"]', fit),
-        interpolation=config.get("interpolation") or "bicubic",
-    )
-    return view, Scaling(mean=tuple(config["mean"]), std=tuple(config["std"]))

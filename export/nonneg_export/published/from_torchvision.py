@@ -8,15 +8,18 @@ from torch import nn
 
 from nonneg_core.errors import ConfigInvalid
 from nonneg_core.pixels.view import View
-from nonneg_export.published.address import Address
+from nonneg_export.published.address import ModelAddress
+from nonneg_export.published.licence import NOT_STATED, check_licence
 from nonneg_export.published.torch_tower import as_tower, pooled
-from nonneg_export.published.tower import Tower, Wishes
-from nonneg_training.backbones.vision import torchvision_model
-from nonneg_training.onnx_backbone.adapting import Scaling
+from nonneg_export.published.tower import Tower, TowerOverrides
+from nonneg_training.backbones.torchvision_models import torchvision_model
+from nonneg_training.onnx_backbone.scaling_and_pooling import Scaling
+
+LICENCES = {"https://github.com/facebookresearch/SWAG/blob/main/LICENSE": "cc-by-nc-4.0"}
 
 
-def tower(where: Address, wishes: Wishes) -> Tower:
-    """The model with its best weights and their own view; torch reads its file of weights as data alone."""
+def tower(where: ModelAddress, wishes: TowerOverrides) -> Tower:
+    """Return the model with its best weights and their own view; torch reads its file of weights as data alone."""
     from torchvision import models
 
     if where.name not in models.list_models(module=models):
@@ -27,22 +30,35 @@ def tower(where: Address, wishes: Wishes) -> Tower:
             value=where.name,
         )
     weights = models.get_model_weights(where.name).DEFAULT
+    licence = licence_of_weights(weights.meta)
+    warning = check_licence(licence, f"torchvision's {where.name}", accepted=wishes.accepted)
     view, scaling = wishes.applied(*seen_by(weights.transforms()))
-    model = without_classifier(torchvision_model(where.name, "DEFAULT"))
+    model = without_classifier(torchvision_model(where.name, weights.name, wishes.limit))
     graph, reference = as_tower(model, lambda inner, x: pooled(inner(x), wishes.pool), view, scaling)
-    notes = (f"{where.name} with torchvision's weights {weights.name}, without its classifier",)
-    return Tower(graph, view, f"torchvision {where.name}, {weights.name}", notes=notes, reference=reference)
+    notes = (
+        f"licence: {licence}",
+        f"{where.name} with torchvision's weights {weights.name}, without its classifier",
+        *([warning] if warning else []),
+    )
+    named = f"torchvision {where.name}, {weights.url.rpartition('/')[2]}"
+    return Tower(graph, view, named, licence=licence, notes=notes, reference=reference)
+
+
+def licence_of_weights(meta: dict[str, Any]) -> str:
+    """Return the licence that torchvision states of weights, by its short name where that is known."""
+    stated = str(meta.get("license") or NOT_STATED)
+    return LICENCES.get(stated, stated)
 
 
 def seen_by(transforms: Any) -> tuple[View, Scaling]:
-    """A weight's own preprocessing as view and scaling."""
+    """Return a weight's own preprocessing as view and scaling."""
     size, resized = transforms.crop_size[0], transforms.resize_size[0]
     view = View(size=size, crop=min(1.0, size / resized), interpolation=transforms.interpolation.value)
     return view, Scaling(mean=tuple(transforms.mean), std=tuple(transforms.std))
 
 
 def without_classifier(model: nn.Module) -> nn.Module:
-    """The model with an identity in place of its last linear layer."""
+    """Return the model with an identity in place of its last linear layer."""
     last = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)][-1:]
     if not last:
         raise ConfigInvalid("this model has no classifier to cut off", fix="export it to ONNX and wrap the file")

@@ -10,20 +10,22 @@ from torch import Tensor, nn
 from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_core.pixels.view import View
 from nonneg_export.published.families import Pooling, pooling
-from nonneg_export.published.repository import Repository
+from nonneg_export.published.repository import HubRepository
 from nonneg_export.published.text_from_transformers import text_encoder
-from nonneg_export.published.torch_tower import Answer, as_tower, package, pooled
-from nonneg_export.published.tower import Tower, Wishes
+from nonneg_export.published.torch_tower import Forward, as_tower, package, pooled
+from nonneg_export.published.tower import Tower, TowerOverrides
 from nonneg_export.silence import silenced
-from nonneg_export.text_towers import TOKENIZER
-from nonneg_training.onnx_backbone.adapting import Scaling
+from nonneg_export.texts.text_towers import TOKENIZER
+from nonneg_training.onnx_backbone.scaling_and_pooling import Scaling
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".h5", ".msgpack")
 SPARE = ("pooler", "classifier", "head", "logit_", "fc.")  # weights that a picture of an image may do without
 
 
-def tower(repository: Repository, config: dict[str, Any], view: View, scaling: Scaling, wishes: Wishes) -> Tower:
+def tower(
+    repository: HubRepository, config: dict[str, Any], view: View, scaling: Scaling, wishes: TowerOverrides
+) -> Tower:
     """Load the model and export its image tower."""
     folder = fetch_weights(repository)
     model = load(repository, folder, config)
@@ -45,8 +47,8 @@ def tower(repository: Repository, config: dict[str, Any], view: View, scaling: S
     )
 
 
-def fetch_weights(repository: Repository) -> Path:
-    """The folder with configuration and weights; never a pickle."""
+def fetch_weights(repository: HubRepository) -> Path:
+    """Return the folder with configuration and weights; never a pickle."""
     if INDEX in repository.files and WEIGHTS not in repository.files:
         shards = sorted(set(repository.json(INDEX).get("weight_map", {}).values()))
         for shard in shards:
@@ -65,8 +67,8 @@ def fetch_weights(repository: Repository) -> Path:
     return repository.fetch("config.json").parent
 
 
-def load(repository: Repository, folder: Path, config: dict[str, Any]) -> nn.Module:
-    """The module with all of its weights; code that lies in a repository is never run."""
+def load(repository: HubRepository, folder: Path, config: dict[str, Any]) -> nn.Module:
+    """Return the module with all of its weights; code that lies in a repository is never run."""
     library = transformers()
     kind = config.get("model_type")
     if kind not in library.CONFIG_MAPPING:
@@ -105,14 +107,14 @@ def load(repository: Repository, folder: Path, config: dict[str, Any]) -> nn.Mod
 
 
 def transformers() -> Any:
-    """The library, told not to draw bars."""
+    """Return the library, told not to draw bars."""
     library = package("transformers")
     library.utils.logging.disable_progress_bar()
     return library
 
 
-def image_answer(how: Pooling) -> Answer:
-    """What is taken of a model's answer to float images."""
+def image_answer(how: Pooling) -> Forward:
+    """Return what is taken of a model's answer to float images."""
 
     def answer(model: Any, x: Tensor) -> Tensor:
         two_towers = hasattr(model, "get_image_features") and how.pool is None
@@ -129,5 +131,5 @@ def image_answer(how: Pooling) -> Answer:
 
 
 def vision(model: Any) -> Any:
-    """The image tower of a model with two, or the model."""
+    """Return the image tower of a model with two, or the model."""
     return getattr(model, "vision_model", model)

@@ -6,18 +6,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from nonneg_core.errors import ConnectionFailed, MissingExtra, NonnegError, NotFound, Unauthorized
-from nonneg_core.installing import extra_hint
+from nonneg_core.errors import ConnectionFailed, NonnegError, NotFound, Unauthorized
+from nonneg_core.installing import needing
 
 LOG_IN = "check the name, and log in with `hf auth login` or set HF_TOKEN"
 
 
 def hub() -> Any:
-    """The library, or the extra that brings it."""
-    try:
+    """Return the library, or the extra that brings it."""
+    with needing("hf:", extra="hub"):
         import huggingface_hub
-    except ModuleNotFoundError:
-        raise MissingExtra("hf: needs huggingface_hub", fix=extra_hint("hub")) from None
     return huggingface_hub
 
 

@@ -10,7 +10,7 @@ NOT_STATED = "not stated"
 
 
 def licence_of(card: dict[str, Any]) -> str:
-    """The licence on a model card: its name where the short one is `other`."""
+    """Return the licence on a model card: its name where the short one is `other`."""
     short, name = card.get("license"), card.get("license_name")
     found = name if short in (None, "other") and isinstance(name, str) else short
     if isinstance(found, list):

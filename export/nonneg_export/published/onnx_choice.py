@@ -33,7 +33,7 @@ class OnnxFile:
 
 
 def onnx_files(files: Mapping[str, Remote]) -> list[OnnxFile]:
-    """The ONNX files whose name tells what they are, best first."""
+    """Return the ONNX files whose name tells what they are, best first."""
     found = []
     for name, remote in files.items():
         match = NAME.fullmatch(PurePosixPath(name).name)
@@ -44,7 +44,7 @@ def onnx_files(files: Mapping[str, Remote]) -> list[OnnxFile]:
 
 
 def choose(files: Mapping[str, Remote], *, two_towers: bool, asked: str | None, role: str = "image") -> OnnxFile | None:
-    """The file that was asked for by name or precision, else the first; None where there is none."""
+    """Return the file that was asked for by name or precision, else the first; None where there is none."""
     known = onnx_files(files)
     if asked is not None and asked not in ORDER:
         if asked not in files:

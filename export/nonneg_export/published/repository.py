@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from nonneg_core.errors import DataInvalid, DigestMismatch, NotFound
-from nonneg_export.published.address import Address
+from nonneg_export.published.address import ModelAddress
 from nonneg_export.published.hub_errors import hub, reached
 
 TIMEOUT = 20  # seconds to answer what a repository holds
-LARGEST_TEXT = 16 * 2**20  # of a configuration or a tokenizer
+LARGEST_TEXT = 16 * 2**20  # of a configuration
+LARGEST_TOKENIZER = 64 * 2**20  # one of many languages
 CARD, CONFIG = "README.md", "config.json"
 
 
@@ -31,8 +32,8 @@ class Remote:
 
 
 @dataclass(frozen=True)
-class Repository:
-    """A repository at a commit; from the cache alone where there is no network."""
+class HubRepository:
+    """A repository at a commit; from the cache alone without a network."""
 
     name: str
     commit: str
@@ -44,7 +45,7 @@ class Repository:
         return f"hf:{self.name}@{self.commit[:12]}"
 
     def fetch(self, name: str, limit: int | None = None) -> Path:
-        """The file in the cache, fetched if it is not there, resumed if it is there in part."""
+        """Return the file in the cache, fetched if it is not there, resumed if it is there in part."""
         stated = self.files.get(name)
         if stated is None:
             raise NotFound(f"{self} holds no {name}", fix=f"it has {', '.join(sorted(self.files)[:12])}", value=name)
@@ -63,7 +64,7 @@ class Repository:
         return path
 
     def json(self, name: str) -> dict[str, Any]:
-        """A small file of JSON, or nothing where there is none."""
+        """Return a small file of JSON, or nothing where there is none."""
         if name not in self.files:
             return {}
         path = self.fetch(name, LARGEST_TEXT)
@@ -76,8 +77,8 @@ class Repository:
         return found
 
 
-def open_repository(where: Address, limit: int) -> Repository:
-    """What the repository holds at the revision, pinned to its commit."""
+def open_repository(where: ModelAddress, limit: int) -> HubRepository:
+    """Return what the repository holds at the revision, pinned to its commit."""
     with reached(str(where)):
         try:
             found = (
@@ -94,7 +95,7 @@ def open_repository(where: Address, limit: int) -> Repository:
         if files:  # by the revision's own name, so that the cache knows its commit without a network
             anchor = CONFIG if CONFIG in files else min(files)
             hub().hf_hub_download(where.name, anchor, revision=where.rest, library_name="nonneg")
-    return _with_card(Repository(found.id, found.sha, files, limit))
+    return _with_card(HubRepository(found.id, found.sha, files, limit))
 
 
 def _remote(sibling: Any) -> Remote:
@@ -108,8 +109,8 @@ def _is_offline(error: Exception) -> bool:
     return not isinstance(error, HfHubHTTPError)
 
 
-def _cached(where: Address, limit: int) -> Repository | None:
-    """The repository as far as the cache holds it."""
+def _cached(where: ModelAddress, limit: int) -> HubRepository | None:
+    """Return the repository as far as the cache holds it."""
     from huggingface_hub.constants import HF_HUB_CACHE
     from huggingface_hub.file_download import repo_folder_name
 
@@ -119,10 +120,10 @@ def _cached(where: Address, limit: int) -> Repository | None:
     if not folder.is_dir():
         return None
     files = {path.relative_to(folder).as_posix(): Remote() for path in folder.rglob("*") if path.is_file()}
-    return _with_card(Repository(where.name, folder.name, files, limit))
+    return _with_card(HubRepository(where.name, folder.name, files, limit))
 
 
-def _with_card(repository: Repository) -> Repository:
+def _with_card(repository: HubRepository) -> HubRepository:
     if CARD not in repository.files:
         return repository
     from huggingface_hub import metadata_load
@@ -131,7 +132,7 @@ def _with_card(repository: Repository) -> Repository:
         found = metadata_load(repository.fetch(CARD, LARGEST_TEXT)) or {}
     except ValueError:  # a card that is not YAML says nothing
         found = {}
-    return Repository(repository.name, repository.commit, repository.files, repository.limit, dict(found))
+    return HubRepository(repository.name, repository.commit, repository.files, repository.limit, dict(found))
 
 
 def verify(path: Path, stated: Remote) -> None:

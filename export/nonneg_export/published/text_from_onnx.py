@@ -10,17 +10,17 @@ import numpy as np
 from onnx import ModelProto, TensorProto, ValueInfoProto, compose, helper, numpy_helper
 
 from nonneg_core.errors import DataInvalid
-from nonneg_export.canonical import canonical
+from nonneg_export.graphs.canonical import canonical
 from nonneg_export.published.fetching import fetch_onnx, gathered
 from nonneg_export.published.onnx_choice import OnnxFile
-from nonneg_export.published.published_tokenizer import check_known, padding
-from nonneg_export.published.repository import LARGEST_TEXT, Repository
-from nonneg_export.text_towers import TOKENIZER, TextEncoder
+from nonneg_export.published.published_tokenizer import check_known, padding, published_tokenizer
+from nonneg_export.published.repository import HubRepository
+from nonneg_export.texts.text_towers import TextEncoder
 from nonneg_runtime.graph import OUTPUT
-from nonneg_runtime.session import Session
-from nonneg_runtime.text_tower import TOKENS, Tokenizer
-from nonneg_training.onnx_backbone.adapting import INNER
+from nonneg_runtime.inference.session import Session
+from nonneg_runtime.words.text_tower import TOKENS, Tokenizer
 from nonneg_training.onnx_backbone.onnx_graph import load, stripped
+from nonneg_training.onnx_backbone.scaling_and_pooling import INNER
 from nonneg_training.onnx_backbone.to_float32 import to_float32
 
 IDS, MASK = "input_ids", "attention_mask"
@@ -30,25 +30,25 @@ CLIPS_LENGTH = 77
 WITHOUT = "wrap the image tower alone with --no-text, or both through --file torch"
 
 
-def text_encoder(repository: Repository, chosen: OnnxFile, config: dict[str, Any]) -> TextEncoder:
-    """The tower in this file, its tokenizer checked against it."""
+def text_encoder(repository: HubRepository, chosen: OnnxFile, config: dict[str, Any]) -> TextEncoder:
+    """Return the tower in this file, its tokenizer checked against it."""
     with tempfile.TemporaryDirectory(prefix="nonneg-") as place:
         model = load(gathered(fetch_onnx(repository, chosen), Path(place)))
     said = config.get("text_config", {})
     usual = USUAL_LENGTH.get(str(config.get("model_type")), CLIPS_LENGTH)
     length = int(said.get("max_position_embeddings") or usual)
-    path = repository.fetch(TOKENIZER, LARGEST_TEXT)
-    pad = padding(repository, path)
-    reader = Tokenizer(path, length, pad)
+    written = published_tokenizer(repository, config)
+    pad = padding(repository, written)
+    reader = Tokenizer(written, length, pad)
     if said.get("vocab_size"):
         check_known(repository, reader, int(said["vocab_size"]))
     ends_in_pad = reader.ids("a")[-1:] == [pad]  # as CLIP's do: what follows the first is causally masked
     graph = words(model, length, None if ends_in_pad else pad, str(chosen))
-    return TextEncoder(graph, path, length, pad)
+    return TextEncoder(graph, written, length, pad)
 
 
 def words(model: ModelProto, length: int, pad: int | None, name: str) -> ModelProto:
-    """A copy that takes `tokens` (batch, length) and has one output; `pad`: the token that is masked, if one is."""
+    """Make a copy that takes `tokens` (batch, length) and has one output; `pad`: the token that is masked, if any."""
     model = to_float32(model)
     weights = {tensor.name for tensor in model.graph.initializer}
     inputs = {value.name: value.type.tensor_type.elem_type for value in model.graph.input if value.name not in weights}
@@ -84,7 +84,7 @@ def words(model: ModelProto, length: int, pad: int | None, name: str) -> ModelPr
 
 
 def _columns(model: ModelProto, length: int, name: str) -> int:
-    """How many columns it answers to two texts."""
+    """Return how many columns it answers to two texts."""
     rows = np.zeros((2, length), np.int64)
     try:
         found = Session(model.SerializeToString(), takes=TOKENS).run(rows)

@@ -1,4 +1,4 @@
-"""A torch module that takes float images, made a tower: pixels scaled inside, exported to ONNX."""
+"""A torch module that takes float images or tokens, made a tower and exported to ONNX; pixels are scaled inside."""
 
 from __future__ import annotations
 
@@ -8,27 +8,25 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from onnx import ModelProto
 from torch import Tensor, nn
 
-from nonneg_core.errors import ConfigInvalid, DataInvalid, MissingExtra
-from nonneg_core.installing import extra_hint
-from nonneg_core.pixels.view import Pixels, View
-from nonneg_export.convert import to_onnx
+from nonneg_core.errors import ConfigInvalid, DataInvalid
+from nonneg_core.installing import needing
+from nonneg_core.pixels.view import View
+from nonneg_export.graphs.convert import in_torch, text_to_onnx, to_onnx
 from nonneg_export.published.tower import Reference
-from nonneg_training.onnx_backbone.adapting import Pool, Scaling
+from nonneg_export.texts.text_towers import TextEncoder
+from nonneg_training.onnx_backbone.scaling_and_pooling import Pool, Scaling
 
-Answer = Callable[[Any, Tensor], Any]
+Forward = Callable[[Any, Tensor], Any]
 
 
 def package(name: str) -> Any:
-    """A package of models; torchvision, which most of them load, has to be made ready before."""
-    try:
+    """Return a package of models; torchvision, which most of them load, has to be made ready before."""
+    with needing("this model", extra="wrap"):
         import_module("nonneg_training.torchvision_schemas")
         return import_module(name)
-    except ModuleNotFoundError as error:
-        raise MissingExtra(f"this model needs {error.name}", fix=extra_hint("wrap")) from None
 
 
 class Scaled(nn.Module):
@@ -37,8 +35,8 @@ class Scaled(nn.Module):
     mean: Tensor
     std: Tensor
 
-    def __init__(self, inner: nn.Module, answer: Answer, scaling: Scaling) -> None:
-        """`answer`: calls the module on float images (batch, 3, h, w) and takes what it says."""
+    def __init__(self, inner: nn.Module, answer: Forward, scaling: Scaling) -> None:
+        """Wrap a module; `answer` calls it on float images (batch, 3, h, w) and takes the features from its answer."""
         super().__init__()
         self.inner, self.answer, self.factor = inner, answer, scaling.factor
         self.register_buffer("mean", torch.tensor(scaling.mean).view(1, -1, 1, 1))
@@ -50,20 +48,16 @@ class Scaled(nn.Module):
         return found
 
 
-def as_tower(inner: nn.Module, answer: Answer, view: View, scaling: Scaling) -> tuple[ModelProto, Reference]:
-    """The module as ONNX, and what torch answers."""
+def as_tower(inner: nn.Module, answer: Forward, view: View, scaling: Scaling) -> tuple[ModelProto, Reference]:
+    """Return the module as ONNX, and what torch answers."""
     module = Scaled(inner.float(), answer, scaling).eval()
-
-    def run(pixels: Pixels) -> NDArray[np.float32]:
-        with torch.inference_mode():
-            rows: NDArray[np.float32] = module(torch.from_numpy(np.ascontiguousarray(pixels))).numpy()
-        return rows
-
+    run = in_torch(module)
     try:
         shape = run(np.zeros((2, view.size, view.size, 3), np.uint8)).shape
-    except (RuntimeError, ValueError) as error:
+    except (RuntimeError, ValueError, AssertionError) as error:  # an assertion: timm's and torchvision's ViT
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ConfigInvalid(
-            f"the model does not take {view.size} x {view.size} pixels ({str(error).splitlines()[0]})",
+            f"the model does not take {view.size} x {view.size} pixels ({reason})",
             fix="say the side that it takes with --size",
             field="size",
             value=view.size,
@@ -75,8 +69,27 @@ def as_tower(inner: nn.Module, answer: Answer, view: View, scaling: Scaling) -> 
     return to_onnx(module, view.size), run
 
 
+class Worded(nn.Module):
+    """int64 (batch, length) -> one row of features a text."""
+
+    def __init__(self, inner: nn.Module, answer: Forward) -> None:
+        """Wrap a module; `answer` calls it on tokens and takes the features from its answer."""
+        super().__init__()
+        self.inner, self.answer = inner, answer
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        found: Tensor = self.answer(self.inner, tokens)
+        return found
+
+
+def as_text_encoder(inner: nn.Module, answer: Forward, tokenizer: str, length: int, pad: int) -> TextEncoder:
+    """Return the text tower of a module as ONNX, with what torch answers; `tokenizer` is the content of its file."""
+    module = Worded(inner, answer).eval()
+    return TextEncoder(text_to_onnx(module, length), tokenizer, length, pad, in_torch(module))
+
+
 def pooled(tokens: Tensor, pool: Pool | None) -> Tensor:
-    """Tokens (batch, tokens, D) or a feature map (batch, D, h, w) as rows (batch, D)."""
+    """Return tokens (batch, tokens, D) or a feature map (batch, D, h, w) as rows (batch, D)."""
     if tokens.ndim == 4:
         return tokens.mean(dim=(2, 3))
     if tokens.ndim == 3 and pool is not None:

@@ -11,14 +11,14 @@ from onnx import ModelProto
 
 from nonneg_core.pixels.view import Pixels, View
 from nonneg_export.published.licence import NOT_STATED
-from nonneg_export.text_towers import TextEncoder
-from nonneg_training.onnx_backbone.adapting import Pool, Scaling
+from nonneg_export.texts.text_towers import TextEncoder
+from nonneg_training.onnx_backbone.scaling_and_pooling import Pool, Scaling
 
 Reference = Callable[[Pixels], NDArray[np.float32]]
 
 
 @dataclass(frozen=True)
-class Wishes:
+class TowerOverrides:
     """What a person says in place of what a model's own files say; None leaves it to them.
 
     file: the name or the precision of an ONNX file, or `torch`. seen: fields of the view.
@@ -36,7 +36,7 @@ class Wishes:
     limit: int = 2**32
 
     def applied(self, view: View, scaling: Scaling) -> tuple[View, Scaling]:
-        """The model's own preprocessing with what was said in its place."""
+        """Return the model's own preprocessing with what was said in its place."""
         if self.preprocessing is not None:
             view, scaling = self.preprocessing
         view = View.model_validate({**view.model_dump(), **self.seen})

@@ -19,7 +19,7 @@ MEDIA_TYPE = "application/vnd.apache.arrow.stream"
 
 
 def check(parameters: Parameters) -> None:
-    """Arrow carries everything, where pyarrow is installed."""
+    """Refuse where pyarrow is not installed; Arrow carries everything else."""
     refuse_compact_dense(parameters)
     try:
         import pyarrow  # noqa: F401

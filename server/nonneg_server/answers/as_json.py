@@ -17,16 +17,16 @@ MEDIA_TYPE = "application/json"
 
 
 def write(answer: Answer) -> bytes:
-    """The whole answer: orjson reads the arrays, other encodings than float are text."""
+    """Return the whole answer: orjson reads the arrays, other encodings than float are text."""
     wrap: Wrap = numbers if answer.parameters.encoding == "float" else text
     return orjson.dumps(record(answer, one_by_one(wrap)), option=orjson.OPT_SERIALIZE_NUMPY)
 
 
 def numbers(array: NDArray[Any]) -> NDArray[Any]:
-    """Numbers as they are: orjson writes an array as a list."""
+    """Return numbers as they are: orjson writes an array as a list."""
     return array
 
 
 def text(array: NDArray[Any]) -> str:
-    """Little-endian bytes as base64."""
+    """Return little-endian bytes as base64."""
     return base64.b64encode(array.tobytes()).decode("ascii")

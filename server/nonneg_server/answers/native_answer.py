@@ -20,7 +20,7 @@ RowWriter = Callable[[Vectors, Parameters], Iterable[dict[str, Any]]]  # every v
 
 
 def record(answer: Answer, rows: RowWriter) -> dict[str, Any]:
-    """The answer: each vector in its place, each error in its place."""
+    """Return the answer: each vector in its place, each error in its place."""
     lengths = [rows(z, answer.parameters) for z in answer.vectors]
     data: list[dict[str, Any]] = [{}] * (len(answer.positions) + len(answer.errors))
     for i, *found in zip(answer.positions, *lengths, strict=True):
@@ -47,12 +47,12 @@ def check(parameters: Parameters) -> None:
 
 
 def one_by_one(wrap: Wrap) -> RowWriter:
-    """Each vector by itself."""
+    """Return each vector by itself."""
     return lambda z, wanted: [vector(row, wanted, wrap) for row in z]
 
 
 def head(answer: Answer) -> dict[str, Any]:
-    """What holds for all vectors of an answer."""
+    """Return what holds for all vectors of an answer."""
     return {
         "model": answer.manifest.name,
         "fingerprint": answer.manifest.fingerprint,
@@ -64,7 +64,7 @@ def head(answer: Answer) -> dict[str, Any]:
 
 
 def vector(z: Vectors, wanted: Parameters, wrap: Wrap) -> dict[str, Any]:
-    """One vector: sorted, unique indices and their values, or every number, or both."""
+    """Return one vector: sorted, unique indices and their values, or every number, or both."""
     found: dict[str, Any] = {}
     scale = None
     if wanted.format == "dense":

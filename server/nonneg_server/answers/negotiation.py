@@ -18,7 +18,7 @@ _ALIASES = {
 
 
 def form_for(accept: str | None) -> ModuleType:
-    """The module that writes the answer: it has MEDIA_TYPE, check(parameters) and write(answer)."""
+    """Return the module that writes the answer: it has MEDIA_TYPE, check(parameters) and write(answer)."""
     if accept is None or accept in ("*/*", "application/json", ""):
         return as_json
     if accept.count(",") >= MOST_WISHES:
@@ -38,7 +38,7 @@ def form_for(accept: str | None) -> ModuleType:
 
 
 def _wishes(accept: str) -> list[str]:
-    """The media types, the most wanted first; those with q=0 are not wanted at all."""
+    """Return the media types, the most wanted first; those with q=0 are not wanted at all."""
     weighted: list[tuple[float, str]] = []
     for entry in accept.split(","):
         kind, *options = (part.strip().lower() for part in entry.split(";"))

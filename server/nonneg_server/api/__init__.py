@@ -16,7 +16,7 @@ DIALECTS: tuple[Dialect, ...] = (NATIVE, OPENAI, COHERE, KSERVE, TEI, STUDIO)
 
 
 def dialect_of(path: str) -> Dialect:
-    """The dialect of a path, known or not: the one with the longest prefix of it."""
+    """Return the dialect of a path, known or not: the one with the longest prefix of it."""
     found = [(len(prefix), dialect) for dialect in DIALECTS for prefix in dialect.prefixes if _begins(path, prefix)]
     return max(found, key=lambda pair: pair[0])[1]
 

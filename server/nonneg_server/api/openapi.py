@@ -68,23 +68,23 @@ def documented(
 
 
 def json_body(kind: type[BaseModel], example: Schema, **others: Schema) -> Callable[[], Schema]:
-    """Makes the request body of a model: JSON, and what else is taken."""
+    """Make the request body of a model: JSON, and what else is taken."""
     return lambda: body({"application/json": {"schema": flat(kind), "example": example}, **others})
 
 
 def body(contents: Schema) -> Schema:
-    """A request body of these media types."""
+    """Return a request body of these media types."""
     return {"required": True, "content": contents}
 
 
 def query_parameters(kind: type[BaseModel] | None) -> list[Schema]:
-    """The model's fields as query parameters."""
+    """Return the model's fields as query parameters."""
     fields = {} if kind is None else flat(kind)["properties"]
     return [{"name": name, "in": "query", **parameter(name, schema)} for name, schema in fields.items()]
 
 
 def flat(kind: Any) -> Schema:
-    """A type's JSON schema with nothing to look up elsewhere."""
+    """Return a type's JSON schema with nothing to look up elsewhere."""
     schema = TypeAdapter(kind).json_schema()
     definitions = schema.pop("$defs", {})
 
@@ -100,7 +100,7 @@ def flat(kind: Any) -> Schema:
 
 
 def parameter(name: str, schema: Schema) -> Schema:
-    """A field as a parameter: its description apart, and no null, which a URL or a form cannot say."""
+    """Return a field as a parameter: its description apart, and no null, which a URL or a form cannot say."""
     said = {"description": schema.get("description", "")}
     arms = schema.get("anyOf", [])
     if name == "dimensions" and any(arm.get("type") == "array" for arm in arms):

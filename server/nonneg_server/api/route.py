@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any
 
 import orjson
 from fastapi.routing import APIRoute
 from starlette.responses import Response
 from starlette.routing import BaseRoute, request_response
 
-from nonneg_server.api.openapi import Operation
-
-Endpoint = TypeVar("Endpoint", bound=Callable[..., object])
+from nonneg_server.api.openapi import Endpoint, Operation
 
 
 class Route(APIRoute):
@@ -62,7 +60,7 @@ def open_to_all(endpoint: Endpoint) -> Endpoint:
 
 
 def json_response(content: Any) -> Response:
-    """What is not an answer to images, as JSON."""
+    """Return what is not an answer to images, as JSON."""
     return Response(orjson.dumps(content), media_type="application/json")
 
 
@@ -74,7 +72,7 @@ class RouteTable:
         self._known = {(method, route.path): route for route in self._routes for method in route.methods or ()}
 
     def find(self, method: str, path: str) -> Route | None:
-        """The route of a path, the one that answers the method if there are several."""
+        """Return the route of a path, the one that answers the method if there are several."""
         known = self._known.get((method, path))  # the path of one without parameters is its own template
         if known is not None:
             return known

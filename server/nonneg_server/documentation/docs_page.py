@@ -14,7 +14,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none';
 
 
 def page(document: Schema, address: str) -> str:
-    """Every operation by tag: what it takes, an example to paste into a shell, what it answers, how it fails."""
+    """Return every operation by tag: what it takes, an example to paste into a shell, what it answers, how it fails."""
     tags: dict[str, list[str]] = {}
     for path, item in document["paths"].items():
         for method in METHODS:
@@ -34,7 +34,7 @@ def page(document: Schema, address: str) -> str:
 
 
 def front(version: str, pointers: dict[str, str]) -> str:
-    """What a browser sees at /: where to go."""
+    """Return what a browser sees at /: where to go."""
     links = "".join(f'<li><a href="{path[1:]}">{_text(name)}</a>' for name, path in pointers.items() if name != "embed")
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>nonneg</title><style>{_STYLE}</style>'
@@ -82,7 +82,7 @@ def _shape(document: Schema, name: str) -> str:
 
 
 def _with_inner(document: Schema, names: list[str]) -> list[str]:
-    """The named schemas and those that stand in their fields, each once."""
+    """Return the named schemas and those that stand in their fields, each once."""
     found: list[str] = []
     waiting = list(names)
     while waiting:
@@ -94,7 +94,7 @@ def _with_inner(document: Schema, names: list[str]) -> list[str]:
 
 
 def _failures(found: dict[str, Schema]) -> str:
-    """The statuses in a table, the shape once."""
+    """Return the statuses in a table, the shape once."""
     rows = "".join(
         f"<tr><td><code>{status}</code></td><td>{_text(slot['description'])}</td></tr>"
         for status, slot in found.items()
@@ -116,7 +116,7 @@ def _table(title: str, rows: list[tuple[str, Schema, Schema]]) -> str:
 
 
 def _kinds(schema: Schema) -> Iterator[str]:
-    """What a value may be, in a few words."""
+    """Yield what a value may be, in a few words."""
     if "anyOf" in schema:
         for arm in schema["anyOf"]:
             yield from _kinds(arm)

@@ -48,7 +48,7 @@ HEADERS: dict[str, str] = {
 
 
 def document(app: FastAPI) -> dict[str, Any]:
-    """FastAPI's document of the routes, filled in with what they say of themselves."""
+    """Return FastAPI's document of the routes, filled in with what they say of themselves."""
     found: dict[str, Any] = get_openapi(
         title=app.title,
         version=app.version,
@@ -77,7 +77,7 @@ def document(app: FastAPI) -> dict[str, Any]:
 
 
 def operations() -> Iterator[tuple[Dialect, Route, Operation]]:
-    """Every documented route, with its dialect and what it says of itself."""
+    """Yield every documented route, with its dialect and what it says of itself."""
     for dialect in DIALECTS:
         for route in dialect.routes:
             if isinstance(route, Route) and route.operation is not None:
@@ -85,7 +85,7 @@ def operations() -> Iterator[tuple[Dialect, Route, Operation]]:
 
 
 def _fill(slot: dict[str, Any], dialect: Dialect, said: Operation, shapes: dict[Any, Schema]) -> None:
-    """One operation's body, parameters and answers."""
+    """Fill in one operation's body, parameters and answers."""
     if said.body is not None:
         slot["requestBody"] = said.body()
     content = dict(said.others)
@@ -123,12 +123,12 @@ def _failure(dialect: Dialect, shape: Schema, description: str) -> Schema:
 
 
 def _types_with(status: int) -> str:
-    """The types of error that have this status."""
+    """Return the types of error that have this status."""
     return ", ".join(sorted(name for name, kind in errors.BY_TYPE.items() if kind.status == status))
 
 
 def _described(said: Operation) -> str:
-    """The answer in a line."""
+    """Return the answer in a line."""
     doc = said.says or getattr(said.answer, "__doc__", None) or said.answer.__name__
     return str(doc).strip().partition("\n")[0]
 

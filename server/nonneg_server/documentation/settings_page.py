@@ -19,7 +19,7 @@ before the file.
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     groups: dict[str, list[str]] = {}
     for name, field in Settings.model_fields.items():
         groups.setdefault(group_of(field), []).append(_row(name, field))

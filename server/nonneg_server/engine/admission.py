@@ -29,7 +29,7 @@ class Admission:
         self._seconds: float | None = None  # an image's mean service time by one worker
 
     def enter(self, images: int, size: int, work: float = 0.0) -> None:
-        """Places for a whole request, or Overloaded: never for a part of it. An empty server takes any one request.
+        """Take places for a whole request, or raise Overloaded. An empty server takes any one request.
 
         `work` is the price of its large images, of which others may have taken all there is: small ones still come in.
         """
@@ -71,7 +71,7 @@ class Admission:
         return not self._fits(1, 1)
 
     def refusal(self) -> Overloaded:
-        """The error of a request that comes while it is full."""
+        """Return the error of a request that comes while it is full."""
         if self.images >= self.max_images:
             return self._overloaded("images", 1, self.images, self.max_images)
         return self._overloaded("bytes", 1, self.bytes, self.max_bytes)

@@ -35,7 +35,7 @@ class Batcher:
         weakref.finalize(self, self._thread.close, 0)  # of a model that was replaced: nothing else closes it
 
     def submit(self, pixels: Pixels) -> Future[RawVector]:
-        """The vector to be of one image, uint8 (size, size, 3)."""
+        """Return the vector to be of one image, uint8 (size, size, 3)."""
         future: Future[RawVector] = Future()
         with self._lock:
             self._forming.append((pixels, future))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 OVERHEAD = 400  # bytes that an entry costs beside its numbers
 
-Entry = tuple[NDArray[np.int32], NDArray[np.float32], int]  # indices, values, D
+CachedVector = tuple[NDArray[np.int32], NDArray[np.float32], int]  # indices, values, D
 
 
 class Cache:
@@ -30,13 +30,13 @@ class Cache:
         self.bytes = 0
         self.hits = 0
         self.misses = 0
-        self._entries: OrderedDict[bytes, Entry] = OrderedDict()
+        self._entries: OrderedDict[bytes, CachedVector] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._entries)
 
     async def get_all(self, keys: Sequence[bytes | None]) -> list[NDArray[np.float32] | None]:
-        """The vectors that are known, each in its key's place."""
+        """Return the vectors that are known, each in its key's place."""
         found = [None if key is None else self.get(key) for key in keys]
         missing = [key for key, vector in zip(keys, found, strict=True) if key is not None and vector is None]
         if self.disk is None or not missing:
@@ -50,7 +50,7 @@ class Cache:
         return found
 
     def get(self, key: bytes) -> NDArray[np.float32] | None:
-        """The vector under this key, as it was put there."""
+        """Return the vector under this key, as it was put there."""
         entry = self._entries.get(key)
         if entry is None:
             self.misses += 1
@@ -83,9 +83,9 @@ class Cache:
 
 
 def key_of(fingerprint: str, image: bytes, way: str = "") -> bytes:
-    """Names an image under a model and a way to compute: another of them, or one changed bit, is another key."""
+    """Name an image under a model and a way to compute: another of them, or one changed bit, is another key."""
     return hashlib.blake2b(image, digest_size=20, key=fingerprint.encode()[:64], person=way.encode()[:16]).digest()
 
 
-def _size(entry: Entry) -> int:
+def _size(entry: CachedVector) -> int:
     return entry[0].nbytes + entry[1].nbytes + OVERHEAD

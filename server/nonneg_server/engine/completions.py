@@ -49,18 +49,18 @@ class Completions:
         self._ticking = False
 
     def expect(self) -> LoopFuture:
-        """A future for one job, to be queued at once."""
+        """Return a future for one job, to be queued at once."""
         if not self._ticking:
             self._ticking = True
             self.loop.call_later(LONGEST_HELD, self._tick)
         return LoopFuture(self)
 
     def put(self, future: asyncio.Future[Any], result: object, error: BaseException | None) -> None:
-        """From a worker thread; `call` follows."""
+        """Take a result from a worker thread; `call` follows."""
         self._down.append((future, result, error))
 
     def call(self) -> None:
-        """From a worker thread: wake the loop, unless it is being woken."""
+        """Wake the loop from a worker thread, unless it is being woken."""
         if self._called:
             return
         self._called = True
@@ -70,7 +70,7 @@ class Completions:
             self._down.clear()
 
     def deliver(self) -> None:
-        """On the loop: hand out all that is down."""
+        """Hand out, on the loop, all that is down."""
         self._called = False
         while self._down:
             future, result, error = self._down.popleft()

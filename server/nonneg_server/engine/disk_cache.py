@@ -74,7 +74,7 @@ class DiskCache:
         self._attempt(self._prepare)
 
     async def find(self, keys: Sequence[bytes]) -> dict[bytes, RawVector]:
-        """Those of the vectors that are there."""
+        """Return those of the vectors that are there."""
         if self._resting():
             self.misses += len(keys)
             return {}
@@ -109,7 +109,7 @@ class DiskCache:
         return time.monotonic() < self._resting_until
 
     def _attempt(self, work: Callable[[], T]) -> T | None:
-        """Do it, or say once why not, and rest."""
+        """Do the work; if it fails, log why once and leave the cache alone for a while."""
         try:
             return work()
         except (sqlite3.Error, OSError) as error:
@@ -156,7 +156,7 @@ class DiskCache:
         return connection
 
     def _connection(self) -> sqlite3.Connection:
-        """This thread's own."""
+        """Return this thread's own."""
         if getattr(self._local, "connection", None) is None:
             self._local.connection = self._opened()
         found: sqlite3.Connection = self._local.connection
@@ -218,7 +218,7 @@ class DiskCache:
 
 
 def _size(connection: sqlite3.Connection) -> int:
-    """Bytes in use, by every process that shares the file."""
+    """Return bytes in use, by every process that shares the file."""
     pages, free, size = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in _SIZES)
     return int((pages - free) * size)
 
@@ -234,7 +234,7 @@ def _packed(vector: RawVector) -> bytes:
 
 
 def _unpacked(body: bytes) -> RawVector | None:
-    """The vector; None where its bytes are not those that were written."""
+    """Return the vector; None where its bytes are not those that were written."""
     if len(body) < _HEAD.size:
         return None
     check, dimensions, active = _HEAD.unpack_from(body)

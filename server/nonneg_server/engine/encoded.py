@@ -18,10 +18,11 @@ class Encoded(NamedTuple):
     decode_seconds: float
     run_seconds: float
     wide: bool = False  # every core worked on this image alone
+    of_text: bool = False  # by the text tower
 
 
 def too_late() -> DeadlineExceeded:
-    """The error of a request whose deadline has passed."""
+    """Return the error of a request whose deadline has passed."""
     return DeadlineExceeded(
         "the deadline passed before the vectors were ready",
         fix="ask again later, or with fewer images, or with a longer timeout",

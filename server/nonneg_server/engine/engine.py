@@ -1,4 +1,4 @@
-"""The engine: image bytes in, raw vectors out. It knows nothing of HTTP."""
+"""The engine: image bytes in, or texts for a text tower, raw vectors out. It knows nothing of HTTP."""
 
 from __future__ import annotations
 
@@ -9,30 +9,35 @@ import weakref
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
+from typing import TypeVar
 
 from nonneg_core.errors import DeadlineExceeded, ImageTooLarge, MissingExtra, NonnegError, NotReady
 from nonneg_core.pixels.identify import MAX_PIXELS
 from nonneg_core.pixels.pricing.price import Price
 from nonneg_core.pixels.resizing import has_simd
 from nonneg_runtime.bundle import Bundle
-from nonneg_runtime.preprocess import Decoding, Photo, Preprocessor, weight_of
-from nonneg_runtime.providers import on_cores
-from nonneg_runtime.sessions import SHARED_FROM, Sessions
-from nonneg_runtime.text_tower import text_tower
+from nonneg_runtime.inference.providers import on_cores
+from nonneg_runtime.inference.sessions import SHARED_FROM, Sessions
+from nonneg_runtime.preprocess import Decoding, PhotoInput, Preprocessor, weight_of
 from nonneg_server.engine.batcher import Batcher
 from nonneg_server.engine.cache import Cache, key_of
 from nonneg_server.engine.completions import LoopFuture
 from nonneg_server.engine.encoded import Encoded, too_late
 from nonneg_server.engine.fair_queue import Cost
 from nonneg_server.engine.model_stats import ModelStats
+from nonneg_server.engine.texts import Text, text_job
 from nonneg_server.engine.workers import Workers
 
 logger = logging.getLogger("nonneg")
-Order = tuple[Photo, Price]
+T = TypeVar("T")
+Input = PhotoInput | Text
+PricedInput = tuple[Input, Price]
 
 
 class InferenceEngine:
     """One bundle, loaded: every image is one job (decode -> view -> run) that one thread does from end to end.
+
+    So is a text, where the bundle has a text tower: it waits in the same queue, and is bounded and refused by it.
 
     The threads share one session that computes on the caller's thread. While a single image is in flight there is
     nothing to share the cores with: a second session, opened when that first happens, spreads it over all of them.
@@ -82,31 +87,30 @@ class InferenceEngine:
         """Run the session, at every size to come, and the text tower against what the exporter wrote down."""
         self.sessions.warm_up()
         try:
-            text_tower(self.bundle)
+            self.sessions.text()
         except MissingExtra as error:  # images are served all the same
             logger.warning("%s embeds no texts: %s; %s", self.name, error, error.fix)
 
-    async def encode(self, image: Photo, *, deadline: float | None = None) -> Encoded:
-        """One image's vector; `deadline` is a time of the running event loop."""
+    async def encode(self, image: PhotoInput, *, deadline: float | None = None) -> Encoded:
+        """Encode one image; `deadline` is a time of the running event loop."""
         found = (await self.encode_all([image], deadline=deadline))[0]
         if isinstance(found, NonnegError):
             raise found
         return found
 
     async def encode_all(
-        self, images: Sequence[Photo], *, deadline: float | None = None
+        self, images: Sequence[Input], *, deadline: float | None = None
     ) -> list[Encoded | NonnegError]:
-        """A request's images: admitted together or not at all; each has its vector or its own error."""
+        """Encode images and texts, admitted together or not at all; each has its vector or its own error."""
         if self.cache is None:
             return await self._admitted(images, deadline)
         return await self._remembered(images, deadline, self.cache)
 
     async def _remembered(
-        self, images: Sequence[Photo], deadline: float | None, cache: Cache
+        self, images: Sequence[Input], deadline: float | None, cache: Cache
     ) -> list[Encoded | NonnegError]:
-        """Only what the cache does not know is encoded, and then known."""
-        fingerprint = self.bundle.manifest.fingerprint
-        keys = [key_of(fingerprint, image, self._way) if isinstance(image, bytes) else None for image in images]
+        """Encode only what the cache does not know, and remember it."""
+        keys = [self._key(image) for image in images]
         known = await cache.get_all(keys)
         unknown = [image for image, vector in zip(images, known, strict=True) if vector is None]
         fresh = iter(await self._admitted(unknown, deadline) if unknown else [])
@@ -118,15 +122,22 @@ class InferenceEngine:
             found.append(encoded)
         return found
 
-    async def _admitted(self, images: Sequence[Photo], deadline: float | None) -> list[Encoded | NonnegError]:
-        """Each image is priced by its header; those that are over a limit have their error without being queued."""
+    def _key(self, image: Input) -> bytes | None:
+        """Return what the cache knows it by; None for pixels."""
+        fingerprint = self.bundle.manifest.fingerprint
+        if isinstance(image, Text):
+            return key_of(fingerprint, image.text.encode("utf-8", "surrogatepass"), image.way)
+        return key_of(fingerprint, image, self._way) if isinstance(image, bytes) else None
+
+    async def _admitted(self, images: Sequence[Input], deadline: float | None) -> list[Encoded | NonnegError]:
+        """Price each image by its header and queue it; images over a limit get their error without being queued."""
         prices = [self._priced(image) for image in images]
         orders = [(image, price) for image, price in zip(images, prices, strict=True) if isinstance(price, Price)]
         found = iter(await self._queued(orders, deadline) if orders else [])
         return [next(found) if isinstance(price, Price) else self._noted(price) for price in prices]
 
-    async def _queued(self, orders: Sequence[Order], deadline: float | None) -> list[Encoded | NonnegError]:
-        weight = sum(weight_of(image) for image, _ in orders)
+    async def _queued(self, orders: Sequence[PricedInput], deadline: float | None) -> list[Encoded | NonnegError]:
+        weight = sum(image.weight if isinstance(image, Text) else weight_of(image) for image, _ in orders)
         work = sum(cost.seconds for _, price in orders if (cost := cost_of(price)).large)
         self.admission.enter(len(orders), weight, work)
         try:
@@ -136,7 +147,9 @@ class InferenceEngine:
         finally:
             self.admission.leave(len(orders), weight, work)
 
-    def _priced(self, image: Photo) -> Price | NonnegError:
+    def _priced(self, image: Input) -> Price | NonnegError:
+        if isinstance(image, Text):
+            return image.price
         try:
             price = self._preprocessor.price(image)
         except NonnegError as error:
@@ -152,8 +165,8 @@ class InferenceEngine:
             )
         return price
 
-    async def _landed(self, orders: Sequence[Order], deadline: float | None) -> list[Encoded | NonnegError]:
-        """All are queued at once, and heard in their order: a task for each would cost more than it does."""
+    async def _landed(self, orders: Sequence[PricedInput], deadline: float | None) -> list[Encoded | NonnegError]:
+        """Queue all at once, and wait in their order: a task for each would cost more than it does."""
         completions = self.workers.completions()
         if deadline is not None and deadline <= completions.loop.time():
             raise too_late()
@@ -175,18 +188,18 @@ class InferenceEngine:
                     future.outcome.exception()  # retrieved, so that asyncio does not warn of an unused exception
 
     def _expire(self, futures: list[LoopFuture]) -> None:
-        """The deadline has passed: the first that is still waited for says so, and ends its request."""
+        """End the request whose deadline has passed: the first image that is still waited for gets the error."""
         late = next((future for future in futures if not future.outcome.done()), None)
         if late is not None:
             late.outcome.set_exception(too_late())
             self.workers.pool.withdraw(late)
 
-    def submit(self, image: Photo) -> Future[Encoded]:
+    def submit(self, image: PhotoInput) -> Future[Encoded]:
         """Queue one image, unbounded and from any thread; the future holds its vector or the typed error."""
         return self.workers.pool.submit(self._job(image))
 
     def failure_reason(self) -> str | None:
-        """Why this engine can no longer be trusted; None while it works."""
+        """Return why this engine can no longer be trusted; None while it works."""
         of_batcher = None if self._batcher is None else self._batcher.failure_reason()
         return self.sessions.failure_reason() or of_batcher or self.workers.pool.failure_reason()
 
@@ -197,13 +210,15 @@ class InferenceEngine:
         if self._batcher is not None:
             self._batcher.close()
 
-    def _job(self, image: Photo, price: Price | None = None) -> Callable[[], Encoded]:
+    def _job(self, image: Input, price: Price | None = None) -> Callable[[], Encoded]:
         if self._closed:
             raise NotReady("this model was closed", fix="ask again: another one is being loaded", retry_after=1)
+        if isinstance(image, Text):
+            return text_job(self.sessions, image, time.perf_counter())
         return partial(self._encode, image, price, time.perf_counter())
 
     async def _heard(self, future: Awaitable[Encoded]) -> Encoded | NonnegError:
-        """One image's vector, noted, or its own error."""
+        """Return one image's vector, noted, or its own error."""
         try:
             encoded = await future
         except DeadlineExceeded:
@@ -218,31 +233,43 @@ class InferenceEngine:
             return outcome
         if not outcome.wide:
             self.admission.served(outcome.decode_seconds + outcome.run_seconds)
-        self.stats.record(outcome)
+        if outcome.of_text:
+            self.stats.texts, self.used = self.stats.texts + 1, time.monotonic()
+        else:
+            self.stats.record(outcome)
         return outcome
 
-    async def _batched(self, orders: Sequence[Order], deadline: float | None) -> list[Encoded | NonnegError]:
+    async def _batched(self, orders: Sequence[PricedInput], deadline: float | None) -> list[Encoded | NonnegError]:
         request = object()
         try:
             async with asyncio.timeout_at(deadline):
-                return await asyncio.gather(*(self._heard(self._in_batch(*order, request)) for order in orders))
+                return await asyncio.gather(*(self._heard(self._one(*order, request)) for order in orders))
         except TimeoutError:
             raise too_late() from None
 
-    async def _in_batch(self, image: Photo, price: Price, request: object) -> Encoded:
-        assert self._batcher is not None
-        queued = time.perf_counter()
-        future = self.workers.pool.submit(partial(self._preprocessor.timed, image, price), cost_of(price), request)
+    async def _one(self, image: Input, price: Price, request: object) -> Encoded:
+        if isinstance(image, Text):
+            return await self._on_a_thread(self._job(image), price, request)
+        return await self._in_batch(image, price, request)
+
+    async def _on_a_thread(self, work: Callable[[], T], price: Price, request: object) -> T:
+        future = self.workers.pool.submit(work, cost_of(price), request)
         try:
-            pixels, started, decoded = await asyncio.wrap_future(future)
+            return await asyncio.wrap_future(future)
         except asyncio.CancelledError:  # the client is gone or the deadline has passed
             self.workers.pool.withdraw(future)
             raise
+
+    async def _in_batch(self, image: PhotoInput, price: Price, request: object) -> Encoded:
+        assert self._batcher is not None
+        queued = time.perf_counter()
+        work = partial(self._preprocessor.timed, image, price)
+        pixels, started, decoded = await self._on_a_thread(work, price, request)
         vector = await asyncio.wrap_future(self._batcher.submit(pixels))  # (D,)
         self.used = time.monotonic()
         return Encoded(vector, started - queued, decoded - started, time.perf_counter() - decoded)
 
-    def _encode(self, image: Photo, price: Price | None, queued: float) -> Encoded:
+    def _encode(self, image: PhotoInput, price: Price | None, queued: float) -> Encoded:
         pixels, started, decoded = self._preprocessor.timed(image, price)
         alone = self.admission.images == 1
         wide = alone and self.sessions.wide
@@ -255,12 +282,12 @@ class InferenceEngine:
 
 
 def cost_of(price: Price) -> Cost:
-    """What an image of this price costs the queue."""
+    """Return what an image of this price costs the queue."""
     return Cost(price.seconds, price.bytes)
 
 
 def _noting(engine: InferenceEngine) -> Callable[[int], None]:
-    """Counts batches in the engine's stats, without keeping the engine alive."""
+    """Count batches in the engine's stats, without keeping the engine alive."""
     known = weakref.ref(engine)
 
     def note(size: int) -> None:

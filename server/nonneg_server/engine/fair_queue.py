@@ -66,7 +66,7 @@ class Turns:
         self.large.remove(promise)
 
     def begin(self) -> Job | None:
-        """The next job, if one may begin now."""
+        """Return the next job, if one may begin now."""
         line = self.large if self._turn_of_a_large_one() else self.small
         job = line.first()
         if job is None or not self._fits(job.cost):
@@ -80,7 +80,7 @@ class Turns:
         return job
 
     def end(self, cost: Cost, seconds: float) -> bool:
-        """A job of that cost ran for so long; whether something else may now begin that could not."""
+        """Note that a job of that cost ran for so long; return whether something else may begin now that could not."""
         self._running -= 1
         self._bytes -= cost.bytes
         if cost.large:
@@ -91,7 +91,7 @@ class Turns:
         return held_up
 
     def all(self) -> Iterator[Job]:
-        """Everything that waits, taken out."""
+        """Yield everything that waits, taken out."""
         for line in (self.small, self.large):
             while (job := line.first()) is not None:
                 line.remove(job.promise)

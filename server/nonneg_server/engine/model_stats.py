@@ -29,7 +29,7 @@ class Histogram:
         self.sum += value
 
     def cumulative(self) -> list[tuple[str, float]]:
-        """Prometheus's form: how many were at most each bound."""
+        """Return Prometheus's form: how many were at most each bound."""
         total, rows = 0, []
         for bound, count in zip((*map(str, map(float, self.bounds)), "+Inf"), self.counts, strict=True):
             total += count
@@ -58,6 +58,7 @@ class ModelStats:
 
     def __init__(self, dimensions: int) -> None:
         self.images = 0
+        self.texts = 0  # that a text tower embedded
         self.errors: Counter[str] = Counter()
         self.zero_vectors = 0
         self.queue = Histogram(SECONDS)
@@ -71,7 +72,7 @@ class ModelStats:
         self._fresh: list[Timed] = []
 
     def record(self, image: Timed) -> None:
-        """One image's raw vector and its times, counted when there are some, or when metrics are asked for."""
+        """Note one image's raw vector and its times, counted when there are some, or when metrics are asked for."""
         self._fresh.append(image)
         if len(self._fresh) >= TOGETHER:
             self.flush()
@@ -102,5 +103,5 @@ class ModelStats:
         return self._seen
 
     def frequencies(self) -> NDArray[np.float64]:
-        """The share of recent images on which each dimension was active."""
+        """Return the share of recent images on which each dimension was active."""
         return self._active / max(self._seen, 1.0)

@@ -47,7 +47,7 @@ class BatchedFuture:
         raise NotImplementedError
 
 
-Outcome = tuple[float, FutureLike, Any, BaseException | None]  # when its job began; what it gave or raised
+JobOutcome = tuple[float, FutureLike, Any, BaseException | None]  # when its job began; what it gave or raised
 
 
 class WorkerPool:
@@ -56,7 +56,7 @@ class WorkerPool:
     def __init__(self, threads: int, *, stall_seconds: float = 120.0, memory: int = BUDGET) -> None:
         self.size = threads
         self._stall_seconds = stall_seconds
-        self._held: list[deque[Outcome]] = [deque() for _ in range(threads)]
+        self._held: list[deque[JobOutcome]] = [deque() for _ in range(threads)]
         self._turns = Turns(memory)
         self._changed = threading.Condition()
         self._closing = False
@@ -106,7 +106,7 @@ class WorkerPool:
         return len(self._turns)
 
     def failure_reason(self) -> str | None:
-        """Why this pool can no longer be trusted; None while it works."""
+        """Return why this pool can no longer be trusted; None while it works."""
         if self._death is not None:
             return f"a worker thread died ({type(self._death).__name__}: {self._death})"
         oldest = min(list(self._since.values()), default=None)
@@ -159,8 +159,8 @@ class WorkerPool:
             _deliver(held)
         return job.cost, time.monotonic() - began
 
-    def _take(self, held: deque[Outcome], last: tuple[Cost, float] | None) -> Job | None:
-        """The next job; what is held goes out first, unless enough waits to go on with."""
+    def _take(self, held: deque[JobOutcome], last: tuple[Cost, float] | None) -> Job | None:
+        """Return the next job; what is held goes out first, unless enough waits to go on with."""
         while True:
             with self._changed:
                 if last is not None and self._turns.end(*last):
@@ -177,7 +177,7 @@ class WorkerPool:
                         return None
             _deliver(held)
 
-    def _enough(self, held: deque[Outcome]) -> bool:
+    def _enough(self, held: deque[JobOutcome]) -> bool:
         if self._closing or len(held) >= min(MOST_HELD, len(self._turns.small) // self.size):
             return False
         try:
@@ -187,7 +187,7 @@ class WorkerPool:
         return time.monotonic() - oldest < LONGEST_HELD / 2
 
     def _give_up(self, reason: str) -> None:
-        given_up: deque[Outcome] = deque()
+        given_up: deque[JobOutcome] = deque()
         for job in self._turns.all():
             future: Any = job.promise
             if future.set_running_or_notify_cancel():
@@ -195,7 +195,7 @@ class WorkerPool:
         _deliver(given_up)
 
 
-def _deliver(held: deque[Outcome]) -> None:
+def _deliver(held: deque[JobOutcome]) -> None:
     """Set all results, then hand them on: a woken thread may take this core, and its caches."""
     told = []
     while True:
@@ -214,5 +214,5 @@ def _deliver(held: deque[Outcome]) -> None:
 
 
 def not_available(reason: str) -> NotReady:
-    """The error of work that will not be done here any more."""
+    """Return the error of work that will not be done here any more."""
     return NotReady(reason, fix="ask another server, or this one after it has restarted", retry_after=1)

@@ -33,7 +33,7 @@ class Workers:
         self._completions: Completions | None = None
 
     def completions(self) -> Completions:
-        """Where results come down for the running event loop."""
+        """Return where results come down for the running event loop."""
         loop = asyncio.get_running_loop()
         if self._completions is None or self._completions.loop is not loop:
             self._completions = Completions(loop, self.pool)

@@ -59,7 +59,7 @@ class AuthMiddleware:
 
 
 class RateLimiter:
-    """A token bucket for every key, or for every address where there are no keys."""
+    """A token bucket for every key, or, without keys, for every address."""
 
     def __init__(self, per_second: float, burst: int) -> None:
         self._per_second = per_second
@@ -67,7 +67,7 @@ class RateLimiter:
         self._buckets: OrderedDict[str | bytes, tuple[float, float]] = OrderedDict()  # client -> tokens, when
 
     def take(self, client: str | bytes, now: float) -> None:
-        """One token, or RateLimited with the time until there is one."""
+        """Take one token, or raise RateLimited with the time until there is one."""
         tokens, since = self._buckets.pop(client, (float(self._burst), now))
         tokens = min(self._burst, tokens + (now - since) * self._per_second)
         allowed = tokens >= 1
@@ -86,7 +86,7 @@ class RateLimiter:
 
 
 def is_authorized(keys: Keys, scope: Scope) -> bool:
-    """Whether the request holds a known key, or none is needed; the key's name is noted for the log."""
+    """Return whether the request holds a known key, or none is needed; the key's name is noted for the log."""
     if not len(keys):
         return True
     presented = presented_key(scope)
@@ -97,7 +97,7 @@ def is_authorized(keys: Keys, scope: Scope) -> bool:
 
 
 def presented_key(scope: Scope) -> str | None:
-    """The key in `Authorization: Bearer …` or in `X-API-Key`."""
+    """Return the key in `Authorization: Bearer …` or in `X-API-Key`."""
     for name, value in scope["headers"]:
         if name == b"x-api-key":
             return str(value.decode("latin-1").strip())

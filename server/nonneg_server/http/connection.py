@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
+from httptools import HttpParserError, HttpParserUpgrade
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
@@ -28,6 +27,7 @@ from nonneg_server.http.refusals import (
     too_many_connections,
 )
 from nonneg_server.http.unread_output import UnreadOutput, unread_bytes
+from nonneg_server.http.upgrade import parser_for, without_upgrade
 
 if TYPE_CHECKING:
     from starlette.types import Scope
@@ -72,7 +72,7 @@ class Connection(HttpToolsProtocol):
         self._shared.open -= 1
 
     def eof_received(self) -> None:
-        """The client hangs up: the transport is closed before connection_lost is called, and takes no answer."""
+        """Give up: the client hung up; the transport is closed before connection_lost is called, and takes nothing."""
         super().eof_received()
         self._give_up()
 
@@ -131,7 +131,7 @@ class Connection(HttpToolsProtocol):
             self.cycle.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
-        """uvicorn's, but that the application wakes for a megabyte, where uvicorn wakes it for every piece."""
+        """Do as uvicorn does, but wake the application for a megabyte, where uvicorn wakes it for every piece."""
         self._beside = 0
         cycle = self.cycle
         if self._passing or self._refused or cycle.response_complete:
@@ -185,7 +185,7 @@ class Connection(HttpToolsProtocol):
             self.refuse(request_timed_out(what, limits.receive_timeout))
 
     def _answered_early(self) -> bool:
-        """Whether the request that is still arriving has its answer: a second one would be taken for the next's."""
+        """Tell whether the request that is still arriving has its answer: a second would be taken for the next's."""
         cycle: Any = self.cycle
         return cycle is not None and cycle.scope is self.scope and bool(cycle.response_complete)
 
@@ -208,7 +208,7 @@ class Connection(HttpToolsProtocol):
         return self._running is not None and not self._running.response_complete
 
     def _asked(self) -> tuple[Scope, float]:
-        """The request, as far as its head has arrived, with its id; and its age in seconds."""
+        """Return the request, as far as its head has arrived, with its id; and its age in seconds."""
         if self._running is not None and self._in_work():
             scope: Any = self._running.scope
             seconds = time.perf_counter() - scope["state"]["started"]
@@ -227,7 +227,7 @@ class Connection(HttpToolsProtocol):
             self.refuse(error)
 
     def _rejected_early(self) -> bool:
-        """True if the queue is full and that was said, before any of the body is read."""
+        """Return True if the queue is full and that was said, before any of the body is read."""
         early = self._shared.early
         answering = self.cycle is not None and not self.cycle.response_complete
         if early is None or answering or not early.full:
@@ -246,7 +246,7 @@ class Connection(HttpToolsProtocol):
         return True
 
     def _can_pass(self) -> bool:
-        """Whether the body that comes may be let pass by: small, announced, and sent without being asked for."""
+        """Return whether the body that comes may be let pass by: small, announced, and sent without being asked for."""
         length = next((value for name, value in self.headers if name == b"content-length"), b"")
         small = length.isdigit() and len(length) < 9 and int(length) <= SMALL
         wanted = self.parser.should_keep_alive() and self.parser.get_http_version() == "1.1"
@@ -280,24 +280,6 @@ class Connection(HttpToolsProtocol):
     def _release(self) -> None:
         self._shared.held -= self._held
         self._held = 0
-
-
-def parser_for(connection: Connection) -> HttpRequestParser:
-    """A parser at its beginning, as uvicorn sets it up."""
-    parser = HttpRequestParser(connection)
-    parser.set_dangerous_leniencies(lenient_data_after_close=True)
-    return parser
-
-
-def without_upgrade(method: str, url: bytes, version: str, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
-    """The head without its wish for another protocol, which a server may ignore (RFC 9110, 7.8)."""
-    lines = [b"%s %s HTTP/%s" % (method.encode(), url, version.encode())]
-    for name, value in headers:
-        if name == b"connection":
-            value = b", ".join(option for option in value.split(b",") if option.strip().lower() != b"upgrade")
-        if name != b"upgrade":
-            lines.append(name + b": " + value)
-    return b"\r\n".join([*lines, b"", b""])
 
 
 def abandon(scope: Any, status: int = CLIENT_CLOSED) -> None:

@@ -116,7 +116,7 @@ class RequestContext:
 
 
 def request_id_of(scope: Scope) -> str:
-    """The client's X-Request-Id where it is short and printable, else a new one."""
+    """Return the client's X-Request-Id where it is short and printable, else a new one."""
     for name, value in scope["headers"]:
         if name == b"x-request-id" and 0 < len(value) <= 128 and all(33 <= byte <= 126 for byte in value):
             return str(value.decode("ascii"))
@@ -124,7 +124,7 @@ def request_id_of(scope: Scope) -> str:
 
 
 def ambiguous(scope: Scope) -> str | None:
-    """The header that is given with two values, if any: one layer might read the first and another the last."""
+    """Return the header that is given with two values, if any: one layer might read the first and another the last."""
     headers = scope["headers"]
     if len({name for name, _ in headers}) == len(headers):
         return None
@@ -136,10 +136,10 @@ def ambiguous(scope: Scope) -> str | None:
 
 
 def given_twice(header: str) -> NonnegError:
-    """The error for a header with two values."""
+    """Return the error for a header with two values."""
     return RequestInvalid(f"the header {header} is given with two values", fix="give it once", field=header)
 
 
 def internal() -> NonnegError:
-    """The error of a failure whose cause only the log names."""
+    """Return the error of a failure whose cause only the log names."""
     return NonnegError("the server failed", fix="try again; the server's log has the cause under this request_id")

@@ -51,7 +51,7 @@ class EarlyRejection:
         return admission is not None and admission.full
 
     def answer(self, scope: Scope, *, keep_alive: bool) -> bytes | None:
-        """The whole answer, counted and logged; None if the application has to answer."""
+        """Return the whole answer, counted and logged; None if the application has to answer."""
         admission, route = self._admission(), self._routes.find(scope["method"], scope["path"])
         if admission is None or route is None or not route.embeds or scope["method"] not in (route.methods or ()):
             return None

@@ -20,33 +20,33 @@ logger = logging.getLogger("nonneg")
 
 
 def respond(error: NonnegError, request_id: str, path: str = "", dialect: Dialect | None = None) -> Response:
-    """The error answer in the dialect of the request, which is its path's unless its body said otherwise."""
+    """Return the error answer in the dialect of the request, which is its path's unless its body said otherwise."""
     body = (dialect or dialect_of(path)).error_body(error, request_id)
     headers = {} if error.retry_after is None else retry_headers(error.retry_after)
     return Response(orjson.dumps(body), error.status, headers, "application/json")
 
 
 def retry_headers(seconds: float) -> dict[str, str]:
-    """The wait in whole seconds, as the standard wants it, and in milliseconds, as some SDKs read it."""
+    """Return the wait in whole seconds, as the standard wants it, and in milliseconds, as some SDKs read it."""
     return {"retry-after": str(max(1, math.ceil(seconds))), "retry-after-ms": str(math.ceil(seconds * 1000))}
 
 
 def logged(error: NonnegError, request_id: str, path: str, dialect: Dialect | None = None) -> Response:
-    """The error's answer; where the server itself failed, the answer does not tell why, the log does."""
+    """Return the error's answer; where the server itself failed, the answer does not tell why, the log does."""
     if error.status == NonnegError.status:
         logger.error("request %s failed", request_id, exc_info=error)
     return respond(error, request_id, path, dialect)
 
 
 async def on_error(request: Request, error: Exception) -> Response:
-    """The handler of our own errors."""
+    """Return the handler of our own errors."""
     assert isinstance(error, NonnegError)
     state = request.scope["state"]
     return logged(error, state["request_id"], request.scope["path"], state.get("dialect"))
 
 
 async def on_http_exception(request: Request, error: Exception) -> Response:
-    """The handler of the router's errors: no such path, no such method."""
+    """Return the handler of the router's errors: no such path, no such method."""
     assert isinstance(error, HTTPException)
     response = respond(_translated(request, error), request.scope["state"]["request_id"], request.scope["path"])
     for name, value in (error.headers or {}).items():
@@ -55,7 +55,7 @@ async def on_http_exception(request: Request, error: Exception) -> Response:
 
 
 def _allowed(request: Request) -> str:
-    """The methods of all routes at the request's path; HEAD is answered wherever GET is."""
+    """Return the methods of all routes at the request's path; HEAD is answered wherever GET is."""
     routes = [route for route in request.app.routes if isinstance(route, Route)]
     found = [route.methods or () for route in routes if route.path_regex.match(request.scope["path"])]
     methods = sorted({method for listed in found for method in listed})
@@ -71,5 +71,5 @@ def _translated(request: Request, error: HTTPException) -> NonnegError:
         known = sorted({getattr(route, "path", "") for route in request.app.routes} - {""})
         close = difflib.get_close_matches(path, known, n=1, cutoff=0.7)
         hint = f"did you mean {close[0]}? " if close else ""
-        return NotFound(f"there is no {path} here", fix=f"{hint}see /docs", field="path", value=path)
+        return NotFound(f"{path} does not exist here", fix=f"{hint}see /docs", field="path", value=path)
     return RequestInvalid(str(error.detail))

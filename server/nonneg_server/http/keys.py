@@ -27,7 +27,7 @@ class Keys:
         return len(self._digests)
 
     def name_of(self, presented: str) -> str | None:
-        """The name of a known key, or None. Every known key is compared, whichever one it is."""
+        """Return the name of a known key, or None. Every known key is compared, whichever one it is."""
         digest, found = digest_of(presented), None
         for name, known in self._digests.items():
             if hmac.compare_digest(digest, known):
@@ -35,7 +35,7 @@ class Keys:
         return found
 
     def replace(self, others: Keys) -> tuple[list[str], list[str]]:
-        """Know those from now on, and no others; the names of keys that are new, and of those that were withdrawn."""
+        """Replace all keys; return the names of those that are new and of those that were withdrawn."""
         before, self._digests = self._digests, others._digests
         return _lacking(self._digests, before), _lacking(before, self._digests)
 
@@ -52,7 +52,7 @@ def reload_keys(keys: Keys, given: Sequence[str], file: Path) -> None:
 
 
 def read_keys(given: Sequence[str], file: Path | None) -> Keys:
-    """Keys from the settings and from a file with one line each: `name sha256:<hex>`; # begins a comment."""
+    """Return keys from the settings and from a file with one line each: `name sha256:<hex>`; # begins a comment."""
     lines = [(f"key {number}", text) for number, text in enumerate(given, 1)]
     digests = {name: _digest(text, name) for name, text in lines}
     for number, line in enumerate(_lines(file), 1):
@@ -73,12 +73,12 @@ def read_keys(given: Sequence[str], file: Path | None) -> Keys:
 
 
 def digest_of(key: str) -> bytes:
-    """The SHA-256 of a key, which is all that is kept of it."""
+    """Return the SHA-256 of a key, which is all that is kept of it."""
     return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
 
 
 def _lacking(these: Mapping[str, bytes], those: Mapping[str, bytes]) -> list[str]:
-    """Whose keys of these are not among those, under whatever name."""
+    """Return whose keys of these are not among those, under whatever name."""
     known = frozenset(those.values())
     return [name for name, digest in these.items() if digest not in known]
 

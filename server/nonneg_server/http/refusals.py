@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 def refusal(error: NonnegError, scope: Scope, seconds: float) -> bytes:
-    """The whole answer, in the dialect of the path if that is known, after which the connection ends."""
+    """Return the whole answer, in the dialect of the path if that is known, after which the connection ends."""
     request_id: str = scope["state"]["request_id"]
     return serialized(respond(error, request_id, scope.get("path", "")), request_id, seconds, keep_alive=False)
 
 
 def serialized(response: Response, request_id: str, seconds: float, *, keep_alive: bool) -> bytes:
-    """A response as uvicorn would send it."""
+    """Return a response as uvicorn would send it."""
     lines = [STATUS_LINE[response.status_code], *(b"%s: %s\r\n" % header for header in response.raw_headers)]
     lines.append(b"x-request-id: %s\r\nx-total-time: %.3f\r\n" % (request_id.encode(), seconds * 1e3))
     lines.append(b"\r\n" if keep_alive else b"connection: close\r\n\r\n")
@@ -37,12 +37,12 @@ def serialized(response: Response, request_id: str, seconds: float, *, keep_aliv
 
 
 def malformed_request() -> RequestInvalid:
-    """The error for bytes that are not an HTTP/1.1 request."""
+    """Return the error for bytes that are not an HTTP/1.1 request."""
     return RequestInvalid("this is not an HTTP/1.1 request", fix="check what writes it", field="request")
 
 
 def not_a_proxy() -> MethodNotAllowed:
-    """The error for CONNECT, which asks for a proxy."""
+    """Return the error for CONNECT, which asks for a proxy."""
     return MethodNotAllowed(
         "this server does not answer CONNECT: it is not a proxy",
         fix="send requests to it directly",
@@ -52,12 +52,12 @@ def not_a_proxy() -> MethodNotAllowed:
 
 
 def request_timed_out(what: str, limit: float) -> RequestTimeout:
-    """The error for a request that took too long to arrive."""
+    """Return the error for a request that took too long to arrive."""
     return RequestTimeout(what, fix="send the request at once and whole", field="body", limit=limit)
 
 
 def head_too_large(size: int, headers: int) -> HeadTooLarge:
-    """The error for a request line or headers beyond their limits."""
+    """Return the error for a request line or headers beyond their limits."""
     return HeadTooLarge(
         f"the address and the headers have more than {size} bytes, or are more than {headers}",
         fix="put less into them",
@@ -67,7 +67,7 @@ def head_too_large(size: int, headers: int) -> HeadTooLarge:
 
 
 def too_many_connections(limit: int) -> NotReady:
-    """The error for a connection beyond the limit."""
+    """Return the error for a connection beyond the limit."""
     return NotReady(
         f"{limit} connections are open already",
         fix="close idle connections, or raise --max-connections",
@@ -78,7 +78,7 @@ def too_many_connections(limit: int) -> NotReady:
 
 
 def too_many_bytes(held: int, limit: int) -> Overloaded:
-    """The error for a body that the memory for unread requests has no place for."""
+    """Return the error for a body that the memory for unread requests has no place for."""
     return Overloaded(
         f"{held} bytes of requests are arriving at once, the limit is {limit}",
         fix="send fewer requests at once, or raise --upload-bytes",

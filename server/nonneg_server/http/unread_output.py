@@ -28,12 +28,12 @@ class UnreadOutput:
         self.bytes = found
 
     def too_long(self, now: float, *, read_timeout: float, receive_timeout: float) -> bool:
-        """Whether nothing was taken for so long, or not all of it for longer."""
+        """Return whether nothing was taken for so long, or not all of it for longer."""
         return self._since is not None and (now - self._moved > read_timeout or now - self._since > receive_timeout)
 
 
 def unread_bytes(transport: asyncio.WriteTransport) -> int:
-    """Bytes that wait for the client; under TLS, where the transport does not tell, those that the kernel holds."""
+    """Count bytes that wait for the client; under TLS, where the transport does not tell, those in the kernel."""
     found = transport.get_write_buffer_size()
     if found or fcntl is None or transport.get_extra_info("sslcontext") is None:
         return found

@@ -29,7 +29,7 @@ DEAD = 1e-3  # a dimension active less often than on one image in a thousand
 
 
 @dataclass(frozen=True)
-class Drift:
+class DriftMeasure:
     """How far the live activations are from the calibration's."""
 
     psi: float
@@ -52,7 +52,7 @@ class Moved:
 
 
 def moved(known: NDArray[Any], calibrated: int, live: NDArray[Any], images: float) -> list[Moved]:
-    """The dimensions that moved most, at most ten; none until enough images came."""
+    """Return the dimensions that moved most, at most ten; none until enough images came."""
     if images < LEAST_IMAGES or not calibrated:
         return []
     named = np.flatnonzero(shares_differ(known, calibrated, live, images) <= DISCOVERIES)
@@ -61,8 +61,8 @@ def moved(known: NDArray[Any], calibrated: int, live: NDArray[Any], images: floa
     return [Moved(int(d), float(known[d]), float(live[d])) for d in order]
 
 
-def drift(known: NDArray[Any], live: NDArray[Any], images: float) -> Drift | None:
-    """Of activation frequencies (D,) then and now; None until enough images came."""
+def drift(known: NDArray[Any], live: NDArray[Any], images: float) -> DriftMeasure | None:
+    """Compare activation frequencies (D,) then and now; None until enough images came."""
     if images < LEAST_IMAGES:
         return None
     floor = 0.5 / images  # a share that was not seen may still be this large
@@ -71,4 +71,4 @@ def drift(known: NDArray[Any], live: NDArray[Any], images: float) -> Drift | Non
     expected = known * images  # a rare dimension that was not seen is not dead yet
     dead = (live == 0) & (expected > 10) & (known > DEAD)
     alive = (live > DEAD) & (known <= 0)
-    return Drift(float(psi.mean()), int(dead.sum()), int(alive.sum()))
+    return DriftMeasure(float(psi.mean()), int(dead.sum()), int(alive.sum()))

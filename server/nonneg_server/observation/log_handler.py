@@ -27,7 +27,7 @@ class NonBlockingHandler(QueueHandler):
         _Writer(self, descriptor).start()
 
     def enqueue(self, record: logging.LogRecord) -> None:
-        """Queue a line, or count it where there is no room."""
+        """Queue a line, or count it while the queue is full."""
         try:
             self.queue.put_nowait(record)
         except queue.Full:

@@ -32,7 +32,7 @@ def configure(form: Literal["text", "json"], level: str) -> None:
 
 
 def lines_lost() -> int:
-    """How many lines of the log were dropped because they were not read in time."""
+    """Return how many lines of the log were dropped because they were not read in time."""
     return sum(
         handler.lost for handler in logging.getLogger("nonneg").handlers if isinstance(handler, NonBlockingHandler)
     )
@@ -48,7 +48,7 @@ def _to_stderr(form: Literal["text", "json"]) -> logging.Handler:
     to_stderr = NonBlockingHandler(number)
 
     def tell(line: str) -> None:
-        """What Python itself says, as a traceback: as it is, or as JSON."""
+        """Print what Python itself says, as a traceback: as it is, or as JSON."""
         if form == "json":
             to_stderr.handle(logging.LogRecord("stderr", logging.ERROR, "", 0, "%s", (line,), None))
         else:
@@ -59,7 +59,7 @@ def _to_stderr(form: Literal["text", "json"]) -> logging.Handler:
 
 
 def _of_the_server(record: logging.LogRecord) -> bool:
-    """Whether it tells of the server: what clients send amiss they are told, and could fill a log with it."""
+    """Return whether it tells of the server: what clients send amiss they are told, and could fill a log with it."""
     return not str(record.msg).startswith(
         ("Invalid HTTP request", "Unsupported upgrade request", "No supported WebSocket library")
     )
@@ -85,7 +85,7 @@ def log_access(completed: Completed) -> None:
 
 
 def as_json(message: str) -> str:
-    """A message as the log would have it, to be written elsewhere."""
+    """Return a message as the log would have it, to be written elsewhere."""
     return Json().format(logging.makeLogRecord({"name": "nonneg", "levelname": "INFO", "msg": message}))
 
 

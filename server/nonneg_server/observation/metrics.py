@@ -13,7 +13,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from nonneg_core.version import __version__
-from nonneg_runtime.known_names import names_of
+from nonneg_runtime.words.known_names import names_of
 from nonneg_server.engine.model_stats import SECONDS, Histogram
 from nonneg_server.observation.drift import drift, moved
 from nonneg_server.observation.logs import lines_lost
@@ -28,14 +28,15 @@ METRICS = {
     "nonneg_requests": "Requests answered, by route, method and status.",
     "nonneg_request_seconds": "Time from a request's headers to its answer, by route.",
     "nonneg_images": "Images embedded, by model.",
+    "nonneg_texts": "Texts embedded by a text tower, by model.",
     "nonneg_image_errors": "Images that could not be embedded, by model and error type.",
     "nonneg_zero_vectors": "Vectors of which nothing was left after shortening, by model.",
     "nonneg_stage_seconds": "Time of an image in a stage (queue, decode, inference), by model.",
     "nonneg_nnz": "Active dimensions of an image's whole vector, by model.",
-    "nonneg_request_images": "Images of a request, by model.",
+    "nonneg_request_images": "Images of a request, and texts for a text tower, by model.",
     "nonneg_batch_images": "Images of a batch that a device was given (with --batch), by model.",
-    "nonneg_images_in_flight": "Images queued or being worked on.",
-    "nonneg_bytes_in_flight": "Bytes of these images.",
+    "nonneg_images_in_flight": "Images, and texts for a text tower, queued or being worked on.",
+    "nonneg_bytes_in_flight": "Their bytes.",
     "nonneg_queue_limit_images": "Images that may be in flight (--queue).",
     "nonneg_queue_limit_bytes": "Bytes that they may have (--queue-bytes).",
     "nonneg_images_per_second": "The measured rate of service, of which Retry-After is made.",
@@ -90,7 +91,7 @@ class Metrics(Collector):
             collector(registry=self._registry)
 
     def render(self) -> bytes:
-        """The text that a scrape gets."""
+        """Return the text that a scrape gets."""
         return generate_latest(self._registry)
 
     def collect(self) -> Iterator[Metric]:
@@ -111,7 +112,8 @@ class Metrics(Collector):
     def _of_models(self, engines: list[InferenceEngine]) -> Iterator[Metric]:
         info = _gauge("nonneg_model_info", "model", "version", "fingerprint")
         loaded = _gauge("nonneg_model_loaded", "model")
-        images, zero = _counter("nonneg_images", "model"), _counter("nonneg_zero_vectors", "model")
+        images, texts = _counter("nonneg_images", "model"), _counter("nonneg_texts", "model")
+        zero = _counter("nonneg_zero_vectors", "model")
         errors = _counter("nonneg_image_errors", "model", "type")
         stages = _histogram("nonneg_stage_seconds", "model", "stage")
         counted = {name: _histogram(f"nonneg_{name}", "model") for name in ("nnz", "request_images", "batch_images")}
@@ -120,6 +122,7 @@ class Metrics(Collector):
             info.add_metric([name, manifest.version, manifest.fingerprint], 1)
             loaded.add_metric([name], engine.sessions.loaded)
             images.add_metric([name], stats.images)
+            texts.add_metric([name], stats.texts)
             zero.add_metric([name], stats.zero_vectors)
             for kind, count in stats.errors.items():
                 errors.add_metric([name, kind], count)
@@ -127,7 +130,7 @@ class Metrics(Collector):
                 stages.add_metric([name, stage], found.cumulative(), found.sum)
             for family, found in zip(counted.values(), (stats.nnz, stats.request_images, stats.batches), strict=True):
                 family.add_metric([name], found.cumulative(), found.sum)
-        yield from (info, loaded, images, zero, errors, stages, *counted.values(), *self._of_drift(engines))
+        yield from (info, loaded, images, texts, zero, errors, stages, *counted.values(), *self._of_drift(engines))
 
     def _of_drift(self, engines: list[InferenceEngine]) -> Iterator[Metric]:
         psi, dead = _gauge("nonneg_drift_psi", "model"), _gauge("nonneg_drift_newly_dead", "model")

@@ -40,7 +40,7 @@ class LineStream(io.TextIOBase):
         return len(text)
 
     def flush(self) -> None:
-        """A line that has not ended is told as one."""
+        """Report a line that has not ended as one."""
         if self._rest:
             rest, self._rest = self._rest, ""
             self._put(rest)
@@ -53,12 +53,12 @@ class LineStream(io.TextIOBase):
 
 
 def copy_of_stderr() -> int:
-    """A descriptor of the real standard error, for the log alone."""
+    """Return a descriptor of the real standard error, for the log alone."""
     return fcntl.fcntl(sys.stderr.fileno(), fcntl.F_DUPFD_CLOEXEC, 3)
 
 
 def take_over(put: Callable[[str], None], number: int) -> None:
-    """From here on descriptor 2 is read by us, and `sys.stderr` calls `put` with each line; `number` is the copy."""
+    """Read descriptor 2 from here on, with `sys.stderr` calling `put` for each line; `number` is the copy."""
     sys.stderr.flush()
     reading, writing = os.pipe()
     os.set_blocking(writing, False)

@@ -5,19 +5,16 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from nonneg_core.errors import MissingExtra
-from nonneg_core.installing import extra_hint
+from nonneg_core.installing import needing
 from nonneg_core.version import __version__
 from nonneg_server.http.context import Completed
 
-try:
+with needing("--otel", extra="otel"):
     from opentelemetry import propagate, trace
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
-except ModuleNotFoundError as error:
-    raise MissingExtra(f"--otel needs {error.name}", fix=extra_hint("otel")) from None
 
 LAST_SPANS = 2.0  # seconds
 
@@ -33,7 +30,7 @@ class Tracer:
 
     @classmethod
     def to_collector(cls) -> Tracer:
-        """Sends in the background to where the OTEL_EXPORTER_OTLP_… variables point."""
+        """Make a tracer that sends in the background to where the OTEL_EXPORTER_OTLP_… variables point."""
         return cls(BatchSpanProcessor(OTLPSpanExporter()))
 
     def close(self) -> None:
@@ -60,7 +57,7 @@ class Tracer:
         span.end(began + int(completed.seconds * 1e9))
 
     def _stages(self, parent: trace.Span, timing: Any, began: int) -> None:
-        """One after the other, as they were for a single image; of many, each stage's sum."""
+        """Record one stage after the other, as they were for a single image; of many, each stage's sum."""
         context = trace.set_span_in_context(parent)
         for stage in ("queue", "decode", "inference"):
             lasted = int(getattr(timing, stage) * 1e9)

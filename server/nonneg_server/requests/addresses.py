@@ -24,7 +24,7 @@ SPECIAL_IPV6 = [ipaddress.IPv6Network(net) for net in ("2001::/23", "2001:db8::/
 
 
 def routable(address: str) -> bool:
-    """Whether an address belongs to the public internet, and does not hide another one inside it."""
+    """Return whether an address belongs to the public internet, and does not hide another one inside it."""
     ip = ipaddress.ip_address(address)
     if isinstance(ip, ipaddress.IPv6Address):
         if ip.ipv4_mapped is not None:
@@ -34,7 +34,7 @@ def routable(address: str) -> bool:
 
 
 async def addresses(host: str, port: int) -> list[str]:
-    """What the system's resolver says; nothing for a name it does not know."""
+    """Return what the system's resolver says; nothing for a name it does not know."""
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
@@ -43,7 +43,7 @@ async def addresses(host: str, port: int) -> list[str]:
 
 
 def matches(allowed: str, host: str, port: int) -> bool:
-    """`example.org`, `*.example.org` or `*` on the usual ports; `example.org:8080` on that one."""
+    """Match `example.org`, `*.example.org` or `*` on the usual ports; `example.org:8080` on that one."""
     name, _, wanted = allowed.partition(":")
     if str(port) != wanted and not (not wanted and port in PORTS.values()):
         return False

@@ -8,7 +8,7 @@ from nonneg_core.errors import BodyTooLarge, MediaUnsupported, RequestInvalid
 
 
 async def read_body(request: Request, limit: int) -> bytes:
-    """The whole body, refused by its announced length or as soon as more than `limit` bytes have come."""
+    """Return the whole body, refused by its announced length or as soon as more than `limit` bytes have come."""
     coding = ", ".join(request.headers.getlist("content-encoding")).lower()
     if any(name.strip() not in ("", "identity") for name in coding.split(",")):
         raise MediaUnsupported(

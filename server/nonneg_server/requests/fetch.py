@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from nonneg_core.errors import ImageTooLarge, LinkFailed, NonnegError, ParameterInvalid
 from nonneg_core.version import __version__
 from nonneg_server.requests.addresses import PORTS, addresses, matches, routable
-from nonneg_server.requests.images import Link, Source
+from nonneg_server.requests.images import Link, ReadyImage
 
 if TYPE_CHECKING:
     import httpx
@@ -56,12 +56,12 @@ class Fetcher:
         self._gate = asyncio.Semaphore(AT_ONCE)
         self._tls = ssl.create_default_context() if hosts else None
 
-    async def fetched(self, images: Sequence[Link | Source], *, budget: int) -> list[Source]:
-        """The images, every link replaced by its bytes or by the reason why there are none; `budget` bytes in all."""
+    async def fetched(self, images: Sequence[Link | ReadyImage], *, budget: int) -> list[ReadyImage]:
+        """Replace every link by its bytes or by the reason why there are none; `budget` bytes in all."""
         left = Budget(budget)
         return await asyncio.gather(*(self._one(image, left) for image in images))
 
-    async def _one(self, image: Link | Source, left: Budget) -> Source:
+    async def _one(self, image: Link | ReadyImage, left: Budget) -> ReadyImage:
         if not isinstance(image, Link):
             return image
         import httpx  # here and below: most servers fetch nothing, and would start a tenth later
@@ -93,7 +93,7 @@ class Fetcher:
         raise self._failed(link, f"redirects more than {REDIRECTS} times")
 
     async def _get(self, url: httpx.URL, link: Link, left: Budget) -> bytes | httpx.URL:
-        """The body, or where it has moved to; every hop passes the same checks."""
+        """Return the body, or where it has moved to; every hop passes the same checks."""
         import httpx
 
         address = await self._pinned(url, link)
@@ -136,7 +136,7 @@ class Fetcher:
             )
 
     async def _pinned(self, url: httpx.URL, link: Link) -> str:
-        """The one address that will be connected to."""
+        """Return the one address that will be connected to."""
         host, port = url.host.lower(), url.port or PORTS[url.scheme]
         if not self._hosts:
             raise ParameterInvalid(

@@ -12,6 +12,7 @@ from PIL import Image
 
 from nonneg_core.errors import ImageTooLarge, ImageUnreadable, NonnegError, ParameterInvalid, TooManyImages
 from nonneg_server.engine.encoded import Encoded
+from nonneg_server.engine.texts import Text
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,29 +31,20 @@ class Link:
     field: str
 
 
-@dataclass(frozen=True)
-class Text:
-    """A text in the place of an image, which is looked up in the model's lexicon."""
-
-    text: str
-    field: str
-    truncate: bool = False  # read its beginning where it is too long
-
-
 Incoming = bytes | Link | Text | NonnegError  # an image, where it is, or the error that stands in its place
-Source = bytes | Image.Image | Encoded | NonnegError  # the same, with nothing left to fetch or to look up
+ReadyImage = bytes | Image.Image | Text | Encoded | NonnegError  # the same, with nothing left to fetch or to look up
 
 _BREAKS = str.maketrans("", "", "\r\n")
 
 
 def images_from(entries: Sequence[Any], field: str, limits: Limits) -> list[Incoming]:
-    """What a list of images means; counted before any of them is looked at."""
+    """Return what a list of images means; counted before any of them is looked at."""
     check_count(len(entries), limits.images, field)
     return [image_from(entry, f"{field}[{i}]", limits) for i, entry in enumerate(entries)]
 
 
 def check_count(count: int, most: int, field: str = "images") -> None:
-    """At least one image, at most as many as the server takes."""
+    """Refuse a request without an image, or of more than the server takes."""
     if count == 0:
         raise ParameterInvalid(f"the request holds no {_one(field)}", fix="send at least one", field=field, value=0)
     if count > most:
@@ -70,7 +62,7 @@ def _one(field: str) -> str:
 
 
 def within(size: int, limits: Limits) -> ImageTooLarge | None:
-    """The error of an image of so many bytes, if they are too many."""
+    """Return the error of an image of so many bytes, if they are too many."""
     if size <= limits.bytes:
         return None
     return ImageTooLarge(
@@ -82,13 +74,13 @@ def within(size: int, limits: Limits) -> ImageTooLarge | None:
     )
 
 
-def sized(image: Incoming | Source, limits: Limits) -> Incoming | Source:
-    """The image, or what is wrong with its size."""
+def sized(image: Incoming | ReadyImage, limits: Limits) -> Incoming | ReadyImage:
+    """Return the image, or what is wrong with its size."""
     return (within(len(image), limits) or image) if isinstance(image, bytes) else image
 
 
 def image_from(entry: Any, field: str, limits: Limits) -> Incoming:
-    """What one entry of a list of images means."""
+    """Return what one entry of a list of images means."""
     text = unwrapped(entry)
     if not isinstance(text, str):
         kind = type(entry).__name__
@@ -110,7 +102,7 @@ def image_from(entry: Any, field: str, limits: Limits) -> Incoming:
 
 
 def unwrapped(entry: Any) -> Any:
-    """The text inside {"image": …}, {"image_url": {"url": …}}, {"image_base64": …} and their kin."""
+    """Return the text inside {"image": …}, {"image_url": {"url": …}}, {"image_base64": …} and their kin."""
     while isinstance(entry, dict):
         inner = {key: value for key, value in entry.items() if key not in ("type", "detail")}
         if len(inner) != 1 or next(iter(inner)) not in ("image", "image_url", "image_base64", "url", "bytes"):

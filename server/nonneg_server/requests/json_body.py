@@ -22,7 +22,7 @@ _one_by_one = ThreadPoolExecutor(1, "large-body")
 
 
 def json_object(body: bytes) -> dict[str, Any]:
-    """The body as a JSON object."""
+    """Return the body as a JSON object."""
     if len(body) > LARGE:
         check_entries(body)
     try:
@@ -68,7 +68,7 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def check_entries(body: bytes) -> None:
-    """A large body of little but brackets and commas would fill the memory many times over."""
+    """Refuse a large body of little but brackets and commas: it would fill the memory many times over."""
     for what, count in (("lists and objects", body.count(b"[") + body.count(b"{")), ("entries", body.count(b","))):
         if count > MOST_ENTRIES:
             raise TooLarge(
@@ -81,7 +81,7 @@ def check_entries(body: bytes) -> None:
 
 
 async def read_object(request: Request) -> dict[str, Any]:
-    """The JSON object of a request in another dialect, where JSON is the only form."""
+    """Return the JSON object of a request in another dialect, where JSON is the only form."""
     body = await read_body(request, request.app.state.settings.max_body)
     return await parse_in_thread(body, lambda: json_object(body))
 

@@ -54,7 +54,7 @@ def parse_form(body: bytes, content_type: str, most: int) -> Form:
 
 
 def _options(header: bytes, field: str) -> dict[bytes, bytes]:
-    """The options of a header, counted before they are read: each costs, and a megabyte has room for a million."""
+    """Read the options of a header, counted first: each costs, and a megabyte has room for a million."""
     if header.count(b";") > MAX_OPTIONS:
         raise RequestInvalid(
             f"a {field} has more than {MAX_OPTIONS} options",

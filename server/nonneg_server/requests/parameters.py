@@ -14,8 +14,8 @@ from nonneg_core.errors import JsonScalar, ParameterInvalid
 Body = TypeVar("Body", bound=BaseModel)
 
 MAX_LENGTHS = 32
-Length = Annotated[int, Field(ge=1)]
-Lengths = Annotated[list[Length], Field(min_length=1, max_length=MAX_LENGTHS)]
+PositiveCount = Annotated[int, Field(ge=1)]
+Lengths = Annotated[list[PositiveCount], Field(min_length=1, max_length=MAX_LENGTHS)]
 
 
 Errors = Annotated[
@@ -31,10 +31,10 @@ class Parameters(BaseModel):
 
     model: Annotated[str | None, Field(description="A served model's name; without it, the default one.")] = None
     dimensions: Annotated[
-        Length | Lengths | None,
+        PositiveCount | Lengths | None,
         Field(description="Keep this many of the model's dimensions, 1 to all of them; several: a list, or 512,128."),
     ] = None
-    top_k: Annotated[Length | None, Field(description="Of those, keep each vector's largest this many.")] = None
+    top_k: Annotated[PositiveCount | None, Field(description="Of those, keep each vector's largest this many.")] = None
     normalize: Annotated[bool, Field(description="Divide what is left by its L2 norm.")] = True
     format: Annotated[
         Literal["sparse", "dense", "both"], Field(description="Indices and values, or every number, or both.")
@@ -57,8 +57,8 @@ class Comparison(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     model: Annotated[str | None, Field(description="A served model's name; without it, the default one.")] = None
-    dimensions: Annotated[Length | None, Field(description="Compare at this length.")] = None
-    top_k: Annotated[Length | None, Field(description="Compare each vector's largest this many.")] = None
+    dimensions: Annotated[PositiveCount | None, Field(description="Compare at this length.")] = None
+    top_k: Annotated[PositiveCount | None, Field(description="Compare each vector's largest this many.")] = None
     limit: Annotated[int, Field(ge=1, le=1000, description="Dimensions to list; the rest is summed.")] = 20
     where: Annotated[
         bool, Field(description="Say where in each image a dimension comes from, for models whose features are means.")
@@ -87,7 +87,7 @@ class Listing(BaseModel):
 
 
 def from_strings(kind: type[Body], pairs: Iterable[tuple[str, str]]) -> Body:
-    """Parameters of a query or a form, where every value is text."""
+    """Return parameters of a query or a form, where every value is text."""
     given: dict[str, Any] = {}
     for name, value in pairs:
         if name in given:
@@ -97,7 +97,7 @@ def from_strings(kind: type[Body], pairs: Iterable[tuple[str, str]]) -> Body:
 
 
 def _from_string(kind: type[BaseModel], name: str, value: str) -> Any:
-    """What the text stands for, where that is plain: 12, 512,128, true; anything else stays text, and is refused."""
+    """Read what the text plainly stands for: 12, 512,128, true; anything else stays text, and is refused."""
     sort = _sorts(kind).get(name)
     if sort is None:
         return value
@@ -110,7 +110,7 @@ def _from_string(kind: type[BaseModel], name: str, value: str) -> Any:
 
 @cache
 def _sorts(kind: type[BaseModel]) -> dict[str, type]:
-    """Which fields are yes or no and which are numbers; all others are text."""
+    """Return which fields are yes or no and which are numbers; all others are text."""
     texts = (str, str | None)
     fields = {name: field.annotation for name, field in kind.model_fields.items()}
     return {name: bool if found is bool else int for name, found in fields.items() if found not in texts}
@@ -121,7 +121,7 @@ def _number(text: str) -> int | str:
 
 
 def from_json(kind: type[Body], given: dict[str, Any]) -> Body:
-    """A JSON object, where a number is a number, as the model it should be."""
+    """Return a JSON object, where a number is a number, as the model it should be."""
     try:
         return kind.model_validate(given, strict=True)
     except ValidationError as error:
@@ -129,7 +129,7 @@ def from_json(kind: type[Body], given: dict[str, Any]) -> Body:
 
 
 def merged(query: Body, body: Body) -> Body:
-    """Both together; a parameter may stand in one of the two only."""
+    """Return both together; a parameter may stand in one of the two only."""
     if not query.model_fields_set:
         return body
     for name in sorted(query.model_fields_set & body.model_fields_set):
@@ -143,7 +143,7 @@ def merged(query: Body, body: Body) -> Body:
 
 
 def explained(error: ValidationError, kind: type[BaseModel]) -> ParameterInvalid:
-    """The first thing pydantic found, as our error: field, value, limit and fix."""
+    """Return the first thing pydantic found, as our error: field, value, limit and fix."""
     first = error.errors()[0]
     field = _path(first["loc"])
     value, context = first["input"], first.get("ctx", {})
@@ -163,14 +163,14 @@ def explained(error: ValidationError, kind: type[BaseModel]) -> ParameterInvalid
 
 
 def _shown(value: Any) -> JsonScalar:
-    """A value as an error can carry it."""
+    """Return a value as an error can carry it."""
     if isinstance(value, str):
         return value[:200]
     return value if isinstance(value, (int, float, bool)) or value is None else repr(value)[:200]
 
 
 def _path(loc: tuple[int | str, ...]) -> str | None:
-    """`inputs[0].shape` of ("inputs", 0, "shape"); the names pydantic gives the arms of a union are left out."""
+    """Return `inputs[0].shape` for ("inputs", 0, "shape"); pydantic's names for the arms of a union are left out."""
     if not loc:
         return None
     found = str(loc[0])
@@ -196,5 +196,5 @@ def _unknown(name: str, value: JsonScalar, known: list[str]) -> ParameterInvalid
     close = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean {close[0]}? " if close else ""
     return ParameterInvalid(
-        f"there is no parameter {name!r}", fix=f"{hint}Known: {', '.join(known)}".strip(), field=name, value=value
+        f"parameter {name!r} is not known", fix=f"{hint}Known: {', '.join(known)}".strip(), field=name, value=value
     )

@@ -30,7 +30,7 @@ class StoredVectors:
 
 
 def stored_vectors(body: bytes, content_type: str, query: Parameters) -> StoredVectors:
-    """JSON `{"vectors": […], "width": …, "fingerprint": …}` or an .npy, with the parameters of /embed."""
+    """Return JSON `{"vectors": […], "width": …, "fingerprint": …}` or an .npy, with the parameters of /embed."""
     kind = content_type.partition(";")[0].strip().lower()
     if kind in ("application/x-npy", "application/octet-stream"):
         return StoredVectors(_npy(body), None, None, query)
@@ -53,7 +53,7 @@ def stored_vectors(body: bytes, content_type: str, query: Parameters) -> StoredV
 
 
 def as_array(stored: StoredVectors, manifest: Manifest) -> Vectors:
-    """The rows as float32 (batch, width), finite, not negative, no wider than the model."""
+    """Return the rows as float32 (batch, width), finite, not negative, no wider than the model."""
     if stored.fingerprint not in (None, manifest.fingerprint):
         raise ParameterInvalid(
             f"these vectors are of {stored.fingerprint}, {manifest.name} makes {manifest.fingerprint}",
@@ -84,7 +84,7 @@ def as_array(stored: StoredVectors, manifest: Manifest) -> Vectors:
 
 
 def check_size(rows: int, width: int) -> None:
-    """A few bytes may stand for a long vector: what they would grow to is bounded."""
+    """Refuse vectors that would grow too long: a few bytes may stand for many."""
     if rows * width > MOST_NUMBERS:
         raise TooLarge(
             f"{rows} vectors of {width} dimensions are {rows * width} numbers, the limit is {MOST_NUMBERS}",
@@ -141,7 +141,7 @@ def _from_sparse(rows: list[Any], width: int) -> Vectors:
 
 
 def _list(numbers: Any, kinds: str, dtype: type[np.generic]) -> NDArray[Any]:
-    """A flat list of numbers of these kinds."""
+    """Return a flat list of numbers of these kinds."""
     try:
         found = np.asarray(numbers)
         if found.ndim != 1 or (found.size and found.dtype.kind not in kinds):

@@ -11,22 +11,22 @@ from threading import Lock
 from typing import Any
 
 from nonneg_core.errors import NotFound
-from nonneg_server.studio.column_index import Stored
+from nonneg_server.studio.column_index import StoredRows
 
 REMEMBERED = 64  # questions
-Groups = Callable[[], list[dict[str, Any]]]
+FindGroups = Callable[[Callable[[int, int | None], None]], list[dict[str, Any]]]  # tells how far it is
 
 
 @dataclass(frozen=True, eq=False)
-class Collection:
+class IndexedFolder:
     """Photos of one folder with their whole vectors, which are of one model."""
 
     root: Path  # names are paths within it
     names: Sequence[str]
-    stored: Stored
+    stored: StoredRows
     model: str
     fingerprint: str
-    groups: Groups | None = None  # duplicates, clusters, outliers: found when they are asked for
+    groups: FindGroups | None = None  # duplicates, clusters, outliers: found when they are asked for
     _answers: dict[Hashable, frozenset[int]] = field(default_factory=dict, init=False)
     _remembering: Lock = field(default_factory=Lock, init=False)
 
@@ -49,7 +49,7 @@ class Collection:
         return {name: i for i, name in enumerate(self.names)}
 
     def remembered(self, question: Hashable, find: Callable[[], frozenset[int]]) -> frozenset[int]:
-        """What was found for one of the last questions, or is found now."""
+        """Return what was found for one of the last questions, or is found now."""
         known = self._answers.get(question)
         if known is None:
             known = find()
@@ -60,7 +60,7 @@ class Collection:
         return known
 
     def row(self, photo: str) -> int:
-        """The place of a photo; NotFound where there is none of this id."""
+        """Return the place of a photo; NotFound where there is none of this id."""
         found = self.rows.get(photo)
         if found is None:
             raise NotFound(
@@ -73,5 +73,5 @@ class Collection:
 
 
 def id_of(name: str) -> str:
-    """The id of a photo: the same for the same path, whenever the folder is indexed."""
+    """Return the id of a photo: the same for the same path, whenever the folder is indexed."""
     return hashlib.blake2b(name.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()

@@ -1,7 +1,8 @@
 """Vectors of a folder by row and by column: a search adds up the columns that its query has.
 
 Rows hold their entries from the largest to the smallest, so that `top_k` is where a row is broken off; columns hold the
-photos that a dimension is active in. Both are plain arrays; nothing is ever made dense.
+photos that a dimension is active in. Both are plain arrays; nothing is ever made dense. Entries are sorted once, when
+the folder is opened: a length leaves some of them out, and their order stays.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ KEPT_CUTS = 6  # lengths whose columns are held ready
 
 
 @dataclass(frozen=True, eq=False)
-class Columns:
+class ColumnIndex:
     """Entries by dimension: column j is rows/values[starts[j]:starts[j + 1]]; `lengths` are the rows' norms."""
 
     starts: NDArray[np.int64]  # (D + 1,)
@@ -34,7 +35,7 @@ class Columns:
         return len(self.rows) / max(1, len(self.lengths))
 
     def scores(self, indices: Integers, weights: Floats) -> Floats:
-        """The inner product of a weighting of some dimensions with every row, divided by the row's length."""
+        """Return the inner product of a weighting of some dimensions with every row, divided by the row's length."""
         found = np.zeros(len(self.lengths), np.float32)
         for j, weight in zip(indices.tolist(), weights.tolist(), strict=True):
             span = slice(self.starts[j], self.starts[j + 1])
@@ -42,12 +43,21 @@ class Columns:
         return np.asarray(found / self.lengths, np.float32)
 
     def active(self, j: int) -> Integers:
-        """The photos in which a dimension is active."""
+        """Return the photos in which a dimension is active."""
         return self.rows[self.starts[j] : self.starts[j + 1]]
 
     def strengths(self, j: int) -> Floats:
-        """How strong it is in each of these."""
+        """Return how strong it is in each of these."""
         return self.values[self.starts[j] : self.starts[j + 1]]
+
+    def strongest(self, j: int, count: int) -> tuple[Integers, Floats]:
+        """Return the photos in which it is strongest and how strong it is there, the first among equals first."""
+        strengths = self.strengths(j)
+        places = np.arange(len(strengths))
+        if len(strengths) > count:
+            places = np.flatnonzero(strengths >= np.partition(strengths, -count)[-count])
+        order = places[np.argsort(-strengths[places], kind="stable")][:count]
+        return self.active(j)[order], strengths[order]
 
     @cached_property
     def counts(self) -> NDArray[np.int64]:
@@ -55,7 +65,7 @@ class Columns:
         return np.diff(self.starts)
 
 
-class Stored:
+class StoredRows:
     """All vectors of a folder: unit rows in compressed form, and their columns at any length."""
 
     def __init__(self, indptr: NDArray[np.int64], indices: Integers, values: Floats, dimensions: int) -> None:
@@ -66,29 +76,13 @@ class Stored:
         order = np.argsort((owner << 32) | falling, kind="stable")  # among equals the lower index comes first
         self.indices = np.asarray(indices, np.int32)[order]
         self.values = np.asarray(values, np.float32)[order]
-        self._cuts: OrderedDict[tuple[int, int | None], Columns] = OrderedDict()
+        self.whole, self.ranks = self._by_column()
+        self.norms, self.means = self._moments()
+        self._cuts: OrderedDict[tuple[int, int | None], ColumnIndex] = OrderedDict()
         self._cutting = Lock()
 
     def __len__(self) -> int:
         return len(self.indptr) - 1
-
-    @cached_property
-    def whole(self) -> Columns:
-        """The columns of the vectors as they are."""
-        rows = np.repeat(np.arange(len(self), dtype=np.int32), np.diff(self.indptr))
-        return _columns(rows, self.indices, self.values, len(self), self.dimensions)
-
-    @cached_property
-    def norms(self) -> Floats:
-        """The norm of every column, (D,)."""
-        squares = np.bincount(self.indices, self.values.astype(np.float64) ** 2, minlength=self.dimensions)
-        return np.asarray(np.sqrt(squares), np.float32)
-
-    @cached_property
-    def means(self) -> Floats:
-        """The mean of every column, (D,)."""
-        sums = np.bincount(self.indices, self.values, minlength=self.dimensions)
-        return np.asarray(sums / max(1, len(self)), np.float32)
 
     @cached_property
     def _longest(self) -> int:
@@ -96,19 +90,19 @@ class Stored:
         return int(np.diff(self.indptr).max(initial=0))
 
     def row(self, i: int) -> tuple[Integers, Floats]:
-        """One photo's dimensions and values, the largest first."""
+        """Return one photo's dimensions and values, the largest first."""
         span = slice(self.indptr[i], self.indptr[i + 1])
         return self.indices[span], self.values[span]
 
     def dense(self, i: int) -> Floats:
-        """One photo's vector, (D,)."""
+        """Return one photo's vector, (D,)."""
         found = np.zeros(self.dimensions, np.float32)
         indices, values = self.row(i)
         found[indices] = values
         return found
 
-    def cut(self, dimensions: int, top_k: int | None) -> Columns:
-        """The columns of the vectors shortened by the one rule: a prefix, then each row's largest."""
+    def cut(self, dimensions: int, top_k: int | None) -> ColumnIndex:
+        """Return the columns of the vectors shortened by the one rule: a prefix, then each row's largest."""
         key = (dimensions, None if top_k is None or top_k >= self._longest else top_k)
         with self._cutting:
             if key not in self._cuts:
@@ -118,38 +112,58 @@ class Stored:
             self._cuts.move_to_end(key)
             return self._cuts[key]
 
-    def _prefix(self, dimensions: int) -> Columns:
-        """The first columns of the whole vectors, which need no copy."""
+    def _by_column(self) -> tuple[ColumnIndex, Integers | NDArray[np.uint16]]:
+        """Return the columns of the vectors as they are, and the place of each of their entries in its row."""
+        order = np.argsort(_narrow(self.indices, self.dimensions), kind="stable")
+        starts = np.concatenate([[0], np.cumsum(np.bincount(self.indices, minlength=self.dimensions))])
+        rows = np.repeat(np.arange(len(self), dtype=np.int32), np.diff(self.indptr))[order]
+        values = self.values[order]
+        ranks = _narrow((order - self.indptr[rows]).astype(np.int32), self.dimensions)
+        return ColumnIndex(starts, rows, values, _lengths(rows, values, len(self))), ranks
+
+    def _moments(self) -> tuple[Floats, Floats]:
+        """Return the norm and the mean of every column, (D,) each."""
+        squares = np.bincount(self.indices, self.values.astype(np.float64) ** 2, minlength=self.dimensions)
+        sums = np.bincount(self.indices, self.values, minlength=self.dimensions)
+        return np.sqrt(squares).astype(np.float32), (sums / max(1, len(self))).astype(np.float32)
+
+    def _prefix(self, dimensions: int) -> ColumnIndex:
+        """Return the first columns of the whole vectors, which need no copy."""
         whole = self.whole
+        if dimensions == self.dimensions:
+            return whole
         end = int(whole.starts[dimensions])
         rows, values = whole.rows[:end], whole.values[:end]
-        return Columns(whole.starts[: dimensions + 1], rows, values, _lengths(rows, values, len(self)))
+        return ColumnIndex(whole.starts[: dimensions + 1], rows, values, _lengths(rows, values, len(self)))
 
-    def _largest(self, dimensions: int, top_k: int) -> Columns:
-        """Each row's first entries that lie in the prefix: they are its largest."""
-        sizes = np.diff(self.indptr)
-        kept = self.indices < dimensions
-        running = np.cumsum(kept, dtype=np.int32)
-        before = np.concatenate([np.zeros(1, np.int32), running])[self.indptr[:-1]]
-        kept &= running <= np.repeat(before + np.int32(top_k), sizes)
-        places = np.flatnonzero(kept)
-        rows = (np.searchsorted(self.indptr, places, side="right") - 1).astype(np.int32)
-        return _columns(rows, self.indices[places], self.values[places], len(self), dimensions)
+    def _largest(self, dimensions: int, top_k: int) -> ColumnIndex:
+        """Find a prefix's entries whose place in their row is not behind that of the `top_k`-th of the prefix."""
+        whole = self.whole
+        end = int(whole.starts[dimensions])
+        if dimensions == self.dimensions:
+            kept = np.flatnonzero(self.ranks < top_k)
+        else:
+            kept = np.flatnonzero(self.ranks[:end] <= self._last(dimensions, top_k)[whole.rows[:end]])
+        rows, values = whole.rows[kept], whole.values[kept]
+        starts = np.searchsorted(kept, whole.starts[: dimensions + 1])
+        return ColumnIndex(starts, rows, values, _lengths(rows, values, len(self)))
 
-
-def _columns(rows: Integers, indices: Integers, values: Floats, count: int, dimensions: int) -> Columns:
-    """Entries by row, sorted by column; within a column the rows rise."""
-    order = np.argsort(_narrow(indices, dimensions), kind="stable")
-    starts = np.concatenate([[0], np.cumsum(np.bincount(indices, minlength=dimensions))])
-    return Columns(starts, rows[order], values[order], _lengths(rows, values, count))
+    def _last(self, dimensions: int, top_k: int) -> Integers | NDArray[np.uint16]:
+        """Return the place in each row of its `top_k`-th entry in a prefix, or of its last one there."""
+        within = np.flatnonzero(self.indices < dimensions)
+        if not len(within):
+            return np.zeros(len(self), np.int32)
+        begins = np.searchsorted(within, self.indptr)
+        nth = np.minimum(begins[:-1] + top_k, begins[1:]) - 1
+        return _narrow((within[nth] - self.indptr[:-1]).astype(np.int32), self.dimensions)
 
 
 def _lengths(rows: Integers, values: Floats, count: int) -> Floats:
-    """The norm of every row, 1 where it has no entry."""
+    """Return the norm of every row, 1 where it has no entry."""
     squares = np.bincount(rows, values * values, minlength=count)
     return np.sqrt(np.where(squares > 0, squares, 1)).astype(np.float32)
 
 
-def _narrow(indices: Integers, dimensions: int) -> NDArray[np.uint16] | Integers:
-    """In 16 bits, which numpy sorts by digits, in a tenth of the time."""
-    return indices.astype(np.uint16) if dimensions <= 2**16 else indices
+def _narrow(numbers: Integers, below: int) -> NDArray[np.uint16] | Integers:
+    """Return numbers `below` a bound in 16 bits if they fit: numpy sorts those in a tenth of the time."""
+    return numbers.astype(np.uint16) if below <= 2**16 else numbers

@@ -8,17 +8,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nonneg_core.shortening import Vectors
-from nonneg_server.studio.cards import Cards
+from nonneg_server.studio.dimension_cards import Cards
 
 
 def bars(z: Vectors, cards: Cards, limit: int, *, named: bool = False) -> list[dict[str, Any]]:
-    """The strongest dimensions of a vector of length one; `share` is their part of its squared length."""
-    order = [int(j) for j in np.argsort(-z, kind="stable") if z[j] > 0 and (not named or int(j) in cards)]
-    return [_bar(j, float(z[j]), float(z[j]) ** 2, cards) for j in order[:limit]]
+    """Return the strongest dimensions of a vector of length one; `share` is their part of its squared length."""
+    active = np.flatnonzero((z > 0) & cards.named[: len(z)] if named else z > 0)
+    order = active[np.argsort(-z[active], kind="stable")][:limit].tolist()
+    return [_bar(j, float(z[j]), float(z[j]) ** 2, cards) for j in order]
 
 
 def pair(a: Vectors, b: Vectors, cards: Cards, limit: int) -> dict[str, Any]:
-    """What two vectors of length one share and do not; the parts of what is shared sum to the cosine."""
+    """Return what two vectors of length one share and do not; the parts of what is shared sum to the cosine."""
     products = a.astype(np.float64) * b.astype(np.float64)
     cosine = float(products.sum())
     shared = [

@@ -7,27 +7,26 @@ from typing import Any
 import numpy as np
 
 from nonneg_runtime.manifest import Columns as Evidence
-from nonneg_server.studio.cards import Cards
-from nonneg_server.studio.collection import Collection
+from nonneg_server.studio.collection import IndexedFolder
+from nonneg_server.studio.dimension_cards import Cards
 
 COMPANY = 8
 STRONGEST = 48
 EXEMPLARS = 3
 
 
-def meaning(collection: Collection, j: int, evidence: Evidence, cards: Cards) -> dict[str, Any]:
-    """What this folder says of a dimension, beside what its calibration said."""
+def meaning(collection: IndexedFolder, j: int, evidence: Evidence, cards: Cards) -> dict[str, Any]:
+    """Return what this folder says of a dimension, beside what its calibration said."""
     whole = collection.stored.whole
-    active, strengths = whole.active(j), whole.strengths(j)
-    order = np.argsort(-strengths, kind="stable")[:STRONGEST]
-    here = len(active) / max(1, len(collection))
-    mean = float(strengths.sum()) / max(1, len(collection))
+    count = int(whole.counts[j])
+    here = count / max(1, len(collection))
+    mean = float(whole.strengths(j).sum()) / max(1, len(collection))
     return {
         "photos": [
-            {"photo": collection.ids[active[o]], "name": collection.names[active[o]], "value": float(strengths[o])}
-            for o in order
+            {"photo": collection.ids[i], "name": collection.names[i], "value": float(value)}
+            for i, value in zip(*whole.strongest(j, STRONGEST), strict=True)
         ],
-        "count": len(active),
+        "count": count,
         "of": len(collection),
         "frequency": here,
         "mean": mean,
@@ -39,15 +38,14 @@ def meaning(collection: Collection, j: int, evidence: Evidence, cards: Cards) ->
     }
 
 
-def strongest(collection: Collection, j: int, count: int) -> list[str]:
-    """The ids of the photos in which a dimension is strongest."""
-    whole = collection.stored.whole
-    order = np.argsort(-whole.strengths(j), kind="stable")[:count]
-    return [collection.ids[i] for i in whole.active(j)[order]]
+def strongest(collection: IndexedFolder, j: int, count: int) -> list[str]:
+    """Return the ids of the photos in which a dimension is strongest."""
+    photos, _ = collection.stored.whole.strongest(j, count)
+    return [collection.ids[i] for i in photos]
 
 
-def company(collection: Collection, j: int, cards: Cards) -> list[dict[str, Any]]:
-    """The dimensions whose columns have the largest cosine with this one's."""
+def company(collection: IndexedFolder, j: int, cards: Cards) -> list[dict[str, Any]]:
+    """Return the dimensions whose columns have the largest cosine with this one's."""
     stored, whole = collection.stored, collection.stored.whole
     strengths = np.zeros(len(collection), np.float32)
     strengths[whole.active(j)] = whole.strengths(j)

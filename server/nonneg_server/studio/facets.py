@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nonneg_server.studio.cards import Cards
-from nonneg_server.studio.collection import Collection
+from nonneg_server.studio.collection import IndexedFolder
+from nonneg_server.studio.dimension_cards import Cards
 
 SHOWN = 16
 UNNAMED = 0.5  # what has a name says more
 
 
-def facets(collection: Collection, result: NDArray[np.intp], cards: Cards) -> list[dict[str, Any]]:
-    """First those whose mean in the result is most standard deviations above that over all photos."""
+def facets(collection: IndexedFolder, result: NDArray[np.intp], cards: Cards) -> list[dict[str, Any]]:
+    """Return the dimensions whose mean in the result is the most standard deviations above that over all photos."""
     if not len(result):
         return []
     stored = collection.stored
@@ -26,7 +26,7 @@ def facets(collection: Collection, result: NDArray[np.intp], cards: Cards) -> li
         inside[indices] += 1
     variance = stored.norms.astype(np.float64) ** 2 / len(collection) - stored.means.astype(np.float64) ** 2
     telling = (sums / len(result) - stored.means) / np.sqrt(np.maximum(variance, 1e-12))
-    telling[[j for j in range(stored.dimensions) if j not in cards]] *= UNNAMED
+    telling[~cards.named] *= UNNAMED
     counts = stored.whole.counts
     order = np.argsort(-telling, kind="stable")[:SHOWN]
     return [

@@ -19,7 +19,7 @@ HEADER = "x-nonneg-studio"  # forms cannot send it, and pages of other sites mus
 
 
 def is_loopback(host: str) -> bool:
-    """Whether what listens on this address is reached from this machine alone."""
+    """Return whether what listens on this address is reached from this machine alone."""
     if host == "localhost":
         return True
     try:
@@ -29,12 +29,12 @@ def is_loopback(host: str) -> bool:
 
 
 def is_on(settings: Settings) -> bool:
-    """Whether this server has a studio: on loopback always, elsewhere where it was asked for."""
+    """Return whether this server has a studio: on loopback always, elsewhere where it was asked for."""
     return settings.studio or is_loopback(settings.host)
 
 
 def is_ours(named: str, host: str, others: Sequence[str] = ()) -> bool:
-    """Whether a Host header names this server: its own address, or a name it was started for.
+    """Return whether a Host header names this server: its own address, or a name it was started for.
 
     On other than loopback every bare address is one: only names can be made to lead elsewhere.
     """

@@ -36,7 +36,7 @@ class Asset:
 
 @cache
 def assets() -> dict[str, Asset]:
-    """Every file of the page, by name: what is not in this table is not served."""
+    """Return every file of the page, by name: what is not in this table is not served."""
     found = {}
     for path in sorted(FOLDER.iterdir()):
         if path.suffix in TYPES:
@@ -47,7 +47,7 @@ def assets() -> dict[str, Asset]:
 
 
 def asset(name: str) -> Asset:
-    """One of them; NotFound for any other name."""
+    """Return one of them; NotFound for any other name."""
     found = assets().get(name)
     if found is None:
         raise NotFound(f"the page has no file {name[:40]!r}", fix="open /", field="file", value=name[:40])

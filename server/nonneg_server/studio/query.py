@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -18,27 +18,29 @@ from nonneg_core.shortening import Vectors, shorten, unit
 from nonneg_runtime.bundle import Bundle
 from nonneg_server.query import queried
 
-Names = Mapping[int, str]
+NamesByDimension = Mapping[int, str]
 
 
 @dataclass(frozen=True, eq=False)
-class Query:
+class PhotoQuery:
     """An expression with its photos' vectors, which can be asked at any length."""
 
     bundle: Bundle
     expression: Expression | None  # None: all that has `only`
     photos: Mapping[Photo, Vectors]  # (D,), not shortened
     only: Sequence[int] = ()
+    words: Mapping[Words, Vectors] = field(default_factory=dict)  # the same, of what a text tower embedded
 
     def resolved(self, dimensions: int, top_k: int | None) -> Resolved:
-        """The weightings at a length: photos are cut as what is stored is."""
+        """Return the weightings at a length: photos are cut as what is stored is."""
         if self.expression is None:
             indices = np.array([j for j in sorted(self.only) if j < dimensions], np.int32)
             return Resolved(((indices, unit(np.ones(len(indices), np.float32))),))
         cut = {photo: shorten(z, dimensions, top_k) for photo, z in self.photos.items()}
         wanted = Expression(self.expression.parts)
         try:
-            parts = queried(self.bundle, wanted, dimensions, cut).resolved.parts
+            texts = {words: shorten(z, dimensions) for words, z in self.words.items()}
+            parts = queried(self.bundle, wanted, dimensions, {**cut, **texts}).resolved.parts
         except ExpressionInvalid:
             if all(z.any() for z in cut.values()):
                 raise
@@ -50,24 +52,31 @@ class Query:
         """What must not be active, at whatever length is asked: the stored vectors are whole."""
         if self.expression is None or not self.expression.without:
             return ()
-        return queried(self.bundle, self.expression, None, self.photos).resolved.without
+        return queried(self.bundle, self.expression, None, {**self.photos, **self.words}).resolved.without
 
 
-def read_query(bundle: Bundle, text: str | None, only: Sequence[int], vector_of: Callable[[str], Vectors]) -> Query:
-    """The query that a text writes; `vector_of` knows the photos that it may name."""
+def read_query(
+    bundle: Bundle,
+    text: str | None,
+    only: Sequence[int],
+    vector_of: Callable[[str], Vectors],
+    words: Mapping[Words, Vectors],
+) -> PhotoQuery:
+    """Read the query in a text; `vector_of` knows the photos that it may name, `words` are embedded texts."""
     check_there(only, bundle.manifest.dimensions, "only")
     if text is None or not text.strip():
         if not only:
             raise ParameterInvalid(
                 "nothing is searched for", fix="give expression=photo.jpg, or only=17", field="expression"
             )
-        return Query(bundle, None, {}, only)
+        return PhotoQuery(bundle, None, {}, only)
     expression = parse(text)
-    return Query(bundle, expression, {photo: _vector(photo, vector_of) for photo in expression.photos()}, only)
+    photos = {photo: _vector(photo, vector_of) for photo in expression.photos()}
+    return PhotoQuery(bundle, expression, photos, only, words)
 
 
-def as_json(query: Query, names: Names) -> dict[str, Any] | None:
-    """The expression in its parts, so that a page can change one of them."""
+def as_json(query: PhotoQuery, names: NamesByDimension) -> dict[str, Any] | None:
+    """Return the expression in its parts, so that a page can change one of them."""
     expression = query.expression
     if expression is None:
         return None
@@ -86,7 +95,11 @@ def check_there(dimensions: Sequence[int], width: int, field: str) -> None:
     for j in dimensions:
         if not 0 <= j < width:
             raise ParameterInvalid(
-                f"there is no dimension {j}", fix=f"ask for 0 to {width - 1}", field=field, value=j, limit=width - 1
+                f"dimension {j} is not one of this model",
+                fix=f"ask for 0 to {width - 1}",
+                field=field,
+                value=j,
+                limit=width - 1,
             )
 
 
@@ -102,7 +115,7 @@ def _vector(photo: Photo, vector_of: Callable[[str], Vectors]) -> Vectors:
         ) from None
 
 
-def _leaf(leaf: Leaf, names: Names, width: int) -> dict[str, Any]:
+def _leaf(leaf: Leaf, names: NamesByDimension, width: int) -> dict[str, Any]:
     if isinstance(leaf, Dimension):
         j = dimension_of(leaf, names, width)
         return {"kind": "dimension", "text": str(leaf), "dimension": j, "name": names.get(j)}

@@ -2,48 +2,55 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from starlette.requests import Request
 
 from nonneg_core.errors import NonnegError, NotFound
+from nonneg_core.expressions.expression import Words
+from nonneg_core.expressions.parse import parse
 from nonneg_core.shortening import Vectors, check_dimensions, check_top_k, shorten
 from nonneg_runtime.atlas import open_atlas
 from nonneg_runtime.bundle import Bundle
 from nonneg_runtime.column_statistics import chance_of
-from nonneg_runtime.known_names import known_names
+from nonneg_runtime.words.known_names import known_names
 from nonneg_server.cell_maps import CellMaps, can_locate
 from nonneg_server.dimensions import check_dimension, examples, naming
 from nonneg_server.embedding import encode
+from nonneg_server.engine.texts import Text
 from nonneg_server.registry import Registry
 from nonneg_server.requests.images import Incoming, Link, sized
 from nonneg_server.serving import deadline_of
 from nonneg_server.studio import comparison
-from nonneg_server.studio.cards import Cards
-from nonneg_server.studio.collection import Collection
+from nonneg_server.studio.collection import IndexedFolder
+from nonneg_server.studio.dimension_cards import Cards
 from nonneg_server.studio.dimension_details import EXEMPLARS, meaning, strongest
-from nonneg_server.studio.length import Length
+from nonneg_server.studio.grouping import Grouping
 from nonneg_server.studio.query import as_json, read_query
-from nonneg_server.studio.search import Page, search
+from nonneg_server.studio.search import Page, SearchLength, search
 from nonneg_server.studio.thumbnails import LARGE, THUMBNAIL, Pictures, smaller
 from nonneg_server.studio.uploads import PREFIX, Upload, Uploads
 
 if TYPE_CHECKING:
-    from nonneg_server.api.studio.parameters import Bars, Pair, Searched, Sized
+    from nonneg_server.api.studio.parameters import Bars, ComparedPair, Searched, Sized
 
 
 class Studio:
     """What /studio/… answers from; its methods may run on any thread."""
 
-    def __init__(self, registry: Registry, collection: Collection | None) -> None:
+    def __init__(self, registry: Registry, collection: IndexedFolder | None) -> None:
         self._registry = registry
         self._collection = collection
         self._pictures = None if collection is None else Pictures(collection)
         self._uploads = Uploads()
         self._cards: Cards | None = None
         self._known: object = None  # the names that the cards were made of
+        self._shown_most: dict[int, list[str]] = {}
+        self._grouping = Grouping(collection.groups) if collection is not None and collection.groups else None
 
     @property
     def bundle(self) -> Bundle:
@@ -60,11 +67,12 @@ class Studio:
         """Its dimensions as the answers name them."""
         known = known_names(self.bundle)
         if self._cards is None or self._known is not known:
-            self._cards, self._known = Cards({j: name.name for j, name in known.items()}), known
+            names = {j: name.name for j, name in known.items()}
+            self._cards, self._known = Cards(names, self.bundle.manifest.dimensions), known
         return self._cards
 
     def overview(self) -> dict[str, Any]:
-        """What is looked at."""
+        """Return what is looked at."""
         from nonneg_server.api.native.models import lengths
 
         manifest, held = self.bundle.manifest, self._collection
@@ -80,7 +88,7 @@ class Studio:
         }
 
     def photos(self, limit: int, offset: int, name: str | None) -> dict[str, Any]:
-        """Some of the indexed photos, by name; or the one that has this name, if there is one."""
+        """Return some of the indexed photos, by name; or the one that has this name, if there is one."""
         held = self._indexed()
         if name is not None:
             row = held.by_name.get(name)
@@ -89,7 +97,7 @@ class Studio:
         return {"total": len(held), "photos": [self._entry(held.ids[i]) for i in some]}
 
     def bars(self, photo: str, asked: Bars) -> dict[str, Any]:
-        """A photo's dimensions, the strongest first."""
+        """Return a photo's dimensions, the strongest first."""
         z = shorten(self._vector(photo), self._length(asked), asked.top_k)
         found = comparison.bars(z, self.cards, asked.limit, named=asked.named)
         return {
@@ -100,19 +108,19 @@ class Studio:
         }
 
     def thumbnail(self, photo: str) -> bytes:
-        """A small JPEG."""
+        """Return a small JPEG."""
         if photo.startswith(PREFIX):
             return smaller(self._uploads.get(photo).picture, THUMBNAIL)
         return self._shown().thumbnail(photo)
 
     def image(self, photo: str) -> bytes:
-        """A JPEG as large as a screen."""
+        """Return a JPEG as large as a screen."""
         if photo.startswith(PREFIX):
             return self._uploads.get(photo).picture
         return self._shown().large(photo)
 
     def where(self, photo: str, j: int, maps: CellMaps) -> dict[str, Any]:
-        """Which cells of a photo a dimension comes from."""
+        """Return which cells of a photo a dimension comes from."""
         bundle = self.bundle
         check_dimension(bundle.manifest, j)
         data = self._uploads.get(photo).picture if photo.startswith(PREFIX) else self._shown().read(photo)
@@ -127,8 +135,6 @@ class Studio:
 
     async def upload(self, request: Request, image: Incoming, asked: Bars) -> dict[str, Any]:
         """Embed a photo and keep its vector and a small picture, in memory alone."""
-        import asyncio
-
         state = request.app.state
         found = sized(image, state.settings.limits)
         if isinstance(found, NonnegError):
@@ -142,19 +148,32 @@ class Studio:
         name = self._uploads.add(Upload(raw.vectors[0], engine.bundle.manifest.fingerprint, picture))
         return self.bars(name, asked)
 
-    def search(self, asked: Searched) -> dict[str, Any]:
-        """Photos that an expression finds."""
+    async def words(self, request: Request, asked: Searched) -> dict[Words, Vectors]:
+        """Return the raw vectors of the texts of an expression, where the model has a text tower."""
+        engine = self._registry.get()
+        if engine.bundle.manifest.text is None or not (asked.expression or "").strip():
+            return {}
+        wanted = parse(asked.expression or "").searched()
+        texts = [Text(words.text, f"expression[{words.at}]") for words in wanted]
+        deadline = deadline_of(request, request.app.state.settings.timeout)
+        return dict(zip(wanted, (await encode(engine, texts, fail=True, deadline=deadline)).vectors, strict=True))
+
+    def search(self, asked: Searched, words: Mapping[Words, Vectors]) -> dict[str, Any]:
+        """Return photos that an expression finds; `words`: its texts as far as they were embedded."""
         from nonneg_server.api.studio.parameters import several
 
         held, names = self._indexed(), self.names
-        query = read_query(self.bundle, asked.expression, several(asked.only), self._vector_by_name)
+        query = read_query(self.bundle, asked.expression, several(asked.only), self._vector_by_name, words)
         itself = [held.by_name[photo.name] for photo in query.photos if photo.name in held.by_name]
-        length = Length(self._length(asked), asked.top_k, asked.tenth)
+        length = SearchLength(self._length(asked), asked.top_k, asked.tenth)
         found = search(held, query, itself, length, Page(asked.limit, asked.offset), self.cards)
+        found["asked"] = [self._shown_by(bar) for bar in found["asked"]]
+        for one in chain(found["facets"], *(hit["reasons"] for hit in found["hits"])):
+            one["exemplar"] = next(iter(self._exemplars(one["dimension"])), None)
         return {"expression": as_json(query, names), **found}
 
-    def pair(self, asked: Pair) -> dict[str, Any]:
-        """Two photos side by side."""
+    def pair(self, asked: ComparedPair) -> dict[str, Any]:
+        """Return two photos side by side."""
         k = self._length(asked)
         a, b = (shorten(self._vector(photo), k, asked.top_k) for photo in (asked.a, asked.b))
         chance = chance_of(self.bundle, k, asked.top_k)
@@ -165,7 +184,7 @@ class Studio:
         return {"a": self._entry(asked.a), "b": self._entry(asked.b), **found, "chance": line}
 
     def meaning(self, j: int) -> dict[str, Any]:
-        """One dimension: what its model says of it, and what this folder does."""
+        """Return one dimension: what its model says of it, and what this folder does."""
         bundle = self.bundle
         manifest = bundle.manifest
         check_dimension(manifest, j)
@@ -180,16 +199,21 @@ class Studio:
             "here": here,
         }
 
-    def groups(self) -> dict[str, Any]:
-        """Duplicates, clusters and outliers."""
-        held = self._indexed()
-        if held.groups is None:
+    async def groups(self) -> dict[str, Any]:
+        """Return duplicates, clusters and outliers, sought when they are first asked for."""
+        return {"sections": await self.grouping.sections()}
+
+    @property
+    def grouping(self) -> Grouping:
+        """The search for groups."""
+        self._indexed()
+        if self._grouping is None:
             raise NotFound(
                 "this folder came without groups", fix="start it with `nonneg studio FOLDER`", field="groups"
             )
-        return {"sections": held.groups()}
+        return self._grouping
 
-    def _indexed(self) -> Collection:
+    def _indexed(self) -> IndexedFolder:
         if self._collection is None:
             raise NotFound(
                 "no folder is indexed here", fix="start the server with `nonneg studio FOLDER`", field="folder"
@@ -215,7 +239,7 @@ class Studio:
         return held.stored.dense(held.row(photo))
 
     def _vector_by_name(self, name: str) -> Vectors:
-        """The vector of a photo by its path within the folder, or of one that was dropped."""
+        """Return the vector of a photo by its path within the folder, or of one that was dropped."""
         if name.startswith(PREFIX):
             return self._uploads.get(name).vector
         held = self._indexed()
@@ -235,12 +259,16 @@ class Studio:
         return {"photo": photo, "name": held.names[held.row(photo)]}
 
     def _shown_by(self, bar: dict[str, Any]) -> dict[str, Any]:
-        """A bar with the photos of the folder that show its dimension most."""
-        held = self._collection
-        return {
-            **bar,
-            "exemplars": [] if held is None else strongest(held, bar["dimension"], EXEMPLARS),
-        }
+        """Return a bar with the photos of the folder that show its dimension most."""
+        return {**bar, "exemplars": self._exemplars(bar["dimension"])}
+
+    def _exemplars(self, j: int) -> list[str]:
+        """Return the photos of the folder that show a dimension most, the first of them first."""
+        if self._collection is None:
+            return []
+        if j not in self._shown_most:
+            self._shown_most[j] = strongest(self._collection, j, EXEMPLARS)
+        return self._shown_most[j]
 
     def _length(self, asked: Sized) -> int:
         check_top_k(asked.top_k)

@@ -11,7 +11,7 @@ from PIL import Image
 
 from nonneg_core.errors import NonnegError, NotFound
 from nonneg_core.pixels.decode import decode
-from nonneg_server.studio.collection import Collection
+from nonneg_server.studio.collection import IndexedFolder
 
 THUMBNAIL, LARGE = 320, 1280  # pixels of the longer side
 KEPT = 64 * 2**20  # bytes of thumbnails
@@ -20,7 +20,7 @@ KEPT = 64 * 2**20  # bytes of thumbnails
 class Pictures:
     """The pictures of one folder; what was made small once is kept until newer ones take its place."""
 
-    def __init__(self, collection: Collection, *, kept: int = KEPT) -> None:
+    def __init__(self, collection: IndexedFolder, *, kept: int = KEPT) -> None:
         self._collection = collection
         self._root = collection.root.resolve()
         self._most = kept
@@ -29,7 +29,7 @@ class Pictures:
         self._lock = Lock()
 
     def thumbnail(self, photo: str) -> bytes:
-        """A photo at most 320 pixels wide and high, as a JPEG."""
+        """Return a photo at most 320 pixels wide and high, as a JPEG."""
         with self._lock:
             if photo in self._made:
                 self._made.move_to_end(photo)
@@ -44,11 +44,11 @@ class Pictures:
         return made
 
     def large(self, photo: str) -> bytes:
-        """A photo as large as a screen shows it."""
+        """Return a photo as large as a screen shows it."""
         return smaller(self.read(photo), LARGE)
 
     def read(self, photo: str) -> bytes:
-        """A photo's file; NotFound where it is gone, or a link leads out of the folder."""
+        """Return a photo's file; NotFound where it is gone, or a link leads out of the folder."""
         name = self._collection.names[self._collection.row(photo)]
         path = _resolved(self._root / name)
         if path is None or not path.is_relative_to(self._root):
@@ -60,7 +60,7 @@ class Pictures:
 
 
 def smaller(data: bytes, side: int) -> bytes:
-    """An image within so many pixels a side, as a JPEG without anything beside its pixels."""
+    """Return an image within so many pixels a side, as a JPEG without anything beside its pixels."""
     image = decode(data, at_least=side)
     image.thumbnail((side, side), Image.Resampling.LANCZOS)
     buffer = io.BytesIO()

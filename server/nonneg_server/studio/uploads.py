@@ -38,7 +38,7 @@ class Uploads:
         return name
 
     def get(self, name: str) -> Upload:
-        """The one with this id; NotFound where it is forgotten."""
+        """Return the one with this id; NotFound where it is forgotten."""
         found = self._held.get(name)
         if found is None:
             raise NotFound(

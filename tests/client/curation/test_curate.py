@@ -13,10 +13,13 @@ import numpy as np
 import pytest
 
 from nonneg_client import Embeddings
-from nonneg_client.curation import comparing
+from nonneg_client.curation.collection import read_collection
+from nonneg_client.curation.comparing import compare
+from nonneg_client.curation.photos import photos_of
 from nonneg_client.search import Index
-from nonneg_core.curation import neighbours
+from nonneg_core.curation.neighbours import Block, PairLimits, Scan, Tiling
 from nonneg_core.errors import DataInvalid, FingerprintMismatch
+from nonneg_core.interrupting import Interrupted
 
 
 def found(result) -> dict:
@@ -121,44 +124,62 @@ def test_conditions_narrow_what_is_curated(run, index, vectors):
     assert isinstance(refused.exception, DataInvalid)
 
 
-def test_a_run_that_was_stopped_goes_on_with_the_next_block(run, index, monkeypatch):
-    monkeypatch.setattr(comparing, "TILING", neighbours.Tiling(rows=10))
-    whole = found(run("curate", index, "--only", "similar", "--similar", "0.5", "--json"))
-    computed = []
-    block = neighbours.Scan.block
-    monkeypatch.setattr(neighbours.Scan, "block", lambda scan, start: computed.append(start) or block(scan, start))
-    (kept,) = (Path(index).parent / "cache" / "nonneg" / "curate").iterdir()
-    blocks = sorted(kept.iterdir())
-    assert len(blocks) == 3
-    blocks[1].unlink()
-    blocks[2].write_bytes(b"half a block")
-    again = found(run("curate", index, "--only", "similar", "--similar", "0.5", "--json"))
-    assert computed == [10, 20]
-    assert again == whole
+@pytest.fixture
+def cache(tmp_path, monkeypatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "nonneg" / "curate"
 
 
-def test_an_interrupt_says_that_the_same_command_goes_on_and_keeps_the_blocks(run, index, monkeypatch):
-    monkeypatch.setattr(comparing, "TILING", neighbours.Tiling(rows=10))
-    block = neighbours.Scan.block
+def interrupt_at(block: int, monkeypatch) -> None:
+    compute = Scan.block
 
-    def interrupted(scan: neighbours.Scan, start: int) -> neighbours.Block:
-        if start == 20:
+    def interrupted(scan: Scan, start: int) -> Block:
+        if start == block:
             signal.raise_signal(signal.SIGINT)
-        return block(scan, start)
+        return compute(scan, start)
 
-    monkeypatch.setattr(neighbours.Scan, "block", interrupted)
-    result = run("curate", index, "--only", "similar")
-    assert result.exit_code == 130
-    assert "the same command goes on" in result.stderr
-    (kept,) = (Path(index).parent / "cache" / "nonneg" / "curate").iterdir()
+    monkeypatch.setattr(Scan, "block", interrupted)
+
+
+def test_a_run_that_was_stopped_goes_on_with_the_next_block(index, cache):
+    collection = read_collection(index)
+    thumbnails = photos_of(collection).thumbnails()
+
+    def compared():
+        pairs, places, cosines = compare(collection, PairLimits(similar=0.5), thumbnails, tiling=Tiling(rows=10))
+        return [*vars(pairs).values(), places, cosines]
+
+    whole = compared()
+    (kept,) = cache.iterdir()
+    first, second, third = blocks = sorted(kept.iterdir())
+    written, held = first.stat(), [block.read_bytes() for block in blocks]
+    second.unlink()
+    third.write_bytes(b"half a block")
+    for array, expected in zip(compared(), whole, strict=True):
+        np.testing.assert_array_equal(array, expected)
+    assert [block.read_bytes() for block in blocks] == held
+    assert (first.stat().st_ino, first.stat().st_mtime_ns) == (written.st_ino, written.st_mtime_ns)
+
+
+def test_an_interrupt_keeps_the_blocks_that_are_done(index, cache, monkeypatch):
+    interrupt_at(20, monkeypatch)
+    with pytest.raises(Interrupted):
+        compare(read_collection(index), PairLimits(), None, tiling=Tiling(rows=10))
+    (kept,) = cache.iterdir()
     assert len(list(kept.iterdir())) == 2
 
 
-def test_only_the_last_few_comparisons_are_kept(run, index, monkeypatch):
-    monkeypatch.setattr(comparing, "KEPT", 2)
-    for cosine in ("0.5", "0.6", "0.7"):
-        run("curate", index, "--only", "similar", "--similar", cosine)
-    assert len(list((Path(index).parent / "cache" / "nonneg" / "curate").iterdir())) == 2
+def test_an_interrupt_says_that_the_same_command_goes_on(run, index, monkeypatch):
+    interrupt_at(0, monkeypatch)
+    result = run("curate", index, "--only", "similar")
+    assert result.exit_code == 130
+    assert "the same command goes on" in result.stderr
+
+
+def test_only_the_last_few_comparisons_are_kept(index, cache):
+    for cosine in (0.5, 0.6, 0.7):
+        compare(read_collection(index), PairLimits(similar=cosine), None, kept=2)
+    assert len(list(cache.iterdir())) == 2
 
 
 def test_photos_that_are_gone_are_said_and_compared_by_vector(run, vectors, tmp_path):
@@ -186,6 +207,7 @@ def test_one_photo_and_the_same_photo_many_times_are_no_trouble(run, vectors, tm
     assert len(group["findings"]) == 30
     assert len(names(group, "keep")) == 1
     assert sections["copies"]["groups"] == sections["similar"]["groups"] == []
+    assert not any("largest entries" in note for section in sections.values() for note in section["notes"])
 
 
 def test_only_the_largest_entries_stored_is_said(run, vectors, tmp_path):

@@ -104,7 +104,7 @@ def test_too_few_photos_and_another_model_are_refused(run, months, tmp_path):
 
 
 def test_the_names_of_the_default_model_are_used_for_its_vectors_and_for_no_others():
-    from nonneg_client.dimension_names import names_of
+    from nonneg_client.model_of_vectors import names_of
     from nonneg_runtime.bundle import DEFAULT, SHIPPED
     from nonneg_runtime.manifest import read_manifest
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import resource
+import shutil
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +25,8 @@ from nonneg_client.data_set.dry_run import estimate
 from nonneg_client.data_set.groups import Files
 from nonneg_client.data_set.layout import read_failed, read_manifest
 from nonneg_client.data_set.listing import Sources, groups
+from nonneg_client.data_set.shard_job import ShardJob, ShardWriter
+from nonneg_client.embedder import local
 from nonneg_client.wire.protocol import Options
 from nonneg_core.errors import ConfigInvalid, ConnectionFailed, DataInvalid, StorageFailed
 
@@ -155,7 +161,7 @@ def test_a_data_set_needs_a_folder_of_its_own(source: Path, tmp_path: Path) -> N
     assert "for data sets" in str(embedded(source, tmp_path / "v.npz", "--dry-run").exception)
 
 
-def test_where_nothing_can_be_embedded_there_is_no_manifest(tmp_path: Path) -> None:
+def test_where_nothing_can_be_embedded_no_manifest_is_written(tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "a.jpg").write_bytes(b"junk")
     result = embedded(tmp_path / "photos", tmp_path / "v")
@@ -194,6 +200,58 @@ def test_an_image_that_vanishes_fails_and_a_store_that_fails_ends_the_run(
     assert len(Embeddings.load(tmp_path / "w")) == 10
 
 
+def test_what_failed_is_tried_again_when_asked_and_nothing_else_is(source: Path, photos: Path, tmp_path: Path) -> None:
+    mended = tmp_path / "photos"
+    shutil.copytree(source, mended)
+    embedded(mended, tmp_path / "v")
+    (table,) = (tmp_path / "v" / "failed").iterdir()
+    others = [path for path in (tmp_path / "v" / "shards").iterdir() if path.name != table.name]
+    looks = {path: path.stat().st_mtime_ns for path in others}
+    (mended / "broken.jpg").write_bytes((photos / "cat" / "cat-0.jpg").read_bytes())
+    embedded(mended, tmp_path / "v")
+    assert len(Embeddings.load(tmp_path / "v")) == 10
+    result = embedded(mended, tmp_path / "v", "--retry-failed")
+    assert result.exception is None, result.exception
+    assert len(Embeddings.load(tmp_path / "v")) == 11
+    assert not table.exists()
+    assert {path: path.stat().st_mtime_ns for path in others} == looks
+
+
+def test_a_tar_file_that_vanishes_ends_the_run_and_none_of_its_photos_is_called_broken(
+    source: Path, tmp_path: Path
+) -> None:
+    with tarfile.open(tmp_path / "a.tar", "w") as archive:
+        archive.add(source, "photos")
+    found = list(groups(Sources((str(tmp_path / "a.tar"),), 4)))
+    with local(MODEL, 1) as embedder:
+        writer = ShardWriter(ShardJob(Address.of(str(tmp_path / "v")), Options(), embedder.model()), embedder)
+        writer.ensure(found[0])
+        (tmp_path / "a.tar").rename(tmp_path / "b.tar")
+        with pytest.raises(DataInvalid, match="put it back"):
+            writer.ensure(found[1])
+        assert len(list((tmp_path / "v").rglob("*.parquet"))) == 1 + (tmp_path / "v" / "failed").exists()
+        (tmp_path / "b.tar").rename(tmp_path / "a.tar")
+        assert writer.ensure(found[1]).fresh
+
+
+def test_a_full_target_ends_the_run_with_whole_shards_alone_and_the_same_command_goes_on(
+    source: Path, tmp_path: Path
+) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    embedded(source, tmp_path / "first")
+    room = sorted(path.stat().st_size for path in (tmp_path / "first" / "shards").iterdir())[1]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, limits[1]))  # the largest shards are too large
+    try:
+        result = embedded(source, tmp_path / "v")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert isinstance(result.exception, StorageFailed), result.exception
+    assert str(tmp_path / "v" / "shards") in str(result.exception)
+    assert not (tmp_path / "v" / "manifest.json").exists()
+    embedded(source, tmp_path / "v")
+    assert files(tmp_path / "v") == files(tmp_path / "first")
+
+
 def test_a_second_run_into_one_folder_is_refused(source: Path, tmp_path: Path) -> None:
     with lock.held(Address.of(str(tmp_path / "v"))):
         result = embedded(source, tmp_path / "v")
@@ -201,17 +259,14 @@ def test_a_second_run_into_one_folder_is_refused(source: Path, tmp_path: Path) -
     assert "another nonneg embed is writing" in str(result.exception)
 
 
-def test_in_a_store_a_run_that_is_alive_keeps_others_out_and_one_that_died_does_not(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(lock, "BEAT", 0.05)
-    monkeypatch.setattr(lock, "SETTLED", 0.02)
+def test_in_a_store_a_run_that_is_alive_keeps_others_out_and_one_that_died_does_not() -> None:
+    held = partial(lock.held, every=0.05, settled=0.02)
     memory = pytest.importorskip("fsspec").filesystem("memory")
     target = Address.of("memory://locked")
-    with lock.held(target), pytest.raises(StorageFailed, match="another"), lock.held(target):
+    with held(target), pytest.raises(StorageFailed, match="another"), held(target):
         pass
     memory.pipe("/locked/lock", b'{"token": "of a run that was killed", "beats": 7}')
-    with lock.held(target) as check:
+    with held(target) as check:
         check()
         memory.pipe("/locked/lock", b'{"token": "of a run that took over", "beats": 1}')
         time.sleep(0.3)

@@ -105,6 +105,7 @@ def test_an_object_store_is_listed_and_read_as_a_folder_is(photos: Path, tar: Pa
     assert list(listed("memory://lake/*.tar").values()) == list(expected.values())
 
 
+@pytest.mark.slow
 def test_what_is_not_there_or_cannot_be_reached_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DataInvalid, match="gone is not there"):
         listed(str(tmp_path / "gone"))

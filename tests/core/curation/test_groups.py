@@ -7,7 +7,7 @@ import numpy as np
 from nonneg_core.curation.groups import stars
 
 
-def test_a_chain_of_look_alikes_is_no_group() -> None:
+def test_a_chain_of_look_alikes_is_not_a_group() -> None:
     one, other = np.array([0, 1, 2, 3]), np.array([1, 2, 3, 4])  # 0-1-2-3-4
     found = stars(one, other, [0, 1, 2, 3, 4])
     assert [(star.keep, star.members) for star in found] == [(0, (1,)), (2, (3,))]

@@ -25,7 +25,7 @@ def test_planted_strangers_are_found_first_and_no_others_with_them() -> None:
     assert (np.diff(found.closeness[found.photos]) >= 0).all()
 
 
-def test_among_equals_and_among_two_there_is_no_outlier() -> None:
+def test_among_equals_and_among_two_none_is_an_outlier() -> None:
     assert len(outliers(closeness(np.repeat(photos(12)[:1], 30, axis=0))).photos) == 0
     assert len(outliers(closeness(photos(12)[:2])).photos) == 0
     assert len(outliers(np.zeros((0, 5), np.float32)).photos) == 0

@@ -65,7 +65,7 @@ def test_the_columns_in_front_are_open() -> None:
     [
         (np.full((9, 4), np.nan), "NaN or infinity"),
         (np.tile([[1.0, 2.0]], (9, 1)), "of all 9 photos are the same"),
-        (np.ones((1, 4)), "no covariance"),
+        (np.ones((1, 4)), "too few for a covariance"),
     ],
 )
 def test_features_that_say_nothing_are_refused(rows: np.ndarray, message: str) -> None:

@@ -85,7 +85,7 @@ IMAGE: dict[str, Any] = {"name": "image", "shape": [1], "datatype": "BYTES", "da
         ({"inputs": []}, "inputs"),
         ({"inputs": [{**IMAGE, "shape": [2]}]}, "shape"),
         ({"inputs": [{**IMAGE, "shape": [-1]}]}, "shape"),
-        ({"inputs": [{**IMAGE, "name": "sound"}]}, "no input 'sound'"),
+        ({"inputs": [{**IMAGE, "name": "sound"}]}, "input 'sound' of BYTES is not known"),
         ({"inputs": [{**IMAGE, "data": ["?"]}]}, "not base64"),
         ({"inputs": [{**IMAGE, "data": None}]}, "no data"),
         ({"inputs": [{**IMAGE, "parameters": {"binary_data_size": 4}}]}, "binary_data_size"),
@@ -165,7 +165,7 @@ def test_with_triton_one_bad_image_need_not_fail_the_others(
         assert answer.as_numpy("nnz")[1] == 0
 
 
-def test_errors_that_nobody_would_see_are_refused(kserve: triton.InferenceServerClient, png: Paint) -> None:
+def test_errors_that_the_answer_has_no_place_for_are_refused(kserve: triton.InferenceServerClient, png: Paint) -> None:
     files = triton.InferInput("image", [1], "BYTES")
     files.set_data_from_numpy(np.array([png(0)], dtype=object))
     with pytest.raises(InferenceServerException, match="ask for the output error"):

@@ -13,7 +13,7 @@ import pytest
 import tritonclient.http as triton
 
 from nonneg_runtime.bundle import open_bundle
-from nonneg_runtime.words import MOST_WORDS, vector_of
+from nonneg_runtime.words.text_vector import MOST_WORDS, vector_of
 
 TEXTS = ["a golden retriever", "strawberries on a table"]
 LONG = "dog " * (MOST_WORDS + 1)
@@ -111,6 +111,8 @@ def test_text_that_is_not_utf8_is_refused(server):
         ({"texts": ["dogg"]}, 422, "words_unknown", "texts[0]"),
         ({"texts": ["no dog"]}, 422, "words_unknown", "texts[0]"),
         ({"texts": [LONG]}, 422, "parameter_invalid", "texts[0]"),
+        ({"texts": ["dog"], "dimensions": 64}, 422, "words_unknown", "texts[0]"),
+        ({"texts": ["dog"], "dimensions": [2048, 64]}, 422, "words_unknown", "texts[0]"),
         ({"texts": ["x" * 5000]}, 422, "parameter_invalid", "texts[0]"),
         ({"texts": ["dog"] * 10_000}, 413, "too_many_images", "max_images"),
         ({"texts": ["dog"], "images": ["AAAA"]}, 422, "parameter_invalid", "texts"),

@@ -17,18 +17,18 @@ from nonneg_runtime.encoder import BundleEncoder
 from nonneg_server.app import create_app
 from nonneg_server.registry import Registry
 from nonneg_server.settings import Settings
-from nonneg_server.studio.collection import Collection
-from nonneg_server.studio.column_index import Stored
+from nonneg_server.studio.collection import IndexedFolder
+from nonneg_server.studio.column_index import StoredRows
 
 NAMES = [f"{place}/photo-{i:02d}.png" for i, place in enumerate(["sea", "wood", "town"] * 8)]
 HOME = "http://127.0.0.1:8000"
 
 
-def stored(z: Vectors) -> Stored:
+def stored(z: Vectors) -> StoredRows:
     """Dense rows as the studio holds them."""
     rows, columns = np.nonzero(z)
     indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(z)))])
-    return Stored(indptr, columns.astype(np.int32), z[rows, columns], z.shape[1])
+    return StoredRows(indptr, columns.astype(np.int32), z[rows, columns], z.shape[1])
 
 
 @pytest.fixture(scope="session")
@@ -51,16 +51,16 @@ def vectors(bundle: Bundle, folder: Path) -> Vectors:
 
 
 @pytest.fixture(scope="session")
-def collection(bundle: Bundle, folder: Path, vectors: Vectors) -> Collection:
+def collection(bundle: Bundle, folder: Path, vectors: Vectors) -> IndexedFolder:
     held = bundle.manifest
-    return Collection(folder, NAMES, stored(vectors), held.name, held.fingerprint, lambda: [{"part": "exact"}])
+    return IndexedFolder(folder, NAMES, stored(vectors), held.name, held.fingerprint, lambda _: [{"part": "exact"}])
 
 
 StudioFor = Callable[..., httpx.AsyncClient]
 
 
 @pytest.fixture(scope="session")
-def studio_for(registry: Registry, collection: Collection) -> StudioFor:
+def studio_for(registry: Registry, collection: IndexedFolder) -> StudioFor:
     """A client of the application, with settings of one's own; `root=` and `folder=None` change what is indexed."""
 
     def make(root: Path | None = None, indexed: bool = True, **settings: Any) -> httpx.AsyncClient:

@@ -122,7 +122,7 @@ async def test_a_photo_is_turned_upright_and_bounded(
 
 
 @pytest.mark.parametrize("photo", ["%2e%2e%2fetc%2fpasswd", NAMES[0].replace("/", "%2f"), "0" * 16, "x" * 3000, "%00"])
-async def test_what_is_no_id_of_a_photo_leads_nowhere(studio: httpx.AsyncClient, photo: str) -> None:
+async def test_what_is_not_an_id_of_a_photo_leads_nowhere(studio: httpx.AsyncClient, photo: str) -> None:
     for what in ("", "/thumbnail", "/image"):
         assert (await studio.get(f"/studio/photos/{photo}{what}")).status_code == 404
 
@@ -154,7 +154,7 @@ async def test_an_upload_is_asked_with_and_kept_in_memory(
 
 
 @pytest.mark.parametrize("body", [b"", b"no image", b'{"images": []}'])
-async def test_what_is_no_photo_is_refused(studio: httpx.AsyncClient, body: bytes) -> None:
+async def test_what_is_not_a_photo_is_refused(studio: httpx.AsyncClient, body: bytes) -> None:
     sent = await studio.post("/studio/uploads", content=body, headers={**MEANT, "content-type": "image/png"})
     assert sent.status_code in (415, 422)
 
@@ -200,7 +200,7 @@ async def test_without_a_folder_photos_can_be_dropped_and_compared(
         body = (await client.get("/studio/pair", params={"a": a["photo"], "b": b["photo"]})).json()
         assert 0 < body["cosine"] < 1
         assert (await client.get("/studio/dimensions/3")).json()["here"] is None
-        for path in ("/studio/photos", "/studio/search?expression=dim:3", "/studio/groups"):
+        for path in ("/studio/photos", "/studio/search?expression=dim:3", "/studio/groups", "/studio/groups/progress"):
             answer = await client.get(path)
             assert (answer.status_code, "nonneg studio" in answer.json()["error"]["fix"]) == (404, True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import httpx
@@ -11,7 +12,7 @@ import pytest
 from nonneg_core.shortening import Vectors, shorten
 from nonneg_runtime.bundle import Bundle
 from nonneg_runtime.column_statistics import chance_of
-from nonneg_server.studio.collection import Collection
+from nonneg_server.studio.collection import IndexedFolder, id_of
 
 from .conftest import NAMES, stored
 
@@ -56,6 +57,8 @@ async def test_the_parts_of_a_hit_sum_to_its_score_where_all_are_listed(
     studio: httpx.AsyncClient, vectors: Vectors
 ) -> None:
     body = await found(studio, expression=NAMES[3], top_k=4, limit=3)
+    ids = {reason["dimension"]: reason["exemplar"] for hit in body["hits"] for reason in hit["reasons"]}
+    assert ids == {j: id_of(NAMES[int(vectors[:, j].argmax())]) for j in ids}
     for hit in body["hits"]:
         assert sum(reason["part"] for reason in hit["reasons"]) == pytest.approx(hit["score"], abs=1e-5)
         assert sum(reason["share"] for reason in hit["reasons"]) == pytest.approx(1, abs=1e-5)
@@ -123,6 +126,21 @@ async def test_the_line_is_that_of_the_manifests_statistics_at_every_length(
     assert body["above"] == sum(hit["score"] >= body["chance"] for hit in body["hits"])
 
 
+async def test_what_is_asked_for_is_told_as_dimensions_with_photos_that_show_them(
+    studio: httpx.AsyncClient, vectors: Vectors
+) -> None:
+    common = 1 + int((vectors[:, 1:] > 0).sum(axis=0).argmax())
+    asked = (await found(studio, expression=f'dim:{common} + 2*dim:"red things" - dim:{WIDTH - 1}'))["asked"]
+    assert [bar["dimension"] for bar in asked] == [0, common]
+    assert asked[0]["name"] == "red things"
+    assert asked[0]["value"] == pytest.approx(2 * asked[1]["value"])
+    best = NAMES[int(vectors[:, common].argmax())]
+    assert (
+        asked[1]["exemplars"][0]
+        == (await studio.get("/studio/photos", params={"name": best})).json()["photos"][0]["photo"]
+    )
+
+
 async def test_words_and_dimensions_have_a_line_too(studio: httpx.AsyncClient) -> None:
     body = await found(studio, expression=f"{NAMES[0]} - 0.5*dim:3 & dim:2")
     assert 0 < body["chance"] < 1
@@ -139,11 +157,11 @@ async def test_words_and_dimensions_have_a_line_too(studio: httpx.AsyncClient) -
         ({"expression": "dim:48"}, "dimension 48"),
         ({"expression": "dim:3 +"}, "should stand here"),
         ({"expression": "drop-00"}, "no longer holds this photo"),
-        ({"only": 48}, "there is no dimension 48"),
+        ({"only": 48}, "dimension 48 is not one of this model"),
         ({"expression": NAMES[0], "dimensions": 49}, "exceeds this model's 48"),
         ({"expression": NAMES[0], "top_k": 0}, "top_k"),
         ({"expression": "x" * 5000}, "expression"),
-        ({"photo": "x"}, "there is no parameter 'photo'"),
+        ({"photo": "x"}, "parameter 'photo' is not known"),
     ],
 )
 async def test_what_cannot_be_asked_is_said(studio: httpx.AsyncClient, asked: dict[str, Any], said: str) -> None:
@@ -152,7 +170,7 @@ async def test_what_cannot_be_asked_is_said(studio: httpx.AsyncClient, asked: di
     assert said in answer.json()["error"]["message"]
 
 
-def test_columns_hold_the_same_numbers_as_rows(vectors: Vectors, collection: Collection) -> None:
+def test_columns_hold_the_same_numbers_as_rows(vectors: Vectors, collection: IndexedFolder) -> None:
     held = collection.stored
     assert np.array_equal(np.stack([held.dense(i) for i in range(len(held))]), vectors)
     assert held.whole.counts.tolist() == (vectors > 0).sum(axis=0).tolist()
@@ -160,14 +178,26 @@ def test_columns_hold_the_same_numbers_as_rows(vectors: Vectors, collection: Col
         assert np.array_equal(np.sort(held.whole.active(j)), np.flatnonzero(vectors[:, j]))
 
 
-def test_equal_values_are_cut_as_the_one_rule_says() -> None:
-    z = np.array([[1, 2, 2, 2, 0], [3, 3, 3, 3, 3], [0, 0, 0, 0, 1], [0, 0, 0, 0, 0]], np.float32)
-    columns = stored(z).cut(4, 2)
-    there = np.zeros((4, 4), np.float32)
-    for j in range(4):
-        there[columns.active(j), j] = columns.strengths(j)
-    lengths = columns.lengths[:, None]
-    assert there / lengths == pytest.approx(shorten(z, 4, 2))
+@pytest.mark.parametrize("seed", range(3))
+def test_every_cut_holds_what_the_one_rule_keeps_among_equal_values_too(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    z = np.maximum(rng.integers(-3, 4, (9, 7)), 0).astype(np.float32)
+    z[rng.integers(9)] = 0
+    held = stored(z)
+    for k, top_k in product(range(1, 8), (None, *range(1, 8))):
+        columns = held.cut(k, top_k)
+        there = np.zeros((len(z), k), np.float32)
+        for j in range(k):
+            there[columns.active(j), j] = columns.strengths(j)
+        assert there / columns.lengths[:, None] == pytest.approx(shorten(z, k, top_k), abs=1e-6), (k, top_k)
+
+
+def test_the_strongest_photos_of_a_dimension_come_in_order_the_first_among_equals_first() -> None:
+    columns = stored(np.array([[1], [3], [0], [3], [2]], np.float32)).whole
+    for count in range(1, 7):
+        photos, strengths = columns.strongest(0, count)
+        assert photos.tolist() == [1, 3, 4, 0][:count]
+        assert strengths.tolist() == [3, 3, 2, 1][:count]
 
 
 def test_a_folder_without_photos_has_no_hits() -> None:

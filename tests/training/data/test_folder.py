@@ -12,7 +12,7 @@ from PIL import Image
 
 from nonneg_core.errors import DataInvalid
 from nonneg_core.pixels.formats import OF_IMAGES
-from nonneg_training.data import Folder, open_data
+from nonneg_training.data import ImageFolder, open_data
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_a_train_folder_inside_is_the_training_split(root: Path) -> None:
 
 def test_a_broken_image_is_skipped_counted_and_named(root: Path) -> None:
     (root / "cat" / "1.png").write_bytes(b"not an image")
-    images = Folder(root)
+    images = ImageFolder(root)
     assert images.image(1).getpixel((0, 0)) == (42, 42, 42)
     assert list(images.broken) == ["cat/1.png"]
 
@@ -69,7 +69,7 @@ def test_a_broken_image_is_skipped_counted_and_named(root: Path) -> None:
 def test_more_broken_images_than_allowed_stop_the_run(root: Path) -> None:
     for i in range(3):
         (root / "cat" / f"{i}.png").write_bytes(b"not an image")
-    images = Folder(root, max_broken=2)
+    images = ImageFolder(root, max_broken=2)
     with pytest.raises(DataInvalid, match=r"more than 2 broken images.*cat/0\.png"):
         images.image(0)
 
@@ -80,10 +80,10 @@ def test_an_empty_or_absent_folder_is_refused(tmp_path: Path, made: bool) -> Non
     if made:
         folder.mkdir()
     with pytest.raises(DataInvalid, match="holds no images" if made else "does not exist"):
-        Folder(folder)
+        ImageFolder(folder)
 
 
-def test_a_file_of_another_kind_is_no_folder_that_does_not_exist(tmp_path: Path) -> None:
+def test_a_file_of_another_kind_is_not_called_a_folder_that_does_not_exist(tmp_path: Path) -> None:
     (tmp_path / "train.tar.gz").write_bytes(b"")
     with pytest.raises(DataInvalid, match=r"is a file of no kind .*or \.tar shards, not compressed"):
         open_data(str(tmp_path / "train.tar.gz"))
@@ -94,4 +94,4 @@ def test_a_folder_is_searched_for_what_the_decoder_reads(tmp_path: Path) -> None
     wanted = {tmp_path / "cat" / f"a{suffix}" for suffix in OF_IMAGES}
     for path in (*wanted, tmp_path / "cat" / "b.ppm", tmp_path / "cat" / "b.jp2"):
         path.write_bytes(b"")
-    assert set(Folder(tmp_path).paths) == wanted
+    assert set(ImageFolder(tmp_path).paths) == wanted

@@ -14,15 +14,15 @@ import pytest
 import torch
 
 from nonneg_core.errors import ConfigInvalid, ConnectionFailed, DataInvalid
+from nonneg_training.batch_order import Steps
 from nonneg_training.batches import StreamBatches
 from nonneg_training.build import resolve
-from nonneg_training.data import Sample, Stream, open_source
+from nonneg_training.data import Sample, ShardStream, open_source
 from nonneg_training.data.download import Download, shown
-from nonneg_training.data.patterns import expand
+from nonneg_training.data.shard_patterns import expand
 from nonneg_training.distributed import ProcessGroup
 from nonneg_training.run import train
 from nonneg_training.settings import Data, Views, read_settings
-from nonneg_training.steps import Steps
 from nonneg_training.views import cutter_for
 
 
@@ -88,9 +88,9 @@ def shards(shelf: Shelf, tmp_path: Path, write_shard: Callable[..., None]) -> Sh
     return shelf
 
 
-def stream(shelf: Shelf, **options: object) -> Stream:
+def stream(shelf: Shelf, **options: object) -> ShardStream:
     given = {"images": 24, "shuffle": 5, "pause": 0.0, **options}
-    return Stream(f"{shelf.url}/train-{{00..03}}.tar", **given)  # type: ignore[arg-type]
+    return ShardStream(f"{shelf.url}/train-{{00..03}}.tar", **given)  # type: ignore[arg-type]
 
 
 def names(samples: Iterator[Sample], most: int) -> list[str]:
@@ -146,24 +146,24 @@ def test_a_server_that_is_busy_is_asked_again_and_one_that_is_gone_is_named(shar
     shards.drop_after = 0
     with pytest.raises(ConnectionFailed, match=r"train-0\d\.tar broke off at byte 0, 6 times in a row"):
         names(stream(shards).epoch(0, 0, ProcessGroup()), 24)
-    nowhere = Stream("http://127.0.0.1:9/a.tar", 8, pause=0.0)
+    nowhere = ShardStream("http://127.0.0.1:9/a.tar", 8, pause=0.0)
     with pytest.raises(ConnectionFailed, match="broke off at byte 0"):
         next(nowhere.epoch(0, 0, ProcessGroup()))
 
 
-def test_a_file_that_changes_or_is_not_there_or_is_no_tar_is_refused(shards: Shelf) -> None:
+def test_a_file_that_changes_or_is_not_there_or_is_not_a_tar_is_refused(shards: Shelf) -> None:
     shards.drop_after, shards.grow = 4000, True
     with pytest.raises(DataInvalid, match="changed while it was read"):
         names(stream(shards).epoch(0, 0, ProcessGroup()), 24)
     shards.drop_after, shards.grow = None, False
     with pytest.raises(DataInvalid, match="answered 404"):
-        next(Stream(f"{shards.url}/other.tar?key=secret", 8).epoch(0, 0, ProcessGroup()))
+        next(ShardStream(f"{shards.url}/other.tar?key=secret", 8).epoch(0, 0, ProcessGroup()))
     shards.files["/other.tar"] = shards.files["/train-00.tar"][:2000]
     with pytest.raises(DataInvalid, match="not a whole tar file"):
-        names(Stream(f"{shards.url}/other.tar", 8).epoch(0, 0, ProcessGroup()), 24)
+        names(ShardStream(f"{shards.url}/other.tar", 8).epoch(0, 0, ProcessGroup()), 24)
     shards.files["/other.tar"] = bytes(10240)
     with pytest.raises(DataInvalid, match="holds no images"):
-        next(Stream(f"{shards.url}/other.tar", 8).epoch(0, 0, ProcessGroup()))
+        next(ShardStream(f"{shards.url}/other.tar", 8).epoch(0, 0, ProcessGroup()))
     assert shown("https://me:secret@host:8443/a/b.tar?token=secret") == "https://host:8443/a/b.tar"
 
 
@@ -201,7 +201,7 @@ def test_a_run_on_a_stream_trains_counts_the_broken_and_reads_its_first_images(
     ("changes", "message"),
     [
         ({"data.images": None}, "is streamed and not counted"),
-        ({"method": "head", "model.pretrained": "DEFAULT"}, "a stream has not"),
+        ({"method": "head", "model.pretrained": "DEFAULT"}, "those of a stream are not"),
         ({"method": "ce"}, "how many labels"),
         ({"method": "two-tower"}, "images with captions"),
         ({"data.source": "s3://bucket/{0..9}.tar"}, "mount the store"),
@@ -216,6 +216,6 @@ def test_what_a_stream_cannot_do_is_refused(changes: dict[str, object], message:
 
 def test_a_label_outside_the_classes_is_refused(shards: Shelf) -> None:
     found = open_source(Data(source=f"{shards.url}/train-00.tar", images=6, classes=2))
-    assert isinstance(found, Stream)
+    assert isinstance(found, ShardStream)
     with pytest.raises(DataInvalid, match=r"k02 has the label 2, and data\.classes is 2"):
         names(found.epoch(0, 0, ProcessGroup()), 6)

@@ -109,7 +109,7 @@ def test_load_encoder_takes_a_path_or_a_string(trained: Path) -> None:
     ("arguments", "error", "message"),
     [
         (["nothing"], DataInvalid, "nothing does not exist"),
-        (["{run}", "--selections", "best"], ConfigInvalid, "there is no selection best"),
+        (["{run}", "--selections", "best"], ConfigInvalid, "selection=best is not known"),
         (["{run}", "--labels", "x.txt"], ConfigInvalid, "belongs to an array"),
         (["{run}", "--data", "digits:val"], ConfigInvalid, "digits has no images called val"),
         (["{run}", "--data", "cifar10:test"], ConfigInvalid, "set NONNEG_DATA"),

@@ -12,7 +12,7 @@ from nonneg_core.errors import ConfigInvalid
 from nonneg_training.checkpoint import load_encoder, read_checkpoint
 from nonneg_training.data import open_data
 from nonneg_training.head_init import start
-from nonneg_training.loop import Outcome
+from nonneg_training.loop import RunOutcome
 from nonneg_training.methods.head import PARTS, sparsity
 from nonneg_training.metrics import read_metrics
 from nonneg_training.monitor import nearest
@@ -25,7 +25,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("cache")
 
 
-def run(backbone: Path, cache: Path, out: Path, **changes: object) -> Outcome:
+def run(backbone: Path, cache: Path, out: Path, **changes: object) -> RunOutcome:
     base = {
         "method": "head",
         "data.source": "digits",

@@ -18,7 +18,7 @@ from nonneg_training.losses.clip import clip
 from nonneg_training.metrics import read_metrics
 from nonneg_training.run import train
 from nonneg_training.settings import read_settings
-from nonneg_training.text import PAD, TextTower, tokens
+from nonneg_training.text_encoder import PAD, TextTowerModule, tokens
 
 COLOURS = {"red": (200, 30, 30), "green": (30, 200, 30), "blue": (30, 30, 200), "white": (240, 240, 240)}
 
@@ -54,7 +54,7 @@ def test_the_loss_is_the_definition() -> None:
 
 def test_padding_does_not_change_a_caption() -> None:
     torch.manual_seed(0)
-    tower = TextTower(8, activation="relu", width=32, layers=1, length=24, batch_norm=False).eval()
+    tower = TextTowerModule(8, activation="relu", width=32, layers=1, length=24, batch_norm=False).eval()
     short = tokens(["a cat"], 24)
     assert short[0, :3].tolist() == [1, ord("a") + 2, ord(" ") + 2]
     assert (short == PAD).sum() == 24 - 6
@@ -83,7 +83,7 @@ def test_it_needs_captions(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("image,text\na,b\n", "lacks the columns"), ("image,caption\n", "holds no pair"), (None, "cannot be read")],
+    [("image,text\na,b\n", "has no column caption"), ("image,caption\n", "holds no pair"), (None, "cannot be read")],
 )
 def test_a_csv_without_pairs_is_refused(tmp_path: Path, text: str | None, message: str) -> None:
     path = tmp_path / "c.csv"

@@ -217,14 +217,14 @@ def test_an_edited_result_is_refused(finished: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("epochs = 1", "epochs = 1, epoch = 2", r"loop\.epoch=2: there is no such setting"),
-        ('title = "Small"', 'title = "Small"\ncolour = 1', "colour: there is no such setting"),
-        ("shots", "shotz", r"measure\.shotz=.*: there is no such setting: known: ask, teach"),
-        ('task = "encoder"', 'task = "magic"', "there is no task magic: choose of encoder"),
+        ("epochs = 1", "epochs = 1, epoch = 2", r"loop\.epoch=2: not a setting"),
+        ('title = "Small"', 'title = "Small"\ncolour = 1', "colour: not a setting"),
+        ("shots", "shotz", r"measure\.shotz=.*: not a setting: known: ask, teach"),
+        ('task = "encoder"', 'task = "magic"', "task=magic is not known: choose of encoder"),
         ('of = "ncl"', 'of = "mcl"', "compares mcl, which is not a variant"),
         (", at_least = 0.0", "", "needs one bound"),
         ('"digits", limit', '"cifar10", limit', "cifar10 needs to know where it lies"),
-        ('codes = ["trained", "relu"]', 'codes = ["best"]', "there are no codes best"),
+        ('codes = ["trained", "relu"]', 'codes = ["best"]', "codes=best is not known"),
         ("batch_norm = true", "hidden = [8]", None),
         ('activation = "relu" }', 'activation = "relu" }\nloop = { epochs = 1 }', None),
     ],
@@ -248,7 +248,7 @@ def test_variants_that_differ_in_more_than_they_name_are_refused(tmp_path: Path)
 
 
 def test_a_study_that_is_not_there_is_refused_with_those_that_are() -> None:
-    with pytest.raises(ConfigInvalid, match=r"there is no study cifar11: choose of .*digits"):
+    with pytest.raises(ConfigInvalid, match=r"study cifar11 does not exist: choose of .*digits"):
         read_plan("cifar11")
 
 

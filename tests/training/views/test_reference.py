@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 import nonneg_training.torchvision_schemas  # noqa: F401
-from nonneg_training.data import Arrays, Folder, Images
+from nonneg_training.data import Arrays, ImageFolder, Images
 from nonneg_training.settings import Views
 from nonneg_training.views import Pipeline, pipeline_for
 
@@ -30,7 +30,7 @@ def images(request: pytest.FixtureRequest, photo: Image.Image, tmp_path: Path) -
     if request.param == "in memory":
         return Arrays("one", np.asarray(photo)[None], np.zeros(1, np.int64), ("cat",))
     photo.save(tmp_path / "cat.png")
-    return Folder(tmp_path)
+    return ImageFolder(tmp_path)
 
 
 def drawn(images: Images, name: str, **changes: object) -> torch.Tensor:

@@ -6,11 +6,11 @@ from nonneg_core.errors import ConfigInvalid
 from nonneg_training.backbones.backbone import Backbone
 from nonneg_training.backbones.lite import JOINED, SIZES, joined, lite
 from nonneg_training.backbones.resnet import resnet
-from nonneg_training.backbones.slim import slim_resnet
+from nonneg_training.backbones.slim_resnet import slim_resnet
 from nonneg_training.backbones.timm import PREFIX as TIMM
 from nonneg_training.backbones.timm import timm
 from nonneg_training.backbones.tiny import tiny_cnn
-from nonneg_training.backbones.vision import MOBILENETS, mobilenet, vit
+from nonneg_training.backbones.torchvision_models import MOBILENETS, mobilenet, vit
 
 __all__ = ["NAMES", "Backbone", "backbone"]
 
@@ -20,7 +20,7 @@ NAMES = (*OWN, *RESNETS, *MOBILENETS, "vit-s-16", *SIZES, JOINED, "timm:NAME")
 
 
 def backbone(name: str, *, small: bool, pretrained: str | None = None, size: int | None = None) -> Backbone:
-    """The backbone of that name for images of `size`; `small` chooses the stem for up to 64 px."""
+    """Return the backbone of that name for images of `size`; `small` chooses the stem for up to 64 px."""
     if name in OWN:
         if pretrained:
             raise ConfigInvalid(

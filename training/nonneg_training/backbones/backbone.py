@@ -7,7 +7,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-Channels = tuple[float, float, float]
+from nonneg_training.settings import Channels
+
 IMAGENET_MEAN: Channels = (123.675, 116.28, 103.53)
 IMAGENET_STD: Channels = (58.395, 57.12, 57.375)
 
@@ -34,7 +35,7 @@ class Backbone(nn.Module):
         self.classifier = classifier  # (classes, width): of the pretrained network, where it is linear in the features
 
     def identity(self) -> bytes:
-        """All that its features depend on, besides the pixels."""
+        """Return all that its features depend on, besides the pixels."""
         parts = [repr((self.mean, self.std)).encode()]
         for name, tensor in sorted(self.state_dict().items()):
             parts += [name.encode(), tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes()]

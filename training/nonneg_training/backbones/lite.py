@@ -41,7 +41,7 @@ class _Joined(nn.Module):
 
 
 def joined(*, pretrained: str | None, size: int | None) -> Backbone:
-    """efficientnet-lite0 and -lite2 at the size of the second; the classes' logits are the mean of both."""
+    """Return efficientnet-lite0 and -lite2 at the size of the second; the classes' logits are the mean of both."""
     size = size or SIZES["efficientnet-lite2"]
     one, other = (lite(name, pretrained=pretrained, size=size) for name in ("efficientnet-lite0", "efficientnet-lite2"))
     classifier = None
@@ -58,7 +58,7 @@ def joined(*, pretrained: str | None, size: int | None) -> Backbone:
 
 
 def lite(name: str, *, pretrained: str | None, size: int | None) -> Backbone:
-    """efficientnet-lite0, -lite1 or -lite2; `pretrained` is DEFAULT or nothing."""
+    """Return efficientnet-lite0, -lite1 or -lite2; `pretrained` is DEFAULT or nothing."""
     if pretrained not in (None, "DEFAULT"):
         raise ConfigInvalid(
             f"{name} has no weights called {pretrained}", fix="use DEFAULT", field="model.pretrained", value=pretrained

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from nonneg_runtime.session import Session
+from nonneg_runtime.inference.session import Session
 from nonneg_training.backbones.backbone import Backbone
 from nonneg_training.onnx_backbone.recipe import features_graph
 from nonneg_training.settings import Onnx

@@ -7,11 +7,11 @@ from typing import Any
 from torch import nn
 
 from nonneg_training.backbones.backbone import Backbone
-from nonneg_training.backbones.vision import torchvision_model
+from nonneg_training.backbones.torchvision_models import torchvision_model
 
 
 def resnet(name: str, *, small: bool, pretrained: str | None = None) -> Backbone:
-    """resnet18, resnet34 or resnet50; `pretrained` is the name of a torchvision weight, or DEFAULT."""
+    """Return resnet18, resnet34 or resnet50; `pretrained` is the name of a torchvision weight, or DEFAULT."""
     network: Any = torchvision_model(name, pretrained)
     width: int = network.fc.in_features
     network.fc = nn.Identity()

@@ -5,19 +5,17 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from nonneg_core.errors import ConfigInvalid, DataInvalid, MissingExtra
-from nonneg_core.installing import package_hint
+from nonneg_core.errors import ConfigInvalid, DataInvalid
+from nonneg_core.installing import needing
 from nonneg_training.backbones.backbone import Backbone
 
 PREFIX = "timm:"
 
 
 def timm(name: str, *, pretrained: str | None, size: int | None) -> Backbone:
-    """timm's model without classifier, fed with pixels as it was trained; `pretrained` is DEFAULT or nothing."""
-    try:
+    """Return timm's model without classifier, fed with pixels as it was trained; `pretrained` is DEFAULT or nothing."""
+    with needing(f"{PREFIX}{name}", package="timm"):
         library: Any = import_module("timm")
-    except ModuleNotFoundError:
-        raise MissingExtra(f"{PREFIX}{name} needs timm", fix=package_hint("timm")) from None
     try:
         network = library.create_model(name, pretrained=bool(pretrained), num_classes=0)
     except (OSError, ValueError) as error:  # the hub's errors are one or the other

@@ -10,7 +10,7 @@ from nonneg_training.backbones.backbone import Backbone
 
 
 def tiny_cnn(width: int = 64) -> Backbone:
-    """About 20,000 weights; group norm, so that an image's features never depend on its batch."""
+    """Build a network of about 20,000 weights; group norm, so that an image's features never depend on its batch."""
     layers: list[nn.Module] = []
     channels = [3, width // 4, width // 2, width]
     for i, (incoming, outgoing) in enumerate(pairwise(channels)):

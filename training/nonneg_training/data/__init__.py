@@ -6,31 +6,31 @@ import os
 from pathlib import Path
 
 from nonneg_core.errors import ConfigInvalid
-from nonneg_training.data.binary import fashion_mnist, stl10
 from nonneg_training.data.captions import Captions
 from nonneg_training.data.cifar import cifar
 from nonneg_training.data.digits import digits
-from nonneg_training.data.folder import Folder
+from nonneg_training.data.folder import ImageFolder
 from nonneg_training.data.images import Arrays, Images
-from nonneg_training.data.samples import Sample
 from nonneg_training.data.shards import Shards
 from nonneg_training.data.sprites import Sprites
-from nonneg_training.data.stream import SCHEMES, Kept, Stream
-from nonneg_training.data.subset import Subset, subset
+from nonneg_training.data.stl10_and_fashion_mnist import fashion_mnist, stl10
+from nonneg_training.data.stream import SCHEMES, SampledImages, ShardStream
+from nonneg_training.data.subset import ImageSubset, subset
+from nonneg_training.data.tar_samples import Sample
 from nonneg_training.settings import Data
 
 __all__ = [
     "NAMES",
     "Arrays",
     "Captions",
-    "Folder",
+    "ImageFolder",
+    "ImageSubset",
     "Images",
-    "Kept",
     "Sample",
+    "SampledImages",
+    "ShardStream",
     "Shards",
     "Sprites",
-    "Stream",
-    "Subset",
     "held_out",
     "open_data",
     "open_source",
@@ -43,8 +43,8 @@ HOME = "NONNEG_DATA"  # the variable with the folder of named data sets
 NAMES = (*SPLIT, "dsprites", "a folder", "a captions.csv", "shards-{000..009}.tar")
 
 
-def open_source(data: Data) -> Images | Stream:
-    """What the settings name: images one can choose among, or a stream of them."""
+def open_source(data: Data) -> Images | ShardStream:
+    """Return what the settings name: images one can choose among, or a stream of them."""
     if data.source.startswith(SCHEMES):
         if data.limit or data.only:
             raise ConfigInvalid(
@@ -52,7 +52,9 @@ def open_source(data: Data) -> Images | Stream:
                 fix="set data.images, the images of an epoch",
                 field="data.limit" if data.limit else "data.only",
             )
-        return Stream(data.source, data.images, classes=data.classes, shuffle=data.shuffle, max_broken=data.max_broken)
+        return ShardStream(
+            data.source, data.images, classes=data.classes, shuffle=data.shuffle, max_broken=data.max_broken
+        )
     if "://" in data.source or data.source.startswith("pipe:"):
         raise ConfigInvalid(
             f"data.source={data.source.partition(':')[0]}:... cannot be read: shards come from a disk, http:// or https://",
@@ -64,13 +66,13 @@ def open_source(data: Data) -> Images | Stream:
 
 
 def unseen(data: Data) -> Images | None:
-    """The test images of what the settings name, of the same classes; None if there are none."""
+    """Return the test images of what the settings name, of the same classes; None if there are none."""
     whole = held_out(data.source, data.root)
     return None if whole is None else subset(whole, only=data.only)
 
 
 def open_data(source: str, root: Path | None = None, *, split: str = "train", max_broken: int = 100) -> Images:
-    """A named data set; a CSV of captions; tar shards; or a folder (its `train` or `test` folder if it has both).
+    """Open a named data set; a CSV of captions; tar shards; or a folder (its `train` or `test` folder if it has both).
 
     NAME:SPLIT names a split, whatever `split` says: cifar10:test.
     """
@@ -96,11 +98,11 @@ def open_data(source: str, root: Path | None = None, *, split: str = "train", ma
     if source.endswith(".tar"):
         return Shards(source, max_broken=max_broken)
     inside = Path(source) / split
-    return Folder(inside if inside.is_dir() else Path(source), max_broken=max_broken)
+    return ImageFolder(inside if inside.is_dir() else Path(source), max_broken=max_broken)
 
 
 def held_out(source: str, root: Path | None = None) -> Images | None:
-    """The data set's test images, if it has any that `source` does not name itself."""
+    """Return the data set's test images, if it has any that `source` does not name itself."""
     name, _, named = source.partition(":")
     if name in SPLIT and named:
         return None if named == "test" else open_data(name, root, split="test")
@@ -108,7 +110,7 @@ def held_out(source: str, root: Path | None = None) -> Images | None:
         return open_data(source, root, split="test")
     for split in ("test", "val"):
         if (Path(source) / split).is_dir():
-            return Folder(Path(source) / split)
+            return ImageFolder(Path(source) / split)
     return None
 
 

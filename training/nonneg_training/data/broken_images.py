@@ -17,7 +17,7 @@ class Tolerance:
         self.broken: dict[str, str] = {}
 
     def first(self, i: int, count: int, name: Callable[[int], str], read: Callable[[int], Image.Image]) -> Image.Image:
-        """Image i; in place of a broken one the next that can be read, always the same."""
+        """Return image i; in place of a broken one the next that can be read, always the same."""
         for step in range(count):
             j = (i + step) % count
             if name(j) in self.broken:
@@ -31,7 +31,7 @@ class Tolerance:
         )
 
     def report(self, most: int = 5) -> str:
-        """The first few by name, and how many more."""
+        """Return the first few by name, and how many more."""
         named = [f"{name} ({why})" for name, why in list(self.broken.items())[:most]]
         return "; ".join(named) + (f"; and {len(self.broken) - most} more" if len(self.broken) > most else "")
 

@@ -31,7 +31,7 @@ class Captions(Images):
         self.labels = np.asarray([number[caption] for caption in self.captions], dtype=np.int64)
 
     def part(self, rows: NDArray[np.int64]) -> Captions:
-        """The pairs in these rows."""
+        """Return the pairs in these rows."""
         found = copy.copy(self)
         found._hold([self.paths[i] for i in rows], [self.captions[i] for i in rows])
         return found

@@ -26,7 +26,7 @@ _LAYOUT = {
 
 
 def cifar(name: str, root: Path, split: str = "train") -> Arrays:
-    """cifar10 or cifar100 below `root` (or `root` itself being the folder of batches)."""
+    """Read cifar10 or cifar100 below `root` (or `root` itself being the folder of batches)."""
     folder_name, train, test, meta = _LAYOUT[name]
     folder = root / folder_name if (root / folder_name).is_dir() else root
     batches = [_read(folder / file, name) for file in (train if split == "train" else test)]

@@ -11,7 +11,7 @@ SIDE = 16  # 8 px is too small for three strides
 
 
 def digits(split: str = "train") -> Arrays:
-    """Four fifths to train on, the rest to test on."""
+    """Return four fifths to train on, the rest to test on."""
     from sklearn.datasets import load_digits
 
     found = load_digits()

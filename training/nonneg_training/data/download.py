@@ -20,7 +20,7 @@ TIMEOUT = httpx.Timeout(30.0, connect=10.0)
 PASSING = {408, 425, 429, 500, 502, 503, 504}  # what a server may answer now and not in a while
 
 
-class Broken(Exception):
+class ConnectionBroken(Exception):
     """This connection is of no further use, another one may be."""
 
 
@@ -39,7 +39,7 @@ class Download(io.RawIOBase):
         return True
 
     def read(self, size: int | None = -1) -> bytes:
-        """Up to `size` bytes; none at the end."""
+        """Read up to `size` bytes; none at the end."""
         if not self._rest:
             self._rest = self._next()
         most = len(self._rest) if size is None or size < 0 else size
@@ -51,7 +51,7 @@ class Download(io.RawIOBase):
         super().close()
 
     def _next(self) -> bytes:
-        """The next chunk, from this connection or the next."""
+        """Return the next chunk, from this connection or the next."""
         for attempt in range(ATTEMPTS):
             try:
                 if self._chunks is None:
@@ -59,9 +59,9 @@ class Download(io.RawIOBase):
                 chunk = next(self._chunks, b"")
                 self._at += len(chunk)
                 if not chunk and self._length not in (None, self._at):
-                    raise Broken(f"ended at byte {self._at} of {self._length}")
+                    raise ConnectionBroken(f"ended at byte {self._at} of {self._length}")
                 return chunk
-            except (httpx.TransportError, Broken) as error:
+            except (httpx.TransportError, ConnectionBroken) as error:
                 reason = str(error) or type(error).__name__
                 self._open.close()
                 self._chunks = None
@@ -79,7 +79,7 @@ class Download(io.RawIOBase):
             headers |= {"Range": f"bytes={self._at}-"} | ({"If-Range": self._mark} if self._mark else {})
         response = self._open.enter_context(self._client.stream("GET", self.url, headers=headers))
         if response.status_code in PASSING:
-            raise Broken(f"status {response.status_code}")
+            raise ConnectionBroken(f"status {response.status_code}")
         if response.status_code not in (200, 206):
             raise DataInvalid(
                 f"{self.name} cannot be had: the server answered {response.status_code}",
@@ -93,7 +93,7 @@ class Download(io.RawIOBase):
         return _behind(chunks, self._at)  # a server that knows no ranges: read what we have once more
 
     def _check_same(self, response: httpx.Response) -> None:
-        """The second half must belong to the first."""
+        """Refuse a second half that does not belong to the first."""
         mark = response.headers.get("ETag") or response.headers.get("Last-Modified") or ""
         partial = response.status_code == 206
         stated = response.headers.get("Content-Range", "").rpartition("/")[2] if partial else None
@@ -104,12 +104,12 @@ class Download(io.RawIOBase):
                 f"{self.name} changed while it was read", fix="start the run again when it is whole", value=self.name
             )
         if partial and not response.headers.get("Content-Range", "").startswith(f"bytes {self._at}-"):
-            raise Broken("another range than the one asked for")
+            raise ConnectionBroken("another range than the one asked for")
         self._mark, self._length = mark, found
 
 
 def shown(url: str) -> str:
-    """The address without what may be secret in it."""
+    """Return the address without what may be secret in it."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}{parts.path}"
 

@@ -17,7 +17,7 @@ from nonneg_training.data.broken_images import Tolerance
 from nonneg_training.data.images import Images
 
 
-class Folder(Images):
+class ImageFolder(Images):
     """`root/class/**/image`; without class folders all images are of one class."""
 
     def __init__(self, root: Path, *, max_broken: int = 100) -> None:
@@ -41,7 +41,7 @@ class Folder(Images):
         )
 
     def digest(self) -> str:
-        """By names, sizes and times of change: to read a million photos would take as long as to use them."""
+        """Hash names, sizes and times of change: to read a million photos would take as long as to use them."""
         digest = hashlib.sha256()
         for path in self.paths:
             stat = path.stat()

@@ -32,18 +32,18 @@ class Images(ABC):
 
     @abstractmethod
     def image(self, i: int) -> Image.Image:
-        """Image i, upright RGB."""
+        """Return image i, upright RGB."""
 
     def factors(self, i: int) -> tuple[int, ...]:
-        """What image i was rendered from, as numbers; nothing where that is not known."""
+        """Return what image i was rendered from, as numbers; nothing where that is not known."""
         return ()
 
     @abstractmethod
     def digest(self) -> str:
-        """Names the images and their order."""
+        """Name the images and their order."""
 
     def pixels(self, indices: Sequence[int], view: View) -> Pixels:
-        """These images through the evaluation view: uint8 (batch, size, size, 3)."""
+        """Return these images through the evaluation view: uint8 (batch, size, size, 3)."""
         return np.stack([view.apply(self.image(i)) for i in indices])
 
 

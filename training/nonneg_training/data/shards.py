@@ -13,10 +13,10 @@ from PIL import Image
 from nonneg_core.errors import DataInvalid
 from nonneg_core.pixels.decode import decode
 from nonneg_core.pixels.formats import OF_IMAGES
-from nonneg_core.tar_members import Place, places, sample_of
+from nonneg_core.tar_members import TarSpan, places, sample_of
 from nonneg_training.data.broken_images import Tolerance
 from nonneg_training.data.images import Images
-from nonneg_training.data.patterns import expand
+from nonneg_training.data.shard_patterns import expand
 
 
 class Shards(Images):
@@ -25,7 +25,7 @@ class Shards(Images):
     def __init__(self, pattern: str, *, max_broken: int = 100) -> None:
         self.name, self.paths = pattern, existing(pattern)
         self.tolerance = Tolerance(pattern, max_broken)
-        self.members: list[Place] = []
+        self.members: list[TarSpan] = []
         labels: list[int] = []
         for path in self.paths:
             for member, label in _scan(path):
@@ -55,7 +55,7 @@ class Shards(Images):
 
 
 def existing(pattern: str) -> list[Path]:
-    """train-{000..009}.tar, train-*.tar or one file, as paths that exist."""
+    """Find train-{000..009}.tar, train-*.tar or one file, as paths that exist."""
     if "*" in pattern:
         paths = sorted(Path(pattern).parent.glob(Path(pattern).name))
     else:
@@ -66,8 +66,8 @@ def existing(pattern: str) -> list[Path]:
     return paths
 
 
-def _scan(path: Path) -> Iterator[tuple[Place, int]]:
-    images: dict[str, Place] = {}
+def _scan(path: Path) -> Iterator[tuple[TarSpan, int]]:
+    images: dict[str, TarSpan] = {}
     labels: dict[str, int] = {}
     try:
         for place in places(path):

@@ -26,7 +26,7 @@ class Sprites(Images):
         self.labels = np.arange(count) // (count // COUNTS[0])
 
     def factors(self, i: int) -> tuple[int, ...]:
-        """Which shape, scale, angle, x and y image i has, each from 0."""
+        """Return which shape, scale, angle, x and y image i has, each from 0."""
         return tuple(int(part) for part in np.unravel_index(i, COUNTS))
 
     def image(self, i: int) -> Image.Image:
@@ -39,7 +39,7 @@ class Sprites(Images):
 
 
 def render(shape: str, scale: float, angle: float, x: float, y: float) -> NDArray[np.uint8]:
-    """One sprite, uint8 (64, 64); x and y run from 0 to 1 over the places where the largest one still fits."""
+    """Return one sprite, uint8 (64, 64); x and y run from 0 to 1 over the places where the largest one still fits."""
     axis = (np.arange(SIDE * FINE) + 0.5) / FINE
     margin = 16.0
     across = axis[None, :] - (margin + x * (SIDE - 2 * margin))

@@ -19,15 +19,15 @@ from nonneg_core.pixels.decode import decode
 from nonneg_training.data.broken_images import Tolerance
 from nonneg_training.data.download import PAUSE, TIMEOUT, Download, shown
 from nonneg_training.data.images import Images
-from nonneg_training.data.patterns import expand
-from nonneg_training.data.samples import Sample, samples, shuffled
+from nonneg_training.data.shard_patterns import expand
+from nonneg_training.data.tar_samples import Sample, samples, shuffled
 from nonneg_training.distributed import ProcessGroup
 from nonneg_training.seeds import derive, permutation
 
 SCHEMES = ("http://", "https://")
 
 
-class Stream:
+class ShardStream:
     """`images` an epoch out of these shards; `classes` labels if they matter."""
 
     side = None
@@ -63,7 +63,7 @@ class Stream:
         return self.tolerance.broken
 
     def epoch(self, seed: int, epoch: int, world: ProcessGroup) -> Iterator[Sample]:
-        """This rank's images of an epoch; where its shards hold fewer than it needs, they begin again."""
+        """Yield this rank's images of an epoch; where its shards hold fewer than it needs, they begin again."""
         if len(self.urls) < world.size:
             raise ConfigInvalid(
                 f"{len(self.urls)} shards cannot be shared by {world.size} processes",
@@ -77,7 +77,7 @@ class Stream:
             yield from shuffled((sample for i in order for sample in self.shard(self.urls[i])), self.shuffle, rng)
 
     def shard(self, url: str) -> Iterator[Sample]:
-        """The images of one shard, in its order; labels outside the classes are refused."""
+        """Yield the images of one shard, in its order; labels outside the classes are refused."""
         empty = True
         for sample in samples(Download(url, self._client, pause=self.pause)):
             if self.labelled and not 0 <= sample.label < len(self.classes):
@@ -105,16 +105,16 @@ class Stream:
         found = self.tolerance.first(i, len(batch), lambda j: batch[j].name, decoded)
         return found, batch[read[0]].label
 
-    def first(self, most: int) -> Kept:
-        """The first images of the first shards, kept in memory: what readings look at."""
+    def first(self, most: int) -> SampledImages:
+        """Return the first images of the first shards, kept in memory: what readings look at."""
         every = (sample for url in self.urls for sample in self.shard(url))
-        return Kept(self, list(islice(every, most)))
+        return SampledImages(self, list(islice(every, most)))
 
 
-class Kept(Images):
+class SampledImages(Images):
     """A few samples as they came; broken ones are left out."""
 
-    def __init__(self, stream: Stream, found: list[Sample]) -> None:
+    def __init__(self, stream: ShardStream, found: list[Sample]) -> None:
         self.name, self.classes = stream.name, stream.classes
         self.samples = [sample for sample in found if _readable(sample)]
         if not self.samples:

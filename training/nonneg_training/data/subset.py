@@ -15,7 +15,7 @@ from nonneg_training.data.captions import Captions
 from nonneg_training.data.images import Images
 
 
-class Subset(Images):
+class ImageSubset(Images):
     """The images at `rows` of another data set, in that order; classes are numbered again."""
 
     def __init__(self, whole: Images, rows: NDArray[np.int64], classes: Sequence[int] | None = None) -> None:
@@ -44,7 +44,7 @@ class Subset(Images):
 
 
 def subset(images: Images, *, limit: int | None = None, only: Sequence[str] = ()) -> Images:
-    """The images of the classes `only`, and of these `limit`, drawn by chance and always the same."""
+    """Return the images of the classes `only`, and of these `limit`, drawn by chance and always the same."""
     if limit is None and not only:
         return images
     unknown = [name for name in only if name not in images.classes]
@@ -59,4 +59,4 @@ def subset(images: Images, *, limit: int | None = None, only: Sequence[str] = ()
     rows = np.arange(len(images)) if classes is None else np.flatnonzero(np.isin(images.labels, classes))
     if limit is not None and limit < len(rows):
         rows = np.sort(np.random.default_rng(0).choice(rows, limit, replace=False))
-    return images.part(rows) if isinstance(images, Captions) else Subset(images, rows, classes)
+    return images.part(rows) if isinstance(images, Captions) else ImageSubset(images, rows, classes)

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 
 def clip(image: Tensor, text: Tensor, scale: Tensor) -> Tensor:
-    """The mean of both directions' -log p(partner) among the batch, at cosine * scale; row i belongs to row i."""
+    """Compute both directions' mean -log p(partner) among the batch, at cosine * scale; row i belongs to row i."""
     similarity = F.normalize(image.float(), dim=1) @ F.normalize(text.float(), dim=1).T * scale
     partner = torch.arange(len(image), device=image.device)
     return (F.cross_entropy(similarity, partner) + F.cross_entropy(similarity.T, partner)) / 2

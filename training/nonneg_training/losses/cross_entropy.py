@@ -7,10 +7,10 @@ from torch.nn import functional as F
 
 
 def cross_entropy(z: Tensor, weight: Tensor, labels: Tensor, bias: Tensor | None = None) -> Tensor:
-    """-log softmax(z W^T + b)[label]."""
+    """Compute -log softmax(z W^T + b)[label]."""
     return F.cross_entropy(F.linear(z.float(), weight.float(), bias), labels)
 
 
 def non_negative_cross_entropy(z: Tensor, weight: Tensor, labels: Tensor) -> Tensor:
-    """-log softmax(z relu(W)^T)[label]: a class is a non-negative prototype that its images are contrasted with."""
+    """Compute -log softmax(z relu(W)^T)[label]: a class is a non-negative prototype, contrasted with its images."""
     return cross_entropy(z, weight.relu(), labels)

@@ -10,13 +10,13 @@ from torch.nn import functional as F
 
 
 def teacher_similarity(features: Tensor, mean: Tensor) -> Tensor:
-    """The cosines of centred features, (batch, batch): pooled ReLU features all point one way until centred."""
+    """Return the cosines of centred features, (batch, batch): pooled ReLU features all point one way until centred."""
     x = F.normalize(features.float() - mean, dim=1)
     return x @ x.T
 
 
 def squared(student: Tensor, teacher: Tensor) -> Tensor:
-    """Mean squared difference off the diagonal; what non-negative vectors cannot reach, below zero, asks for zero."""
+    """Return the mean squared difference off the diagonal; what is below zero, out of reach, asks for zero."""
     batch = len(student)
     off = ~torch.eye(batch, dtype=torch.bool, device=student.device)
     return (student - teacher.clamp(min=0))[off].square().mean()
@@ -25,7 +25,7 @@ def squared(student: Tensor, teacher: Tensor) -> Tensor:
 def divergence(
     student: Tensor, teacher: Tensor, temperature: float, of_student: float | Tensor | None = None
 ) -> Tensor:
-    """Mean over rows of KL(teacher || student) between the softmaxes over the other images: their neighbourhoods.
+    """Return the rows' mean KL(teacher || student) between the softmaxes over the other images: their neighbourhoods.
 
     of_student: the student's own temperature, where it is not the teacher's.
     """

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 
 def infonce(z1: Tensor, z2: Tensor, temperature: float) -> Tensor:
-    """-log p(the other view) among the 2B - 1 other vectors, at cosine / temperature; mean over all 2B.
+    """Compute -log p(the other view) among the 2B - 1 other vectors, at cosine / temperature; mean over all 2B.
 
     z1[i] and z2[i] are views of one image, activated and not yet normalised; arXiv 2403.12459, equation 1.
     """
@@ -23,5 +23,5 @@ def infonce(z1: Tensor, z2: Tensor, temperature: float) -> Tensor:
 
 
 def collapsed(batch: int) -> float:
-    """The loss when all vectors are equal: ln(2B - 1)."""
+    """Return the loss when all vectors are equal: ln(2B - 1)."""
     return math.log(2 * batch - 1)

@@ -11,14 +11,14 @@ from nonneg_core.errors import ConfigInvalid
 
 
 def nested(loss: Callable[..., Tensor], lengths: Sequence[int], *z: Tensor) -> Tensor:
-    """The mean over `lengths` of loss(z[:, :k], ...); without lengths the loss of the whole vectors."""
+    """Return the mean over `lengths` of loss(z[:, :k], ...); without lengths the loss of the whole vectors."""
     if not lengths:
         return loss(*z)
     return torch.stack([loss(*(v[:, :k] for v in z)) for k in lengths]).mean()
 
 
 def prefix_similarities(z: Tensor, lengths: Sequence[int]) -> list[Tensor]:
-    """The cosines of all pairs on every prefix, each gram matrix built on the one before: (batch, batch) a length.
+    """Return all pairs' cosines on every prefix, each gram matrix built on the one before: (batch, batch) a length.
 
     Products are computed for D columns once, not for the sum of the lengths.
     """
@@ -35,7 +35,7 @@ def prefix_similarities(z: Tensor, lengths: Sequence[int]) -> list[Tensor]:
 
 
 def check_lengths(lengths: Sequence[int], dimensions: int) -> tuple[int, ...]:
-    """Sorted, distinct, at most D."""
+    """Return them sorted, distinct, at most D."""
     if any(k < 1 or k > dimensions for k in lengths):
         raise ConfigInvalid(
             f"loss.lengths={list(lengths)} does not fit {dimensions} dimensions",

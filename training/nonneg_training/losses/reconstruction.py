@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 
 def top_k(z: Tensor, k: int) -> Tensor:
-    """Each row's k largest entries, the rest zero."""
+    """Return each row's k largest entries, the rest zero."""
     if k >= z.shape[1]:
         return z
     values, indices = z.topk(k, dim=1)
@@ -16,7 +16,7 @@ def top_k(z: Tensor, k: int) -> Tensor:
 
 
 def batch_top_k(z: Tensor, k: int) -> Tensor:
-    """The batch's k x batch largest entries: rich images may use more than k, plain ones fewer."""
+    """Return the batch's k x batch largest entries: rich images may use more than k, plain ones fewer."""
     keep = k * len(z)
     if keep >= z.numel():
         return z
@@ -25,12 +25,12 @@ def batch_top_k(z: Tensor, k: int) -> Tensor:
 
 
 def relative_error(x: Tensor, decoded: Tensor, mean: Tensor) -> Tensor:
-    """Squared error as a share of the variance: 1 is what always answering the mean would cost."""
+    """Return squared error as a share of the variance: 1 is what always answering the mean would cost."""
     return (decoded - x).square().sum() / (x - mean).square().sum().clamp(min=1e-12)
 
 
 def revival(z: Tensor, dead: Tensor, residual: Tensor, decoder: Tensor, k: int) -> Tensor:
-    """How badly the k strongest dead dimensions explain what the live ones left over.
+    """Return how badly the k strongest dead dimensions explain what the live ones left over.
 
     z: pre-activations (batch, D); dead: bool (D,); residual: x - decoded, detached (batch, width); decoder: (width, D).
     """
@@ -41,7 +41,7 @@ def revival(z: Tensor, dead: Tensor, residual: Tensor, decoder: Tensor, k: int) 
 
 
 def annealed(k: int, start: int, share: float, progress: float) -> int:
-    """From `start` down to k over the first `share` of the run, then k (CSRv2)."""
+    """Return how many: from `start` down to k over the first `share` of the run, then k (CSRv2)."""
     if start <= k or share <= 0 or progress >= share:
         return k
     return round(start + (k - start) * progress / share)

@@ -6,7 +6,7 @@ from torch import Tensor
 
 
 def spectral(z1: Tensor, z2: Tensor) -> Tensor:
-    """-2 E z(x).z(x+) + E (z(x).z(x-))^2, the negatives being all pairs of different images, both views.
+    """Compute -2 E z(x).z(x+) + E (z(x).z(x-))^2; the negatives are all pairs of different images, both views.
 
     Up to a constant |A - F F^T|^2 for the co-occurrence matrix A (arXiv 2106.04156; non-negative: 2403.12459, eq. 6).
     """
@@ -20,7 +20,7 @@ def spectral(z1: Tensor, z2: Tensor) -> Tensor:
 
 
 def clip_length(z: Tensor, radius: float) -> Tensor:
-    """Vectors longer than `radius` shortened to it: the loss has no length of its own to hold early steps."""
+    """Return vectors longer than `radius` shortened to it: the loss has no length of its own to hold early steps."""
     shrink = radius / z.float().norm(dim=1, keepdim=True).clamp(min=radius)  # (batch, 1), at most 1
     clipped: Tensor = z * shrink.to(z.dtype)
     return clipped

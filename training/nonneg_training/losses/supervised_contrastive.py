@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def supervised_contrastive(similarity: Tensor, labels: Tensor, temperature: float) -> Tensor:
-    """Mean over anchors of the mean over positives of -log p(positive); anchors without a positive do not count.
+    """Return mean over anchors of the mean over positives of -log p(positive); anchors without a positive do not count.
 
     `similarity` holds the cosines of all pairs, (batch, batch).
     """

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from nonneg_core.errors import ConfigInvalid
-from nonneg_core.progress import Bar
+from nonneg_core.progress import ProgressBar
 from nonneg_core.tables import table
 from nonneg_training.data import Images, open_source, unseen
 from nonneg_training.measure.outputs import Outputs
@@ -74,7 +74,7 @@ def structure(
 def _see(
     subject: Subject, data: str | None, teach: str | None, root: Path | None, limit: int | None
 ) -> tuple[Outputs, Outputs | None]:
-    """What it makes of the images that are asked, and of those that teach."""
+    """Return what it makes of the images that are asked, and of those that teach."""
     if data is None and subject.data is None:
         raise ConfigInvalid(f"{subject.what} does not say what to show it", fix="give --data", field="--data")
     own = subject.data if data is None else Data(source=data, root=root)
@@ -96,7 +96,7 @@ def _limited(images: object, limit: int | None) -> Images:
 
 
 def _shown(subject: Subject, images: Images, *, seconds: bool) -> Outputs:
-    with Bar(f"looking at {images.name}", len(images)) as bar:
+    with ProgressBar(f"looking at {images.name}", len(images)) as bar:
         return subject.see(images, seconds=seconds, tick=bar.move)
 
 

@@ -14,39 +14,39 @@ from PIL import Image, ImageFilter
 
 from nonneg_core.pixels.view import Pixels
 
-Floats = NDArray[np.float64]
+Doubles = NDArray[np.float64]
 Corruption = Callable[[Pixels, float], Pixels]
 
 
 def corrupt(name: str, pixels: Pixels, strength: float) -> Pixels:
-    """The images, corrupted."""
+    """Return the images, corrupted."""
     return CORRUPTIONS[name](pixels, strength)
 
 
 def noise(pixels: Pixels, strength: float) -> Pixels:
-    """Gaussian noise of this standard deviation, of 0..1; the same for the same images."""
+    """Add Gaussian noise of this standard deviation, of 0..1; the same for the same images."""
     added = np.random.default_rng(0).normal(scale=255 * strength, size=pixels.shape)
     return _clipped(pixels + added)
 
 
 def blur(pixels: Pixels, strength: float) -> Pixels:
-    """Gaussian blur of this radius in pixels."""
+    """Blur by a Gaussian of this radius in pixels."""
     return _each(pixels, lambda image: image.filter(ImageFilter.GaussianBlur(strength)))
 
 
 def contrast(pixels: Pixels, strength: float) -> Pixels:
-    """The distance from each image's mean grey, times this."""
+    """Scale the distance from each image's mean grey by this."""
     mean = pixels.mean(axis=(1, 2, 3), keepdims=True)
     return _clipped(mean + (pixels - mean) * strength)
 
 
 def brightness(pixels: Pixels, strength: float) -> Pixels:
-    """So much, of 0..1, added to every pixel."""
+    """Add so much, of 0..1, to every pixel."""
     return _clipped(pixels + 255 * strength)
 
 
 def pixelation(pixels: Pixels, strength: float) -> Pixels:
-    """Shrunk to this share of the side, and back without smoothing."""
+    """Shrink to this share of the side, and back without smoothing."""
     side = pixels.shape[1]
     small = max(2, round(side * strength))
     box, nearest = Image.Resampling.BOX, Image.Resampling.NEAREST
@@ -54,7 +54,7 @@ def pixelation(pixels: Pixels, strength: float) -> Pixels:
 
 
 def jpeg(pixels: Pixels, strength: float) -> Pixels:
-    """Compressed at this quality and opened again."""
+    """Compress at this quality and open again."""
 
     def through(image: Image.Image) -> Image.Image:
         buffer = io.BytesIO()
@@ -65,13 +65,13 @@ def jpeg(pixels: Pixels, strength: float) -> Pixels:
 
 
 def stylised(pixels: Pixels, strength: float) -> Pixels:
-    """The phases of each image with this share of another's amplitudes, and the other's mean and spread of colours."""
+    """Mix each image's phases with this share of another's amplitudes, and the other's mean and spread of colours."""
     order = np.roll(np.random.default_rng(0).permutation(len(pixels)), 1)
     other = pixels[order].astype(np.float64)
     own = pixels.astype(np.float64)
     spectra = [np.fft.fft2(x, axes=(1, 2)) for x in (own, other)]
     amplitude = (1 - strength) * np.abs(spectra[0]) + strength * np.abs(spectra[1])
-    mixed: Floats = np.fft.ifft2(amplitude * np.exp(1j * np.angle(spectra[0])), axes=(1, 2)).real
+    mixed: Doubles = np.fft.ifft2(amplitude * np.exp(1j * np.angle(spectra[0])), axes=(1, 2)).real
     means = [x.mean(axis=(1, 2), keepdims=True) for x in (mixed, other)]
     spreads = [x.std(axis=(1, 2), keepdims=True) + 1e-6 for x in (mixed, other)]
     recoloured = (mixed - means[0]) / spreads[0] * spreads[1] + means[1]
@@ -79,7 +79,7 @@ def stylised(pixels: Pixels, strength: float) -> Pixels:
 
 
 def sketch(pixels: Pixels, strength: float) -> Pixels:
-    """Dark lines on white where a difference of two blurs is negative; the larger the factor, the harder the lines."""
+    """Draw dark lines on white where the difference of two blurs is negative; a larger factor gives harder lines."""
     grey = pixels.mean(axis=3)
     near, far = (_smooth(grey, radius) for radius in (0.5, 1.2))
     lines = np.clip(255 + strength * np.minimum(near - far, 0), 0, 255)
@@ -108,11 +108,11 @@ STRENGTHS: dict[str, tuple[float, ...]] = {
 }
 
 
-def _smooth(grey: Floats, radius: float) -> Floats:
-    """A Gaussian blur in the frequency domain."""
+def _smooth(grey: Doubles, radius: float) -> Doubles:
+    """Blur by a Gaussian in the frequency domain."""
     frequency = np.fft.fftfreq(grey.shape[1])
     squares = frequency[:, None] ** 2 + frequency[None, :] ** 2
-    smooth: Floats = np.fft.ifft2(np.fft.fft2(grey) * np.exp(-2 * (np.pi * radius) ** 2 * squares)).real
+    smooth: Doubles = np.fft.ifft2(np.fft.fft2(grey) * np.exp(-2 * (np.pi * radius) ** 2 * squares)).real
     return smooth
 
 

@@ -34,7 +34,7 @@ class Outputs:
     order: tuple[int, ...] = ()  # which image each row is of
 
     def structure(self) -> StructureReport:
-        """The figures of structure beside their floors."""
+        """Return the figures of structure beside their floors."""
         return structure(self.z, self.labels, second=self.second, untrained=self.untrained)
 
 
@@ -60,13 +60,13 @@ def see(run: Run, images: Images, view: View, *, seconds: bool = True, tick: Tic
 
 
 def drawn(images: Images) -> list[int]:
-    """The images in an order drawn by chance, always the same: the first ones are as good as any."""
+    """Return the images in an order drawn by chance, always the same: the first ones are as good as any."""
     order: list[int] = np.random.default_rng(0).permutation(len(images)).tolist()
     return order
 
 
 def mirrored(images: Images, rows: Sequence[int], view: View) -> Pixels:
-    """The second view of some images: nearer, and mirrored."""
+    """Return the second view of some images: nearer, and mirrored."""
     nearer = view.model_copy(update={"crop": view.crop * NEARER})
     pixels = images.pixels(rows, nearer)
     return np.ascontiguousarray(pixels[:, :, ::-1])

@@ -19,7 +19,7 @@ NEIGHBOURS = 20
 DRAWS = 5  # of random dimensions; their mean is reported
 Floats = NDArray[np.float32]
 Pair = tuple[Floats, Floats]  # of the images that teach, of those that are asked
-Labels = tuple[NDArray[Any], NDArray[Any]]
+LabelPair = tuple[NDArray[Any], NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -36,22 +36,22 @@ class ProbeResult:
     zero_share: float
 
     def record(self) -> dict[str, Any]:
-        """As JSON shows it."""
+        """Return it as JSON shows it."""
         return asdict(self)
 
 
 def rows(
     pair: Pair,
-    labels: Labels,
+    labels: LabelPair,
     *,
     lengths: Sequence[int] = (),
     selections: Sequence[str] = ("prefix",),
     seed: int = 0,
 ) -> list[ProbeResult]:
-    """One row for all dimensions, then one a selection and length; selections look at the images that teach."""
+    """Return one row for all dimensions, then one a selection and length; selections look at the images that teach."""
     unknown = [name for name in selections if name not in SELECTIONS]
     if unknown:
-        raise ConfigInvalid(f"there is no selection {unknown[0]}", fix=f"choose of {', '.join(SELECTIONS)}")
+        raise ConfigInvalid(f"selection={unknown[0]} is not known", fix=f"choose of {', '.join(SELECTIONS)}")
     shorter = [k for k in lengths if k < pair[0].shape[1]]
     return [
         _row("all", [pair], labels),
@@ -59,13 +59,13 @@ def rows(
     ]
 
 
-def _row(name: str, pairs: Iterable[Pair], labels: Labels) -> ProbeResult:
+def _row(name: str, pairs: Iterable[Pair], labels: LabelPair) -> ProbeResult:
     scores = [_scores(pair, labels) for pair in pairs]
     mean = {key: float(np.mean([score[key] for score in scores])) for key in scores[0]}
     return ProbeResult(name, int(mean.pop("dimensions")), **mean)
 
 
-def _scores(pair: Pair, labels: Labels) -> dict[str, float]:
+def _scores(pair: Pair, labels: LabelPair) -> dict[str, float]:
     teach, ask = pair
     found = retrieval(teach, labels[0], ask, labels[1], k=10, neighbours=NEIGHBOURS)
     return {
@@ -88,7 +88,7 @@ def _random(pair: Pair, k: int, seed: int) -> Iterator[Pair]:
 
 
 def _activation(pair: Pair, k: int, _: int) -> Iterator[Pair]:
-    """The largest expected activation: the mean of unit vectors, signs and all."""
+    """Yield the columns of largest expected activation: the mean of unit vectors, signs and all."""
     yield _kept(pair, falling(unit(pair[0]).mean(axis=0)), k)
 
 

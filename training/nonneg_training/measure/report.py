@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nonneg_core.evaluation.certificate import Figures, StructureReport
+from nonneg_core.evaluation.certificate import CodeFigures, StructureReport
 from nonneg_core.evaluation.probe import halves
 from nonneg_training.measure.outputs import Outputs
 from nonneg_training.measure.probing import ProbeResult, rows
@@ -29,7 +29,7 @@ class Report:
     features: list[ProbeResult]  # of the backbone; empty where it cannot be seen by itself
 
     def record(self) -> dict[str, Any]:
-        """As JSON shows it."""
+        """Return it as JSON shows it."""
         return {
             "structure": self.structure.record(),
             "embedding": [row.record() for row in self.embedding],
@@ -45,7 +45,7 @@ def measure(
     selections: Sequence[str] = ("prefix",),
     seed: int = 0,
 ) -> Report:
-    """Structure of what is asked; probe and neighbours from `teach` to it, or from one half to the other."""
+    """Measure structure of what is asked; probe and neighbours from `teach` to it, or from one half to the other."""
     if teach is None:
         first, other = halves(asked.labels.tolist(), seed=seed)
         pair, labels = (asked.z[first], asked.z[other]), (asked.labels[first], asked.labels[other])
@@ -62,8 +62,8 @@ def measure(
 
 
 def structure_table(found: StructureReport) -> list[list[Any]]:
-    """A line a figure: measured, and each floor; `-` where a floor says nothing."""
-    floors: dict[str, Figures | None] = {
+    """Return a line a figure: measured, and each floor; `-` where a floor says nothing."""
+    floors: dict[str, CodeFigures | None] = {
         "shuffled": found.shuffled,
         "rotated": found.rotated,
         "untrained": found.untrained,
@@ -81,7 +81,7 @@ def structure_table(found: StructureReport) -> list[list[Any]]:
     return [[_short(cell) for cell in line] for line in lines]
 
 
-def _sepin(figures: Figures | None, k: str) -> str | None:
+def _sepin(figures: CodeFigures | None, k: str) -> str | None:
     if figures is None or figures.sepin is None or figures.sepin_intervals is None:
         return None
     low, high = figures.sepin_intervals[k]
@@ -89,10 +89,10 @@ def _sepin(figures: Figures | None, k: str) -> str | None:
 
 
 def row_cells(kind: str, row: ProbeResult) -> list[Any]:
-    """A row of the second table."""
+    """Return a row of the second table."""
     return [kind, *(_short(value) for value in asdict(row).values())]
 
 
 def _short(value: Any) -> Any:
-    """Numbers a table can show: four digits, whatever their size."""
+    """Return numbers a table can show: four digits, whatever their size."""
     return f"{value:.4g}" if isinstance(value, float) else "-" if value is None else value

@@ -20,7 +20,7 @@ Figures = dict[str, float | list[float] | None]
 
 
 def corrupted(run: Run, images: Images, view: View, taught: Outputs) -> Figures:
-    """Accuracy of a probe that learnt from clean images, on each corruption of the others; and their mean."""
+    """Return accuracy of a probe that learnt from clean images, on each corruption of the others; and their mean."""
     pixels = images.pixels(range(len(images)), view)
     figures: Figures = {}
     for name in CORRUPTIONS:
@@ -38,7 +38,7 @@ def corrupted(run: Run, images: Images, view: View, taught: Outputs) -> Figures:
 
 
 def few_shots(taught: Outputs, asked: Outputs, shots: Sequence[int], seed: int) -> Figures:
-    """Accuracy of a probe that learns from so many images a class; the mean of five draws."""
+    """Return accuracy of a probe that learns from so many images a class; the mean of five draws."""
     figures: Figures = {}
     for count in shots:
         draws = [_few(taught.labels, count, np.random.default_rng((seed, draw))) for draw in range(5)]
@@ -48,7 +48,7 @@ def few_shots(taught: Outputs, asked: Outputs, shots: Sequence[int], seed: int) 
 
 
 def noisy_labels(taught: Outputs, asked: Outputs, shares: Sequence[float], seed: int) -> Figures:
-    """Accuracy of a probe that learns from labels of which a share was replaced by any of the classes."""
+    """Return accuracy of a probe that learns from labels of which a share was replaced by any of the classes."""
     figures: Figures = {}
     names = np.unique(taught.labels)
     for share in shares:
@@ -63,7 +63,7 @@ def noisy_labels(taught: Outputs, asked: Outputs, shares: Sequence[float], seed:
 def _both(
     taught: Outputs, asked: Outputs, *, rows: NDArray[np.intp] | None = None, labels: NDArray[Any] | None = None
 ) -> tuple[float, float]:
-    """The probe's accuracy on the backbone's features and on the embedding."""
+    """Return the probe's accuracy on the backbone's features and on the embedding."""
     chosen = np.arange(len(taught.labels)) if rows is None else rows
     names = taught.labels if labels is None else labels
     assert taught.features is not None

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from nonneg_core.pixels.view import Pixels
-from nonneg_training.cache import Wanted, features
+from nonneg_training.cache import FeatureRequest, features
 from nonneg_training.data import Images
 from nonneg_training.encoder import EncoderModule
 from nonneg_training.measure.outputs import PAIRS, Floats, Outputs, Run, drawn, mirrored
@@ -17,7 +17,7 @@ from nonneg_training.settings import Views
 
 
 def runner(encoder: EncoderModule, *, seed: int = 0) -> Run:
-    """Every row that can be measured of the encoder, in evaluation mode."""
+    """Return every row that can be measured of the encoder, in evaluation mode."""
     fresh = untrained_head(encoder, seed=seed)
     device = encoder.output.weight.device
 
@@ -31,9 +31,9 @@ def runner(encoder: EncoderModule, *, seed: int = 0) -> Run:
 
 @torch.inference_mode()
 def see_cached(encoder: EncoderModule, images: Images, views: Views, *, seed: int = 0, seconds: bool = True) -> Outputs:
-    """What `see` sees, the backbone's features being taken from the cache: for heads, of which many share them."""
+    """Do as `see` does, with the backbone's features from the cache: for heads, of which many share them."""
     order = drawn(images)
-    found = features(Wanted(encoder, images, views, random=0, seed=0))[0, order]
+    found = features(FeatureRequest(encoder, images, views, random=0, seed=0))[0, order]
     rows = _rows(encoder.eval(), untrained_head(encoder, seed=seed), torch.from_numpy(found))
     other = runner(encoder, seed=seed)(mirrored(images, order[:PAIRS], encoder.view)) if seconds else {}
     return Outputs(
@@ -54,7 +54,7 @@ def _rows(encoder: EncoderModule, fresh: nn.Module, features: Tensor) -> dict[st
 
 
 def untrained_head(encoder: EncoderModule, *, seed: int = 0) -> nn.Module:
-    """The encoder's projector as it is before any training: the same layers, drawn again; without the activation."""
+    """Return the encoder's untrained projector: the same layers, drawn again; without the activation."""
     head = nn.Sequential(copy.deepcopy(encoder.hidden), copy.deepcopy(encoder.output))
     state = torch.get_rng_state()
     torch.manual_seed(derive(seed, "untrained"))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from nonneg_core.errors import DataInvalid, MissingExtra
-from nonneg_core.installing import extra_hint
+from nonneg_core.errors import DataInvalid
+from nonneg_core.installing import needing
 from nonneg_core.pixels.view import Pixels, View
 from nonneg_runtime.bundle import located, open_bundle
 from nonneg_training.data import Images
@@ -27,17 +27,17 @@ class Subject:
     data: Data | None = None  # what it was trained on
 
     def see(self, images: Images, *, seconds: bool = True, tick: Tick | None = None) -> Outputs:
-        """Its rows of these images."""
+        """Return its rows of these images."""
         return see(self.run, images, self.view, seconds=seconds, tick=tick)
 
 
 def is_array(path: Path) -> bool:
-    """Whether the path is read as vectors."""
+    """Return whether the path is read as vectors."""
     return path.suffix.lower() in (".npy", ".npz")
 
 
 def open_subject(path: Path) -> Subject:
-    """The encoder at a path."""
+    """Return the encoder at a path."""
     if (path / CONFIG).is_file():
         return _run(path)
     if (located(path) / "manifest.json").is_file():  # or the name of a model that comes with nonneg
@@ -52,7 +52,7 @@ def open_subject(path: Path) -> Subject:
 
 
 def read_array(path: Path, labels: Path | None) -> Outputs:
-    """Vectors and labels: .npz with z, labels and perhaps second; or .npy with a file of labels beside it."""
+    """Return vectors and labels: .npz with z, labels and perhaps second; or .npy with a file of labels beside it."""
     try:
         loaded = np.load(path, allow_pickle=False)
         held = {"z": loaded} if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded.files}
@@ -105,10 +105,8 @@ def _onnx(path: Path) -> Subject:
 
 
 def _session(path: Path, precision: str) -> tuple[Run, int | None]:
-    try:
-        from nonneg_runtime.open import open_session
-    except ModuleNotFoundError as error:
-        raise MissingExtra(f"running {path} needs {error.name}", fix=extra_hint("export")) from None
+    with needing(f"running {path}", extra="export"):
+        from nonneg_runtime.inference.open_session import open_session
     session = open_session(path, precision=precision)
 
     def run(pixels: Pixels) -> dict[str, Floats]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from nonneg_training.data import Images, Stream
+from nonneg_training.data import Images, ShardStream
 from nonneg_training.encoder import EncoderModule
 from nonneg_training.methods.contrastive import Contrastive
 from nonneg_training.methods.head import Fit, HeadMethod
@@ -12,19 +12,19 @@ from nonneg_training.methods.method import Batch, Method
 from nonneg_training.methods.spectral import Spectral
 from nonneg_training.methods.supervised import Supervised
 from nonneg_training.methods.two_tower import TwoTower
-from nonneg_training.settings import Settings
+from nonneg_training.settings import RunSettings
 
 __all__ = ["Batch", "Method", "build_method"]
 
 
 def build_method(
-    settings: Settings,
+    settings: RunSettings,
     encoder: EncoderModule,
-    images: Images | Stream,
+    images: Images | ShardStream,
     sample: Tensor | None = None,
     fit: Fit | None = None,
 ) -> Method:
-    """The method that the settings name, around `encoder`; for a head some cached features, and its analytic start."""
+    """Build the method that the settings name, around `encoder`; for a head with cached features and its start."""
     name = settings.method
     if sample is not None:
         return HeadMethod(encoder, settings.loss, settings.head, sample, fit)

@@ -32,7 +32,7 @@ class Contrastive(Method):
 
 
 def pair(encoder: EncoderModule, views: Tensor) -> tuple[Tensor, Tensor]:
-    """The embeddings of first and second views, of all ranks: (batch, D) each."""
+    """Return the embeddings of first and second views, of all ranks: (batch, D) each."""
     # one view at a time, as the authors do: batch norm sees each by itself, and the backward pass needs half the room
     z1, z2 = (encoder.embed(encoder.see(x)) for x in views.chunk(2))
     return gather(z1), gather(z2)

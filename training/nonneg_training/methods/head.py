@@ -32,7 +32,7 @@ class HeadMethod(Method):
     def __init__(
         self, encoder: EncoderModule, loss: Loss, head: HeadSettings, sample: Tensor, fit: Fit | None = None
     ) -> None:
-        """`sample`: features that are typical of what it will learn from, (n, width); `fit`: of an analytic start."""
+        """Begin from `sample`, typical features (n, width); `fit` is what an analytic start was computed from."""
         super().__init__(encoder)
         encoder.backbone.requires_grad_(False)
         width, dimensions = encoder.backbone.width, encoder.dimensions
@@ -74,7 +74,7 @@ class HeadMethod(Method):
             self.k = annealed(self.head.top_k, self.head.anneal_from, self.head.anneal_share, progress)
 
     def pace(self, name: str) -> float:
-        """In relative steps: weights by their root mean square, temperatures slower than biases."""
+        """Return a parameter's pace in relative steps: weights by root mean square, temperatures slower than biases."""
         if not self.head.relative:
             return 1.0
         return {"warmth": 1 / 3, "encoder.output.weight": self.scale}.get(name, 1.0)
@@ -98,7 +98,7 @@ class HeadMethod(Method):
         return {"loss": loss, **found}
 
     def _raw(self, x: Tensor) -> Tensor:
-        """What is activated; columns that do not learn leave no trace of how they came about."""
+        """Return what is activated; columns that do not learn leave no trace of how they came about."""
         if self.trained == self.encoder.dimensions:
             return self.encoder.preactivation(x)
         rows, layer = self.encoder.rooted(x), self.encoder.output
@@ -107,7 +107,7 @@ class HeadMethod(Method):
         return torch.cat([F.linear(rows, layer.weight[: self.trained], layer.bias[: self.trained]), rest], dim=1)
 
     def _teacher(self, x: Tensor, taught: Tensor | None, views: int) -> Tensor:
-        """The cosines to follow: of the other teachers' vectors, or of the backbone's own centred features."""
+        """Return the cosines to follow: of the other teachers' vectors, or of the backbone's own centred features."""
         if taught is None:
             return teacher_similarity(x, self.mean)
         t = torch.cat([gather(part) for part in taught.chunk(views)])
@@ -129,7 +129,7 @@ class HeadMethod(Method):
         return any(getattr(self.head, name) for name in ("similarity", "neighbours", "contrastive", "labels"))
 
     def _pairwise(self, students: list[Tensor], teacher: Tensor, labels: Tensor, views: int) -> dict[str, Tensor]:
-        """What compares pairs, as the mean over the nested lengths."""
+        """Return what compares pairs, as the mean over the nested lengths."""
         head, found = self.head, {}
         if head.similarity:
             found["similarity"] = torch.stack([squared(s, teacher) for s in students]).mean()
@@ -148,7 +148,7 @@ class HeadMethod(Method):
         return found
 
     def _reconstruct(self, x: Tensor, z: Tensor, raw: Tensor) -> dict[str, Tensor]:
-        """The mean relative error of decoding each prefix; and what the dead could do about the rest."""
+        """Return the mean relative error of decoding each prefix; and what the dead could do about the rest."""
         assert self.decoder is not None
         weight = self.decoder.weight  # (width, D)
         errors = [relative_error(x, F.linear(z[:, :k], weight[:, :k]) + self.mean, self.mean) for k in self.lengths]
@@ -167,7 +167,7 @@ PARTS = ("similarity", "neighbours", "contrastive", "labels", "reconstruction", 
 
 
 def sparsity(z: Tensor) -> Tensor:
-    """Mean over vectors of |z|_1 / |z|_2, over the square root of D: 1 when all are equal, less when few are active."""
+    """Average |z|_1 / |z|_2 over vectors, over the square root of D: 1 when all are equal, less when few are active."""
     z = z.float()
     ratio: Tensor = z.sum(dim=1) / z.norm(dim=1).clamp(min=1e-6)
     share: Tensor = ratio.mean() / z.shape[1] ** 0.5

@@ -23,19 +23,19 @@ class Method(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, batch: Batch) -> dict[str, Tensor]:
-        """{"loss": to be minimised, and the parts}."""
+        """Return {"loss": to be minimised, and the parts}."""
 
     def collapsed(self, batch: int) -> float | None:
-        """The loss of an encoder that gives every image the same vector; None if the loss does not tell."""
+        """Return the loss of an encoder that gives every image the same vector; None if the loss does not tell."""
         return None
 
     def classify(self, z: Tensor) -> Tensor | None:
-        """The classes of embeddings (n, D), by what learns beside the encoder; None without a classifier."""
+        """Return the classes of embeddings (n, D), by what learns beside the encoder; None without a classifier."""
         return None
 
     def pace(self, name: str) -> float:
-        """How fast the parameter of this name learns, as a multiple of the schedule's rate."""
+        """Return how fast the parameter of this name learns, as a multiple of the schedule's rate."""
         return 1.0
 
     def advance(self, progress: float) -> None:
-        """The run is this far, 0..1: for what changes on the way."""
+        """Note that the run is this far, 0..1: for what changes on the way."""

@@ -13,8 +13,8 @@ from nonneg_training.encoder import EncoderModule
 from nonneg_training.losses.clip import clip
 from nonneg_training.losses.nested import check_lengths, nested
 from nonneg_training.methods.method import Batch, Method
-from nonneg_training.settings import Loss, Text
-from nonneg_training.text import tower_beside
+from nonneg_training.settings import Loss, TextSettings
+from nonneg_training.text_encoder import tower_beside
 
 
 class TwoTower(Method):
@@ -23,7 +23,7 @@ class TwoTower(Method):
     views = 1
     parts = ("scale",)
 
-    def __init__(self, encoder: EncoderModule, loss: Loss, text: Text) -> None:
+    def __init__(self, encoder: EncoderModule, loss: Loss, text: TextSettings) -> None:
         super().__init__(encoder)
         self.text = tower_beside(encoder, text)
         self.log_scale = nn.Parameter(torch.tensor(math.log(1 / loss.temperature)))

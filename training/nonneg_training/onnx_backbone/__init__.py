@@ -10,13 +10,13 @@ ENCODER = "encoder.onnx"  # in a bundle's folder
 
 
 def encoder_file(backbone: str) -> str:
-    """A backbone's name, or the ONNX encoder in the folder of a bundle."""
+    """Return a backbone's name, or the ONNX encoder in the folder of a bundle."""
     inside = Path(backbone) / ENCODER
     return str(inside) if inside.is_file() else backbone
 
 
 def is_onnx_file(backbone: str) -> bool:
-    """Whether a backbone's name is the path of an ONNX file."""
+    """Return whether a backbone's name is the path of an ONNX file."""
     return backbone.endswith(".onnx")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_core.pixels.resizing import Interpolation
 from nonneg_core.pixels.view import View
-from nonneg_training.onnx_backbone.adapting import Scaling
+from nonneg_training.onnx_backbone.scaling_and_pooling import Scaling
 
 RESAMPLE: dict[int, Interpolation] = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}  # Pillow's numbers
 MAX_BYTES = 2**20
@@ -17,7 +17,7 @@ UNCROPPED = 384  # ConvNeXt squashes pictures for inputs of this side or more
 
 
 def read_preprocessor(path: Path) -> tuple[View, Scaling]:
-    """The evaluation view and the scaling that the file describes."""
+    """Return the evaluation view and the scaling that the file describes."""
     record = _read(path)
     inner = record.get("image_processor")  # where text and image processors share a file
     record = inner if isinstance(inner, dict) else record
@@ -53,7 +53,7 @@ def _scaling(record: dict[str, Any]) -> Scaling:
 
 
 def _sides(size: Any) -> tuple[int, ...] | None:
-    """One number: the short side; two: height and width."""
+    """Read one number as the short side, two as height and width."""
     if isinstance(size, int):
         return (size,)
     if isinstance(size, dict) and "shortest_edge" in size:

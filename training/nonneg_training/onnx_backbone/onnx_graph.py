@@ -15,7 +15,7 @@ PRODUCER = "nonneg"
 
 
 def load(path: Path) -> ModelProto:
-    """An ONNX file as a model, its weights within."""
+    """Return an ONNX file as a model, its weights within."""
     try:
         model = onnx.load(path)
         onnx.checker.check_model(model)
@@ -29,7 +29,7 @@ def load(path: Path) -> ModelProto:
 
 
 def stripped(model: ModelProto) -> ModelProto:
-    """A copy without doc strings, metadata and stack traces: exporters leave local paths in them."""
+    """Return a copy without doc strings, metadata and stack traces: exporters leave local paths in them."""
     copy = ModelProto()
     copy.CopyFrom(model)
     for field in ("producer_version", "domain", "model_version", "doc_string", "metadata_props"):
@@ -65,7 +65,7 @@ def _strip_nodes(nodes: Iterable[NodeProto]) -> None:
 
 
 def subgraphs(node: NodeProto) -> list[GraphProto]:
-    """The bodies of an If, a Loop or a Scan."""
+    """Return the bodies of an If, a Loop or a Scan."""
     one = [a.g for a in node.attribute if a.type == AttributeProto.GRAPH]
     return one + [g for a in node.attribute if a.type == AttributeProto.GRAPHS for g in a.graphs]
 

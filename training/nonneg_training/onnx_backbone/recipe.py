@@ -10,16 +10,16 @@ from onnx import ModelProto
 from nonneg_core.errors import BundleInvalid, CheckpointInvalid, ConfigInvalid, DataInvalid
 from nonneg_core.pixels.view import View
 from nonneg_runtime.external_data import external_files
-from nonneg_training.onnx_backbone.adapting import Scaling, adapt, side
 from nonneg_training.onnx_backbone.huggingface_preprocessor import read_preprocessor
 from nonneg_training.onnx_backbone.onnx_graph import load
-from nonneg_training.settings import Onnx, Settings
+from nonneg_training.onnx_backbone.scaling_and_pooling import Scaling, side, with_scaling_and_pooling
+from nonneg_training.settings import Onnx, RunSettings
 
 USUAL_SIZE = 224
 
 
-def settle(settings: Settings) -> Settings:
-    """The settings with view, scaling and digest filled in, so that the run needs nothing but the encoder's file."""
+def settle(settings: RunSettings) -> RunSettings:
+    """Fill in view, scaling and digest, so that the run needs nothing but the encoder's file."""
     path = Path(settings.model.backbone).absolute()
     found = settings.onnx.model_copy(update={"digest": settings.onnx.digest or digest(path)})
     views = settings.views
@@ -37,7 +37,7 @@ def settle(settings: Settings) -> Settings:
 
 
 def features_graph(path: Path, how: Onnx, size: int) -> ModelProto:
-    """Pixels in, one row of features an image out: what a bundle of it begins with."""
+    """Build what a bundle begins with: pixels in, one row of features an image out."""
     if how.digest and how.digest != digest(path):
         raise CheckpointInvalid(
             f"{path} is not the encoder that this head was trained on (its sha256 differs)",
@@ -46,11 +46,11 @@ def features_graph(path: Path, how: Onnx, size: int) -> ModelProto:
             value=str(path),
         )
     scaling = Scaling(how.factor, how.mean, how.std)
-    return adapt(load(path), size, scaling, output_name=how.output, pool=how.pool)
+    return with_scaling_and_pooling(load(path), size, scaling, output_name=how.output, pool=how.pool)
 
 
 def digest(path: Path) -> str:
-    """sha256 of the file, and of the files of weights beside it that it names."""
+    """Return sha256 of the file, and of the files of weights beside it that it names."""
     whole = hashlib.sha256()
     try:
         beside = sorted(external_files(path))

@@ -14,7 +14,7 @@ TYPES = ("to", "dtype")  # the attributes of operators that name an element type
 
 
 def to_float32(model: ModelProto) -> ModelProto:
-    """A copy that computes in float32 what it computed in float16."""
+    """Return a copy that computes in float32 what it computed in float16."""
     copy = ModelProto()
     copy.CopyFrom(model)
     _graph(copy.graph)

@@ -34,7 +34,7 @@ def study() -> None:
 
 @study.command("list")
 def list_studies() -> None:
-    """The studies that come with nonneg."""
+    """List the studies that come with nonneg."""
     from nonneg_core.tables import table
 
     plans = [read_plan(name) for name in names()]
@@ -51,7 +51,7 @@ def list_studies() -> None:
 @_results
 @_root
 def show(name: str, results: Path, root: Path | None) -> None:
-    """What NAME asks, and what its results say so far."""
+    """Show what NAME asks, and what its results say so far."""
     from nonneg_training.study import Study
 
     click.echo(Study(name, results=results, root=root).page(), nl=False)
@@ -86,7 +86,7 @@ def run(name: str, results: Path, root: Path | None, work: Path | None, budget: 
 @_results
 @_root
 def check(name: str | None, results: Path, root: Path | None) -> None:
-    """Whether a study (or each) can be run, and whether its results are whole, of these settings, and complete."""
+    """Check that a study (or each) can be run, and that its results are whole, of these settings, and complete."""
     from nonneg_training.study import Study
 
     failed = 0

@@ -18,7 +18,7 @@ class PlanSection(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Check(PlanSection):
+class ClaimCheck(PlanSection):
     """One comparison: a figure of a variant, alone or less another variant's, against a bound."""
 
     figure: str
@@ -37,7 +37,7 @@ class Claim(PlanSection):
     paper: str = ""
     setting: str = ""  # where it differs from the study's
     why: str = ""  # what we think where it did not hold
-    checks: tuple[Check, ...] = Field(min_length=1)
+    checks: tuple[ClaimCheck, ...] = Field(min_length=1)
 
 
 class Plot(PlanSection):
@@ -48,7 +48,7 @@ class Plot(PlanSection):
     label: str = ""
 
 
-class Plan(PlanSection):
+class StudyPlan(PlanSection):
     """The whole file."""
 
     title: str
@@ -64,34 +64,34 @@ class Plan(PlanSection):
     plot: Plot | None = None
 
 
-def read_plan(name: str) -> tuple[str, Plan]:
-    """A study's name and plan: one that comes with nonneg, or a file."""
+def read_plan(name: str) -> tuple[str, StudyPlan]:
+    """Return a study's name and plan: one that comes with nonneg, or a file."""
     path = Path(name) if name.endswith(".toml") else OURS / f"{name}.toml"
     try:
         record = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigInvalid(
-            f"there is no study {name}", fix=f"choose of {', '.join(names())}, or give a .toml file", value=name
+            f"study {name} does not exist", fix=f"choose of {', '.join(names())}, or give a .toml file", value=name
         ) from None
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigInvalid(f"{path} is not to be read ({error})", fix="mend the file", value=str(path)) from error
+        raise ConfigInvalid(f"{path} cannot be read ({error})", fix="mend the file", value=str(path)) from error
     try:
-        plan = Plan.model_validate(record)
+        plan = StudyPlan.model_validate(record)
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"])
-        message = "there is no such setting" if first["type"] == "extra_forbidden" else first["msg"].lower()
+        message = "not a setting" if first["type"] == "extra_forbidden" else first["msg"].lower()
         raise ConfigInvalid(f"{path}: {field}: {message}", fix="see docs/studies.md", field=field) from error
     _check_claims(path, plan)
     return path.stem, plan
 
 
 def names() -> list[str]:
-    """The studies that come with nonneg."""
+    """Return the studies that come with nonneg."""
     return sorted(path.stem for path in OURS.glob("*.toml"))
 
 
-def _check_claims(path: Path, plan: Plan) -> None:
+def _check_claims(path: Path, plan: StudyPlan) -> None:
     for claim in plan.claims:
         for check in claim.checks:
             unknown = [name for name in (check.of, check.than) if name is not None and name not in plan.variants]
@@ -108,7 +108,7 @@ def _check_claims(path: Path, plan: Plan) -> None:
 
 
 def merged(base: Record, changes: Record) -> Record:
-    """The base with a variant's changes, table by table."""
+    """Return the base with a variant's changes, table by table."""
     found = dict(base)
     for key, value in changes.items():
         inner = found.get(key)
@@ -117,7 +117,7 @@ def merged(base: Record, changes: Record) -> Record:
 
 
 def flat(record: Record, before: str = "") -> dict[str, Any]:
-    """Dotted names and values."""
+    """Return dotted names and values."""
     found: dict[str, Any] = {}
     for key, value in record.items():
         if isinstance(value, dict):
@@ -128,7 +128,7 @@ def flat(record: Record, before: str = "") -> dict[str, Any]:
 
 
 def differing(a: Record, b: Record, defaults: Record) -> set[str]:
-    """The dotted names that two records do not agree on.
+    """Return the dotted names that two records do not agree on.
 
     A setting that one of them does not know, because it came later, stands there at its default; one that exists no
     longer does not count.

@@ -10,7 +10,7 @@ import numpy as np
 
 from nonneg_core.atomic import atomic_write
 from nonneg_core.figures import figure
-from nonneg_training.study.plan import Plan, Plot
+from nonneg_training.study.plan import Plot, StudyPlan
 from nonneg_training.study.result_files import Result
 from nonneg_training.study.verdict import by_seed, decide, estimate, short
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 PAGE, PICTURE = "table.md", "plot.png"
 
 
-def write_report(folder: Path, name: str, plan: Plan, results: Sequence[Result]) -> None:
-    """table.md and plot.png, from the results."""
+def write_report(folder: Path, name: str, plan: StudyPlan, results: Sequence[Result]) -> None:
+    """Write table.md and plot.png, from the results."""
     with atomic_write(folder / PAGE) as path:
         path.write_text(page(name, plan, results), encoding="utf-8")
     if plan.plot is not None and results:
         draw(folder / PICTURE, plan, plan.plot, results)
 
 
-def page(name: str, plan: Plan, results: Sequence[Result]) -> str:
-    """The study in Markdown."""
+def page(name: str, plan: StudyPlan, results: Sequence[Result]) -> str:
+    """Return the study in Markdown."""
     wanted = len(plan.seeds) * len(plan.variants)
     lines = [f"# {plan.title}", "", plan.question, "", f"Setting: {plan.setting}", ""]
     lines += [f"{len(results)} of {wanted} runs of `nonneg study run {name}`{_where(results)}", ""]
@@ -42,8 +42,8 @@ def page(name: str, plan: Plan, results: Sequence[Result]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def table(plan: Plan, results: Sequence[Result]) -> tuple[list[str], list[list[str]]]:
-    """Columns and rows: a row a variant, mean ± deviation over its seeds."""
+def table(plan: StudyPlan, results: Sequence[Result]) -> tuple[list[str], list[list[str]]]:
+    """Return columns and rows: a row a variant, mean ± deviation over its seeds."""
     figures = plan.table or tuple(sorted({name for r in results for name in r.figures}))[:8]
     rows = []
     for variant in plan.variants:
@@ -69,8 +69,8 @@ def _where(results: Sequence[Result]) -> str:
     return f": {hours:.2f} hours on {'; '.join(machines)}{several}, at {', '.join(commits)}."
 
 
-def draw(path: Path, plan: Plan, plot: Plot, results: Sequence[Result]) -> None:
-    """The study's picture."""
+def draw(path: Path, plan: StudyPlan, plot: Plot, results: Sequence[Result]) -> None:
+    """Draw the study's picture."""
     drawn = figure(figsize=(4.2 * len(plot.figures), 3.4))
     if plot.title:
         drawn.suptitle(plot.title)
@@ -84,7 +84,7 @@ def draw(path: Path, plan: Plan, plot: Plot, results: Sequence[Result]) -> None:
         drawn.savefig(temporary, format="png", dpi=90, metadata={"Software": None})
 
 
-def _bars(axes: Axes, plan: Plan, name: str, results: Sequence[Result]) -> None:
+def _bars(axes: Axes, plan: StudyPlan, name: str, results: Sequence[Result]) -> None:
     for place, variant in enumerate(plan.variants):
         values = list(by_seed(results, variant, name).values())
         if values:
@@ -93,7 +93,7 @@ def _bars(axes: Axes, plan: Plan, name: str, results: Sequence[Result]) -> None:
     axes.set_xticks(range(len(plan.variants)), labels=list(plan.variants), rotation=30, ha="right", fontsize=8)
 
 
-def _lines(axes: Axes, plan: Plan, name: str, results: Sequence[Result]) -> None:
+def _lines(axes: Axes, plan: StudyPlan, name: str, results: Sequence[Result]) -> None:
     for place, variant in enumerate(plan.variants):
         series: list[Any] = [r.figures[name] for r in results if r.variant == variant and r.figures.get(name)]
         length = min((len(values) for values in series), default=0)

@@ -36,7 +36,7 @@ class Result:
 
 
 def same(recorded: dict[str, Any], wanted: dict[str, Any], defaults: dict[str, Any]) -> bool:
-    """Whether two records mean the same run.
+    """Return whether two records mean the same run.
 
     A setting that did not exist yet when the run was made counts as its default, which changes nothing; one that exists
     no longer does not count.
@@ -45,7 +45,7 @@ def same(recorded: dict[str, Any], wanted: dict[str, Any], defaults: dict[str, A
 
 
 def path_of(folder: Path, variant: str, seed: int) -> Path:
-    """Where a run's result lies."""
+    """Return where a run's result lies."""
     return folder / f"{variant}-{seed}.json"
 
 
@@ -59,7 +59,7 @@ def write_result(folder: Path, result: Result) -> None:
 
 
 def read_result(path: Path) -> Result:
-    """A result as it was sealed; one that was edited is refused."""
+    """Return a result as it was sealed; one that was edited is refused."""
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
         sealed = record.pop("digest")
@@ -78,7 +78,7 @@ def read_result(path: Path) -> Result:
 
 
 def read_results(folder: Path) -> list[Result]:
-    """Every result in a study's folder."""
+    """Return every result in a study's folder."""
     return [read_result(path) for path in sorted(folder.glob("*.json"))]
 
 
@@ -87,7 +87,7 @@ def _digest(record: dict[str, Any]) -> str:
 
 
 def this_machine() -> str:
-    """The processor, and how many of its cores may be used."""
+    """Return the processor, and how many of its cores may be used."""
     name = platform.processor() or platform.machine()
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
@@ -99,7 +99,7 @@ def this_machine() -> str:
 
 
 def this_commit() -> str:
-    """The commit of the clone this code lies in, with a + if it was changed since; else the version."""
+    """Return the commit of the clone this code lies in, with a + if it was changed since; else the version."""
     here = Path(__file__).parent
     try:
         asked = [

@@ -21,7 +21,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Wanted:
+class PlannedRun:
     """One run of the grid."""
 
     variant: str
@@ -42,15 +42,17 @@ class Study:
         self.task: Task = task(self.plan.task)
         self.measure = self.task.check_measure(self.plan.measure)
 
-    def grid(self) -> list[Wanted]:
-        """Every run: all variants of the first seed, then of the next. Raises where variants differ in what they do
-        not name, for then a comparison would say nothing."""
+    def grid(self) -> list[PlannedRun]:
+        """List every run: all variants of the first seed, then of the next.
+
+        Raises where variants differ in what they do not name, for then a comparison would say nothing.
+        """
         settled = {name: self._settled(name) for name in self.plan.variants}
         self._check_alone(settled)
-        return [Wanted(name, seed, record) for seed in self.plan.seeds for name, record in settled.items()]
+        return [PlannedRun(name, seed, record) for seed in self.plan.seeds for name, record in settled.items()]
 
     def results(self) -> list[Result]:
-        """The results of what the study's file states; the data need not be there.
+        """Return the results of what the study's file states; the data need not be there.
 
         Raises where two of one variant, or two variants, differ in what the file does not name.
         """
@@ -69,11 +71,11 @@ class Study:
         return found
 
     def strangers(self) -> list[Result]:
-        """Results in the folder that come from other settings: they are shown nowhere."""
+        """Return results in the folder that come from other settings: they are shown nowhere."""
         return self._sorted()[1]
 
-    def missing(self) -> list[Wanted]:
-        """The runs without a result."""
+    def missing(self) -> list[PlannedRun]:
+        """Return the runs without a result."""
         done = {(r.variant, r.seed) for r in self._sorted()[0]}
         return [run for run in self.grid() if (run.variant, run.seed) not in done]
 
@@ -98,16 +100,16 @@ class Study:
         write_report(self.folder, self.name, self.plan, self.results())
 
     def page(self) -> str:
-        """The table and the verdicts, in Markdown."""
+        """Return the table and the verdicts, in Markdown."""
         return page(self.name, self.plan, self.results())
 
     def verdicts(self) -> list[Verdict]:
-        """Every claim, decided or not."""
+        """Return every claim, decided or not."""
         found = self.results()
         return [decide(claim, found) for claim in self.plan.claims]
 
     def _states(self, result: Result) -> bool:
-        """Whether a result was made by what the file states, its defaults aside."""
+        """Return whether a result was made by what the file states, its defaults aside."""
         if result.variant not in self.plan.variants or result.seed not in self.plan.seeds:
             return False
         stated = flat(merged(self.plan.base, self.plan.variants[result.variant]))
@@ -136,7 +138,7 @@ class Study:
         return self.task.settle(record, self.root)
 
     def _check_alone(self, settled: dict[str, Record]) -> None:
-        """Two variants differ in what one of them names, and in nothing else."""
+        """Refuse two variants that differ in more than what one of them names."""
         named = {name: set(flat(changes)) for name, changes in self.plan.variants.items()}
         first, defaults = next(iter(settled), ""), self.task.defaults()[0]
         for name, record in settled.items():
@@ -151,7 +153,7 @@ class Study:
                     field=setting,
                 )
 
-    def _made(self, wanted: Wanted) -> Result:
+    def _made(self, wanted: PlannedRun) -> Result:
         began = time.perf_counter()
         figures = self.task.run(wanted.settings, self.measure, wanted.seed, self.work, self.root)
         return Result(
@@ -168,7 +170,7 @@ class Study:
 
 
 def _rounded(value: Any) -> Any:
-    """Six digits: enough for every table, and the same on each reading."""
+    """Round to six digits: enough for every table, and the same on each reading."""
     if isinstance(value, (list, tuple)):
         return [_rounded(part) for part in value]
     return float(f"{float(value):.6g}") if value is not None else None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nonneg_training.study.plan import Check, Claim
+from nonneg_training.study.plan import Claim, ClaimCheck
 from nonneg_training.study.result_files import Result
 
 HELD, PART, FAILED, OPEN = "held", "held in part", "did not hold here", "not decided"
@@ -15,7 +15,7 @@ LEVEL = 0.95
 
 
 @dataclass(frozen=True)
-class Estimate:
+class SeedEstimate:
     """A mean over seeds and where it would lie with other seeds."""
 
     mean: float
@@ -33,14 +33,14 @@ class Estimate:
 class Checked:
     """A check and how it came out."""
 
-    check: Check
-    estimate: Estimate | None  # of the figure, or of the paired difference; None where nothing was measured
+    check: ClaimCheck
+    estimate: SeedEstimate | None  # of the figure, or of the paired difference; None where nothing was measured
     status: str
-    of: Estimate | None = None
-    than: Estimate | None = None
+    of: SeedEstimate | None = None
+    than: SeedEstimate | None = None
 
     def __str__(self) -> str:
-        """One sentence with its numbers."""
+        """Return one sentence with its numbers."""
         check = self.check
         bound = f"at least {short(check.at_least)}" if check.at_least is not None else f"at most {short(check.at_most)}"
         if self.estimate is None:
@@ -62,21 +62,21 @@ class Verdict:
     seeds: int
 
 
-def estimate(values: Sequence[float]) -> Estimate:
-    """Mean, deviation and the t interval of a mean over seeds; of one seed the interval is everything."""
+def estimate(values: Sequence[float]) -> SeedEstimate:
+    """Return mean, deviation and the t interval of a mean over seeds; of one seed the interval is everything."""
     numbers = np.asarray(values, dtype=np.float64)
     mean = float(numbers.mean())
     if len(numbers) < 2:
-        return Estimate(mean, float("nan"), -float("inf"), float("inf"), len(numbers))
+        return SeedEstimate(mean, float("nan"), -float("inf"), float("inf"), len(numbers))
     from scipy.stats import t
 
     deviation = float(numbers.std(ddof=1))
     half = float(t.ppf((1 + LEVEL) / 2, len(numbers) - 1)) * deviation / len(numbers) ** 0.5
-    return Estimate(mean, deviation, mean - half, mean + half, len(numbers))
+    return SeedEstimate(mean, deviation, mean - half, mean + half, len(numbers))
 
 
 def decide(claim: Claim, results: Sequence[Result]) -> Verdict:
-    """The claim's checks on these results."""
+    """Check a claim on these results."""
     checked = tuple(_checked(check, results) for check in claim.checks)
     seeds = min((found.estimate.seeds if found.estimate else 0) for found in checked)
     return Verdict(claim, _together([found.status for found in checked]), checked, seeds)
@@ -90,7 +90,7 @@ def _together(statuses: Sequence[str]) -> str:
     return PART if FAILED in statuses and HELD in statuses else OPEN
 
 
-def _checked(check: Check, results: Sequence[Result]) -> Checked:
+def _checked(check: ClaimCheck, results: Sequence[Result]) -> Checked:
     of = by_seed(results, check.of, check.figure)
     if check.than is None:
         if not of:
@@ -107,12 +107,12 @@ def _checked(check: Check, results: Sequence[Result]) -> Checked:
 
 
 def by_seed(results: Sequence[Result], variant: str, figure: str) -> Mapping[int, float]:
-    """A variant's figure for each seed that has it."""
+    """Return a variant's figure for each seed that has it."""
     found = {r.seed: r.figures.get(figure) for r in results if r.variant == variant}
     return {seed: float(value) for seed, value in found.items() if isinstance(value, (int, float))}
 
 
-def _status(check: Check, found: Estimate) -> str:
+def _status(check: ClaimCheck, found: SeedEstimate) -> str:
     if check.at_least is not None:
         return HELD if found.low >= check.at_least else FAILED if found.high < check.at_least else OPEN
     assert check.at_most is not None
@@ -120,5 +120,5 @@ def _status(check: Check, found: Estimate) -> str:
 
 
 def short(value: float | None) -> str:
-    """A number as tables show it."""
+    """Return a number as tables show it."""
     return "-" if value is None else f"{value:.3g}" if abs(value) < 0.0995 else f"{value:.4g}"

@@ -12,14 +12,14 @@ __all__ = ["Pipeline", "cutter_for", "evaluation_view", "pipeline_for"]
 
 
 def pipeline_for(images: Images, views: Views, size: int, device: torch.device | None = None) -> Pipeline:
-    """The pipeline that `views.pipeline` names, for such images."""
+    """Return the pipeline that `views.pipeline` names, for such images."""
     if isinstance(images, Arrays) and views.pipeline == "batched":
         return FromMemory(views, size, device)
     return cutter_for(views, size, device)
 
 
 def cutter_for(views: Views, size: int, device: torch.device | None = None) -> Cutter:
-    """The pipeline that `views.pipeline` names, for decoded pictures."""
+    """Return the pipeline that `views.pipeline` names, for decoded pictures."""
     if views.pipeline == "torchvision":
         from nonneg_training.views.reference import PerImage
 

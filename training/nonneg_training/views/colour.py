@@ -12,7 +12,7 @@ _GREY = (0.2989, 0.587, 0.114)
 
 
 def grey(x: Tensor) -> Tensor:
-    """(batch, 3, h, w) -> (batch, 1, h, w)."""
+    """Turn (batch, 3, h, w) into (batch, 1, h, w)."""
     r, g, b = x.unbind(1)
     return (_GREY[0] * r).add_(g, alpha=_GREY[1]).add_(b, alpha=_GREY[2]).unsqueeze(1)
 

@@ -24,7 +24,7 @@ class Recolour:
         return x
 
     def _jitter(self, x: Tensor, g: torch.Generator) -> None:
-        """Four changes in random order: torchvision draws it once an image, this once a block of images."""
+        """Change four things in random order: torchvision draws it once an image, this once a block of images."""
         rows = chosen(len(x), self.views.jitter, g).nonzero().flatten()
         factors = {name: self._factors(name, len(rows), g) for name in _CHANGES}
         block = max(1, BLOCK // x[0].numel())
@@ -59,12 +59,12 @@ SIGMA = (0.1, 2.0)  # of the blur, in pixels
 
 
 def blur_kernel(size: int) -> int:
-    """The blur's taps: an odd number, about a tenth of the side."""
+    """Return the blur's taps: an odd number, about a tenth of the side."""
     return max(3, size // 20 * 2 + 1)
 
 
 def chosen(count: int, probability: float, g: torch.Generator) -> Tensor:
-    """Which of `count` images something happens to."""
+    """Return which of `count` images something happens to."""
     return torch.rand(count, generator=g) < probability
 
 

@@ -25,7 +25,7 @@ from nonneg_training.views.jitter import Recolour, chosen
 
 
 def evaluation_view(views: Views, size: int) -> View:
-    """The one view an image is embedded by: in monitoring, in the bundle, on the server."""
+    """Return the one view an image is embedded by: in monitoring, in the bundle, on the server."""
     return View(size=size, fit=views.fit, crop=views.centre, interpolation=views.interpolation)
 
 
@@ -38,18 +38,18 @@ class Pipeline(ABC):
 
     @abstractmethod
     def fetch(self, images: Images, indices: Sequence[int], g: torch.Generator, count: int) -> Any:
-        """What can be done ahead of `count` views of each of these images."""
+        """Return what can be done ahead of `count` views of each of these images."""
 
     @abstractmethod
     def finish(self, fetched: Any, g: torch.Generator, count: int) -> Tensor:
-        """The views, first all first views: float 0..255, (count * batch, 3, size, size), channels last."""
+        """Return the views, first all first views: float 0..255, (count * batch, 3, size, size), channels last."""
 
     def draw(self, images: Images, indices: Sequence[int], g: torch.Generator, count: int = 2) -> Tensor:
-        """Both at once."""
+        """Return both at once."""
         return self.finish(self.fetch(images, indices, g, count), g, count)
 
     def evaluate(self, images: Images, indices: Sequence[int], view: View) -> NDArray[np.uint8]:
-        """The evaluation view of each image: uint8 (batch, size, size, 3)."""
+        """Return the evaluation view of each image: uint8 (batch, size, size, 3)."""
         return np.stack(list(self.pool.map(lambda i: images.pixels([i], view)[0], indices)))
 
 
@@ -77,14 +77,14 @@ class Cutter(Pipeline):
 
     @abstractmethod
     def cut(self, pictures: Sequence[Image.Image], g: torch.Generator, count: int) -> Any:
-        """What can be done ahead of `count` views of each of these pictures."""
+        """Return what can be done ahead of `count` views of each of these pictures."""
 
 
 class FromPictures(Cutter):
     """Photos of any size: decoded once, each view cut and resized by Pillow on a pool of threads."""
 
     def cut(self, pictures: Sequence[Image.Image], g: torch.Generator, count: int) -> Tensor:
-        """Random boxes of decoded pictures: uint8 (count * batch, size, size, 3)."""
+        """Return random boxes of decoded pictures: uint8 (count * batch, size, size, 3)."""
         sizes = torch.tensor([picture.size for picture in pictures], dtype=torch.float32).repeat(count, 1)
         boxes = resample.random_boxes(len(sizes), sizes[:, 1], sizes[:, 0], self.views.crop, g)
         cuts = list(self.pool.map(self._cut, list(pictures) * count, boxes.tolist()))

@@ -24,7 +24,7 @@ class PerImage(Cutter):
         self.transform = simclr(views, size)
 
     def cut(self, pictures: Sequence[Image.Image], g: torch.Generator, count: int) -> list[Tensor]:
-        """Decoded pictures as torchvision wants them, (3, h, w)."""
+        """Return decoded pictures as torchvision wants them, (3, h, w)."""
         return [torch.from_numpy(np.array(picture)).permute(2, 0, 1) for picture in pictures]
 
     def finish(self, fetched: list[Tensor], g: torch.Generator, count: int) -> Tensor:
@@ -37,7 +37,7 @@ class PerImage(Cutter):
 
 
 def simclr(views: Views, size: int) -> Any:
-    """uint8 (3, h, w) -> uint8 (3, size, size)."""
+    """Turn uint8 (3, h, w) into uint8 (3, size, size)."""
     from torchvision.transforms import v2
 
     jitter = v2.ColorJitter(views.brightness, views.contrast, views.saturation, views.hue)

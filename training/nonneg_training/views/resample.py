@@ -9,7 +9,7 @@ from torch import Tensor
 def random_boxes(
     count: int, height: Tensor, width: Tensor, area: tuple[float, float], g: torch.Generator, *, tries: int = 10
 ) -> Tensor:
-    """`count` boxes (top, left, height, width) as torchvision's RandomResizedCrop draws them, ratio 3/4 to 4/3."""
+    """Draw `count` boxes (top, left, height, width) as torchvision's RandomResizedCrop does, ratio 3/4 to 4/3."""
     share = torch.empty(count, tries).uniform_(*area, generator=g)
     ratio = torch.empty(count, tries).uniform_(-0.28768207, 0.28768207, generator=g).exp()  # ln(4/3)
     place = torch.rand(count, 2, generator=g)
@@ -26,7 +26,7 @@ def random_boxes(
 
 
 def resample_weights(start: Tensor, length: Tensor, source: int, target: int) -> Tensor:
-    """Per image the matrix (target, source) that resizes start..start+length bilinearly, antialiased when shrinking.
+    """Make an image's matrix (target, source) that resizes start..start+length bilinearly, antialiased when shrinking.
 
     A triangle as wide as the larger of one source and one target pixel, cut off at the box and made to sum to one.
     """
@@ -43,7 +43,7 @@ def resample_weights(start: Tensor, length: Tensor, source: int, target: int) ->
 
 
 def crop_resize(x: Tensor, boxes: Tensor, size: int, flip: Tensor) -> Tensor:
-    """Each image's box at size x size, mirrored where `flip`: (batch, 3, h, w) -> (batch, 3, size, size)."""
+    """Return each image's box at size x size, mirrored where `flip`: (batch, 3, h, w) -> (batch, 3, size, size)."""
     rows = resample_weights(boxes[:, 0], boxes[:, 2], x.shape[2], size)
     columns = resample_weights(boxes[:, 1], boxes[:, 3], x.shape[3], size)
     columns = torch.where(flip.view(-1, 1, 1), columns.flip(1), columns)
@@ -51,7 +51,7 @@ def crop_resize(x: Tensor, boxes: Tensor, size: int, flip: Tensor) -> Tensor:
 
 
 def blur_weights(sigma: Tensor, size: int, kernel: int) -> Tensor:
-    """Per image the matrix (size, size) of a Gaussian blur with `kernel` taps and mirrored borders."""
+    """Make an image's matrix (size, size) of a Gaussian blur with `kernel` taps and mirrored borders."""
     radius = kernel // 2
     offset = torch.arange(-radius, radius + 1, device=sigma.device)
     tap = torch.exp(-0.5 * (offset / sigma.view(-1, 1)) ** 2)  # (batch, kernel)
@@ -63,7 +63,7 @@ def blur_weights(sigma: Tensor, size: int, kernel: int) -> Tensor:
 
 
 def separable(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """rows @ image @ columns^T for every image and channel."""
+    """Return rows @ image @ columns^T for every image and channel."""
     batch, channels, height, width = x.shape
     y = torch.bmm(x.reshape(batch, channels * height, width), columns.transpose(1, 2))
     y = y.view(batch, channels, height, -1).transpose(1, 2).reshape(batch, height, -1)

@@ -9,15 +9,15 @@ from importlib import import_module
 from typing import Any
 
 from nonneg_client.search.connectors.engine import Description, Engine
-from nonneg_core.errors import ConfigInvalid, ConnectionFailed, MissingExtra, NonnegError
-from nonneg_core.installing import package_hint
+from nonneg_core.errors import ConfigInvalid, ConnectionFailed, NonnegError
+from nonneg_core.installing import needing
 
 KEY = "NONNEG_ENGINE_KEY"  # of a Qdrant or Milvus server that wants one
 
 
 @contextmanager
 def opened(engine: str, url: str, name: str, made_for: Description | None) -> Iterator[Engine]:
-    """The table, collection or index of this name; made for these vectors if there is none."""
+    """Open the table, collection or index of this name; it is made for these vectors if it does not exist."""
     try:
         with OPENERS[engine](url, name, made_for) as found:
             yield found
@@ -83,14 +83,12 @@ OPENERS: dict[str, Callable[..., Any]] = {
 
 
 def _client(module: str, package: str | None = None) -> Any:
-    try:
+    with needing("this engine", package=package or module):
         return import_module(module)
-    except ModuleNotFoundError:
-        raise MissingExtra(f"this engine needs {package or module}", fix=package_hint(package or module)) from None
 
 
 def check_url(url: str) -> str:
-    """The address, if it is one."""
+    """Return the address, if it is one."""
     if "://" not in url:
         raise ConfigInvalid(f"{url} is not an address", fix="give one such as postgresql://host/database", field="url")
     return url

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nonneg_client.embeddings import Embeddings
-from nonneg_client.search.sparse_vectors import Weights, ascending, score
+from nonneg_client.search.sparse_vectors import SparseWeights, ascending, score
 from nonneg_core.errors import ConfigInvalid, DataInvalid, FingerprintMismatch
 
 Payload: TypeAlias = Mapping[str, Any]
@@ -35,7 +35,7 @@ class Description:
 
 
 @dataclass(frozen=True)
-class Found:
+class EngineHit:
     """One answer of an engine."""
 
     id: str
@@ -60,26 +60,28 @@ class Engine(ABC):
     @abstractmethod
     def nearest(
         self, indices: NDArray[np.int32], values: NDArray[np.float32], limit: int, where: Where | None
-    ) -> list[Found]:
-        """The `limit` largest inner products, falling."""
+    ) -> list[EngineHit]:
+        """Return the `limit` largest inner products, falling."""
 
     @abstractmethod
     def get(self, ids: Sequence[str]) -> Embeddings:
-        """The stored vectors of those ids that exist, named."""
+        """Return the stored vectors of those ids that exist, named."""
 
     @abstractmethod
     def payloads(self) -> dict[str, Payload]:
-        """Every id with its payload."""
+        """Return every id with its payload."""
 
     @abstractmethod
     def count(self) -> int:
-        """How many vectors are stored."""
+        """Return how many vectors are stored."""
 
     def close(self) -> None:  # noqa: B027  most have nothing to give back
         """Do nothing: the connection is the caller's."""
 
-    def reranked(self, cut: Weights, query: Weights, among: int, limit: int, where: Where | None) -> list[Found]:
-        """The `limit` largest inner products with `query` among the `among` largest with `cut`."""
+    def reranked(
+        self, cut: SparseWeights, query: SparseWeights, among: int, limit: int, where: Where | None
+    ) -> list[EngineHit]:
+        """Return the `limit` largest inner products with `query` among the `among` largest with `cut`."""
         candidates = self.nearest(*cut, among, where)
         stored = self.get([found.id for found in candidates])
         rows = dict(zip(stored.ids or (), stored, strict=True))
@@ -87,11 +89,11 @@ class Engine(ABC):
         return sorted(exact, key=lambda found: -found.score)[:limit]
 
     def _open(self, name: str, made_for: Description | None) -> Description:
-        """What the index of this name holds; where there is none, it is made for these vectors."""
+        """Return what the index of this name holds; where there is none, it is made for these vectors."""
         held = self._held()
         if held is None:
             if made_for is None:
-                raise DataInvalid(f"there is no {self.noun} {name}", fix="give made_for= to make it")
+                raise DataInvalid(f"{self.noun} {name} does not exist", fix="give made_for= to make it")
             self._create(made_for)
             return made_for
         if made_for is not None and made_for.fingerprint != held.fingerprint:
@@ -104,7 +106,7 @@ class Engine(ABC):
 
     @abstractmethod
     def _held(self) -> Description | None:
-        """What is kept as the description; None where there is no index yet."""
+        """Return what is kept as the description; None before the index is made."""
 
     @abstractmethod
     def _create(self, made_for: Description) -> None:
@@ -114,7 +116,7 @@ class Engine(ABC):
         return DataInvalid(f"the {self.noun} {name} belongs to another program", fix="use another name")
 
     def _embeddings(self, rows: Iterable[tuple[ArrayLike, ArrayLike]], ids: Iterable[str]) -> Embeddings:
-        """Stored vectors, in whatever order their entries come, as embeddings of this index's model."""
+        """Return stored vectors, in whatever order their entries come, as embeddings of this index's model."""
         held = self.description
         return Embeddings.from_rows(
             [ascending(*row) for row in rows],
@@ -143,7 +145,7 @@ def check_where(where: Where | None) -> None:
 
 
 def split_condition(condition: Mapping[str, Any]) -> tuple[dict[str, float], list[Any]]:
-    """The bounds of a range, and the values that it leaves out."""
+    """Return the bounds of a range, and the values that it leaves out."""
     return {key: float(bound) for key, bound in condition.items() if key != "not"}, list(condition.get("not", ()))
 
 

@@ -18,9 +18,16 @@ from numpy.typing import NDArray
 
 from nonneg_client import converters
 from nonneg_client.embeddings import Embeddings
-from nonneg_client.search.connectors.engine import SIGNS, Description, Engine, Found, Payload, Where, split_condition
-from nonneg_core.errors import MissingExtra
-from nonneg_core.installing import package_hint
+from nonneg_client.search.connectors.engine import (
+    SIGNS,
+    Description,
+    Engine,
+    EngineHit,
+    Payload,
+    Where,
+    split_condition,
+)
+from nonneg_core.installing import needing
 
 BATCH = 1000
 LONGEST_ID = 4096
@@ -52,7 +59,7 @@ class MilvusEngine(Engine):
 
     def nearest(
         self, indices: NDArray[np.int32], values: NDArray[np.float32], limit: int, where: Where | None
-    ) -> list[Found]:
+    ) -> list[EngineHit]:
         (hits,) = self._client.search(
             self._collection,
             data=[dict(zip(indices.tolist(), values.tolist(), strict=True))],
@@ -63,7 +70,7 @@ class MilvusEngine(Engine):
             search_params={"metric_type": "IP", "params": {"drop_ratio_search": 0.0}},
             consistency_level="Strong",
         )
-        return [Found(hit["id"], float(hit["distance"]), hit["entity"]["payload"]) for hit in hits]
+        return [EngineHit(hit["id"], float(hit["distance"]), hit["entity"]["payload"]) for hit in hits]
 
     def get(self, ids: Sequence[str]) -> Embeddings:
         rows = self._client.get(self._collection, ids=list(ids), output_fields=["vector"]) if ids else []
@@ -92,10 +99,8 @@ class MilvusEngine(Engine):
         return Description(**rows[0]["payload"])
 
     def _create(self, made_for: Description) -> None:
-        try:
+        with needing("Milvus", package="pymilvus"):
             from pymilvus import DataType
-        except ModuleNotFoundError:
-            raise MissingExtra("Milvus needs pymilvus", fix=package_hint("pymilvus")) from None
         schema = self._client.create_schema(auto_id=False)
         schema.add_field("id", DataType.VARCHAR, is_primary=True, max_length=LONGEST_ID)
         schema.add_field("vector", DataType.SPARSE_FLOAT_VECTOR)
@@ -108,7 +113,7 @@ class MilvusEngine(Engine):
 
 
 def expression(where: Where | None) -> str:
-    """Conditions as Milvus writes them; names and values are quoted as JSON."""
+    """Return conditions as Milvus writes them; names and values are quoted as JSON."""
     parts = []
     for name, wanted in (where or {}).items():
         field = f"payload[{json.dumps(name)}]"

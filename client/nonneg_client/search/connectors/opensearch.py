@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 
 from nonneg_client import converters
 from nonneg_client.embeddings import Embeddings
-from nonneg_client.search.connectors.engine import Description, Engine, Found, Payload, Where, split_condition
+from nonneg_client.search.connectors.engine import Description, Engine, EngineHit, Payload, Where, split_condition
 from nonneg_client.search.connectors.qdrant_points import point_id
-from nonneg_client.search.sparse_vectors import Weights, ascending, largest, score
+from nonneg_client.search.sparse_vectors import SparseWeights, ascending, largest, score
 from nonneg_core.errors import ConnectionFailed, StorageFailed
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class OpenSearchEngine(Engine):
 
     def nearest(
         self, indices: NDArray[np.int32], values: NDArray[np.float32], limit: int, where: Where | None
-    ) -> list[Found]:
+    ) -> list[EngineHit]:
         asked = largest((indices, values), CLAUSES)
         # What the dimensions that are not asked for can add: stored vectors are of length one.
         left_out = max(0.0, float(values @ values) - float(asked[1] @ asked[1])) ** 0.5
@@ -107,7 +107,7 @@ class OpenSearchEngine(Engine):
     def count(self) -> int:
         return int(self._ask("GET", f"{self._index}/_count")["count"])
 
-    def _hits(self, query: Weights, size: int, where: Where | None) -> list[Any]:
+    def _hits(self, query: SparseWeights, size: int, where: Where | None) -> list[Any]:
         features = [
             {"rank_feature": {"field": f"vector.{i}", "linear": {}, "boost": float(value)}}
             for i, value in zip(*query, strict=True)
@@ -178,7 +178,7 @@ class OpenSearchEngine(Engine):
 
 
 def _conditions(where: Where | None) -> list[dict[str, Any]]:
-    """Each condition as a filter, which has no part in the score."""
+    """Return each condition as a filter, which has no part in the score."""
     return list(_filters(where or {}))
 
 
@@ -196,9 +196,9 @@ def _filters(where: Where) -> Iterator[dict[str, Any]]:
             yield {"term": {f"payload.{name}": wanted}}
 
 
-def _scored(source: Mapping[str, Any], query: Weights) -> Found:
-    return Found(source["id"], score(query, _pair(source["vector"])), source["payload"])
+def _scored(source: Mapping[str, Any], query: SparseWeights) -> EngineHit:
+    return EngineHit(source["id"], score(query, _pair(source["vector"])), source["payload"])
 
 
-def _pair(vector: Mapping[str, float]) -> Weights:
+def _pair(vector: Mapping[str, float]) -> SparseWeights:
     return ascending([int(i) for i in vector], list(vector.values()))

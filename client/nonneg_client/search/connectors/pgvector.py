@@ -22,7 +22,15 @@ from numpy.typing import NDArray
 
 from nonneg_client import converters
 from nonneg_client.embeddings import Embeddings
-from nonneg_client.search.connectors.engine import SIGNS, Description, Engine, Found, Payload, Where, split_condition
+from nonneg_client.search.connectors.engine import (
+    SIGNS,
+    Description,
+    Engine,
+    EngineHit,
+    Payload,
+    Where,
+    split_condition,
+)
 from nonneg_core.errors import ConfigInvalid
 
 INCOMING = "nonneg_incoming"  # a table of one transaction
@@ -43,7 +51,7 @@ class PgvectorEngine(Engine):
         self.description = self._open(table, made_for)
 
     def upsert(self, embeddings: Embeddings, payloads: Sequence[Payload]) -> None:
-        """By COPY into a table of this transaction, and from there: rows one by one take several times as long."""
+        """Store by COPY into a table of this transaction, and from there: rows one by one take several times longer."""
         with self._connection.transaction(), self._connection.cursor() as cursor:
             cursor.execute(f"CREATE TEMPORARY TABLE {INCOMING} (LIKE {self._table})")
             with cursor.copy(f"COPY {INCOMING} (id, vector, payload) FROM STDIN (FORMAT BINARY)") as copy:
@@ -59,7 +67,7 @@ class PgvectorEngine(Engine):
 
     def nearest(
         self, indices: NDArray[np.int32], values: NDArray[np.float32], limit: int, where: Where | None
-    ) -> list[Found]:
+    ) -> list[EngineHit]:
         query = Embeddings.from_rows([(indices, values)], dimensions=self.description.dimensions, fingerprint="")
         (text,) = converters.pgvector(query)
         condition, given = _conditions(where)
@@ -68,7 +76,7 @@ class PgvectorEngine(Engine):
             f"WHERE (vector <#> %s::sparsevec) < 0 {condition} ORDER BY score DESC, id LIMIT %s",
             (text, text, *given, limit),
         )
-        return [Found(name, float(score), payload) for name, payload, score in rows]
+        return [EngineHit(name, float(score), payload) for name, payload, score in rows]
 
     def get(self, ids: Sequence[str]) -> Embeddings:
         rows = self._connection.execute(
@@ -90,15 +98,17 @@ class PgvectorEngine(Engine):
 
     def _create(self, made_for: Description) -> None:
         self._connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
-        self._connection.execute(
-            f"CREATE TABLE {self._table} (id text PRIMARY KEY, vector sparsevec({made_for.dimensions}), payload jsonb)"
-        )
         comment = json.dumps(asdict(made_for)).replace("'", "''")
-        self._connection.execute(f"COMMENT ON TABLE {self._table} IS '{comment}'")
+        with self._connection.transaction():  # a table without its comment would be taken for another's
+            self._connection.execute(
+                f"CREATE TABLE {self._table} "
+                f"(id text PRIMARY KEY, vector sparsevec({made_for.dimensions}), payload jsonb)"
+            )
+            self._connection.execute(f"COMMENT ON TABLE {self._table} IS '{comment}'")
 
 
 def _binary(embeddings: Embeddings, payloads: Sequence[Payload]) -> bytes:
-    """Rows as COPY's binary form: a header, three fields a row, a trailer."""
+    """Return rows as COPY's binary form: a header, three fields a row, a trailer."""
     rows = [b"PGCOPY\n\xff\r\n\0" + bytes(8)]
     for name, vector, payload in zip(
         embeddings.ids or (), converters.pgvector_binary(embeddings), payloads, strict=True
@@ -110,7 +120,7 @@ def _binary(embeddings: Embeddings, payloads: Sequence[Payload]) -> bytes:
 
 
 def _conditions(where: Where | None) -> tuple[str, list[Any]]:
-    """SQL behind AND, and its arguments."""
+    """Return SQL behind AND, and its arguments."""
     parts: list[str] = []
     given: list[Any] = []
     for name, wanted in (where or {}).items():
@@ -132,7 +142,7 @@ def _conditions(where: Where | None) -> tuple[str, list[Any]]:
 
 
 def _read(text: str) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """pgvector's text, counted from one, back as indices from zero and values."""
+    """Return pgvector's text, counted from one, back as indices from zero and values."""
     entries = [entry.split(":") for entry in text[1 : text.index("}")].split(",") if entry]
     indices = np.array([int(i) - 1 for i, _ in entries], dtype=np.int32)
     return indices, np.array([float(v) for _, v in entries], dtype=np.float32)

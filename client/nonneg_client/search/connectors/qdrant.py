@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 
 from nonneg_client import converters
 from nonneg_client.embeddings import Embeddings
-from nonneg_client.search.connectors.engine import Description, Engine, Found, Payload, Where, split_condition
+from nonneg_client.search.connectors.engine import Description, Engine, EngineHit, Payload, Where, split_condition
 from nonneg_client.search.connectors.qdrant_points import NAME, point_id
-from nonneg_core.errors import MissingExtra
-from nonneg_core.installing import package_hint
+from nonneg_core.installing import needing
 
 BATCH = 500
 PAGE = 1000
@@ -33,10 +32,8 @@ class QdrantEngine(Engine):
     noun = "collection"
 
     def __init__(self, client: Any, collection: str, made_for: Description | None = None) -> None:
-        try:
+        with needing("a Qdrant server", package="qdrant-client"):
             from qdrant_client import models
-        except ModuleNotFoundError:
-            raise MissingExtra("a Qdrant server needs qdrant-client", fix=package_hint("qdrant-client")) from None
         self._models: Any = models
         self._client = client
         self._collection = collection
@@ -57,7 +54,7 @@ class QdrantEngine(Engine):
 
     def nearest(
         self, indices: NDArray[np.int32], values: NDArray[np.float32], limit: int, where: Where | None
-    ) -> list[Found]:
+    ) -> list[EngineHit]:
         m = self._models
         answer = self._client.query_points(
             self._collection,
@@ -67,7 +64,7 @@ class QdrantEngine(Engine):
             query_filter=self._filter(where),
             with_payload=True,
         )
-        return [Found(*_parted(p.payload, p.score)) for p in answer.points if p.score > 0]
+        return [EngineHit(*_parted(p.payload, p.score)) for p in answer.points if p.score > 0]
 
     def get(self, ids: Sequence[str]) -> Embeddings:
         points = [point_id(name) for name in ids]

@@ -19,12 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nonneg_client.embeddings import Embeddings
-from nonneg_client.search.connectors.engine import Description, Engine, Found, Payload, Where
+from nonneg_client.search.connectors.engine import Description, Engine, EngineHit, Payload, Where
 from nonneg_client.search.connectors.qdrant_points import NAME, encode_payload, filter_of, name_and_payload, point_id
-from nonneg_client.search.sparse_vectors import Weights
+from nonneg_client.search.sparse_vectors import SparseWeights
 from nonneg_core.atomic import atomic_write, storage_error
-from nonneg_core.errors import DataInvalid, MissingExtra, StorageFailed
-from nonneg_core.installing import extra_hint
+from nonneg_core.errors import DataInvalid, StorageFailed
+from nonneg_core.installing import needing
 
 BATCH = 2000  # points in one update
 PAGE = 1000  # points in one read
@@ -35,7 +35,8 @@ ROOM = 2**26  # bytes: Qdrant maps its files, and writing to one without a disk 
 class LocalEngine(Engine):
     """A folder that one process at a time has open."""
 
-    def __init__(self, path: str | os.PathLike[str], made_for: Description | None = None) -> None:
+    def __init__(self, path: str | os.PathLike[str], made_for: Description | None = None, *, room: int = ROOM) -> None:
+        self._room = room
         self._qdrant = import_qdrant()
         self.path = Path(path)
         if made_for is None and not (self.path / "index.json").exists():
@@ -55,10 +56,12 @@ class LocalEngine(Engine):
 
     def nearest(
         self, indices: NDArray[np.int32], values: NDArray[np.float32], limit: int, where: Where | None
-    ) -> list[Found]:
+    ) -> list[EngineHit]:
         return self._query(self._near((indices, values)), limit, where)
 
-    def reranked(self, cut: Weights, query: Weights, among: int, limit: int, where: Where | None) -> list[Found]:
+    def reranked(
+        self, cut: SparseWeights, query: SparseWeights, among: int, limit: int, where: Where | None
+    ) -> list[EngineHit]:
         q = self._qdrant
         first = q.Prefetch(limit=among, query=self._near(cut), filter=filter_of(q, where))
         return self._query(self._near(query), limit, None, [first])
@@ -91,17 +94,19 @@ class LocalEngine(Engine):
             self._dirty = False
         self._shard.close()
 
-    def _near(self, weights: Weights) -> Any:
+    def _near(self, weights: SparseWeights) -> Any:
         vector = self._qdrant.SparseVector(weights[0].tolist(), weights[1].tolist())
         return self._qdrant.Query.Nearest(vector, using=NAME)
 
-    def _query(self, near: Any, limit: int, where: Where | None, prefetches: list[Any] | None = None) -> list[Found]:
+    def _query(
+        self, near: Any, limit: int, where: Where | None, prefetches: list[Any] | None = None
+    ) -> list[EngineHit]:
         q = self._qdrant
         request = q.QueryRequest(
             limit=limit, query=near, with_payload=True, filter=filter_of(q, where), prefetches=prefetches
         )
         found = [(point.score, name_and_payload(point.payload)) for point in self._shard.query(request)]
-        return [Found(name, score, payload) for score, (name, payload) in found]
+        return [EngineHit(name, score, payload) for score, (name, payload) in found]
 
     def _open(self, name: str, made_for: Description | None) -> Description:
         held = super()._open(name, made_for)
@@ -153,9 +158,10 @@ class LocalEngine(Engine):
     def _ask_for_room(self) -> None:
         there = next(place for place in (self.path.absolute(), *self.path.absolute().parents) if place.exists())
         free = shutil.disk_usage(there).free
-        if free < ROOM:
+        if free < self._room:
             raise StorageFailed(
-                f"{self.path} lies where {free / 1e6:.0f} MB are free", fix=f"free {ROOM / 1e6:.0f} MB and run again"
+                f"{self.path} lies where {free / 1e6:.0f} MB are free",
+                fix=f"free {self._room / 1e6:.0f} MB and run again",
             )
 
     def _update(self, operation: Any) -> None:
@@ -188,9 +194,7 @@ def _batches(values: list[Any], size: int) -> Iterator[list[Any]]:
 
 
 def import_qdrant() -> Any:
-    """The bindings; MissingExtra where they are not installed."""
-    try:
+    """Return the bindings; MissingExtra where they are not installed."""
+    with needing("the local index", extra="search"):
         import qdrant_edge
-    except ModuleNotFoundError:
-        raise MissingExtra("the local index needs qdrant-edge-py", fix=extra_hint("search")) from None
     return qdrant_edge

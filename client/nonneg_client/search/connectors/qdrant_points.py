@@ -15,23 +15,23 @@ _BOOLEANS = {word: value for value, word in _WORDS.items()}
 
 
 def point_id(name: str) -> str:
-    """The UUID under which a name is stored."""
+    """Return the UUID under which a name is stored."""
     return str(uuid.uuid5(_NAMESPACE, name))
 
 
 def name_and_payload(payload: Any) -> tuple[str, Payload]:
-    """The name and the caller's own payload of a stored point."""
+    """Return the name and the caller's own payload of a stored point."""
     rest: dict[str, Any] = {k: _BOOLEANS.get(v, v) if isinstance(v, str) else v for k, v in payload.items()}
     return str(rest.pop("id")), rest
 
 
 def encode_payload(payload: Payload) -> dict[str, Any]:
-    """The payload as it is stored, without the name."""
+    """Return the payload as it is stored, without the name."""
     return {name: _WORDS[value] if isinstance(value, bool) else value for name, value in payload.items()}
 
 
 def filter_of(q: Any, where: Where | None) -> Any:
-    """Conditions as Qdrant has them; `q` is the module of its bindings."""
+    """Return conditions as Qdrant has them; `q` is the module of its bindings."""
     if not where:
         return None
     must, must_not = [], []

@@ -27,7 +27,7 @@ def price(data: bytes) -> Price:
 
 
 def _header(data: bytes) -> tuple[int, int, int, int]:
-    """Width, height, bits a pixel and the kind of compression."""
+    """Return width, height, bits a pixel and the kind of compression."""
     if int.from_bytes(data[14:18], "little") == 12:
         width, height, _, bits = struct.unpack_from("<HHHH", data, 18)
         return width, height, bits, 0

@@ -23,7 +23,7 @@ def price(data: bytes) -> Price:
 
 
 def _picture(data: bytes, at: int) -> tuple[int, int, int, int, int]:
-    """The first picture's box, and how many blocks come before it."""
+    """Return the first picture's box, and how many blocks come before it."""
     parts = 0
     while at + 10 <= len(data):
         parts += 1

@@ -51,18 +51,18 @@ class Frame(NamedTuple):
     profile: bool
 
     def in_one_scan(self, data: bytes) -> bool:
-        """Whether the first scan shows all components at once: decoders refuse a second one then."""
+        """Return whether the first scan shows all components at once: decoders refuse a second one then."""
         return self.sequential and data[self.scans_at + 4 : self.scans_at + 5] == bytes([self.components])
 
     def visits(self, data: bytes) -> int:
-        """How often all scans together visit a block of a component, at most."""
+        """Return how often all scans together visit a block of a component, at most."""
         if self.in_one_scan(data):
             return self.blocks * self.components
         return self.blocks * sum(found[1][0] for found in SCANS.finditer(data, self.scans_at))
 
 
 def price(data: bytes, at_least: int | None = None) -> Price:
-    """What it takes at the least scale at which no side is shorter than `at_least`."""
+    """Return what it takes at the least scale at which no side is shorter than `at_least`."""
     found = frame(data)
     visits = check_visits(found.visits(data))
     scale = 1 if at_least is None else _scale(found, at_least)
@@ -90,7 +90,7 @@ def check_visits(visits: int) -> int:
 
 
 def frame(data: bytes) -> Frame:
-    """The header as decoders find it, the last where there are several."""
+    """Return the header as decoders find it, the last where there are several."""
     at, parts, exif, profile, found = 2, 0, 0, False, b""
     while True:
         start, marker_at = _marker(data, at)
@@ -111,7 +111,7 @@ def frame(data: bytes) -> Frame:
 
 
 def _marker(data: bytes, at: int) -> tuple[int, int]:
-    """Where the next one's last 0xff is, and its code behind it."""
+    """Return where the next one's last 0xff is, and its code behind it."""
     start = data.find(b"\xff", at)
     code_at = start + 1
     most = at + MAX_PARTS + 2
@@ -139,6 +139,6 @@ def _frame(segment: bytes, size: int) -> Frame:
 
 
 def _scale(found: Frame, at_least: int) -> int:
-    """Pillow's choice: the largest of 8, 4 and 2 that leaves both sides long enough."""
+    """Return Pillow's choice: the largest of 8, 4 and 2 that leaves both sides long enough."""
     ratio = min(found.width // at_least, found.height // at_least)
     return next((scale for scale in (8, 4, 2) if ratio >= scale), 1)

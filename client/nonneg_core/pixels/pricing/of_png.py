@@ -48,7 +48,7 @@ def price(data: bytes) -> Price:
 
 
 def _chunks(data: bytes) -> tuple[int, int, bool]:
-    """How many there are, the bytes of EXIF, and whether there is a colour profile; refuse what is too much."""
+    """Return how many there are, the bytes of EXIF, and whether there is a colour profile; refuse what is too much."""
     at, parts, exif, text, profile, end = 8, 0, 0, 0, False, len(data) - 8
     while at <= end:
         length, name = _CHUNK.unpack_from(data, at)

@@ -46,7 +46,7 @@ class Field(NamedTuple):
     size: int
 
 
-class Page:
+class TiffDirectory:
     """The first page's directory, its values unread but for those that are asked for."""
 
     def __init__(self, data: bytes) -> None:
@@ -61,7 +61,7 @@ class Page:
             self.fields[field.tag] = field
 
     def entries(self, at: int) -> Iterator[Field]:
-        """The fields of the directory that lies there."""
+        """Yield the fields of the directory that lies there."""
         wide, whole = (8, 20) if self._big else (2, 12)
         if at < 8:
             raise broken("TIFF", len(self._data))
@@ -75,7 +75,7 @@ class Page:
             yield Field(tag, kind, values, place if size <= inline else self._number(place, inline), size)
 
     def numbers(self, tag: int, default: int | None = None) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-        """All values of a tag."""
+        """Return all values of a tag."""
         field = self.fields.get(tag)
         if field is None and default is not None:
             return np.array([default], np.int64)
@@ -96,7 +96,7 @@ class Page:
 
 def price(data: bytes) -> Price:
     """Read what decoding a TIFF's first page takes from its directory."""
-    page = Page(data)
+    page = TiffDirectory(data)
     exif = _exif(page, len(data))
     width, height, samples = page.number(_WIDTH), page.number(_HEIGHT), page.number(_SAMPLES, 1)
     across, down = _piece(page, width, height)
@@ -132,8 +132,8 @@ def check_pieces(pieces: int) -> None:
         )
 
 
-def _piece(page: Page, width: int, height: int) -> tuple[int, int]:
-    """Width and height of a tile or of a strip."""
+def _piece(page: TiffDirectory, width: int, height: int) -> tuple[int, int]:
+    """Return width and height of a tile or of a strip."""
     if _STRIPS not in page.fields and _TILES in page.fields:
         return page.number(_TILE_WIDTH), page.number(_TILE_HEIGHT)
     if _TILE_WIDTH in page.fields:  # libtiff takes these for tiles, whatever they are called
@@ -141,8 +141,8 @@ def _piece(page: Page, width: int, height: int) -> tuple[int, int]:
     return width, min(height, page.number(_ROWS, height))
 
 
-def _visits(page: Page, data: bytes, pieces: int, area: int) -> int:
-    """How often the scans of JPEGs inside visit a block; each may be used for one piece only."""
+def _visits(page: TiffDirectory, data: bytes, pieces: int, area: int) -> int:
+    """Return how often the scans of JPEGs inside visit a block; each may be used for one piece only."""
     tags = (_STRIPS, _SIZES) if _STRIPS in page.fields else (_TILES, _TILE_SIZES)
     scans = [found[1][0] for found in SCANS.finditer(data)]
     if page.number(_COMPRESSION, 1) == _OLD_JPEG:
@@ -161,8 +161,8 @@ def _visits(page: Page, data: bytes, pieces: int, area: int) -> int:
     return check_visits(sum(scans) * area // 64)
 
 
-def _exif(page: Page, size: int) -> int:
-    """Bytes of EXIF, all of which Pillow reads."""
+def _exif(page: TiffDirectory, size: int) -> int:
+    """Return bytes of EXIF, all of which Pillow reads."""
     found = 0
     for tag in _EXIFS:
         if tag in page.fields:
@@ -173,7 +173,7 @@ def _exif(page: Page, size: int) -> int:
     return found
 
 
-def _below(page: Page, at: int, size: int) -> int:
+def _below(page: TiffDirectory, at: int, size: int) -> int:
     if not 0 < at < size - 8:
         return 0
     fields = list(page.entries(at))

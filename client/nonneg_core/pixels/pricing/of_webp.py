@@ -30,7 +30,7 @@ def price(data: bytes) -> Price:
 
 
 def _canvas(data: bytes) -> tuple[int, int]:
-    """Width and height; every frame lies within it."""
+    """Return width and height; every frame lies within it."""
     name = data[12:16]
     if len(data) < 30:
         raise broken("WEBP", len(data))

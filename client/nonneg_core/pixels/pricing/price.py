@@ -37,7 +37,7 @@ class Price(NamedTuple):
 
 
 def resident(width: int, height: int, *, decoding: float, stored: int) -> int:
-    """The most bytes that a picture takes: while it is decoded, at so many bytes a pixel, or turned and made opaque."""
+    """Return the most bytes that a picture takes: decoded, at so many bytes a pixel, or turned and made opaque."""
     held = round(width * height * max(decoding, 2 * stored, stored + 4))
     return OVERHEAD + height * PER_ROW + held + min(held // 4, PILLOWS_BLOCK)
 
@@ -66,7 +66,7 @@ def check_exif(size: int, kind: str) -> None:
 
 
 def broken(kind: str, size: int) -> ImageUnreadable:
-    """The error for a header that breaks off or contradicts itself."""
+    """Return the error for a header that breaks off or contradicts itself."""
     return ImageUnreadable(
         f"a {kind} of {size} bytes with a broken header",
         fix="send the whole file; re-save it if other programs cannot open it either",

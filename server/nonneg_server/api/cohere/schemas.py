@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import BaseModel, ConfigDict, Field
 
 from nonneg_server.api.openapi import URI, Shape
-from nonneg_server.requests.parameters import Errors, Length
+from nonneg_server.requests.parameters import Errors, PositiveCount
 
-Kind = Literal["float", "int8", "uint8", "binary", "ubinary", "base64"]
+EmbeddingType = Literal["float", "int8", "uint8", "binary", "ubinary", "base64"]
 
 
 class EmbedBody(BaseModel):
@@ -22,8 +22,8 @@ class EmbedBody(BaseModel):
     images: list[Any] | None = None
     inputs: list[Any] | None = None
     texts: list[Any] | None = None
-    embedding_types: Annotated[list[Kind], Field(min_length=1)] = ["float"]
-    output_dimension: Length | None = None
+    embedding_types: Annotated[list[EmbeddingType], Field(min_length=1)] = ["float"]
+    output_dimension: PositiveCount | None = None
     max_tokens: int | None = None
     truncate: Literal["NONE", "END"] | None = None
     priority: int | None = None

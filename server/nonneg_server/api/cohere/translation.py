@@ -11,15 +11,15 @@ from nonneg_core.errors import NonnegError, ParameterInvalid
 from nonneg_core.packing import bits
 from nonneg_core.shortening import Vectors
 from nonneg_server.answers.as_json import text
-from nonneg_server.api.cohere.schemas import CohereFailure, EmbedBody, Kind
+from nonneg_server.api.cohere.schemas import CohereFailure, EmbedBody, EmbeddingType
 from nonneg_server.embedding import Answer
 from nonneg_server.requests.images import Incoming, Limits, check_count, images_from
 from nonneg_server.requests.parameters import Parameters, from_json
 from nonneg_server.requests.texts import content_from, texts_from
 
 
-def read(given: dict[str, Any], limits: Limits) -> tuple[list[Incoming], Parameters, list[Kind]]:
-    """The images, what is asked of them, and the types to answer in."""
+def read(given: dict[str, Any], limits: Limits) -> tuple[list[Incoming], Parameters, list[EmbeddingType]]:
+    """Return the images, what is asked of them, and the types to answer in."""
     wanted = from_json(EmbedBody, given)
     if sum(given is not None for given in (wanted.images, wanted.inputs, wanted.texts)) != 1:
         raise ParameterInvalid(
@@ -40,8 +40,8 @@ def read(given: dict[str, Any], limits: Limits) -> tuple[list[Incoming], Paramet
     return images, parameters, list(dict.fromkeys(wanted.embedding_types))
 
 
-def write(answer: Answer, kinds: list[Kind], request_id: str) -> bytes:
-    """Every asked-for type of the same vectors; where an image has its error, each type has zeros."""
+def write(answer: Answer, kinds: list[EmbeddingType], request_id: str) -> bytes:
+    """Return every asked-for type of the same vectors; where an image has its error, each type has zeros."""
     z = answer.rows  # (images, k), of length one or zero: every value lies in 0..1
     failed = [{"index": i, "type": error.type, "message": str(error)} for i, error in sorted(answer.errors.items())]
     meta: dict[str, Any] = {"api_version": {"version": "2"}, "billed_units": {"images": len(answer.positions)}}
@@ -59,12 +59,12 @@ def write(answer: Answer, kinds: list[Kind], request_id: str) -> bytes:
 
 
 def error_body(error: NonnegError, request_id: str) -> CohereFailure:
-    """The body of a failure as Cohere's clients read it."""
+    """Return the body of a failure as Cohere's clients read it."""
     return {"id": request_id, "message": str(error)}
 
 
-def _typed(z: Vectors, kind: Kind) -> Any:
-    """Fixed scales, as Cohere's clients expect them: 127 and 255 stand for one."""
+def _typed(z: Vectors, kind: EmbeddingType) -> Any:
+    """Return fixed scales, as Cohere's clients expect them: 127 and 255 stand for one."""
     if kind == "float":
         return list(z)
     if kind == "base64":

@@ -13,7 +13,7 @@ _TYPES = {"BYTES": "TYPE_STRING", "UINT8": "TYPE_UINT8", "FP32": "TYPE_FP32", "I
 
 
 def config_of(model: KServeModel, threads: int, images: int) -> KServeConfig:
-    """The model's tensors with their batch dimension, as in its metadata: `max_batch_size` is therefore 0."""
+    """Return the model's tensors with their batch dimension, as in its metadata: `max_batch_size` is therefore 0."""
     return {
         "name": model["name"],
         "platform": model["platform"],
@@ -32,7 +32,7 @@ def _configured(tensor: KServeTensor) -> ConfigTensor:
 
 
 def statistics_of(engine: InferenceEngine) -> KServeStatistics:
-    """What the model did since it was loaded: every image counts as one inference."""
+    """Return what the model did since it was loaded: every image counts as one inference."""
     stats, manifest = engine.stats.flush(), engine.bundle.manifest
     images, failed = stats.images, sum(stats.errors.values())
     queue, decode, run = stats.queue.sum, stats.decode.sum, stats.run.sum

@@ -62,7 +62,7 @@ async def unload(request: Request) -> Response:
 
 
 def _log(request: Request, what: str) -> None:
-    """What changed here, and who wanted it: at the level of a reload by SIGHUP, so that it is seen by default."""
+    """Log what changed here, and who wanted it: at the level of a reload by SIGHUP, so that it is seen by default."""
     state, client = request.scope["state"], request.client
     who = {"request_id": state["request_id"], "key": state.get("key"), "client": client.host if client else None}
     told = {name: value for name, value in who.items() if value is not None}

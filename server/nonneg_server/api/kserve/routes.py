@@ -105,7 +105,7 @@ async def infer(request: Request) -> Response:
 
 
 def _engine(request: Request) -> InferenceEngine:
-    """The engine of the model, and of the version, in the path."""
+    """Return the engine of the model, and of the version, in the path."""
     model, version = request.path_params["model"], request.path_params.get("version")
     engine: InferenceEngine = request.app.state.registry.get(model)
     found = engine.bundle.manifest.version

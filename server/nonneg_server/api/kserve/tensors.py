@@ -12,15 +12,15 @@ from PIL import Image
 
 from nonneg_core.errors import ImageTooLarge, NonnegError, ParameterInvalid, RequestInvalid
 from nonneg_server.api.kserve.schemas import Tensor
-from nonneg_server.requests.images import Incoming, Limits, Source, check_count, within
+from nonneg_server.requests.images import Incoming, Limits, ReadyImage, check_count, within
 from nonneg_server.requests.texts import text_from
 
 IMAGE, PIXELS, TEXT = "image", "pixels", "text"
 DEEPEST = 5  # [batch][height][width][channel], and a look that finds nothing more to flatten
 
 
-def photos(tensor: Tensor, tail: bytes, limits: Limits, max_pixels: int) -> list[Incoming | Source]:
-    """The images of one tensor; `tail` is what follows the JSON."""
+def photos(tensor: Tensor, tail: bytes, limits: Limits, max_pixels: int) -> list[Incoming | ReadyImage]:
+    """Return the images of one tensor; `tail` is what follows the JSON."""
     size = tensor.parameters.get("binary_data_size")
     if set(tensor.parameters) - {"binary_data_size"}:
         raise ParameterInvalid(
@@ -44,7 +44,7 @@ def photos(tensor: Tensor, tail: bytes, limits: Limits, max_pixels: int) -> list
         check_count(tensor.shape[0] if tensor.name == PIXELS else math.prod(tensor.shape), limits.images, "inputs[0]")
     if (tensor.name, tensor.datatype) == (IMAGE, "BYTES"):
         if size is not None:
-            found: list[Incoming | Source] = list(_split(tail, limits.images))
+            found: list[Incoming | ReadyImage] = list(_split(tail, limits.images))
         else:
             found = [_bytes(entry, limits) for entry in _flat(tensor.data, limits.images)]
         if math.prod(tensor.shape) != len(found):
@@ -58,7 +58,7 @@ def photos(tensor: Tensor, tail: bytes, limits: Limits, max_pixels: int) -> list
     if (tensor.name, tensor.datatype) == (PIXELS, "UINT8"):
         return list(_pixels(tensor, tail if size is not None else None, max_pixels))
     raise ParameterInvalid(
-        f"there is no input {tensor.name!r} of {tensor.datatype}",
+        f"input {tensor.name!r} of {tensor.datatype} is not known",
         fix=f"send {IMAGE} (BYTES, files), {PIXELS} (UINT8, [batch, height, width, 3]) or {TEXT} (BYTES, UTF-8)",
         field="inputs[0]",
         value=tensor.name,
@@ -66,7 +66,7 @@ def photos(tensor: Tensor, tail: bytes, limits: Limits, max_pixels: int) -> list
 
 
 def _split(tail: bytes, most: int) -> list[bytes]:
-    """BYTES in binary: each element is its length in four little-endian bytes, then itself."""
+    """Read BYTES in binary: each element is its length in four little-endian bytes, then itself."""
     found: list[bytes] = []
     at = 0
     while at < len(tail):
@@ -82,7 +82,7 @@ def _split(tail: bytes, most: int) -> list[bytes]:
 
 
 def _bytes(entry: Any, limits: Limits) -> bytes | NonnegError:
-    """BYTES in JSON cannot be raw: the image is in base64."""
+    """Read BYTES in JSON, which cannot be raw: the image is in base64."""
     if isinstance(entry, str) and (too_large := within(len(entry) * 3 // 4 - 2, limits)):
         return too_large
     try:
@@ -96,7 +96,7 @@ def _bytes(entry: Any, limits: Limits) -> bytes | NonnegError:
 
 
 def _text(entry: Any, field: str) -> Incoming:
-    """BYTES of text are UTF-8; in JSON they are strings."""
+    """Read BYTES of text as UTF-8; in JSON they are strings."""
     try:
         return text_from(entry.decode() if isinstance(entry, bytes) else entry, field)
     except UnicodeDecodeError as error:
@@ -104,7 +104,7 @@ def _text(entry: Any, field: str) -> Incoming:
 
 
 def _flat(data: Any, most: int | None = None) -> list[Any]:
-    """The leaves of a list of lists of …, as deep as a batch of pixels goes."""
+    """Return the leaves of a list of lists of …, as deep as a batch of pixels goes."""
     if not isinstance(data, list):
         raise ParameterInvalid("inputs[0] has no data", fix="send a list, or binary_data_size", field="inputs[0].data")
     entries: list[Any] = data

@@ -15,7 +15,7 @@ from nonneg_server.api.kserve.extensions import EXTENSIONS
 from nonneg_server.api.kserve.schemas import InferRequest, KServeFailure, KServeModel, KServeServer, Output
 from nonneg_server.api.kserve.tensors import IMAGE, PIXELS, TEXT, photos
 from nonneg_server.embedding import Answer
-from nonneg_server.requests.images import Incoming, Limits, Source
+from nonneg_server.requests.images import Incoming, Limits, ReadyImage
 from nonneg_server.requests.json_body import json_object
 from nonneg_server.requests.parameters import Parameters, from_json
 
@@ -27,8 +27,8 @@ _OURS = {"dimensions", "top_k", "normalize", "errors"}
 
 def read(
     body: bytes, header_length: str | None, limits: Limits, max_pixels: int
-) -> tuple[InferRequest, list[Incoming | Source], Parameters]:
-    """The request, its images and what is asked of them; binary tensors stand behind the JSON."""
+) -> tuple[InferRequest, list[Incoming | ReadyImage], Parameters]:
+    """Return the request, its images and what is asked of them; binary tensors stand behind the JSON."""
     length = len(body) if header_length is None else _length(header_length, len(body))
     request = from_json(InferRequest, json_object(body[:length]))
     return request, photos(request.inputs[0], body[length:], limits, max_pixels), _parameters(request)
@@ -38,13 +38,13 @@ def _parameters(request: InferRequest) -> Parameters:
     for output in request.outputs or []:
         if output.name not in _TYPES:
             raise ParameterInvalid(
-                f"there is no output {output.name!r}", fix=f"ask for {', '.join(_TYPES)}", field="outputs"
+                f"output {output.name!r} is not known", fix=f"ask for {', '.join(_TYPES)}", field="outputs"
             )
     unknown = sorted(set(request.parameters) - _OURS - {"binary_data_output"})
     if unknown:
         known = ", ".join(sorted(_OURS))
         raise ParameterInvalid(
-            f"there is no parameter {unknown[0]!r}", fix=f"known: {known}", field=f"parameters.{unknown[0]}"
+            f"parameter {unknown[0]!r} is not known", fix=f"known: {known}", field=f"parameters.{unknown[0]}"
         )
     wanted = {name: value for name, value in request.parameters.items() if name in _OURS}
     parameters = from_json(Parameters, {"errors": "fail", **wanted, "format": "dense"})
@@ -56,7 +56,7 @@ def _parameters(request: InferRequest) -> Parameters:
 
 
 def write(request: InferRequest, answer: Answer) -> tuple[bytes, int | None]:
-    """The response and, where a binary tensor was asked for, the length of its JSON."""
+    """Return the response and, where a binary tensor was asked for, the length of its JSON."""
     tensors = _tensors(answer)
     default = request.parameters.get("binary_data_output") is True
     unasked = (EMBEDDING, ERROR) if answer.parameters.errors == "item" else (EMBEDDING,)
@@ -85,7 +85,7 @@ def write(request: InferRequest, answer: Answer) -> tuple[bytes, int | None]:
 
 
 def _tensors(answer: Answer) -> dict[str, NDArray[Any]]:
-    """One row an image, in order: zeros where there is an error instead, and its text beside them."""
+    """Return one row an image, in order: zeros where there is an error instead, and its text beside them."""
     z = answer.rows
     texts = np.full(answer.images, "", object)
     for i, error in answer.errors.items():
@@ -95,19 +95,19 @@ def _tensors(answer: Answer) -> dict[str, NDArray[Any]]:
 
 
 def _binary(tensor: NDArray[Any]) -> bytes:
-    """The tensor's bytes; of text, each element's length in four bytes before it."""
+    """Return the tensor's bytes; of text, each element's length in four bytes before it."""
     if tensor.dtype != object:
         return tensor.tobytes()
     return b"".join(len(raw).to_bytes(4, "little") + raw for raw in (text.encode() for text in tensor))
 
 
 def server_metadata() -> KServeServer:
-    """What this server is and which extensions it has."""
+    """Return what this server is and which extensions it has."""
     return {"name": "nonneg", "version": __version__, "extensions": EXTENSIONS}
 
 
 def model_metadata(manifest: Manifest) -> KServeModel:
-    """A model's inputs and outputs as tensors."""
+    """Return a model's inputs and outputs as tensors."""
     return {
         "name": manifest.name,
         "versions": [manifest.version],
@@ -126,7 +126,7 @@ def model_metadata(manifest: Manifest) -> KServeModel:
 
 
 def error_body(error: NonnegError, _: str) -> KServeFailure:
-    """The body of a failure as KServe's clients read it."""
+    """Return the body of a failure as KServe's clients read it."""
     return {"error": str(error)}
 
 

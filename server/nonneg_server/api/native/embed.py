@@ -8,8 +8,9 @@ from fastapi import APIRouter, Request, Response
 
 from nonneg_core.errors import ParameterInvalid
 from nonneg_server.answers.negotiation import form_for
+from nonneg_server.api.native.examples import EMBEDDED
 from nonneg_server.api.native.request_bodies import FORMS, images, words
-from nonneg_server.api.native.schemas import EMBEDDED, EmbedAnswer, Failure
+from nonneg_server.api.native.schemas import EmbedAnswer, ErrorAnswer
 from nonneg_server.api.native.translation import LISTS, from_object, is_mixed, read_request
 from nonneg_server.api.openapi import Schema, documented, flat
 from nonneg_server.api.route import Route, embedding
@@ -24,7 +25,7 @@ router = APIRouter(route_class=Route, tags=["embed"])
 
 
 def _body() -> Schema:
-    """The native body, of images, of texts or of both, or TEI's."""
+    """Return the native body, of images, of texts or of both, or TEI's."""
     found = images(Parameters)
     of_json = found["content"]["application/json"]
     of_json["schema"] = {"anyOf": [of_json["schema"], *words(of_json["schema"]), flat(TeiEmbedRequest)]}
@@ -40,7 +41,7 @@ def _body() -> Schema:
     query=Parameters,
     others=FORMS,
     says="Vectors in the order of the images; of TEI's request, a bare list of them.",
-    failure=Failure | TEI.failure,
+    failure=ErrorAnswer | TEI.failure,
 )
 async def post_embed(request: Request) -> Response:
     form, state = form_for(", ".join(request.headers.getlist("accept"))), request.scope["state"]
@@ -51,7 +52,9 @@ async def post_embed(request: Request) -> Response:
             return from_object(Parameters, given, limits)
         state["dialect"] = TEI
         if request.scope["query_string"]:
-            raise ParameterInvalid("`inputs` and a query", fix="give all parameters in the body", field="query")
+            raise ParameterInvalid(
+                "parameters stand beside `inputs` and in the URL", fix="give all in the body", field="query"
+            )
         return tei.read(given, limits)
 
     photos, parameters = await read_request(request, Parameters, read_object)

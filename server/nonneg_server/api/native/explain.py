@@ -10,14 +10,15 @@ import orjson
 from fastapi import APIRouter, Request, Response
 
 from nonneg_core.errors import ParameterInvalid
+from nonneg_server.api.native.examples import EXPLAINED
 from nonneg_server.api.native.request_bodies import images
-from nonneg_server.api.native.schemas import EXPLAINED, ExplainAnswer
+from nonneg_server.api.native.schemas import ExplainAnswer
 from nonneg_server.api.native.translation import read_request
 from nonneg_server.api.openapi import documented
 from nonneg_server.api.route import Route, embedding
 from nonneg_server.cell_maps import maps_of
 from nonneg_server.explanation import explain, with_cells
-from nonneg_server.requests.images import Incoming, Source
+from nonneg_server.requests.images import Incoming, ReadyImage
 from nonneg_server.requests.parameters import Comparison, Parameters
 from nonneg_server.serving import fetched, reply, serve
 
@@ -28,7 +29,7 @@ router = APIRouter(route_class=Route, tags=["embed"])
 @embedding
 @documented(ExplainAnswer, EXPLAINED, body=partial(images, Comparison, 2), query=Comparison)
 async def post_explain(request: Request) -> Response:
-    photos: Sequence[Incoming | Source]
+    photos: Sequence[Incoming | ReadyImage]
     photos, asked = await read_request(request, Comparison)
     if len(photos) != 2:
         raise ParameterInvalid(

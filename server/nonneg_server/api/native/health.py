@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
-from nonneg_server.api.native.schemas import ALIVE, Health
+from nonneg_server.api.native.examples import ALIVE
+from nonneg_server.api.native.schemas import Health
 from nonneg_server.api.openapi import documented
 from nonneg_server.api.route import Route, health, json_response
 from nonneg_server.health import check_alive, check_ready

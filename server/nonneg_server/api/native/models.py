@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request, Response
 from nonneg_core.errors import NotFound
 from nonneg_runtime.bundle import Bundle
 from nonneg_runtime.manifest import Manifest
-from nonneg_server.api.native import schemas
+from nonneg_server.api.native import examples, schemas
 from nonneg_server.api.native.translation import query_parameters
 from nonneg_server.api.openapi import BINARY, documented
 from nonneg_server.api.route import Route, json_response
@@ -22,13 +22,13 @@ router = APIRouter(route_class=Route, tags=["models"])
 
 
 @router.get("/models", summary="The models served here; the first is the default")
-@documented(schemas.ModelList, schemas.MODELS)
+@documented(schemas.ModelList, examples.MODELS)
 async def get_models(request: Request) -> Response:
     return json_response({"models": [summary(engine.bundle.manifest) for engine in request.app.state.registry.all()]})
 
 
 @router.get("/models/{model}", summary="One model: its manifest, and its measured quality by length")
-@documented(schemas.ModelDetails, schemas.MODEL)
+@documented(schemas.ModelDetails, examples.MODEL)
 async def get_model(request: Request) -> Response:
     manifest = _bundle(request).manifest
     whole = manifest.model_dump(mode="json", exclude={"columns", "golden"})
@@ -36,7 +36,7 @@ async def get_model(request: Request) -> Response:
 
 
 @router.get("/models/{model}/dimensions", summary="The dimensions: names, evidence and frequencies, in pages")
-@documented(schemas.DimensionList, schemas.DIMENSIONS, query=Listing)
+@documented(schemas.DimensionList, examples.DIMENSIONS, query=Listing)
 async def get_dimensions(request: Request) -> Response:
     bundle = _bundle(request)
     asked = query_parameters(request.scope["query_string"], Listing)
@@ -44,7 +44,7 @@ async def get_dimensions(request: Request) -> Response:
 
 
 @router.get("/models/{model}/dimensions/{dimension}", summary="One dimension: its statistics and examples")
-@documented(schemas.DimensionDetails, schemas.DIMENSION)
+@documented(schemas.DimensionDetails, examples.DIMENSION)
 async def get_dimension(request: Request) -> Response:
     return json_response(await asyncio.to_thread(details, _bundle(request), _number(request, "dimension")))
 
@@ -65,12 +65,12 @@ def _bundle(request: Request) -> Bundle:
 def _number(request: Request, what: str) -> int:
     text: str = request.path_params[what]
     if not (text.isascii() and text.isdecimal()) or len(text) > 9:
-        raise NotFound(f"there is no {what} {text!r}", fix="name it by its number", field=what, value=text[:40])
+        raise NotFound(f"{what} {text!r} is not a number", fix="name it by its number", field=what, value=text[:40])
     return int(text)
 
 
 def summary(manifest: Manifest) -> dict[str, Any]:
-    """A model in a few lines."""
+    """Return a model in a few lines."""
     return {
         "name": manifest.name,
         "version": manifest.version,
@@ -83,7 +83,7 @@ def summary(manifest: Manifest) -> dict[str, Any]:
 
 
 def lengths(manifest: Manifest) -> list[dict[str, Any]]:
-    """What each prefix was measured to keep; empty where the exporter had no images to measure on."""
+    """Return what each prefix was measured to keep; empty where the exporter had no images to measure on."""
     if manifest.quality is None:
         return []
     rows = [row for row in manifest.quality.rows if row.selection == "expected-activation"]

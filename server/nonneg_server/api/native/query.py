@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping
 from typing import Annotated, Any
 
 import orjson
@@ -11,19 +9,20 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from nonneg_core.errors import ExpressionInvalid
-from nonneg_core.expressions.expression import Expression, Photo
+from nonneg_core.expressions.expression import Expression, Photo, Words
 from nonneg_core.expressions.parse import MOST_CHARACTERS, parse
-from nonneg_core.shortening import Vectors
 from nonneg_runtime.bundle import Bundle
+from nonneg_server.api.native.examples import QUERIED
 from nonneg_server.api.native.request_bodies import IMAGE
-from nonneg_server.api.native.schemas import QUERIED, QueryAnswer
+from nonneg_server.api.native.schemas import QueryAnswer
 from nonneg_server.api.openapi import PIXEL, Schema, body, documented, flat
 from nonneg_server.api.route import Route, json_response
-from nonneg_server.query import Queried, as_json, queried
+from nonneg_server.engine.texts import Text
+from nonneg_server.query import as_json, queried
 from nonneg_server.requests.body import read_body
 from nonneg_server.requests.images import Incoming, Limits, Link, check_count, image_from
 from nonneg_server.requests.json_body import json_object, parse_in_thread
-from nonneg_server.requests.parameters import Length, Parameters, from_json
+from nonneg_server.requests.parameters import Parameters, PositiveCount, from_json
 from nonneg_server.serving import reply, serve
 
 router = APIRouter(route_class=Route, tags=["embed"])
@@ -44,7 +43,7 @@ class QueryRequest(BaseModel):
         dict[str, Any], Field(description="The photos by the names that they have in the expression.")
     ] = Field(default_factory=dict)
     model: Annotated[str | None, Field(description="A served model's name; without it, the default one.")] = None
-    dimensions: Annotated[Length | None, Field(description="Ask vectors of this length.")] = None
+    dimensions: Annotated[PositiveCount | None, Field(description="Ask vectors of this length.")] = None
 
 
 def _body() -> Schema:
@@ -62,27 +61,28 @@ async def post_query(request: Request) -> Response:
     asked, expression, photos = await parse_in_thread(given, lambda: _read(json_object(given), limits))
     bundle = request.app.state.registry.get(asked.model).bundle
     wanted = Parameters(model=asked.model, dimensions=asked.dimensions, errors="item")
-    if not photos:
-        return json_response(as_json(await _queried(bundle, expression, asked.dimensions, {})))
-    answer = await serve(request, list(photos.values()), wanted)
-    for i, error in answer.errors.items():  # the first: a query needs all of its photos
-        error.field = f"images[{list(photos)[i].name!r}]"
+    embedded: dict[Photo | Words, Incoming] = dict([*photos.items(), *_texts(bundle, expression).items()])
+    if not embedded:
+        return json_response(as_json(queried(bundle, expression, asked.dimensions, {})))
+    answer = await serve(request, list(embedded.values()), wanted)
+    leaves = list(embedded)
+    for i, error in answer.errors.items():  # the first: a query needs all that it names
+        if isinstance(leaf := leaves[i], Photo):
+            error.field = f"images[{leaf.name!r}]"
         raise error
-    vectors = dict(zip(photos, answer.rows, strict=True))
-    return reply(orjson.dumps(as_json(await _queried(bundle, expression, asked.dimensions, vectors))), answer)
+    vectors = dict(zip(leaves, answer.rows, strict=True))
+    return reply(orjson.dumps(as_json(queried(bundle, expression, asked.dimensions, vectors))), answer)
 
 
-async def _queried(
-    bundle: Bundle, expression: Expression, dimensions: int | None, photos: Mapping[Photo, Vectors]
-) -> Queried:
-    """What an expression stands for; a text tower computes it on a thread of its own."""
-    if bundle.manifest.text is None or not expression.words():
-        return queried(bundle, expression, dimensions, photos)
-    return await asyncio.to_thread(queried, bundle, expression, dimensions, photos)
+def _texts(bundle: Bundle, expression: Expression) -> dict[Words, Text]:
+    """Return what a text tower embeds; what a lexicon knows is looked up as the expression is resolved."""
+    if bundle.manifest.text is None:
+        return {}
+    return {words: Text(words.text, f"expression[{words.at}]") for words in expression.searched()}
 
 
 def _read(given: dict[str, Any], limits: Limits) -> tuple[QueryRequest, Expression, dict[Photo, Incoming]]:
-    """What is asked, read; and its photos, each of which must be given or be a link."""
+    """Return what is asked, read; and its photos, each of which must be given or be a link."""
     asked = from_json(QueryRequest, given)
     expression = parse(asked.expression)
     wanted = expression.photos()

@@ -18,7 +18,7 @@ IMAGE: Schema = {
 
 
 def images(kind: type[BaseModel], count: int | None = None) -> Schema:
-    """An image, a form or JSON; `count` where there must be so many."""
+    """Return an image, a form or JSON; `count` where there must be so many."""
     bounds: Schema = {"minItems": count or 1} if count is None else {"minItems": count, "maxItems": count}
     fields = flat(kind)["properties"]
     whole = {
@@ -44,7 +44,7 @@ def images(kind: type[BaseModel], count: int | None = None) -> Schema:
 
 
 def words(of_images: Schema) -> list[Schema]:
-    """The same with texts in the place of images, and with both in one order."""
+    """Return the same with texts in the place of images, and with both in one order."""
     text: Schema = {"type": "string", "description": "Words that the model knows."}
     objects = [
         {"type": "object", "required": [name], "additionalProperties": False, "properties": {name: schema}}
@@ -79,7 +79,7 @@ class Vectors(Shape):
 
 
 def vectors() -> Schema:
-    """Stored vectors, dense or sparse, or one .npy."""
+    """Return stored vectors, dense or sparse, or one .npy."""
     schema = flat(Vectors)
     schema["properties"].update(flat(Parameters)["properties"])
     example = {"vectors": [{"indices": [0, 3, 7], "values": [0.5, 0.25, 0.1]}], "dimensions": 4}

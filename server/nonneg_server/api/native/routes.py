@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from nonneg_server.api.dialect import Dialect
 from nonneg_server.api.native import docs, embed, explain, health, metrics, models, query, shorten
-from nonneg_server.api.native.schemas import Failure
+from nonneg_server.api.native.schemas import ErrorAnswer
 from nonneg_server.api.native.translation import error_body
 
 _ROUTERS = [part.router for part in (embed, query, shorten, explain, models, health, metrics, docs)]
-NATIVE = Dialect("native", ("",), error_body, Failure, tuple(route for router in _ROUTERS for route in router.routes))
+NATIVE = Dialect(
+    "native", ("",), error_body, ErrorAnswer, tuple(route for router in _ROUTERS for route in router.routes)
+)

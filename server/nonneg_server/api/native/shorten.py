@@ -7,8 +7,9 @@ import asyncio
 from fastapi import APIRouter, Request, Response
 
 from nonneg_server.answers.negotiation import form_for
+from nonneg_server.api.native.examples import EMBEDDED
 from nonneg_server.api.native.request_bodies import FORMS, vectors
-from nonneg_server.api.native.schemas import EMBEDDED, EmbedAnswer
+from nonneg_server.api.native.schemas import EmbedAnswer
 from nonneg_server.api.native.translation import query_parameters
 from nonneg_server.api.openapi import documented
 from nonneg_server.api.route import Route

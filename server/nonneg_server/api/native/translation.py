@@ -12,7 +12,7 @@ from starlette.requests import Request
 
 from nonneg_core.errors import MediaUnsupported, NonnegError, ParameterInvalid
 from nonneg_core.pixels.identify import signature
-from nonneg_server.api.native.schemas import ErrorDetail, Failure
+from nonneg_server.api.native.schemas import ErrorAnswer, ErrorDetail
 from nonneg_server.requests.body import read_body
 from nonneg_server.requests.images import Incoming, Limits, check_count, images_from
 from nonneg_server.requests.json_body import json_object, parse_in_thread
@@ -37,7 +37,7 @@ ReadObject = Callable[[dict[str, Any], Limits], tuple[list[Incoming], P]]
 async def read_request(
     request: Request, kind: type[P], read_object: ReadObject[P] | None = None
 ) -> tuple[list[Incoming], P]:
-    """The images and the parameters of multipart, raw bytes or JSON, by the Content-Type.
+    """Return the images and the parameters of multipart, raw bytes or JSON, by the Content-Type.
 
     `read_object` reads the JSON object, if that may be one of another API.
     """
@@ -64,19 +64,19 @@ async def read_request(
 
 
 def media_of(content_type: str) -> str:
-    """The media type without its parameters."""
+    """Return the media type without its parameters."""
     return content_type.partition(";")[0].strip().lower()
 
 
 def is_image(media: str, body: bytes) -> bool:
-    """Whether a body is one image's bytes: so its type says, or, where curl chose the type, so do the bytes."""
+    """Return whether a body is one image's bytes: so its type says, or, where curl chose the type, so do the bytes."""
     if media == "application/x-www-form-urlencoded":
         return signature(body) is not None
     return media.startswith("image/") or media in ("", "application/octet-stream")
 
 
 def query_parameters(query: bytes, kind: type[P]) -> P:
-    """What the URL asks for."""
+    """Return what the URL asks for."""
     text = query.decode("latin-1")
     if text.count("&") >= MOST_PARAMETERS:
         raise ParameterInvalid(
@@ -99,7 +99,7 @@ def _from_form(body: bytes, content_type: str, kind: type[P], limits: Limits) ->
 
 
 def from_object(kind: type[P], given: dict[str, Any], limits: Limits) -> tuple[list[Incoming], P]:
-    """The images, or the texts, or both in one order as `inputs`, and the parameters of a JSON object."""
+    """Return the images, or the texts, or both in one order as `inputs`, and the parameters of a JSON object."""
     takes_texts = "truncate" in kind.model_fields  # else images alone, and any other list is an unknown parameter
     named = [name for name in LISTS if name in given and (takes_texts or name == "images")]
     if not named:
@@ -121,11 +121,11 @@ def from_object(kind: type[P], given: dict[str, Any], limits: Limits) -> tuple[l
 
 
 def is_mixed(given: dict[str, Any]) -> bool:
-    """Whether `inputs` are ours: objects that say which of them are images and which are texts."""
+    """Return whether `inputs` are ours: objects that say which of them are images and which are texts."""
     entries = given.get("inputs")
     return isinstance(entries, list) and any(isinstance(entry, dict) and "text" in entry for entry in entries)
 
 
-def error_body(error: NonnegError, request_id: str) -> Failure:
-    """The body of an error: what, where, with which value and limit, and how to fix it."""
+def error_body(error: NonnegError, request_id: str) -> ErrorAnswer:
+    """Return the body of an error: what, where, with which value and limit, and how to fix it."""
     return {"error": cast(ErrorDetail, error.body()), "request_id": request_id}

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import BaseModel, ConfigDict, Field
 
 from nonneg_server.api.openapi import URI, Shape
-from nonneg_server.requests.parameters import Errors, Length
+from nonneg_server.requests.parameters import Errors, PositiveCount
 
 _OfText = Annotated[bool | None, Field(description="Of text, which images have none of; sent beside messages.")]
 
@@ -26,10 +26,10 @@ class EmbeddingsRequest(BaseModel):
     ] = None
     model: Annotated[str, Field(description="A served model's name.")]
     encoding_format: Literal["float", "base64"] = "float"
-    dimensions: Length | None = None
+    dimensions: PositiveCount | None = None
     user: str | None = None
     modality: Literal["image", "text"] = "image"
-    top_k: Length | None = None
+    top_k: PositiveCount | None = None
     normalize: bool = True
     errors: Errors = "fail"
     add_generation_prompt: _OfText = None

@@ -17,7 +17,7 @@ from nonneg_server.requests.texts import content_from, input_from
 
 
 def read(given: dict[str, Any], limits: Limits) -> tuple[list[Incoming], Parameters]:
-    """The images and what is asked of them."""
+    """Return the images and what is asked of them."""
     wanted = from_json(EmbeddingsRequest, given)
     parameters = Parameters(
         model=wanted.model,
@@ -51,7 +51,7 @@ def _of_entry(entry: Any, field: str, limits: Limits) -> Incoming:
 
 
 def _of_messages(messages: list[Any], limits: Limits) -> Incoming:
-    """The one image of a conversation, which has one vector however many messages it is of."""
+    """Return the one image of a conversation, which has one vector however many messages it is of."""
     parts: list[Any] = []
     for message in messages:
         content = message.get("content") if isinstance(message, dict) else None
@@ -60,7 +60,7 @@ def _of_messages(messages: list[Any], limits: Limits) -> Incoming:
 
 
 def write(answer: Answer, field: str = "input") -> bytes:
-    """A list of embeddings, zeros where an image has its error; images have no tokens, so that none are counted."""
+    """List embeddings, zeros where an image has its error; images have no tokens, so that none are counted."""
     z = answer.rows
     rows = map(text, z.astype("<f4", copy=False)) if answer.parameters.encoding == "base64" else iter(z)
     data: list[dict[str, Any]] = [{"object": "embedding", "index": i, "embedding": row} for i, row in enumerate(rows)]
@@ -77,12 +77,12 @@ def write(answer: Answer, field: str = "input") -> bytes:
 
 
 def model_card(bundle: Bundle) -> OpenAIModel:
-    """A model as GET /v1/models lists it."""
+    """Return a model as GET /v1/models lists it."""
     return {"id": bundle.manifest.name, "object": "model", "created": bundle.written, "owned_by": "nonneg"}
 
 
 def error_body(error: NonnegError, _: str) -> OpenAIFailure:
-    """OpenAI's error: all four keys, always."""
+    """Return OpenAI's error: all four keys, always."""
     kind = "server_error" if error.status >= 500 else "invalid_request_error"
     for family, name in ((Overloaded, "rate_limit_error"), (Unauthorized, "authentication_error")):
         kind = name if isinstance(error, family) else kind

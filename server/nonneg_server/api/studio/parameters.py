@@ -7,10 +7,10 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from nonneg_core.expressions.parse import MOST_CHARACTERS
-from nonneg_server.requests.parameters import Length
+from nonneg_server.requests.parameters import PositiveCount
 
-Dimension = Annotated[int, Field(ge=0)]
-Several = Dimension | Annotated[list[Dimension], Field(min_length=1, max_length=64)] | None
+DimensionNumber = Annotated[int, Field(ge=0)]
+Several = DimensionNumber | Annotated[list[DimensionNumber], Field(min_length=1, max_length=64)] | None
 
 
 class Sized(BaseModel):
@@ -18,8 +18,8 @@ class Sized(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    dimensions: Annotated[Length | None, Field(description="Use this many of the model's dimensions.")] = None
-    top_k: Annotated[Length | None, Field(description="Of those, each vector's largest this many.")] = None
+    dimensions: Annotated[PositiveCount | None, Field(description="Use this many of the model's dimensions.")] = None
+    top_k: Annotated[PositiveCount | None, Field(description="Of those, each vector's largest this many.")] = None
 
 
 class Paged(BaseModel):
@@ -54,7 +54,7 @@ class Searched(Sized):
     offset: Annotated[int, Field(ge=0, description="From this hit on.")] = 0
 
 
-class Pair(Sized):
+class ComparedPair(Sized):
     """Two photos side by side."""
 
     a: Annotated[str, Field(description="A photo's id.")]
@@ -62,12 +62,12 @@ class Pair(Sized):
     limit: Annotated[int, Field(ge=1, le=200, description="Dimensions to list of each kind.")] = 12
 
 
-class Located(BaseModel):
+class LocatedDimension(BaseModel):
     """Where a dimension comes from."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    dimension: Annotated[Dimension, Field(description="Of this dimension.")]
+    dimension: Annotated[DimensionNumber, Field(description="Of this dimension.")]
 
 
 class Bars(Sized):
@@ -78,7 +78,7 @@ class Bars(Sized):
 
 
 def several(given: int | list[int] | None) -> list[int]:
-    """A parameter that may be one number or a list of them, as a list."""
+    """Return a parameter that may be one number or a list of them, as a list."""
     if given is None:
         return []
     return [given] if isinstance(given, int) else given

@@ -10,12 +10,12 @@ from fastapi import APIRouter, Request, Response
 from nonneg_core.errors import NotFound, ParameterInvalid
 from nonneg_server.api.dialect import Dialect
 from nonneg_server.api.native.request_bodies import images
-from nonneg_server.api.native.schemas import Failure
+from nonneg_server.api.native.schemas import ErrorAnswer
 from nonneg_server.api.native.translation import error_body, query_parameters, read_request
 from nonneg_server.api.openapi import BINARY, documented
 from nonneg_server.api.route import Route, embedding, json_response, open_to_all
 from nonneg_server.api.studio import schemas
-from nonneg_server.api.studio.parameters import Bars, Listed, Located, Pair, Searched
+from nonneg_server.api.studio.parameters import Bars, ComparedPair, Listed, LocatedDimension, Searched
 from nonneg_server.cell_maps import maps_of
 
 if TYPE_CHECKING:
@@ -57,9 +57,9 @@ async def get_image(request: Request) -> Response:
 
 
 @router.get("/studio/photos/{photo}/where", summary="Which cells of a photo a dimension comes from")
-@documented(schemas.Where, schemas.WHERE, query=Located)
+@documented(schemas.Where, schemas.WHERE, query=LocatedDimension)
 async def get_where(request: Request) -> Response:
-    studio, asked = _studio(request), query_parameters(request.scope["query_string"], Located)
+    studio, asked = _studio(request), query_parameters(request.scope["query_string"], LocatedDimension)
     maps = maps_of(request.app.state)
     return json_response(await asyncio.to_thread(studio.where, _photo(request), asked.dimension, maps))
 
@@ -84,13 +84,14 @@ async def post_upload(request: Request) -> Response:
 @documented(schemas.Found, schemas.FOUND, query=Searched)
 async def get_search(request: Request) -> Response:
     studio, asked = _studio(request), query_parameters(request.scope["query_string"], Searched)
-    return json_response(await asyncio.to_thread(studio.search, asked))
+    words = await studio.words(request, asked)
+    return json_response(await asyncio.to_thread(studio.search, asked, words))
 
 
 @router.get("/studio/pair", summary="Two photos: what only one has, and what they share")
-@documented(schemas.Sides, schemas.SIDES, query=Pair)
+@documented(schemas.Sides, schemas.SIDES, query=ComparedPair)
 async def get_pair(request: Request) -> Response:
-    studio, asked = _studio(request), query_parameters(request.scope["query_string"], Pair)
+    studio, asked = _studio(request), query_parameters(request.scope["query_string"], ComparedPair)
     return json_response(await asyncio.to_thread(studio.pair, asked))
 
 
@@ -99,14 +100,20 @@ async def get_pair(request: Request) -> Response:
 async def get_meaning(request: Request) -> Response:
     text: str = request.path_params["dimension"]
     if not (text.isascii() and text.isdecimal()) or len(text) > 9:
-        raise NotFound(f"there is no dimension {text[:40]!r}", fix="name it by its number", field="dimension")
+        raise NotFound(f"dimension {text[:40]!r} is not a number", fix="name it by its number", field="dimension")
     return json_response(await asyncio.to_thread(_studio(request).meaning, int(text)))
 
 
 @router.get("/studio/groups", summary="Duplicates, clusters and outliers of the folder; nothing on disk is changed")
 @documented(schemas.Sections, schemas.SECTIONS)
 async def get_groups(request: Request) -> Response:
-    return json_response(await asyncio.to_thread(_studio(request).groups))
+    return json_response(await _studio(request).groups())
+
+
+@router.get("/studio/groups/progress", summary="How far the search for groups is")
+@documented(schemas.GroupsProgress, schemas.GROUPS_PROGRESS)
+async def get_groups_progress(request: Request) -> Response:
+    return json_response(_studio(request).grouping.progress())
 
 
 @router.get("/studio/page/{file}", include_in_schema=False)
@@ -126,7 +133,7 @@ async def get_file(request: Request) -> Response:
 
 
 def _studio(request: Request) -> Studio:
-    """The studio of this server, made when it is first asked for."""
+    """Return the studio of this server, made when it is first asked for."""
     from nonneg_server.studio.host_check import check_host
 
     _check_on(request)
@@ -161,4 +168,4 @@ def _jpeg(content: bytes) -> Response:
     return Response(content, media_type="image/jpeg", headers=headers)
 
 
-STUDIO = Dialect("studio", ("/studio",), error_body, Failure, tuple(router.routes))
+STUDIO = Dialect("studio", ("/studio",), error_body, ErrorAnswer, tuple(router.routes))

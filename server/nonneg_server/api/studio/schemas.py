@@ -78,6 +78,7 @@ class Reason(Shape):
     dimension: int
     name: str | None
     term: str
+    exemplar: str | None
     part: float
     share: float
 
@@ -93,6 +94,7 @@ class Facet(Shape):
     dimension: int
     name: str | None
     term: str
+    exemplar: str | None
     in_result: int
     of: int
     count: int
@@ -116,9 +118,10 @@ class Parsed(Shape):
 
 
 class Found(Shape):
-    """The expression in its parts, hits, the line below which chance begins, and what shortening costs."""
+    """What was asked, the hits, the line below which chance begins, and what shortening costs."""
 
     expression: Parsed | None
+    asked: list[ShownBar]
     hits: list[Hit]
     total: int
     above: int
@@ -197,6 +200,14 @@ class Sections(Shape):
     sections: list[dict[str, Any]]
 
 
+class GroupsProgress(Shape):
+    """How many photos the present step of the search for groups has done; `of` is 0 where that is not counted."""
+
+    found: bool
+    done: int
+    of: int
+
+
 _ENTRY = {"photo": "5d2f9c31a7b04e68", "name": "winter/cat.jpg"}
 _CARD = {"dimension": 1731, "name": "snow", "term": "dim:snow"}
 _BAR = {**_CARD, "value": 0.31, "share": 0.096}
@@ -223,7 +234,10 @@ _SNOW = {"kind": "dimension", "text": "dim:snow", "dimension": 1731, "name": "sn
 _CAT = {"kind": "photo", "text": "winter/cat.jpg", "dimension": None, "name": "winter/cat.jpg", "weight": 1.0}
 FOUND: Any = {
     "expression": {"text": "winter/cat.jpg !dim:snow", "parts": [[_CAT]], "without": [_SNOW]},
-    "hits": [{**_ENTRY, "score": 0.61, "reasons": [{**_CARD, "part": 0.12, "share": 0.197}]}],
+    "asked": [_SHOWN],
+    "hits": [
+        {**_ENTRY, "score": 0.61, "reasons": [{**_CARD, "exemplar": _ENTRY["photo"], "part": 0.12, "share": 0.197}]}
+    ],
     "total": 1499,
     "above": 38,
     "chance": 0.27,
@@ -231,7 +245,7 @@ FOUND: Any = {
     "bytes": 834.0,
     "whole_bytes": 2009.0,
     "agreement": 0.9,
-    "facets": [{**_CARD, "in_result": 17, "of": 20, "count": 61}],
+    "facets": [{**_CARD, "exemplar": _ENTRY["photo"], "in_result": 17, "of": 20, "count": 61}],
 }
 SIDES: Any = {
     "a": _ENTRY,
@@ -263,6 +277,7 @@ MEANING: Any = {
         ],
     },
 }
+GROUPS_PROGRESS: Any = {"found": False, "done": 40960, "of": 100000}
 SECTIONS: Any = {
     "sections": [
         {

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from nonneg_server.api.openapi import FINGERPRINT, URI, Shape
-from nonneg_server.requests.parameters import Length
+from nonneg_server.requests.parameters import PositiveCount
 
 
 class TeiEmbedRequest(BaseModel):
@@ -19,15 +19,15 @@ class TeiEmbedRequest(BaseModel):
         Any,
         Field(description="One or a list: base64, data URIs, URLs; all else is text."),
     ]
-    dimensions: Length | None = None
+    dimensions: PositiveCount | None = None
     normalize: bool = True
     truncate: Annotated[bool | None, Field(description="Of a text that is too long, read the first words.")] = None
     truncation_direction: Annotated[
         Literal["Right", "right"] | None, Field(description="The end of a text is what is left out.")
     ] = None
-    prompt_name: Annotated[None, Field(description="There are no prompts for images.")] = None
+    prompt_name: Annotated[None, Field(description="Images take no prompts.")] = None
     model: Annotated[str | None, Field(description="A served model's name; without it, the default one.")] = None
-    top_k: Length | None = None
+    top_k: PositiveCount | None = None
 
 
 ErrorType = Literal["validation", "overloaded", "unhealthy", "backend"]

@@ -15,7 +15,7 @@ from nonneg_server.requests.texts import input_from
 
 
 def read(given: dict[str, Any], limits: Limits) -> tuple[list[Incoming], Parameters]:
-    """The images and what is asked of them; one bad image fails the request, for its error has no place here."""
+    """Return the images and what is asked of them; one bad image fails the request, for its error has no place here."""
     wanted = from_json(TeiEmbedRequest, given)
     entries = wanted.inputs if isinstance(wanted.inputs, list) else [wanted.inputs]
     parameters = Parameters(
@@ -32,18 +32,18 @@ def read(given: dict[str, Any], limits: Limits) -> tuple[list[Incoming], Paramet
 
 
 def write(answer: Answer) -> bytes:
-    """One list of numbers an image."""
+    """Return one list of numbers an image."""
     return orjson.dumps(list(answer.rows), option=orjson.OPT_SERIALIZE_NUMPY)
 
 
 def write_sparse(answer: Answer) -> bytes:
-    """The active dimensions of each image."""
+    """Return the active dimensions of each image."""
     rows = [[{"index": int(i), "value": z[i]} for i in z.nonzero()[0]] for z in answer.rows]
     return orjson.dumps(rows, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
 def error_body(error: NonnegError, _: str) -> TeiFailure:
-    """TEI's error: a text, and which of TEI's own types it is."""
+    """Return TEI's error: a text, and which of TEI's own types it is."""
     kind: ErrorType = "backend" if error.status >= 500 else "validation"
     if isinstance(error, Overloaded):
         kind = "overloaded"

@@ -4,8 +4,9 @@ let key = null;
 let changed = () => {};
 
 export class Failure extends Error {
-  constructor(status, error) {
+  constructor(status, error, wait = 0) {
     super(error.message);
+    this.wait = wait; // seconds
     this.status = status;
     this.type = error.type;
     this.fix = error.fix;
@@ -46,7 +47,7 @@ async function answered(path, options = {}) {
   } catch {
     // not ours: a proxy, say
   }
-  throw new Failure(response.status, error);
+  throw new Failure(response.status, error, Number(response.headers.get("retry-after")));
 }
 
 export async function get(path, parameters = {}, signal) {
@@ -69,25 +70,43 @@ export async function upload(file) {
   return (await answered("/studio/uploads", options)).json();
 }
 
-// An <img> cannot send a key: with one, the picture is fetched and shown from memory.
+const fetched = new WeakMap(); // images that are fetched by a script, and what stops that
+const TRIES = 6;
+
+// An <img> can neither send a key nor wait its turn where requests are limited: then a script fetches the picture.
 export function show(image, path) {
-  const gone = () => {
-    image.classList.add("gone");
-    image.dispatchEvent(new CustomEvent("gone", { bubbles: true }));
-  };
-  image.addEventListener("error", gone, { once: true });
   if (key === null) {
+    image.addEventListener("error", () => load(image, path), { once: true });
     image.src = path;
-    return image;
-  }
-  answered(path)
-    .then((response) => response.blob())
-    .then((blob) => {
-      image.src = URL.createObjectURL(blob);
-      image.addEventListener("load", () => URL.revokeObjectURL(image.src), { once: true });
-    })
-    .catch(gone);
+  } else load(image, path);
   return image;
+}
+
+async function load(image, path) {
+  const stop = new AbortController();
+  fetched.set(image, stop);
+  for (let left = TRIES; left; left -= 1) {
+    try {
+      const blob = await (await answered(path, { signal: stop.signal })).blob();
+      image.addEventListener("load", () => URL.revokeObjectURL(image.src), { once: true });
+      image.src = URL.createObjectURL(blob);
+      return;
+    } catch (error) {
+      if (error.name === "AbortError") return;
+      if (error.status !== 429) break;
+      await new Promise((rested) => setTimeout(rested, 1000 * (error.wait || 1)));
+      if (stop.signal.aborted) return;
+    }
+  }
+  image.classList.add("gone");
+}
+
+// Who scrolls through thousands of photos leaves most of them before they are loaded: those are not waited for.
+export function forget(element) {
+  for (const image of element.querySelectorAll("img")) {
+    fetched.get(image)?.abort();
+    if (!image.complete) image.removeAttribute("src");
+  }
 }
 
 export const thumbnail = (photo) => `/studio/photos/${encodeURIComponent(photo)}/thumbnail`;

@@ -2,7 +2,7 @@
 
 import { Failure, get, hasKey, onKey, useKey } from "./api.js";
 import { Dimension } from "./dimension.js";
-import { chooser, takePhotos } from "./drop.js";
+import { choose, chooser, takePhotos } from "./drop.js";
 import { fill, h, thousands } from "./elements.js";
 import { Groups } from "./groups.js";
 import { Pair } from "./pair.js";
@@ -16,6 +16,7 @@ const views = document.getElementById("views");
 let overview = null;
 const made = new Map();
 let shown = null;
+let turn = 0; // what is asked for last is drawn last
 
 function view() {
   const kinds = { search: Search, dimension: Dimension, pair: Pair, groups: Groups };
@@ -25,15 +26,17 @@ function view() {
   return [possible, made.get(possible)];
 }
 
-async function draw(same = false) {
+async function draw(scroll = 0) {
   if (!overview) return;
+  const mine = ++turn;
   const [name, next] = view();
-  if (shown !== next) {
-    shown?.close();
+  const before = shown;
+  if (before !== next) {
+    before?.close();
     shown = next;
     fill(main, next.element);
   }
-  if (!same) scrollTo(0, 0);
+  if (!scroll) scrollTo(0, 0);
   for (const link of views.querySelectorAll("a")) {
     if (link.dataset.view === name) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
@@ -42,11 +45,15 @@ async function draw(same = false) {
   const back = returning();
   try {
     await next.draw();
-    if (notice.dataset.kind !== "kept") fill(notice);
+    if (mine === turn) fill(notice);
   } catch (error) {
-    fail(error);
+    if (mine === turn) fail(error);
   }
+  if (mine !== turn) return;
+  document.title = next.title ? `${next.title} · nonneg studio` : "nonneg studio";
   back();
+  if (before && before !== next && document.activeElement === document.body) main.focus({ preventScroll: true });
+  if (scroll) scrollTo(0, scroll);
   main.setAttribute("aria-busy", "false");
 }
 
@@ -103,6 +110,7 @@ function tabs() {
     ),
   );
   const folder = overview.folder;
+  document.getElementById("choose").hidden = false;
   document.getElementById("folder").textContent = folder
     ? `${folder.name}, ${thousands(folder.photos)} photos, model ${overview.model}`
     : `model ${overview.model}, no folder`;
@@ -117,16 +125,17 @@ async function open() {
   made.clear();
   shown = null;
   tabs();
-  return draw();
+  return draw(history.state?.scroll);
 }
 
 onKey(() => made.clear());
 listen(draw);
 document.body.append(chooser);
-takePhotos((found) => {
-  const before = made.get("search")?.photo;
-  if (!overview.folder && before) go({ view: "pair", photo: before, other: found.photo });
-  else go(searchLike(found.photo));
+document.getElementById("choose").addEventListener("click", choose);
+takePhotos(([one, two]) => {
+  const before = overview.folder ? null : made.get("search")?.photo;
+  if (two || before) go({ view: "pair", photo: two ? one.photo : before, other: (two || one).photo });
+  else go(searchLike(one.photo));
 }, fail);
 addEventListener("failed", (event) => fail(event.detail));
 addEventListener("keydown", (event) => {

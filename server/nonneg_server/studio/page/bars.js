@@ -15,8 +15,8 @@ export function bars(list, { most, onpoint, onleave, value = (bar) => bar.value,
         "li",
         { onmouseenter: point, onfocusin: point, onfocusout: onleave },
         click ? chip(bar) : toDimension(bar),
-        h("i", { class: "bar", "aria-hidden": "true" }, h("i", { style: { width: `${(100 * value(bar)) / largest}%` } })),
         h("span", { class: "number" }, value(bar).toFixed(3)),
+        h("i", { class: "bar", "aria-hidden": "true" }, h("i", { style: { width: `${(100 * value(bar)) / largest}%` } })),
         bar.exemplars?.length
           ? toDimension(bar, h("span", { class: "exemplars" }, ...bar.exemplars.map((photo) => small(photo))), h("span", { class: "hidden" }, `all about ${label(bar)}`))
           : click && toDimension(bar, h("span", { class: "more-of" }, "about")),

@@ -1,6 +1,7 @@
 // Dimensions as buttons: click for more of it, again for without it, again for neither.
 
-import { h, label, percent } from "./elements.js";
+import { show, thumbnail } from "./api.js";
+import { h, label, percent, thousands } from "./elements.js";
 import { stance, turned } from "./expression.js";
 import { address, go, state } from "./state.js";
 
@@ -20,10 +21,16 @@ export function chip(dimension, detail = null) {
       onclick: () => go({ q: turned(dimension), view: "search" }),
     },
     h("span", { class: "sign", "aria-hidden": "true" }, SIGNS[now]),
+    shown(dimension),
     h("span", { class: "name" }, name),
     detail && h("span", { class: "detail" }, detail),
     h("span", { class: "hidden" }, `: ${SAID[now]}`),
   );
+}
+
+// What has no name is told by the photo that shows it most.
+function shown({ name, exemplar }) {
+  return !name && exemplar && show(h("img", { alt: "", loading: "lazy", decoding: "async" }), thumbnail(exemplar));
 }
 
 export function facet(dimension) {
@@ -36,11 +43,12 @@ export function facet(dimension) {
       type: "button",
       "data-dimension": String(dimension.dimension),
       "aria-pressed": String(on),
-      title: `In ${dimension.in_result} of the first ${dimension.of} hits, in ${dimension.count} of all photos.`,
+      title: dimension.of ? `In ${dimension.in_result} of the first ${dimension.of} hits, in ${dimension.count} of all photos.` : undefined,
       onclick: () => go({ only }),
     },
+    shown(dimension),
     h("span", { class: "name" }, label(dimension)),
-    h("span", { class: "detail" }, String(dimension.count)),
+    dimension.of && h("span", { class: "detail" }, thousands(dimension.count)),
   );
 }
 

@@ -1,9 +1,11 @@
 // What asks the same from a shell or a program: curl, Python, JavaScript, the command line.
 
+import { hasKey } from "./api.js";
 import { fill, h } from "./elements.js";
 import { state } from "./state.js";
 
 const shell = (text) => `'${text.replaceAll("'", "'\\''")}'`;
+const quoted = (text) => JSON.stringify(text);
 
 export class Code {
   constructor(overview) {
@@ -12,48 +14,91 @@ export class Code {
     this.element = h("details", { class: "code" }, h("summary", {}, "The same from a program"), this.list);
   }
 
+  // The search, or without a folder the vector of a photo.
   draw() {
-    const asks = this.folder ? state.q || state.only.length : true;
-    this.element.hidden = !asks;
-    const snippets = this.folder ? this.searching() : this.embedding();
-    fill(this.list, ...snippets.map(([name, text]) => this.snippet(name, text)));
+    this.element.hidden = Boolean(this.folder) && !(state.q || state.only.length);
+    this.show(this.folder ? this.searching() : embedding());
   }
 
-  snippet(name, text) {
-    const button = h("button", {
-      type: "button",
-      onclick: async () => {
-        await navigator.clipboard.writeText(text);
-        button.textContent = "Copied";
-      },
-    }, "Copy");
-    return h("section", {}, h("h3", {}, name, button), h("pre", { tabindex: "0" }, text));
+  // Two photos: by their ids where both are indexed, else by their files.
+  compare(found) {
+    const dropped = [found.a.photo, found.b.photo].some((photo) => photo.startsWith("drop-"));
+    this.show(dropped ? explaining() : asking("/studio/pair", { a: found.a.photo, b: found.b.photo, ...size() }, "cosine"));
+  }
+
+  show(snippets) {
+    fill(this.list, ...snippets.map(([name, text]) => snippet(name, text)));
   }
 
   searching() {
-    const query = new URLSearchParams();
-    const given = { expression: state.q, only: state.only.join(","), dimensions: state.dimensions, top_k: state.top_k, tenth: state.tenth || null };
-    for (const [name, value] of Object.entries(given)) if (value) query.set(name, String(value));
-    const url = `${location.origin}/studio/search?${query}`;
-    const found = [
-      ["curl", `curl ${shell(url)}`],
-      ["Python", `import httpx\n\nhits = httpx.get(${JSON.stringify(url)}).json()["hits"]`],
-      ["JavaScript", `const { hits } = await (await fetch(${JSON.stringify(url)})).json();`],
-    ];
-    if (state.q && !state.q.includes("drop-")) found.push(["Command line, in the folder", `nonneg search photos.index ${shell(state.q)}`]);
+    const given = { expression: state.q, only: state.only.join(","), ...size(), tenth: state.tenth || null };
+    const found = asking("/studio/search", given, "hits");
+    if (state.q && !state.q.includes("drop-")) found.push(["Command line", `nonneg search photos.index ${shell(state.q)}`]);
     return found;
   }
+}
 
-  embedding() {
-    const query = new URLSearchParams();
-    for (const name of ["dimensions", "top_k"]) if (state[name]) query.set(name, String(state[name]));
-    const text = query.toString();
-    const url = `${location.origin}/embed${text ? `?${text}` : ""}`;
-    const options = ["dimensions", "top_k"].filter((name) => state[name]).map((name) => `, ${name}=${state[name]}`).join("");
-    return [
-      ["curl", `curl --data-binary @photo.jpg ${shell(url)}`],
-      ["Python", `from nonneg_client import Client\n\nwith Client(${JSON.stringify(location.origin)}) as client:\n    vectors = client.embed("photo.jpg"${options})`],
-      ["JavaScript", `const answer = await fetch(${JSON.stringify(url)}, { method: "POST", body: photo, headers: { "content-type": "image/jpeg" } });\nconst { data } = await answer.json();`],
-    ];
+const size = () => ({ dimensions: state.dimensions, top_k: state.top_k });
+
+function address(path, given) {
+  const query = new URLSearchParams(Object.entries(given).filter(([, value]) => value).map(([name, value]) => [name, String(value)]));
+  const text = query.toString();
+  return `${location.origin}${path}${text ? `?${text}` : ""}`;
+}
+
+const withKey = {
+  curl: () => (hasKey() ? ` -H "X-API-Key: $NONNEG_API_KEY"` : ""),
+  python: () => (hasKey() ? `, headers={"X-API-Key": os.environ["NONNEG_API_KEY"]}` : ""),
+  imports: () => (hasKey() ? "import os\n\n" : ""),
+  javascript: (others = []) => {
+    const all = hasKey() ? [...others, `"x-api-key": key`] : others;
+    return all.length ? `headers: { ${all.join(", ")} }` : "";
+  },
+};
+
+function asking(path, given, what) {
+  const url = address(path, given);
+  const headers = withKey.javascript();
+  return [
+    ["curl", `curl${withKey.curl()} ${shell(url)}`],
+    ["Python", `${withKey.imports()}import httpx\n\n${what} = httpx.get(${quoted(url)}${withKey.python()}).json()["${what}"]`],
+    ["JavaScript", `const { ${what} } = await (await fetch(${quoted(url)}${headers && `, { ${headers} }`})).json();`],
+  ];
+}
+
+function embedding() {
+  const url = address("/embed", size());
+  const options = Object.entries(size()).filter(([, value]) => value).map(([name, value]) => `, ${name}=${value}`).join("");
+  return [
+    ["curl", `curl${withKey.curl()} --data-binary @photo.jpg ${shell(url)}`],
+    ["Python", `from nonneg_client import Client\n\nwith Client(${quoted(location.origin)}) as client:${hasKey() ? "  # it sends NONNEG_API_KEY" : ""}\n    vectors = client.embed("photo.jpg"${options})`],
+    ["JavaScript", `const answer = await fetch(${quoted(url)}, { method: "POST", body: photo, ${withKey.javascript([`"content-type": "image/jpeg"`])} });\nconst { data } = await answer.json();`],
+  ];
+}
+
+function explaining() {
+  const url = address("/explain", size());
+  const headers = withKey.javascript();
+  return [
+    ["curl", `curl${withKey.curl()} -F images=@a.jpg -F images=@b.jpg ${shell(url)}`],
+    ["Python", `${withKey.imports()}import httpx\n\nphotos = [("images", open(name, "rb")) for name in ("a.jpg", "b.jpg")]\nshared = httpx.post(${quoted(url)}, files=photos${withKey.python()}).json()["contributions"]`],
+    ["JavaScript", `const form = new FormData();\nfor (const photo of [a, b]) form.append("images", photo);\nconst { contributions } = await (await fetch(${quoted(url)}, { method: "POST", body: form${headers && `, ${headers}`} })).json();`],
+  ];
+}
+
+function snippet(name, text) {
+  const shown = h("pre", { tabindex: "0" }, text);
+  const button = h("button", { type: "button", onclick: () => copy(text, shown, button) }, "Copy");
+  return h("section", {}, h("h3", {}, name, button), shown);
+}
+
+// Pages that did not come over loopback or https have no clipboard: the text is selected for Ctrl+C.
+async function copy(text, shown, button) {
+  if (navigator.clipboard) {
+    await navigator.clipboard.writeText(text);
+    button.textContent = "Copied";
+  } else {
+    getSelection().selectAllChildren(shown);
+    button.textContent = "Press Ctrl+C";
   }
 }

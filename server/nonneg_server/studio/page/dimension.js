@@ -1,10 +1,10 @@
 // One dimension: its strongest photos here, what its model says of it, what it goes together with, how it drifts.
 
-import { get } from "./api.js";
+import { get, show } from "./api.js";
 import { toDimension } from "./chips.js";
 import { fill, h, label, percent, thousands } from "./elements.js";
 import { stance, turned } from "./expression.js";
-import { plain, small } from "./photo.js";
+import { located, plain, small } from "./photo.js";
 import { go, state } from "./state.js";
 
 function figure(name, value, detail) {
@@ -12,21 +12,28 @@ function figure(name, value, detail) {
 }
 
 export class Dimension {
-  constructor() {
+  constructor(overview) {
+    this.where = overview.where;
     this.element = h("article", { class: "dimension" });
   }
 
   close() {}
 
+  strong(photo, dimension) {
+    const tile = plain(photo);
+    tile.append(h("span", { class: "number" }, photo.value.toFixed(3)));
+    return this.where ? located(tile, photo.photo, dimension) : tile;
+  }
+
   async draw() {
-    const found = await get(`/studio/dimensions/${state.dimension}`);
+    const asked = state.dimension;
+    const found = await get(`/studio/dimensions/${asked}`);
+    if (state.dimension !== asked) return;
     const here = found.here;
-    const ratio = here?.drift.frequency;
-    const drift = ratio ? (ratio >= 1 ? `${ratio.toFixed(1)} times as often here` : `${(1 / ratio).toFixed(1)} times rarer here`) : "";
+    this.title = label(found);
     fill(
       this.element,
-      h("p", { class: "quiet" }, `Dimension ${found.dimension}`),
-      h("h1", {}, found.name || `dim ${found.dimension}`, found.name ? "" : h("small", {}, " has no name: its photos say what it stands for")),
+      h("h1", {}, found.name || `Dimension ${found.dimension}`, h("small", {}, found.name ? ` dimension ${found.dimension}` : " has no name: its photos say what it stands for")),
       found.evidence ? h("p", { class: "quiet" }, found.common ? `${found.common}; ` : "", found.evidence.says) : null,
       h(
         "p",
@@ -38,25 +45,28 @@ export class Dimension {
       h(
         "dl",
         { class: "figures" },
-        here && figure("here", percent(here.frequency), `${thousands(here.count)} of ${thousands(here.of)} photos`),
-        figure("where the model was measured", percent(found.frequency), drift),
+        here && figure("of the photos here", percent(here.frequency), `${thousands(here.count)} of ${thousands(here.of)}`),
+        figure("where the model was measured", percent(found.frequency), here && times(here.drift.frequency, "as often here", "rarer here", "as often here")),
+        here && figure("mean strength here", here.mean.toFixed(4), times(here.drift.mean, "what was measured", "weaker than measured", "as was measured")),
       ),
       here?.company.length ? h("h2", {}, "Goes together with") : null,
       here?.company.length
         ? h("ul", { class: "company" }, ...here.company.map((other) => h("li", {}, toDimension(other, h("span", { class: "exemplars" }, ...other.exemplars.map((photo) => small(photo))), h("span", {}, label(other)), h("span", { class: "detail" }, other.cosine.toFixed(2))))))
         : null,
       found.examples.length ? h("h2", {}, "In the photos it was measured on") : null,
-      found.examples.length ? h("p", { class: "strip" }, ...found.examples.map((path) => h("img", { src: path, alt: "", loading: "lazy" }))) : null,
-      here ? h("h2", {}, "Strongest here") : null,
-      here ? h("ul", { class: "flow" }, ...here.photos.map((photo) => strong(photo))) : null,
+      found.examples.length ? h("p", { class: "strip" }, ...found.examples.map((path) => show(h("img", { alt: "", loading: "lazy" }), path))) : null,
+      here ? h("h2", {}, "Strongest here", this.where && h("small", {}, " hover or focus a photo to see where in it")) : null,
+      here ? h("ul", { class: "flow" }, ...here.photos.map((photo) => this.strong(photo, asked))) : null,
     );
   }
 }
 
-function strong(photo) {
-  const tile = plain(photo);
-  tile.append(h("span", { class: "number" }, photo.value.toFixed(3)));
-  return tile;
+// The drift against what was measured, in words.
+function times(ratio, more, less, alike) {
+  if (ratio === null) return "";
+  if (Math.abs(Math.log(ratio)) < ALIKE) return alike;
+  return ratio >= 1 ? `${ratio.toFixed(1)} times ${more}` : `${(1 / ratio).toFixed(1)} times ${less}`;
 }
 
+const ALIKE = Math.log(1.05);
 const blank = { view: "search", q: "", only: [] };

@@ -1,7 +1,9 @@
-// Photos from outside: dropped anywhere, pasted, or chosen; each becomes what is asked with.
+// Photos from outside: dropped anywhere, pasted, or chosen; one is asked with, two are compared.
 
-import { upload } from "./api.js";
+import { Failure, upload } from "./api.js";
 import { h } from "./elements.js";
+
+const COMPARED = 2;
 
 export const chooser = h("input", { type: "file", accept: "image/*", hidden: true, "aria-hidden": "true", tabindex: "-1" });
 
@@ -10,19 +12,18 @@ export function choose() {
 }
 
 export function takePhotos(use, fail) {
-  const take = async (file) => {
-    if (!file) return;
+  const take = async (files) => {
     document.body.classList.add("working");
     try {
-      use(await upload(file));
+      use(await Promise.all(photosOf(files).map(upload)));
     } catch (error) {
       fail(error);
     } finally {
       document.body.classList.remove("working");
     }
   };
-  chooser.addEventListener("change", () => {
-    take(chooser.files[0]);
+  chooser.addEventListener("change", async () => {
+    if (chooser.files.length) await take(chooser.files);
     chooser.value = "";
   });
   addEventListener("dragover", (event) => {
@@ -34,11 +35,18 @@ export function takePhotos(use, fail) {
     if (!event.relatedTarget) document.body.classList.remove("dropping");
   });
   addEventListener("drop", (event) => {
+    if (!document.body.classList.contains("dropping")) return; // text into a field, say
     event.preventDefault();
     document.body.classList.remove("dropping");
-    take([...event.dataTransfer.files].find((file) => file.type.startsWith("image/") || !file.type));
+    take(event.dataTransfer.files);
   });
   addEventListener("paste", (event) => {
-    take([...(event.clipboardData?.files || [])][0]);
+    if (event.clipboardData?.files.length) take(event.clipboardData.files);
   });
+}
+
+function photosOf(files) {
+  const found = [...files].filter((file) => file.type.startsWith("image/") || !file.type);
+  if (found.length) return found.slice(0, COMPARED);
+  throw new Failure(0, { type: "no_photo", message: "This is not a photo.", fix: "Drop the file of one: JPEG, PNG or WebP, say." });
 }

@@ -9,7 +9,7 @@ export function read(found) {
   parsed = found;
 }
 
-const current = () => (parsed && state.q && parsed ? parsed : { parts: [], without: [] });
+const current = () => (parsed && state.q ? parsed : { parts: [], without: [] });
 
 export function term(dimension) {
   if (dimension.term) return dimension.term;
@@ -56,6 +56,13 @@ function written(parts, without) {
       .join(" "),
   );
   return [sums.join(" & "), ...without.map(({ text }) => `!${text}`)].join(" ");
+}
+
+// The dimensions that the search names.
+export function conditions() {
+  const { parts, without } = current();
+  const leaves = [...parts.flat(), ...without].filter((leaf) => leaf.dimension !== null);
+  return [...new Map(leaves.map(({ dimension, name, text }) => [dimension, { dimension, name, term: text }])).values()];
 }
 
 // The first photo of the search, by the name that it has in it.

@@ -1,5 +1,6 @@
 // A grid of any length: only the tiles near the window exist, their content comes page by page.
 
+import { forget } from "./api.js";
 import { h } from "./elements.js";
 
 const PAGE = 60;
@@ -30,6 +31,7 @@ export class Grid {
     removeEventListener("scroll", this.moved);
     this.resized.disconnect();
     this.closed = true;
+    forget(this.element);
   }
 
   draw() {
@@ -39,8 +41,7 @@ export class Grid {
     if (columns !== this.columns || room !== this.room) {
       this.columns = columns;
       this.room = room;
-      for (const tile of this.shown.values()) tile.remove();
-      this.shown.clear();
+      for (const place of [...this.shown.keys()]) this.drop(place);
     }
     const rows = Math.ceil(this.total / columns);
     this.element.style.height = `${rows * this.height}px`;
@@ -48,10 +49,7 @@ export class Grid {
     const begin = Math.max(0, Math.floor(top / this.height) - AHEAD) * columns;
     const end = Math.min(this.total, (Math.ceil((top + innerHeight) / this.height) + AHEAD) * columns);
     for (const [place, tile] of this.shown) {
-      if ((place < begin || place >= end) && !tile.contains(document.activeElement)) {
-        tile.remove();
-        this.shown.delete(place);
-      }
+      if ((place < begin || place >= end) && !tile.contains(document.activeElement)) this.drop(place);
     }
     for (let place = begin; place < end; place += 1) {
       const page = Math.floor(place / PAGE);
@@ -75,9 +73,17 @@ export class Grid {
     style.width = `${width}px`;
     style.height = `${this.height}px`;
     style.transform = `translate(${(place % this.columns) * width}px, ${Math.floor(place / this.columns) * this.height}px)`;
-    const after = [...this.shown.keys()].filter((other) => other > place).sort((a, b) => a - b)[0];
-    this.element.insertBefore(element, after === undefined ? null : this.shown.get(after)); // Tab goes in reading order
+    let after = null; // Tab goes in reading order
+    for (const other of this.element.children) if (Number(other.dataset.place) > place) { after = other; break; }
+    this.element.insertBefore(element, after);
     this.shown.set(place, element);
+  }
+
+  drop(place) {
+    const tile = this.shown.get(place);
+    this.shown.delete(place);
+    forget(tile);
+    tile.remove();
   }
 
   async fetch(page) {

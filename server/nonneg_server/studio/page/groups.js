@@ -5,7 +5,10 @@ import { fill, h, thousands } from "./elements.js";
 import { searchLike, small } from "./photo.js";
 import { address, go, state } from "./state.js";
 
-const AT_ONCE = 24;
+const AT_ONCE = 24; // photos of a group
+const GROUPS = 60;
+const POLLED = 500; // milliseconds
+const SIDE_BY_SIDE = ["exact", "copies", "similar"]; // parts whose photos are compared by eye
 
 export class Groups {
   constructor() {
@@ -17,9 +20,9 @@ export class Groups {
 
   async draw() {
     if (!this.sections) {
-      fill(this.element, h("p", { class: "empty" }, "Comparing all photos with each other…"));
-      this.sections = (await get("/studio/groups")).sections;
+      this.sections = await this.sought();
     }
+    if (state.view !== "groups") return;
     const part = this.sections.find((section) => section.part === state.part) || this.sections.find((section) => section.groups.length) || this.sections[0];
     this.bar = h("div", { class: "selection", role: "status" });
     fill(
@@ -29,9 +32,44 @@ export class Groups {
       h("p", { class: "quiet how" }, part.how),
       ...part.notes.map((note) => h("p", { class: "quiet how" }, note)),
       this.bar,
-      ...(part.groups.length ? part.groups.slice(0, 60).map((group) => this.group(part, group)) : [h("p", { class: "empty" }, "None.")]),
+      part.groups.length ? this.list(part) : h("p", { class: "empty" }, "None."),
     );
+    this.title = part.title;
     this.count();
+  }
+
+  // The groups; how far the search for them is meanwhile.
+  async sought() {
+    const bar = h("progress", { "aria-label": "Photos compared" });
+    const far = h("span", { class: "quiet" });
+    fill(this.element, h("div", { class: "empty" }, h("h1", {}, "Groups"), h("p", {}, "Comparing all photos with each other, once: seconds for thousands of them, minutes for a hundred thousand."), bar, far));
+    const look = setInterval(async () => {
+      const { done, of } = await get("/studio/groups/progress").catch(() => ({}));
+      if (!of) return;
+      bar.max = of;
+      bar.value = done;
+      far.textContent = done < of ? `${thousands(done)} of ${thousands(of)} photos` : "Putting them into groups";
+    }, POLLED);
+    try {
+      return (await get("/studio/groups")).sections;
+    } finally {
+      clearInterval(look);
+      fill(this.element);
+    }
+  }
+
+  list(part) {
+    const list = h("div", { class: "list" });
+    const more = (begin) => {
+      list.append(...part.groups.slice(begin, begin + GROUPS).map((group) => this.group(part, group)));
+      const left = part.groups.length - begin - GROUPS;
+      if (left > 0) {
+        const button = h("button", { type: "button", onclick: () => { button.remove(); more(begin + GROUPS); } }, `${thousands(left)} more groups`);
+        list.append(button);
+      }
+    };
+    more(0);
+    return list;
   }
 
   tab(section, current) {
@@ -62,7 +100,7 @@ export class Groups {
       }
     };
     more(0);
-    return h("section", { class: "group" }, h("h2", {}, group.title, part.part === "clusters" ? h("small", {}, ` ${group.photos} photos`) : ""), list);
+    return h("section", { class: SIDE_BY_SIDE.includes(part.part) ? "group side" : "group" }, h("h2", {}, group.title, part.part === "clusters" ? h("small", {}, ` ${group.photos} photos`) : ""), list);
   }
 
   finding(part, found) {
@@ -94,7 +132,7 @@ export class Groups {
     fill(
       this.bar,
       h("span", {}, chosen.length ? `${thousands(chosen.length)} selected` : "Select photos to export a list of them; nothing is deleted or changed here."),
-      suggested.length ? h("button", { type: "button", onclick: () => { for (const found of suggested) this.chosen.set(found.photo, found); this.draw(); } }, `Select the ${suggested.length} suggested for removal`) : null,
+      suggested.length ? h("button", { type: "button", onclick: () => { for (const found of suggested) this.chosen.set(found.photo, found); this.draw(); } }, `Select the ${suggested.length === 1 ? "one" : thousands(suggested.length)} suggested for removal`) : null,
       chosen.length ? h("button", { type: "button", onclick: () => save("photos.csv", csv(chosen), "text/csv") }, "Save CSV") : null,
       chosen.length ? h("button", { type: "button", onclick: () => save("photos.txt", chosen.map((found) => `${found.name}\n`).join(""), "text/plain") }, "Save list") : null,
       chosen.length ? h("button", { type: "button", onclick: () => { this.chosen.clear(); this.draw(); } }, "Select none") : null,

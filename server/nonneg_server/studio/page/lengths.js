@@ -5,7 +5,7 @@ import { go, state } from "./state.js";
 
 function steps(most, least) {
   const found = [];
-  for (let value = least; value < most; value *= 2 ** 0.25) found.push(Math.round(value));
+  for (let value = least; Math.round(value) < most; value *= 2 ** 0.25) found.push(Math.round(value));
   return [...new Set(found), most];
 }
 
@@ -14,7 +14,7 @@ export class Lengths {
     this.full = dimensions;
     this.lengths = steps(dimensions, Math.min(8, dimensions));
     this.tops = steps(dimensions, Math.min(4, dimensions));
-    this.change = debounced((changes) => go(changes, { replace: true }), 60);
+    this.change = debounced((changes) => go(changes, { replace: true }), 30);
     this.length = this.slider("Length", "length", this.lengths, "dimensions");
     this.top = this.slider("Largest kept of each", "top_k", this.tops, "top_k");
     this.tenth = h("input", {

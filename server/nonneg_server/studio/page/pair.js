@@ -2,6 +2,7 @@
 
 import { get } from "./api.js";
 import { bars } from "./bars.js";
+import { Code } from "./code.js";
 import { fill, h } from "./elements.js";
 import { Large } from "./photo.js";
 import { go, state } from "./state.js";
@@ -17,6 +18,10 @@ export class Pair {
   async draw() {
     const { photo: a, other: b, dimensions, top_k } = state;
     const found = await get("/studio/pair", { a, b, dimensions, top_k, limit: 14 });
+    if (state.photo !== a || state.other !== b) return;
+    this.title = "Two photos";
+    const code = new Code(this.overview);
+    code.compare(found);
     const one = new Large(a, found.a.name, this.overview);
     const two = new Large(b, found.b.name, this.overview);
     const point = (...larges) => ({
@@ -35,6 +40,7 @@ export class Pair {
         column("Shared", "parts of the cosine", found.counts[1], null, bars(found.shared, point(one, two))),
         column("Only in B", found.b.name, found.counts[2], two.element, bars(found.only_b, point(two))),
       ),
+      code.element,
     );
   }
 }

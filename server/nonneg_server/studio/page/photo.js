@@ -6,6 +6,8 @@ import { photoTerm } from "./expression.js";
 import { h } from "./elements.js";
 import { address, go } from "./state.js";
 
+const REST = 80; // milliseconds on a dimension before it is asked where it comes from
+
 export function small(photo, name = "", properties = {}) {
   return show(h("img", { alt: name, loading: "lazy", decoding: "async", ...properties }), thumbnail(photo));
 }
@@ -38,18 +40,17 @@ export function plain(item) {
 }
 
 // A tile of a result: the photo, its score, and the dimensions that made it.
-export function hit(item, query) {
-  const named = item.reasons.filter((reason) => reason.name);
-  const others = item.reasons.filter((reason) => !reason.name);
-  const reasons = [...named.slice(0, 3), ...others].slice(0, 3);
+// `image` is its photo where that was shown a moment ago: it stays, and does not flicker.
+export function hit(item, query, image) {
+  const strongest = item.reasons.slice(0, 2);
+  const third = item.reasons.find((reason) => reason.name && !strongest.includes(reason)) || item.reasons[2];
+  const reasons = third ? [...strongest, third] : strongest;
+  const shown = image || small(item.photo);
+  shown.alt = `${item.name}, score ${item.score.toFixed(2)}: photos like it`;
   return h(
     "li",
-    { class: "tile hit" },
-    link(
-      searchLike(item.name),
-      { class: "picture", title: item.name },
-      small(item.photo, `${item.name}, score ${item.score.toFixed(2)}: photos like it`),
-    ),
+    { class: "tile hit", "data-photo": item.photo },
+    link(searchLike(item.name), { class: "picture", title: item.name }, shown),
     h(
       "p",
       { class: "score" },
@@ -59,6 +60,55 @@ export function hit(item, query) {
     ),
     h("p", { class: "reasons" }, ...reasons.map((reason) => chip(reason, part(reason)))),
   );
+}
+
+// A cell the lighter the more of a dimension comes from it.
+function veil(canvas, cells) {
+  const most = Math.max(...cells.flat(), 1e-9);
+  canvas.width = cells[0].length;
+  canvas.height = cells.length;
+  const pen = canvas.getContext("2d");
+  pen.fillStyle = getComputedStyle(canvas).getPropertyValue("--veil");
+  cells.forEach((row, y) =>
+    row.forEach((value, x) => {
+      pen.globalAlpha = 0.85 * (1 - Math.max(0, value / most) ** 0.8); // the rest is veiled
+      pen.fillRect(x, y, 1, 1);
+    }),
+  );
+}
+
+// A tile that shows where a dimension comes from while it is pointed at.
+export function located(tile, photo, dimension) {
+  const map = h("canvas", { class: "map", "aria-hidden": "true", hidden: true });
+  const image = tile.querySelector("img");
+  let pointed = false;
+  let found = null;
+  const point = async () => {
+    if (pointed) return;
+    pointed = true;
+    await new Promise((rested) => setTimeout(rested, REST));
+    if (!pointed) return;
+    found ||= await get(`/studio/photos/${photo}/where`, { dimension }).catch(() => null);
+    if (!pointed || !found || !image.naturalWidth) return;
+    cover(map, image, found.box);
+    map.hidden = false; // its colour is read from the style
+    veil(map, found.cells);
+  };
+  const leave = () => {
+    pointed = false;
+    map.hidden = true;
+  };
+  for (const [event, work] of [["mouseenter", point], ["focusin", point], ["mouseleave", leave], ["focusout", leave]]) tile.addEventListener(event, work);
+  tile.querySelector(".picture").append(map);
+  return tile;
+}
+
+// The place of a photo's part, in shares of it, over an image that fills its frame and is cut off.
+function cover(map, image, [left, top, width, height]) {
+  const { naturalWidth: w, naturalHeight: t, clientWidth, clientHeight } = image;
+  const scale = Math.max(clientWidth / w, clientHeight / t);
+  const place = { left: (clientWidth - w * scale) / 2 + left * w * scale, top: (clientHeight - t * scale) / 2 + top * t * scale, width: width * w * scale, height: height * t * scale };
+  for (const [name, value] of Object.entries(place)) map.style[name] = `${value}px`;
 }
 
 // The photo with a map over it: cells of a dimension, stronger where more of it comes from.
@@ -76,11 +126,13 @@ export class Large {
   async point(dimension, name) {
     this.wanted = dimension;
     if (!this.where) return;
-    if (!this.known.has(dimension)) {
-      this.known.set(dimension, get(`/studio/photos/${this.photo}/where`, { dimension }));
-    }
     let cells;
     try {
+      if (!this.known.has(dimension)) {
+        await new Promise((rested) => setTimeout(rested, REST));
+        if (this.wanted !== dimension) return;
+        this.known.set(dimension, get(`/studio/photos/${this.photo}/where`, { dimension }));
+      }
       cells = await this.known.get(dimension);
     } catch {
       this.known.delete(dimension);
@@ -98,20 +150,8 @@ export class Large {
   }
 
   draw({ cells, box }) {
-    const rows = cells.length;
-    const columns = cells[0].length;
-    const most = Math.max(...cells.flat(), 1e-9);
     const canvas = this.map;
-    canvas.width = columns;
-    canvas.height = rows;
-    const pen = canvas.getContext("2d");
-    pen.fillStyle = getComputedStyle(canvas).getPropertyValue("--veil");
-    cells.forEach((row, y) =>
-      row.forEach((value, x) => {
-        pen.globalAlpha = 0.85 * (1 - Math.max(0, value / most) ** 0.8); // the rest is veiled
-        pen.fillRect(x, y, 1, 1);
-      }),
-    );
+    veil(canvas, cells);
     const [left, top, width, height] = box.map((share) => `${100 * share}%`); // of the photo: what the model sees
     Object.assign(canvas.style, { left, top, width, height });
     canvas.hidden = false;

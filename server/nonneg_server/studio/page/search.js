@@ -2,11 +2,11 @@
 
 import { get } from "./api.js";
 import { bars } from "./bars.js";
-import { facet } from "./chips.js";
+import { chip, facet } from "./chips.js";
 import { Code } from "./code.js";
 import { choose } from "./drop.js";
 import { fill, h, thousands } from "./elements.js";
-import { asked, read } from "./expression.js";
+import { asked as askedWith, conditions, read } from "./expression.js";
 import { Grid } from "./grid.js";
 import { Lengths } from "./lengths.js";
 import { hit, Large, plain, searchLike } from "./photo.js";
@@ -14,6 +14,7 @@ import { go, state } from "./state.js";
 
 const HIT = 312; // pixels a tile is high
 const PLAIN = 150;
+const MOST_BELOW = 600; // hits that are shown below the line
 const narrow = matchMedia("(max-width: 56rem)");
 
 // Bare words are meant as words, which an expression has in quotes.
@@ -24,6 +25,8 @@ export class Search {
     this.overview = overview;
     this.grids = [];
     this.names = new Map();
+    this.ids = new Map(); // of photos, by name
+    this.weights = []; // the strongest dimensions of the last search
     this.panel = h("aside", { class: "panel", "aria-label": "What is asked with" });
     this.lengths = new Lengths(overview.dimensions, overview.folder);
     this.text = h("input", {
@@ -50,11 +53,19 @@ export class Search {
       this.clear,
       h("button", { type: "submit" }, "Search"),
     );
+    this.conditions = h("div", { class: "facets", role: "group", "aria-label": "Dimensions of the search" });
     this.facets = h("div", { class: "facets", role: "group", "aria-label": "Only photos in which this is active" });
-    this.results = h("div", { class: "results" });
+    this.results = h("div", {
+      class: "results",
+      onmouseover: (event) => this.point(event),
+      onfocusin: (event) => this.point(event),
+      onmouseleave: () => this.large?.unpoint(),
+      onfocusout: () => this.large?.unpoint(),
+    });
     this.count = h("h1", { class: "count", "aria-live": "polite" });
     this.code = new Code(overview);
-    this.body = h("div", { class: "body" }, this.expression, this.code.element, this.lengths.element, this.facets, this.count, this.results);
+    const heading = h("div", { class: "heading" }, this.count, this.code.element);
+    this.body = h("div", { class: "body" }, this.expression, this.conditions, this.lengths.element, this.facets, heading, this.results);
     this.element = h("div", { class: "search" }, this.panel, this.body);
   }
 
@@ -64,7 +75,15 @@ export class Search {
     this.stopped?.abort();
   }
 
+  // A reason of a hit, as a dimension at the left: where in the photo that is asked with it comes from.
+  point(event) {
+    const reason = event.target.closest(".reasons .chip");
+    if (!reason || !this.photo || this.large?.photo !== this.photo) return this.large?.unpoint();
+    return this.large.point(Number(reason.dataset.dimension), reason.querySelector(".name").textContent);
+  }
+
   async draw() {
+    this.title = state.q;
     this.lengths.follow();
     const asks = Boolean(state.q || state.only.length);
     this.lengths.element.hidden = !asks;
@@ -72,16 +91,22 @@ export class Search {
     this.clear.hidden = !asks;
     this.code.draw();
     if (!state.q) read(null);
-    if (asks && this.overview.folder) await this.drawHits();
-    else await this.drawFolder();
-    await this.drawPanel();
+    const same = this.asked === state.q && this.photo; // at another length: the photo is known before the answer
+    this.asked = state.q;
+    const hits = () => (asks && this.overview.folder ? this.drawHits() : this.drawFolder());
+    if (same) await Promise.all([hits(), this.drawPanel()]);
+    else {
+      await hits();
+      await this.drawPanel();
+    }
   }
 
   // The photo that is asked with: dropped, or one of the folder.
   async whose() {
-    const name = this.overview.folder ? asked() : state.q || null;
+    const name = this.overview.folder ? askedWith() : state.q || null;
     if (!name || name.startsWith("drop-")) return name;
-    return (await get("/studio/photos", { name, limit: 1 })).photos[0]?.photo ?? null;
+    if (!this.ids.has(name)) this.ids.set(name, (await get("/studio/photos", { name, limit: 1 })).photos[0]?.photo ?? null);
+    return this.ids.get(name);
   }
 
   named(j) {
@@ -92,10 +117,21 @@ export class Search {
     for (const dimension of list) if (dimension.name) this.names.set(dimension.dimension, dimension.name);
   }
 
+  // Words and dimensions without a photo: what they ask for.
+  drawWeights() {
+    fill(
+      this.panel,
+      h("h2", {}, "What is asked for"),
+      h("p", { class: "quiet" }, "The search as a vector: its strongest dimensions, each with the photos here that show it most."),
+      bars(this.weights),
+    );
+  }
+
   async drawPanel() {
     this.photo = await this.whose();
     if (!this.photo) {
       this.drawn = null;
+      if (state.q && this.weights.length) return this.drawWeights();
       fill(
         this.panel,
         h(
@@ -104,7 +140,7 @@ export class Search {
           h("h2", {}, "Ask with a photo"),
           h("p", { class: "quiet" }, "Drop one anywhere on this page, paste it, or choose one. It is embedded here and kept in memory alone."),
           h("button", { type: "button", class: "primary", onclick: choose }, "Choose a photo"),
-          this.overview.folder && h("p", { class: "quiet" }, "Or take one of yours from the right: all that are like it come, with the reasons."),
+          this.overview.folder && h("p", { class: "quiet" }, "Or take one of yours here: all that are like it come, with the reasons."),
         ),
       );
       return;
@@ -142,9 +178,9 @@ export class Search {
 
   async drawFolder() {
     this.close();
-    this.facets.hidden = true;
+    this.facets.hidden = this.conditions.hidden = true;
     const folder = this.overview.folder;
-    fill(this.count, folder ? `${thousands(folder.photos)} photos` : "");
+    fill(this.count, folder ? `${thousands(folder.photos)} photos` : state.q ? "One photo" : "A photo through its dimensions");
     if (!folder) {
       fill(
         this.results,
@@ -180,31 +216,51 @@ export class Search {
     this.photo = await this.whose();
     this.note(found.facets);
     for (const one of found.hits) this.note(one.reasons);
+    this.weights = found.asked;
+    this.note(found.asked);
     this.lengths.tell(found);
-    this.facets.hidden = false;
-    fill(this.facets, h("span", { class: "quiet" }, "often here:"), ...found.facets.map(facet));
+    const asked = conditions();
+    this.conditions.hidden = !asked.length;
+    fill(this.conditions, h("span", { class: "quiet" }, "in the search:"), ...asked.map((dimension) => chip(dimension)));
+    const others = only.filter((j) => found.facets.every((one) => one.dimension !== j)).map((j) => this.named(j));
+    this.facets.hidden = !(found.facets.length + others.length);
+    fill(this.facets, h("span", { class: "quiet" }, "often here:"), ...[...others, ...found.facets].map(facet));
     this.show(found, wanted);
   }
 
+  // The photos that are shown now, by id.
+  images() {
+    const tiles = [...this.results.querySelectorAll(".hit")].map((tile) => [tile.dataset.photo, tile.querySelector(".picture img")]);
+    return new Map(tiles.filter(([, image]) => image.complete && image.naturalWidth));
+  }
+
   show(found, wanted) {
+    const images = this.images();
     for (const grid of this.grids) grid.close();
     const above = found.above;
     const from = (begin) => async (offset, limit) =>
       (await get("/studio/search", { ...wanted, offset: begin + offset, limit })).hits;
-    const tile = (item) => hit(item, this.photo);
+    const tile = (item) => {
+      const image = images.get(item.photo);
+      images.delete(item.photo);
+      return hit(item, this.photo, image);
+    };
     const grids = [];
     if (above) {
       grids.push(new Grid({ total: above, load: from(0), tile, height: HIT, first: found.hits.slice(0, above), label: "Hits" }));
       if (above > found.hits.length) grids[0].pages.set(0, found.hits);
     }
-    const below = Math.min(found.total - above, 600);
+    const below = Math.min(found.total - above, MOST_BELOW);
     if (below) {
       const first = found.hits.slice(above);
       const grid = new Grid({ total: below, load: from(above), tile, height: HIT, label: "No more than by chance" });
       if (first.length === Math.min(60, below)) grid.pages.set(0, first);
       grids.push(grid);
     }
-    fill(this.count, above ? `${thousands(above)} photos` : "No photo is above the line", h("small", {}, ` that score ${found.chance.toFixed(2)} or more`));
+    const line = found.chance.toFixed(2);
+    const reach = above === 1 ? `scores ${line} or more` : `score ${line} or more`;
+    const counted = !found.total ? ["No photo", ""] : above ? [above === 1 ? "One photo" : `${thousands(above)} photos`, reach] : ["No photo", `scores more than random ones may (${line})`];
+    fill(this.count, counted[0], h("small", {}, ` ${counted[1]}`));
     this.put(grids, found, above);
   }
 
@@ -217,6 +273,8 @@ export class Search {
     );
     const parts = grids.map((grid) => grid.element);
     if (found && found.total > above) parts.splice(above ? 1 : 0, 0, line);
+    const left = found ? found.total - above - MOST_BELOW : 0;
+    if (left > 0) parts.push(h("p", { class: "empty" }, `${thousands(left)} more photos share even less.`));
     fill(this.results, ...(parts.length ? parts : [h("p", { class: "empty" }, "Nothing fulfils these conditions. Take one of them away.")]));
     for (const grid of grids) grid.draw();
   }

@@ -2,6 +2,7 @@
 
 export const state = read();
 const listeners = new Set();
+history.scrollRestoration = "manual"; // the grid has its height only when it is drawn
 
 export function read(search = location.search) {
   const given = new URLSearchParams(search);
@@ -21,11 +22,14 @@ export function read(search = location.search) {
   return found;
 }
 
+const ONLY_IN = { photo: "pair", other: "pair", dimension: "dimension", part: "groups" }; // views
+
 export function address(changes = {}) {
   const next = { ...state, ...changes };
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(next)) {
     if (value === null || value === undefined || value === false || value === "" || (name === "view" && value === "search")) continue;
+    if (ONLY_IN[name] && ONLY_IN[name] !== next.view) continue;
     if (Array.isArray(value)) value.length && query.set(name, value.join(","));
     else query.set(name, String(value));
   }
@@ -34,21 +38,27 @@ export function address(changes = {}) {
 }
 
 export function go(changes, { replace = false } = {}) {
+  keep();
   Object.assign(state, changes);
   history[replace ? "replaceState" : "pushState"](null, "", address());
-  tell(replace);
+  tell(replace ? scrollY : 0);
 }
 
 export function listen(listener) {
   listeners.add(listener);
 }
 
-function tell(same) {
-  for (const listener of listeners) listener(same);
+function tell(scroll) {
+  for (const listener of listeners) listener(scroll);
 }
 
-addEventListener("popstate", () => {
+addEventListener("popstate", (event) => {
   Object.assign(state, read());
-  tell(false);
+  tell(event.state?.scroll ?? 0);
 });
+// The place on the page, to come back to.
+function keep() {
+  history.replaceState({ scroll: scrollY }, "");
+}
 
+addEventListener("scrollend", keep);

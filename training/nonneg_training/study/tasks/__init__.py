@@ -5,7 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 
 from nonneg_core.errors import ConfigInvalid
-from nonneg_training.study.tasks.task import Figures, Record, Task
+from nonneg_training.study.plan import Record
+from nonneg_training.study.tasks.task import Figures, Task
 
 __all__ = ["Figures", "Record", "Task", "task"]
 
@@ -18,9 +19,9 @@ _HOMES = {
 
 
 def task(name: str) -> Task:
-    """The kind of work of that name."""
+    """Return the kind of work of that name."""
     if name not in _HOMES:
-        raise ConfigInvalid(f"there is no task {name}", fix=f"choose of {', '.join(_HOMES)}", field="task", value=name)
+        raise ConfigInvalid(f"task={name} is not known", fix=f"choose of {', '.join(_HOMES)}", field="task", value=name)
     module, _, attribute = _HOMES[name].partition(":")
     found: Task = getattr(import_module(module), attribute)
     return found

@@ -19,16 +19,16 @@ from nonneg_training.checkpoint import load_encoder
 from nonneg_training.data import Images, open_source, unseen
 from nonneg_training.data.sprites import FACTORS
 from nonneg_training.distributed import ProcessGroup
-from nonneg_training.loop import Outcome
+from nonneg_training.loop import RunOutcome
 from nonneg_training.measure import probing, robustness
 from nonneg_training.measure.outputs import Floats, Outputs, see
 from nonneg_training.measure.run_encoder import runner, see_cached
 from nonneg_training.metrics import read_metrics
 from nonneg_training.run import resume, train
 from nonneg_training.settings import FILE_NAME as CONFIG
-from nonneg_training.settings import Data, Settings, validate
-from nonneg_training.study.plan import merged
-from nonneg_training.study.tasks.task import Figures, Record, Task, TaskSettings, checked
+from nonneg_training.settings import Data, RunSettings, validate
+from nonneg_training.study.plan import Record, merged
+from nonneg_training.study.tasks.task import Figures, Task, TaskSettings, checked
 
 APART = ("data.root", "head.cache", "loop.threads", "loop.device")  # where and on what, not what
 
@@ -69,11 +69,11 @@ class EncoderTask(Task):
         found = checked(Measure, record, "measure")
         unknown = set(found.codes) - {"trained", "raw", "relu"}
         if unknown:
-            raise ConfigInvalid(f"there are no codes {min(unknown)}", fix="choose of trained, raw, relu")
+            raise ConfigInvalid(f"codes={min(unknown)} is not known", fix="choose of trained, raw, relu")
         return found.model_dump(mode="json")
 
     def defaults(self) -> tuple[Record, Record]:
-        return Settings().model_dump(mode="json"), Measure().model_dump(mode="json")
+        return RunSettings().model_dump(mode="json"), Measure().model_dump(mode="json")
 
     def run(self, settings: Record, measure: Record, seed: int, work: Path, root: Path | None) -> Figures:
         wanted = _rooted(validate({**settings, "seed": seed}, "the study"), root)
@@ -88,20 +88,20 @@ class EncoderTask(Task):
 TASK = EncoderTask()
 
 
-def trained(settings: Settings, work: Path) -> Path:
-    """The folder of a finished run of these settings: found, gone on with, or made."""
+def trained(settings: RunSettings, work: Path) -> Path:
+    """Return the folder of a finished run of these settings: found, gone on with, or made."""
     name = hashlib.sha256(json.dumps(portable(settings), sort_keys=True).encode()).hexdigest()[:16]
     run = work / f"{settings.method}-{settings.seed}-{name}"
     begun = (run / CONFIG).is_file() and (run / "checkpoint.safetensors").is_file()
     if not begun:
         shutil.rmtree(run, ignore_errors=True)
-    outcome: Outcome = resume(run) if begun else train(settings, run)
+    outcome: RunOutcome = resume(run) if begun else train(settings, run)
     assert outcome.steps
     return run
 
 
-def measured(run: Path, settings: Settings, what: Measure, root: Path | None) -> Figures:
-    """All that is asked of one encoder."""
+def measured(run: Path, settings: RunSettings, what: Measure, root: Path | None) -> Figures:
+    """Return all that is asked of one encoder."""
     encoder, seed, data = load_encoder(run), settings.seed, settings.data
     rows = runner(encoder, seed=seed)
     look = partial(see, rows, view=encoder.view)
@@ -179,8 +179,8 @@ def _codes(seen: Outputs, name: str) -> Floats:
     return seen.raw if name == "raw" else np.maximum(seen.raw, 0)
 
 
-def _finetuned(name: str, settings: Settings, run: Path, changes: Record, work: Path) -> Figures:
-    """Supervised training that starts from the run's backbone: test accuracy by epoch."""
+def _finetuned(name: str, settings: RunSettings, run: Path, changes: Record, work: Path) -> Figures:
+    """Return supervised training that starts from the run's backbone: test accuracy by epoch."""
     record = settings.model_dump(mode="json")
     start = {"model": {"pretrained": str(run), "activation": None, "hidden": None, "batch_norm": False}}
     record = merged(merged({**record, "method": "ce"}, start), changes)
@@ -190,7 +190,7 @@ def _finetuned(name: str, settings: Settings, run: Path, changes: Record, work: 
 
 
 def _by_epoch(run: Path) -> Figures:
-    """What metrics.csv has seen: neighbours and accuracy by epoch, the last loss, the time of a step."""
+    """Return what metrics.csv has seen: neighbours and accuracy by epoch, the last loss, the time of a step."""
     rows = read_metrics(run)
     figures: Figures = {"train.loss": float(rows[-1]["loss"])}
     for name in ("knn", "test_accuracy", "nnz", "live"):
@@ -215,7 +215,12 @@ def _series(run: Path, column: str) -> list[float]:
 def _open(data: Data) -> Images:
     images = open_source(data)
     if not isinstance(images, Images):
-        raise ConfigInvalid("a study needs images it can come back to", fix="name a folder or a data set")
+        raise ConfigInvalid(
+            f"data.source={data.source} is a stream, and a study reads its images again",
+            fix="name a folder or a data set",
+            field="data.source",
+            value=data.source,
+        )
     return images
 
 
@@ -227,12 +232,12 @@ def _which(which: Which, root: Path | None) -> Images:
     return _images(Data(source=which.source, root=root, limit=which.limit, only=which.only))
 
 
-def _rooted(settings: Settings, root: Path | None) -> Settings:
+def _rooted(settings: RunSettings, root: Path | None) -> RunSettings:
     return settings.model_copy(update={"data": settings.data.model_copy(update={"root": root})})
 
 
-def portable(settings: Settings) -> Record:
-    """What a run depends on: not where its data lie, nor the seed, which is named beside it."""
+def portable(settings: RunSettings) -> Record:
+    """Return what a run depends on: not where its data lie, nor the seed, which is named beside it."""
     record = settings.model_dump(mode="json")
     for name in APART:
         section, _, key = name.partition(".")

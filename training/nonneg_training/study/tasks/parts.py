@@ -12,12 +12,13 @@ from pydantic import Field
 from nonneg_core.evaluation.certificate import structure
 from nonneg_training.data import Images, open_data
 from nonneg_training.settings import validate
-from nonneg_training.study.tasks.task import Alone, Figures, Record, TaskSettings
+from nonneg_training.study.plan import Record
+from nonneg_training.study.tasks.task import Alone, Figures, TaskSettings
 
-Floats = NDArray[np.float64]
+Doubles = NDArray[np.float64]
 
 
-class Parts(TaskSettings):
+class PartsSettings(TaskSettings):
     """Which factorisation, of the digits."""
 
     method: Literal["pca", "nmf", "cl", "ncl"]
@@ -28,10 +29,10 @@ class Parts(TaskSettings):
 class Factorised(Alone):
     """Codes of the test images and a picture for every dimension."""
 
-    kind = Parts
+    kind = PartsSettings
 
     def run(self, settings: Record, measure: Record, seed: int, work: Path, root: Path | None) -> Figures:
-        codes, pictures = factorised(Parts.model_validate(settings), seed, work)
+        codes, pictures = factorised(PartsSettings.model_validate(settings), seed, work)
         found = structure(codes, open_data("digits", split="test").labels)
         return {
             "picture.sparsity": hoyer(pictures),
@@ -47,8 +48,8 @@ class Factorised(Alone):
 TASK = Factorised()
 
 
-def factorised(wanted: Parts, seed: int, work: Path) -> tuple[Floats, Floats]:
-    """The test images' codes, (n, parts), and what each part looks like, (parts, pixels).
+def factorised(wanted: PartsSettings, seed: int, work: Path) -> tuple[Doubles, Doubles]:
+    """Return the test images' codes, (n, parts), and what each part looks like, (parts, pixels).
 
     Of CL and NCL: the mean of the images, weighted by how much of the part they have, less the mean of all.
     """
@@ -59,18 +60,18 @@ def factorised(wanted: Parts, seed: int, work: Path) -> tuple[Floats, Floats]:
     return codes, np.maximum(codes, 0).T @ (y - y.mean(axis=0))
 
 
-def _pixels(images: Images) -> Floats:
+def _pixels(images: Images) -> Doubles:
     return np.stack([np.asarray(images.image(i))[..., 0].ravel() / 255 for i in range(len(images))])
 
 
-def hoyer(rows: Floats) -> float:
-    """Mean sparseness of rows: 1 when one entry is all, 0 when all are equal (Hoyer 2004)."""
+def hoyer(rows: Doubles) -> float:
+    """Return mean sparseness of rows: 1 when one entry is all, 0 when all are equal (Hoyer 2004)."""
     root = rows.shape[1] ** 0.5
     ratio = np.abs(rows).sum(axis=1) / np.maximum(np.linalg.norm(rows, axis=1), 1e-12)
     return float(((root - ratio) / (root - 1)).mean())
 
 
-def _factors(wanted: Parts, x: Floats, y: Floats, seed: int) -> tuple[Floats, Floats]:
+def _factors(wanted: PartsSettings, x: Doubles, y: Doubles, seed: int) -> tuple[Doubles, Doubles]:
     from sklearn.decomposition import NMF, PCA
 
     if wanted.method == "pca":
@@ -80,7 +81,7 @@ def _factors(wanted: Parts, x: Floats, y: Floats, seed: int) -> tuple[Floats, Fl
     return nmf.transform(y), nmf.components_
 
 
-def _contrastive(wanted: Parts, seed: int, work: Path) -> Floats:
+def _contrastive(wanted: PartsSettings, seed: int, work: Path) -> Doubles:
     from nonneg_training.checkpoint import load_encoder
     from nonneg_training.measure.outputs import see
     from nonneg_training.measure.run_encoder import runner

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from nonneg_core.errors import ConfigInvalid
+from nonneg_training.study.plan import Record
 
-Record = dict[str, Any]
 Figures = dict[str, float | list[float] | None]
 
 
@@ -23,32 +23,32 @@ class Task(ABC):
 
     @abstractmethod
     def settle(self, record: Record, root: Path | None) -> Record:
-        """The settings with nothing left to default; refuses what does not exist."""
+        """Return the settings with nothing left to default; refuses what does not exist."""
 
     @abstractmethod
     def check_measure(self, record: Record) -> Record:
-        """What is measured, with nothing left to default."""
+        """Return what is measured, with nothing left to default."""
 
     @abstractmethod
     def defaults(self) -> tuple[Record, Record]:
-        """Settings and measure as they are where nothing is said."""
+        """Return settings and measure as they are where nothing is said."""
 
     @abstractmethod
     def run(self, settings: Record, measure: Record, seed: int, work: Path, root: Path | None) -> Figures:
-        """One run."""
+        """Return one run."""
 
 
 P = TypeVar("P", bound=TaskSettings)
 
 
 def checked(kind: type[P], record: Record, where: str) -> P:
-    """The record as `kind`; the first thing wrong is named."""
+    """Return the record as `kind`; the first thing wrong is named."""
     try:
         return kind.model_validate(record)
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join([where, *(str(part) for part in first["loc"])])
-        message = "there is no such setting" if first["type"] == "extra_forbidden" else first["msg"].lower()
+        message = "not a setting" if first["type"] == "extra_forbidden" else first["msg"].lower()
         raise ConfigInvalid(
             f"{field}={first['input']!r}: {message}", fix=f"known: {', '.join(kind.model_fields)}", field=field
         ) from error

@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
-from nonneg_core.evaluation.floors import rotation
+from nonneg_core.evaluation.baseline_codes import rotation
 from nonneg_training.seeds import generator
-from nonneg_training.study.tasks.task import Alone, Figures, Record, TaskSettings
+from nonneg_training.study.plan import Record
+from nonneg_training.study.tasks.task import Alone, Figures, TaskSettings
 
-Floats = NDArray[np.float64]
+Doubles = NDArray[np.float64]
 
 
 class World(TaskSettings):
@@ -37,16 +38,16 @@ class World(TaskSettings):
 class Drawn:
     """A world: how much of each class an element is, and how often two elements come together."""
 
-    posterior: Floats  # (n, C): p(c | x)
-    prior: Floats  # (C,)
-    joint: Floats  # (n, n): how often i and j are a pair
+    posterior: Doubles  # (n, C): p(c | x)
+    prior: Doubles  # (C,)
+    joint: Doubles  # (n, n): how often i and j are a pair
 
     @property
-    def marginal(self) -> Floats:
+    def marginal(self) -> Doubles:
         return np.asarray(self.joint.sum(axis=1))
 
     @property
-    def normalised(self) -> Floats:
+    def normalised(self) -> Doubles:
         """A: the co-occurrence over the square root of both marginals."""
         root = np.sqrt(self.marginal)
         return np.asarray(self.joint / np.outer(root, root))
@@ -71,7 +72,7 @@ TASK = Theory()
 
 
 def draw(world: World, seed: int) -> Drawn:
-    """Classes of unequal size; each view belongs to one class, and up to `overlap` of it to another one."""
+    """Return classes of unequal size; each view belongs to one class, and up to `overlap` of it to another one."""
     rng = np.random.default_rng((seed, world.classes))
     own = np.arange(world.views) % world.classes
     other = (own + rng.integers(1, world.classes, world.views)) % world.classes
@@ -89,13 +90,13 @@ def draw(world: World, seed: int) -> Drawn:
 
 
 def population(f: Tensor, joint: Tensor) -> Tensor:
-    """The spectral loss over the whole world."""
+    """Return the spectral loss over the whole world."""
     marginal, gram = joint.sum(dim=1), f @ f.T
     return -2 * (joint * gram).sum() + (torch.outer(marginal, marginal) * gram.square()).sum()
 
 
-def minimum(drawn: Drawn, world: World, seed: int, *, non_negative: bool) -> Floats:
-    """The best features (n, C) of several starts."""
+def minimum(drawn: Drawn, world: World, seed: int, *, non_negative: bool) -> Doubles:
+    """Return the best features (n, C) of several starts."""
     joint = torch.from_numpy(drawn.joint)
     best, least = np.zeros((0, 0)), float("inf")
     for start in range(world.restarts):
@@ -117,8 +118,8 @@ def minimum(drawn: Drawn, world: World, seed: int, *, non_negative: bool) -> Flo
     return best
 
 
-def factors(drawn: Drawn, found: dict[str, Floats], seed: int) -> Figures:
-    """Residuals of each factorisation of A, and how far each one's columns are from the classes."""
+def factors(drawn: Drawn, found: dict[str, Doubles], seed: int) -> Figures:
+    """Return residuals of each factorisation of A, and how far each one's columns are from the classes."""
     from sklearn.decomposition import NMF
 
     a, root, width = drawn.normalised, np.sqrt(drawn.marginal)[:, None], len(drawn.prior)
@@ -142,8 +143,8 @@ def factors(drawn: Drawn, found: dict[str, Floats], seed: int) -> Figures:
     return figures
 
 
-def likeness(f: Floats, posterior: Floats) -> float:
-    """The mean cosine of classes with columns, each class with a column of its own, matched as well as they can be."""
+def likeness(f: Doubles, posterior: Doubles) -> float:
+    """Average the cosines of classes with columns, each with one of its own, matched as well as they can be."""
     from scipy.optimize import linear_sum_assignment
 
     unit = [x / np.maximum(np.linalg.norm(x, axis=0), 1e-12) for x in (posterior, f)]
@@ -152,8 +153,8 @@ def likeness(f: Floats, posterior: Floats) -> float:
     return float(cosines[rows, columns].mean())
 
 
-def bound(drawn: Drawn, f: Floats) -> Figures:
-    """How often the best linear classifier on f is wrong, and how often it can be at most: 2 alpha / lambda.
+def bound(drawn: Drawn, f: Doubles) -> Figures:
+    """Return how often the best linear classifier on f is wrong, and how often it can be at most: 2 alpha / lambda.
 
     alpha: how often a pair's two views have different labels; lambda: 1 less the (C + 1)th eigenvalue of A. The part of
     the labels that the leading C eigenvectors miss weighs at most alpha / lambda (Courant-Fischer); an image whose
@@ -169,5 +170,5 @@ def bound(drawn: Drawn, f: Floats) -> Figures:
     return {"bound.alpha": alpha, "bound.bound": min(1.0, 2 * alpha / gap), "bound.error": wrong}
 
 
-def _relative(a: Floats, b: Floats) -> float:
+def _relative(a: Doubles, b: Doubles) -> float:
     return float(np.linalg.norm(a - b) / np.linalg.norm(a))

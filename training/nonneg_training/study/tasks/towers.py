@@ -18,9 +18,10 @@ from nonneg_training.data import Captions, open_data
 from nonneg_training.measure.outputs import Floats, see
 from nonneg_training.measure.run_encoder import runner
 from nonneg_training.settings import validate
+from nonneg_training.study.plan import Record
 from nonneg_training.study.tasks.encoder import trained
-from nonneg_training.study.tasks.task import Alone, Figures, Record, TaskSettings
-from nonneg_training.text import tokens
+from nonneg_training.study.tasks.task import Alone, Figures, TaskSettings
+from nonneg_training.text_encoder import tokens
 
 WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 TEMPLATES = ("a {} {}", "the digit {1} written in {0} strokes", "{0} {1}", "this is a {} {}")
@@ -63,7 +64,7 @@ TASK = TwoTowers()
 
 
 def captions(work: Path, split: str) -> Path:
-    """A CSV of the digits' images and captions, written once: which digit, in thin or bold strokes."""
+    """Return a CSV of the digits' images and captions, written once: which digit, in thin or bold strokes."""
     folder = work / "digits-with-captions" / split
     path = folder / "captions.csv"
     if path.exists():
@@ -86,13 +87,13 @@ MEDIAN_INK = 77.0  # mean grey of the digits, of 255: half of them are darker
 
 
 def meaning(caption: str) -> int:
-    """Digit and stroke of a caption as one number."""
+    """Return digit and stroke of a caption as one number."""
     digit = next(i for i, word in enumerate(WORDS) if word in caption.split())
     return 2 * digit + int("bold" in caption)
 
 
 def embedded(run: Path, path: Path) -> tuple[Floats, Floats, NDArray[np.int64], NDArray[np.int64]]:
-    """Both towers' vectors of the test images and of their different captions, and what each one means."""
+    """Return both towers' vectors of the test images and of their different captions, and what each one means."""
     length, encoder, tower = run_settings(run).text.length, load_encoder(run), load_text(run)
     images = Captions(path)
     seen = see(runner(encoder), images, encoder.view, seconds=False)
@@ -104,7 +105,7 @@ def embedded(run: Path, path: Path) -> tuple[Floats, Floats, NDArray[np.int64], 
 
 
 def agreement(image: Floats, text: Floats, of_images: NDArray[Any], of_texts: NDArray[Any]) -> float:
-    """The share of dimensions whose largest entries are of the same digit in both towers."""
+    """Return the share of dimensions whose largest entries are of the same digit in both towers."""
     sides = [_majority(image, of_images), _majority(text, of_texts)]
     live = np.any(image > 0, axis=0) & np.any(text > 0, axis=0)
     return float((sides[0] == sides[1])[live].mean()) if live.any() else 0.0

@@ -1,0 +1,44 @@
+"""What the model of stored vectors says of its dimensions, where it is at hand: names, and what random photos share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from nonneg_core.chance_scores import ColumnStatistics
+from nonneg_core.errors import FingerprintMismatch
+from nonneg_runtime.bundle import Bundle, open_bundle
+from nonneg_runtime.column_statistics import statistics_of as statistics_in
+from nonneg_runtime.column_statistics import statistics_shipped
+from nonneg_runtime.words.known_names import names_of as names_in
+from nonneg_runtime.words.known_names import names_shipped
+
+Names: TypeAlias = Mapping[int, str]  # of dimensions
+
+
+def names_of(fingerprint: str, bundle: str | os.PathLike[str] | None = None) -> Names:
+    """Return the names that a bundle, or the shipped model of this fingerprint, gives its dimensions, if any."""
+    return names_shipped(fingerprint) if bundle is None else names_in(bundle_of(fingerprint, bundle))
+
+
+def statistics_of(fingerprint: str, bundle: str | os.PathLike[str] | None = None) -> ColumnStatistics | None:
+    """Return a bundle's statistics, or without one those of the shipped model of this fingerprint; None of another."""
+    return statistics_shipped(fingerprint) if bundle is None else statistics_in(bundle_of(fingerprint, bundle))
+
+
+def bundle_of(fingerprint: str, bundle: str | os.PathLike[str]) -> Bundle:
+    """Return the bundle that stored vectors are of; raises where it is another one."""
+    held = open_bundle(bundle)
+    if held.manifest.fingerprint != fingerprint:
+        raise FingerprintMismatch(
+            f"{bundle} is of model {held.manifest.fingerprint}, the vectors are of {fingerprint}",
+            fix="give the bundle that they were made with, or none",
+            value=held.manifest.fingerprint,
+        )
+    return held
+
+
+def name_of(dimension: int, names: Names) -> str:
+    """Return what a dimension is called: its name, or its number where it has none."""
+    return names.get(dimension) or f"dim {dimension}"

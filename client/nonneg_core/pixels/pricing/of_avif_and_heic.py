@@ -1,0 +1,67 @@
+"""The price of an AVIF or HEIC, read from the boxes of its container.
+
+What a coded picture takes beyond its announced size cannot be seen from outside: one may refer to others, or decode to
+another size. This price is for one that is what it says; a server decodes both formats in a process that it can end.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+from nonneg_core.pixels.pricing.price import CONVERTED, PER_PART, Price, broken, check_parts, resident
+
+PER_PIXEL = 20e-9  # seconds
+PER_BYTE = 60e-9  # seconds
+DECODING, DECODING_DEEP = 8, 12  # bytes a pixel; of pictures with more than 8 bits, or colours at full resolution
+_FOLDERS = {b"meta": 4, b"iprp": 0, b"ipco": 0}  # boxes of boxes, and what stands before these
+_BOX = struct.Struct(">I4s")
+_AVIF = (b"avif", b"avis")
+
+
+def price(data: bytes) -> Price:
+    """Read what decoding an AVIF or HEIC takes from its boxes."""
+    kind = "AVIF" if any(brand in data[8:256] for brand in _AVIF) else "HEIF"
+    sizes: list[tuple[int, int]] = []
+    parts, profile, deep = 0, False, False
+    for name, start, end in _boxes(data, 0, len(data)):
+        parts += 1
+        check_parts(parts, kind, "boxes")
+        if name == b"ispe" and end - start >= 12:
+            sizes.append(struct.unpack_from(">II", data, start + 4))
+        elif name == b"colr" and data[start : start + 4] in (b"prof", b"rICC"):
+            profile = True
+        elif name in (b"av1C", b"hvcC"):
+            deep = deep or _is_deep(name, data[start : start + 20])
+        elif name == b"iinf":
+            parts += int.from_bytes(data[start + 4 : start + 6], "big")
+    if not sizes:
+        raise broken(kind, len(data))
+    width, height = max(size[0] for size in sizes), max(size[1] for size in sizes)
+    memory = resident(width, height, decoding=DECODING_DEEP if deep else DECODING, stored=4)
+    seconds = width * height * (PER_PIXEL + (CONVERTED if profile else 0)) + len(data) * PER_BYTE + parts * PER_PART
+    return Price(kind, width, height, seconds, memory)
+
+
+def _is_deep(name: bytes, settings: bytes) -> bool:
+    """Return whether a picture has more than 8 bits a channel, or colours at more than a quarter of its resolution."""
+    if name == b"av1C":
+        flags = settings[2] if len(settings) > 2 else 0
+        return bool(flags & 0x40) or (not flags & 0x10 and flags & 0x0C != 0x0C)
+    return len(settings) > 17 and (settings[16] & 3 > 1 or settings[17] & 7 > 0)
+
+
+def _boxes(data: bytes, at: int, end: int) -> Iterator[tuple[bytes, int, int]]:
+    """Yield name, begin and end of every box's content, those inside of boxes of boxes, too."""
+    while at + 8 <= end:
+        size, name = _BOX.unpack_from(data, at)
+        start = at + 8
+        if size == 1:
+            size, start = int.from_bytes(data[at + 8 : at + 16], "big"), at + 16
+        close = end if size == 0 else min(end, at + size)
+        if close < start:
+            return
+        yield name, start, close
+        if name in _FOLDERS:
+            yield from _boxes(data, start + _FOLDERS[name], close)
+        at = close

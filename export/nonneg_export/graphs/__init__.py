@@ -1,0 +1,1 @@
+"""ONNX graphs: made from torch, written in one canonical form, and edited at their last layers."""

@@ -1,0 +1,139 @@
+"""Text to a vector: by the model's text tower if it has one, else by the words that its lexicon knows.
+
+The lexicon reads the longest words that it knows, one after the other; what it does not know is told.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from nonneg_core.errors import LexiconMissing, ParameterInvalid, WordsUnknown
+from nonneg_core.expressions.names import near
+from nonneg_core.shortening import Vectors, unit
+from nonneg_runtime.bundle import Bundle
+from nonneg_runtime.words.lexicon import Lexicon, lexicon_of, spelled
+from nonneg_runtime.words.text_tower import text_tower, too_long
+
+MOST_WORDS = 64
+MOST_CHARACTERS = 4096
+_GRAMMAR = "a an the of in on at to by from with and some my our your this that is are there"
+_MEDIUM = "photo photos picture pictures image images photograph photographs"
+SAYS_NOTHING = frozenset(f"{_GRAMMAR} {_MEDIUM}".split())
+NEGATIONS = frozenset(["no", "not", "without", "except", "never"])
+
+
+@dataclass(frozen=True)
+class Understood:
+    """A text as words of the lexicon."""
+
+    words: tuple[str, ...]
+    vector: Vectors  # (D,), of length one
+
+
+def vector_of(bundle: Bundle, text: str, *, truncate: bool = False, dimensions: int | None = None) -> Understood:
+    """Return a text's vector, of length one: what the text tower answers, or the sum of those of its words.
+
+    truncate: read the beginning of a text that is too long, instead of refusing it. dimensions: how many the vector is
+    cut to; WordsUnknown where nothing would be left.
+    """
+    tower = text_tower(bundle)
+    if tower is not None:
+        return Understood((text,), unit(tower.embed(text, truncate=truncate)))
+    lexicon = known_to(bundle)
+    words = words_of(lexicon, text, truncate=truncate)
+    vector = unit(np.sum([lexicon.vector(word) for word in words], axis=0, dtype=np.float32))
+    if not vector[:dimensions].any():
+        raise WordsUnknown(
+            f"none of the first {dimensions} dimensions stands for {text!r}",
+            fix=f"ask for all {len(vector)}: the first that does is dimension {int(np.flatnonzero(vector)[0])}",
+            field="text",
+            value=text[:200],
+        )
+    return Understood(words, vector)
+
+
+def unwanted(bundle: Bundle, text: str) -> list[int]:
+    """Return the dimensions that must not be active where a text is unwanted: its classes' own columns."""
+    if bundle.manifest.lexicon is None and bundle.manifest.text is not None:
+        raise _stands_alone(text)
+    lexicon = known_to(bundle)
+    found = sorted({dimension for word in words_of(lexicon, text) for dimension in lexicon.own(word)})
+    if not found:
+        raise _stands_alone(text)
+    return found
+
+
+def _stands_alone(text: str) -> WordsUnknown:
+    return WordsUnknown(
+        f"no dimension stands for {text!r} alone", fix=f'subtract it: - "{text}"', field="text", value=text[:200]
+    )
+
+
+def known_to(bundle: Bundle) -> Lexicon:
+    """Return the lexicon of a model, which must have one."""
+    found = lexicon_of(bundle)
+    if found is None:
+        raise LexiconMissing(
+            f"{bundle.manifest.name} knows no words: it embeds images only",
+            fix="send images, or take a model with a lexicon, such as photo",
+            field="model",
+            value=bundle.manifest.name,
+        )
+    return found
+
+
+def words_of(lexicon: Lexicon, text: str, *, truncate: bool = False) -> tuple[str, ...]:
+    """Return the known words of a text, the longest that begins at each place; raises where one is not known."""
+    tokens = spelled(text[:MOST_CHARACTERS]).split(" ") if truncate else spelled(_checked(text)).split(" ")
+    if len(tokens) > MOST_WORDS and not truncate:
+        raise too_long(f"{len(tokens)} words", len(tokens), MOST_WORDS)
+    tokens = tokens[:MOST_WORDS]
+    found, at = [], 0
+    while at < len(tokens):
+        length = next((n for n in range(lexicon.longest, 0, -1) if _known(lexicon, tokens[at : at + n], n)), 0)
+        if length:
+            found.append(_known(lexicon, tokens[at : at + length], length))
+        elif tokens[at] not in SAYS_NOTHING:
+            raise _unknown(lexicon, tokens[at])
+        at += max(1, length)
+    if not found:
+        raise WordsUnknown(
+            "the text holds no word that can be seen", fix="name what is to be seen: a dog", field="text"
+        )
+    return tuple(found)
+
+
+def _known(lexicon: Lexicon, tokens: list[str], length: int) -> str:
+    """Return the known word that these tokens are, as they stand or in the singular; empty if there is none."""
+    if len(tokens) < length:
+        return ""
+    written = " ".join(tokens)
+    if written in SAYS_NOTHING:
+        return ""
+    forms = (written, *singulars(written))
+    return next((form for form in forms if form in lexicon.words), "")
+
+
+def singulars(word: str) -> list[str]:
+    """Return what a regular plural may be the plural of."""
+    endings = (("ies", "y"), ("men", "man"), ("ves", "f"), ("ves", "fe"), ("es", ""), ("s", ""))
+    return [word[: -len(end)] + stem for end, stem in endings if word.endswith(end) and len(word) > len(end) + 1]
+
+
+def _checked(text: str) -> str:
+    if len(text) > MOST_CHARACTERS:
+        raise too_long(f"{len(text)} characters", len(text), MOST_CHARACTERS)
+    if not text.strip():
+        raise ParameterInvalid("the text is empty", fix="name what is to be seen: a dog", field="text", value="")
+    return text
+
+
+def _unknown(lexicon: Lexicon, word: str) -> WordsUnknown:
+    if word in NEGATIONS:
+        fix = 'say what must not be there in an expression: "dog" !"cat"'
+    else:
+        alike = near(word, lexicon.words)
+        fix = f"nearest known words: {', '.join(alike)}" if alike else "take another word, or search by a photo"
+    return WordsUnknown(f"the model knows no word {word!r}", fix=fix, field="text", value=word[:200])

@@ -1,0 +1,27 @@
+"""A CSV file whose first line names its columns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nonneg_core.csv_table import read_table
+from nonneg_core.errors import DataInvalid
+
+
+def test_a_byte_order_mark_and_spaces_around_cells_do_not_matter(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(b"\xef\xbb\xbfpath, label\r\na.jpg, cat \r\nb.jpg\r\n")
+    columns, rows = read_table(tmp_path / "a.csv", ("path", "label"))
+    assert columns == ["path", "label"]
+    assert rows == [{"path": "a.jpg", "label": "cat"}, {"path": "b.jpg", "label": ""}]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"", "has no column path"), (b"path\n", "has no column label"), (b"\xff\xfe", "cannot be read")],
+)
+def test_what_lacks_a_column_or_is_not_text_is_named(tmp_path: Path, content: bytes, message: str) -> None:
+    (tmp_path / "a.csv").write_bytes(content)
+    with pytest.raises(DataInvalid, match=message):
+        read_table(tmp_path / "a.csv", ("path", "label"))
