@@ -154,12 +154,17 @@ def scan(target: Address) -> Iterator[Embeddings]:
 
 
 def read_failed(target: Address, shards: Iterable[Shard]) -> Iterator[Reason]:
-    """Yield what could not be embedded, and why."""
+    """Yield what could not be embedded, and why.
+
+    Not by `pyarrow.parquet.read_table`: its threads may let go of the file after Python has begun to end, which aborts
+    the process.
+    """
     pyarrow = parquet.import_pyarrow()
     for shard in shards:
         if shard.failed:
             data = (target / FAILED / f"{shard.name}.parquet").read()
-            yield from cast("list[Reason]", pyarrow.parquet.read_table(io.BytesIO(data)).to_pylist())
+            with pyarrow.parquet.ParquetFile(io.BytesIO(data)) as file:
+                yield from cast("list[Reason]", file.read(use_threads=False).to_pylist())
 
 
 def read_job(target: Address) -> dict[str, Any] | None:
