@@ -126,7 +126,7 @@ def read_shard(target: Address, shard: Shard) -> Embeddings:
     """Return the vectors of a shard."""
     place = target / SHARDS / f"{shard.name}.parquet"
     try:
-        found = Embeddings.concatenate(list(parquet.parts(io.BytesIO(place.read()))))
+        found = Embeddings.concatenate(list(parquet.parts(parquet.in_memory(place.read()))))
     except (Absent, ValueError, KeyError, TypeError) as error:
         raise DataInvalid(
             f"the shard {place} is gone or damaged ({error})",
@@ -154,17 +154,13 @@ def scan(target: Address) -> Iterator[Embeddings]:
 
 
 def read_failed(target: Address, shards: Iterable[Shard]) -> Iterator[Reason]:
-    """Yield what could not be embedded, and why.
-
-    Not by `pyarrow.parquet.read_table`: its threads may let go of the file after Python has begun to end, which aborts
-    the process.
-    """
+    """Yield what could not be embedded, and why."""
     pyarrow = parquet.import_pyarrow()
     for shard in shards:
         if shard.failed:
             data = (target / FAILED / f"{shard.name}.parquet").read()
-            with pyarrow.parquet.ParquetFile(io.BytesIO(data)) as file:
-                yield from cast("list[Reason]", file.read(use_threads=False).to_pylist())
+            table = pyarrow.parquet.read_table(parquet.in_memory(data))
+            yield from cast("list[Reason]", table.to_pylist())
 
 
 def read_job(target: Address) -> dict[str, Any] | None:

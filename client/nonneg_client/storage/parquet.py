@@ -53,6 +53,18 @@ def said_by(file: Any) -> dict[str, str]:
         raise DataInvalid(f"not a Parquet file, or a broken one ({error})", fix="write it again") from error
 
 
+def in_memory(data: bytes) -> Any:
+    """Return a file to read from, over a copy of the bytes in Arrow's own memory.
+
+    Over Python's bytes, a thread of Arrow's may be the last to let go of them; if Python has begun to end by then, the
+    process aborts.
+    """
+    pyarrow = import_pyarrow()
+    sink = pyarrow.BufferOutputStream()
+    sink.write(data)
+    return pyarrow.BufferReader(sink.getvalue())
+
+
 def parts(path: Path | BinaryIO) -> Iterator[Embeddings]:
     """Read them a row group at a time."""
     pyarrow = import_pyarrow()
