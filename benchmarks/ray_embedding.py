@@ -3,8 +3,10 @@
     python benchmarks/ray_embedding.py PHOTOS [--bundle photo] [--images 5000] [--workers 2] [--kill-every 20]
 
 PHOTOS is a folder; the images are links to its photos, each under several names where there are too few. Start-up is
-the time of a run over one image; a rate is the other images by the time beyond that. Both kinds of run take turns, so
-that other work on the machine hits both. With --kill-every, a worker of the cluster, taken at random, is killed each
+the time of a run over one image; a rate is the other images by the time beyond that. The rate under way is that of the
+middle four fifths of a run, by the times of its shards: a run over one image does not wait for the second worker, and
+at the end of a run one core has nothing to do. Both kinds of run take turns, so that other work on the machine hits
+both. With --kill-every, a worker of the cluster, taken at random, is killed each
 so many seconds of the last run: what is made must be the same bytes, and no image twice. Prints a table, then one
 JSON line.
 """
@@ -48,10 +50,12 @@ def main() -> None:
         linked(asked.photos, one, 1)
         linked(asked.photos, all_of_them, asked.images)
         found = compared(asked, Path(folder), one, all_of_them)
-    print(f"{'':>12} {'start-up s':>11} {'images/s':>9}")
+    print(f"{'':>12} {'start-up s':>11} {'images/s':>9} {'under way':>10}")
     for name in ("alone", "ray"):
-        print(f"{name:>12} {found[f'{name}_start']:>11.1f} {found[f'{name}_rate']:>9.1f}")
-    print(f"ratio {found['ratio']:.3f}, shards equal: {found['equal']}, workers killed: {found['killed']}")
+        start, rate, under_way = (found[f"{name}_{figure}"] for figure in ("start", "rate", "under_way"))
+        print(f"{name:>12} {start:>11.1f} {rate:>9.1f} {under_way:>10.1f}")
+    print(f"ratio {found['ratio']:.3f}, under way {found['ratio_under_way']:.3f}")
+    print(f"shards equal: {found['equal']}, workers killed: {found['killed']}")
     print(json.dumps({**found, "images": asked.images, "bundle": asked.bundle, **provenance()}))
 
 
@@ -60,6 +64,7 @@ def compared(asked: argparse.Namespace, folder: Path, one: Path, images: Path) -
     kinds = {"alone": (), "ray": ("--ray", "--workers", str(asked.workers))}
     starts: dict[str, list[float]] = {kind: [] for kind in kinds}
     times: dict[str, list[float]] = {kind: [] for kind in kinds}
+    under_way: dict[str, list[float]] = {kind: [] for kind in kinds}
     killed = 0
     for number in range(asked.rounds):
         for kind, options in kinds.items():
@@ -68,6 +73,7 @@ def compared(asked: argparse.Namespace, folder: Path, one: Path, images: Path) -
             seconds, lost = embedded(asked, images, folder / f"{kind}-{number}", options, every)
             killed += lost
             times[kind] += [seconds] if not lost else []
+            under_way[kind] += [rate_under_way(folder / f"{kind}-{number}")] if not lost else []
     last = f"-{asked.rounds - 1}"
     equal = same(folder / f"alone{last}", folder / f"ray{last}")
     names = [name for part in Embeddings.scan(folder / f"ray{last}") for name in part.ids or ()]
@@ -75,8 +81,20 @@ def compared(asked: argparse.Namespace, folder: Path, one: Path, images: Path) -
     found: dict[str, float | bool | int] = {f"{kind}_start": min(starts[kind]) for kind in kinds}
     for kind in kinds:  # infinite time where every run had workers killed
         found[f"{kind}_rate"] = (asked.images - 1) / (min(times[kind], default=math.inf) - min(starts[kind]))
-    ratio = float(found["ray_rate"]) / float(found["alone_rate"])
-    return {**found, "ratio": ratio, "equal": equal, "vectors": len(names), "killed": killed}
+        found[f"{kind}_under_way"] = max(under_way[kind], default=0.0)
+    ratios = {
+        "ratio": float(found["ray_rate"]) / float(found["alone_rate"]),
+        "ratio_under_way": float(found["ray_under_way"]) / float(found["alone_under_way"]),
+    }
+    return {**found, **ratios, "equal": equal, "vectors": len(names), "killed": killed}
+
+
+def rate_under_way(target: Path) -> float:
+    """Return images/s between the shards that ended after a tenth and after nine tenths of a run."""
+    images = {shard["name"]: shard["images"] for shard in json.loads((target / "manifest.json").read_text())["shards"]}
+    ended = sorted((path.stat().st_mtime, images[path.stem]) for path in (target / "shards").glob("*.parquet"))
+    first, last = len(ended) // 10, len(ended) - 1 - len(ended) // 10
+    return sum(count for _, count in ended[first + 1 : last + 1]) / (ended[last][0] - ended[first][0])
 
 
 def linked(photos: Path, folder: Path, images: int) -> None:
