@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from nonneg_client.embedder import local
 from nonneg_client.search import Index
+from nonneg_client.search.connectors.engine import Description
 from nonneg_core.errors import ConfigInvalid, DataInvalid, ExpressionInvalid, FingerprintMismatch
 
 N, D = 600, 64
@@ -108,6 +111,26 @@ def test_a_mistake_has_its_place_and_a_folder_is_not_a_photo(embedders, photos, 
     assert "tench" in str(refused.value.fix)
     with pytest.raises(DataInvalid, match="not a folder"):
         embedders[where].query(f"{photos / 'cat'} + dim:1")
+
+
+@pytest.mark.parametrize("where", ["server", "local"])
+def test_words_must_not_be_there_only_where_the_length_can_tell(embedders, where, random_embeddings, tmp_path):
+    embedder = embedders[where]
+    query = embedder.query('dim:1 !"car"')
+    assert len(query.without) > 5
+    short = random_embeddings(20, 512)
+    held = Description(query.fingerprint, 512, "photo-fast")
+    with Index.open(tmp_path / "short.index", like=held) as index:
+        index.add(dataclasses.replace(short, fingerprint=query.fingerprint))
+        for ask in (
+            lambda: embedder.query('dim:1 !"car"', 512),
+            lambda: index.search('dim:1 !"car"', through=embedder),
+        ):
+            with pytest.raises(ExpressionInvalid, match="lie beyond 512 dimensions") as refused:
+                ask()
+            assert refused.value.field == "expression[7]"
+            assert f"at least {max(query.without) + 1} dimensions" in str(refused.value.fix)
+    assert embedder.query('dim:1 !"car"', max(query.without) + 1).without == query.without
 
 
 def test_a_query_of_another_model_is_refused(index, embedders):

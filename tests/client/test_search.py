@@ -286,6 +286,24 @@ def test_hits_that_random_photos_may_reach_are_marked_and_left_out_where_matches
         assert all(hit.match for hit in both)
 
 
+def test_an_index_of_cut_vectors_has_one_line_for_photos_and_for_expressions(random_embeddings, tmp_path):
+    vectors = random_embeddings(300, 64)
+    z = vectors.numpy().astype(np.float64)
+    statistics = ColumnStatistics(z.mean(axis=0), z.var(axis=0), (z > 0).mean(axis=0))
+    held = replace(describe(vectors), kept=5)
+    with Index.open(tmp_path / "index", like=held, statistics=statistics) as index:
+        index.add(vectors.shorten(top_k=5))
+        query = index.read("dim:32")
+        of_whole_vectors = statistics.at(64).line(query.parts)
+        hits = index.search(replace(query, chance=of_whole_vectors), 300)
+        line = statistics.at(64, 5).line(query.parts)
+        assert [hit.match for hit in hits] == [hit.score >= line for hit in hits]
+        assert [hit.match for hit in hits] != [hit.score >= of_whole_vectors for hit in hits]
+        index.know(None)
+        asked = index.search(replace(query, chance=0.5), 300)
+        assert [hit.match for hit in asked] == [hit.score >= 0.5 for hit in asked]
+
+
 def test_matches_are_not_told_apart_where_the_models_statistics_are_not_at_hand(random_embeddings, tmp_path):
     vectors = random_embeddings(20, 64)
     with Index.open(tmp_path / "index", like=vectors) as index:

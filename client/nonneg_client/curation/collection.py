@@ -33,6 +33,7 @@ class Collection:
     payloads: Sequence[Mapping[str, Any]]
     root: str = ""  # the folder within which ids are paths
     fields: Mapping[str, str] = field(default_factory=dict)  # the kinds of those that were declared
+    cut_as: str = ""  # the collection that stores no more of each vector, where this one is compared with it
 
     @cached_property
     def ids(self) -> tuple[str, ...]:
@@ -78,8 +79,20 @@ class Collection:
         return most if len(sizes) > 1 and most and float((sizes == most).mean()) > EVEN else None
 
     def cut_note(self, loss: str) -> tuple[str, ...]:
-        """Return what is lost where only the largest entries of each vector are stored."""
-        return () if self.cut is None else (f"Only the {self.cut} largest entries of each vector are stored: {loss}.",)
+        """Return what is lost where only the largest entries of each vector are stored, or compared."""
+        if self.cut is None:
+            return ()
+        why = f"compared, as {self.cut_as} stores no more" if self.cut_as else "stored"
+        return (f"Only the {self.cut} largest entries of each vector are {why}: {loss}.",)
+
+
+def cut_alike(a: Collection, b: Collection) -> tuple[Collection, Collection]:
+    """Return two collections as they can be compared: where one stores less of each vector, both with no more."""
+    if a.cut == b.cut:
+        return a, b
+    least = min((c for c in (a, b) if c.cut is not None), key=lambda c: c.cut or 0)
+    one, other = (replace(c, vectors=c.vectors.shorten(top_k=least.cut), cut_as=least.name) for c in (a, b))
+    return one, other
 
 
 def read_collection(path: Path) -> Collection:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from nonneg_client.curation.collection import Collection
+from nonneg_client.curation.collection import Collection, cut_alike
 from nonneg_client.curation.comparing import compare
 from nonneg_client.curation.duplicates import between, copied, exact_copies, removed_by, similar
 from nonneg_client.curation.findings import Section
@@ -56,7 +56,7 @@ def curate(collection: Collection, wishes: CurationOptions) -> list[Section]:
         found["outliers"] = lonely(collection, places, cosines, wishes.names)
         if is_labelled(labels):
             found["missed"] = missed(collection, labels, places, cosines)
-            found["classes"] = by_label(labels, places)
+            found["classes"] = by_label(collection, labels, places)
     if photos is not None:
         found["exact"] = exact_copies(collection, photos)
         found["pixels"] = failing(collection, photos)
@@ -72,6 +72,7 @@ def curate(collection: Collection, wishes: CurationOptions) -> list[Section]:
 def curate_two(one: Collection, other: Collection, wishes: CurationOptions) -> list[Section]:
     """Return what of one collection is in another one too."""
     one.vectors.same_form(other.vectors)
+    one, other = cut_alike(one, other)
     limits = limits_of(wishes, one, other)
     photos, others = photos_of(one, shown=wishes.shown), photos_of(other, shown=wishes.shown)
     pairs, _, _ = compare(one, limits, photos.thumbnails(), other, others.thumbnails(), shown=wishes.shown)

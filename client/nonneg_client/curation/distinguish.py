@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from nonneg_client.curation.collection import Collection
+from nonneg_client.curation.collection import Collection, cut_alike
 from nonneg_client.curation.findings import Group, Section, found_at
 from nonneg_client.model_of_vectors import Names, name_of
 from nonneg_core.curation.differences import Differences, differences
@@ -22,6 +22,7 @@ COLUMNS = ("dimension", "name", "more in", *OFTEN, "effect", "low", "high", "q")
 def distinguish(a: Collection, b: Collection, names: Names, discoveries: float = 0.05) -> Section:
     """Find the dimensions that differ, named ones first, the largest effects first; with the photos that have most."""
     a.vectors.same_form(b.vectors)
+    a, b = cut_alike(a, b)
     found = differences(a.vectors, b.vectors)
     named = sorted(found.named(discoveries).tolist(), key=lambda d: d not in names)  # words before numbers
     strongest = [_strongest(c, named) for c in (a, b)]

@@ -13,6 +13,7 @@ from nonneg_core.curation.sparse_rows import Floats, Places
 
 SHOWN = 3  # neighbours that took the place
 ASKED_CUT = "a search asks with the whole vector, and misses fewer"
+FEW_OTHERS = "of whole vectors a few of these would be other photos, as often rightly doubted"
 PER_LABEL = 2  # photos a label on average: with fewer these are not labels
 
 
@@ -38,7 +39,7 @@ def doubtful(collection: Collection, labels: list[str], field: str) -> Section:
         f"{DOUBTFUL}; labels of fewer than {LEAST} photos are not judged."
     )
     groups = (Group(f"{len(findings)} photos", findings),) if findings else ()
-    return Section("labels", "Doubtful labels", how, groups)
+    return Section("labels", "Doubtful labels", how, groups, collection.cut_note(FEW_OTHERS))
 
 
 def missed(collection: Collection, labels: list[str], places: Places, cosines: Floats) -> Section:
@@ -60,7 +61,7 @@ def missed(collection: Collection, labels: list[str], places: Places, cosines: F
     return Section("missed", "Missed by search", how, tuple(groups), collection.cut_note(ASKED_CUT))
 
 
-def by_label(labels: list[str], places: Places) -> Section:
+def by_label(collection: Collection, labels: list[str], places: Places) -> Section:
     """Return retrieval by label, the worst first, and which label is taken for it."""
     told = np.array(labels)
     asks = _asks(told)
@@ -79,7 +80,7 @@ def by_label(labels: list[str], places: Places) -> Section:
         "another, the worst first; beside them the labels of wrong neighbours, with how many."
     )
     columns = ("label", "photos", "P@1", f"P@{places.shape[1]}", "taken for")
-    return Section("classes", "Figures by label", how, (), (), columns, tuple(rows))
+    return Section("classes", "Figures by label", how, (), collection.cut_note(ASKED_CUT), columns, tuple(rows))
 
 
 def _asks(told: np.ndarray) -> np.ndarray:

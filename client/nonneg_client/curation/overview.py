@@ -16,6 +16,8 @@ from nonneg_core.progress import Progress, ProgressBar
 
 RARE = 3  # dimensions named of an outlier
 OTHERS = "of whole vectors a part of this list would be other photos"
+OTHER_CLUSTERS = "whole vectors make somewhat other clusters, which agree with labels as well"
+FARTHER = "of whole vectors the subset would be other photos, a little nearer to all"
 
 MEANING = {
     "dark": "hardly anything is brighter than a fifth of white",
@@ -37,7 +39,7 @@ def clustered(collection: Collection, number: int | None, names: Names) -> Secti
     rows = tuple((i, len(c.members), float(c.cosines.mean()), told(c, names)) for i, c in enumerate(found, 1))
     groups = tuple(_cluster(collection, c, names) for c in found)
     columns = ("cluster", "photos", "cosine to centre", "shared dimensions (inside, outside)")
-    return Section("clusters", "Clusters", how, groups, (), columns, rows)
+    return Section("clusters", "Clusters", how, groups, collection.cut_note(OTHER_CLUSTERS), columns, rows)
 
 
 def told(cluster: Cluster, names: Names) -> str:
@@ -85,9 +87,9 @@ def subset(collection: Collection, number: int, *, shown: Progress = None) -> Se
     how = (
         "Greedy k-centre: from the photo nearest to the mean on, each next one is the farthest from all chosen before."
     )
-    notes: tuple[str, ...] = ()
+    notes = collection.cut_note(FARTHER)
     if findings:
-        notes = (f"No photo has a cosine below {found.cosine.min():.3f} to the chosen one nearest to it.",)
+        notes += (f"No photo has a cosine below {found.cosine.min():.3f} to the chosen one nearest to it.",)
     groups = (Group(f"{len(findings)} of {len(collection)} photos", findings),) if findings else ()
     return Section("subset", "A diverse subset", how, groups, notes)
 

@@ -189,7 +189,7 @@ class Index:
         held = self.description
         self._same(Embeddings.from_rows([], dimensions=query.dimensions, fingerprint=query.fingerprint))
         limits = replace(limits, without=(*query.without, *limits.without))
-        line = self._line(query.parts) if query.chance is None else query.chance
+        line = query.chance if self._chance is None else self._line(query.parts)
         if len(query.parts) == 1 and (query.parts[0][1] > 0).all():
             return self._by_weights(query.parts[0], k, limits, line)
         check_where(limits.where)

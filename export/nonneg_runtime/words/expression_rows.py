@@ -47,10 +47,22 @@ def _within(words: Words, found: SparseRow, dimensions: int) -> SparseRow:
 
 
 def _unwanted(bundle: Bundle, words: Words, dimensions: int) -> list[int]:
+    """Return the dimensions that must not be active, all of which must lie within the length."""
     try:
-        return [dimension for dimension in unwanted(bundle, words.text) if dimension < dimensions]
+        found = unwanted(bundle, words.text)
     except ParameterInvalid as error:
         raise _placed(error, words) from None
+    beyond = sum(dimension >= dimensions for dimension in found)
+    if beyond:
+        raise ExpressionInvalid(
+            f"character {words.at + 1} of the expression: {beyond} of the {len(found)} dimensions that stand for "
+            f"{words} lie beyond {dimensions} dimensions: !{words} cannot be told there",
+            fix=f"take vectors of at least {max(found) + 1} dimensions",
+            field=f"expression[{words.at}]",
+            value=words.text[:200],
+            limit=dimensions,
+        )
+    return found
 
 
 def _placed(error: ParameterInvalid, words: Words) -> ParameterInvalid:

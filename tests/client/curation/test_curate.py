@@ -212,7 +212,11 @@ def test_one_photo_and_the_same_photo_many_times_are_no_trouble(run, vectors, tm
 
 def test_only_the_largest_entries_stored_is_said(run, vectors, tmp_path):
     vectors.shorten(top_k=3).save(tmp_path / "cut.npz")
-    sections = found(run("curate", tmp_path / "cut.npz", "--only", "similar", "--json"))
+    parts = "similar,outliers,clusters,subset,labels,missed,classes"
+    sections = found(run("curate", tmp_path / "cut.npz", "--only", parts, "--json"))
+    assert set(sections) == set(parts.split(","))
+    for section in sections.values():
+        assert any("Only the 3 largest entries of each vector are stored" in note for note in section["notes"])
     assert "Only the 3 largest entries" in sections["similar"]["notes"][0]
 
 

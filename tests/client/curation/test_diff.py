@@ -71,6 +71,18 @@ def test_names_stand_in_place_of_numbers(months):
     assert distinguish(a, b, {CARS: "cars"}).groups[0].title.startswith("cars: ")
 
 
+def test_whole_vectors_are_cut_as_those_of_which_less_is_stored_before_they_are_compared():
+    rng = np.random.default_rng(0)
+    z = np.maximum(rng.normal(size=(1600, 200)) - np.linspace(0, 1.5, 200), 0)
+    made = Embeddings.from_dense(z, fingerprint="0" * 32, ids=tuple(map(str, range(1600)))).shorten()
+    halves = (made[:800], made[800:].shorten(top_k=20))
+    for one, other in (halves, halves[::-1]):
+        a, b = (Collection(f"{v.nnz.max()} kept", v, [{}] * 800) for v in (one, other))
+        section = distinguish(a, b, {})
+        assert section.rows == ()
+        assert "Only the 20 largest entries of each vector are compared, as 20 kept stores no more" in section.notes[0]
+
+
 def test_a_collection_does_not_differ_from_itself(run, months):
     result = run("diff", months[0], months[0])
     assert "Nothing distinguishes them" in result.stdout
