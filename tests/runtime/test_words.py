@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nonneg_core.errors import BundleInvalid, LexiconMissing, ParameterInvalid, WordsUnknown
+from nonneg_core.errors import BundleInvalid, DataInvalid, LexiconMissing, ParameterInvalid, WordsUnknown
+from nonneg_core.expressions.names import near
 from nonneg_runtime.bundle import open_bundle
-from nonneg_runtime.words.lexicon import Class, Lexicon, read_lexicon
-from nonneg_runtime.words.text_vector import MOST_WORDS, unwanted, vector_of, words_of
+from nonneg_runtime.words.hints import HINTS
+from nonneg_runtime.words.lexicon import MOST_BYTES, Class, Lexicon, read_lexicon
+from nonneg_runtime.words.text_vector import MOST_WORDS, known_to, unwanted, vector_of, words_of
 
 
 @pytest.fixture
@@ -57,6 +59,37 @@ def test_a_word_that_is_not_known_is_told_with_those_that_are_near(lexicon, text
         words_of(lexicon, text)
 
 
+@pytest.mark.parametrize(
+    ("text", "fix"),
+    [
+        ("beach", "nearest known words: seashore, sandbar"),
+        ("two lakes", "nearest known words: lakeside"),
+        ("red car", '"car" alone is known'),
+        ("two dogs", '"dog" alone is known'),
+        ("beach with a dog", 'nearest known words: seashore, sandbar; "dog" alone is known'),
+        ("goldn retriever", 'nearest known words: golden retriever; "retriever" alone is known'),
+        ("retreivers", "nearest known words: retriever"),
+    ],
+)
+def test_the_words_that_are_near_are_those_that_mean_it_or_are_spelt_alike(text, fix):
+    with pytest.raises(WordsUnknown) as refused:
+        words_of(known_to(open_bundle("photo-fast")), text)
+    assert str(refused.value.fix).startswith(fix)
+
+
+@pytest.mark.parametrize("name", ["photo", "photo-fast"])
+def test_hints_stand_for_words_that_are_not_known_and_lead_to_those_that_are(name):
+    words = known_to(open_bundle(name)).words
+    assert 20 <= len(HINTS) <= 50
+    assert not HINTS.keys() & words.keys()
+    assert {hint for hints in HINTS.values() for hint in hints} <= words.keys()
+
+
+def test_one_part_of_a_long_name_is_not_near():
+    assert near("red", ["red backed sandpiper", "red fox", "reed"]) == ["red fox", "reed"]
+    assert near("tow", ["bicycle built for two", "tow truck"]) == ["tow truck"]
+
+
 def test_a_text_is_empty_or_too_long_only_if_it_is(lexicon):
     for text in ("", " \t"):
         with pytest.raises(ParameterInvalid, match="empty"):
@@ -78,11 +111,19 @@ def test_a_lexicon_is_read_as_it_was_written_and_only_beside_its_own_model(lexic
         read_lexicon(tmp_path / "lexicon.json", 8)
 
 
+def test_a_lexicon_that_is_too_large_for_a_bundle_is_not_written(lexicon, tmp_path):
+    words = {f"{number:0990}": 0 for number in range(MOST_BYTES // 1000 + 30)}
+    with pytest.raises(DataInvalid, match="bytes") as refused:
+        lexicon.model_copy(update={"words": words}).write(tmp_path / "lexicon.json")
+    assert refused.value.limit == MOST_BYTES
+    assert not (tmp_path / "lexicon.json").exists()
+
+
 @pytest.mark.parametrize("name", ["photo", "photo-fast"])
 def test_the_shipped_models_know_words_and_what_must_not_be_there(name):
     bundle = open_bundle(name)
     assert bundle.manifest.lexicon is not None
-    assert (bundle.path / bundle.manifest.lexicon.file).stat().st_size <= 2_000_000
+    assert (bundle.path / bundle.manifest.lexicon.file).stat().st_size <= MOST_BYTES
     for text in ("dog", "bird", "vehicle", "furniture", "a golden retriever", "laptop", "rooster", "wolves"):
         found = vector_of(bundle, text).vector
         assert np.linalg.norm(found) == pytest.approx(1, abs=1e-5)

@@ -20,15 +20,17 @@ def dimension_of(leaf: Dimension, names: Mapping[int, str], dimensions: int) -> 
 
 
 def near(wanted: str, known: Iterable[str]) -> list[str]:
-    """Return the known names spelt most like `wanted`, whole or in one of their parts, and those that contain it."""
-    parts: dict[str, str] = {}
-    for name in known:
-        for part in (name, *name.split()):
-            if part[:1] == wanted[:1] or wanted in part:
+    """Return the known names that hold `wanted` or are spelt like it; of names of two words also one of them."""
+    names, parts = list(known), dict[str, str]()
+    for name in names:
+        for part in name.split() if name.count(" ") == 1 else ():  # one word of a longer name says little of it
+            if part[:1] == wanted[:1]:
                 parts.setdefault(part, name)
-    alike = [parts[part] for part in get_close_matches(wanted, parts, NEAR, 0.6)]
-    holding = sorted((name for part, name in parts.items() if wanted in part), key=len)
-    return list(dict.fromkeys([*alike, *holding]))[:NEAR]
+    equal = [name for name in names if name.count(" ") == 1 and wanted in name.split()]
+    whole = get_close_matches(wanted, [name for name in names if name[:1] == wanted[:1]], NEAR, 0.6)
+    in_part = [parts[part] for part in get_close_matches(wanted, parts, NEAR, 0.8)]
+    holding = sorted((name for name in names if wanted in name and name.count(" ") < 2), key=len)
+    return list(dict.fromkeys([*equal, *whole, *in_part, *holding]))[:NEAR]
 
 
 def _by_name(leaf: Dimension, names: Mapping[int, str]) -> int:

@@ -11,12 +11,13 @@ from typing import Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from nonneg_core.errors import BundleInvalid
+from nonneg_core.errors import BundleInvalid, DataInvalid
 from nonneg_core.shortening import Vectors, unit
 from nonneg_runtime.bundle import Bundle
 from nonneg_runtime.manifest import read_manifest
 
 LEXICON = "lexicon.json"
+MOST_BYTES = 2_000_000  # of the file: it is read with the bundle
 _TOKEN = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
 
 
@@ -79,7 +80,7 @@ class Lexicon(_Record):
         return sorted(dimensions[0] for dimensions in held if len(dimensions) == 1)
 
     def write(self, path: Path) -> None:
-        """Write it as JSON, a class, a group and a word a line."""
+        """Write it as JSON, a class, a group and a word a line; raise DataInvalid where that is too long a file."""
         head = {"format": self.format, "dimensions": self.dimensions, "source": self.source}
         classes = [json.dumps(each.model_dump(mode="json"), separators=(",", ":")) for each in self.classes]
         groups = [json.dumps(group, separators=(",", ":")) for group in self.groups]
@@ -90,7 +91,16 @@ class Lexicon(_Record):
             ' "groups": [\n' + ",\n".join(groups) + "\n ]",
             ' "words": {\n' + ",\n".join(words) + "\n }\n}\n",
         ]
-        path.write_text(",\n".join(parts), encoding="utf-8")
+        written = ",\n".join(parts).encode()
+        if len(written) > MOST_BYTES:
+            raise DataInvalid(
+                f"a lexicon of {len(self.words)} words and {len(self.classes)} classes takes {len(written)} bytes",
+                fix=f"leave words out, or the smallest weights of classes: {MOST_BYTES} bytes at most",
+                field="lexicon",
+                value=len(written),
+                limit=MOST_BYTES,
+            )
+        path.write_bytes(written)
 
 
 def spelled(text: str) -> str:

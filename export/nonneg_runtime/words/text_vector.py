@@ -6,18 +6,21 @@ The lexicon reads the longest words that it knows, one after the other; what it 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 import numpy as np
 
 from nonneg_core.errors import LexiconMissing, ParameterInvalid, WordsUnknown
-from nonneg_core.expressions.names import near
+from nonneg_core.expressions.names import NEAR, near
 from nonneg_core.shortening import Vectors, unit
 from nonneg_runtime.bundle import Bundle
+from nonneg_runtime.words.hints import HINTS
 from nonneg_runtime.words.lexicon import Lexicon, lexicon_of, spelled
 from nonneg_runtime.words.text_tower import text_tower, too_long
 
 MOST_WORDS = 64
 MOST_CHARACTERS = 4096
+MISSPELT = 0.85  # likeness from which the rest of a text is taken for a known word
 _GRAMMAR = "a an the of in on at to by from with and some my our your this that is are there"
 _MEDIUM = "photo photos picture pictures image images photograph photographs"
 SAYS_NOTHING = frozenset(f"{_GRAMMAR} {_MEDIUM}".split())
@@ -96,7 +99,7 @@ def words_of(lexicon: Lexicon, text: str, *, truncate: bool = False) -> tuple[st
         if length:
             found.append(_known(lexicon, tokens[at : at + length], length))
         elif tokens[at] not in SAYS_NOTHING:
-            raise _unknown(lexicon, tokens[at])
+            raise _unknown(lexicon, tokens[at:])
         at += max(1, length)
     if not found:
         raise WordsUnknown(
@@ -130,10 +133,33 @@ def _checked(text: str) -> str:
     return text
 
 
-def _unknown(lexicon: Lexicon, word: str) -> WordsUnknown:
+def _unknown(lexicon: Lexicon, tokens: list[str]) -> WordsUnknown:
+    """Return the error of a text whose rest begins with a word that is not known."""
+    word = tokens[0]
+    hints = _hints(lexicon, tokens) or _misspelt(lexicon, tokens)
+    last = next((n for n in range(min(lexicon.longest, len(tokens) - 1), 0, -1) if _known(lexicon, tokens[-n:], n)), 0)
+    alone = f'"{_known(lexicon, tokens[-last:], last)}" alone is known' if last else ""
     if word in NEGATIONS:
         fix = 'say what must not be there in an expression: "dog" !"cat"'
+    elif hints or alone:
+        fix = "; ".join(part for part in (f"nearest known words: {', '.join(hints)}" if hints else "", alone) if part)
     else:
-        alike = near(word, lexicon.words)
+        alike = _alike(lexicon, word)
         fix = f"nearest known words: {', '.join(alike)}" if alike else "take another word, or search by a photo"
     return WordsUnknown(f"the model knows no word {word!r}", fix=fix, field="text", value=word[:200])
+
+
+def _hints(lexicon: Lexicon, tokens: list[str]) -> list[str]:
+    """Return the known words for what these, or what they are the plurals of, stand for."""
+    forms = [form for token in tokens for form in (token, *singulars(token)) if form not in lexicon.words]
+    return [hint for form in forms for hint in HINTS.get(form, ()) if hint in lexicon.words]
+
+
+def _misspelt(lexicon: Lexicon, tokens: list[str]) -> list[str]:
+    """Return the known words that several tokens together are nearly spelt as."""
+    return get_close_matches(" ".join(tokens), lexicon.words, NEAR, MISSPELT) if tokens[1:] else []
+
+
+def _alike(lexicon: Lexicon, word: str) -> list[str]:
+    """Return the known words spelt most like this one, as it stands or in the singular."""
+    return next((alike for form in (word, *singulars(word)) if (alike := near(form, lexicon.words))), [])
