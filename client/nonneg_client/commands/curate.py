@@ -16,6 +16,15 @@ if TYPE_CHECKING:
     from nonneg_client.curation.findings import Section
 
 PARTS = ("exact", "copies", "similar", "pixels", "outliers", "clusters", "subset", "labels", "missed", "classes")
+OF_TWO = ("exact", "copies", "similar")
+OF_LABELS = ("labels", "missed", "classes")
+CONCERNS = {
+    "similar": ("similar",),
+    "clusters": ("clusters",),
+    "subset": ("subset",),
+    "labels": OF_LABELS,
+    "bundle": ("outliers", "clusters"),
+}  # the parts that an option says something about
 named_by = click.option(
     "--bundle", metavar="FOLDER", help="Bundle whose names the dimensions get, if not the default's."
 )
@@ -44,7 +53,10 @@ def _parts(_ctx: click.Context, _param: click.Parameter, text: str | None) -> tu
 @click.option("--subset", type=click.IntRange(min=1), default=100, show_default=True, help="Photos of the subset.")
 @click.option("--labels", default="folder", show_default=True, metavar="FIELD", help="Field that holds the labels.")
 @click.option(
-    "--where", multiple=True, metavar="COND", help="Only photos with folder=cats, check!=dark, width>=640; repeatable."
+    "--where",
+    multiple=True,
+    metavar="COND",
+    help="Only photos of INDEX with folder=cats, dark!=true, width>=640; repeatable.",
 )
 @click.option("--html", type=click.Path(path_type=Path), help="Write a contact sheet to work with.")
 @click.option("--csv", "csv_file", type=click.Path(path_type=Path), help="Write every photo with its action.")
@@ -85,18 +97,17 @@ def curate(
       nonneg curate photos.index --only subset --subset 500 --list choose
     """
     from nonneg_client.curation.collection import read_collection
-    from nonneg_client.curation.curate import OF_LABELS, CurationOptions, check_labels
+    from nonneg_client.curation.curate import CurationOptions
     from nonneg_client.model_of_vectors import names_of
     from nonneg_core.curation.neighbours import PairLimits
 
-    named = click.get_current_context().get_parameter_source("only") is click.core.ParameterSource.COMMANDLINE
-    _check(only, named, against, action, null)
+    _check(only, against, action, null)
     collection = read_collection(index).where(where)
     names = names_of(collection.vectors.fingerprint, None if bundle == DEFAULT_BUNDLE else bundle)
     alike = PairLimits(similar=similar)
     wishes = CurationOptions(only, alike, clusters, subset, labels, names, False if quiet else None)
-    if named and set(only) & set(OF_LABELS):
-        check_labels(collection, wishes)
+    if against is None:
+        _look_at_labels(collection, wishes)
     sections = sections_of(collection, None if against is None else read_collection(against), wishes)
     title = f"{index}" if against is None else f"{index} against {against}"
     write_files(sections, csv_file, html, title, collection, shown=False if quiet else None)
@@ -161,13 +172,37 @@ def write_files(
         write_page(html, title, sections, collection, shown=shown)
 
 
-def _check(only: tuple[str, ...], named: bool, against: Path | None, action: str | None, null: bool) -> None:
-    two = ("exact", "copies", "similar")
-    alone = [part for part in only if part not in two]
-    if against is not None and named and alone:
-        raise click.UsageError(f"{alone[0]} is of one index: beside --against ask for {', '.join(two)}")
+def _check(only: tuple[str, ...], against: Path | None, action: str | None, null: bool) -> None:
+    """Raise for options that do not go together: none is ignored."""
+    alone = [part for part in only if part not in OF_TWO]
+    if against is not None and _typed("only") and alone:
+        raise click.UsageError(f"{alone[0]} is of one index: beside --against ask for {', '.join(OF_TWO)}")
+    asked = only if against is None else [part for part in only if part in OF_TWO]
+    for option, parts in CONCERNS.items():
+        if _typed(option) and not set(parts) & set(asked):
+            beside = "--only" if against is None else "--against"
+            raise click.UsageError(
+                f"--{option} is of {', '.join(parts)}, which {beside} leaves out: leave --{option} out, or ask for them"
+            )
     if null and action is None:
         raise click.UsageError("-0 goes with --list")
+
+
+def _typed(option: str) -> bool:
+    """Return whether an option was given."""
+    source = click.get_current_context().get_parameter_source(option)
+    return source is not click.core.ParameterSource.DEFAULT
+
+
+def _look_at_labels(collection: Collection, wishes: CurationOptions) -> None:
+    """Raise where there are no labels and something asks for them; say what is left out where nothing does."""
+    from nonneg_client.curation.curate import check_labels, why_unlabelled
+
+    parts = [part for part in OF_LABELS if part in wishes.parts]
+    if parts and (_typed("only") or _typed("labels")):
+        check_labels(collection, wishes)
+    elif parts and (why := why_unlabelled(collection, wishes.labels)):
+        click.echo(f"{', '.join(parts)} are left out: {why} (--labels FIELD names those that are)", err=True)
 
 
 def show(sections: list[Section]) -> None:

@@ -38,8 +38,9 @@ class CurationOptions:
 
 def curate(collection: Collection, wishes: CurationOptions) -> list[Section]:
     """Return the sections of one collection, in the order of the parts."""
+    _check_filled(collection)
     parts = set(wishes.parts)
-    vectors, shown, limits = collection.vectors, wishes.shown, limits_of(wishes, collection)
+    shown, limits = wishes.shown, limits_of(wishes, collection)
     photos = photos_of(collection, shown=shown) if parts & OF_PHOTOS else None
     labels = collection.labels(wishes.labels)
     if parts & set(OF_LABELS) and not is_labelled(labels):
@@ -66,11 +67,13 @@ def curate(collection: Collection, wishes: CurationOptions) -> list[Section]:
         found["subset"] = subset(collection, wishes.subset, shown=shown)
     if "labels" in parts:
         found["labels"] = doubtful(collection, labels, wishes.labels)
-    return [found[part] for part in PARTS if part in parts & set(found) and len(vectors)]
+    return [found[part] for part in PARTS if part in parts & set(found)]
 
 
 def curate_two(one: Collection, other: Collection, wishes: CurationOptions) -> list[Section]:
     """Return what of one collection is in another one too."""
+    _check_filled(one)
+    _check_filled(other)
     one.vectors.same_form(other.vectors)
     one, other = cut_alike(one, other)
     limits = limits_of(wishes, one, other)
@@ -86,13 +89,31 @@ def limits_of(wishes: CurationOptions, *collections: Collection) -> PairLimits:
     return wishes.limits if whole else wishes.limits.of_cut_vectors()
 
 
+def why_unlabelled(collection: Collection, field: str) -> str:
+    """Return why the values of a field are not labels; empty where they are."""
+    labels = collection.labels(field)
+    if is_labelled(labels):
+        return ""
+    if not any(labels):
+        return f"no photo has a field {field}"
+    values = f"{n} values" if (n := len(set(labels))) > 1 else "one value"
+    return f"{field} has {values} for {len(labels)} photos: these are not labels"
+
+
 def check_labels(collection: Collection, wishes: CurationOptions) -> None:
     """Raise where labels are asked for by name and there are none."""
-    labels = collection.labels(wishes.labels)
-    if not is_labelled(labels):
+    why = why_unlabelled(collection, wishes.labels)
+    if why:
         raise DataInvalid(
-            f"{wishes.labels} has {len(set(labels))} values for {len(labels)} photos: these are not labels",
+            why,
             fix="give --labels the field that holds them, or leave labels, missed and classes out of --only",
             field="labels",
             value=wishes.labels,
+        )
+
+
+def _check_filled(collection: Collection) -> None:
+    if not len(collection):
+        raise DataInvalid(
+            f"{collection.name} holds no photo", fix="index or embed a folder that has some", value=collection.name
         )

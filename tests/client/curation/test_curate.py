@@ -222,12 +222,51 @@ def test_only_the_largest_entries_stored_is_said(run, vectors, tmp_path):
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    [(["--only", "twins"], "'twins' is not one of"), (["-0"], "-0 goes with --list"), (["--similar", "0"], "0")],
+    [
+        (["--only", "twins"], "'twins' is not one of"),
+        (["-0"], "-0 goes with --list"),
+        (["--similar", "0"], "0"),
+        (["--only", "exact", "--subset", "3"], "--subset is of subset, which --only leaves out"),
+        (["--only", "exact", "--clusters", "2"], "--clusters is of clusters, which --only"),
+        (["--only", "exact", "--labels", "brand"], "--labels is of labels, missed, classes, which --only"),
+        (["--only", "exact,copies", "--similar", "0.6"], "--similar is of similar, which --only"),
+        (["--only", "exact", "--bundle", "photo-fast"], "--bundle is of outliers, clusters, which --only"),
+        (["--against", ".", "--labels", "brand"], "--labels is of labels, missed, classes, which --against"),
+        (["--against", ".", "--subset", "3"], "--subset is of subset, which --against"),
+    ],
 )
 def test_questions_that_make_no_sense_are_refused(run, index, arguments, said):
     result = run("curate", index, *arguments)
     assert result.exit_code == 2
     assert said in result.stderr
+
+
+def test_labels_that_are_not_there_are_refused_where_they_are_asked_for_and_said_where_not(
+    run, index, vectors, tmp_path
+):
+    refused = run("curate", index, "--labels", "typo").exception
+    assert isinstance(refused, DataInvalid)
+    assert "no photo has a field typo" in str(refused)
+    flat = vectors.named([name.replace("/cat/", "/pet/").replace("/dog/", "/pet/") for name in vectors.ids])
+    flat.save(tmp_path / "flat.npz")
+    said = run("curate", tmp_path / "flat.npz", "--quiet")
+    assert said.exit_code == 0
+    assert said.stderr.startswith("labels, missed, classes are left out: folder has one value for 28 photos")
+    assert "left out" not in run("curate", index, "--quiet").stderr
+
+
+def test_an_index_and_a_file_without_photos_are_refused(run, index, vectors, tmp_path):
+    vectors[[]].save(tmp_path / "empty.npz")
+    with Index.open(tmp_path / "empty.index", like=vectors):
+        pass
+    for arguments in (
+        ["empty.npz"], ["empty.index", "--html", tmp_path / "a.html"], [index, "--against", tmp_path / "empty.npz"],
+    ):  # fmt: skip
+        refused = run("curate", tmp_path / arguments[0], *arguments[1:]).exception
+        assert isinstance(refused, DataInvalid)
+        assert "holds no photo" in str(refused)
+        assert refused.fix
+    assert not (tmp_path / "a.html").exists()
 
 
 def test_what_is_not_an_index_another_model_and_no_labels_are_said(run, index, vectors, tmp_path):
@@ -237,4 +276,4 @@ def test_what_is_not_an_index_another_model_and_no_labels_are_said(run, index, v
     assert isinstance(run("curate", index, "--against", tmp_path / "other.npz").exception, FingerprintMismatch)
     vectors.named(None).save(tmp_path / "nameless.npz")
     assert isinstance(run("curate", tmp_path / "nameless.npz").exception, DataInvalid)
-    assert "these are not labels" in str(run("curate", index, "--only", "labels", "--labels", "breed").exception)
+    assert "no photo has a field breed" in str(run("curate", index, "--only", "labels", "--labels", "breed").exception)
