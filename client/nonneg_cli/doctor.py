@@ -100,11 +100,12 @@ def runtime() -> Iterator[Diagnosis]:
     """Yield ONNX Runtime: one build of it, and the providers it has; a client needs none."""
     builds = [name for name in RUNTIMES if installed(name)]
     if not builds:
-        fix = extra_hint("server")
         if all(map(installed, EXTRAS["server"])):
+            fix = extra_hint("server")
             yield Diagnosis("onnxruntime", "bad", "not installed, and the server cannot answer without it", fix)
         else:
-            yield Diagnosis("onnxruntime", "note", "not installed: it comes with the server", fix)
+            message = "not installed: it comes with the extras `local` and `server`"
+            yield Diagnosis("onnxruntime", "note", message, extra_hint("local"))
         return
     if len(builds) > 1:
         fix = f"pip uninstall {' '.join(builds)}, then install the one you want"

@@ -99,6 +99,6 @@ def local(bundle: str | None = None, threads: int | None = None) -> Embedder:
     """Open a bundle in this process; without a name the default model. It needs what runs models, no server."""
     from nonneg_core.installing import needing
 
-    with needing("embedding without a server", extra="server"):
+    with needing("embedding without a server", extra="local"):
         from nonneg_client.local import Encoder
     return Encoder(bundle, threads=threads)

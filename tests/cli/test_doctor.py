@@ -45,7 +45,7 @@ def test_a_light_install_is_whole_without_the_server_and_says_how_to_get_it(bund
     assert "BAD" not in done.stdout
     assert "note  server       an extra that is not installed (without fastapi, uvicorn" in done.stdout
     assert f"fix: {extra_hint('server')}" in done.stdout
-    assert "note  onnxruntime  not installed: it comes with the server" in done.stdout
+    assert "note  onnxruntime  not installed: it comes with the extras `local` and `server`" in done.stdout
     assert "ok    client       httpx " in done.stdout
     assert "verified" in done.stdout
 
@@ -82,7 +82,7 @@ def test_it_looks_for_a_package_of_every_extra() -> None:
     """But for those that are made of others; one whose own package is absent is not called whole."""
     whole = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
     extras = whole["project"]["optional-dependencies"]
-    assert set(extras) - set(checks.EXTRAS) == {"gpu", "serving", "default-model", "all"}
+    assert set(extras) - set(checks.EXTRAS) == {"local", "gpu", "serving", "default-model", "all"}
     assert set(checks.EXTRAS["search"]) == {requirement.split(">")[0] for requirement in extras["search"]}
 
 

@@ -6,6 +6,7 @@ import io
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -160,7 +161,7 @@ def test_commands_work_without_a_server(here, client: Client, photos, tmp_path):
     assert json.loads(result.stdout)["metrics"] == metrics
 
 
-def test_without_the_server_extra_the_error_says_what_to_install():
+def test_without_the_local_extra_the_error_says_what_to_install():
     code = (
         "import sys; sys.modules['onnxruntime'] = None\n"
         "from nonneg_client.embedder import local\n"
@@ -169,4 +170,17 @@ def test_without_the_server_extra_the_error_says_what_to_install():
         "except MissingExtra as error: print(error.fix)\n"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert found.stdout.strip() == extra_hint("server"), found.stderr
+    assert found.stdout.strip() == extra_hint("local"), found.stderr
+
+
+def test_the_encoder_needs_no_part_of_the_server(photos: Path) -> None:
+    code = (
+        "import sys\n"
+        "absent = 'fastapi starlette uvicorn orjson pydantic_settings nonneg_server onnx torch'\n"
+        "sys.modules.update(dict.fromkeys(absent.split()))\n"
+        "from nonneg_client import Encoder\n"
+        "with Encoder() as encoder: print(len(encoder.embed(sys.argv[1])), encoder.embed(texts='taxi').dimensions)\n"
+    )
+    photo = next(iter(sorted(photos.rglob("*.jpg"))))
+    found = subprocess.run([sys.executable, "-c", code, str(photo)], capture_output=True, text=True, timeout=60)
+    assert found.stdout.split() == ["1", "2048"], found.stderr

@@ -37,7 +37,7 @@ def evaluate(
 ) -> list[LengthResult]:
     """Score retrieval at each length; without `queries` every image asks for all the others.
 
-    with Client() as client:  # or nonneg_server.Encoder(): the same without a server
+    with Client() as client:  # or nonneg_client.Encoder(): the same without a server
         rows = evaluate("photos/", through=client, lengths=[2048, 256])
 
     gallery, queries: vectors, or images that are embedded `through` a client or an encoder, once and at full length.
