@@ -10,6 +10,7 @@ import os
 import re
 import subprocess
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -119,6 +120,18 @@ def test_every_error_is_documented_with_its_status() -> None:
     for name, kind in BY_TYPE.items():
         on_the_wire = kind.status != 500 or name == "internal"
         assert documented.get(name) == (str(kind.status) if on_the_wire else "-"), name
+
+
+def test_every_module_that_a_page_runs_with_m_can_be_run() -> None:
+    named = {name for page in PAGES for name in re.findall(r"-m (nonneg_[\w.]+)", page.read_text())}
+    assert named
+    for name in named:
+        found = find_spec(name)
+        assert found is not None, name
+        if found.submodule_search_locations is not None:
+            assert find_spec(f"{name}.__main__") is not None, f"{name} is a package without a __main__"
+        else:
+            assert '__name__ == "__main__"' in Path(str(found.origin)).read_text(), name
 
 
 def page_text(name: str) -> list[str]:
