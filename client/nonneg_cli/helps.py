@@ -1,4 +1,4 @@
-"""The help of commands that need an extra, kept as text: one wants to read what gigabytes would buy before they come.
+"""Stored help texts of commands whose extra is not installed.
 
 `python -m nonneg_cli.helps`, where all extras are installed, writes the texts again; a test holds them to the commands.
 """

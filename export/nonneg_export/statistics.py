@@ -39,7 +39,7 @@ class Statistics:
 
 
 def measure(rows: NDArray[np.float32]) -> Statistics:
-    """Return one pass over raw activations (images, D), in pieces that fit in memory."""
+    """Measure raw activations (images, D) in one pass, in pieces that fit in memory."""
     total, squares, active = (np.zeros(rows.shape[1]) for _ in range(3))
     for chunk in chunks(rows):
         if chunk.min(initial=0) < 0:

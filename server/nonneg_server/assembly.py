@@ -79,7 +79,7 @@ def _tls_explained(settings: Settings) -> Iterator[None]:
         yield
     except OSError as error:  # ssl.SSLError is one
         raise ConfigInvalid(
-            f"{settings.tls_cert} and {settings.tls_key} make no https ({error.strerror or error})",
+            f"{settings.tls_cert} and {settings.tls_key} cannot be used for https ({error.strerror or error})",
             fix="check both files: PEM, readable, and belonging together",
             field="tls_cert",
         ) from None

@@ -209,7 +209,7 @@ def aliases_of(given: tuple[str, ...], sources: Mapping[str, object]) -> dict[st
         alias, _, model = pair.partition("=")
         if model not in sources or not alias or alias in sources:
             raise ConfigInvalid(
-                f"--alias {pair} gives no new name to a served model",
+                f"--alias {pair}: unknown model, or the name is already in use",
                 fix=f"write --alias name=model with a model of {', '.join(sources)}",
                 field="alias",
                 value=pair,

@@ -129,7 +129,7 @@ def test_the_probe_may_come_by_https_and_a_broken_certificate_ends_the_start(tmp
         if spoilt:
             assert process.wait(240) == 1
             said = process.stderr.read()
-            assert "make no https" in said
+            assert "cannot be used for https" in said
             assert "Traceback" not in said
         else:
             assert first_answer(address.replace("http:", "https:"), "/livez").json() == {"status": "alive"}

@@ -86,7 +86,7 @@ def _class_directions(encoder: EncoderModule, basis: Basis, pooled: Rows) -> NDA
 
 
 def _gate(found: Head, head: HeadSettings) -> Tensor:
-    """Open where columns learn, else the two gates."""
+    """Return each column's gate: 0 where columns are trained, else one of the two settings."""
     gate = torch.full((found.dimensions,), head.gate)
     gate[: head.trained or found.dimensions] = 0
     if head.names:

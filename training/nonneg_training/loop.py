@@ -85,7 +85,7 @@ class Loop:
         self.reading: monitor.Snapshot | None = None
 
     def run(self, progress: bool | None = None) -> RunOutcome:
-        """Return all steps that are not done yet."""
+        """Run all steps that are not done yet."""
         if self.world.first and self.plan.per_epoch == 1:
             sys.stderr.write(f"{self.plan.warning}\n")
         loss, before, clock = 0.0, self.done, Clock(self.settings.loop.batch * self.settings.loop.accumulate)

@@ -174,7 +174,7 @@ class Stream:
 
 
 def into_file(client: Embedder, stream: Stream, run: FileRun) -> int:
-    """Embed everything that an earlier, interrupted run did not; how many images failed."""
+    """Embed everything that an earlier, interrupted run did not; return the number of failed images."""
     from nonneg_client.bulk import BulkJob, begin_again, finished_before
     from nonneg_client.failures import read_failures
     from nonneg_client.sources.image_ids import rooted

@@ -89,7 +89,7 @@ class DataSetRun:
     how: DataSetOptions
 
     def run(self, through: EmbedderOptions, root: Path | None) -> int:
-        """Embed what is missing, or say what that would take; how many images failed."""
+        """Embed what is missing, or say what that would take; return the number of failed images."""
         if self.kind == "update" or root is not None:
             raise click.UsageError("--root and --update are for files of vectors, not for data sets")
         return told_dry(self, through) if self.how.dry_run else into_data_set(self, through)
@@ -108,7 +108,7 @@ def is_data_set(out: str) -> bool:
 
 
 def into_data_set(run: DataSetRun, through: EmbedderOptions) -> int:
-    """Embed what is missing; how many images failed."""
+    """Embed what is missing; return the number of failed images."""
     from nonneg_core.interrupting import Interrupted, Interrupts
 
     with ExitStack() as stack:

@@ -58,7 +58,7 @@ def _of_file(out: Path) -> dict[str, Any]:
 
 
 def adopt(job: BulkJob, found: Iterable[Item], names: list[str], root: Path) -> bool:
-    """Begin a job with what of its file stays; whether there is anything to do."""
+    """Begin a job with what of its file stays; return whether there is anything to do."""
     from nonneg_client.failures import read_failures
     from nonneg_client.storage import load
     from nonneg_client.vector_file_record import read_record

@@ -118,6 +118,6 @@ def _is_array(source: object) -> TypeGuard[NDArray[np.uint8]]:
 
 def _unknown(source: object) -> NonnegError:
     return DataInvalid(
-        f"{type(source).__name__} is nothing that can be embedded",
+        f"{type(source).__name__} cannot be embedded",
         fix="give paths, globs, folders, URLs, bytes, PIL images, uint8 arrays, or an iterable of these",
     )

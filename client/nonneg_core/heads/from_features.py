@@ -68,7 +68,7 @@ def taken(features: NDArray[Any], takes: Takes) -> Rows:
 
 
 def gates(dimensions: int, gate: float = GATE) -> NDArray[np.float32]:
-    """Open in front, then the gate."""
+    """Return each column's gate: 0 for the first columns, `gate` for the others."""
     found = np.full(dimensions, gate, dtype=np.float32)
     found[: min(OPEN, dimensions // OPEN_SHARE)] = 0
     return found

@@ -27,7 +27,7 @@ Keys = NDArray[np.uint64]
 
 
 def record_form(features: int) -> np.dtype[Any]:
-    """Return one photo in the file."""
+    """Return the data type of one photo's record in the file."""
     return np.dtype(
         [
             ("checksum", "<u4"),

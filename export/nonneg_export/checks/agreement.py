@@ -27,7 +27,7 @@ class Agreement:
 
 
 def agreement(before: NDArray[Any], after: NDArray[Any], *, same: bool = True, nearest: int = NEIGHBOURS) -> Agreement:
-    """Return rows of both encoders for the same photos; two zero vectors are alike.
+    """Compare the rows of two encoders for the same photos; two zero vectors are alike.
 
     same: whether both are in one space; where not, the cosines between them are NaN.
     """

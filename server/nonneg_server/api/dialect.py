@@ -15,7 +15,7 @@ ErrorBody = Callable[[NonnegError, str], Mapping[str, Any]]  # of an error and t
 
 @dataclass(frozen=True, eq=False)
 class Dialect:
-    """An API; which of its routes embed, and which are open to all, its routes say themselves."""
+    """An API. Each route itself declares whether it embeds and whether it is open without a key."""
 
     name: str
     prefixes: tuple[str, ...]  # of its paths, those that do not exist included

@@ -70,7 +70,7 @@ class Completions:
             self._down.clear()
 
     def deliver(self) -> None:
-        """Hand out, on the loop, all that is down."""
+        """Set all collected results on the event loop."""
         self._called = False
         while self._down:
             future, result, error = self._down.popleft()

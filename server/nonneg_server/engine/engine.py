@@ -123,7 +123,7 @@ class InferenceEngine:
         return found
 
     def _key(self, image: Input) -> bytes | None:
-        """Return what the cache knows it by; None for pixels."""
+        """Return the cache key; None for pixels."""
         fingerprint = self.bundle.manifest.fingerprint
         if isinstance(image, Text):
             return key_of(fingerprint, image.text.encode("utf-8", "surrogatepass"), image.way)

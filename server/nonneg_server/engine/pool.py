@@ -86,7 +86,7 @@ class WorkerPool:
             self._changed.notify()
 
     def withdraw(self, future: FutureLike) -> None:
-        """Forget a job that has not begun, and free what it holds; one that runs, runs on unheard."""
+        """Remove a job that has not begun; a running job continues and its result is dropped."""
         future.cancel()
         with self._changed:
             self._turns.remove(future)

@@ -1,4 +1,4 @@
-"""Connections that cannot be used against the server: silent, endless, too many, or closed before their answer.
+"""One HTTP connection, with limits on silence, size, number and duration.
 
 Built on uvicorn's own protocol. No timers a request: one sweep a second looks at every connection.
 """
@@ -185,12 +185,12 @@ class Connection(HttpToolsProtocol):
             self.refuse(request_timed_out(what, limits.receive_timeout))
 
     def _answered_early(self) -> bool:
-        """Tell whether the request that is still arriving has its answer: a second would be taken for the next's."""
+        """Return whether the arriving request is answered; another answer would be read as the next request's."""
         cycle: Any = self.cycle
         return cycle is not None and cycle.scope is self.scope and bool(cycle.response_complete)
 
     def refuse(self, error: NonnegError) -> None:
-        """Answer in the application's stead, drop its work and close."""
+        """Send an error, cancel the request's work and close the connection."""
         self._refused = True
         self._shared.turned_away[error.type] += 1
         running, status = self._running, CLIENT_CLOSED
@@ -220,14 +220,14 @@ class Connection(HttpToolsProtocol):
         return scope, seconds
 
     def cut_off(self, error: NonnegError) -> None:
-        """End it whatever it is at; a client that waits for an answer gets the error."""
+        """Close the connection at any stage; a client that waits for an answer gets the error."""
         if unread_bytes(self.transport):
             self.transport.abort()
         elif not self._refused:
             self.refuse(error)
 
     def _rejected_early(self) -> bool:
-        """Return True if the queue is full and that was said, before any of the body is read."""
+        """Refuse the request if the queue is full, before its body is read; return whether it was refused."""
         early = self._shared.early
         answering = self.cycle is not None and not self.cycle.response_complete
         if early is None or answering or not early.full:
@@ -246,14 +246,14 @@ class Connection(HttpToolsProtocol):
         return True
 
     def _can_pass(self) -> bool:
-        """Return whether the body that comes may be let pass by: small, announced, and sent without being asked for."""
+        """Return whether the request body is small enough to read and discard."""
         length = next((value for name, value in self.headers if name == b"content-length"), b"")
         small = length.isdigit() and len(length) < 9 and int(length) <= SMALL
         wanted = self.parser.should_keep_alive() and self.parser.get_http_version() == "1.1"
         return small and wanted and not self.expect_100_continue and not self._shared.draining
 
     def _hang_up(self) -> None:
-        """Close, but not before the client could read what it was told."""
+        """Close the connection after the client had time to read the answer."""
         self._refused = True
         if self.flow is not None:
             self.flow.resume_reading()

@@ -51,7 +51,7 @@ Observer = Callable[[Completed], None]
 
 
 class RequestContext:
-    """Pure ASGI, outermost: the id, the clock, the last resort of errors, and whatever counts the answers.
+    """Outermost middleware: request id, timing, unexpected errors, and observers.
 
     The clock runs from the request's headers on: the connection notes when they were complete.
     """

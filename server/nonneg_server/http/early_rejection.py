@@ -1,4 +1,4 @@
-"""A full queue refuses at the headers: what cannot be taken is not read, and costs a twentieth of what is.
+"""Refuse requests at their headers while the queue is full, without reading the body.
 
 Only what the application would refuse after its body as well: a request to a route that embeds, with a key if one is
 needed, while as many images are in flight as may be.

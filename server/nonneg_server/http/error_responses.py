@@ -39,14 +39,14 @@ def logged(error: NonnegError, request_id: str, path: str, dialect: Dialect | No
 
 
 async def on_error(request: Request, error: Exception) -> Response:
-    """Return the handler of our own errors."""
+    """Answer one of our own errors."""
     assert isinstance(error, NonnegError)
     state = request.scope["state"]
     return logged(error, state["request_id"], request.scope["path"], state.get("dialect"))
 
 
 async def on_http_exception(request: Request, error: Exception) -> Response:
-    """Return the handler of the router's errors: no such path, no such method."""
+    """Answer an error of the router: no such path, no such method."""
     assert isinstance(error, HTTPException)
     response = respond(_translated(request, error), request.scope["state"]["request_id"], request.scope["path"])
     for name, value in (error.headers or {}).items():

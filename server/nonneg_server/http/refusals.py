@@ -59,7 +59,7 @@ def request_timed_out(what: str, limit: float) -> RequestTimeout:
 def head_too_large(size: int, headers: int) -> HeadTooLarge:
     """Return the error for a request line or headers beyond their limits."""
     return HeadTooLarge(
-        f"the address and the headers have more than {size} bytes, or are more than {headers}",
+        f"the URL and headers exceed {size:,} bytes or {headers} headers",
         fix="put less into them",
         field="head",
         limit=size,
@@ -70,7 +70,7 @@ def too_many_connections(limit: int) -> NotReady:
     """Return the error for a connection beyond the limit."""
     return NotReady(
         f"{limit} connections are open already",
-        fix="close idle connections, or raise --max-connections",
+        fix="retry, or raise --max-connections",
         field="max_connections",
         limit=limit,
         retry_after=1,

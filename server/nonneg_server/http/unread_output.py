@@ -1,4 +1,4 @@
-"""Output that a client does not read: it lies in the server's memory, and would lie there for ever."""
+"""Output that a client does not read, and that therefore stays in the server's memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ except ModuleNotFoundError:  # Windows
 
 
 class UnreadOutput:
-    """One connection's; looked at once a second."""
+    """How much output of one connection is unread, and since when; `look` is called once a second."""
 
     def __init__(self) -> None:
         self.bytes = 0

@@ -13,7 +13,7 @@ Sections = list[dict[str, Any]]
 
 
 class Grouping:
-    """Who asks while groups are sought waits for the same search; one that failed is begun again."""
+    """One search for groups, shared by all requests that come while it runs; after a failure the next begins again."""
 
     def __init__(self, find: FindGroups) -> None:
         self._find = find

@@ -49,7 +49,9 @@ def _idx(folder: Path, name: str, shape: tuple[int, ...]) -> NDArray[np.uint8]:
     sizes = tuple(np.frombuffer(raw[4 : 4 + 4 * (1 + len(shape))], ">u4").tolist())
     start = 4 + 4 * len(sizes)
     if raw[:4] != bytes([0, 0, 8, 1 + len(shape)]) or sizes[1:] != shape or len(raw) - start != int(np.prod(sizes)):
-        raise DataInvalid(f"{folder / name} is not a such idx file", fix="download it again", value=str(folder))
+        raise DataInvalid(
+            f"{folder / name} is not an idx file of the expected shape", fix="download it again", value=str(folder)
+        )
     return np.frombuffer(raw, np.uint8, offset=start).reshape(sizes)
 
 

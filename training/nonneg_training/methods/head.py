@@ -148,7 +148,7 @@ class HeadMethod(Method):
         return found
 
     def _reconstruct(self, x: Tensor, z: Tensor, raw: Tensor) -> dict[str, Tensor]:
-        """Return the mean relative error of decoding each prefix; and what the dead could do about the rest."""
+        """Return the mean reconstruction error over the prefixes, plus the revival loss of dead dimensions."""
         assert self.decoder is not None
         weight = self.decoder.weight  # (width, D)
         errors = [relative_error(x, F.linear(z[:, :k], weight[:, :k]) + self.mean, self.mean) for k in self.lengths]

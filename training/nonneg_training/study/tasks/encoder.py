@@ -180,7 +180,7 @@ def _codes(seen: Outputs, name: str) -> Floats:
 
 
 def _finetuned(name: str, settings: RunSettings, run: Path, changes: Record, work: Path) -> Figures:
-    """Return supervised training that starts from the run's backbone: test accuracy by epoch."""
+    """Train supervised, starting from the run's backbone: test accuracy by epoch."""
     record = settings.model_dump(mode="json")
     start = {"model": {"pretrained": str(run), "activation": None, "hidden": None, "batch_norm": False}}
     record = merged(merged({**record, "method": "ce"}, start), changes)
