@@ -31,6 +31,13 @@ def check_method(settings: RunSettings, images: Images | ShardStream) -> None:
             fix="set model.pretrained (DEFAULT, a torchvision name, or the folder of a run), or give an ONNX encoder",
             field="model.pretrained",
         )
+    for field, given in (("loss.bias", settings.loss.bias), ("loss.start", settings.loss.start)):
+        if given is not None and method not in ("ce", "nce"):
+            raise ConfigInvalid(
+                f"{field} is of the classes' weights, which {method} does not have",
+                fix="leave it out, or use method = ce or nce",
+                field=field,
+            )
     if settings.head.contrastive and not settings.head.views:
         raise ConfigInvalid(
             "head.contrastive compares random views, and none are cached",

@@ -113,6 +113,14 @@ class Loss(SettingsSection):
     temperature: float = Field(default=0.2, gt=0, le=100, description="of InfoNCE and label positives")
     lengths: tuple[int, ...] = Field(default=(), description="nested lengths: the loss is the mean over these prefixes")
     radius: float = Field(default=3.0, gt=0, description="longest vector of the spectral methods")
+    bias: bool | None = Field(
+        default=None, description="ce and nce: the classes have a bias; default: yes with ce, no with nce"
+    )
+    start: Literal["symmetric", "positive"] | None = Field(
+        default=None,
+        description="ce and nce: class weights are drawn around zero, or above it; default: symmetric with ce, "
+        "positive with nce",
+    )
 
 
 class HeadSettings(SettingsSection):

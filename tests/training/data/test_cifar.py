@@ -48,6 +48,22 @@ def test_a_truncated_batch_is_refused(root: Path) -> None:
         open_data("cifar10", root)
 
 
+@pytest.mark.parametrize(
+    ("file", "held", "message"),
+    [
+        ("batches.meta", {"num_vis": 3072}, r"is not cifar10 \(it has no b'label_names'\)"),
+        ("batches.meta", {"label_names": 7}, "is not cifar10"),
+        ("batches.meta", ["plane"], "it holds a list, not a dictionary"),
+        ("data_batch_3", [1, 2], "it holds a list, not a dictionary"),
+        ("data_batch_3", {b"data": None, b"labels": [1]}, "is not cifar10"),
+    ],
+)
+def test_a_file_that_holds_something_else_is_refused(root: Path, file: str, held: object, message: str) -> None:
+    (root / "cifar-10-batches-py" / file).write_bytes(pickle.dumps(held))
+    with pytest.raises(DataInvalid, match=message):
+        open_data("cifar10", root)
+
+
 def test_it_must_be_told_where_it_lies(tmp_path: Path) -> None:
     with pytest.raises(ConfigInvalid, match="where it lies"):
         open_data("cifar10")

@@ -80,6 +80,13 @@ def test_an_array_is_measured_by_its_labels_and_in_python_to_the_same_numbers(tm
     assert nonneg_training.structure(z, y).record() == found["structure"]
 
 
+def test_the_seed_draws_the_floors_and_nothing_that_was_measured(trained: Path) -> None:
+    one, other = (measured(trained, "--limit", "80", "--seed", seed)["structure"] for seed in ("0", "1"))
+    assert one["measured"] == other["measured"]
+    for floor in ("shuffled", "rotated", "untrained"):
+        assert one[floor]["consistency"] != other[floor]["consistency"], floor
+
+
 def test_people_get_a_table(trained: Path) -> None:
     said = CliRunner().invoke(nonneg, ["evaluate", "--structure", str(trained)], catch_exceptions=False).output
     for words in (

@@ -7,12 +7,16 @@ from pathlib import Path
 import pytest
 import torch
 
+from nonneg_core.errors import ConfigInvalid
 from nonneg_training.activations import CONTROLS, NON_NEGATIVE
+from nonneg_training.build import build_encoder, resolve
 from nonneg_training.checkpoint import load_encoder
 from nonneg_training.data import open_data
+from nonneg_training.distributed import ProcessGroup
+from nonneg_training.methods.supervised import Supervised
 from nonneg_training.metrics import read_metrics
 from nonneg_training.run import train
-from nonneg_training.settings import read_settings
+from nonneg_training.settings import Loss, RunSettings, read_settings, validate
 
 BASE = {
     "data.source": "digits",
@@ -21,6 +25,11 @@ BASE = {
     "loop.monitor_images": 100,
     "optimiser.lr": 3e-3,
 }
+
+
+def resolved(**record: object) -> RunSettings:
+    settings = validate({"data": {"source": "digits"}, "model": {"dimensions": 32}, **record}, "the test")
+    return resolve(settings, open_data("digits"), ProcessGroup())
 
 
 @pytest.mark.parametrize("method", ["cl", "ncl", "spectral-cl", "spectral-ncl", "ce", "nce"])
@@ -51,6 +60,33 @@ def test_every_activation_trains(activation: str, tmp_path: Path) -> None:
     rows = read_metrics(tmp_path / "run")
     first, last = (sum(float(row["loss"]) for row in part) / 5 for part in (rows[:5], rows[-5:]))
     assert last < first
+
+
+def test_ce_and_nce_can_begin_with_the_same_class_weights_and_without_a_bias() -> None:
+    alike = Loss(bias=False, start="positive")
+    layers = []
+    for non_negative in (False, True):
+        torch.manual_seed(0)
+        encoder = build_encoder(resolved(method="nce" if non_negative else "ce"))
+        layers.append(Supervised(encoder, alike, 10, non_negative=non_negative).classifier)
+    assert layers[0].bias is layers[1].bias is None
+    torch.testing.assert_close(layers[0].weight, layers[1].weight)
+    assert (layers[0].weight >= 0).all()
+
+
+def test_by_default_ce_has_a_bias_and_nce_weights_above_zero() -> None:
+    encoder = build_encoder(resolved(method="ce"))
+    plain, non_negative = (Supervised(encoder, Loss(), 10, non_negative=sign).classifier for sign in (False, True))
+    assert plain.bias is not None
+    assert (plain.weight < 0).any()
+    assert non_negative.bias is None
+    assert (non_negative.weight >= 0).all()
+
+
+@pytest.mark.parametrize("change", [{"bias": True}, {"start": "positive"}])
+def test_a_start_of_class_weights_is_refused_where_there_are_no_classes(change: dict[str, object]) -> None:
+    with pytest.raises(ConfigInvalid, match=r"is of the classes' weights, which ncl does not have"):
+        resolved(method="ncl", loss=change)
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])

@@ -45,6 +45,7 @@ ask = { source = "digits:test", limit = 100 }
 lengths = [4]
 selections = ["activation"]
 codes = ["trained", "relu"]
+keep = [3]
 corruptions = true
 shots = [2]
 finetune = { ce = { model = { dimensions = 0 } }, nce = { method = "nce" } }
@@ -103,12 +104,14 @@ def test_a_result_says_all_that_it_depends_on(finished: Path) -> None:
     assert "cores" in result.machine
     assert result.commit
     for figure in (
-        "backbone.probe", "embedding.activation.4.p_at_10", "relu.live", "structure.sepin.10", "floor.rotated.purity",
+        "backbone.probe", "embedding.activation.4.p_at_10", "relu.live", "top.3.p_at_10",
+        "structure.sepin.10", "floor.rotated.purity",
         "floor.untrained.consistency", "corrupted.sketch.backbone.probe", "corrupted.common.embedding.probe",
         "shots.2.backbone.probe", "noise.0.4.embedding.probe", "train.images_per_second", "finetune.nce",
     ):  # fmt: skip
         assert isinstance(result.figures[figure], float), figure
     assert isinstance(result.figures["train.knn.by_epoch"], list)
+    assert result.figures["top.3.nnz"] == 3.0
 
 
 def test_a_finished_run_is_not_repeated_and_a_missing_one_is_made(finished: Path) -> None:

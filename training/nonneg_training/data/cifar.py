@@ -35,9 +35,10 @@ def cifar(name: str, root: Path, split: str = "train") -> Arrays:
         rows = np.concatenate([np.asarray(batch[b"data"], dtype=np.uint8) for batch in batches])  # (n, 3072)
         labels = np.concatenate([np.asarray(batch[label]) for batch in batches])
         pixels = np.ascontiguousarray(rows.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
-    except (KeyError, ValueError) as error:
-        raise DataInvalid(f"{folder} is not {name} ({error})", fix="download it again", value=str(folder)) from error
-    classes = tuple(_text(c) for c in _read(folder / meta, name)[label_names])
+        classes = tuple(_text(c) for c in _read(folder / meta, name)[label_names])
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        what = f"it has no {error}" if isinstance(error, KeyError) else error
+        raise DataInvalid(f"{folder} is not {name} ({what})", fix="download it again", value=str(folder)) from error
     return Arrays(f"{name} ({split})", pixels, labels, classes)
 
 
@@ -53,13 +54,15 @@ class _Arrays(pickle.Unpickler):
 def _read(path: Path, name: str) -> dict[bytes, Any]:
     try:
         record = _Arrays(io.BytesIO(path.read_bytes()), encoding="bytes").load()
+        if not isinstance(record, dict):
+            raise TypeError(f"it holds a {type(record).__name__}, not a dictionary")
     except OSError as error:
         raise DataInvalid(
             f"{path} cannot be read ({error.strerror})",
             fix=f"give the folder that holds {_LAYOUT[name][0]} (data.root); torchvision.datasets downloads it",
             value=str(path),
         ) from error
-    except (pickle.UnpicklingError, EOFError, ValueError, IndexError) as error:
+    except (pickle.UnpicklingError, EOFError, ValueError, IndexError, TypeError, AttributeError, KeyError) as error:
         raise DataInvalid(
             f"{path} is not a batch of {name} ({error})", fix="download it again", value=str(path)
         ) from error

@@ -11,6 +11,6 @@ def cross_entropy(z: Tensor, weight: Tensor, labels: Tensor, bias: Tensor | None
     return F.cross_entropy(F.linear(z.float(), weight.float(), bias), labels)
 
 
-def non_negative_cross_entropy(z: Tensor, weight: Tensor, labels: Tensor) -> Tensor:
-    """Compute -log softmax(z relu(W)^T)[label]: a class is a non-negative prototype, contrasted with its images."""
-    return cross_entropy(z, weight.relu(), labels)
+def non_negative_cross_entropy(z: Tensor, weight: Tensor, labels: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Compute -log softmax(z relu(W)^T + b)[label]: a class is a non-negative prototype, contrasted with its images."""
+    return cross_entropy(z, weight.relu(), labels, bias)

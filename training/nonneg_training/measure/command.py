@@ -62,7 +62,7 @@ def structure(
     else:
         if labels:
             raise ConfigInvalid("--labels belongs to an array", fix="leave it out", field="--labels")
-        subject = open_subject(what)
+        subject = open_subject(what, seed=seed)
         said, asked, before = subject.what, *_see(subject, data, teach, root, limit)
     found = measure(asked, before, lengths=wanted, selections=selections.split(","), seed=seed)
     if as_json:

@@ -33,9 +33,9 @@ class Outputs:
     untrained: tuple[Floats, Floats | None] | None = None  # an untrained head's z and second
     order: tuple[int, ...] = ()  # which image each row is of
 
-    def structure(self) -> StructureReport:
-        """Return the figures of structure beside their floors."""
-        return structure(self.z, self.labels, second=self.second, untrained=self.untrained)
+    def structure(self, *, seed: int = 0) -> StructureReport:
+        """Return the figures of structure beside their floors, which chance draws by `seed`."""
+        return structure(self.z, self.labels, second=self.second, untrained=self.untrained, seed=seed)
 
 
 def see(run: Run, images: Images, view: View, *, seconds: bool = True, tick: Tick | None = None) -> Outputs:

@@ -55,7 +55,7 @@ def measure(
         both = teach.features is not None and asked.features is not None
         features = (np.asarray(teach.features), np.asarray(asked.features)) if both else None
     return Report(
-        asked.structure(),
+        asked.structure(seed=seed),
         rows(pair, labels, lengths=lengths, selections=selections, seed=seed),
         [] if features is None else rows(features, labels),
     )

@@ -22,11 +22,12 @@ Figures = dict[str, float | list[float] | None]
 def corrupted(run: Run, images: Images, view: View, taught: Outputs) -> Figures:
     """Return accuracy of a probe that learnt from clean images, on each corruption of the others; and their mean."""
     pixels = images.pixels(range(len(images)), view)
+    whole = view.model_copy(update={"crop": 1.0})  # the pixels are cropped already
     figures: Figures = {}
     for name in CORRUPTIONS:
         scores = []
         for strength in STRENGTHS[name]:
-            seen = see(run, _as_images(corrupt(name, pixels, strength), images), view, seconds=False)
+            seen = see(run, _as_images(corrupt(name, pixels, strength), images), whole, seconds=False)
             scores.append(_both(taught, seen))
         for side, values in zip(SIDES, np.array(scores).T, strict=True):
             figures[f"corrupted.{name}.{side}.probe"] = float(values.mean())

@@ -36,10 +36,10 @@ def is_array(path: Path) -> bool:
     return path.suffix.lower() in (".npy", ".npz")
 
 
-def open_subject(path: Path) -> Subject:
-    """Return the encoder at a path."""
+def open_subject(path: Path, *, seed: int = 0) -> Subject:
+    """Return the encoder at a path; `seed` draws the untrained head of a run."""
     if (path / CONFIG).is_file():
-        return _run(path)
+        return _run(path, seed)
     if (located(path) / "manifest.json").is_file():  # or the name of a model that comes with nonneg
         return _bundle(path)
     if path.suffix.lower() == ".onnx" and path.is_file():
@@ -76,13 +76,13 @@ def _labels(path: Path) -> np.ndarray[tuple[int, ...], np.dtype[np.generic]]:
         raise DataInvalid(f"{path} cannot be read ({error})", fix="give .npy, or text with a label a line") from error
 
 
-def _run(path: Path) -> Subject:
+def _run(path: Path, seed: int) -> Subject:
     from nonneg_training.checkpoint import load_encoder
     from nonneg_training.measure.run_encoder import runner
 
     encoder, settings = load_encoder(path), read_settings(path / CONFIG, {})
     what = f"{path}: a run of {settings.method}, {settings.model.activation}"
-    return Subject(what, runner(encoder), encoder.view, settings.data)
+    return Subject(what, runner(encoder, seed=seed), encoder.view, settings.data)
 
 
 def _bundle(path: Path) -> Subject:

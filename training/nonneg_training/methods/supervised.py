@@ -20,8 +20,10 @@ class Supervised(Method):
 
     def __init__(self, encoder: EncoderModule, loss: Loss, classes: int, *, non_negative: bool) -> None:
         super().__init__(encoder)
-        self.classifier = nn.Linear(encoder.dimensions, classes, bias=not non_negative)
-        if non_negative:  # of a symmetric start half would be zero, without a gradient, for ever
+        bias = not non_negative if loss.bias is None else loss.bias
+        start = loss.start or ("positive" if non_negative else "symmetric")
+        self.classifier = nn.Linear(encoder.dimensions, classes, bias=bias)
+        if start == "positive":  # of a symmetric start half of nce's would be zero, without a gradient, for ever
             nn.init.uniform_(self.classifier.weight, 0, encoder.dimensions**-0.5)
         self.non_negative = non_negative
         self.lengths = check_lengths(loss.lengths, encoder.dimensions) or (encoder.dimensions,)
@@ -33,7 +35,7 @@ class Supervised(Method):
 
     def _loss(self, z: Tensor, weight: Tensor, labels: Tensor) -> Tensor:
         if self.non_negative:
-            return non_negative_cross_entropy(z, weight, labels)
+            return non_negative_cross_entropy(z, weight, labels, self.classifier.bias)
         return cross_entropy(z, weight, labels, self.classifier.bias)
 
     @torch.no_grad()

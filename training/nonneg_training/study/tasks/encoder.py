@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, PositiveInt
 
 from nonneg_core.errors import ConfigInvalid
 from nonneg_core.evaluation.disentanglement import information_gap
+from nonneg_core.shortening import keep_largest
 from nonneg_training.build import resolve
 from nonneg_training.checkpoint import load_encoder
 from nonneg_training.data import Images, open_source, unseen
@@ -50,6 +51,7 @@ class Measure(TaskSettings):
     codes: tuple[str, ...] = ("trained",)  # trained; raw: before the activation; relu: raw, cut at zero
     lengths: tuple[int, ...] = ()
     selections: tuple[str, ...] = ()
+    keep: tuple[PositiveInt, ...] = ()  # so many of each vector's entries, the largest, before probe and neighbours
     transfer: tuple[Which, Which] | None = None  # images that teach and images that are asked, of another data set
     corruptions: bool = False
     shots: tuple[int, ...] = ()  # labelled images a class that the probe learns from
@@ -160,6 +162,10 @@ def _probes(taught: Outputs, asked: Outputs, what: Measure, seed: int) -> Figure
         pair = (_codes(taught, codes), _codes(asked, codes))
         found = probing.rows(pair, labels, lengths=what.lengths, selections=what.selections, seed=seed)
         figures |= _figures("embedding" if codes == "trained" else codes, found)
+    for k in what.keep:
+        kept = tuple(keep_largest(z, k) if k < z.shape[1] else z for z in (taught.z, asked.z))
+        figures |= _figures(f"top.{k}", probing.rows((kept[0], kept[1]), labels))
+        figures[f"top.{k}.nnz"] = float((kept[1] != 0).sum(axis=1).mean())
     return figures
 
 
