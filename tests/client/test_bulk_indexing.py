@@ -12,9 +12,13 @@ from click.testing import CliRunner, Result
 from nonneg_cli.table import nonneg
 from nonneg_client import Embeddings
 from nonneg_client.search import Index
-from nonneg_client.search.bulk import Journal, StoredForm, batches, parts_of, store
+from nonneg_client.search.bulk import Journal, Part, StoreCounts, StoredForm, batches, parts_of, store
+from nonneg_client.search.connectors.engine import Engine
 from nonneg_client.search.connectors.pgvector import PgvectorEngine
-from nonneg_core.errors import ConfigInvalid, ConnectionFailed, MissingExtra
+from nonneg_client.search.connectors.qdrant_local import LocalEngine
+from nonneg_client.search.index import describe
+from nonneg_client.storage import parquet
+from nonneg_core.errors import ConfigInvalid, ConnectionFailed, DataInvalid, MissingExtra
 
 N = 3000
 
@@ -45,6 +49,11 @@ def vectors(random_embeddings, tmp_path_factory: pytest.TempPathFactory) -> Path
 def index(source: object, name: str, url: str, *more: object, engine: str = "pgvector") -> Result:
     arguments = ["index", source, "-o", name, "--engine", engine, "--url", url, *more]
     return CliRunner().invoke(nonneg, list(map(str, arguments)), standalone_mode=False)
+
+
+def stored(engine: Engine, source: Path, **how: int) -> StoreCounts:
+    form = StoredForm()
+    return store(Index(engine), list(parts_of(str(source))), Journal("p", "u", "n", form), form, **how)
 
 
 @pytest.mark.slow
@@ -90,10 +99,70 @@ def test_a_run_that_broke_off_goes_on_and_nothing_is_there_twice(vectors: Path, 
         engine.upsert = failing  # type: ignore[method-assign]
         small = {"batch_bytes": int(whole.nnz.sum()) * 8 // 10}
         with pytest.raises(ConnectionError):
-            store(Index(engine), parts_of(str(vectors)), Journal("p", "u", "n", StoredForm()), StoredForm(), **small)
+            stored(engine, vectors, **small)
         assert 0 < engine.count() < N
-        store(Index(engine), parts_of(str(vectors)), Journal("p", "u", "n", StoredForm()), StoredForm(), **small)
+        stored(engine, vectors, **small)
         assert engine.count() == N
+
+
+def test_a_source_that_grows_is_stored_as_far_as_it_is_new(random_embeddings, home: Path) -> None:
+    whole = random_embeddings(12, 64)
+
+    def part(key: str, start: int, stop: int) -> Part:
+        return Part(key, lambda: whole[start:stop])
+
+    form, engine = StoredForm(), LocalEngine(home / "i", describe(whole))
+
+    def run(*parts: Part) -> tuple[int, int]:
+        counts = store(Index(engine), parts, Journal("e", "u", "n", form), form)
+        return counts.new, counts.before
+
+    assert run(part("a", 0, 5), part("b", 5, 10)) == (10, 0)
+    assert run(part("a", 0, 5), part("b with one more", 5, 11)) == (6, 5)  # one shard in place of another
+    assert run(part("a", 0, 5), part("b with one more", 5, 11)) == (0, 11)
+    assert run(part("c", 11, 12)) == (1, 0)  # of another source
+    assert run(part("a", 0, 5), part("b with one more", 5, 11)) == (0, 11)
+    engine.delete(list(whole.ids))
+    assert run(part("c", 11, 12)) == (1, 0)
+    assert run(part("a", 0, 5)) == (5, 0)  # the notes were of an index that is gone
+    engine.close()
+
+
+def test_the_notes_grow_by_a_line_a_part_and_a_line_that_broke_off_is_one_part(home: Path) -> None:
+    journal = Journal("e", "u", "n", StoredForm())
+    journal.add("a", 3)
+    (file,) = (home / "cache").rglob("*.jsonl")
+    before = file.read_bytes()
+    journal.add("b", 4)
+    assert file.read_bytes().startswith(before)
+    file.write_bytes(file.read_bytes()[:-2])
+    again = Journal("e", "u", "n", StoredForm())
+    assert ("a" in again, "b" in again) == (True, False)
+    again.add("c", 5)
+    assert [name for name in "abc" if name in Journal("e", "u", "n", StoredForm())] == ["a", "c"]
+
+
+def test_a_parquet_file_is_stored_a_row_group_at_a_time(random_embeddings, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    whole = random_embeddings(10, 64)
+    parquet.save(whole, tmp_path / "v.parquet", rows=4)
+    parts = list(parts_of(str(tmp_path / "v.parquet")))
+    assert [len(part.read()) for part in parts] == [4, 4, 2]
+    assert [name for part in parts for name in part.read().ids or ()] == list(whole.ids)
+
+
+@pytest.mark.slow
+def test_a_table_of_another_program_is_refused_and_stays(vectors: Path, database: str, home: Path) -> None:
+    import psycopg
+
+    with psycopg.connect(database, autocommit=True) as connection:
+        for name, comment in (("plain", None), ("talked_of", "our customers"), ("of_json", "{}"), ("number", "7")):
+            connection.execute(f"CREATE TABLE {name} (id text)")
+            if comment:
+                connection.execute(f"COMMENT ON TABLE {name} IS '{comment}'")
+            refused = index(vectors, name, database).exception
+            assert isinstance(refused, DataInvalid), repr(refused)
+            assert f"the table {name} belongs to another program" in str(refused)
 
 
 def test_another_engine_is_reached_by_its_address(vectors: Path, opensearch: str, home: Path) -> None:

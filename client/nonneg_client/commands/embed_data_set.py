@@ -136,7 +136,7 @@ def told_dry(run: DataSetRun, through: EmbedderOptions) -> int:
     if run.how.ray is None and through.bundle is None:
         raise click.UsageError("--dry-run tries a bundle in this process: name it by --bundle, or pass --ray")
     with local(_named(through), 1) as embedder:
-        found = estimate(groups(run.sources), embedder, run.options)
+        found = estimate(groups(run.sources), embedder, run.options, downscale=run.downscale)
     click.echo(found.told((run.how.workers or 0) * (run.how.worker_threads or 1) or available_cores()))
     return 0
 

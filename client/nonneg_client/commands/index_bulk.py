@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from functools import wraps
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,18 +53,17 @@ def into_engine(engine: str, sources: tuple[str, ...], name: str, form: StoredFo
 
     url = _address()
     parts = _parts(sources)
-    first = next(parts, None)
-    if first is None:
+    if not parts:
         raise DataInvalid(f"{', '.join(sources)}: no vectors", fix="name files or data sets that hold some")
     journal = Journal(engine, url, name, form)
     began = time.monotonic()
-    with opened(engine, url, name, form.described(first.read())) as found, Index(found) as index:
+    with opened(engine, url, name, form.described(parts[0].read())) as found, Index(found) as index:
         bar = ProgressBar("indexing", _total(sources), unit="vectors", shown=False if quiet else None, lines=True)
         try:
             with Interrupts() as interrupts, bar:
                 stored = store(
                     index,
-                    chain([first], parts),
+                    parts,
                     journal,
                     form,
                     told=lambda so_far: bar.move(so_far.before + so_far.new),
@@ -88,10 +85,10 @@ def _address() -> str:
     return check_url(str(context.params["url"]))
 
 
-def _parts(sources: tuple[str, ...]) -> Iterator[Part]:
+def _parts(sources: tuple[str, ...]) -> list[Part]:
     from nonneg_client.search.bulk import parts_of
 
-    return chain.from_iterable(map(parts_of, sources))
+    return [part for name in sources for part in parts_of(name)]
 
 
 def _total(sources: tuple[str, ...]) -> int | None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from nonneg_client.data_set.groups import ImageGroup
+from nonneg_client.data_set.shard_job import raise_fault_of_source
 from nonneg_client.embedder import Embedder
 from nonneg_client.embeddings_builder import EmbeddingsBuilder
 from nonneg_client.sources.images import Item
@@ -49,7 +50,14 @@ class Forecast:
         )
 
 
-def estimate(groups: Iterable[ImageGroup], embedder: Embedder, options: Options, tried: int = TRIED) -> Forecast:
+def estimate(
+    groups: Iterable[ImageGroup],
+    embedder: Embedder,
+    options: Options,
+    *,
+    downscale: int | None = None,
+    tried: int = TRIED,
+) -> Forecast:
     """List all images, and embed those whose ids have the least digests: an even choice, and always the same."""
     images = shards = largest = 0
     chosen: list[tuple[int, int, ImageGroup, int]] = []
@@ -62,8 +70,9 @@ def estimate(groups: Iterable[ImageGroup], embedder: Embedder, options: Options,
         shards, largest = shards + 1, max(largest, len(group.ids))
     began = time.perf_counter()
     built = EmbeddingsBuilder("return")
-    for part in embedder.stream(_items(chosen), options):
+    for part in embedder.stream(_items(chosen), options, downscale=downscale):
         built.add(part)
+    raise_fault_of_source(built.failures)
     seconds = (time.perf_counter() - began) / len(chosen)
     if not built.vectors:
         raise DataInvalid(f"none of {len(chosen)} images that were tried could be embedded", fix="embed a few by hand")

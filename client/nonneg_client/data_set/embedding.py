@@ -18,10 +18,11 @@ from nonneg_client.data_set.layout import (
     Shard,
     read_failed,
     read_job,
+    remove_unnamed,
     write_job,
     write_manifest,
 )
-from nonneg_client.data_set.listing import Sources, groups
+from nonneg_client.data_set.listing import Sources, groups, no_images
 from nonneg_client.data_set.lock import held
 from nonneg_client.data_set.shard_job import MadeShard, ShardJob, ShardWriter
 from nonneg_client.embedder import Embedder
@@ -109,6 +110,8 @@ class EmbeddingRun:
         return {**sources, **options, "model": self.job.model.name, "fingerprint": self.job.model.fingerprint}
 
     def _finish(self, shards: list[Shard]) -> DataSetManifest:
+        if not shards:
+            raise no_images(self.sources)
         shards.sort(key=lambda shard: (shard.first, shard.name))
         form = self.job.empty()
         found = DataSetManifest(
@@ -126,6 +129,7 @@ class EmbeddingRun:
                 fix=first["fix"] or "see the side table of failures",
             )
         write_manifest(self.job.target, found)
+        remove_unnamed(self.job.target, found)
         return found
 
 
@@ -139,7 +143,8 @@ def clear(target: Address) -> None:
 
 
 def _apart(target: Address, sources: Sources) -> None:
-    """Refuse a target inside a folder that is searched through."""
+    """Refuse sources that give an image twice, and a target inside a folder that is searched through."""
+    sources.root()
     for name in sources.names:
         source = Address.of(name)
         if target == source or (target.within(source) != str(target) and source.kind() == "folder"):

@@ -85,7 +85,7 @@ class ParquetImages:
 
     def _of(self, row_group: int) -> Any:
         if row_group not in self._held:
-            from nonneg_client.data_set.listing import opened_parquet
+            from nonneg_client.data_set.containers import opened_parquet
 
             self._held.clear()
             with still_there(self.file), opened_parquet(self.file) as file:

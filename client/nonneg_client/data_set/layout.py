@@ -5,7 +5,8 @@
     failed/NAME.parquet     id, type, message, fix of each image of that group that could not be embedded
     manifest.json           written last: model, and every shard with its first and last id, in their order
 
-NAME is made of the ids of a group. Every file is written whole or not at all.
+NAME is made of the ids of a group; what the manifest does not name is removed. Every file is written whole or not at
+all.
 """
 
 from __future__ import annotations
@@ -73,6 +74,31 @@ def write_manifest(target: Address, manifest: DataSetManifest) -> None:
     shards = ",\n  ".join(json.dumps(shard, ensure_ascii=False) for shard in record.pop("shards"))
     head = json.dumps(record, indent=1, ensure_ascii=False)[:-2]
     (target / MANIFEST).write(f'{head},\n "shards": [\n  {shards}\n ]\n}}\n'.encode())
+
+
+def shard_names(target: Address) -> frozenset[str]:
+    """Return the names of the shards that are there, by one list."""
+    return frozenset(_tables(target / SHARDS))
+
+
+def remove_unnamed(target: Address, manifest: DataSetManifest) -> None:
+    """Remove shards and side tables that the manifest does not name: of groups that have changed since."""
+    named = {
+        SHARDS: {shard.name for shard in manifest.shards},
+        FAILED: {shard.name for shard in manifest.shards if shard.failed},
+    }
+    for folder, kept in named.items():
+        for name in _tables(target / folder):
+            if name not in kept:
+                (target / folder / f"{name}.parquet").remove()
+
+
+def _tables(folder: Address) -> Iterator[str]:
+    try:
+        entries = folder.entries()
+    except Absent:
+        return
+    yield from (entry.name.removesuffix(".parquet") for entry in entries if entry.name.endswith(".parquet"))
 
 
 def read_manifest(target: Address) -> DataSetManifest:

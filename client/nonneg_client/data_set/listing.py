@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import glob
-import io
 import os
-import tarfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path, PurePosixPath
-from typing import Any
 
-from nonneg_client.data_set.addresses import Address, reading
-from nonneg_client.data_set.groups import Files, ImageGroup, Members, ParquetImages, cut
-from nonneg_client.storage.parquet import import_pyarrow
+from nonneg_client.data_set.addresses import Address
+from nonneg_client.data_set.containers import PARQUET, TAR, Container, of_parquet, of_tar
+from nonneg_client.data_set.groups import Files, ImageGroup, cut
+from nonneg_client.data_set.overlap import SourcePattern, check_apart, file_pattern, folder_pattern, glob_pattern
 from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_core.image_files import leads_back
 from nonneg_core.pixels.formats import OF_IMAGES
-
-TAR, PARQUET = ".tar", ".parquet"
-AT_ONCE = 2**20  # bytes of a tar file that are fetched to look for headers
 
 
 @dataclass(frozen=True)
@@ -37,22 +31,25 @@ class Sources:
 
     def root(self) -> Address:
         """Return the folder that all sources have in common, within which images are named."""
-        bases = [base(name) for name in self.names]
+        names = list(dict.fromkeys(self.names))
+        bases = [base(name) for name in names]
         if len({(found.scheme, found.here or found.path.partition("/")[0]) for found in bases}) > 1:
             raise ConfigInvalid("the sources lie in more than one store", fix="embed each into a data set of its own")
-        for i, found in enumerate(bases):
-            for other in bases[:i] + bases[i + 1 :]:
-                if _plain(self.names[i]) and other.path.startswith(f"{found.path}/"):
-                    raise ConfigInvalid(f"{other} lies within {found}", fix="name the outer one alone")
+        check_apart([self._pattern(*pair) for pair in zip(names, bases, strict=True)])
         return Address(bases[0].scheme, os.path.commonpath([found.path for found in bases]))
 
+    @property
+    def suffixes(self) -> frozenset[str]:
+        """What a folder is searched for."""
+        return OF_IMAGES | ({PARQUET} if self.column else set())
 
-@dataclass(frozen=True)
-class Container:
-    """A file with many images in it, which is opened to be listed."""
-
-    file: Address
-    id: str
+    def _pattern(self, name: str, place: Address) -> SourcePattern:
+        kind = Address.of(name).kind()
+        if kind == "folder":
+            return folder_pattern(name, place.path, self.suffixes)
+        if kind == "file":
+            return file_pattern(name, place.path, Address.of(name).name)
+        return glob_pattern(name, place.path, _glob_parts(name))
 
 
 Piece = ImageGroup | Container
@@ -67,10 +64,7 @@ def pieces(sources: Sources) -> Iterator[Piece]:
             found = True
             yield piece
     if not found:
-        raise DataInvalid(
-            f"{', '.join(sources.names)}: no images",
-            fix="name files, folders or globs of images or .tar files, or Parquet files with --column",
-        )
+        raise no_images(sources)
 
 
 def groups_of(piece: Piece, sources: Sources) -> Iterator[ImageGroup]:
@@ -78,15 +72,28 @@ def groups_of(piece: Piece, sources: Sources) -> Iterator[ImageGroup]:
     if isinstance(piece, ImageGroup):
         yield piece
     elif piece.file.name.lower().endswith(TAR):
-        yield from _of_tar(piece, sources.size)
+        yield from of_tar(piece, sources.size)
     else:
-        yield from _of_parquet(piece, sources)
+        yield from of_parquet(piece, sources.size, sources.column, sources.id_column)
 
 
 def groups(sources: Sources) -> Iterator[ImageGroup]:
-    """Yield all groups, in order."""
+    """Yield all groups, in order; an error where there is none."""
+    found = False
     for piece in pieces(sources):
-        yield from groups_of(piece, sources)
+        for group in groups_of(piece, sources):
+            found = True
+            yield group
+    if not found:
+        raise no_images(sources)
+
+
+def no_images(sources: Sources) -> DataInvalid:
+    """Make the error of sources in which there is nothing to embed."""
+    return DataInvalid(
+        f"{', '.join(sources.names)}: no images",
+        fix="name files, folders or globs of images or .tar files, or Parquet files with --column",
+    )
 
 
 def base(name: str) -> Address:
@@ -101,8 +108,8 @@ def base(name: str) -> Address:
     return Address("", os.path.realpath(folder.path)) if folder.here else folder
 
 
-def _plain(name: str) -> bool:
-    return not glob.has_magic(name)
+def _glob_parts(name: str) -> list[str]:
+    return Address.of(name).within(_typed_base(name)).split("/")
 
 
 def _of_source(name: str, sources: Sources, root: Address) -> Iterator[Piece]:
@@ -133,13 +140,12 @@ def _found(name: str, sources: Sources) -> Iterator[Address]:
     address = Address.of(name)
     kind = address.kind()
     if kind == "folder":
-        suffixes = {*OF_IMAGES, *([PARQUET] if sources.column else [])}
+        suffixes = sources.suffixes
         yield from (file for file in walk(address, address) if PurePosixPath(file.name).suffix.lower() in suffixes)
     elif kind == "file":
         yield _readable(address)
     elif glob.has_magic(address.path):
-        start = _typed_base(name)
-        yield from map(_readable, matching(start, address.within(start).split("/")))
+        yield from map(_readable, matching(_typed_base(name), _glob_parts(name)))
     else:
         raise DataInvalid(f"{name} is not there", fix="check the path or address", value=name)
 
@@ -182,89 +188,3 @@ def matching(folder: Address, parts: Sequence[str]) -> Iterator[Address]:
                 yield from matching(address, rest)
             elif not rest and entry.is_file:
                 yield address
-
-
-def _of_tar(piece: Container, size: int) -> Iterator[ImageGroup]:
-    for some in cut(_members(piece.file), size, lambda member: member[0]):
-        ids = tuple(f"{piece.id}/{name}" for name, _, _ in some)
-        yield ImageGroup(ids, Members(piece.file, tuple((offset, length) for _, offset, length in some)))
-
-
-def _members(archive: Address) -> Iterator[tuple[str, int, int]]:
-    """Yield name, offset and size of each image of a tar file."""
-    try:
-        with archive.open() as file, reading(archive):
-            plain: Any = io.BufferedReader(file, AT_ONCE)
-            with tarfile.open(fileobj=plain, mode="r:") as tar:
-                for entry in tar:
-                    if entry.isfile() and PurePosixPath(entry.name).suffix.lower() in OF_IMAGES:
-                        yield entry.name, entry.offset_data, entry.size
-    except (tarfile.TarError, EOFError) as error:
-        raise DataInvalid(f"{archive} is not a tar file, or a broken one ({error})", fix="write it again") from error
-
-
-@contextmanager
-def opened_parquet(address: Address) -> Iterator[Any]:
-    """Open a Parquet file to read row groups from."""
-    pyarrow = import_pyarrow()
-    with address.open() as source, reading(address):
-        try:
-            with pyarrow.parquet.ParquetFile(source) as file:
-                yield file
-        except pyarrow.ArrowInvalid as error:
-            raise DataInvalid(f"{address} is not a Parquet file, or a broken one ({error})", fix="check it") from error
-
-
-def _of_parquet(piece: Container, sources: Sources) -> Iterator[ImageGroup]:
-    with opened_parquet(piece.file) as file:
-        column = _column(file, piece.file, sources.column)
-        if sources.id_column is not None:
-            _present(file, piece.file, sources.id_column)
-        for some in cut(_rows(file, piece.id, sources.id_column), sources.size, itemgetter(0)):
-            yield ImageGroup(
-                tuple(row[0] for row in some), ParquetImages(piece.file, column, tuple(row[1:] for row in some))
-            )
-
-
-def _rows(file: Any, name: str, id_column: str | None) -> Iterator[tuple[str, int, int]]:
-    """Yield id, row group and row in it of every row; without a column of ids, rows are numbered."""
-    first = 0
-    for row_group in range(file.num_row_groups):
-        rows = file.metadata.row_group(row_group).num_rows
-        if id_column is None:
-            yield from ((f"{name}/{first + row}", row_group, row) for row in range(rows))
-        else:
-            ids = file.read_row_group(row_group, columns=[id_column]).column(0).to_pylist()
-            yield from ((str(own), row_group, row) for row, own in enumerate(ids))
-        first += rows
-
-
-def _column(file: Any, address: Address, asked: str | None) -> str:
-    """Return the column of images: what is asked for, else the only one of bytes, or of a struct with `bytes`."""
-    import pyarrow
-
-    if asked is not None:
-        return _present(file, address, asked)
-    found = [field.name for field in file.schema_arrow if _of_bytes(pyarrow, field.type)]
-    if len(found) != 1:
-        raise DataInvalid(
-            f"{address} has {len(found)} columns of bytes ({', '.join(found) or 'none'})",
-            fix=f"name the one with images by --column; there are {', '.join(file.schema_arrow.names)}",
-            field="column",
-        )
-    return str(found[0])
-
-
-def _present(file: Any, address: Address, name: str) -> str:
-    if name not in file.schema_arrow.names:
-        raise DataInvalid(
-            f"{address} has no column {name!r}", fix=f"there are {', '.join(file.schema_arrow.names)}", field="column"
-        )
-    return name
-
-
-def _of_bytes(pyarrow: Any, kind: Any) -> bool:
-    types = pyarrow.types
-    if types.is_struct(kind):
-        return any(field.name == "bytes" and _of_bytes(pyarrow, field.type) for field in kind)
-    return bool(types.is_binary(kind) or types.is_large_binary(kind))

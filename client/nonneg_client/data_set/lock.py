@@ -11,7 +11,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +34,12 @@ def held(target: Address, *, every: float = BEAT, settled: float = SETTLED) -> I
     if not target.here:
         yield from _by_heartbeat(Heart(target / LOCK, target, every, settled))
         return
-    try:
-        Path(target.path).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise storage_error(Path(target.path), error) from error
-    with locked(Path((target / LOCK).path), wait=False) as mine:
+    with ExitStack() as stack:
+        try:
+            Path(target.path).mkdir(parents=True, exist_ok=True)
+            mine = stack.enter_context(locked(Path((target / LOCK).path), wait=False))
+        except OSError as error:
+            raise storage_error(Path(target.path), error) from error
         if not mine:
             raise _another(target)
         yield lambda: None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
@@ -11,11 +11,12 @@ import numpy as np
 
 from nonneg_client.data_set.addresses import Address
 from nonneg_client.data_set.groups import ContainerGone, ImageGroup
-from nonneg_client.data_set.layout import Shard, finished_shard, write_shard
+from nonneg_client.data_set.layout import Shard, finished_shard, shard_names, write_shard
 from nonneg_client.embedder import Embedder, Model
 from nonneg_client.embeddings import Embeddings
 from nonneg_client.embeddings_builder import EmbeddingsBuilder
 from nonneg_client.failures import reason
+from nonneg_client.results import Failure
 from nonneg_client.sources.images import Item
 from nonneg_client.wire.protocol import Options
 from nonneg_core.errors import ConnectionFailed, FingerprintMismatch
@@ -58,10 +59,13 @@ class ShardWriter:
     def __init__(self, job: ShardJob, embedder: Embedder) -> None:
         self._job = job
         self._embedder = embedder
+        self._there: frozenset[str] | None = None  # listed once: to open each that may be there is a request a shard
 
     def ensure(self, group: ImageGroup) -> MadeShard:
         """Return the group's shard: the one that is there, or a new one."""
-        there = finished_shard(self._job.target, group.name)
+        if self._there is None:
+            self._there = shard_names(self._job.target)
+        there = finished_shard(self._job.target, group.name) if group.name in self._there else None
         if there is None or (there.failed and self._job.retry_failed):
             return MadeShard(self._made(group), True)
         return MadeShard(there, False)
@@ -71,11 +75,7 @@ class ShardWriter:
         with closing(self._embedder.stream(images(group), self._job.options, downscale=self._job.downscale)) as parts:
             for part in parts:
                 built.add(part)
-        for failure in built.failures:
-            if isinstance(
-                failure.error, (ConnectionFailed, ContainerGone)
-            ):  # not the image's fault: nothing is written
-                raise failure.error
+        raise_fault_of_source(built.failures)
         vectors = built.embeddings() if built.vectors else self._job.empty()
         if vectors.fingerprint != self._job.model.fingerprint:
             raise FingerprintMismatch(
@@ -88,6 +88,13 @@ class ShardWriter:
         ids = group.ids
         said = Shard(group.name, ids[0], ids[-1], len(ids), len(vectors), entries, len(reasons), 0)
         return write_shard(self._job.target, vectors, reasons, said)
+
+
+def raise_fault_of_source(failures: Iterable[Failure]) -> None:
+    """Raise the error of a store or a container that failed, which is not its images' fault."""
+    for failure in failures:
+        if isinstance(failure.error, (ConnectionFailed, ContainerGone)):
+            raise failure.error
 
 
 def images(group: ImageGroup) -> Iterator[Item]:

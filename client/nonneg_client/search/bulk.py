@@ -2,16 +2,18 @@
 
 What is stored is noted by the parts it came from (a shard, a row group), in the cache: the same command leaves these
 out. Vectors are stored under their ids, so that a part that is stored twice is there once. The notes are forgotten when
-the engine holds less than they say: its table was dropped, or is another's.
+the engine holds less than they say of this run's parts: its table was dropped, or is another's. What they say of other
+parts does not count: a shard that was replaced by a larger one had the same ids.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from pathlib import Path, PurePosixPath
 
 from nonneg_client.data_set.addresses import Address
@@ -21,7 +23,7 @@ from nonneg_client.payloads import checked_ids
 from nonneg_client.search.connectors.engine import Description
 from nonneg_client.search.index import Index, describe
 from nonneg_client.storage import load, parquet
-from nonneg_core.atomic import atomic_write
+from nonneg_core.atomic import storage_error
 from nonneg_core.cache_folder import cache_folder
 from nonneg_core.errors import ConfigInvalid
 
@@ -65,17 +67,23 @@ def parts_of(name: str) -> Iterator[Part]:
     path = Path(name)
     looks = path.stat() if path.is_file() else None
     stamp = f"{path.resolve()}:{looks.st_size}:{looks.st_mtime_ns}" if looks else name
-    for number, some in enumerate(_of_file(path)):
-        yield Part(f"{stamp}:{number}", lambda some=some: some)  # type: ignore[misc]
+    for number, read in enumerate(_of_file(path, stamp)):
+        yield Part(f"{stamp}:{number}", read)
 
 
-def _of_file(path: Path) -> Iterator[Embeddings]:
+def _of_file(path: Path, stamp: str) -> Iterator[Callable[[], Embeddings]]:
+    """Yield what reads each part of a file: row groups of Parquet, rows of others."""
     if path.suffix.lower() == ".parquet" and path.is_file():
-        yield from (part for part in parquet.parts(path) if len(part))
+        for group in range(parquet.row_groups(path)):
+            yield partial(parquet.part, path, group)
         return
-    whole = load(path)
-    for start in range(0, len(whole), ROWS):
-        yield whole[start : start + ROWS]
+    for start in range(0, len(_whole(path, stamp)), ROWS):
+        yield lambda start=start: _whole(path, stamp)[start : start + ROWS]  # type: ignore[misc]
+
+
+@lru_cache(maxsize=1)
+def _whole(path: Path, stamp: str) -> Embeddings:  # noqa: ARG001  as the file looks
+    return load(path)
 
 
 def batches(embeddings: Embeddings, most: int) -> Iterator[Embeddings]:
@@ -89,39 +97,43 @@ def batches(embeddings: Embeddings, most: int) -> Iterator[Embeddings]:
 
 
 class Journal:
-    """Which parts an engine holds."""
+    """Which parts an engine holds: a line for each, of its key and its number of vectors."""
 
     def __init__(self, engine: str, url: str, name: str, form: StoredForm) -> None:
         said = json.dumps([engine, url, name, form.dimensions, form.keep])
-        self._path = cache_folder("indexed") / f"{hashlib.sha256(said.encode()).hexdigest()[:32]}.json"
-        self._done: dict[str, int] = {}
-        if self._path.is_file():
-            try:
-                self._done = json.loads(self._path.read_bytes())
-            except ValueError:
-                self._done = {}  # what is stored again is there once
+        self._path = cache_folder("indexed") / f"{hashlib.sha256(said.encode()).hexdigest()[:32]}.jsonl"
+        self._done = dict(_notes(self._path))
 
     def __contains__(self, key: object) -> bool:
         return key in self._done
 
     def of(self, key: str) -> int:
-        """Return how many vectors a part has."""
-        return self._done[key]
-
-    @property
-    def vectors(self) -> int:
-        """How many the engine is to hold."""
-        return sum(self._done.values())
+        """Return how many vectors a part has; none of a part that is not noted."""
+        return self._done.get(key, 0)
 
     def forget(self) -> None:
         """Begin again."""
         self._done = {}
+        self._path.unlink(missing_ok=True)
 
     def add(self, key: str, vectors: int) -> None:
-        """Note a part."""
+        """Note a part, at the end of the file: a line that broke off before it harms itself alone."""
         self._done[key] = vectors
-        with atomic_write(self._path) as temporary:
-            temporary.write_text(json.dumps(self._done))
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(f"\n{json.dumps([key, vectors])}")
+        except OSError as error:
+            raise storage_error(self._path, error) from error
+
+
+def _notes(path: Path) -> Iterator[tuple[str, int]]:
+    if not path.is_file():
+        return
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        with suppress(ValueError):  # what is stored again is there once
+            key, vectors = json.loads(line)
+            yield str(key), int(vectors)
 
 
 def check_form(index: Index, form: StoredForm) -> None:
@@ -151,7 +163,7 @@ class StoreCounts:
 
 def store(
     index: Index,
-    sources: Iterable[Part],
+    sources: Sequence[Part],
     journal: Journal,
     form: StoredForm,
     *,
@@ -161,7 +173,7 @@ def store(
 ) -> StoreCounts:
     """Store what is not stored yet. `held`: a context in which nothing interrupts, for the note of a part."""
     check_form(index, form)
-    if len(index) < journal.vectors:
+    if len(index) < max(1, sum(journal.of(part.key) for part in sources)):
         journal.forget()
     stored = StoreCounts()
     for part in sources:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self
@@ -67,15 +68,36 @@ def in_memory(data: bytes) -> Any:
 
 def parts(path: Path | BinaryIO) -> Iterator[Embeddings]:
     """Read them a row group at a time."""
+    with _opened(path) as file:
+        yield _from_table(file.schema_arrow.empty_table(), _said(file))
+        for group in range(file.num_row_groups):
+            yield _from_table(file.read_row_group(group), _said(file))
+
+
+def row_groups(path: Path) -> int:
+    """Return how many row groups a file has."""
+    with _opened(path) as file:
+        return int(file.num_row_groups)
+
+
+def part(path: Path, group: int) -> Embeddings:
+    """Read one row group."""
+    with _opened(path) as file:
+        return _from_table(file.read_row_group(group), _said(file))
+
+
+@contextmanager
+def _opened(path: Path | BinaryIO) -> Iterator[Any]:
     pyarrow = import_pyarrow()
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
-            said = {k.decode(): v.decode() for k, v in (file.schema_arrow.metadata or {}).items()}
-            yield _from_table(file.schema_arrow.empty_table(), said)
-            for group in range(file.num_row_groups):
-                yield _from_table(file.read_row_group(group), said)
+            yield file
     except pyarrow.ArrowException as error:
         raise DataInvalid(f"{path} is not a Parquet file, or a broken one ({error})", fix="write it again") from error
+
+
+def _said(file: Any) -> dict[str, str]:
+    return {k.decode(): v.decode() for k, v in (file.schema_arrow.metadata or {}).items()}
 
 
 class Writer:

@@ -30,7 +30,7 @@ from nonneg_client.embedder import local
 from nonneg_client.wire.protocol import Options
 from nonneg_core.errors import ConfigInvalid, ConnectionFailed, DataInvalid, StorageFailed
 
-pytest.importorskip("pyarrow")
+pyarrow_dataset = pytest.importorskip("pyarrow.dataset")
 MODEL = "photo-fast"
 
 
@@ -128,6 +128,21 @@ def test_a_photo_that_is_added_is_embedded_and_the_others_stay(source: Path, pho
     whole = Embeddings.load(tmp_path / "v")
     assert len(whole) == 11
     assert len(set(whole.ids or ())) == 11
+    table = pyarrow_dataset.dataset(str(tmp_path / "v" / "shards")).to_table(columns=["id"])  # as other tools read it
+    assert sorted(table["id"].to_pylist()) == sorted(whole.ids or ())
+
+
+def test_side_tables_of_groups_that_changed_are_removed_with_their_shards(source: Path, tmp_path: Path) -> None:
+    grown = tmp_path / "photos"
+    shutil.copytree(source, grown)
+    embedded(grown, tmp_path / "v")
+    for name in ("broken-2.jpg", "a.jpg"):
+        (grown / name).write_bytes(b"junk")
+    embedded(grown, tmp_path / "v")
+    named = {shard.name for shard in read_manifest(Address.of(str(tmp_path / "v"))).shards if shard.failed}
+    assert {path.stem for path in (tmp_path / "v" / "failed").iterdir()} == named
+    listed = pyarrow_dataset.dataset(str(tmp_path / "v" / "failed")).to_table()["id"].to_pylist()
+    assert sorted(listed) == ["a.jpg", "broken-2.jpg", "broken.jpg"]
 
 
 def test_other_options_are_refused_and_replace_begins_again(source: Path, tmp_path: Path) -> None:
@@ -252,6 +267,44 @@ def test_a_full_target_ends_the_run_with_whole_shards_alone_and_the_same_command
     assert files(tmp_path / "v") == files(tmp_path / "first")
 
 
+@pytest.mark.parametrize("more", [(), ("--dry-run",)])
+def test_an_archive_without_images_is_called_empty(tmp_path: Path, more: tuple[str, ...]) -> None:
+    tarfile.open(tmp_path / "empty.tar", "w").close()
+    result = embedded(tmp_path / "empty.tar", tmp_path / "v", *more)
+    assert isinstance(result.exception, DataInvalid), repr(result.exception)
+    assert "empty.tar: no images" in str(result.exception)
+
+
+def test_sources_that_are_refused_leave_nothing_behind(source: Path, tmp_path: Path) -> None:
+    assert isinstance(embedded(source, tmp_path / "v", f"{source}/*.jpg").exception, ConfigInvalid)
+    assert not (tmp_path / "v").exists()
+
+
+def test_what_is_there_is_listed_once_and_what_is_not_is_never_asked_for(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    opening = Address.open
+
+    def noted(self: Address) -> object:
+        opened.append(self.path)
+        return opening(self)
+
+    monkeypatch.setattr(Address, "open", noted)
+    embedded(source, tmp_path / "v")
+    assert [path for path in opened if "/shards/" in path] == []
+    embedded(source, tmp_path / "v")
+    made = {str(path) for path in (tmp_path / "v" / "shards").iterdir()}
+    assert sorted(path for path in opened if "/shards/" in path) == sorted(made)
+
+
+def test_a_lock_that_cannot_be_made_is_an_error_of_storage(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "v" / "lock").mkdir(parents=True)
+    result = embedded(source, tmp_path / "v")
+    assert isinstance(result.exception, StorageFailed), repr(result.exception)
+    assert "cannot be written" in str(result.exception)
+
+
 def test_a_second_run_into_one_folder_is_refused(source: Path, tmp_path: Path) -> None:
     with lock.held(Address.of(str(tmp_path / "v"))):
         result = embedded(source, tmp_path / "v")
@@ -285,6 +338,27 @@ def test_a_dry_run_says_what_to_expect_and_writes_nothing(source: Path, tmp_path
     with Encoder(MODEL, threads=1) as encoder:
         found = estimate(groups(Sources((str(source),), 4)), encoder, Options(), tried=3)
     assert (found.images, found.tried) == (11, 3)
+
+
+def test_a_dry_run_reads_images_as_the_run_would_and_ends_where_the_store_fails(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+    stream = Encoder.stream
+
+    def noted(self: Encoder, *arguments: object, **options: object) -> object:
+        asked.append(options.get("downscale"))
+        return stream(self, *arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Encoder, "stream", noted)
+    embedded(source, tmp_path / "v", "--dry-run", "--downscale", 300)
+    assert asked == [300]
+
+    def expired(self: Files, i: int) -> bytes:
+        raise ConnectionFailed("s3://bucket cannot be read (AWS Error EXPIRED_TOKEN)", fix="renew them")
+
+    monkeypatch.setattr(Files, "read", expired)
+    assert isinstance(embedded(source, tmp_path / "v", "--dry-run").exception, ConnectionFailed)
 
 
 @pytest.fixture

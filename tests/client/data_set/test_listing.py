@@ -123,10 +123,57 @@ def test_what_is_not_there_or_cannot_be_reached_is_named(tmp_path: Path, monkeyp
 
 
 def test_sources_that_would_give_an_image_twice_are_refused(photos: Path) -> None:
-    with pytest.raises(ConfigInvalid, match="lies within"):
-        listed(str(photos), str(photos / "cat"))
+    for sources in (
+        (photos, photos / "cat"),
+        (photos, photos / "cat" / "cat-1.jpg"),
+        (photos, f"{photos}/**/*.jpg"),
+        (photos / "cat", f"{photos}/**/*.jpg"),
+        (f"{photos}/c*/*.jpg", f"{photos}/*/cat-*"),
+        (f"{photos}/cat/*.jpg", photos / "cat" / "cat-1.jpg"),
+        (photos, f"{photos}/"),
+        (photos / "cat" / "cat-1.jpg", f"{photos}/../{photos.name}/cat/cat-1.jpg"),
+    ):
+        with pytest.raises(ConfigInvalid, match="may name the same image"):
+            listed(*map(str, sources))
     assert len(listed(str(photos / "cat"), str(photos / "cat"))) == 5
     assert set(listed(str(photos / "cat"), str(photos / "coffee"))) > {"cat/cat-0.jpg", "coffee/coffee-0.jpg"}
+
+
+def test_sources_that_have_no_image_in_common_may_lie_beside_each_other(
+    photos: Path, tar: Path, tmp_path: Path
+) -> None:
+    assert len(listed(f"{photos}/cat/*-1.jpg", f"{photos}/cat/*-2.jpg")) == 2
+    assert len(listed(f"{photos}/ca*/*-1.jpg", f"{photos}/co*/*-1.jpg")) >= 2
+    assert len(listed(str(photos / "cat" / "cat-1.jpg"), str(photos / "cat" / "cat-2.jpg"))) == 2
+    assert len(listed(f"{photos}/cat/*-1.jpg", str(photos / "cat" / "cat-2.jpg"))) == 2
+    (tmp_path / "a.tar").write_bytes(tar.read_bytes())
+    (tmp_path / "b[1].jpg").write_bytes((photos / "cat" / "cat-1.jpg").read_bytes())
+    assert len(listed(str(tmp_path), str(tmp_path / "a.tar"))) == 6
+    assert len(listed(str(tmp_path / "b[1].jpg"), f"{tmp_path}/*.tar")) == 6
+
+
+def test_a_row_without_an_id_or_with_one_that_was_there_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    for keys, said in ((["a", None], "has no id in row 1 of the column 'key'"), (["a", "a"], "holds 'a' twice")):
+        pyarrow.parquet.write_table(pyarrow.table({"image": [b"1", b"2"], "key": keys}), path, row_group_size=1)
+        with pytest.raises(DataInvalid, match=said):
+            listed(str(path), ids="key")
+
+
+def test_a_tar_file_with_a_name_twice_is_refused(tar: Path, photos: Path, tmp_path: Path) -> None:
+    path = tmp_path / "a.tar"
+    path.write_bytes(tar.read_bytes())
+    with tarfile.open(path, "a") as archive:
+        archive.add(photos / "cat" / "cat-1.jpg", "some/cat-1.jpg")
+    with pytest.raises(DataInvalid, match=r"holds 'some/cat-1\.jpg' twice"):
+        listed(str(path))
+
+
+def test_files_that_hold_no_image_are_called_empty(tmp_path: Path) -> None:
+    tarfile.open(tmp_path / "a.tar", "w").close()
+    pyarrow.parquet.write_table(pyarrow.table({"image": pyarrow.array([], "binary")}), tmp_path / "b.parquet")
+    with pytest.raises(DataInvalid, match=r"a\.tar, .*b\.parquet: no images"):
+        listed(str(tmp_path / "a.tar"), str(tmp_path / "b.parquet"))
 
 
 def test_one_photo_more_changes_the_groups_around_it_alone() -> None:

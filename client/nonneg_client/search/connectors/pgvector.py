@@ -91,10 +91,15 @@ class PgvectorEngine(Engine):
         return int(self._connection.execute(f"SELECT count(*) FROM {self._table}").fetchone()[0])
 
     def _held(self) -> Description | None:
-        (comment,) = self._connection.execute(
-            "SELECT obj_description(to_regclass(%s), 'pg_class')", (self._table,)
+        place, comment = self._connection.execute(
+            "SELECT to_regclass(%s), obj_description(to_regclass(%s), 'pg_class')", (self._table, self._table)
         ).fetchone()
-        return None if comment is None else Description(**json.loads(comment))
+        if place is None:
+            return None
+        try:
+            return Description(**json.loads(comment or ""))
+        except (ValueError, TypeError):
+            raise self._not_ours(self._table) from None
 
     def _create(self, made_for: Description) -> None:
         self._connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
