@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from nonneg_export.photo_folder import find_photos, load_pixels
 from nonneg_export.published.from_onnx import OnnxInterface, features
 from nonneg_runtime.bundle import open_bundle
 from nonneg_runtime.inference.session import Session
-from nonneg_training.onnx_backbone.huggingface_preprocessor import read_preprocessor
 from nonneg_training.onnx_backbone.scaling_and_pooling import Scaling
 
 MEAN, STD = np.array((0.485, 0.456, 0.406)), np.array((0.229, 0.224, 0.225))
@@ -230,71 +228,3 @@ def test_the_command_refuses_features_that_go_below_zero(
     result = CliRunner().invoke(wrap, [*arguments, "--head", "none"])
     assert isinstance(result.exception, CheckFailed)
     assert not (tmp_path / "b").exists()
-
-
-CONFIGS: dict[str, tuple[dict[str, Any], View, Scaling]] = {
-    "CLIP": (
-        {
-            "crop_size": {"height": 224, "width": 224}, "do_center_crop": True, "do_normalize": True, "do_resize": True,
-            "image_mean": [0.48, 0.46, 0.41], "image_std": [0.27, 0.26, 0.28], "resample": 3,
-            "size": {"shortest_edge": 224},
-        },
-        View(size=224, crop=1.0, interpolation="bicubic"),
-        Scaling(mean=(0.48, 0.46, 0.41), std=(0.27, 0.26, 0.28)),
-    ),
-    "DINOv2": (
-        {
-            "crop_size": {"height": 224, "width": 224}, "do_center_crop": True, "do_rescale": True,
-            "image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225], "resample": 3,
-            "rescale_factor": 0.00392156862745098, "size": {"shortest_edge": 256},
-        },
-        View(size=224, crop=0.875, interpolation="bicubic"),
-        Scaling(),
-    ),
-    "ViT": (
-        {"do_resize": True, "size": 224, "resample": 2, "image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5],
-         "crop_size": 224, "do_center_crop": True},
-        View(size=224, crop=1.0, interpolation="bilinear"),
-        Scaling(mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5)),
-    ),
-    "SigLIP": (
-        {"size": {"height": 256, "width": 256}, "resample": 2, "do_normalize": False},
-        View(size=256, fit="squash", interpolation="bilinear"),
-        Scaling(mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0)),
-    ),
-    "ConvNeXt": (
-        {"size": {"shortest_edge": 224}, "crop_pct": 0.875, "resample": 3},
-        View(size=224, crop=0.875, interpolation="bicubic"),
-        Scaling(),
-    ),
-    "ConvNeXt, large": (
-        {"size": {"shortest_edge": 384}, "crop_pct": 0.875, "resample": 3},
-        View(size=384, fit="squash", interpolation="bicubic"),
-        Scaling(),
-    ),
-    "beside a text processor": (
-        {"image_processor": {"size": {"height": 64, "width": 64}, "resample": 2}},
-        View(size=64, fit="squash", interpolation="bilinear"),
-        Scaling(),
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", CONFIGS)
-def test_a_preprocessor_config_becomes_view_and_scaling(name: str, tmp_path: Path) -> None:
-    record, view, scaling = CONFIGS[name]
-    (tmp_path / "preprocessor_config.json").write_text(json.dumps(record))
-    found_view, found_scaling = read_preprocessor(tmp_path / "preprocessor_config.json")
-    assert found_view == view
-    assert found_scaling.mean == scaling.mean
-    assert found_scaling.factor == pytest.approx(1 / 255)
-
-
-@pytest.mark.parametrize(
-    "text", ["", "[]", "{", '{"size": {"shortest_edge": 224}}', '{"size": {"height": 224, "width": 112}}', "{}"]
-)
-def test_a_preprocessor_config_that_is_not_understood_is_refused(text: str, tmp_path: Path) -> None:
-    (tmp_path / "p.json").write_text(text)
-    with pytest.raises((DataInvalid, ConfigInvalid)) as caught:
-        read_preprocessor(tmp_path / "p.json")
-    assert caught.value.fix

@@ -20,7 +20,6 @@ from nonneg_export.published.open_tower import open_tower
 from nonneg_export.published.tower import Tower, TowerOverrides
 from nonneg_runtime.inference.session import Session
 
-constants = pytest.importorskip("huggingface_hub.constants")
 library = pytest.importorskip("transformers")
 NAME = "someone/family"
 SIDE = 32
@@ -72,15 +71,6 @@ FAMILIES: dict[str, Case] = {
         pooler,
     ),
 }
-
-
-@pytest.fixture
-def here(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hub:
-    """The library asks this hub, with a cache of its own."""
-    monkeypatch.setattr(constants, "ENDPOINT", hub.url)
-    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", hub.url + "/{repo_id}/resolve/{revision}/{filename}")
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-    return hub
 
 
 def made(name: str) -> Any:

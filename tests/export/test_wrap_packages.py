@@ -26,7 +26,6 @@ from nonneg_runtime.bundle import open_bundle
 from nonneg_runtime.inference.session import Session
 from nonneg_runtime.words.text_tower import TOKENS, Tokenizer, text_tower
 
-constants = pytest.importorskip("huggingface_hub.constants")
 library = pytest.importorskip("open_clip")
 timm = pytest.importorskip("timm")
 tokenizers = pytest.importorskip("tokenizers")
@@ -35,15 +34,6 @@ NAME, SIDE, WIDTH, LENGTH = "someone/tiny", 32, 24, 16
 SEEN = {"mean": (0.48, 0.46, 0.41), "std": (0.27, 0.26, 0.28), "interpolation": "bicubic", "resize_mode": "shortest"}
 TEXTS = ["a photo of a dog", "The CAT's  whiskers, 3 of them", "a_red-bicycle", "zwölf Hühner", "x" * 40]
 SMALL = {"layers": 1, "width": 64, "head_width": 32, "patch_size": 16, "image_size": SIDE}
-
-
-@pytest.fixture
-def here(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hub:
-    """The library asks this hub, with a cache of its own."""
-    monkeypatch.setattr(constants, "ENDPOINT", hub.url)
-    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", hub.url + "/{repo_id}/resolve/{revision}/{filename}")
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-    return hub
 
 
 def known(tmp_path: Path, patch: pytest.MonkeyPatch, hub: Hub, text: dict[str, Any]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -9,18 +10,16 @@ import click
 
 from nonneg_core.errors import ConfigInvalid
 from nonneg_core.pixels.resizing import Interpolation
-from nonneg_core.pixels.view import View
 from nonneg_export.commands.options import PATH, together
 from nonneg_export.published import from_onnx
 from nonneg_export.published.address import address
 from nonneg_export.published.open_tower import open_tower
-from nonneg_export.published.tower import Tower, TowerOverrides
+from nonneg_export.published.tower import USUAL_VIEW, Tower, TowerOverrides
 from nonneg_training.onnx_backbone.huggingface_preprocessor import read_preprocessor
 from nonneg_training.onnx_backbone.scaling_and_pooling import Scaling
 
 NUMBERS = (click.FLOAT,) * 3
 SEEN = ("size", "crop", "fit", "interpolation")
-USUAL = {"size": 224, "crop": 0.875, "fit": "cover", "interpolation": "bicubic"}
 
 tower_options = together(
     click.option(
@@ -50,12 +49,10 @@ tower_options = together(
 def tower_of(model: str, flags: dict[str, Any]) -> Tower:
     """Return the tower that the command's words name."""
     where = address(model)
-    own = None if flags["preprocessor"] is None else read_preprocessor(flags["preprocessor"])
     wishes = TowerOverrides(
         output=flags["output_name"],
         pool=flags["pool"],
         file=flags["file"],
-        preprocessing=own,
         seen={name: flags[name] for name in SEEN if flags[name] is not None},
         mean=flags["mean"],
         std=flags["std"],
@@ -63,11 +60,13 @@ def tower_of(model: str, flags: dict[str, Any]) -> Tower:
         text=not flags["no_text"],
         limit=int(flags["max_download"] * 2**30),
     )
+    if flags["preprocessor"] is not None:
+        wishes = replace(wishes, preprocessing=read_preprocessor(flags["preprocessor"], wishes.otherwise))
     if where.kind != "file":
         if flags["input_name"] is not None:
             raise ConfigInvalid("--input is for an ONNX file", fix="leave it out", field="input_name")
         return open_tower(where, wishes)
-    view, scaling = wishes.applied(View.model_validate(USUAL), Scaling())
+    view, scaling = wishes.applied(USUAL_VIEW, Scaling())
     return from_onnx.tower(
         from_onnx.OnnxInterface(Path(where.name), view, scaling, flags["input_name"], wishes.output, wishes.pool)
     )

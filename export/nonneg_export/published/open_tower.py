@@ -113,18 +113,20 @@ def _text(
 
 def preprocessing(repository: HubRepository, config: dict[str, Any], wishes: TowerOverrides) -> tuple[View, Scaling]:
     """Return how the model's own files say that photos are seen, with what was said in its place."""
+    if wishes.preprocessing is not None:
+        return wishes.applied(*wishes.preprocessing)
     for name in PREPROCESSORS:
         if name in repository.files:
-            return wishes.applied(*read_preprocessor(repository.fetch(name, LARGEST_TEXT)))
+            return wishes.applied(*read_preprocessor(repository.fetch(name, LARGEST_TEXT), wishes.otherwise))
     if OF_TIMM in config:
         return wishes.applied(*seen_by(config[OF_TIMM]))
-    if wishes.preprocessing is None and "size" not in wishes.seen:
+    if wishes.otherwise is None:
         raise DataInvalid(
             f"{repository} does not say how photos are to be seen (it has no {PREPROCESSORS[0]})",
             fix="say it with --size, --crop, --fit, --interpolation, --mean and --std, or --preprocessor FILE",
             field="preprocessor",
         )
-    return wishes.applied(View(size=1), Scaling())
+    return wishes.applied(wishes.otherwise, Scaling())
 
 
 def _module(name: str) -> Any:

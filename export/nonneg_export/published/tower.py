@@ -14,6 +14,7 @@ from nonneg_export.published.licence import NOT_STATED
 from nonneg_export.texts.text_towers import TextEncoder
 from nonneg_training.onnx_backbone.scaling_and_pooling import Pool, Scaling
 
+USUAL_VIEW = View(size=224, crop=0.875, fit="cover", interpolation="bicubic")  # where nothing says it
 Reference = Callable[[Pixels], NDArray[np.float32]]
 
 
@@ -34,6 +35,11 @@ class TowerOverrides:
     accepted: str | None = None
     text: bool = True  # take the text tower, too
     limit: int = 2**32
+
+    @property
+    def otherwise(self) -> View | None:
+        """Return the view to take where a model's own is not understood: there is one where its size is said."""
+        return USUAL_VIEW if "size" in self.seen else None
 
     def applied(self, view: View, scaling: Scaling) -> tuple[View, Scaling]:
         """Return the model's own preprocessing with what was said in its place."""
