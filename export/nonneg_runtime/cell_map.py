@@ -16,7 +16,6 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from threading import Lock
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +39,7 @@ Cells = NDArray[np.float32]
 
 
 class CellMap:
-    """A second session of a model, for where its dimensions come from; used by one thread at a time."""
+    """A second session of a model, for where its dimensions come from; any thread may use it."""
 
     def __init__(self, bundle: Bundle) -> None:
         record = bundle.manifest.head
@@ -49,7 +48,6 @@ class CellMap:
             raise cannot(bundle, "no map of cells stands before its head")
         self._rooted = record.takes == "roots"
         self._head = read_head(bundle.path / record.file)
-        self._running = Lock()
         self._session = _with_output(bundle.path / ENCODER, tensor)
         size = bundle.manifest.view.size
         if not self._agrees(bundle, test_pattern(size)):
@@ -60,8 +58,7 @@ class CellMap:
 
         pixels: of one picture, as the encoder takes them (size, size, 3).
         """
-        with self._running:
-            found = self._session.run(pixels[None])[0]  # (C, rows, columns)
+        found = self._session.run(pixels[None])[0]  # (C, rows, columns)
         return split(found, self._head, dimensions, rooted=self._rooted)
 
     def _agrees(self, bundle: Bundle, pixels: Pixels) -> bool:

@@ -34,6 +34,7 @@ LARGE_WEBP = 4_000_000  # pixels
 LONGEST = 30.0  # seconds that an image may take, however little of them it had a processor
 ROOM = 96 * 2**20  # bytes of address space beside an image's price: buffers of the allocator, stacks
 _HEAD = struct.Struct(">II")
+_SIZE = struct.Struct(">II")  # of the decoded picture, before its pixels
 LOOK = 0.05  # seconds
 _own = threading.local()
 
@@ -43,9 +44,11 @@ def belongs_apart(price: Price) -> bool:
     return price.format in UNBOUNDED or (price.format == "WEBP" and price.pixels > LARGE_WEBP)
 
 
-def pixels_apart(image: bytes, price: Price, settings: dict[str, Any], size: int) -> Pixels:
-    """Return what a view sees of the image, by the process that belongs to this thread."""
-    return np.frombuffer(of_this_thread().ask(image, price, settings), np.uint8).reshape(size, size, 3)
+def seen_apart(image: bytes, price: Price, settings: dict[str, Any], size: int) -> tuple[Pixels, tuple[int, int]]:
+    """Return what a view sees of the image, and the image's own size, by the process that belongs to this thread."""
+    answer = of_this_thread().ask(image, price, settings)
+    pixels = np.frombuffer(answer, np.uint8, offset=_SIZE.size).reshape(size, size, 3)
+    return pixels, _SIZE.unpack_from(answer)
 
 
 def of_this_thread() -> DecoderProcess:
@@ -79,7 +82,7 @@ class DecoderProcess:
         return self.process.poll() is None
 
     def ask(self, image: bytes, price: Price, settings: dict[str, Any]) -> bytes:
-        """Return the pixels; or the typed error, also where the process died or had to be killed."""
+        """Return size and pixels; or the typed error, also where the process died or had to be killed."""
         assert self.process.stdin is not None
         order = json.dumps({"settings": settings, "room": price.bytes + ROOM}).encode()
         self._used = self._seconds()
@@ -206,7 +209,8 @@ def _seen(image: bytes, settings: dict[str, Any]) -> bytes:
     from nonneg_runtime.preprocess import Preprocessor
 
     view = View.model_validate(settings.pop("view"))
-    return Preprocessor(view, **settings).pixels(image).tobytes()
+    pixels, size = Preprocessor(view, **settings).seen(image)
+    return _SIZE.pack(*size) + pixels.tobytes()
 
 
 def _answer(file: IO[bytes], failed: bool, data: bytes) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from PIL import Image
 
@@ -17,12 +17,19 @@ from nonneg_core.pixels.identify import MAX_PIXELS, identify
 from nonneg_core.pixels.pricing.price import Price
 from nonneg_core.pixels.resizing import fast_resize, resize_pillow
 from nonneg_core.pixels.view import Pixels, View
-from nonneg_runtime.decoder_process import belongs_apart, pixels_apart
+from nonneg_runtime.decoder_process import belongs_apart, seen_apart
 
 PhotoInput = bytes | Image.Image
 Inspect = Callable[[Image.Image], object]
 Decoding = Literal["fast", "exact"]
 PER_RAW_PIXEL = 20e-9  # seconds
+
+
+class Seen(NamedTuple):
+    """What an encoder sees of a picture, and the size that the picture was decoded to, upright."""
+
+    pixels: Pixels  # uint8 (size, size, 3)
+    size: tuple[int, int]  # width, height
 
 
 class Preprocessor:
@@ -60,17 +67,21 @@ class Preprocessor:
 
         price: what the method of that name found. inspect: shown the decoded image first.
         """
+        return self.seen(image, price, inspect=inspect).pixels
 
-        def see(picture: Image.Image) -> Pixels:
+    def seen(self, image: PhotoInput, price: Price | None = None, *, inspect: Inspect | None = None) -> Seen:
+        """Return the same with the picture's size; `inspect` is shown nothing that is decoded apart."""
+
+        def see(picture: Image.Image) -> Seen:
             if inspect is not None:
                 inspect(picture)
-            return self._see(picture)
+            return Seen(self._see(picture), picture.size)
 
         view = self._view
         if isinstance(image, bytes):
             price = price or self.price(image)
             if self._apart is not None and belongs_apart(price):
-                return pixels_apart(image, price, self._apart, view.size)
+                return Seen(*seen_apart(image, price, self._apart, view.size))
             return decode_then(
                 image,
                 see,

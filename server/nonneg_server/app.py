@@ -60,7 +60,9 @@ def create_app(
     app.state.cell_maps = None
     app.state.shutdown_hooks = []
     app.state.reload_hooks = []
-    app.state.fetcher = Fetcher(settings.url_host, max_bytes=settings.url_bytes, timeout=settings.url_timeout)
+    app.state.fetcher = Fetcher(
+        settings.url_host, max_bytes=settings.url_bytes, timeout=settings.url_timeout, shared=shared
+    )
     for dialect in DIALECTS:
         app.router.routes.extend(dialect.routes)  # flat: an included router costs each request a second match
     app.openapi = partial(_document, app)  # type: ignore[method-assign]

@@ -1,17 +1,20 @@
-"""Where the dimensions of a picture come from, for the models that can say: opened on first use, one run at a time."""
+"""Where the dimensions of a picture come from, for the models that can say: opened on first use, run by the workers."""
 
 from __future__ import annotations
 
-from functools import lru_cache
-from threading import Lock
+import asyncio
+from collections.abc import Sequence
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
-from PIL import Image
-
 from nonneg_core.pixels.identify import MAX_PIXELS
+from nonneg_core.pixels.pricing.price import Price
 from nonneg_runtime.bundle import ENCODER, Bundle
 from nonneg_runtime.cell_map import CellMap, Cells, cannot, pooled_map
 from nonneg_runtime.preprocess import PhotoInput, Preprocessor
+from nonneg_server.engine.encoded import too_late
+from nonneg_server.engine.image_work import done_by_worker
+from nonneg_server.engine.workers import Workers
 
 KEPT = 4  # models
 
@@ -29,20 +32,37 @@ class CellMaps:
     def __init__(self, *, max_pixels: int = MAX_PIXELS) -> None:
         self._max_pixels = max_pixels
         self._open: dict[str, CellMap] = {}
-        self._working = Lock()
+        self._opening = asyncio.Lock()  # so that only one thread opens a model
 
-    def locate(self, bundle: Bundle, photo: PhotoInput, dimensions: list[int]) -> Located:
-        """Return where these dimensions of a photo come from; ParameterInvalid where the model cannot say."""
+    async def locate(
+        self,
+        workers: Workers,
+        bundle: Bundle,
+        photos: Sequence[PhotoInput],
+        dimensions: list[int],
+        *,
+        deadline: float | None = None,
+    ) -> list[Located]:
+        """Return where these dimensions of each photo come from; ParameterInvalid where the model cannot say.
+
+        The photos are decoded by the workers, which they are queued for as to be encoded.
+        """
+        try:
+            async with asyncio.timeout_at(deadline), self._opening:
+                cell_map = await asyncio.to_thread(self._map, bundle)
+        except TimeoutError:
+            raise too_late() from None
         preprocessor = Preprocessor(bundle.manifest.view, max_pixels=self._max_pixels, apart=True)
-        sizes: list[tuple[int, int]] = []
 
-        def measure(picture: Image.Image) -> None:
-            sizes.append(picture.size)
+        def find(photo: PhotoInput, price: Price) -> Located:
+            seen = preprocessor.seen(photo, price)
+            return Located(cell_map.split(seen.pixels, dimensions), bundle.manifest.view.seen_of(seen.size))
 
-        with self._working:  # photos are decoded beside the queue's budget: one at a time
-            pixels = preprocessor.pixels(photo, inspect=measure)
-            cells = self._map(bundle).split(pixels, dimensions)
-        return Located(cells, bundle.manifest.view.seen_of(sizes[0]) if sizes else (0.0, 0.0, 1.0, 1.0))
+        request = object()
+        return [
+            await done_by_worker(workers, preprocessor, photo, partial(find, photo), deadline=deadline, request=request)
+            for photo in photos
+        ]
 
     def _map(self, bundle: Bundle) -> CellMap:
         name = bundle.manifest.fingerprint
@@ -50,7 +70,7 @@ class CellMaps:
             if not can_locate(bundle):
                 raise cannot(bundle, "no map of cells stands before its head")
             while len(self._open) >= KEPT:
-                del self._open[next(iter(self._open))]
+                self._open.pop(next(iter(self._open)), None)
             self._open[name] = CellMap(bundle)
         return self._open[name]
 

@@ -7,15 +7,13 @@ from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from nonneg_core.shortening import Vectors
 from nonneg_runtime.atlas import open_atlas
 from nonneg_runtime.bundle import Bundle
 from nonneg_runtime.cell_map import Cells
-from nonneg_server.cell_maps import CellMaps
+from nonneg_server.cell_maps import Located
 from nonneg_server.dimensions import card
-from nonneg_server.requests.images import Incoming, ReadyImage
 
 
 def explain(bundle: Bundle, a: Vectors, b: Vectors, limit: int) -> dict[str, Any]:
@@ -46,13 +44,9 @@ def explain(bundle: Bundle, a: Vectors, b: Vectors, limit: int) -> dict[str, Any
     }
 
 
-def with_cells(
-    found: dict[str, Any], maps: CellMaps, bundle: Bundle, photos: Sequence[Incoming | ReadyImage]
-) -> dict[str, Any]:
+def with_cells(found: dict[str, Any], located: Sequence[Located]) -> dict[str, Any]:
     """Add the cells of each image that the dimensions come from; they sum to the dimension's value."""
     listed = found["contributions"]
-    dimensions = [one["dimension"] for one in listed]
-    located = [maps.locate(bundle, photo, dimensions) for photo in photos if isinstance(photo, (bytes, Image.Image))]
     for i, one in enumerate(listed):
         one["cells"] = [
             scaled(place.cells[i], value).tolist() for place, value in zip(located, one["values"], strict=True)

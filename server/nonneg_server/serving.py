@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import numpy as np
 from starlette.requests import Request
@@ -22,28 +22,49 @@ from nonneg_server.requests.texts import understood
 
 
 async def serve(
-    request: Request, images: Sequence[Incoming | ReadyImage], parameters: Parameters, *, field: str = "images"
+    request: Request,
+    images: Sequence[Incoming | ReadyImage],
+    parameters: Parameters,
+    *,
+    field: str = "images",
+    deadline: float | None = None,
 ) -> Answer:
-    """Check, fetch what are links, encode and shorten; `field` is what the dialect calls its images."""
+    """Check, fetch what are links, encode and shorten; `field` is what the dialect calls its images.
+
+    deadline: the request's, where its route has asked for it already.
+    """
     state = request.app.state
     limits = state.settings.limits
     check_count(len(images), limits.images, field)
     engine = state.registry.get(parameters.model)
     fewest = min(lengths_of(parameters, engine.bundle.manifest))
-    deadline = deadline_of(request, state.settings.timeout)
+    deadline = deadline or deadline_of(request, state.settings.timeout)
     known = await _understood(engine.bundle, [sized(image, limits) for image in images], fewest)
-    ready = await _fetched(state, known, deadline)
-    answer = await embed(engine, ready, parameters, field=field, deadline=deadline)
+    async with fetched(request, known, deadline) as ready:
+        answer = await embed(engine, ready, parameters, field=field, deadline=deadline)
     engine.stats.zero_vectors += zeros_of(answer)
     request.scope["state"]["answer"] = answer
     return answer
 
 
-async def fetched(request: Request, images: Sequence[Incoming | ReadyImage]) -> list[ReadyImage]:
-    """Return the images with the bytes that links lead to, for what reads them once more."""
+@asynccontextmanager
+async def fetched(
+    request: Request, images: Sequence[Link | ReadyImage], deadline: float
+) -> AsyncIterator[list[ReadyImage]]:
+    """Yield the images with the bytes that links lead to in their place, which the server holds until the end of it."""
+    ready = [image for image in images if not isinstance(image, Link)]
+    if len(ready) == len(images):
+        yield ready
+        return
     state = request.app.state
-    pictures = [image for image in images if not isinstance(image, Text)]
-    return await _fetched(state, pictures, deadline_of(request, state.settings.timeout))
+    async with AsyncExitStack() as held:
+        try:
+            async with asyncio.timeout_at(deadline):
+                arriving = state.fetcher.fetched(images, budget=state.settings.max_body)
+                found: list[ReadyImage] = await held.enter_async_context(arriving)
+        except TimeoutError:
+            raise too_late() from None
+        yield found
 
 
 def zeros_of(answer: Answer) -> int:
@@ -63,19 +84,6 @@ async def _understood(
     return await asyncio.to_thread(
         lambda: [understood(bundle, image, dimensions) if isinstance(image, Text) else image for image in images]
     )
-
-
-async def _fetched(state: Any, images: Sequence[Link | ReadyImage], deadline: float) -> list[ReadyImage]:
-    """Return the images, with the bytes that links lead to in their place."""
-    ready = [image for image in images if not isinstance(image, Link)]
-    if len(ready) == len(images):
-        return ready
-    try:
-        async with asyncio.timeout_at(deadline):
-            found: list[ReadyImage] = await state.fetcher.fetched(images, budget=state.settings.max_body)
-            return found
-    except TimeoutError:
-        raise too_late() from None
 
 
 def deadline_of(request: Request, timeout: float) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import http.server
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,12 +15,13 @@ from typing import Any
 import httpx
 import pytest
 
-from nonneg_core.errors import ImageTooLarge, LinkFailed, NonnegError, ParameterInvalid
+from nonneg_core.errors import ImageTooLarge, LinkFailed, NonnegError, Overloaded, ParameterInvalid
 from nonneg_server.app import create_app
+from nonneg_server.http.connection_limits import ConnectionLimits, ConnectionState
 from nonneg_server.registry import Registry
 from nonneg_server.requests.addresses import SPECIAL_IPV4, SPECIAL_IPV6, addresses, routable
-from nonneg_server.requests.fetch import Fetcher
-from nonneg_server.requests.images import Link
+from nonneg_server.requests.fetch import OF_ONE_REQUEST, Fetcher
+from nonneg_server.requests.images import Link, ReadyImage
 from nonneg_server.settings import Settings, read_settings
 
 pytestmark = pytest.mark.anyio
@@ -30,6 +32,7 @@ class Site(http.server.BaseHTTPRequestHandler):
 
     seen: list[dict[str, str]]
     image: bytes
+    released: threading.Event
 
     def do_GET(self) -> None:
         self.seen.append({"path": self.path, **{name.lower(): value for name, value in self.headers.items()}})
@@ -39,6 +42,8 @@ class Site(http.server.BaseHTTPRequestHandler):
             self.send_header("Set-Cookie", "a=b; path=/")
             self.end_headers()
             return
+        if self.path == "/held":
+            self.released.wait(60)
         if self.path == "/slow":
             time.sleep(1.5)
         if self.path == "/gone":
@@ -58,11 +63,12 @@ class Site(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def site(png: Callable[[int], bytes]) -> Iterator[Any]:
-    handler = type("Here", (Site,), {"seen": [], "image": png(0)})
+    handler = type("Here", (Site,), {"seen": [], "image": png(0), "released": threading.Event()})
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         server.handler = handler  # type: ignore[attr-defined]
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         yield server
+        handler.released.set()
         server.shutdown()
 
 
@@ -75,9 +81,14 @@ def fetcher(site: Any, **options: Any) -> Fetcher:
     return Fetcher([f"photos.example:{site.server_port}", f"other.example:{site.server_port}"], **options)
 
 
+async def fetch_all(by: Fetcher, links: list[Link], budget: int = 10**7) -> list[ReadyImage]:
+    async with by.fetched(links, budget=budget) as found:
+        return found
+
+
 async def fetch(by: Fetcher, site: Any, path: str, budget: int = 10**7) -> bytes | NonnegError:
     url = path if path.startswith("http") else f"http://photos.example:{site.server_port}{path}"
-    (found,) = await by.fetched([Link(url, "images[0]")], budget=budget)
+    (found,) = await fetch_all(by, [Link(url, "images[0]")], budget)
     assert isinstance(found, (bytes, NonnegError))
     return found
 
@@ -179,7 +190,7 @@ async def test_a_link_that_fails_as_nothing_foresaw_fails_alone_and_is_logged(
         raise LookupError("no such codec")
 
     links = [Link(f"http://{name}.example:{site.server_port}/a.png", name) for name in ("photos", "other")]
-    good, bad = await fetcher(site, resolve=broken).fetched(links, budget=10**7)
+    good, bad = await fetch_all(fetcher(site, resolve=broken), links)
     assert good == png(0)
     assert isinstance(bad, LinkFailed)
     assert "no such codec" in caplog.text
@@ -197,7 +208,7 @@ async def test_a_name_that_cannot_be_decoded_fails_its_image_alone(
 async def test_the_links_of_a_request_share_a_budget(site: Any, png: Callable[[int], bytes]) -> None:
     size = len(png(0))
     links = [Link(f"http://photos.example:{site.server_port}/{i}.png", f"images[{i}]") for i in range(6)]
-    found = await fetcher(site).fetched(links, budget=3 * size)
+    found = await fetch_all(fetcher(site), links, 3 * size)
     assert sum(isinstance(image, bytes) for image in found) <= 3
     assert any(isinstance(image, ImageTooLarge) for image in found)
 
@@ -234,7 +245,7 @@ async def test_what_borders_on_a_special_block_is_public(address: str) -> None:
 @pytest.mark.parametrize("host", ["127.0.0.1", "0x7f.1", "2130706433", "localhost"])
 async def test_every_spelling_of_localhost_is_refused(host: str) -> None:
     by = Fetcher(["*"], timeout=5.0)
-    (found,) = await by.fetched([Link(f"http://{host}/", "images[0]")], budget=1000)
+    (found,) = await fetch_all(by, [Link(f"http://{host}/", "images[0]")], 1000)
     assert isinstance(found, NonnegError)
     assert await addresses("no such host", 80) == []
 
@@ -251,8 +262,65 @@ async def test_a_server_without_hosts_refuses_links_one_by_one(
 
 async def test_many_links_at_once_are_all_answered(site: Any) -> None:
     links = [Link(f"http://photos.example:{site.server_port}/{i}.png", f"images[{i}]") for i in range(40)]
-    found = await asyncio.wait_for(fetcher(site).fetched(links, budget=10**7), 20)
+    found = await asyncio.wait_for(fetch_all(fetcher(site), links), 20)
     assert all(isinstance(image, bytes) for image in found)
+
+
+async def test_a_request_of_many_slow_links_leaves_places_for_anothers(site: Any, png: Callable[[int], bytes]) -> None:
+    by = fetcher(site, timeout=60.0)
+    links = [Link(f"http://photos.example:{site.server_port}/held", f"images[{i}]") for i in range(20)]
+    slow = asyncio.create_task(fetch_all(by, links))
+    while len(site.handler.seen) < OF_ONE_REQUEST:
+        await asyncio.sleep(0.01)
+    assert await asyncio.wait_for(fetch(by, site, "/a.png"), 20) == png(0)
+    assert [seen["path"] for seen in site.handler.seen] == ["/held"] * OF_ONE_REQUEST + ["/a.png"]
+    site.handler.released.set()
+    assert await slow == [png(0)] * 20
+
+
+async def test_name_servers_that_do_not_answer_keep_nothing_but_links_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    answered = threading.Event()
+
+    def look_up(*_: object, **__: object) -> list[Any]:
+        answered.wait(60)
+        return []
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    waiting = [asyncio.create_task(addresses(f"{i}.example", 80)) for i in range(64)]
+    await asyncio.sleep(0)
+    try:
+        assert await asyncio.wait_for(asyncio.to_thread(lambda: "other work"), 20) == "other work"
+    finally:
+        answered.set()
+    assert await asyncio.gather(*waiting) == [[]] * 64
+
+
+async def test_what_links_bring_counts_with_the_bodies_of_all_requests_until_it_is_answered(
+    site: Any, png: Callable[[int], bytes]
+) -> None:
+    size = len(png(0))
+    shared = ConnectionState(ConnectionLimits(bytes=5 * size))
+    by = fetcher(site, shared=shared)
+    links = [Link(f"http://photos.example:{site.server_port}/{i}.png", f"images[{i}]") for i in range(3)]
+    async with by.fetched(links[:2], budget=10**7) as found:
+        assert (found, shared.held) == ([png(0)] * 2, 2 * size)
+        with pytest.raises(Overloaded) as refused:  # they may have the half
+            await fetch_all(by, links[2:])
+        assert (refused.value.field, refused.value.limit, shared.held) == ("upload_bytes", 5 * size // 2, 2 * size)
+    assert shared.held == 0
+    with pytest.raises(Overloaded):
+        await fetch_all(by, links)
+    assert (await fetch_all(by, links[:1]), shared.held) == ([png(0)], 0)
+
+
+async def test_a_request_whose_links_find_no_room_is_answered_429(site: Any, registry: Registry) -> None:
+    app = create_app(registry, Settings())
+    app.state.fetcher = fetcher(site, shared=ConnectionState(ConnectionLimits(bytes=100)))
+    link = f"http://photos.example:{site.server_port}/a.png"
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+        for path in ("/embed", "/explain?where=1"):
+            found = await client.post(path, json={"images": [link] * 2})
+            assert (found.status_code, found.json()["error"]["field"]) == (429, "upload_bytes"), path
 
 
 @pytest.mark.parametrize(("own", "headers"), [(60.0, {"x-request-timeout": "0.3"}), (0.3, {})])

@@ -101,7 +101,8 @@ def trusting(authority: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 async def fetch(server: Any, host: str = "photos.example", path: str = "/a.png") -> bytes | NonnegError:
     by = Fetcher([f"*:{server.server_port}"], resolve=here, permitted=lambda _: True, timeout=5.0)
     link = Link(f"https://{host}:{server.server_port}{path}", "images[0]")
-    (found,) = await by.fetched([link], budget=10**6)
+    async with by.fetched([link], budget=10**6) as (found,):
+        pass
     assert isinstance(found, (bytes, NonnegError))
     return found
 

@@ -60,10 +60,14 @@ class View(BaseModel):
         left, top, right, bottom = _central(size, self.crop, square=self.fit == "cover")
         return left / width, top / height, (right - left) / width, (bottom - top) / height
 
+    def place_of(self, size: tuple[int, int]) -> tuple[int, int, int, int]:
+        """Return where a picture of this size lies in the pixels with `contain`: left, top, width, height."""
+        scale = self.size / max(size)
+        width, height = (max(1, round(side * scale)) for side in size)
+        return (self.size - width) // 2, (self.size - height) // 2, width, height
+
     def _contain(self, image: Image.Image, resize: Resize) -> Pixels:
-        scale = self.size / max(image.size)
-        width, height = (max(1, round(side * scale)) for side in image.size)
-        left, top = (self.size - width) // 2, (self.size - height) // 2
+        left, top, width, height = self.place_of(image.size)
         canvas = np.full((self.size, self.size, 3), self.background, np.uint8)
         whole = (0, 0, *image.size)
         canvas[top : top + height, left : left + width] = resize(image, (width, height), self.interpolation, whole)

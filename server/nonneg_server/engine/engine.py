@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import TypeVar
 
-from nonneg_core.errors import DeadlineExceeded, ImageTooLarge, MissingExtra, NonnegError, NotReady
+from nonneg_core.errors import DeadlineExceeded, MissingExtra, NonnegError, NotReady
 from nonneg_core.pixels.identify import MAX_PIXELS
 from nonneg_core.pixels.pricing.price import Price
 from nonneg_core.pixels.resizing import has_simd
@@ -23,8 +23,8 @@ from nonneg_server.engine.batcher import Batcher
 from nonneg_server.engine.cache import Cache, key_of
 from nonneg_server.engine.completions import LoopFuture
 from nonneg_server.engine.encoded import Encoded, too_late
-from nonneg_server.engine.fair_queue import Cost
 from nonneg_server.engine.model_stats import ModelStats
+from nonneg_server.engine.pricing import cost_of, priced
 from nonneg_server.engine.texts import Text, text_job
 from nonneg_server.engine.workers import Workers
 
@@ -148,22 +148,7 @@ class InferenceEngine:
             self.admission.leave(len(orders), weight, work)
 
     def _priced(self, image: Input) -> Price | NonnegError:
-        if isinstance(image, Text):
-            return image.price
-        try:
-            price = self._preprocessor.price(image)
-        except NonnegError as error:
-            return error
-        if price.bytes > self.workers.pool.most:
-            return ImageTooLarge(
-                f"decoding this {price.format} of {price.width} x {price.height} pixels takes up to {price.bytes} "
-                f"bytes, more than the limit of {self.workers.pool.most}",
-                fix="scale it down, save it as a JPEG, or raise --image-memory",
-                field="image_memory",
-                value=price.bytes,
-                limit=self.workers.pool.most,
-            )
-        return price
+        return image.price if isinstance(image, Text) else priced(self._preprocessor, image, self.workers.pool.most)
 
     async def _landed(self, orders: Sequence[PricedInput], deadline: float | None) -> list[Encoded | NonnegError]:
         """Queue all at once, and wait in their order: a task for each would cost more than it does."""
@@ -279,11 +264,6 @@ class InferenceEngine:
         if alone and not wide:
             self.sessions.open_all_cores()
         return encoded
-
-
-def cost_of(price: Price) -> Cost:
-    """Return what an image of this price costs the queue."""
-    return Cost(price.seconds, price.bytes)
 
 
 def _noting(engine: InferenceEngine) -> Callable[[int], None]:

@@ -49,7 +49,7 @@ METRICS = {
     "nonneg_refused": "Requests refused because the queue was full.",
     "nonneg_connections": "Open connections.",
     "nonneg_turned_away": "Clients answered or cut off before the application saw them, by error type.",
-    "nonneg_upload_bytes": "Bytes of requests that are arriving or in work, and of answers that are not taken yet.",
+    "nonneg_upload_bytes": "Bytes of requests that arrive or are in work, of images fetched for them, and of answers.",
     "nonneg_log_lines_lost": "Lines of the log that were dropped because they were not read in time.",
     "nonneg_draining": "1 while the server is shutting down.",
     "nonneg_model_info": "1 for every model served, with its version and fingerprint.",

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 PORTS = {"http": 80, "https": 443}
+LOOKUPS = ThreadPoolExecutor(16, "names")  # threads of their own: a slow name server keeps nothing else waiting
 
 # IANA's special-purpose blocks (RFC 6890 and its successors). The list is our own, so that what may be reached does not
 # change with the version of Python. Blocks that IANA calls globally reachable are not in it, but those that lead to
@@ -36,7 +39,8 @@ def routable(address: str) -> bool:
 async def addresses(host: str, port: int) -> list[str]:
     """Return what the system's resolver says; nothing for a name it does not know."""
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+        found = await asyncio.get_running_loop().run_in_executor(LOOKUPS, look_up)
     except (OSError, UnicodeError):
         return []
     return [str(entry[4][0]) for entry in found]

@@ -9,12 +9,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from nonneg_core.errors import ImageTooLarge, LinkFailed, NonnegError, ParameterInvalid
+from nonneg_core.errors import ImageTooLarge, LinkFailed, NonnegError, Overloaded, ParameterInvalid
 from nonneg_core.version import __version__
+from nonneg_server.http.connection_limits import ConnectionState
 from nonneg_server.requests.addresses import PORTS, addresses, matches, routable
+from nonneg_server.requests.fetched_bytes import FetchedBytes
 from nonneg_server.requests.images import Link, ReadyImage
 
 if TYPE_CHECKING:
@@ -24,16 +27,19 @@ logger = logging.getLogger("nonneg")
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 
 REDIRECTS = 3
-AT_ONCE = 16
+AT_ONCE = 16  # links of all requests,
+OF_ONE_REQUEST = 4  # of them: one with many slow links leaves places for others
 _SENT = {"user-agent": f"nonneg/{__version__}", "accept": "image/*", "accept-encoding": "identity"}
 _MOVED = (301, 302, 303, 307, 308)
 
 
-class Budget:
-    """Bytes that the links of one request may still bring."""
+class Share:
+    """What the links of one request may take: so many places at once, and so many bytes in all."""
 
     def __init__(self, whole: int) -> None:
-        self.whole = self.bytes = whole
+        self.whole = whole
+        self.bytes = 0
+        self.places = asyncio.Semaphore(OF_ONE_REQUEST)
 
 
 class Fetcher:
@@ -47,44 +53,63 @@ class Fetcher:
         timeout: float = 10.0,
         resolve: Resolve | None = None,
         permitted: Callable[[str], bool] | None = None,
+        shared: ConnectionState | None = None,
     ) -> None:
         self._hosts = tuple(host.lower() for host in hosts)
         self._max_bytes = max_bytes
         self._timeout = timeout
         self._resolve = resolve or addresses
         self._permitted = permitted or routable
-        self._gate = asyncio.Semaphore(AT_ONCE)
+        self._places = asyncio.Semaphore(AT_ONCE)
+        self._held = FetchedBytes(shared or ConnectionState())
         self._tls = ssl.create_default_context() if hosts else None
 
-    async def fetched(self, images: Sequence[Link | ReadyImage], *, budget: int) -> list[ReadyImage]:
-        """Replace every link by its bytes or by the reason why there are none; `budget` bytes in all."""
-        left = Budget(budget)
-        return await asyncio.gather(*(self._one(image, left) for image in images))
+    @asynccontextmanager
+    async def fetched(self, images: Sequence[Link | ReadyImage], *, budget: int) -> AsyncIterator[list[ReadyImage]]:
+        """Replace every link by its bytes or by the reason why there are none; `budget` bytes in all.
 
-    async def _one(self, image: Link | ReadyImage, left: Budget) -> ReadyImage:
+        The bytes count among those that the process holds until the context ends; Overloaded where they are too many.
+        """
+        share = Share(budget)
+        try:
+            yield await self._all(images, share)
+        finally:
+            self._held.give_back(share.bytes)
+
+    async def _all(self, images: Sequence[Link | ReadyImage], share: Share) -> list[ReadyImage]:
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(self._one(image, share)) for image in images]
+        except ExceptionGroup as several:  # a link brought more than may be held: the others were ended
+            raise several.exceptions[0] from None
+        return [task.result() for task in tasks]
+
+    async def _one(self, image: Link | ReadyImage, share: Share) -> ReadyImage:
         if not isinstance(image, Link):
             return image
         import httpx  # here and below: most servers fetch nothing, and would start a tenth later
 
         try:
-            async with self._gate, asyncio.timeout(self._timeout):
-                return await self._follow(image, left)
+            async with share.places, self._places, asyncio.timeout(self._timeout):
+                return await self._follow(image, share)
         except TimeoutError:
             return self._failed(image, f"did not arrive within {self._timeout:g} s")
         except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:  # the last: a redirect to no name
             certificate = "CERTIFICATE_VERIFY_FAILED" in str(error)
             why = "has a certificate that is not to be trusted" if certificate else "cannot be fetched"
             return self._failed(image, f"{why} ({type(error).__name__})")
+        except Overloaded:
+            raise
         except NonnegError as error:
             return error
         except Exception:  # one link must not fail the whole request, whatever a server answers to it
             logger.exception("%s could not be fetched", image.field)
             return self._failed(image, "cannot be fetched")
 
-    async def _follow(self, link: Link, left: Budget) -> bytes:
+    async def _follow(self, link: Link, share: Share) -> bytes:
         url = _parsed(link.url, link.field)
         for _ in range(REDIRECTS + 1):
-            answer = await self._get(url, link, left)
+            answer = await self._get(url, link, share)
             if isinstance(answer, bytes):
                 return answer
             if url.scheme == "https" and answer.scheme == "http":
@@ -92,7 +117,7 @@ class Fetcher:
             url = answer
         raise self._failed(link, f"redirects more than {REDIRECTS} times")
 
-    async def _get(self, url: httpx.URL, link: Link, left: Budget) -> bytes | httpx.URL:
+    async def _get(self, url: httpx.URL, link: Link, share: Share) -> bytes | httpx.URL:
         """Return the body, or where it has moved to; every hop passes the same checks."""
         import httpx
 
@@ -109,9 +134,9 @@ class Fetcher:
                 raise self._failed(link, f"answers {answer.status_code}")
             if answer.headers.get("content-encoding", "identity") != "identity":
                 raise self._failed(link, "is compressed although that was not asked for")
-            return await self._read(answer, link, left)
+            return await self._read(answer, link, share)
 
-    async def _read(self, answer: httpx.Response, link: Link, left: Budget) -> bytes:
+    async def _read(self, answer: httpx.Response, link: Link, share: Share) -> bytes:
         announced = answer.headers.get("content-length", "")
         if announced.isdecimal():
             self._within(int(announced), self._max_bytes, "--url-bytes", link)
@@ -119,9 +144,10 @@ class Fetcher:
         received = 0
         async for chunk in answer.aiter_raw():
             received += len(chunk)
-            left.bytes -= len(chunk)
+            share.bytes += len(chunk)
+            self._held.take(len(chunk))
             self._within(received, self._max_bytes, "--url-bytes", link)
-            self._within(left.whole - left.bytes, left.whole, "--max-body", link)
+            self._within(share.bytes, share.whole, "--max-body", link)
             chunks.append(chunk)
         return b"".join(chunks)
 

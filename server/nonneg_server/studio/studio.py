@@ -24,7 +24,7 @@ from nonneg_server.embedding import encode
 from nonneg_server.engine.texts import Text
 from nonneg_server.registry import Registry
 from nonneg_server.requests.images import Incoming, Link, sized
-from nonneg_server.serving import deadline_of
+from nonneg_server.serving import deadline_of, fetched
 from nonneg_server.studio import comparison
 from nonneg_server.studio.collection import IndexedFolder
 from nonneg_server.studio.dimension_cards import Cards
@@ -32,7 +32,8 @@ from nonneg_server.studio.dimension_details import EXEMPLARS, meaning, strongest
 from nonneg_server.studio.grouping import Grouping
 from nonneg_server.studio.query import as_json, read_query
 from nonneg_server.studio.search import Page, SearchLength, search
-from nonneg_server.studio.thumbnails import LARGE, THUMBNAIL, Pictures, smaller
+from nonneg_server.studio.smaller_copies import LARGE, THUMBNAIL, SmallerCopies
+from nonneg_server.studio.thumbnails import Pictures, Thumbnails
 from nonneg_server.studio.uploads import PREFIX, Upload, Uploads
 
 if TYPE_CHECKING:
@@ -40,12 +41,14 @@ if TYPE_CHECKING:
 
 
 class Studio:
-    """What /studio/… answers from; its methods may run on any thread."""
+    """What /studio/… answers from; its methods may run on any thread, those that wait on the event loop."""
 
-    def __init__(self, registry: Registry, collection: IndexedFolder | None) -> None:
+    def __init__(self, registry: Registry, collection: IndexedFolder | None, *, max_pixels: int) -> None:
         self._registry = registry
+        self._max_pixels = max_pixels
         self._collection = collection
         self._pictures = None if collection is None else Pictures(collection)
+        self._thumbnails = Thumbnails()
         self._uploads = Uploads()
         self._cards: Cards | None = None
         self._known: object = None  # the names that the cards were made of
@@ -107,24 +110,29 @@ class Studio:
             "bars": [self._shown_by(bar) for bar in found],
         }
 
-    def thumbnail(self, photo: str) -> bytes:
-        """Return a small JPEG."""
-        if photo.startswith(PREFIX):
-            return smaller(self._uploads.get(photo).picture, THUMBNAIL)
-        return self._shown().thumbnail(photo)
+    def stamp(self, photo: str) -> str:
+        """Return what changes when a photo's file does; a dropped one never does."""
+        return self._uploads.get(photo).fingerprint if photo.startswith(PREFIX) else self._shown().stamp(photo)
 
-    def image(self, photo: str) -> bytes:
+    async def thumbnail(self, photo: str, stamp: str, deadline: float) -> bytes:
+        """Return a small JPEG; `stamp`: the photo's."""
+        found = self._thumbnails.get(photo, stamp)
+        if found is None:
+            found = await self._copies.make(await self._picture(photo), THUMBNAIL, deadline=deadline)
+            self._thumbnails.put(photo, stamp, found)
+        return found
+
+    async def image(self, photo: str, deadline: float) -> bytes:
         """Return a JPEG as large as a screen."""
-        if photo.startswith(PREFIX):
-            return self._uploads.get(photo).picture
-        return self._shown().large(photo)
+        picture = await self._picture(photo)
+        return picture if photo.startswith(PREFIX) else await self._copies.make(picture, LARGE, deadline=deadline)
 
-    def where(self, photo: str, j: int, maps: CellMaps) -> dict[str, Any]:
+    async def where(self, photo: str, j: int, maps: CellMaps, deadline: float) -> dict[str, Any]:
         """Return which cells of a photo a dimension comes from."""
-        bundle = self.bundle
-        check_dimension(bundle.manifest, j)
-        data = self._uploads.get(photo).picture if photo.startswith(PREFIX) else self._shown().read(photo)
-        found = maps.locate(bundle, data, [j])
+        engine = self._registry.get()
+        check_dimension(engine.bundle.manifest, j)
+        picture = await self._picture(photo)
+        (found,) = await maps.locate(engine.workers, engine.bundle, [picture], [j], deadline=deadline)
         return {
             "photo": photo,
             **self.cards(j),
@@ -139,12 +147,12 @@ class Studio:
         found = sized(image, state.settings.limits)
         if isinstance(found, NonnegError):
             raise found
-        if isinstance(found, Link):
-            (found,) = await state.fetcher.fetched([found], budget=state.settings.max_body)
-        assert isinstance(found, bytes)
-        engine = self._registry.get()
-        raw = await encode(engine, [found], fail=True, deadline=deadline_of(request, state.settings.timeout))
-        picture = await asyncio.to_thread(smaller, found, LARGE)
+        assert isinstance(found, (bytes, Link))
+        engine, deadline = self._registry.get(), deadline_of(request, state.settings.timeout)
+        async with fetched(request, [found], deadline) as (photo,):
+            raw = await encode(engine, [photo], fail=True, deadline=deadline)
+            assert isinstance(photo, bytes)
+            picture = await self._copies.make(photo, LARGE, deadline=deadline)
         name = self._uploads.add(Upload(raw.vectors[0], engine.bundle.manifest.fingerprint, picture))
         return self.bars(name, asked)
 
@@ -189,7 +197,7 @@ class Studio:
         manifest = bundle.manifest
         check_dimension(manifest, j)
         atlas = open_atlas(bundle)
-        here = None if self._collection is None else meaning(self._collection, j, manifest.columns, self.cards)
+        here = None if self._matching is None else meaning(self._matching, j, manifest.columns, self.cards)
         return {
             **self.cards(j),
             "frequency": manifest.columns.frequency[j],
@@ -213,12 +221,18 @@ class Studio:
             )
         return self._grouping
 
+    @property
+    def _matching(self) -> IndexedFolder | None:
+        """The folder, if its vectors are of the model that is served now."""
+        held = self._collection
+        return held if held is not None and held.fingerprint == self.bundle.manifest.fingerprint else None
+
     def _indexed(self) -> IndexedFolder:
         if self._collection is None:
             raise NotFound(
                 "no folder is indexed here", fix="start the server with `nonneg studio FOLDER`", field="folder"
             )
-        if self._collection.fingerprint != self.bundle.manifest.fingerprint:
+        if self._matching is None:
             raise NotFound(
                 "the folder was indexed with another model than the one that is served now",
                 fix="start `nonneg studio FOLDER` again",
@@ -227,6 +241,16 @@ class Studio:
             )
         return self._collection
 
+    @property
+    def _copies(self) -> SmallerCopies:
+        return SmallerCopies(self._registry.get().workers, max_pixels=self._max_pixels)
+
+    async def _picture(self, photo: str) -> bytes:
+        """Return a photo's file, or the copy of one that was dropped."""
+        if photo.startswith(PREFIX):
+            return self._uploads.get(photo).picture
+        return await asyncio.to_thread(self._shown().read, photo)
+
     def _shown(self) -> Pictures:
         self._indexed()
         assert self._pictures is not None
@@ -234,14 +258,14 @@ class Studio:
 
     def _vector(self, photo: str) -> Vectors:
         if photo.startswith(PREFIX):
-            return self._uploads.get(photo).vector
+            return self._uploads.of_model(photo, self.bundle.manifest.fingerprint).vector
         held = self._indexed()
         return held.stored.dense(held.row(photo))
 
     def _vector_by_name(self, name: str) -> Vectors:
         """Return the vector of a photo by its path within the folder, or of one that was dropped."""
         if name.startswith(PREFIX):
-            return self._uploads.get(name).vector
+            return self._uploads.of_model(name, self.bundle.manifest.fingerprint).vector
         held = self._indexed()
         if name not in held.by_name:
             raise NotFound(
@@ -264,13 +288,13 @@ class Studio:
 
     def _exemplars(self, j: int) -> list[str]:
         """Return the photos of the folder that show a dimension most, the first of them first."""
-        if self._collection is None:
+        if self._matching is None:
             return []
         if j not in self._shown_most:
-            self._shown_most[j] = strongest(self._collection, j, EXEMPLARS)
+            self._shown_most[j] = strongest(self._matching, j, EXEMPLARS)
         return self._shown_most[j]
 
     def _length(self, asked: Sized) -> int:
         check_top_k(asked.top_k)
-        width = self.bundle.manifest.dimensions if self._collection is None else self._collection.stored.dimensions
+        width = self.bundle.manifest.dimensions if self._matching is None else self._matching.stored.dimensions
         return check_dimensions(asked.dimensions, width)

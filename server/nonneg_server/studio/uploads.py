@@ -37,6 +37,18 @@ class Uploads:
             self._held.popitem(last=False)
         return name
 
+    def of_model(self, name: str, fingerprint: str) -> Upload:
+        """Return the one with this id; NotFound also where another model has embedded it."""
+        found = self.get(name)
+        if found.fingerprint != fingerprint:
+            raise NotFound(
+                "this photo was dropped while another model was served",
+                fix="drop it on the page again",
+                field="photo",
+                value=name[:40],
+            )
+        return found
+
     def get(self, name: str) -> Upload:
         """Return the one with this id; NotFound where it is forgotten."""
         found = self._held.get(name)

@@ -159,6 +159,11 @@ async def test_what_is_not_a_photo_is_refused(studio: httpx.AsyncClient, body: b
     assert sent.status_code in (415, 422)
 
 
+async def test_a_link_that_cannot_be_fetched_is_refused_as_an_upload(studio: httpx.AsyncClient) -> None:
+    sent = await studio.post("/studio/uploads", json={"images": ["https://photos.example/a.png"]}, headers=MEANT)
+    assert (sent.status_code, sent.json()["error"]["field"]) == (422, "images[0]")
+
+
 async def test_an_upload_needs_the_header_that_forms_cannot_send(
     studio: httpx.AsyncClient, png: Callable[[int], bytes]
 ) -> None:

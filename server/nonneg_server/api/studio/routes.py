@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, Request, Response
@@ -17,6 +18,7 @@ from nonneg_server.api.route import Route, embedding, json_response, open_to_all
 from nonneg_server.api.studio import schemas
 from nonneg_server.api.studio.parameters import Bars, ComparedPair, Listed, LocatedDimension, Searched
 from nonneg_server.cell_maps import maps_of
+from nonneg_server.serving import deadline_of
 
 if TYPE_CHECKING:
     from nonneg_server.studio.studio import Studio
@@ -47,21 +49,22 @@ async def get_photo(request: Request) -> Response:
 @router.get("/studio/photos/{photo}/thumbnail", summary="A photo, at most 320 pixels wide and high")
 @documented(others={"image/jpeg": BINARY}, says="A JPEG.")
 async def get_thumbnail(request: Request) -> Response:
-    return _jpeg(await asyncio.to_thread(_studio(request).thumbnail, _photo(request)))
+    return await _picture(request, lambda studio, *given: studio.thumbnail(*given))
 
 
 @router.get("/studio/photos/{photo}/image", summary="A photo, at most 1280 pixels wide and high")
 @documented(others={"image/jpeg": BINARY}, says="A JPEG.")
 async def get_image(request: Request) -> Response:
-    return _jpeg(await asyncio.to_thread(_studio(request).image, _photo(request)))
+    return await _picture(request, lambda studio, photo, _, deadline: studio.image(photo, deadline))
 
 
 @router.get("/studio/photos/{photo}/where", summary="Which cells of a photo a dimension comes from")
 @documented(schemas.Where, schemas.WHERE, query=LocatedDimension)
 async def get_where(request: Request) -> Response:
     studio, asked = _studio(request), query_parameters(request.scope["query_string"], LocatedDimension)
+    deadline = deadline_of(request, request.app.state.settings.timeout)
     maps = maps_of(request.app.state)
-    return json_response(await asyncio.to_thread(studio.where, _photo(request), asked.dimension, maps))
+    return json_response(await studio.where(_photo(request), asked.dimension, maps, deadline))
 
 
 @router.post("/studio/uploads", summary="Embed a photo to search with; it is kept in memory alone, for a while")
@@ -142,7 +145,7 @@ def _studio(request: Request) -> Studio:
     if state.studio is None:
         from nonneg_server.studio.studio import Studio
 
-        state.studio = Studio(state.registry, state.collection)
+        state.studio = Studio(state.registry, state.collection, max_pixels=state.settings.max_pixels)
     found: Studio = state.studio
     return found
 
@@ -159,12 +162,19 @@ def _photo(request: Request) -> str:
     return found
 
 
-def _jpeg(content: bytes) -> Response:
+async def _picture(request: Request, make: Callable[[Studio, str, str, float], Awaitable[bytes]]) -> Response:
+    """Answer a JPEG, by what makes it of the photo's id and stamp; nothing where the browser has it already."""
+    studio, photo = _studio(request), _photo(request)
+    stamp = await asyncio.to_thread(studio.stamp, photo)
     headers = {
-        "cache-control": "private, max-age=3600",
+        "cache-control": "private, no-cache",  # the browser asks whether it is still so
+        "etag": f'"{stamp}"',
         "cross-origin-resource-policy": "same-origin",
         "x-content-type-options": "nosniff",
     }
+    if request.headers.get("if-none-match") == headers["etag"]:
+        return Response(status_code=304, headers=headers)
+    content = await make(studio, photo, stamp, deadline_of(request, request.app.state.settings.timeout))
     return Response(content, media_type="image/jpeg", headers=headers)
 
 
