@@ -212,8 +212,8 @@ def group(vectors: Path, photos: int) -> None:
 def grouped(address: str) -> tuple[float, float]:
     """Return the seconds until the groups are answered, and the megabytes of them."""
     began = time.perf_counter()
-    answer = httpx.get(f"{address}/studio/groups", timeout=None)
-    assert answer.status_code == 200, answer.text
+    while not (answer := httpx.get(f"{address}/studio/groups", timeout=60).raise_for_status()).json()["found"]:
+        time.sleep(0.5)
     return time.perf_counter() - began, len(answer.content) / 1e6
 
 

@@ -110,6 +110,7 @@ def _groups(held: Curated, names: Any, tell: Callable[[int, int | None], None]) 
     for section in sections:
         for group in section["groups"]:
             group["photos"] = len(group["findings"])
+            group["unlisted"] = max(0, group["photos"] - SHOWN)
             group["findings"] = [
                 {
                     "photo": id_of(found["image"]),

@@ -7,12 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from pydantic import TypeAdapter
 
 from nonneg_cli.studio import index_of, model_of, opened, update_index
 from nonneg_client.embeddings import Embeddings
 from nonneg_client.search.index import Index
 from nonneg_core.errors import DataInvalid, FingerprintMismatch
 from nonneg_runtime.bundle import open_bundle
+from nonneg_server.api.studio.group_schemas import Section
 
 pytest.importorskip("qdrant_edge")
 
@@ -47,6 +49,12 @@ def test_what_is_new_is_embedded_and_what_is_gone_is_forgotten(tmp_path: Path, m
     assert told[-1] == (len(found), len(found))
     assert {"exact", "clusters"} <= {section["part"] for section in sections}
     assert all(finding["photo"] in found.ids for s in sections for g in s["groups"] for finding in g["findings"])
+    monkeypatch.setattr("nonneg_cli.studio.SHOWN", 2)
+    sections = found.groups(lambda *_: None)
+    TypeAdapter(list[Section]).validate_python(sections)
+    groups = [group for section in sections for group in section["groups"]]
+    assert (3, 1) in [(group["photos"], group["unlisted"]) for group in groups]
+    assert all(len(group["findings"]) + group["unlisted"] == group["photos"] for group in groups)
 
 
 def test_a_folder_without_a_photo_that_can_be_read_is_refused(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from concurrent.futures import Future
 from typing import Any
@@ -13,23 +12,29 @@ Sections = list[dict[str, Any]]
 
 
 class Grouping:
-    """One search for groups, shared by all requests that come while it runs; after a failure the next begins again."""
+    """One search for groups, begun when it is first asked for; after a failure the next request begins again."""
 
     def __init__(self, find: FindGroups) -> None:
         self._find = find
-        self._sought: asyncio.Future[Sections] | None = None
+        self._asking = threading.Lock()
+        self._sought: Future[Sections] | None = None
         self._done, self._of = 0, 0
 
-    async def sections(self) -> Sections:
-        """Return duplicates, clusters and outliers."""
-        if self._sought is None or (self._sought.done() and self._sought.exception()):
-            self._done = self._of = 0
-            self._sought = asyncio.wrap_future(self._begin())
-        return await asyncio.shield(self._sought)
+    def sections(self) -> dict[str, Any]:
+        """Return how far the search is, begun if it was not; and when it is done, what it found, or raise its error."""
+        with self._asking:
+            if self._sought is None:
+                self._done = self._of = 0
+                self._sought = self._begin()
+            sought, done = self._sought, self._sought.done()
+            if done and sought.exception() is not None:
+                self._sought = None  # who asks now is told, who asks next begins again
+        return {"found": done, "done": self._done, "of": self._of, "sections": sought.result() if done else []}
 
     def progress(self) -> dict[str, Any]:
         """Return how far the present step of the search is."""
-        return {"found": self._sought is not None and self._sought.done(), "done": self._done, "of": self._of}
+        sought = self._sought
+        return {"found": sought is not None and sought.done(), "done": self._done, "of": self._of}
 
     def _begin(self) -> Future[Sections]:
         found: Future[Sections] = Future()

@@ -10,14 +10,18 @@ from typing import Any
 import numpy as np
 
 from nonneg_core.errors import ExpressionInvalid, NonnegError, ParameterInvalid
-from nonneg_core.expressions.expression import Dimension, Expression, Leaf, Photo, Words
+from nonneg_core.expressions.expression import Dimension, Expression, Leaf, Photo, Term, Words
 from nonneg_core.expressions.names import dimension_of
 from nonneg_core.expressions.parse import parse
-from nonneg_core.expressions.resolve import Resolved
+from nonneg_core.expressions.resolve import Resolved, SparseRow
 from nonneg_core.shortening import Vectors, shorten, unit
 from nonneg_runtime.bundle import Bundle
+from nonneg_runtime.words.expression_rows import resolved
+from nonneg_runtime.words.known_names import names_of
 from nonneg_server.query import queried
+from nonneg_server.studio.left_out import LeftOut, fitting
 
+NOTHING: tuple[SparseRow, ...] = ((np.zeros(0, np.int32), np.zeros(0, np.float32)),)
 NamesByDimension = Mapping[int, str]
 
 
@@ -33,26 +37,62 @@ class PhotoQuery:
 
     def resolved(self, dimensions: int, top_k: int | None) -> Resolved:
         """Return the weightings at a length: photos are cut as what is stored is."""
+        return self.at(dimensions, top_k)[0]
+
+    def at(self, dimensions: int, top_k: int | None) -> tuple[Resolved, tuple[LeftOut, ...]]:
+        """Return the weightings at a length, and what the length leaves out of the query."""
         if self.expression is None:
             indices = np.array([j for j in sorted(self.only) if j < dimensions], np.int32)
-            return Resolved(((indices, unit(np.ones(len(indices), np.float32))),))
+            beyond = tuple(LeftOut(Dimension(str(j)), j + 1) for j in self.only if j >= dimensions)
+            return Resolved(((indices, unit(np.ones(len(indices), np.float32))),)), beyond
+        wanted = fitting(self.expression, dimensions, self._needs)
+        parts, left_out = NOTHING, wanted.left_out
+        if wanted.expression is not None:
+            try:
+                parts = self._parts(wanted.expression, dimensions, top_k)
+            except ExpressionInvalid:
+                self._check_whole()
+                left_out += tuple(LeftOut(leaf, None) for leaf in wanted.expression.leaves())
+        return Resolved(parts, self.without), left_out
+
+    def _check_whole(self) -> None:
+        """Raise ExpressionInvalid where nothing would be left to look for at the whole length either."""
+        width = self.bundle.manifest.dimensions
+        assert self.expression is not None
+        whole = fitting(self.expression, width, self._needs).expression
+        if whole is not None:
+            self._parts(whole, width, None)
+
+    def _parts(self, wanted: Expression, dimensions: int, top_k: int | None) -> tuple[SparseRow, ...]:
         cut = {photo: shorten(z, dimensions, top_k) for photo, z in self.photos.items()}
-        wanted = Expression(self.expression.parts)
-        try:
-            texts = {words: shorten(z, dimensions) for words, z in self.words.items()}
-            parts = queried(self.bundle, wanted, dimensions, {**cut, **texts}).resolved.parts
-        except ExpressionInvalid:
-            if all(z.any() for z in cut.values()):
-                raise
-            parts = ((np.zeros(0, np.int32), np.zeros(0, np.float32)),)  # a zero vector is near to nothing
-        return Resolved(parts, self.without)
+        texts = {words: shorten(z, dimensions) for words, z in self.words.items()}
+        return queried(self.bundle, wanted, dimensions, {**cut, **texts}).resolved.parts
+
+    def _needs(self, leaf: Leaf) -> int | None:
+        """Return the least length at which a leaf says something; None for a vector of zeros."""
+        if isinstance(leaf, Dimension):
+            return dimension_of(leaf, names_of(self.bundle), self.bundle.manifest.dimensions) + 1
+        z = self.photos[leaf] if isinstance(leaf, Photo) else self._said(leaf)
+        active = np.flatnonzero(z)
+        return int(active[0]) + 1 if len(active) else None
+
+    def _said(self, words: Words) -> Vectors:
+        """Return the whole vector of words; a word that is not known is told where it stands."""
+        if words in self.words:
+            return self.words[words]
+        width = self.bundle.manifest.dimensions
+        ((indices, values),) = resolved(self.bundle, Expression(((Term(1, words),),)), width, {}).parts
+        found = np.zeros(width, np.float32)
+        found[indices] = values
+        return found
 
     @cached_property
     def without(self) -> tuple[int, ...]:
         """What must not be active, at whatever length is asked: the stored vectors are whole."""
         if self.expression is None or not self.expression.without:
             return ()
-        return queried(self.bundle, self.expression, None, {**self.photos, **self.words}).resolved.without
+        alone = Expression((), self.expression.without)
+        return resolved(self.bundle, alone, self.bundle.manifest.dimensions, {}).without
 
 
 def read_query(
@@ -88,6 +128,12 @@ def as_json(query: PhotoQuery, names: NamesByDimension) -> dict[str, Any] | None
         ],
         "without": [_leaf(leaf, names, width) for leaf in expression.without],
     }
+
+
+def left_out_as_json(left_out: Sequence[LeftOut], query: PhotoQuery, names: NamesByDimension) -> list[dict[str, Any]]:
+    """Return what a length leaves out, each with the least length at which it counts."""
+    width = query.bundle.manifest.dimensions
+    return [{**_leaf(leaf, names, width), "needs": needs} for leaf, needs in left_out]
 
 
 def check_there(dimensions: Sequence[int], width: int, field: str) -> None:

@@ -19,7 +19,7 @@ from nonneg_server.studio.column_index import ColumnIndex, Floats, Integers
 from nonneg_server.studio.comparison import bars
 from nonneg_server.studio.dimension_cards import Cards
 from nonneg_server.studio.facets import facets
-from nonneg_server.studio.query import PhotoQuery
+from nonneg_server.studio.query import PhotoQuery, left_out_as_json
 
 REASONS = 6
 ASKED = 12  # dimensions of the query that are told
@@ -59,7 +59,7 @@ def search(
 ) -> dict[str, Any]:
     """Find hits and figures; `itself` are the rows of the photos that are asked with, which are left out."""
     columns = collection.stored.cut(length.dimensions, length.stored(collection.stored.dimensions))
-    asked = query.resolved(length.dimensions, length.top_k)
+    asked, left_out = query.at(length.dimensions, length.top_k)
     whole = columns is collection.stored.whole and length.top_k is None
     started = time.perf_counter()
     allowed = _allowed(collection, query.only, asked.without, itself)
@@ -72,6 +72,7 @@ def search(
     weights = _together(asked, length.dimensions)
     return {
         "asked": bars(unit(weights), cards, ASKED),
+        "left_out": left_out_as_json(left_out, query, cards.names),
         "hits": [_hit(collection, int(i), float(scores[i]), weights, columns, length, cards) for i in shown],
         "total": int((allowed & (scores > 0)).sum()),
         "above": above,
@@ -107,7 +108,8 @@ def _allowed(collection: IndexedFolder, only: Iterable[int], without: Iterable[i
         active[whole.active(j)] = True
         found &= active
     for j in without:
-        found[whole.active(j)] = False
+        if j < collection.stored.dimensions:  # of what an index does not store, nothing is known
+            found[whole.active(j)] = False
     found[list(itself)] = False
     return found
 

@@ -207,9 +207,9 @@ class Studio:
             "here": here,
         }
 
-    async def groups(self) -> dict[str, Any]:
-        """Return duplicates, clusters and outliers, sought when they are first asked for."""
-        return {"sections": await self.grouping.sections()}
+    def groups(self) -> dict[str, Any]:
+        """Return duplicates, clusters and outliers, or how far the search for them is, which this begins."""
+        return self.grouping.sections()
 
     @property
     def grouping(self) -> Grouping:

@@ -1,8 +1,7 @@
-"""The search for groups: once, told of, and not waited for when the server ends."""
+"""The search for groups: once, told of, and no answer waits for it."""
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -11,11 +10,18 @@ import pytest
 
 from nonneg_server.studio.grouping import Grouping
 
-pytestmark = pytest.mark.anyio
 Tell = Callable[[int, int | None], None]
+FAR = {"found": False, "done": 3, "of": 10}
 
 
-async def test_who_asks_meanwhile_waits_for_the_same_search_and_sees_how_far_it_is() -> None:
+def ended() -> None:
+    """Wait until the thread of the search has ended."""
+    for thread in threading.enumerate():
+        if thread.name == "groups":
+            thread.join(60)
+
+
+def test_who_asks_is_answered_at_once_how_far_the_one_search_is_and_later_what_it_found() -> None:
     calls, told, go_on = 0, threading.Event(), threading.Event()
 
     def find(tell: Tell) -> list[dict[str, Any]]:
@@ -28,31 +34,39 @@ async def test_who_asks_meanwhile_waits_for_the_same_search_and_sees_how_far_it_
 
     grouping = Grouping(find)
     assert grouping.progress() == {"found": False, "done": 0, "of": 0}
-    asked = [asyncio.ensure_future(grouping.sections()) for _ in range(2)]
-    await asyncio.to_thread(told.wait)
-    assert grouping.progress() == {"found": False, "done": 3, "of": 10}
+    assert grouping.sections()["sections"] == []
+    told.wait()
+    assert grouping.sections() == {**FAR, "sections": []}
+    assert grouping.progress() == FAR
     go_on.set()
-    assert await asyncio.gather(*asked, grouping.sections()) == 3 * [[{"part": "exact"}]]
+    ended()
+    assert grouping.sections() == {**FAR, "found": True, "sections": [{"part": "exact"}]}
     assert calls == 1
-    assert grouping.progress()["found"]
 
 
-async def test_a_search_that_failed_is_begun_again() -> None:
+def test_a_search_that_failed_is_told_once_and_begun_again() -> None:
     answers: list[Any] = [ValueError("once"), [{"part": "exact"}]]
+    go_on = threading.Event()
 
     def find(_: Tell) -> list[dict[str, Any]]:
+        go_on.wait()
         found = answers.pop(0)
         if isinstance(found, Exception):
             raise found
         return found  # type: ignore[no-any-return]
 
     grouping = Grouping(find)
+    grouping.sections()
+    go_on.set()
+    ended()
     with pytest.raises(ValueError, match="once"):
-        await grouping.sections()
-    assert await grouping.sections() == [{"part": "exact"}]
+        grouping.sections()
+    grouping.sections()
+    ended()
+    assert grouping.sections()["sections"] == [{"part": "exact"}]
 
 
-def test_a_server_ends_while_groups_are_sought() -> None:
+def test_a_program_ends_while_groups_are_sought() -> None:
     begun, go_on = threading.Event(), threading.Event()
 
     def find(_: Tell) -> list[dict[str, Any]]:
@@ -60,15 +74,8 @@ def test_a_server_ends_while_groups_are_sought() -> None:
         go_on.wait()
         return []
 
-    async def leave() -> None:
-        asking = asyncio.ensure_future(Grouping(find).sections())
-        await asyncio.to_thread(begun.wait)
-        asking.cancel()
-
-    ended = threading.Thread(target=lambda: asyncio.run(leave()), daemon=True)
-    ended.start()
-    ended.join(60)
-    try:
-        assert not ended.is_alive()
-    finally:
-        go_on.set()
+    Grouping(find).sections()
+    begun.wait()
+    (thread,) = (thread for thread in threading.enumerate() if thread.name == "groups")
+    assert thread.daemon
+    go_on.set()

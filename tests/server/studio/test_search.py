@@ -205,3 +205,45 @@ def test_a_folder_without_photos_has_no_hits() -> None:
     assert none.cut(8, None).scores(np.array([3], np.int32), np.ones(1, np.float32)).tolist() == []
     assert none.cut(4, 2).counts.tolist() == [0] * 4
     assert none.norms.tolist() == [0] * 8
+
+
+async def test_what_lies_beyond_the_length_is_left_out_and_told_with_the_length_that_it_needs(
+    studio: httpx.AsyncClient, vectors: Vectors
+) -> None:
+    far = 20 + int((vectors[:, 20:] > 0).sum(axis=0).argmin())
+    body = await found(studio, expression=f"{NAMES[0]} + dim:{far} & dim:{far} - dim:3 !dim:{far}", dimensions=20)
+    assert [(leaf["text"], leaf["needs"]) for leaf in body["left_out"]] == [(f"dim:{far}", far + 1), ("dim:3", far + 1)]
+    assert len(body["expression"]["parts"]) == 2  # what was asked is still what is told
+    z = shorten(vectors, 20)
+    assert body["hits"]
+    for hit in body["hits"]:
+        i = NAMES.index(hit["name"])
+        assert vectors[i, far] == 0
+        assert hit["score"] == pytest.approx(z[0] @ z[i], abs=1e-5)
+    assert (await found(studio, expression=f"{NAMES[0]} + dim:{far}"))["left_out"] == []
+
+
+@pytest.mark.parametrize("asked", [{"expression": "dim:40"}, {"only": 40}])
+async def test_where_nothing_is_left_within_the_length_there_are_no_hits_and_the_length_is_told(
+    studio: httpx.AsyncClient, asked: dict[str, Any]
+) -> None:
+    body = await found(studio, **asked, dimensions=8)
+    assert (body["hits"], body["total"]) == ([], 0)
+    assert [(leaf["dimension"], leaf["needs"]) for leaf in body["left_out"]] == [(40, 41)]
+
+
+async def test_a_difference_of_which_only_a_short_length_leaves_nothing_has_no_hits(
+    studio: httpx.AsyncClient, vectors: Vectors
+) -> None:
+    i, j, k = next(
+        (i, j, k)
+        for k, i, j in product((1, 2, 3), range(24), range(24))
+        if i != j
+        and vectors[i, :k].any()
+        and vectors[j, :k].any()
+        and not (shorten(vectors[i], k) > shorten(vectors[j], k)).any()
+    )
+    body = await found(studio, expression=f"{NAMES[i]} - {NAMES[j]}", dimensions=k)
+    assert (body["total"], [leaf["needs"] for leaf in body["left_out"]]) == (0, [None, None])
+    refused = await studio.get("/studio/search", params={"expression": f"{NAMES[i]} - {NAMES[i]}", "dimensions": k})
+    assert refused.status_code == 422

@@ -15,7 +15,7 @@ from nonneg_server.api.native.schemas import ErrorAnswer
 from nonneg_server.api.native.translation import error_body, query_parameters, read_request
 from nonneg_server.api.openapi import BINARY, documented
 from nonneg_server.api.route import Route, embedding, json_response, open_to_all
-from nonneg_server.api.studio import schemas
+from nonneg_server.api.studio import group_schemas, schemas
 from nonneg_server.api.studio.parameters import Bars, ComparedPair, Listed, LocatedDimension, Searched
 from nonneg_server.cell_maps import maps_of
 from nonneg_server.serving import deadline_of
@@ -107,14 +107,14 @@ async def get_meaning(request: Request) -> Response:
     return json_response(await asyncio.to_thread(_studio(request).meaning, int(text)))
 
 
-@router.get("/studio/groups", summary="Duplicates, clusters and outliers of the folder; nothing on disk is changed")
-@documented(schemas.Sections, schemas.SECTIONS)
+@router.get("/studio/groups", summary="Duplicates, clusters and outliers: begins the search; ask again until found")
+@documented(group_schemas.Sections, group_schemas.SECTIONS)
 async def get_groups(request: Request) -> Response:
-    return json_response(await _studio(request).groups())
+    return json_response(_studio(request).groups())
 
 
-@router.get("/studio/groups/progress", summary="How far the search for groups is")
-@documented(schemas.GroupsProgress, schemas.GROUPS_PROGRESS)
+@router.get("/studio/groups/progress", summary="How far the search for groups is, without beginning it")
+@documented(group_schemas.GroupsProgress, group_schemas.GROUPS_PROGRESS)
 async def get_groups_progress(request: Request) -> Response:
     return json_response(_studio(request).grouping.progress())
 

@@ -111,6 +111,10 @@ class Weighted(Leaf):
     weight: float
 
 
+class LeftOutLeaf(Leaf):
+    needs: int | None
+
+
 class Parsed(Shape):
     text: str
     parts: list[list[Weighted]]
@@ -118,10 +122,14 @@ class Parsed(Shape):
 
 
 class Found(Shape):
-    """What was asked, the hits, the line below which chance begins, and what shortening costs."""
+    """What was asked, the hits, the line below which chance begins, and what shortening costs.
+
+    `left_out` are terms that say nothing within the length; they count from the length `needs` on.
+    """
 
     expression: Parsed | None
     asked: list[ShownBar]
+    left_out: list[LeftOutLeaf]
     hits: list[Hit]
     total: int
     above: int
@@ -194,21 +202,7 @@ class Meaning(Shape):
     here: Here | None
 
 
-class Sections(Shape):
-    """What curation found, part by part."""
-
-    sections: list[dict[str, Any]]
-
-
-class GroupsProgress(Shape):
-    """How many photos the present step of the search for groups has done; `of` is 0 where that is not counted."""
-
-    found: bool
-    done: int
-    of: int
-
-
-_ENTRY = {"photo": "5d2f9c31a7b04e68", "name": "winter/cat.jpg"}
+ENTRY = {"photo": "5d2f9c31a7b04e68", "name": "winter/cat.jpg"}
 _CARD = {"dimension": 1731, "name": "snow", "term": "dim:snow"}
 _BAR = {**_CARD, "value": 0.31, "share": 0.096}
 OVERVIEW: Any = {
@@ -220,11 +214,11 @@ OVERVIEW: Any = {
     "where": True,
     "folder": {"name": "photos", "photos": 1500, "groups": True},
 }
-PHOTOS: Any = {"total": 1500, "photos": [_ENTRY]}
-_SHOWN = {**_BAR, "exemplars": [_ENTRY["photo"]]}
-BARS: Any = {**_ENTRY, "dimensions": 2048, "nnz": 502, "bars": [_SHOWN]}
+PHOTOS: Any = {"total": 1500, "photos": [ENTRY]}
+_SHOWN = {**_BAR, "exemplars": [ENTRY["photo"]]}
+BARS: Any = {**ENTRY, "dimensions": 2048, "nnz": 502, "bars": [_SHOWN]}
 WHERE: Any = {
-    "photo": _ENTRY["photo"],
+    "photo": ENTRY["photo"],
     **_CARD,
     "strength": 1.64,
     "cells": [[0.9, 0.5], [0.2, 0.04]],
@@ -235,8 +229,9 @@ _CAT = {"kind": "photo", "text": "winter/cat.jpg", "dimension": None, "name": "w
 FOUND: Any = {
     "expression": {"text": "winter/cat.jpg !dim:snow", "parts": [[_CAT]], "without": [_SNOW]},
     "asked": [_SHOWN],
+    "left_out": [],
     "hits": [
-        {**_ENTRY, "score": 0.61, "reasons": [{**_CARD, "exemplar": _ENTRY["photo"], "part": 0.12, "share": 0.197}]}
+        {**ENTRY, "score": 0.61, "reasons": [{**_CARD, "exemplar": ENTRY["photo"], "part": 0.12, "share": 0.197}]}
     ],
     "total": 1499,
     "above": 38,
@@ -245,10 +240,10 @@ FOUND: Any = {
     "bytes": 834.0,
     "whole_bytes": 2009.0,
     "agreement": 0.9,
-    "facets": [{**_CARD, "exemplar": _ENTRY["photo"], "in_result": 17, "of": 20, "count": 61}],
+    "facets": [{**_CARD, "exemplar": ENTRY["photo"], "in_result": 17, "of": 20, "count": 61}],
 }
 SIDES: Any = {
-    "a": _ENTRY,
+    "a": ENTRY,
     "b": {"photo": "0b7e55d0c1f2a394", "name": "winter/dog.jpg"},
     "cosine": 0.52,
     "shared": [{**_SHOWN, "values": [0.31, 0.28]}],
@@ -266,25 +261,14 @@ MEANING: Any = {
     "expected_activation": 0.002,
     "examples": [],
     "here": {
-        "photos": [{**_ENTRY, "value": 0.31}],
+        "photos": [{**ENTRY, "value": 0.31}],
         "count": 61,
         "of": 1500,
         "frequency": 0.041,
         "mean": 0.0021,
         "drift": {"frequency": 1.02, "mean": 1.05},
         "company": [
-            {"dimension": 1502, "name": "ski", "term": "dim:ski", "cosine": 0.4, "exemplars": [_ENTRY["photo"]]}
+            {"dimension": 1502, "name": "ski", "term": "dim:ski", "cosine": 0.4, "exemplars": [ENTRY["photo"]]}
         ],
     },
-}
-GROUPS_PROGRESS: Any = {"found": False, "done": 40960, "of": 100000}
-SECTIONS: Any = {
-    "sections": [
-        {
-            "part": "exact",
-            "title": "Exact copies",
-            "how": "Files with the same bytes.",
-            "groups": [{"title": "2 photos", "findings": [{**_ENTRY, "action": "keep", "why": "the larger one"}]}],
-        }
-    ]
 }

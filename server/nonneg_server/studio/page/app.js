@@ -12,11 +12,13 @@ import { address, go, listen, state } from "./state.js";
 
 const main = document.getElementById("main");
 const notice = document.getElementById("notice");
+const told = document.getElementById("told"); // what is said of the last step and is not a failure
 const views = document.getElementById("views");
 let overview = null;
 const made = new Map();
 let shown = null;
 let turn = 0; // what is asked for last is drawn last
+let back = null; // gives the focus back
 
 function view() {
   const kinds = { search: Search, dimension: Dimension, pair: Pair, groups: Groups };
@@ -29,6 +31,7 @@ function view() {
 async function draw(scroll = 0) {
   if (!overview) return;
   const mine = ++turn;
+  fill(told);
   const [name, next] = view();
   const before = shown;
   if (before !== next) {
@@ -42,7 +45,7 @@ async function draw(scroll = 0) {
     else link.removeAttribute("aria-current");
   }
   main.setAttribute("aria-busy", "true");
-  const back = returning();
+  back = returning() || back;
   try {
     await next.draw();
     if (mine === turn) fill(notice);
@@ -51,27 +54,47 @@ async function draw(scroll = 0) {
   }
   if (mine !== turn) return;
   document.title = next.title ? `${next.title} · nonneg studio` : "nonneg studio";
-  back();
+  back?.();
+  back = null;
   if (before && before !== next && document.activeElement === document.body) main.focus({ preventScroll: true });
   if (scroll) scrollTo(0, scroll);
   main.setAttribute("aria-busy", "false");
 }
 
-// What is drawn again loses the focus: it goes to the same dimension in the same place, if that is still there.
+// What is drawn again loses the focus: it goes to the same dimension, photo or tab, if that is still there, else to
+// the heading, from where Tab leads into what was drawn.
 function returning() {
-  const chip = document.activeElement?.closest?.("[data-dimension]");
-  if (!chip) return () => {};
-  const place = chip.closest(".panel, .facets, [data-place]");
-  const within = place?.dataset.place ? `[data-place="${place.dataset.place}"]` : place ? `.${place.classList[0]}` : "main";
+  const focused = document.activeElement;
+  if (!focused || focused === main || !main.contains(focused)) return null;
+  const again = same(focused);
   return () => {
     if (document.activeElement !== document.body) return;
-    const selector = `[data-dimension="${chip.dataset.dimension}"]`;
-    (document.querySelector(`${within} ${selector}`) || document.querySelector(`main ${selector}`))?.focus();
+    const found = again();
+    if (found) return found.focus();
+    const heading = main.querySelector("h1") || main;
+    heading.setAttribute("tabindex", "-1");
+    heading.focus({ preventScroll: true });
   };
 }
 
+// Finds what stands for the same thing as an element once did.
+function same(element) {
+  const chip = element.closest("[data-dimension]");
+  const photo = element.closest("[data-photo]")?.dataset.photo;
+  const part = element.closest("[data-part]")?.dataset.part;
+  if (part) return () => main.querySelector(`[data-part="${CSS.escape(part)}"]`);
+  if (!chip) return () => (photo ? main.querySelector(`[data-photo="${CSS.escape(photo)}"] .picture`) : null);
+  const place = chip.closest(".panel, .facets, [data-place]");
+  const within = place?.dataset.place ? `[data-place="${place.dataset.place}"]` : place ? `.${place.classList[0]}` : "main";
+  const selector = `[data-dimension="${chip.dataset.dimension}"]`;
+  return () => main.querySelector(`${within} ${selector}`) || main.querySelector(selector);
+}
+
 function fail(error) {
-  if (!(error instanceof Failure)) throw error;
+  if (!(error instanceof Failure)) {
+    console.error(error);
+    return fail(new Failure(0, { type: "page", message: "The page cannot show this.", fix: "Its console says why." }));
+  }
   if (error.status === 401) return askForKey(error);
   const again = h("button", { type: "button", onclick: () => { fill(notice); overview ? draw() : open(); } }, "Try again");
   fill(notice, h("p", { class: "failure" }, h("b", {}, `${error.message} `), error.fix || "", " ", again));
@@ -132,10 +155,16 @@ onKey(() => made.clear());
 listen(draw);
 document.body.append(chooser);
 document.getElementById("choose").addEventListener("click", choose);
-takePhotos(([one, two]) => {
+document.querySelector(".brand").addEventListener("click", (event) => {
+  if (!overview || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault(); // a new page would ask for the key again
+  go(searchLike(null));
+});
+takePhotos(([one, two], dropped) => {
   const before = overview.folder ? null : made.get("search")?.photo;
   if (two || before) go({ view: "pair", photo: two ? one.photo : before, other: (two || one).photo });
   else go(searchLike(one.photo));
+  if (dropped > 2) fill(told, h("p", { class: "told" }, `The first two of the ${thousands(dropped)} photos are compared. Put a folder of them under `, h("code", {}, "nonneg studio"), " to look at all."));
 }, fail);
 addEventListener("failed", (event) => fail(event.detail));
 addEventListener("keydown", (event) => {

@@ -2,30 +2,41 @@
 
 import { show, thumbnail } from "./api.js";
 import { h, label, percent, thousands } from "./elements.js";
-import { stance, turned } from "./expression.js";
+import { stance, turned, understood } from "./expression.js";
 import { address, go, state } from "./state.js";
 
 const SIGNS = { more: "+", without: "−", neutral: "" };
 const SAID = { more: "more of this", without: "without this", neutral: "not asked for" };
 
-export function chip(dimension, detail = null) {
+// `needs`: the length from which on it counts, where the present one leaves it out.
+export function chip(dimension, detail = null, needs = null) {
   const now = stance(dimension.dimension);
   const name = label(dimension);
+  const said = needs ? `${SAID[now]}, left out: it counts from ${thousands(needs)} dimensions on` : SAID[now];
   return h(
     "button",
     {
-      class: `chip ${now}${dimension.name ? "" : " unnamed"}`,
+      class: `chip ${now}${dimension.name ? "" : " unnamed"}${needs ? " beyond" : ""}`,
       type: "button",
       "data-dimension": String(dimension.dimension),
-      title: `${name}: ${SAID[now]}. Click for more of it, again for without it.`,
-      onclick: () => go({ q: turned(dimension), view: "search" }),
+      title: `${name}: ${said}. Click for more of it, again for without it.`,
+      onclick: () => turn(dimension),
     },
     h("span", { class: "sign", "aria-hidden": "true" }, SIGNS[now]),
     shown(dimension),
     h("span", { class: "name" }, name),
-    detail && h("span", { class: "detail" }, detail),
-    h("span", { class: "hidden" }, `: ${SAID[now]}`),
+    needs ? h("span", { class: "detail" }, `left out below ${thousands(needs)}`) : detail && h("span", { class: "detail" }, detail),
+    h("span", { class: "hidden" }, `: ${said}`),
   );
+}
+
+async function turn(dimension) {
+  try {
+    await understood();
+  } catch (error) {
+    return dispatchEvent(new CustomEvent("failed", { detail: error }));
+  }
+  return go({ q: turned(dimension), view: "search" });
 }
 
 // What has no name is told by the photo that shows it most.

@@ -15,7 +15,8 @@ export function takePhotos(use, fail) {
   const take = async (files) => {
     document.body.classList.add("working");
     try {
-      use(await Promise.all(photosOf(files).map(upload)));
+      const photos = photosOf(files);
+      use(await Promise.all(photos.slice(0, COMPARED).map(upload)), photos.length);
     } catch (error) {
       fail(error);
     } finally {
@@ -47,6 +48,6 @@ export function takePhotos(use, fail) {
 
 function photosOf(files) {
   const found = [...files].filter((file) => file.type.startsWith("image/") || !file.type);
-  if (found.length) return found.slice(0, COMPARED);
+  if (found.length) return found;
   throw new Failure(0, { type: "no_photo", message: "This is not a photo.", fix: "Drop the file of one: JPEG, PNG or WebP, say." });
 }

@@ -1,15 +1,28 @@
 // The search as text and in its parts: chips change one part, the text is written again from them.
 
+import { get } from "./api.js";
 import { state } from "./state.js";
 
-// What the server read from the text: {text, parts: [[{weight, kind, text, dimension, name}]], without: [...]}.
+// What the server read from a text: {text, parts: [[{weight, kind, text, dimension, name}]], without: [...]}.
 let parsed = null;
+let whose = null; // text
 
-export function read(found) {
+export function read(found, text) {
   parsed = found;
+  whose = text;
 }
 
-const current = () => (parsed && state.q ? parsed : { parts: [], without: [] });
+const isRead = () => Boolean(parsed) && whose === state.q;
+const current = () => (state.q && isRead() ? parsed : { parts: [], without: [] });
+
+// Has the search read as it stands now: a search under way is of another text than the one that was read last.
+export async function understood() {
+  while (state.q && !isRead()) {
+    const text = state.q;
+    const found = await get("/studio/search", { expression: text, limit: 1 });
+    if (text === state.q) read(found.expression, text);
+  }
+}
 
 export function term(dimension) {
   if (dimension.term) return dimension.term;

@@ -7,7 +7,7 @@ import { address, go, state } from "./state.js";
 
 const AT_ONCE = 24; // photos of a group
 const GROUPS = 60;
-const POLLED = 500; // milliseconds
+const POLLED = [50, 1000]; // milliseconds: at first, and at last
 const SIDE_BY_SIDE = ["exact", "copies", "similar"]; // parts whose photos are compared by eye
 
 export class Groups {
@@ -19,12 +19,10 @@ export class Groups {
   close() {}
 
   async draw() {
-    if (!this.sections) {
-      this.sections = await this.sought();
-    }
-    if (state.view !== "groups") return;
+    this.sections ||= await (this.asking ||= this.sought().finally(() => (this.asking = null)));
+    if (state.view !== "groups" || !this.sections) return;
     const part = this.sections.find((section) => section.part === state.part) || this.sections.find((section) => section.groups.length) || this.sections[0];
-    this.bar = h("div", { class: "selection", role: "status" });
+    this.bar = this.selection();
     fill(
       this.element,
       h("nav", { class: "tabs", "aria-label": "Kinds of groups" }, ...this.sections.map((section) => this.tab(section, section === part))),
@@ -38,22 +36,24 @@ export class Groups {
     this.count();
   }
 
-  // The groups; how far the search for them is meanwhile.
+  // The groups; how far the search for them is meanwhile. Each answer comes at once: none waits for the search.
   async sought() {
     const bar = h("progress", { "aria-label": "Photos compared" });
     const far = h("span", { class: "quiet" });
     fill(this.element, h("div", { class: "empty" }, h("h1", {}, "Groups"), h("p", {}, "Comparing all photos with each other, once: seconds for thousands of them, minutes for a hundred thousand."), bar, far));
-    const look = setInterval(async () => {
-      const { done, of } = await get("/studio/groups/progress").catch(() => ({}));
-      if (!of) return;
-      bar.max = of;
-      bar.value = done;
-      far.textContent = done < of ? `${thousands(done)} of ${thousands(of)} photos` : "Putting them into groups";
-    }, POLLED);
     try {
-      return (await get("/studio/groups")).sections;
+      for (let wait = POLLED[0]; ; wait = Math.min(2 * wait, POLLED[1])) {
+        const { found, sections, done, of } = await get("/studio/groups");
+        if (found) return sections;
+        if (of) {
+          bar.max = of;
+          bar.value = done;
+          far.textContent = done < of ? `${thousands(done)} of ${thousands(of)} photos` : "Putting them into groups";
+        }
+        await new Promise((waited) => setTimeout(waited, wait));
+        if (state.view !== "groups") return null; // asked again when it is opened again
+      }
     } finally {
-      clearInterval(look);
       fill(this.element);
     }
   }
@@ -78,6 +78,7 @@ export class Groups {
       "a",
       {
         href: address({ part: section.part }),
+        "data-part": section.part,
         "aria-current": current ? "page" : undefined,
         onclick: (event) => {
           event.preventDefault();
@@ -100,7 +101,7 @@ export class Groups {
       }
     };
     more(0);
-    return h("section", { class: SIDE_BY_SIDE.includes(part.part) ? "group side" : "group" }, h("h2", {}, group.title, part.part === "clusters" ? h("small", {}, ` ${group.photos} photos`) : ""), list);
+    return h("section", { class: SIDE_BY_SIDE.includes(part.part) ? "group side" : "group" }, h("h2", {}, group.title, part.part === "clusters" ? h("small", {}, ` ${group.photos} photos`) : ""), list, unlisted(group));
   }
 
   finding(part, found) {
@@ -108,6 +109,7 @@ export class Groups {
     const box = h("input", {
       type: "checkbox",
       id,
+      "data-chosen": found.photo,
       checked: this.chosen.has(found.photo),
       "aria-label": `Select ${found.name}`,
       onchange: () => {
@@ -118,7 +120,7 @@ export class Groups {
     });
     return h(
       "li",
-      { class: `tile finding ${found.action}` },
+      { class: `tile finding ${found.action}`, "data-photo": found.photo },
       h("a", { class: "picture", href: address(searchLike(found.name)), title: found.name, onclick: (event) => { event.preventDefault(); go(searchLike(found.name)); } }, small(found.photo, `Photos like ${found.name}`)),
       box,
       found.action && h("span", { class: "badge" }, found.action),
@@ -126,18 +128,48 @@ export class Groups {
     );
   }
 
-  count() {
-    const chosen = [...this.chosen.values()];
-    const suggested = this.sections.flatMap((section) => section.groups.flatMap((group) => group.findings.filter((found) => found.action === "remove").map((found) => ({ part: section.part, ...found }))));
-    fill(
-      this.bar,
-      h("span", {}, chosen.length ? `${thousands(chosen.length)} selected` : "Select photos to export a list of them; nothing is deleted or changed here."),
-      suggested.length ? h("button", { type: "button", onclick: () => { for (const found of suggested) this.chosen.set(found.photo, found); this.draw(); } }, `Select the ${suggested.length === 1 ? "one" : thousands(suggested.length)} suggested for removal`) : null,
-      chosen.length ? h("button", { type: "button", onclick: () => save("photos.csv", csv(chosen), "text/csv") }, "Save CSV") : null,
-      chosen.length ? h("button", { type: "button", onclick: () => save("photos.txt", chosen.map((found) => `${found.name}\n`).join(""), "text/plain") }, "Save list") : null,
-      chosen.length ? h("button", { type: "button", onclick: () => { this.chosen.clear(); this.draw(); } }, "Select none") : null,
-    );
+  // What is selected, and what can be done with it; the buttons stay, so that none loses the focus.
+  selection() {
+    const button = (onclick, text = "") => h("button", { type: "button", onclick }, text);
+    const chosen = () => [...this.chosen.values()];
+    this.said = h("span", {}, "");
+    this.suggest = button(() => this.choose(this.suggested()));
+    this.saving = [
+      button(() => save("photos.csv", csv(chosen()), "text/csv"), "Save CSV"),
+      button(() => save("photos.txt", chosen().map((found) => `${found.name}\n`).join(""), "text/plain"), "Save list"),
+      button(() => this.choose(null), "Select none"),
+    ];
+    return h("div", { class: "selection", role: "status", tabindex: "-1" }, this.said, this.suggest, ...this.saving);
   }
+
+  suggested() {
+    const removed = (section) => section.groups.flatMap((group) => group.findings.filter((found) => found.action === "remove"));
+    return this.sections.flatMap((section) => removed(section).map((found) => ({ part: section.part, ...found })));
+  }
+
+  // Some photos more, or none at all; groups that were opened stay so.
+  choose(some) {
+    if (!some) this.chosen.clear();
+    for (const found of some || []) this.chosen.set(found.photo, found);
+    for (const box of this.element.querySelectorAll("[data-chosen]")) box.checked = this.chosen.has(box.dataset.chosen);
+    this.count();
+    if (document.activeElement === document.body) (this.suggest.hidden ? this.bar : this.suggest).focus();
+  }
+
+  count() {
+    const count = this.chosen.size;
+    const suggested = this.suggested().length;
+    this.said.textContent = count ? `${thousands(count)} selected` : "Select photos to export a list of them; nothing is deleted or changed here.";
+    this.suggest.textContent = `Select the ${suggested === 1 ? "one" : thousands(suggested)} suggested for removal`;
+    this.suggest.hidden = !suggested;
+    for (const button of this.saving) button.hidden = !count;
+  }
+}
+
+// What of a very large group neither stands here nor is exported.
+function unlisted(group) {
+  if (!group.unlisted) return null;
+  return h("p", { class: "quiet" }, `The first ${thousands(group.findings.length)} of ${thousands(group.photos)} photos are listed here and exported; `, h("code", {}, "nonneg curate"), " lists all.");
 }
 
 function csv(chosen) {

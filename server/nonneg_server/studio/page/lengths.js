@@ -63,6 +63,7 @@ export class Lengths {
   }
 
   tell(found) {
+    if (!found) return fill(this.figures);
     const shares = [["bytes a photo", String(Math.round(found.bytes)), found.whole_bytes ? `of ${Math.round(found.whole_bytes)} whole` : ""]];
     if (found.hits) {
       const agreement = found.agreement === null ? "–" : percent(found.agreement);

@@ -34,7 +34,7 @@ export const searchLike = (name) => ({ view: "search", q: name ? photoTerm(name)
 export function plain(item) {
   return h(
     "li",
-    { class: "tile" },
+    { class: "tile", "data-photo": item.photo },
     link(searchLike(item.name), { class: "picture", title: item.name }, small(item.photo, `Photos like ${item.name}`)),
   );
 }

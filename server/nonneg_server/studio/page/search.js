@@ -62,7 +62,7 @@ export class Search {
       onmouseleave: () => this.large?.unpoint(),
       onfocusout: () => this.large?.unpoint(),
     });
-    this.count = h("h1", { class: "count", "aria-live": "polite" });
+    this.count = h("h1", { class: "count", "aria-live": "polite", tabindex: "-1" });
     this.code = new Code(overview);
     const heading = h("div", { class: "heading" }, this.count, this.code.element);
     this.body = h("div", { class: "body" }, this.expression, this.conditions, this.lengths.element, this.facets, heading, this.results);
@@ -90,15 +90,12 @@ export class Search {
     this.text.value = state.q;
     this.clear.hidden = !asks;
     this.code.draw();
-    if (!state.q) read(null);
+    if (!state.q) read(null, "");
     const same = this.asked === state.q && this.photo; // at another length: the photo is known before the answer
     this.asked = state.q;
     const hits = () => (asks && this.overview.folder ? this.drawHits() : this.drawFolder());
     if (same) await Promise.all([hits(), this.drawPanel()]);
-    else {
-      await hits();
-      await this.drawPanel();
-    }
+    else if (await hits()) await this.drawPanel();
   }
 
   // The photo that is asked with: dropped, or one of the folder.
@@ -128,7 +125,10 @@ export class Search {
   }
 
   async drawPanel() {
-    this.photo = await this.whose();
+    const { q } = state;
+    const asked = await this.whose();
+    if (state.q !== q) return;
+    this.photo = asked;
     if (!this.photo) {
       this.drawn = null;
       if (state.q && this.weights.length) return this.drawWeights();
@@ -150,10 +150,17 @@ export class Search {
     if (this.drawn === key) return;
     this.drawn = key;
     const size = { dimensions: state.dimensions, top_k: state.top_k };
-    const [named, all] = await Promise.all([
-      get(`/studio/photos/${photo}`, { ...size, named: true, limit: 12 }),
-      get(`/studio/photos/${photo}`, { ...size, limit: 12 }),
-    ]);
+    let named, all;
+    try {
+      [named, all] = await Promise.all([
+        get(`/studio/photos/${photo}`, { ...size, named: true, limit: 12 }),
+        get(`/studio/photos/${photo}`, { ...size, limit: 12 }),
+      ]);
+    } catch (error) {
+      if (this.drawn !== key) return; // of what is not asked for any more
+      this.drawn = null; // to be tried again
+      throw error;
+    }
     if (this.drawn !== key) return;
     this.note([...named.bars, ...all.bars]);
     if (this.large?.photo !== photo) this.large = new Large(photo, all.name, this.overview);
@@ -191,14 +198,30 @@ export class Search {
           h("code", {}, "nonneg studio photos/"),
           " shows a whole folder.",
         ),
-        state.q ? h("p", { class: "empty" }, h("button", { type: "button", onclick: choose }, "Choose a second photo")) : null,
+        state.q
+          ? h(
+              "p",
+              { class: "empty actions" },
+              h("button", { type: "button", onclick: choose }, "Choose a second photo"),
+              h("button", { type: "button", onclick: () => go(searchLike(null)) }, "Start over"),
+            )
+          : null,
       );
-      return;
+      return true;
+    }
+    if (!folder.photos) {
+      fill(
+        this.results,
+        h("p", { class: "empty" }, "The folder holds no photo any more. Put photos into it and start ", h("code", {}, "nonneg studio"), " again, or drop one here to see its dimensions."),
+      );
+      return true;
     }
     const load = async (offset, limit) => (await get("/studio/photos", { offset, limit })).photos;
     this.put([new Grid({ total: folder.photos, load, tile: plain, height: PLAIN, width: 150, label: "All photos" })]);
+    return true;
   }
 
+  // Answers whether what was found is still what is asked for.
   async drawHits() {
     this.stopped?.abort();
     const stopped = (this.stopped = new AbortController());
@@ -208,24 +231,39 @@ export class Search {
     try {
       found = await get("/studio/search", { ...wanted, limit: 60 }, stopped.signal);
     } catch (error) {
-      if (error.name === "AbortError") return;
+      if (error.name === "AbortError") return false;
+      if (error.status === 422) this.forgetHits(); // they are not of what is asked now
       throw error;
     }
-    if (stopped.signal.aborted) return;
-    read(found.expression);
-    this.photo = await this.whose();
+    if (stopped.signal.aborted) return false;
+    read(found.expression, q);
+    const photo = await this.whose();
+    if (stopped.signal.aborted) return false;
+    this.photo = photo;
     this.note(found.facets);
     for (const one of found.hits) this.note(one.reasons);
     this.weights = found.asked;
     this.note(found.asked);
     this.lengths.tell(found);
     const asked = conditions();
-    this.conditions.hidden = !asked.length;
-    fill(this.conditions, h("span", { class: "quiet" }, "in the search:"), ...asked.map((dimension) => chip(dimension)));
+    const needs = new Map(found.left_out.map((leaf) => [leaf.dimension, leaf.needs]));
+    const unheard = found.left_out.filter((leaf) => leaf.kind !== "dimension"); // words and photos, which have no chips
+    this.conditions.hidden = !(asked.length + unheard.length);
+    fill(this.conditions, h("span", { class: "quiet" }, "in the search:"), ...asked.map((dimension) => chip(dimension, null, needs.get(dimension.dimension))), ...unheard.map(leftOut));
     const others = only.filter((j) => found.facets.every((one) => one.dimension !== j)).map((j) => this.named(j));
     this.facets.hidden = !(found.facets.length + others.length);
     fill(this.facets, h("span", { class: "quiet" }, "often here:"), ...[...others, ...found.facets].map(facet));
     this.show(found, wanted);
+    return true;
+  }
+
+  forgetHits() {
+    for (const grid of this.grids) grid.close();
+    this.grids = [];
+    this.facets.hidden = this.conditions.hidden = true;
+    this.lengths.tell(null);
+    fill(this.results);
+    fill(this.count, "Not searched");
   }
 
   // The photos that are shown now, by id.
@@ -275,7 +313,26 @@ export class Search {
     if (found && found.total > above) parts.splice(above ? 1 : 0, 0, line);
     const left = found ? found.total - above - MOST_BELOW : 0;
     if (left > 0) parts.push(h("p", { class: "empty" }, `${thousands(left)} more photos share even less.`));
-    fill(this.results, ...(parts.length ? parts : [h("p", { class: "empty" }, "Nothing fulfils these conditions. Take one of them away.")]));
+    fill(this.results, ...(parts.length ? parts : [none(found)]));
     for (const grid of grids) grid.draw();
   }
+}
+
+// A term without a chip of its own that the length leaves out.
+function leftOut({ text, needs }) {
+  const when = needs ? `left out below ${thousands(needs)}` : "left out at this length";
+  return h("span", { class: "chip beyond" }, h("span", { class: "name" }, text), h("span", { class: "detail" }, when));
+}
+
+// Why nothing is shown, and what helps.
+function none(found) {
+  if (!found?.left_out.length || found.asked.length) return h("p", { class: "empty" }, "Nothing fulfils these conditions. Take one of them away.");
+  const lengths = found.left_out.map((leaf) => leaf.needs).filter(Boolean);
+  const length = lengths.length ? Math.min(...lengths) : null;
+  return h(
+    "div",
+    { class: "empty" },
+    h("p", {}, state.dimensions ? `Nothing of this search lies within ${thousands(state.dimensions)} dimensions. ` : "Nothing of this search is left. ", length ? `It needs ${thousands(length)} of them.` : "It needs longer vectors."),
+    h("p", { class: "actions" }, h("button", { type: "button", class: "primary", onclick: () => go(length ? { dimensions: length } : { dimensions: null, top_k: null }) }, length ? `Search with ${thousands(length)}` : "Search with all")),
+  );
 }
