@@ -125,9 +125,10 @@ class Index:
     def condition(self, clause: dict[str, Any]) -> Callable[[dict[str, Any]], bool]:
         ((kind, body),) = clause.items()
         if kind == "bool":
-            only(body, "must_not", kind)
-            unwanted = [self.condition(one) for one in body["must_not"]]
-            return lambda payload: not any(one(payload) for one in unwanted)
+            only(body, "must_not" if "must_not" in body else "should minimum_should_match", kind)
+            clauses = [self.condition(one) for one in body.get("must_not") or body["should"]]
+            assert "must_not" in body or body["minimum_should_match"] == 1
+            return lambda payload: any(one(payload) for one in clauses) != ("must_not" in body)
         ((path, wanted),) = body.items()
         field = path.removeprefix("payload.")
         mapped = self.kinds.get(path)

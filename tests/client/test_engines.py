@@ -83,7 +83,10 @@ def vectors(random_embeddings):
 
 @pytest.fixture(scope="module")
 def payloads():
-    return [{"label": "cat" if i % 3 else "dog", "year": 2000 + i % 20, "good": i % 2 == 0} for i in range(N)]
+    return [
+        {"label": "cat" if i % 3 else "dog", "year": 2000 + i % 20, "good": i % 2 == 0, "price": 9.0 + i % 8 / 2}
+        for i in range(N)
+    ]
 
 
 @pytest.fixture
@@ -131,8 +134,28 @@ def test_it_answers_as_brute_force_does(index, vectors, payloads):
         ({"year": {"gte": 2003, "not": [2004, 2005]}}, lambda p: p["year"] >= 2003 and p["year"] not in (2004, 2005)),
         ({"good": {"not": [True]}, "label": ["cat"]}, lambda p: not p["good"] and p["label"] == "cat"),
         ({"absent": {"not": ["x"]}}, lambda p: True),
+        ({"price": [9.5, 12]}, lambda p: p["price"] in (9.5, 12)),
+        ({"year": [{"gte": 2003, "lt": 2005}, 2010]}, lambda p: p["year"] in (2003, 2004, 2010)),
+        ({"year": [2003.0, {"gt": 2015}]}, lambda p: p["year"] == 2003 or p["year"] > 2015),
+        ({"year": {"not": [{"gte": 2003, "lt": 2005}, 2010]}}, lambda p: p["year"] not in (2003, 2004, 2010)),
+        ({"absent": {"not": [{"gte": 1}]}}, lambda p: True),
     ],
-    ids=["equal", "one of", "range", "both", "none", "not", "range and not", "not true", "not an absent one"],
+    ids=[
+        "equal",
+        "one of",
+        "range",
+        "both",
+        "none",
+        "not",
+        "range and not",
+        "not true",
+        "not an absent one",
+        "floats",
+        "ranges",
+        "float or range",
+        "not ranges",
+        "not an absent range",
+    ],
 )
 def test_conditions_hold(index, vectors, payloads, where, keep):
     assert [holds(payload, where) for payload in payloads] == [keep(payload) for payload in payloads]

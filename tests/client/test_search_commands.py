@@ -505,3 +505,43 @@ def test_vectors_that_are_too_short_for_an_index_are_told_how_to_be_longer(made,
     with Index.open(made) as index, pytest.raises(DataInvalid) as caught:
         index.search(query)
     assert caught.value.fix == "embed with dimensions=2048"
+
+
+@pytest.fixture
+def dated(run, photos, tmp_path):
+    """An index whose images were taken at times of three days, at prices that are whole and not; one says neither."""
+    names = sorted(f"{path.parent.name}/{path.name}" for path in photos.rglob("*.jpg"))
+    times = ("2024-05-30T23:59:59", "2024-05-31T00:00:00", "2024-05-31T18:30:00", "2024-06-01T07:00:00")
+    lines = [f"{name},{times[i % 4]},{9 + i % 8 / 2:g}" for i, name in enumerate(names[1:])]
+    (tmp_path / "taken.csv").write_text("\n".join(["path,taken,price", *lines]))
+    made = run("index", photos, "-o", tmp_path / "dated.index", "--attributes", tmp_path / "taken.csv", "--quiet")
+    assert made.exit_code == 0, made.output
+    return tmp_path / "dated.index", {name: times[i % 4] for i, name in enumerate(names[1:])}
+
+
+@pytest.mark.parametrize(
+    ("condition", "days", "others"),
+    [
+        ("taken=2024-05-31", ["2024-05-31"], False),
+        ("taken!=2024-05-31", ["2024-05-30", "2024-06-01"], True),
+        ("taken=2024-05-31,2024-06-01", ["2024-05-31", "2024-06-01"], False),
+        ("taken!=2024-05-31,2024-06-01", ["2024-05-30"], True),
+        ("taken>2024-05-31", ["2024-06-01"], False),
+        ("taken<=2024-05-31", ["2024-05-30", "2024-05-31"], False),
+        ("taken<2024-05-31", ["2024-05-30"], False),
+    ],
+)
+def test_a_day_is_all_of_its_times(run, dated, photos, condition, days, others):
+    index, times = dated
+    found = run("search", index, photos / "cat" / "cat-0.jpg", "--where", condition, "-k", 99, "--json")
+    expected = {name for name, time in times.items() if time[:10] in days}
+    ids = {hit["id"] for hit in json.loads(found.stdout)["hits"]}
+    assert ids - {"astronaut/astronaut-0.jpg"} == expected
+    assert ("astronaut/astronaut-0.jpg" in ids) == others
+
+
+def test_several_numbers_may_be_asked_for_whole_or_not(run, dated, photos):
+    index, _ = dated
+    for condition, prices in (("price=9.5,12", {9.5, 12}), ("price!=9.5,12", {9, 10, 10.5, 11, 11.5, 12.5, None})):
+        found = run("search", index, photos / "cat" / "cat-0.jpg", "--where", condition, "-k", 99, "--json")
+        assert {hit["payload"].get("price") for hit in json.loads(found.stdout)["hits"]} == prices

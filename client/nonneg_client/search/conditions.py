@@ -9,13 +9,14 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from nonneg_client.search.attributes import KINDS, number_of, seconds_of
 from nonneg_client.search.connectors.engine import Payload, Where
 from nonneg_core.errors import ConfigInvalid
 
-_TYPED = re.compile(r"\s*([^\s!<>=]+)\s*(==|!=|>=|<=|=|>|<)\s*(.*?)\s*")
+_CONDITION = re.compile(r"\s*([^\s!<>=]+)\s*(==|!=|>=|<=|=|>|<)\s*(.*?)\s*")
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _BOUNDS = {">=": "gte", "<=": "lte", ">": "gt", "<": "lt"}
 _EXAMPLES = {"number": "<30", "date": ">=2024-05-31", "truth": "=true", "text": "=..."}
 OWN = {"folder": "text", "id": "text", "changed": "date"}  # the kinds of fields that every image has
@@ -30,49 +31,66 @@ def read_conditions(texts: Iterable[str], fields: Mapping[str, str] | None = Non
     """
     found: dict[str, Any] = {}
     for text in texts:
-        match = _TYPED.fullmatch(text)
+        match = _CONDITION.fullmatch(text)
         if match is None or not match[3]:
             raise ConfigInvalid(
                 f"{text!r} is not a condition", fix="write folder=cats, folder!=cats, price<30 or day>=2024-05-31"
             )
         name, sign, value = match.groups()
         kind = {**OWN, **(fields or {})}.get(name)
-        values = [_value(part.strip(), kind, name) for part in value.split(",")]
+        values = [_typed(part.strip(), kind, name) for part in value.split(",")]
         _add(found, name, sign, values, text)
     return found
 
 
-def _add(found: dict[str, Any], name: str, sign: str, values: list[Any], text: str) -> None:
+def _add(found: dict[str, Any], name: str, sign: str, values: list[_Typed], text: str) -> None:
     before = found.get(name)
     if sign in ("=", "=="):
         if before is not None:
             raise ConfigInvalid(
                 f"{name} is asked for twice", fix=f"write {name}=A,B for one of several values", field=name
             )
-        found[name] = _equal(values, text)
+        found[name] = values[0].equal() if len(values) == 1 else [value.equal() for value in values]
         return
     if before is not None and not isinstance(before, dict):
         raise ConfigInvalid(f"{text} has no meaning beside {name}=...", fix="leave one of them out", field=name)
     held = found.setdefault(name, {})
     if sign == "!=":
-        held["not"] = [*held.get("not", []), *values]
+        held["not"] = [*held.get("not", []), *(value.equal() for value in values)]
         return
-    if len(values) > 1 or isinstance(values[0], (str, bool)):
+    if len(values) > 1 or isinstance(values[0].value, (str, bool)):
         raise ConfigInvalid(f"{text}: this is not one number or date", fix=f"write {name}=... for text", field=name)
-    if _BOUNDS[sign] in held:
+    bound, limit = values[0].bound(sign)
+    if bound in held:
         raise ConfigInvalid(f"{name}{sign} is given twice", fix="leave one of them out", field=name)
-    held[_BOUNDS[sign]] = values[0]
+    held[bound] = limit
 
 
-def _equal(values: list[Any], text: str) -> Any:
-    """Match one of the values; a number as a range, where whole and other numbers are the same; a day is a range."""
-    if len(values) > 1:
-        return values
-    value = values[0]
-    if isinstance(value, (str, bool)):
-        return value
-    is_day = re.search(r"=\s*\d{4}-\d\d-\d\d\s*$", text)
-    return {"gte": value, "lt": value + DAY} if is_day else {"gte": value, "lte": value}
+class _Typed(NamedTuple):
+    """One value of a condition."""
+
+    value: str | int | float | bool
+    is_day: bool  # a date without a time
+
+    def equal(self) -> Any:
+        """Match it; a number as a range, where whole and other numbers are the same; a day is a range."""
+        if isinstance(self.value, (str, bool)):
+            return self.value
+        if self.is_day:
+            return {"gte": self.value, "lt": self.value + DAY}
+        return {"gte": self.value, "lte": self.value}
+
+    def bound(self, sign: str) -> tuple[str, float]:
+        """Return the end of a range: a day as a whole lies within it, or without."""
+        assert not isinstance(self.value, str)
+        if self.is_day and sign in (">", "<="):
+            return ("gte" if sign == ">" else "lt"), self.value + DAY
+        return _BOUNDS[sign], self.value
+
+
+def _typed(text: str, kind: str | None, name: str) -> _Typed:
+    value = _value(text, kind, name)
+    return _Typed(value, isinstance(value, int) and _DAY.fullmatch(text) is not None)
 
 
 def _value(text: str, kind: str | None, name: str) -> str | int | float | bool:
@@ -100,7 +118,7 @@ def holds(payload: Payload, where: Where) -> bool:
 def _holds(value: Any, condition: Any) -> bool:
     if isinstance(condition, Mapping):
         bounds = {name: bound for name, bound in condition.items() if name != "not"}
-        if any(_same(value, other) for other in condition.get("not", ())):
+        if any(_holds(value, other) for other in condition.get("not", ())):
             return False
         if not bounds:
             return True
@@ -109,7 +127,7 @@ def _holds(value: Any, condition: Any) -> bool:
         compared = {"gte": value.__ge__, "lte": value.__le__, "gt": value.__gt__, "lt": value.__lt__}
         return all(compared[name](bound) is True for name, bound in bounds.items())
     if isinstance(condition, Sequence) and not isinstance(condition, str):
-        return any(_same(value, other) for other in condition)
+        return any(_holds(value, other) for other in condition)
     return _same(value, condition)
 
 

@@ -16,7 +16,7 @@ from nonneg_core.errors import ConfigInvalid, DataInvalid, FingerprintMismatch
 
 Payload: TypeAlias = Mapping[str, Any]
 # A field must equal a value, be one of a list, or lie in a range {"gte": .., "gt": .., "lte": .., "lt": ..};
-# {"not": [..]} keeps out those with one of these values, and may stand beside a range.
+# {"not": [..]} keeps out those with one of these values, and may stand beside a range. Ranges may stand in lists.
 Where: TypeAlias = Mapping[str, Any]
 SIGNS = {"gte": ">=", "gt": ">", "lte": "<=", "lt": "<"}
 BOUNDS = tuple(SIGNS)
@@ -134,7 +134,7 @@ def check_where(where: Where | None) -> None:
         if isinstance(condition, Mapping):
             good = bool(condition) and all(map(_is_part, condition.items()))
         elif isinstance(condition, Sequence) and not isinstance(condition, str):
-            good = bool(condition) and all(isinstance(value, (str, int)) for value in condition)
+            good = bool(condition) and all(map(_is_one, condition))
         if not good:
             raise ConfigInvalid(
                 f"{name}={condition!r} is not a condition",
@@ -145,12 +145,19 @@ def check_where(where: Where | None) -> None:
 
 
 def split_condition(condition: Mapping[str, Any]) -> tuple[dict[str, float], list[Any]]:
-    """Return the bounds of a range, and the values that it leaves out."""
+    """Return the bounds of a range, and the values and ranges that it leaves out."""
     return {key: float(bound) for key, bound in condition.items() if key != "not"}, list(condition.get("not", ()))
 
 
 def _is_part(part: tuple[str, Any]) -> bool:
     key, value = part
     if key == "not":
-        return isinstance(value, (list, tuple)) and all(isinstance(v, (str, int, float)) for v in value) and bool(value)
+        return isinstance(value, (list, tuple)) and all(map(_is_one, value)) and bool(value)
     return key in BOUNDS and isinstance(value, (int, float))
+
+
+def _is_one(value: Any) -> bool:
+    """Return whether this may stand in a list: a value, or a range."""
+    if isinstance(value, Mapping):
+        return bool(value) and "not" not in value and all(map(_is_part, value.items()))
+    return isinstance(value, (str, int, float))

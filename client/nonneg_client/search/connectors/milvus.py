@@ -119,10 +119,18 @@ def expression(where: Where | None) -> str:
         field = f"payload[{json.dumps(name)}]"
         if isinstance(wanted, Mapping):
             bounds, unwanted = split_condition(wanted)
-            parts += [f"{field} {SIGNS[bound]} {json.dumps(value)}" for bound, value in bounds.items()]
-            parts += [f"not ({field} == {json.dumps(value)})" for value in unwanted]
+            parts += [_one(field, bounds)] if bounds else []
+            parts += [f"not ({_one(field, value)})" for value in unwanted]
         elif isinstance(wanted, (list, tuple)):
-            parts.append("(" + " or ".join(f"{field} == {json.dumps(value)}" for value in wanted) + ")")
+            parts.append("(" + " or ".join(f"({_one(field, value)})" for value in wanted) + ")")
         else:
-            parts.append(f"{field} == {json.dumps(wanted)}")
+            parts.append(_one(field, wanted))
     return " and ".join(parts)
+
+
+def _one(field: str, wanted: Any) -> str:
+    """Return what says that a field has this value, or lies in this range."""
+    if isinstance(wanted, Mapping):
+        bounds = split_condition(wanted)[0]
+        return " and ".join(f"{field} {SIGNS[bound]} {json.dumps(value)}" for bound, value in bounds.items())
+    return f"{field} == {json.dumps(wanted)}"

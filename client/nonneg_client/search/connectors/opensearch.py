@@ -189,11 +189,19 @@ def _filters(where: Where) -> Iterator[dict[str, Any]]:
             if bounds:
                 yield {"range": {f"payload.{name}": bounds}}
             if unwanted:
-                yield {"bool": {"must_not": [{"terms": {f"payload.{name}": unwanted}}]}}
+                yield {"bool": {"must_not": _one_of(name, unwanted)}}
         elif isinstance(wanted, (list, tuple)):
-            yield {"terms": {f"payload.{name}": list(wanted)}}
+            clauses = _one_of(name, wanted)
+            yield clauses[0] if len(clauses) == 1 else {"bool": {"should": clauses, "minimum_should_match": 1}}
         else:
             yield {"term": {f"payload.{name}": wanted}}
+
+
+def _one_of(name: str, wanted: Sequence[Any]) -> list[dict[str, Any]]:
+    """Return clauses of which one holds where a field has one of these values, or lies in one of these ranges."""
+    values = [value for value in wanted if not isinstance(value, Mapping)]
+    ranges = [{"range": {f"payload.{name}": split_condition(one)[0]}} for one in wanted if isinstance(one, Mapping)]
+    return [*([{"terms": {f"payload.{name}": values}}] if values else []), *ranges]
 
 
 def _scored(source: Mapping[str, Any], query: SparseWeights) -> EngineHit:

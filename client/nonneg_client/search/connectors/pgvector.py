@@ -131,19 +131,24 @@ def _conditions(where: Where | None) -> tuple[str, list[Any]]:
     for name, wanted in (where or {}).items():
         if isinstance(wanted, Mapping):
             bounds, unwanted = split_condition(wanted)
-            for bound, value in bounds.items():
-                parts.append(f"AND (payload ->> %s)::float8 {SIGNS[bound]} %s")
-                given += [name, value]
-            for value in unwanted:
-                parts.append("AND payload -> %s IS DISTINCT FROM %s::jsonb")
-                given += [name, json.dumps(value)]
+            if bounds:
+                parts.append(f"AND {_one(name, bounds, given)}")
+            parts += [f"AND ({_one(name, value, given)}) IS NOT TRUE" for value in unwanted]
         elif isinstance(wanted, (list, tuple)):
-            parts.append("AND payload -> %s = ANY(%s::jsonb[])")
-            given += [name, [json.dumps(value) for value in wanted]]
+            parts.append(f"AND ({' OR '.join(_one(name, value, given) for value in wanted)})")
         else:
-            parts.append("AND payload -> %s = %s::jsonb")
-            given += [name, json.dumps(wanted)]
+            parts.append(f"AND {_one(name, wanted, given)}")
     return " ".join(parts), given
+
+
+def _one(name: str, wanted: Any, given: list[Any]) -> str:
+    """Return SQL that says that a field has this value, or lies in this range; its arguments are added to `given`."""
+    if isinstance(wanted, Mapping):
+        bounds = split_condition(wanted)[0]
+        given += [part for value in bounds.values() for part in (name, value)]
+        return " AND ".join(f"(payload ->> %s)::float8 {SIGNS[bound]} %s" for bound in bounds)
+    given += [name, json.dumps(wanted)]
+    return "payload -> %s = %s::jsonb"
 
 
 def _read(text: str) -> tuple[NDArray[np.int32], NDArray[np.float32]]:

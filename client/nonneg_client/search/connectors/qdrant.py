@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from nonneg_client import converters
 from nonneg_client.embeddings import Embeddings
 from nonneg_client.search.connectors.engine import Description, Engine, EngineHit, Payload, Where, split_condition
-from nonneg_client.search.connectors.qdrant_points import NAME, point_id
+from nonneg_client.search.connectors.qdrant_points import NAME, as_float, point_id
 from nonneg_core.installing import needing
 
 BATCH = 500
@@ -118,6 +118,10 @@ class QdrantEngine(Engine):
 
     def _condition(self, name: str, wanted: Any) -> Any:
         m = self._models
+        if isinstance(wanted, (list, tuple)) and any(isinstance(value, (float, dict)) for value in wanted):
+            return m.Filter(should=[self._condition(name, as_float(value)) for value in wanted])
+        if isinstance(wanted, dict):
+            return m.FieldCondition(key=name, range=m.Range(**split_condition(wanted)[0]))
         if isinstance(wanted, float):
             return m.FieldCondition(key=name, range=m.Range(gte=wanted, lte=wanted))
         match = m.MatchAny(any=list(wanted)) if isinstance(wanted, (list, tuple)) else m.MatchValue(value=wanted)

@@ -45,10 +45,19 @@ def filter_of(q: Any, where: Where | None) -> Any:
     return q.Filter(must=must, must_not=must_not)
 
 
+def as_float(value: Any) -> Any:
+    """Return a whole number as one that other numbers may equal: a match of integers finds integers alone."""
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
 def _condition(q: Any, name: str, wanted: Any) -> Any:
     if isinstance(wanted, (list, tuple)):
+        if any(isinstance(value, (float, dict)) for value in wanted):
+            return q.Filter(should=[_condition(q, name, as_float(value)) for value in wanted])
         words = [_WORDS[value] if isinstance(value, bool) else value for value in wanted]
         return q.FieldCondition(name, match=q.MatchAny(words))
+    if isinstance(wanted, dict):
+        return q.FieldCondition(name, range=q.RangeFloat(**split_condition(wanted)[0]))
     if isinstance(wanted, float):
         return q.FieldCondition(name, range=q.RangeFloat(gte=wanted, lte=wanted))
     return q.FieldCondition(name, match=q.MatchValue(_WORDS[wanted] if isinstance(wanted, bool) else wanted))
