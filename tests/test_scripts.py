@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -127,6 +128,11 @@ def test_every_script_is_executable_and_parses(name: str) -> None:
     script = SCRIPTS / name
     assert os.access(script, os.X_OK)
     assert subprocess.run(["bash", "-n", str(script)], check=False).returncode == 0
+
+
+def test_the_first_script_installs_what_search_and_the_studio_need() -> None:
+    (extras,) = re.findall(r"--extras (\S+?)\)", (SCRIPTS / "serve").read_text())
+    assert {"server", "search"} <= set(extras.split(","))
 
 
 def test_the_python_finder_refuses_an_old_python_with_a_clear_word(tmp_path: Path) -> None:
