@@ -12,6 +12,7 @@ import click
 
 if TYPE_CHECKING:
     from nonneg_client.curation.collection import Collection as Curated
+    from nonneg_server.settings import Settings
     from nonneg_server.studio.collection import IndexedFolder
 
 PARTS = ("exact", "copies", "similar", "outliers", "clusters", "pixels")  # of curation, that the page shows
@@ -29,9 +30,20 @@ SHOWN = 400  # photos of one group
 )
 @click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port; without it 8000, or a free one if that is taken.")
+@click.option(
+    "--without-key",
+    is_flag=True,
+    help="Show the photos to anyone who reaches --host, where that is not this machine alone and no key is set.",
+)
 @click.option("--quiet", is_flag=True, help="No progress bar.")
 def studio(
-    images: tuple[str, ...], model: str | None, place: Path | None, host: str | None, port: int | None, quiet: bool
+    images: tuple[str, ...],
+    model: str | None,
+    place: Path | None,
+    host: str | None,
+    port: int | None,
+    without_key: bool,
+    quiet: bool,
 ) -> None:
     """Look at your photos through their dimensions, in a browser.
 
@@ -48,6 +60,8 @@ def studio(
     from nonneg_server.settings import read_settings
 
     settings = read_settings(host=host, port=port, model=(model,) if model else None, studio=True)
+    if not without_key:
+        check_private(settings)
     if port is None and not _free(settings.host, settings.port):
         settings = settings.model_copy(update={"port": 0})
     index = place or index_of(images, model)
@@ -55,6 +69,21 @@ def studio(
         update_index(images, index, model, quiet=quiet)
     collection = opened(index, model)
     run(settings.model_copy(update={"model": (model_of(collection, model),)}), collection)
+
+
+def check_private(settings: Settings) -> None:
+    """Refuse to show a person's photos to the network where no key is asked."""
+    from nonneg_core.errors import ConfigInvalid
+    from nonneg_server.studio.host_check import is_loopback
+
+    if settings.api_key or settings.api_key_file is not None or is_loopback(settings.host):
+        return
+    raise ConfigInvalid(
+        f"--host {settings.host} would show the photos to anyone who reaches this machine: no key is set",
+        fix="`nonneg key me > keys.txt` prints a key; set NONNEG_API_KEY_FILE=keys.txt, or say --without-key",
+        field="host",
+        value=settings.host,
+    )
 
 
 def model_of(collection: IndexedFolder, given: str | None) -> str:
@@ -135,6 +164,7 @@ def update_index(images: tuple[str, ...], index: Path, model: str | None, *, qui
     if not (index / "index.json").exists():
         raise DataInvalid("no photo could be read, so there is nothing to look at", fix="name a folder of photos")
     update.tell(prune=True)
+    update.remember_broken()
 
 
 def _is_index(images: tuple[str, ...]) -> bool:

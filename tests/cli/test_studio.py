@@ -6,13 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from PIL import Image
 from pydantic import TypeAdapter
 
-from nonneg_cli.studio import index_of, model_of, opened, update_index
+from nonneg_cli.studio import index_of, model_of, opened, studio, update_index
 from nonneg_client.embeddings import Embeddings
 from nonneg_client.search.index import Index
-from nonneg_core.errors import DataInvalid, FingerprintMismatch
+from nonneg_core.errors import ConfigInvalid, DataInvalid, FingerprintMismatch
 from nonneg_runtime.bundle import open_bundle
 from nonneg_server.api.studio.group_schemas import Section
 
@@ -55,6 +56,42 @@ def test_what_is_new_is_embedded_and_what_is_gone_is_forgotten(tmp_path: Path, m
     groups = [group for section in sections for group in section["groups"]]
     assert (3, 1) in [(group["photos"], group["unlisted"]) for group in groups]
     assert all(len(group["findings"]) + group["unlisted"] == group["photos"] for group in groups)
+
+
+def test_a_photo_that_cannot_be_read_is_not_tried_again_until_it_changes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, index = tmp_path / "photos", tmp_path / "photos.index"
+    folder.mkdir()
+    photo(folder / "a.png", 1)
+    (folder / "broken.png").write_text("no photo")
+    told = []
+    for content in (None, None, "no photo yet"):
+        if content is not None:
+            (folder / "broken.png").write_text(content)
+        update_index((str(folder),), index, "photo-fast", quiet=True)
+        told.append("failed broken.png" in capsys.readouterr().err)
+    assert told == [True, False, True]
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.7", "photos.example"])
+def test_on_other_than_loopback_photos_are_not_shown_without_a_key(tmp_path: Path, host: str) -> None:
+    refused = CliRunner().invoke(studio, [str(tmp_path), "--host", host])
+    assert isinstance(refused.exception, ConfigInvalid)
+    assert host in str(refused.exception)
+    assert "NONNEG_API_KEY_FILE" in str(refused.exception.fix)
+
+
+@pytest.mark.parametrize(
+    ("flags", "settings"),
+    [(["--host", "0.0.0.0", "--without-key"], {}), (["--host", "0.0.0.0"], {"NONNEG_API_KEY": "k" * 20}), ([], {})],
+)
+def test_with_a_key_or_on_loopback_or_where_that_is_wanted_it_goes_on(
+    tmp_path: Path, flags: list[str], settings: dict[str, str]
+) -> None:
+    settings = {**settings, "XDG_CACHE_HOME": str(tmp_path)}
+    went_on = CliRunner().invoke(studio, [str(tmp_path / "none"), *flags, "--port", "0"], env=settings)
+    assert "no photo could be read" in str(went_on.exception)
 
 
 def test_a_folder_without_a_photo_that_can_be_read_is_refused(tmp_path: Path) -> None:
