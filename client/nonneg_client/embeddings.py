@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 BLOCK = 4096  # rows made dense at a time
 
 
+def model_label(name: str, fingerprint: str) -> str:
+    """Return what tells a model from others in a sentence: its name, as far as it is known, and its fingerprint."""
+    return f"{name} ({fingerprint[:8]})" if name else fingerprint[:8]
+
+
 @dataclass(frozen=True, eq=False)
 class Embeddings:
     """`len(self)` vectors in compressed rows: row i is indices/values[indptr[i]:indptr[i+1]].
@@ -192,8 +197,10 @@ class Embeddings:
         """Raise unless both come from one model: distances across models mean nothing."""
         if self.fingerprint != other.fingerprint:
             raise FingerprintMismatch(
-                f"vectors of {self.fingerprint} and of {other.fingerprint} cannot be compared",
-                fix="embed both collections with the same model",
+                f"vectors of {model_label(self.model, self.fingerprint)} and of "
+                f"{model_label(other.model, other.fingerprint)} cannot be compared",
+                fix="embed both with the same model; for an index of another one: nonneg index PHOTOS -o NEW",
+                field="fingerprint",
                 value=other.fingerprint,
             )
 

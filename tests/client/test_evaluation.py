@@ -262,6 +262,19 @@ def test_landmarks_are_scored_in_three_protocols(server, landmarks):
 
 
 @pytest.mark.parametrize(
+    "options",
+    [
+        ["--k", "5"], ["--vectors", "x.npz"], ["--selections", "random"], ["--intervals"], ["--probe"],
+        ["--plot", "x.png"], ["--save-vectors", "x.npz"],
+    ],
+)  # fmt: skip
+def test_options_of_labelled_images_are_refused_with_landmarks(landmarks, options):
+    refused = CliRunner().invoke(nonneg, ["evaluate", str(landmarks), *options])
+    assert refused.exit_code == 2
+    assert f"{options[0]} is for labelled images" in refused.stderr
+
+
+@pytest.mark.parametrize(
     "content",
     [
         "[]",
@@ -402,6 +415,18 @@ def test_compare_tests_two_lengths_on_the_same_queries(run, photos):
     assert re.fullmatch(r"dimensions with a name: A (\d+) of 2048, B \1 of 2048", lines[-1])
     assert lines[1].split()[:3] == ["metric", "A", "B"]
     assert lines[2].split()[-1] == "1.0000"
+
+
+def test_compare_refuses_a_length_that_is_not_to_be_had_before_it_embeds(run, photos, tmp_path, random_embeddings):
+    random_embeddings(3, 32).save(tmp_path / "short.npz")
+    for label in ("cat", "rocket"):
+        shutil.copytree(photos / label, tmp_path / "set" / label)
+    (tmp_path / "set" / "cat" / "broken.jpg").write_bytes(b"no image")
+    assert "skipped" in run("compare", tmp_path / "set", "64", "32").stderr  # so it shows that images were embedded
+    for sides in (("64", "9999"), ("64", f"{tmp_path}/short.npz@64")):
+        refused = run("compare", tmp_path / "set", *sides)
+        assert isinstance(refused.exception, ParameterInvalid)
+        assert "skipped" not in refused.stderr
 
 
 def test_compare_takes_files_of_two_models(run, client, photos, random_embeddings, tmp_path):

@@ -283,6 +283,15 @@ def test_a_folder_that_is_not_an_index_and_another_model_are_said(run, made, ran
     assert isinstance(run("index", tmp_path / "other.npz", "-o", made).exception, FingerprintMismatch)
 
 
+def test_an_unchanged_folder_and_another_model_are_refused_by_the_names_of_both(run, photos, tmp_path):
+    assert run("index", photos / "cat", "-o", tmp_path / "x.index", "--bundle", "photo").exit_code == 0
+    refused = run("index", photos / "cat", "-o", tmp_path / "x.index", "--bundle", "photo-fast")
+    assert isinstance(refused.exception, FingerprintMismatch)
+    assert re.search(r"of photo \(\w{8}\) and of photo-fast \(\w{8}\)", str(refused.exception))
+    assert "nonneg index PHOTOS -o NEW" in refused.exception.fix
+    assert "unchanged" not in refused.stdout
+
+
 def test_the_model_is_asked_for_by_its_name(run, made, photos, start_server, tmp_path):
     several = ["--url", start_server("--alias", "latest=photo")]
     photo = photos / "cat" / "cat-0.jpg"

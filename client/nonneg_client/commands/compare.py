@@ -45,6 +45,8 @@ def compare(data: Path, a: str, b: str, k: int, as_json: bool, through: Embedder
 
     sides = [parse(side, through) for side in (a, b)]
     labelled = read_dataset(data)
+    for source, length in sides:
+        check_length(source, length, through)
     sources = dict.fromkeys(source for source, _ in sides)  # one server at two lengths embeds once
     vectors = {source: from_source(source, labelled, through) for source in sources}
     reports = reports_of(labelled, [(vectors[source], length) for source, length in sides], k)
@@ -52,7 +54,7 @@ def compare(data: Path, a: str, b: str, k: int, as_json: bool, through: Embedder
     for name, values in reports[0].scores().items():
         others = reports[1].scores()[name]
         rows.append((name, float(values.mean()), float(others.mean()), paired(values, others)))
-    names = [path_text(source, vectors[source], length) for source, length in sides]
+    names = [named_count(source, vectors[source], length) for source, length in sides]
     if as_json:
         compared = {name: {"a": x, "b": y, **asdict(d)} for name, x, y, d in rows}
         counts = {"a": names[0][0], "b": names[1][0]}
@@ -88,7 +90,7 @@ def parse(side: str, through: EmbedderOptions) -> tuple[str, Length | None]:
         raise click.UsageError(f"{length!r} is not a length like 512, 512:64 or 512/64") from None
 
 
-def path_text(source: str, vectors: Embeddings, length: Length | None) -> tuple[int, int]:
+def named_count(source: str, vectors: Embeddings, length: Length | None) -> tuple[int, int]:
     """Return how many dimensions of one side have a name, and how many it has."""
     from nonneg_client.model_of_vectors import names_of
 
@@ -98,15 +100,34 @@ def path_text(source: str, vectors: Embeddings, length: Length | None) -> tuple[
     return sum(dimension < width for dimension in names), width
 
 
+def check_length(source: str, length: Length | None, through: EmbedderOptions) -> None:
+    """Raise if a source has no vectors of this length, before anything is embedded."""
+    from nonneg_client.embeddings import Embeddings
+    from nonneg_client.evaluation.retrieval import check_lengths
+
+    if length is None:
+        return
+    asked = embedder_of(source, through)
+    if asked is None:
+        check_lengths([length], Embeddings.load(source).dimensions)
+        return
+    with asked.opened() as client:
+        check_lengths([length], client.model().dimensions)
+
+
 def from_source(source: str, data: Labelled, through: EmbedderOptions) -> Embeddings:
     """Return the full vectors of a file, of a server or of a bundle."""
     from nonneg_client.commands.labelled_vectors import vectors_of
 
+    asked = embedder_of(source, through)
+    return vectors_of(data, Path(source), through) if asked is None else vectors_of(data, None, asked)
+
+
+def embedder_of(source: str, through: EmbedderOptions) -> EmbedderOptions | None:
+    """Return how a server or a bundle is asked; None for a file of vectors."""
     if source.startswith(("http://", "https://")):
-        return vectors_of(data, None, replace(through, url=source, bundle=None))
-    if source in SHIPPED_BUNDLES or Path(source).is_dir():
-        return vectors_of(data, None, replace(through, bundle=source))
-    return vectors_of(data, Path(source), through)
+        return replace(through, url=source, bundle=None)
+    return replace(through, bundle=source) if source in SHIPPED_BUNDLES or Path(source).is_dir() else None
 
 
 def reports_of(data: Labelled, sides: list[tuple[Embeddings, Length | None]], k: int) -> list[RetrievalReport]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from nonneg_client.evaluation.retrieval import LengthResult
     from nonneg_core.evaluation.lengths import Length
 
+OF_LABELS = ("k", "vectors", "selections", "intervals", "with_probe", "picture", "kept")
 _HIDDEN = {"selection", "dimensions", "top_k", "asked", "sparse_bytes", "dense_bytes", "intervals"}
 
 HELP = """Measure retrieval at several lengths.
@@ -86,7 +87,8 @@ def evaluate(
         evaluate_captions(data, lengths, through, intervals=intervals, truncate=truncate, as_json=as_json)
         return
     if data.suffix.lower() == ".json":
-        landmarks(data, lengths, through, as_json, kept)
+        refuse_options(*OF_LABELS, reason="for labelled images: leave it out with a ground truth of landmarks")
+        landmarks(data, lengths, through, as_json)
         return
     chosen = selections.split(",")
     check_selections(chosen)
@@ -243,18 +245,23 @@ def show(
     click.echo("bytes: the smaller of sparse (u16, f16) and dense (f32). The NCL authors' mAP@10 is P@10.")
 
 
-def landmarks(
-    path: Path, lengths: list[Length] | None, through: EmbedderOptions, as_json: bool, kept: Path | None
-) -> None:
-    """Evaluate by the protocols of the revisited Oxford and Paris sets; `kept` has to be None."""
+def refuse_options(*names: str, reason: str) -> None:
+    """Raise if one of these options of the running command was typed: it would change nothing."""
+    context = click.get_current_context()
+    for name in names:
+        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            (option,) = (p.opts[0] for p in context.command.params if p.name == name)
+            raise click.UsageError(f"{option} is {reason}")
+
+
+def landmarks(path: Path, lengths: list[Length] | None, through: EmbedderOptions, as_json: bool) -> None:
+    """Evaluate by the protocols of the revisited Oxford and Paris sets."""
     from nonneg_client.evaluation.retrieval import grid
     from nonneg_client.evaluation.revisited_landmarks import read_ground_truth
     from nonneg_client.evaluation.revisited_landmarks import score as by_protocol
     from nonneg_core.evaluation.lengths import asked, cut
     from nonneg_core.tables import table
 
-    if kept is not None:
-        raise click.UsageError("--save-vectors has no meaning beside a ground truth of landmarks")
     if any(length.reranked for length in lengths or ()):
         raise click.UsageError("landmarks are not re-ranked: leave the + out of --lengths")
     truth = read_ground_truth(path)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from nonneg_client.commands.evaluate import OF_LABELS, refuse_options
+
 if TYPE_CHECKING:
     from nonneg_client.commands.embedder_options import EmbedderOptions
     from nonneg_client.embedder import Embedder
@@ -16,8 +18,6 @@ if TYPE_CHECKING:
     from nonneg_client.results import Failure
     from nonneg_core.evaluation.captions import Captioned, CaptionedImage
     from nonneg_core.evaluation.lengths import Length
-
-OF_LABELS = ("k", "vectors", "selections", "with_probe", "picture", "kept")
 
 
 def evaluate_captions(
@@ -34,7 +34,7 @@ def evaluate_captions(
     from nonneg_client.evaluation.retrieval import check_lengths
     from nonneg_core.evaluation.captions import read_pairs
 
-    check_options(click.get_current_context())
+    check_options()
     pairs = read_pairs(path)
     with through.opened() as client:
         if lengths is not None:
@@ -51,14 +51,12 @@ def evaluate_captions(
     show(path, images, texts, rows, records)
 
 
-def check_options(context: click.Context) -> None:
-    """Refuse the options of labelled images, of which captions know nothing."""
-    if not context.params["captions"]:
+def check_options() -> None:
+    """Refuse the options of labelled images, which change nothing for captions."""
+    if not click.get_current_context().params["captions"]:
         raise click.UsageError("--truncate goes with --captions")
-    for name in OF_LABELS:
-        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
-            (option,) = (p.opts[0] for p in context.command.params if p.name == name)
-            raise click.UsageError(f"{option} is for labelled images: leave it out beside --captions")
+    names = [name for name in OF_LABELS if name != "intervals"]
+    refuse_options(*names, reason="for labelled images: leave it out beside --captions")
 
 
 def embedded(

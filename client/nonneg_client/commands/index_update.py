@@ -21,13 +21,14 @@ from nonneg_client.search.index import Index, describe
 from nonneg_client.sources.image_ids import identity, kept_root, place_of, root_of, rooted, stamp
 from nonneg_client.vector_file_record import read_record
 from nonneg_client.wire.protocol import Options
-from nonneg_core.errors import ConfigInvalid
+from nonneg_core.errors import ConfigInvalid, ConnectionFailed
 from nonneg_core.interrupting import Interrupted, Interrupts
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
     from nonneg_client.commands.embedder_options import EmbedderOptions
+    from nonneg_client.embedder import Embedder
     from nonneg_client.results import BatchResult
     from nonneg_client.search.connectors.engine import Description, Payload
     from nonneg_client.sources.image_ids import Stamp
@@ -108,6 +109,11 @@ class IndexUpdate:
     ) -> None:
         """Embed what is new or changed and put it into the index."""
         self._as_its_first(dimensions, keep)
+        with through.opened() as client:
+            self._check_model(client, model)
+            self._add(client, names, Options(dimensions, self.kept, model=model), quiet, retry=retry)
+
+    def _add(self, client: Embedder, names: list[str], options: Options, quiet: bool, *, retry: bool) -> None:
         found = {item.id: item for item in rooted(names, self.root)}
         payloads = {name: self.payload(name, stamp(item.path)) for name, item in found.items()}
         differing = [item for name, item in found.items() if _differs(self.known.get(name), payloads[name])]
@@ -120,9 +126,9 @@ class IndexUpdate:
         self._measure([found[name] for name in same if not is_measured(self.known[name])], quiet)
         said = {name: {**measures(self.known[name]), **self.measured.get(name, {}), **p} for name, p in same.items()}
         self._describe_again({name: p for name, p in said.items() if p != self.known[name]})
-        with through.opened() as client, EmbeddingProgress(len(left), False if quiet else None, lines=True) as watch:
-            length = dimensions if self.held is None else self.held.dimensions
-            parts = client.stream(left, Options(length, self.kept, model=model))
+        with EmbeddingProgress(len(left), False if quiet else None, lines=True) as watch:
+            length = options.dimensions if self.held is None else self.held.dimensions
+            parts = client.stream(left, replace(options, dimensions=length))
             self._put(watch.over(parts), payloads, {item.id: stamp(item.path) for item in left})
         self.seen |= found.keys()
 
@@ -178,6 +184,19 @@ class IndexUpdate:
                 field="keep",
                 value=keep,
             )
+
+    def _check_model(self, client: Embedder, name: str | None) -> None:
+        """Refuse another model than the index's; a server is only needed where something is to be embedded."""
+        if self.held is None:
+            return
+        try:
+            model = client.model(name)
+        except ConnectionFailed:
+            return
+        held = Embeddings.from_rows(
+            [], dimensions=self.held.dimensions, fingerprint=self.held.fingerprint, model=self.held.model
+        )
+        held.same_model(replace(held, fingerprint=model.fingerprint, model=model.name))
 
     def _describe_again(self, payloads: Mapping[str, Payload]) -> None:
         """Keep the vectors of images that are the same, and replace what is said about them."""

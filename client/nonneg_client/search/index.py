@@ -254,7 +254,9 @@ class Index:
 
     def _same(self, embeddings: Embeddings) -> None:
         held = self.description
-        Embeddings.from_rows([], dimensions=held.dimensions, fingerprint=held.fingerprint).same_model(embeddings)
+        Embeddings.from_rows([], dimensions=held.dimensions, fingerprint=held.fingerprint, model=held.model).same_model(
+            embeddings
+        )
         if embeddings.dimensions != held.dimensions:
             longer = embeddings.dimensions > held.dimensions
             raise DataInvalid(

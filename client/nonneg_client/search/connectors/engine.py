@@ -10,7 +10,7 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from nonneg_client.embeddings import Embeddings
+from nonneg_client.embeddings import Embeddings, model_label
 from nonneg_client.search.sparse_vectors import SparseWeights, ascending, score
 from nonneg_core.errors import ConfigInvalid, DataInvalid, FingerprintMismatch
 
@@ -98,8 +98,10 @@ class Engine(ABC):
             return made_for
         if made_for is not None and made_for.fingerprint != held.fingerprint:
             raise FingerprintMismatch(
-                f"{name} holds vectors of {held.fingerprint}, not of {made_for.fingerprint}",
-                fix=f"use the model it was made with, or another {self.noun}",
+                f"{name} holds vectors of {model_label(held.model, held.fingerprint)}, not of "
+                f"{model_label(made_for.model, made_for.fingerprint)}",
+                fix=f"use the model it was made with, or make another {self.noun}: nonneg index PHOTOS -o NEW",
+                field="fingerprint",
                 value=made_for.fingerprint,
             )
         return held
