@@ -8,6 +8,7 @@ import json
 import struct
 import subprocess
 import sys
+import time
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -206,6 +207,77 @@ def test_a_tiff_that_says_its_size_twice_is_broken() -> None:
     doubled = struct.pack("<H", count + 1) + entries[:12] + entries + bytes(4)
     with pytest.raises(ImageUnreadable):
         identify(data[:4] + struct.pack("<I", len(data)) + data[8:] + doubled)
+
+
+def directory(*entries: tuple[int, int, int, int]) -> bytes:
+    """A TIFF's directory of entries of (tag, kind, values, value or place)."""
+    return struct.pack("<H", len(entries)) + b"".join(struct.pack("<HHII", *entry) for entry in entries) + bytes(4)
+
+
+def tiff_with_exif(at: int, exif: bytes) -> bytes:
+    """A grey TIFF of one pixel, whose EXIF lies in a directory at that place."""
+    tags = [(256, 4, 1, 1), (257, 4, 1, 1), (258, 3, 1, 8), (259, 3, 1, 1), (262, 3, 1, 1), (273, 4, 1, 8)]
+    first = directory(*tags, (277, 3, 1, 1), (278, 4, 1, 1), (279, 4, 1, 1), (34665, 4, 1, at))
+    return (b"II*\0\x10\0\0\0" + bytes(8) + first).ljust(at, b"\0") + exif + bytes(16)
+
+
+def chained(levels: int, pointers: int, values: int = 1, start: int = 300) -> bytes:
+    """EXIF directories that each point to the next one, several times over."""
+    tags = (34665, 34853, 40965)[:pointers]
+    places = range(start, start + levels * (6 + 12 * pointers), 6 + 12 * pointers)
+    below = (directory(*((tag, 4, values, place + 6 + 12 * pointers) for tag in tags)) for place in places)
+    return tiff_with_exif(start, b"".join(below))
+
+
+@pytest.mark.parametrize(("levels", "pointers", "values"), [(40, 2, 1), (40, 3, 1), (9_000, 1, 1), (20, 2, 2)])
+def test_exif_directories_that_lead_to_one_another_are_read_three_deep(levels: int, pointers: int, values: int) -> None:
+    data = chained(levels, pointers, values)
+    before = time.process_time()
+    assert identify(data).pixels == 1
+    assert time.process_time() - before < 1  # each level doubled the work
+    assert decode(data).size == (1, 1)
+
+
+def test_an_exif_directory_of_pointers_to_itself_is_refused_by_their_number() -> None:
+    itself = directory(*[(34665, 4, 1, 300)] * 3_000)
+    with pytest.raises(ImageTooLarge) as refused:
+        identify(tiff_with_exif(300, itself))
+    assert (refused.value.field, refused.value.limit) == ("tags", MAX_PARTS)
+
+
+@pytest.mark.parametrize("place", [1_000, 9_000, 15_000])
+@pytest.mark.parametrize("tag", [34853, 40965])
+def test_a_tiff_whose_exif_points_further_on_is_read(tag: int, place: int) -> None:
+    inner = directory((1, 2, 4, int.from_bytes(b"R98\0", "little")))
+    data = tiff_with_exif(300, directory((36864, 7, 4, 0x30333230), (tag, 4, 1, place))).ljust(place, b"\0") + inner
+    data += bytes(16)
+    assert identify(data).pixels == 1
+    assert decode(data).size == (1, 1)
+
+
+def test_all_bytes_of_exif_below_exif_are_counted() -> None:
+    inner = directory((37500, 7, 2**20, 8))
+    data = tiff_with_exif(300, directory((40965, 4, 1, 1_000))).ljust(1_000, b"\0") + inner + bytes(2**20)
+    with pytest.raises(ImageTooLarge) as refused:
+        identify(data)
+    assert refused.value.field == "exif"
+
+
+@pytest.mark.parametrize("kind", ["AVIF", "HEIF"])
+@pytest.mark.parametrize("name", [b"iprp", b"meta"])
+def test_boxes_within_boxes_without_end_are_unreadable(photo: Image.Image, kind: str, name: bytes) -> None:
+    plain = saved(photo, kind)
+    at = int.from_bytes(plain[:4], "big")  # behind the box that names the format
+    for depth in (10, 3_000):
+        nested = b""
+        for _ in range(depth):
+            nested = (
+                struct.pack(">I4s", len(nested) + (12 if name == b"meta" else 8), name)
+                + (bytes(4) if name == b"meta" else b"")
+                + nested
+            )
+        with pytest.raises(ImageUnreadable, match=f"a {kind} of"):
+            identify(plain[:at] + nested + plain[at:])
 
 
 def test_a_jpeg_with_arithmetic_coding_is_refused_by_name() -> None:

@@ -15,13 +15,14 @@ PER_PIXEL = 20e-9  # seconds
 PER_BYTE = 60e-9  # seconds
 DECODING, DECODING_DEEP = 8, 12  # bytes a pixel; of pictures with more than 8 bits, or colours at full resolution
 _FOLDERS = {b"meta": 4, b"iprp": 0, b"ipco": 0}  # boxes of boxes, and what stands before these
+MAX_DEPTH = 8  # boxes within one another; those that are read lie three deep
 _BOX = struct.Struct(">I4s")
 _AVIF = (b"avif", b"avis")
 
 
 def price(data: bytes) -> Price:
     """Read what decoding an AVIF or HEIC takes from its boxes."""
-    kind = "AVIF" if any(brand in data[8:256] for brand in _AVIF) else "HEIF"
+    kind = _kind(data)
     sizes: list[tuple[int, int]] = []
     parts, profile, deep = 0, False, False
     for name, start, end in _boxes(data, 0, len(data)):
@@ -43,6 +44,10 @@ def price(data: bytes) -> Price:
     return Price(kind, width, height, seconds, memory)
 
 
+def _kind(data: bytes) -> str:
+    return "AVIF" if any(brand in data[8:256] for brand in _AVIF) else "HEIF"
+
+
 def _is_deep(name: bytes, settings: bytes) -> bool:
     """Return whether a picture has more than 8 bits a channel, or colours at more than a quarter of its resolution."""
     if name == b"av1C":
@@ -51,7 +56,7 @@ def _is_deep(name: bytes, settings: bytes) -> bool:
     return len(settings) > 17 and (settings[16] & 3 > 1 or settings[17] & 7 > 0)
 
 
-def _boxes(data: bytes, at: int, end: int) -> Iterator[tuple[bytes, int, int]]:
+def _boxes(data: bytes, at: int, end: int, depth: int = 1) -> Iterator[tuple[bytes, int, int]]:
     """Yield name, begin and end of every box's content, those inside of boxes of boxes, too."""
     while at + 8 <= end:
         size, name = _BOX.unpack_from(data, at)
@@ -63,5 +68,7 @@ def _boxes(data: bytes, at: int, end: int) -> Iterator[tuple[bytes, int, int]]:
             return
         yield name, start, close
         if name in _FOLDERS:
-            yield from _boxes(data, start + _FOLDERS[name], close)
+            if depth == MAX_DEPTH:
+                raise broken(_kind(data), len(data))
+            yield from _boxes(data, start + _FOLDERS[name], close, depth + 1)
         at = close

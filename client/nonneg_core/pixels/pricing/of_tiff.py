@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,6 +30,7 @@ PER_PIXEL = 8e-9  # seconds
 _WIDTH, _HEIGHT, _BITS, _COMPRESSION, _PHOTOMETRIC, _SAMPLES = 256, 257, 258, 259, 262, 277
 _STRIPS, _ROWS, _SIZES, _PLANES, _TILE_WIDTH, _TILE_HEIGHT, _TILES, _TILE_SIZES = 273, 278, 279, 284, 322, 323, 324, 325
 _PROFILE, _EXIFS = 34675, (34665, 34853, 40965)
+MAX_DEPTH = 3  # directories of EXIF below one another: Interop lies in EXIF, and nothing in that
 _NUMBERS = {1: "u1", 3: "u2", 4: "u4", 6: "i1", 8: "i2", 9: "i4", 13: "u4", 16: "u8", 17: "i8", 18: "u8"}
 _BYTES = {2: 1, 5: 8, 7: 1, 10: 8, 11: 4, 12: 8} | {kind: int(name[1]) for kind, name in _NUMBERS.items()}
 _OLD_JPEG, _JPEG, _LZMA = 6, 7, 34925
@@ -79,13 +80,22 @@ class TiffDirectory:
         field = self.fields.get(tag)
         if field is None and default is not None:
             return np.array([default], np.int64)
-        if field is None or field.kind not in _NUMBERS or not field.values or field.at + field.size > len(self._data):
-            raise broken("TIFF", len(self._data))
-        stored = np.dtype(self._order + _NUMBERS[field.kind])
-        return np.frombuffer(self._data, stored, field.values, field.at).astype(np.int64)
+        return self._stored(field).astype(np.int64)
 
     def number(self, tag: int, default: int | None = None) -> int:
-        return int(self.numbers(tag, default)[0])
+        """Return the first value of a tag; there may be millions behind it."""
+        field = self.fields.get(tag)
+        return default if field is None and default is not None else int(self._stored(field)[0])
+
+    def pointers(self, fields: Iterable[Field]) -> list[int]:
+        """Return where these fields say that directories of EXIF lie."""
+        return [int(self._stored(field)[0]) for field in fields if field.tag in _EXIFS and field.kind in _NUMBERS]
+
+    def _stored(self, field: Field | None) -> np.ndarray[tuple[int], np.dtype[np.integer[Any]]]:
+        """Return a field's values where they lie in the file."""
+        if field is None or field.kind not in _NUMBERS or not field.values or field.at + field.size > len(self._data):
+            raise broken("TIFF", len(self._data))
+        return np.frombuffer(self._data, np.dtype(self._order + _NUMBERS[field.kind]), field.values, field.at)
 
     def _number(self, at: int, size: int) -> int:
         found = self._data[at : at + size]
@@ -162,20 +172,20 @@ def _visits(page: TiffDirectory, data: bytes, pieces: int, area: int) -> int:
 
 
 def _exif(page: TiffDirectory, size: int) -> int:
-    """Return bytes of EXIF, all of which Pillow reads."""
-    found = 0
-    for tag in _EXIFS:
-        if tag in page.fields:
-            found += _below(page, page.number(tag), size)
-    check_exif(found, "TIFF")
+    """Return bytes of EXIF, all of which Pillow reads, in directories that may lead to one another."""
+    found = tags = 0
+    waiting = [(at, 1) for at in page.pointers(page.fields.values())]
+    while waiting:
+        at, depth = waiting.pop()
+        if not 0 < at < size - 8:
+            continue
+        fields = list(page.entries(at))
+        tags += len(fields)
+        found += sum(field.size for field in fields) + 12 * len(fields)
+        check_parts(tags, "TIFF", "tags")
+        check_exif(found, "TIFF")
+        if depth < MAX_DEPTH:
+            waiting += [(below, depth + 1) for below in page.pointers(fields)]
     arrays = sum(field.values for field in page.fields.values() if field.kind not in (1, 2, 7))
     check_pieces(arrays // 4)
     return found
-
-
-def _below(page: TiffDirectory, at: int, size: int) -> int:
-    if not 0 < at < size - 8:
-        return 0
-    fields = list(page.entries(at))
-    inner = sum(_below(page, field.at, size) for field in fields if field.tag in _EXIFS and field.at > at)
-    return inner + sum(field.size for field in fields) + 12 * len(fields)
