@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
+import re
 import struct
+import time
 import tracemalloc
+import zipfile
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +20,7 @@ from hypothesis import strategies as st
 
 from nonneg_core.errors import RequestInvalid
 from nonneg_server.http.context import SINGLE
+from nonneg_server.requests.json_body import LARGE, json_object
 from nonneg_server.requests.multipart import parse_form
 
 pytestmark = pytest.mark.anyio
@@ -100,6 +105,77 @@ async def test_deep_nesting_is_refused(client: httpx.AsyncClient) -> None:
         assert 400 <= answer.status_code < 500, path
 
 
+FIELDS = {
+    "/embed": ["images", "dimensions", "model", "inputs", "errors", "none"],
+    "/shorten": ["vectors", "width", "fingerprint", "dimensions"],
+    "/explain": ["images", "vectors", "limit"],
+    "/query": ["expression", "images", "limit"],
+    "/v1/embeddings": ["input", "model", "messages", "dimensions"],
+    "/v2/embed": ["images", "inputs", "texts", "embedding_types"],
+    "/embed_sparse": ["inputs"],
+    "/v2/models/tiny/infer": ["id", "inputs", "outputs", "parameters"],
+    "/v2/repository/index": ["ready"],
+}
+DEEP = {
+    "lists": "[" * 1_000 + "]" * 1_000,
+    "objects": '{"image":' * 1_000 + "1" + "}" * 1_000,
+    "lists behind numbers": "[0," * 1_000 + "0" + "]" * 1_000,
+    "objects and an escape": '{"url":' * 1_000 + '"\\u003a"' + "}" * 1_000,
+    "pairs": '{"a:":' * 1_000 + "1" + "}" * 1_000,
+}
+
+
+async def test_json_may_be_nested_32_deep_and_texts_may_hold_any_brackets(
+    client: httpx.AsyncClient, png: Paint
+) -> None:
+    image = base64.b64encode(png(0)).decode()
+    for depth, said in ((31, "unknown"), (32, "deeper"), (900, "deeper")):
+        body = f'{{"images": ["{image}"], "unknown": {"[" * depth + "]" * depth}}}'
+        answer = await client.post("/embed", content=body.encode(), headers=JSON)
+        assert answer.status_code in (400, 422), depth
+        assert said in answer.text, depth
+    for text in ("[" * 100, '\\"{' * 100, "{]" * 100, "\\\\" * 3 + "[" * 100):
+        body = f'{{"vectors": [[1]], "fingerprint": "{text}"}}'
+        answer = await client.post("/shorten", content=body.encode(), headers=JSON)
+        assert (answer.status_code, answer.json()["error"]["field"]) == (422, "fingerprint"), text
+
+
+async def test_a_length_of_thousands_of_digits_is_refused_as_one_that_does_not_fit(client: httpx.AsyncClient) -> None:
+    for length in ("9" * 5_000, "0" * 5_000, "-1", "1e3", "٣"):
+        head = [(b"inference-header-content-length", length.encode())]
+        answer = await client.post("/v2/models/tiny/infer", content=b"{}", headers=head)
+        assert answer.status_code == 400, length
+        assert "does not fit a body" in answer.text
+
+
+async def test_thousands_of_wishes_are_one_error_and_not_thousands(client: httpx.AsyncClient) -> None:
+    for body in ({"embedding_types": ["x"] * 200_000}, {f"k{i}": 1 for i in range(65)}):
+        before = time.process_time()
+        answer = await client.post("/v2/embed", json={"model": "tiny", **body})
+        assert time.process_time() - before < 1
+        assert answer.status_code == 422
+        assert len(answer.text) < 2_000
+
+
+async def test_a_tensor_of_a_shape_without_end_is_refused_before_it_is_multiplied(client: httpx.AsyncClient) -> None:
+    for shape in ([2**63] * 40_000, [""] * 300_000, [2**63] * 8):
+        tensor = {"name": "image", "shape": shape, "datatype": "BYTES", "data": []}
+        before = time.process_time()
+        answer = await client.post("/v2/models/tiny/infer", json={"inputs": [tensor]})
+        assert answer.status_code in (413, 422)
+        assert time.process_time() - before < 2
+        assert len(answer.text) < 2_000
+
+
+@pytest.mark.parametrize("path", FIELDS)
+async def test_no_depth_of_nesting_in_any_field_is_the_servers_failure(client: httpx.AsyncClient, path: str) -> None:
+    for field in FIELDS[path]:
+        for name, deep in DEEP.items():
+            for value in (deep, f"[{deep}]", f'[{{"name": "image", "data": {deep}}}]'):
+                answer = await client.post(path, content=f'{{"{field}": {value}}}'.encode(), headers=JSON)
+                assert answer.status_code < 500, (field, name)
+
+
 async def test_objects_inside_objects_are_no_image(client: httpx.AsyncClient) -> None:
     entry: Any = "AAAA"
     for _ in range(500):
@@ -125,6 +201,76 @@ async def test_an_npy_that_claims_more_than_it_holds_is_a_bad_request(client: ht
     assert answer.status_code == 400
 
 
+def npy(header: str, *, version: int = 1) -> bytes:
+    return (
+        b"\x93NUMPY" + bytes([version, 0]) + struct.pack("<H" if version == 1 else "<I", len(header)) + header.encode()
+    )
+
+
+async def test_an_archive_is_not_searched_for_arrays(client: httpx.AsyncClient) -> None:
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as file:
+        for i in range(30_000):
+            file.writestr(f"{i}.npy", b"")
+    before = time.process_time()
+    answer = await client.post("/shorten", content=archive.getvalue(), headers={"content-type": "application/x-npy"})
+    assert time.process_time() - before < 0.2
+    assert (answer.status_code, answer.json()["error"]["field"]) == (400, "body")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"PK\x03\x04",
+        b"\x80\x04K\x01.",
+        npy("{'descr': '|O', 'fortran_order': False, 'shape': (1,)}\n") + b"\x80\x04]\x94.",
+        npy("{'descr': '<f4', 'fortran_order': False, 'shape': (1000000, 48)}\n") + bytes(100),
+        npy("(" * 9_000 + "\n"),
+        npy("{'descr': '<f4', 'fortran_order': False, 'shape': (1, 1)}".ljust(60_000) + "\n", version=2) + bytes(4),
+        npy("x" * 65_000),
+        b"\x93NUMPY\x09\x00",
+    ],
+    ids=["nothing", "zip", "pickle", "objects", "cut", "deep", "long header", "no header", "version"],
+)
+async def test_what_is_not_one_array_of_numbers_is_refused_in_our_own_words(
+    client: httpx.AsyncClient, body: bytes
+) -> None:
+    answer = await client.post("/shorten", content=body, headers={"content-type": "application/x-npy"})
+    assert (answer.status_code, answer.json()["error"]["message"]) == (400, "the body is not an .npy of numbers")
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/embed", b'{"images": [}'),
+        ("/embed", b'{"images": ["\xff"]}'),
+        ("/embed", b"{" * 2_000),
+        ("/embed", b'{"images": ["A"]}'),
+        ("/embed", b'{"images": ["AA=A"]}'),
+        ("/embed", b'{"images": ["data:image/png;base64,?"]}'),
+        ("/embed", '{"images": ["é"]}'.encode()),
+        ("/embed", b'{"images": ["http://a:99999999/"]}'),
+        ("/embed", b'{"images": ["http://[::1"]}'),
+        ("/embed", b'{"images": ["http://a\\u0000b/"]}'),
+        ("/embed", b'{"images": ["http://' + b"a" * 70_000 + b'"]}'),
+        ("/v1/embeddings", b'{"model": "tiny", "input": ["data:image/png;base64,?"]}'),
+        ("/v2/models/tiny/infer", b"{]"),
+    ],
+)
+async def test_no_refusal_of_a_body_quotes_a_library(client: httpx.AsyncClient, path: str, body: bytes) -> None:
+    answer = await client.post(f"{path}?errors=fail" if path == "/embed" else path, content=body, headers=JSON)
+    assert 400 <= answer.status_code < 500
+    said = answer.json()["error"]
+    said = said if isinstance(said, str) else f"{said['message']} {said.get('fix')}"
+    assert not QUOTES.search(said), said
+
+
+QUOTES = re.compile(  # of orjson, binascii, httpx, idna and numpy, and of Python's codecs
+    r"expected|padding|data characters|alphabet|codec|[Ii]nvalid|incorrect|recursion|char \d|pickle|too long|magic"
+)
+
+
 @pytest.mark.parametrize("coding", ["gzip", "br", "deflate"])
 async def test_a_packed_body_is_not_unpacked(client: httpx.AsyncClient, coding: str) -> None:
     answer = await client.post("/embed", content=b"x", headers={"content-encoding": coding})
@@ -145,6 +291,39 @@ async def test_a_json_key_that_is_given_twice_is_refused(client: httpx.AsyncClie
     image = base64.b64encode(png(0)).decode()
     answer = await client.post("/embed", content=body % image, headers={"content-type": "application/json"})
     assert (answer.status_code, "twice" in answer.text) == (400, True)
+
+
+@pytest.mark.parametrize(
+    ("path", "count"), [("/embed", 150_000), ("/v1/embeddings", 60_000), ("/v2/models/tiny/infer", 60_000)]
+)
+async def test_tens_of_thousands_of_keys_are_compared_in_one_pass(
+    client: httpx.AsyncClient, path: str, count: int
+) -> None:
+    body = json.dumps({f"k{i:x}:": ":" for i in range(count)}).encode()
+    assert (len(body) > LARGE) == (count == 150_000)
+    for sent, status in ((body, 422), (b'{"k1:": 1, ' + body[1:], 400)):
+        before = time.process_time()
+        answer = await client.post(path, content=sent, headers=JSON)
+        assert time.process_time() - before < 2
+        assert answer.status_code == status
+
+
+PIECES = st.sampled_from([
+    '{"a": 1}', '{"a":1,"b":[2]}', '{"a":1,"a":2}', '"a"', '":"', '"\\u003a"', '"\\":"', "0", "[1,2]",
+    '[0,{"b":1}]', '["a:","b"]', '{"b:":":"}', '{":":0,"\\u003a":0}', '{"a":":","\\u0061":0}', '{"a" :1, "a" : 1}',
+])  # fmt: skip
+
+
+@given(st.lists(st.tuples(st.sampled_from(["a", "b", ":", "\\u003a", 'c\\"']), PIECES), max_size=6))
+def test_a_repeated_key_is_seen_whatever_stands_around_it(pairs: list[tuple[str, str]]) -> None:
+    body = "{" + ",".join(f'"{key}":{value}' for key, value in pairs) + "}"
+    told: list[int] = []
+    json.loads(body, object_pairs_hook=lambda given: told.append(len(given) - len(dict(given))))
+    if any(told):
+        with pytest.raises(RequestInvalid, match="twice"):
+            json_object(body.encode())
+    else:
+        json_object(body.encode())
 
 
 async def test_a_value_that_reads_like_a_key_is_not_a_key_given_twice(client: httpx.AsyncClient, png: Paint) -> None:

@@ -138,7 +138,7 @@ class Fetcher:
 
     async def _read(self, answer: httpx.Response, link: Link, share: Share) -> bytes:
         announced = answer.headers.get("content-length", "")
-        if announced.isdecimal():
+        if announced.isdecimal() and len(announced) < 19:  # what comes is counted below
             self._within(int(announced), self._max_bytes, "--url-bytes", link)
         chunks: list[bytes] = []
         received = 0
@@ -200,9 +200,9 @@ def _parsed(text: str, field: str) -> httpx.URL:
     try:
         url = httpx.URL(text)
         host = url.host  # decoded here, and refused here if it cannot be: the name may be anything
-    except (httpx.InvalidURL, TypeError, ValueError) as error:
+    except (httpx.InvalidURL, TypeError, ValueError):
         raise ParameterInvalid(
-            f"{field} is not a URL ({error})", fix="check it", field=field, value=text[:200]
+            f"{field} is not a URL", fix="check its host, its port and its length", field=field, value=text[:200]
         ) from None
     if url.scheme not in PORTS or not host or url.userinfo:
         raise ParameterInvalid(

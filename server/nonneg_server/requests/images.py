@@ -118,9 +118,9 @@ def _decoded(text: str, field: str) -> bytes | NonnegError:
         pass
     try:
         return base64.b64decode(text.translate(_BREAKS), validate=True)  # `base64 photo.jpg` breaks its lines
-    except (binascii.Error, ValueError) as error:
+    except (binascii.Error, ValueError):
         return ImageUnreadable(
-            f"{field} is not base64 ({error})",
+            f"{field} is not base64",
             fix="encode the file's bytes with base64; this server reads images, not text",
             field=field,
             value=text[:40],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import Counter
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -18,6 +18,10 @@ from nonneg_server.requests.body import read_body
 Parsed = TypeVar("Parsed")
 LARGE = 1_000_000  # bytes
 MOST_ENTRIES = 4_000_000  # of a body
+MAX_DEPTH = 32  # lists and objects within one another; a chat message with a photo has six
+_NO_BRACKETS = bytes(sorted(set(range(256)) - set(b"[]{}")))
+_LISTS = bytes.maketrans(b"{}", b"[]")
+_TEXTS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _one_by_one = ThreadPoolExecutor(1, "large-body")
 
 
@@ -29,33 +33,68 @@ def json_object(body: bytes) -> dict[str, Any]:
         given = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise RequestInvalid(
-            f"the body is not JSON ({error})", fix="send one JSON object in UTF-8", field="body"
+            f"the body is not JSON: see line {error.lineno}, column {error.colno}",
+            fix="send one JSON object in UTF-8",
+            field="body",
         ) from None
     if not isinstance(given, dict):
         raise RequestInvalid("the body is JSON but no object", fix="send one JSON object: see /docs", field="body")
+    check_depth(body)
     check_keys(body, given)
     return given
+
+
+def check_depth(body: bytes) -> None:
+    """Refuse valid JSON that is nested deeper than any request: code that follows it by recursion would fail."""
+    if body.count(b"[") + body.count(b"{") <= MAX_DEPTH:
+        return
+    if _levels(body) > MAX_DEPTH and _levels(_TEXTS.sub(b"", body)) > MAX_DEPTH:  # texts may hold brackets
+        raise RequestInvalid(
+            f"the body is nested deeper than the limit of {MAX_DEPTH} levels",
+            fix="send lists and objects as shallow as /docs shows them",
+            field="body",
+            limit=MAX_DEPTH,
+        )
+
+
+def _levels(body: bytes) -> int:
+    """Return how many times the innermost brackets can be taken away, up to one more than the limit."""
+    brackets = body.translate(_LISTS, _NO_BRACKETS)
+    levels = 0
+    while brackets and levels <= MAX_DEPTH:
+        brackets, levels = brackets.replace(b"[]", b""), levels + 1
+    return levels
 
 
 def check_keys(body: bytes, given: dict[str, Any]) -> None:
     """Refuse an object that holds a key twice: one reader would take the first value and another the last.
 
-    The parser keeps the last one silently. A text with escapes, with an object that was not found, or with a key more
-    often than it was found, is read again by a parser that tells.
+    The parser keeps the last one silently. A colon follows every key, so that a body in which there are no more of them
+    than keys and texts that were found have, has lost none. Any other is read again, by a parser that tells; so is one
+    in which a text may hold a colon that is written as an escape.
     """
-    keys: Counter[str] = Counter()
-    objects, waiting = 0, [given]
+    if body.count(b":") != _colons(given) or b"\\u003" in body:
+        _read_pairs(body)
+
+
+def _colons(given: dict[str, Any]) -> int:
+    """Return how many colons stand behind the keys and in the texts of an object; lists of numbers are passed over."""
+    found, waiting = 0, [given]
     while waiting:
         value: Any = waiting.pop()
-        if isinstance(value, dict):
-            objects += 1
-            keys.update(value.keys())
+        if isinstance(value, str):
+            found += value.count(":")
+        elif isinstance(value, dict):
+            found += len(value) + "".join(value).count(":")
             waiting += value.values()
-        elif isinstance(value, list) and value and isinstance(value[0], (dict, list)):
+        elif isinstance(value, list) and value and isinstance(value[0], (dict, list, str)):
             waiting += value
-    repeated = any(body.count(b'"%b"' % key.encode()) > count for key, count in keys.items())
-    if repeated or b"\\u" in body or body.count(b"{") != objects:
-        json.loads(body, object_pairs_hook=_without_repetition)
+    return found
+
+
+def _read_pairs(body: bytes) -> None:
+    """Read a body for its keys alone: a number of thousands of digits costs more than its text."""
+    json.loads(body, object_pairs_hook=_without_repetition, parse_int=len, parse_float=len)
 
 
 def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

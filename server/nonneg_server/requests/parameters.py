@@ -14,6 +14,7 @@ from nonneg_core.errors import JsonScalar, ParameterInvalid
 Body = TypeVar("Body", bound=BaseModel)
 
 MAX_LENGTHS = 32
+MAX_FIELDS = 64  # of a JSON object
 PositiveCount = Annotated[int, Field(ge=1)]
 Lengths = Annotated[list[PositiveCount], Field(min_length=1, max_length=MAX_LENGTHS)]
 
@@ -122,6 +123,14 @@ def _number(text: str) -> int | str:
 
 def from_json(kind: type[Body], given: dict[str, Any]) -> Body:
     """Return a JSON object, where a number is a number, as the model it should be."""
+    if len(given) > MAX_FIELDS:  # of which each unknown one would be an error of its own
+        raise ParameterInvalid(
+            f"{len(given)} parameters at once, more than the limit of {MAX_FIELDS}",
+            fix="send those that /docs shows",
+            field="body",
+            value=len(given),
+            limit=MAX_FIELDS,
+        )
     try:
         return kind.model_validate(given, strict=True)
     except ValidationError as error:

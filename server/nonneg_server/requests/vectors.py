@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from nonneg_core.errors import MediaUnsupported, ParameterInvalid, RequestInvalid, TooLarge
@@ -16,6 +17,7 @@ from nonneg_server.requests.json_body import json_object
 from nonneg_server.requests.parameters import Parameters, from_json, merged
 
 MOST_NUMBERS = 8_000_000
+MOST_HEADER = 10_000  # characters of an .npy's; numpy's own limit
 _SHAPES = 'a list of rows, each [0.1, 0, …] or {"indices": [3, 17], "values": [0.4, 0.2]}'
 
 
@@ -96,15 +98,17 @@ def check_size(rows: int, width: int) -> None:
 
 
 def _npy(body: bytes) -> NDArray[Any]:
+    """Read one array as numpy.save writes it: neither pickled objects nor an archive of several."""
+    if not body.startswith(npy.MAGIC_PREFIX):
+        raise _not_npy()
     try:
-        array = np.load(io.BytesIO(body), allow_pickle=False)
-    except Exception as error:  # numpy reads the header as Python: tokens, literals, types, each fails in its own way
-        raise RequestInvalid(
-            f"the body is not an .npy ({error})", fix="send what numpy.save writes", field="body"
-        ) from None
-    if not isinstance(array, np.ndarray):
-        raise RequestInvalid("the body is an .npz", fix="send one array, as numpy.save writes it", field="body")
-    return array
+        return npy.read_array(io.BytesIO(body), allow_pickle=False, max_header_size=MOST_HEADER)
+    except Exception:  # numpy reads the header as Python: tokens, literals, types, each fails in its own way
+        raise _not_npy() from None
+
+
+def _not_npy() -> RequestInvalid:
+    return RequestInvalid("the body is not an .npy of numbers", fix="send what numpy.save writes", field="body")
 
 
 def _from_dense(rows: Any) -> Vectors:

@@ -22,7 +22,7 @@ class EmbedBody(BaseModel):
     images: list[Any] | None = None
     inputs: list[Any] | None = None
     texts: list[Any] | None = None
-    embedding_types: Annotated[list[EmbeddingType], Field(min_length=1)] = ["float"]
+    embedding_types: Annotated[list[EmbeddingType], Field(min_length=1, max_length=32)] = ["float"]
     output_dimension: PositiveCount | None = None
     max_tokens: int | None = None
     truncate: Literal["NONE", "END"] | None = None

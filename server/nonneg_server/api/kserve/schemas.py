@@ -15,7 +15,7 @@ class Tensor(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
-    shape: list[Annotated[int, Field(ge=0)]]
+    shape: Annotated[list[Annotated[int, Field(ge=0)]], Field(max_length=8)]
     datatype: str
     parameters: dict[str, Any] = Field(default_factory=dict)
     data: Any = None
@@ -38,7 +38,7 @@ class InferRequest(BaseModel):
     id: str | None = None
     parameters: dict[str, Any] = Field(default_factory=dict)
     inputs: Annotated[list[Tensor], Field(min_length=1, max_length=1)]
-    outputs: list[Output] | None = None
+    outputs: Annotated[list[Output], Field(max_length=8)] | None = None
 
 
 class KServeFailure(Shape):

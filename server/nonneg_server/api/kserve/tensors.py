@@ -100,7 +100,9 @@ def _text(entry: Any, field: str) -> Incoming:
     try:
         return text_from(entry.decode() if isinstance(entry, bytes) else entry, field)
     except UnicodeDecodeError as error:
-        return ParameterInvalid(f"{field} is not UTF-8 ({error.reason})", fix="encode the text as UTF-8", field=field)
+        return ParameterInvalid(
+            f"{field} is not UTF-8: see byte {error.start}", fix="encode the text as UTF-8", field=field
+        )
 
 
 def _flat(data: Any, most: int | None = None) -> list[Any]:

@@ -21,6 +21,7 @@ from nonneg_server.requests.parameters import Parameters, from_json
 
 HEADER_LENGTH = "inference-header-content-length"
 EMBEDDING, NNZ, ERROR = "embedding", "nnz", "error"
+DIGITS = 18  # of a length; Python refuses to read thousands of them
 _TYPES = {EMBEDDING: "FP32", NNZ: "INT32", ERROR: "BYTES"}
 _OURS = {"dimensions", "top_k", "normalize", "errors"}
 
@@ -131,7 +132,7 @@ def error_body(error: NonnegError, _: str) -> KServeFailure:
 
 
 def _length(text: str, most: int) -> int:
-    if not text.isdecimal() or int(text) > most:
+    if not (text.isascii() and text.isdecimal()) or len(text) > DIGITS or int(text) > most:
         raise RequestInvalid(
             f"{HEADER_LENGTH}: {text[:40]} does not fit a body of {most} bytes",
             fix="give the JSON's length in bytes",
