@@ -286,11 +286,24 @@ def test_a_full_disk_is_said_and_leaves_nothing(tiles: Path, tmp_path: Path) -> 
     limited = ["bash", "-c", 'ulimit -f 200; exec "$@"', "-", *command]  # files of at most 200 kB
     done = subprocess.run(limited, env=environment, capture_output=True, text=True, timeout=250, check=False)
     assert done.returncode not in (0, KEPT_DEFAULT)
+    assert "Fix:" in done.stderr
+    assert "Traceback" not in done.stderr
     assert not (tmp_path / "x").exists()
     again = subprocess.run(
         [*command, "--force"], env=environment, capture_output=True, text=True, timeout=250, check=False
     )
     assert again.returncode == 0, again.stderr
+
+
+def test_a_weight_of_labels_is_refused_where_there_are_none_before_anything_is_embedded(
+    tiles: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(tiles / "cat", tmp_path / "photos")
+    result = run(tmp_path / "photos", tmp_path / "x.bundle", "--labels-weight", "0.5")
+    assert result.returncode == 1
+    assert "--labels-weight=0.5 changes nothing" in result.stderr
+    assert "Fix:" in result.stderr
+    assert "embedding" not in result.stderr
 
 
 def test_training_needs_torch_and_says_so_before_anything_is_embedded(tiles: Path, tmp_path: Path) -> None:

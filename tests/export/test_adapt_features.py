@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,13 +20,14 @@ from nonneg_core.errors import DataInvalid, StorageFailed
 from nonneg_core.heads.adapted import Weights
 from nonneg_core.heads.from_features import OPEN
 from nonneg_core.heads.head import Head
+from nonneg_core.interrupting import Interrupted
 from nonneg_core.shortening import unit
 from nonneg_export.adaptation import splitting
 from nonneg_export.adaptation.backbone import FeatureBackbone, open_source
 from nonneg_export.adaptation.features import Features, Seer, compute_features
 from nonneg_export.adaptation.fitting import fit, largest
 from nonneg_export.adaptation.labels import Labels, labels_of
-from nonneg_export.adaptation.records import Records, record_form
+from nonneg_export.adaptation.records import RecordBuffer, Records, record_form, sealed
 from nonneg_export.adaptation.splitting import split
 from nonneg_export.adaptation.training import STEPS_A_PHOTO, train_front, trained
 from nonneg_export.photo_folder import Photos, find_photos
@@ -106,6 +109,36 @@ def test_labels_of_a_table_go_before_folders(tiles: Path, features: Features, tm
     table.write_text("path,label\nnowhere.jpg,x\n")
     with pytest.raises(DataInvalid, match=r"names none of the 112 photos .* \(its first is nowhere.jpg\)"):
         labels_of(features, table)
+
+
+def test_an_interrupted_run_keeps_every_photo_that_it_has_seen(tiles: Path, tmp_path: Path) -> None:
+    shutil.copytree(tiles, tmp_path / "photos")
+    source, photos = open_source(SOURCE), find_photos(tmp_path / "photos")
+    (work := tmp_path / "work").mkdir()
+    backbone = FeatureBackbone(source, work, 1)
+
+    def interrupt(done: int, _: int) -> None:
+        if done == 20:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(Interrupted):
+        compute_features(source, backbone, photos, tick=interrupt)
+    counts: list[int] = []
+    compute_features(source, backbone, photos, tick=lambda done, _: counts.append(done))
+    assert counts[0] == 21
+
+
+def test_records_are_written_in_time_though_few_wait(tmp_path: Path) -> None:
+    form, now = record_form(3), 0.0
+    records = Records(tmp_path / "records", form)
+    with RecordBuffer(records, clock=lambda: now) as buffer:
+        buffer.add(sealed(np.zeros(1, dtype=form)))
+        assert len(records.held()) == 0
+        now = 10.0
+        buffer.add(sealed(np.zeros(1, dtype=form)))
+        assert len(records.held()) == 2
+        buffer.add(sealed(np.zeros(1, dtype=form)))
+    assert len(records.held()) == 3
 
 
 def test_bad_files_are_left_out_and_named(tiles: Path, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from nonneg_core.cores import available_cores
-from nonneg_core.errors import MissingExtra
+from nonneg_core.errors import ConfigInvalid, MissingExtra
 from nonneg_core.heads.adapted import Weights
 from nonneg_core.installing import extra_hint
 from nonneg_export.activations import Tick
@@ -17,7 +17,7 @@ from nonneg_export.adaptation.backbone import FeatureBackbone, SourceBundle, ope
 from nonneg_export.adaptation.features import Broken, Features, compute_features
 from nonneg_export.adaptation.fitting import Fitted, fit
 from nonneg_export.adaptation.judging import by_labels, by_views, losses, of_others, parts_of
-from nonneg_export.adaptation.labels import Labels, labels_of
+from nonneg_export.adaptation.labels import Labels, coded, labels_of
 from nonneg_export.adaptation.records import Numbers
 from nonneg_export.adaptation.sealing import Adapted, write
 from nonneg_export.adaptation.splitting import split
@@ -80,6 +80,8 @@ def see(asked: AdaptationRequest, work: Path, *, tick: Tick | None = None) -> Se
     """Compute the photos' features, or read them; `work`: a folder that lasts until the bundle is written."""
     if asked.train and find_spec("torch") is None:
         raise MissingExtra("--train needs torch", fix=extra_hint("training"), value="torch")
+    if asked.labels is None:  # else they are known when the photos have been read
+        check_labels_weight(asked, coded(map(asked.photos.label, asked.photos.paths)))
     source = open_source(asked.source)
     backbone = FeatureBackbone(source, work, available_cores())
     own = compute_features(source, backbone, asked.photos, tick=tick)
@@ -87,10 +89,23 @@ def see(asked: AdaptationRequest, work: Path, *, tick: Tick | None = None) -> Se
     return SeenPhotos(asked, source, backbone, own, others)
 
 
+def check_labels_weight(asked: AdaptationRequest, labels: Labels) -> None:
+    """Refuse a weight of labels where there are none to weigh."""
+    if asked.labels_weight and not labels.useful:
+        raise ConfigInvalid(
+            f"--labels-weight={asked.labels_weight:g} changes nothing: the photos have {len(labels.names)} labels with "
+            f"{int((labels.codes >= 0).sum())} photos, and two labels are needed, one of them with two photos",
+            fix="leave it out, or give labels: a folder for each, or --labels FILE.csv",
+            field="labels_weight",
+            value=asked.labels_weight,
+        )
+
+
 def adapt_to(seen: SeenPhotos, *, tick: Tick | None = None) -> JudgedHead:
     """Fit a head to the photos and judge it; `tick` is told of steps of training."""
     asked, source, features = seen.asked, seen.source, seen.features
     labels = labels_of(features, asked.labels)
+    check_labels_weight(asked, labels)
     parts = split(features, source.head)
     weights = Weights() if asked.labels_weight is None else replace(Weights(), labels=asked.labels_weight)
     fitted = fit(source, features, parts, labels, weights)

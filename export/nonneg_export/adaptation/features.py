@@ -28,13 +28,12 @@ from nonneg_core.pixels.resizing import has_simd
 from nonneg_core.pixels.view import Pixels
 from nonneg_export.activations import Tick
 from nonneg_export.adaptation.backbone import FeatureBackbone, SourceBundle
-from nonneg_export.adaptation.records import CHUNK, FORMAT, Keys, Numbers, Records, record_form, sealed
+from nonneg_export.adaptation.records import CHUNK, FORMAT, Keys, Numbers, RecordBuffer, Records, record_form, sealed
 from nonneg_export.photo_folder import Photos
 from nonneg_runtime.bundle import storing
 from nonneg_runtime.preprocess import Preprocessor
 
 LARGEST = 256 * 2**20  # bytes of a file
-AT_ONCE = 64  # records that are written at a time
 KEPT = 5  # folders of photos in the cache
 STALE = 0.5  # share of records of photos that are gone or changed, above which they are dropped
 Broken = tuple[tuple[Path, str], ...]
@@ -167,10 +166,9 @@ def _compute(
     seer: Seer, photos: Photos, keys: Keys, missing: Numbers, records: Records, tick: Tick | None
 ) -> dict[int, str]:
     """Put the records of the missing photos behind those that are there; why some cannot be read."""
-    waiting: list[NDArray[Any]] = []
     lost: dict[int, str] = {}
     there = len(photos) - len(missing)
-    with Interrupts() as interrupts, ThreadPoolExecutor(available_cores()) as pool:
+    with Interrupts() as interrupts, ThreadPoolExecutor(available_cores()) as pool, RecordBuffer(records) as buffer:
         jobs = bounded_map(
             lambda number: pool.submit(seer.record, photos.paths[number], int(keys[number])),
             map(int, missing),
@@ -178,16 +176,15 @@ def _compute(
         )
         for count, (number, answer) in enumerate(jobs, start=1):
             record = answer.result()
-            if isinstance(record, str):
-                lost[number] = record
-            else:
-                waiting.append(record)
-            if len(waiting) == AT_ONCE or count == len(missing):
-                with interrupts.held():
-                    records.append(waiting)
-                waiting = []
+            with interrupts.held():
+                if isinstance(record, str):
+                    lost[number] = record
+                else:
+                    buffer.add(record)
             if tick:
                 tick(there + count, len(photos))
+        with interrupts.held():
+            buffer.write()
     return lost
 
 

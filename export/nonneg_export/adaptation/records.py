@@ -7,12 +7,13 @@ is not whole is made again. A record is found by its key, the photo's name, size
 from __future__ import annotations
 
 import os
+import time
 import weakref
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,8 @@ from nonneg_core.curation.pixel_checks import GRID
 
 FORMAT = 3  # one more when what is in a record changes
 CHUNK = 4096
+AT_ONCE = 64  # records that are written at a time
+LONGEST_UNWRITTEN = 10.0  # seconds
 Numbers = NDArray[np.int64]
 Keys = NDArray[np.uint64]
 
@@ -128,3 +131,33 @@ class Records:
             for start in range(0, len(rows), CHUNK):
                 target.write(self._bytes(rows[start : start + CHUNK]))
         return Records(self.path, self.form)
+
+
+class RecordBuffer:
+    """Records before they are written: many at a time, but no later than some seconds after the last time.
+
+    A run that is interrupted writes what there is when the block ends; after a failed write nothing more is written.
+    """
+
+    def __init__(self, records: Records, clock: Callable[[], float] = time.monotonic) -> None:
+        self._records, self._clock = records, clock
+        self._waiting: list[NDArray[Any]] = []
+        self._written = clock()
+
+    def add(self, record: NDArray[Any]) -> None:
+        """Take one record, and write all that wait if it is time."""
+        self._waiting.append(record)
+        if len(self._waiting) == AT_ONCE or self._clock() - self._written >= LONGEST_UNWRITTEN:
+            self.write()
+
+    def write(self) -> None:
+        """Write all that wait."""
+        waiting, self._waiting = self._waiting, []
+        self._records.append(waiting)
+        self._written = self._clock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.write()
