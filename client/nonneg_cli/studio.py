@@ -125,6 +125,7 @@ def indexed(held: Curated, model: str | None = None) -> IndexedFolder:
         stored=StoredRows(vectors.indptr, vectors.indices, vectors.values, vectors.dimensions),
         model=vectors.model,
         fingerprint=vectors.fingerprint,
+        kept=held.cut,
         groups=partial(_groups, held, names),
     )
 

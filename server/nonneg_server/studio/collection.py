@@ -26,6 +26,7 @@ class IndexedFolder:
     stored: StoredRows
     model: str
     fingerprint: str
+    kept: int | None = None  # entries of each vector that are stored, if not all
     groups: FindGroups | None = None  # duplicates, clusters, outliers: found when they are asked for
     _answers: dict[Hashable, frozenset[int]] = field(default_factory=dict, init=False)
     _remembering: Lock = field(default_factory=Lock, init=False)
@@ -58,6 +59,10 @@ class IndexedFolder:
                 while len(self._answers) > REMEMBERED:
                     del self._answers[next(iter(self._answers))]
         return known
+
+    def name_of(self, photo: str) -> str:
+        """Return the path of a photo within the folder."""
+        return self.names[self.row(photo)]
 
     def row(self, photo: str) -> int:
         """Return the place of a photo; NotFound where there is none of this id."""

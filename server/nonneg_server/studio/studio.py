@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from starlette.requests import Request
 
-from nonneg_core.errors import NonnegError, NotFound
+from nonneg_core.errors import NonnegError, NotFound, RequestInvalid
 from nonneg_core.expressions.expression import Words
 from nonneg_core.expressions.parse import parse
 from nonneg_core.shortening import Vectors, check_dimensions, check_top_k, shorten
@@ -22,11 +22,13 @@ from nonneg_server.cell_maps import CellMaps, can_locate
 from nonneg_server.dimensions import check_dimension, examples, naming
 from nonneg_server.embedding import encode
 from nonneg_server.engine.texts import Text
+from nonneg_server.explanation import scaled
 from nonneg_server.registry import Registry
 from nonneg_server.requests.images import Incoming, Link, sized
 from nonneg_server.serving import deadline_of, fetched
 from nonneg_server.studio import comparison
 from nonneg_server.studio.collection import IndexedFolder
+from nonneg_server.studio.copies import UNKNOWN, judged
 from nonneg_server.studio.dimension_cards import Cards
 from nonneg_server.studio.dimension_details import EXEMPLARS, meaning, strongest
 from nonneg_server.studio.grouping import Grouping
@@ -61,11 +63,6 @@ class Studio:
         return self._registry.get().bundle
 
     @property
-    def names(self) -> Mapping[int, str]:
-        """What its dimensions are called."""
-        return self.cards.names
-
-    @property
     def cards(self) -> Cards:
         """Its dimensions as the answers name them."""
         known = known_names(self.bundle)
@@ -84,7 +81,7 @@ class Studio:
             "model": manifest.name,
             "fingerprint": manifest.fingerprint,
             "dimensions": manifest.dimensions,
-            "named": len(self.names),
+            "named": len(self.cards.names),
             "lengths": lengths(manifest),
             "where": can_locate(self.bundle),
             "folder": folder,
@@ -133,13 +130,9 @@ class Studio:
         check_dimension(engine.bundle.manifest, j)
         picture = await self._picture(photo)
         (found,) = await maps.locate(engine.workers, engine.bundle, [picture], [j], deadline=deadline)
-        return {
-            "photo": photo,
-            **self.cards(j),
-            "strength": float(found.cells[0].sum()),
-            "cells": found.cells[0].tolist(),
-            "box": list(found.box),
-        }
+        cells = scaled(found.cells[0], float(shorten(self._vector(photo))[j]))
+        where = {"cells": cells.tolist(), "box": list(found.box)}
+        return {"photo": photo, **self.cards(j), "strength": float(cells.sum()), **where}
 
     async def upload(self, request: Request, image: Incoming, asked: Bars) -> dict[str, Any]:
         """Embed a photo and keep its vector and a small picture, in memory alone."""
@@ -170,7 +163,7 @@ class Studio:
         """Return photos that an expression finds; `words`: its texts as far as they were embedded."""
         from nonneg_server.api.studio.parameters import several
 
-        held, names = self._indexed(), self.names
+        held, names = self._indexed(), self.cards.names
         query = read_query(self.bundle, asked.expression, several(asked.only), self._vector_by_name, words)
         itself = [held.by_name[photo.name] for photo in query.photos if photo.name in held.by_name]
         length = SearchLength(self._length(asked), asked.top_k, asked.tenth)
@@ -191,10 +184,19 @@ class Studio:
             found[side] = [self._shown_by(bar) for bar in found[side]]
         return {"a": self._entry(asked.a), "b": self._entry(asked.b), **found, "chance": line}
 
+    async def judged(self, a: str, b: str, deadline: float) -> dict[str, Any]:
+        """Return whether two photos are copies of one; that is not known where one of them cannot be read."""
+        pair, held = (a, b), self._matching
+        kept = None if held is None or all(photo.startswith(PREFIX) for photo in pair) else held.kept
+        try:
+            pictures = [await self.thumbnail(photo, self.stamp(photo), deadline) for photo in pair]
+        except RequestInvalid:
+            return UNKNOWN
+        return await asyncio.to_thread(judged, pictures, [self._vector(photo) for photo in pair], kept)
+
     def meaning(self, j: int) -> dict[str, Any]:
         """Return one dimension: what its model says of it, and what this folder does."""
-        bundle = self.bundle
-        manifest = bundle.manifest
+        bundle, manifest = self.bundle, self.bundle.manifest
         check_dimension(manifest, j)
         atlas = open_atlas(bundle)
         here = None if self._matching is None else meaning(self._matching, j, manifest.columns, self.cards)
@@ -277,10 +279,8 @@ class Studio:
         return held.stored.dense(held.by_name[name])
 
     def _entry(self, photo: str) -> dict[str, Any]:
-        if photo.startswith(PREFIX):
-            return {"photo": photo, "name": "a dropped photo"}
-        held = self._indexed()
-        return {"photo": photo, "name": held.names[held.row(photo)]}
+        name = "a dropped photo" if photo.startswith(PREFIX) else self._indexed().name_of(photo)
+        return {"photo": photo, "name": name}
 
     def _shown_by(self, bar: dict[str, Any]) -> dict[str, Any]:
         """Return a bar with the photos of the folder that show its dimension most."""

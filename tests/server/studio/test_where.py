@@ -80,5 +80,5 @@ async def test_a_dropped_photo_shows_where(photo_fast: httpx.AsyncClient) -> Non
     j = sent["bars"][0]["dimension"]
     body = (await photo_fast.get(f"/studio/photos/{sent['photo']}/where", params={"dimension": j})).json()
     assert np.sum(body["cells"]) == pytest.approx(body["strength"], rel=1e-3)
-    assert body["strength"] > 0
+    assert body["strength"] == pytest.approx(sent["bars"][0]["value"], rel=1e-3)  # of the model that is served
     assert (await photo_fast.get(f"/studio/photos/{sent['photo']}/where?dimension=99999")).status_code == 404

@@ -95,7 +95,9 @@ async def get_search(request: Request) -> Response:
 @documented(schemas.Sides, schemas.SIDES, query=ComparedPair)
 async def get_pair(request: Request) -> Response:
     studio, asked = _studio(request), query_parameters(request.scope["query_string"], ComparedPair)
-    return json_response(await asyncio.to_thread(studio.pair, asked))
+    found = await asyncio.to_thread(studio.pair, asked)
+    deadline = deadline_of(request, request.app.state.settings.timeout)
+    return json_response({**found, **await studio.judged(asked.a, asked.b, deadline)})
 
 
 @router.get("/studio/dimensions/{dimension}", summary="One dimension here: strongest photos, company, drift")

@@ -63,7 +63,10 @@ class PhotoBars(Shape):
 
 
 class Where(Shape):
-    """A dimension's strength by cell: the rows sum to it; `box` is what of the photo the cells cover, in shares."""
+    """A dimension's strength in the whole vector by cell: the rows sum to it.
+
+    `box` is what of the photo the cells cover, in shares of its width and height.
+    """
 
     photo: str
     dimension: int
@@ -146,7 +149,11 @@ class SharedBar(ShownBar):
 
 
 class Sides(Shape):
-    """What only one photo has, and what two share: the parts of that and the rest sum to their cosine."""
+    """What only one photo has, and what two share: the parts of that and the rest sum to their cosine.
+
+    `copy` is what curation would say, by the whole vectors' cosine and the likeness of the thumbnails, the largest
+    correlation where one may be mirrored or cropped; both are null where a photo cannot be read.
+    """
 
     a: PhotoEntry
     b: PhotoEntry
@@ -157,6 +164,8 @@ class Sides(Shape):
     counts: list[int]
     rest: float
     chance: float
+    likeness: float | None
+    copy: bool | None
 
 
 class Strong(Shape):
@@ -252,6 +261,8 @@ SIDES: Any = {
     "counts": [180, 300, 201],
     "rest": 0.43,
     "chance": 0.27,
+    "likeness": 0.61,
+    "copy": False,
 }
 MEANING: Any = {
     **_CARD,

@@ -45,10 +45,13 @@ export class Pair {
   }
 }
 
+// Copies are told from look-alikes by the pictures: no cosine does that, at whatever length.
 function verdict(found) {
-  if (found.cosine > 0.9) return "Nearly one photo: a copy, or the next frame.";
-  if (found.cosine < found.chance) return "They share no more than two random photos may.";
-  return "Similar, and not the same.";
+  const alike = found.likeness === null ? "" : ` Their thumbnails correlate by ${found.likeness.toFixed(2)}.`;
+  if (found.copy) return `A copy: both show one photo.${alike}`;
+  if (found.cosine < found.chance) return `They share no more than two random photos may.${alike}`;
+  if (found.copy === null) return "Similar; one of the two cannot be read, so a copy is not told from a look-alike.";
+  return `Similar, and not one photo.${alike}`;
 }
 
 function column(title, name, count, picture, list) {
