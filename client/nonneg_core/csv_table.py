@@ -1,9 +1,10 @@
-"""A CSV file whose first line names its columns: read whole, in UTF-8, with or without a byte order mark."""
+"""A CSV file whose first line names its columns: in UTF-8, with or without a byte order mark, whole or line by line."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from nonneg_core.errors import DataInvalid
@@ -11,17 +12,39 @@ from nonneg_core.errors import DataInvalid
 
 def read_table(path: Path, needed: Sequence[str] = ()) -> tuple[list[str], list[dict[str, str]]]:
     """Read the names of the columns and the rows, without spaces around cells; a cell that is missing is empty."""
+    with _opened(path) as reader:
+        columns = _columns(path, reader, needed)
+        return columns, list(_rows(reader))
+
+
+def stream_table(path: Path, needed: Sequence[str] = ()) -> Iterator[dict[str, str]]:
+    """Yield the same rows, one after the other: of files that are too long to be held."""
+    with _opened(path) as reader:
+        _columns(path, reader, needed)
+        yield from _rows(reader)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[csv.DictReader[str]]:
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file, restval="")
-            rows = [{name.strip(): cell.strip() for name, cell in row.items() if name} for row in reader]
-            columns = [name.strip() for name in reader.fieldnames or ()]
+            yield csv.DictReader(file, restval="")
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataInvalid(
             f"{path} cannot be read ({error})", fix="give a CSV file with a header, in UTF-8", value=str(path)
         ) from error
+
+
+def _rows(reader: csv.DictReader[str]) -> Iterator[dict[str, str]]:
+    for row in reader:
+        yield {name.strip(): cell.strip() for name, cell in row.items() if name}
+
+
+def _columns(path: Path, reader: csv.DictReader[str], needed: Sequence[str]) -> list[str]:
+    """Return the names of the columns, of which these must be there."""
+    columns = [name.strip() for name in reader.fieldnames or ()]
     for name in needed:
         if name not in columns:
             fix = f"begin it with a line that names its columns: {','.join(needed)}"
             raise DataInvalid(f"{path} has no column {name}", fix=fix, value=str(path))
-    return columns, rows
+    return columns

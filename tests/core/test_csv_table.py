@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nonneg_core.csv_table import read_table
+from nonneg_core.csv_table import read_table, stream_table
 from nonneg_core.errors import DataInvalid
 
 
@@ -14,6 +14,7 @@ def test_a_byte_order_mark_and_spaces_around_cells_do_not_matter(tmp_path: Path)
     (tmp_path / "a.csv").write_bytes(b"\xef\xbb\xbfpath, label\r\na.jpg, cat \r\nb.jpg\r\n")
     columns, rows = read_table(tmp_path / "a.csv", ("path", "label"))
     assert columns == ["path", "label"]
+    assert list(stream_table(tmp_path / "a.csv", ("path", "label"))) == rows
     assert rows == [{"path": "a.jpg", "label": "cat"}, {"path": "b.jpg", "label": ""}]
 
 
@@ -25,3 +26,5 @@ def test_what_lacks_a_column_or_is_not_text_is_named(tmp_path: Path, content: by
     (tmp_path / "a.csv").write_bytes(content)
     with pytest.raises(DataInvalid, match=message):
         read_table(tmp_path / "a.csv", ("path", "label"))
+    with pytest.raises(DataInvalid, match=message):
+        next(stream_table(tmp_path / "a.csv", ("path", "label")))

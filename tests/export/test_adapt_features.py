@@ -106,6 +106,11 @@ def test_labels_of_a_table_go_before_folders(tiles: Path, features: Features, tm
     assert labels.names == ("one", "two")
     assert [features.path(n).name for n in np.flatnonzero(labels.codes == 1).tolist()] == ["00.jpg"], "the last counts"
     assert (labels.codes >= 0).sum() == 1
+    table.write_text(f"path, label\n{tiles}/cat/00.jpg, one\n\nlost.jpg, one\n {tiles}/cat/01.jpg ,one \nb.jpg,one\n")
+    labels = labels_of(features, table)
+    assert labels.names == ("one",)
+    assert (labels.codes >= 0).sum() == 2
+    assert labels.unmatched == f"{table}: 2 of 4 lines name none of the photos (the first is lost.jpg)"
     table.write_text("path,label\nnowhere.jpg,x\n")
     with pytest.raises(DataInvalid, match=r"names none of the 112 photos .* \(its first is nowhere.jpg\)"):
         labels_of(features, table)

@@ -69,6 +69,7 @@ class SeenPhotos:
     backbone: FeatureBackbone
     features: Features
     others: Features | None
+    labels: Labels
 
     @property
     def broken(self) -> Broken:
@@ -86,7 +87,7 @@ def see(asked: AdaptationRequest, work: Path, *, tick: Tick | None = None) -> Se
     backbone = FeatureBackbone(source, work, available_cores())
     own = compute_features(source, backbone, asked.photos, tick=tick)
     others = None if asked.others is None else compute_features(source, backbone, asked.others, tick=tick)
-    return SeenPhotos(asked, source, backbone, own, others)
+    return SeenPhotos(asked, source, backbone, own, others, labels_of(own, asked.labels))
 
 
 def check_labels_weight(asked: AdaptationRequest, labels: Labels) -> None:
@@ -103,8 +104,7 @@ def check_labels_weight(asked: AdaptationRequest, labels: Labels) -> None:
 
 def adapt_to(seen: SeenPhotos, *, tick: Tick | None = None) -> JudgedHead:
     """Fit a head to the photos and judge it; `tick` is told of steps of training."""
-    asked, source, features = seen.asked, seen.source, seen.features
-    labels = labels_of(features, asked.labels)
+    asked, source, features, labels = seen.asked, seen.source, seen.features, seen.labels
     check_labels_weight(asked, labels)
     parts = split(features, source.head)
     weights = Weights() if asked.labels_weight is None else replace(Weights(), labels=asked.labels_weight)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import csv
 import os
 from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
+from nonneg_core.csv_table import stream_table
 from nonneg_core.errors import DataInvalid
 from nonneg_export.adaptation.features import Features
 from nonneg_export.adaptation.records import Keys, Numbers, last_of
@@ -26,6 +27,7 @@ class Labels:
 
     codes: Numbers
     names: tuple[str, ...]
+    unmatched: str = ""  # what to say of lines of a table that name no photo
 
     @property
     def useful(self) -> bool:
@@ -40,7 +42,8 @@ def labels_of(features: Features, table: Path | None) -> Labels:
     if table is None:
         return coded(features.photos.label(path) for path in paths)
     keys, labels = read_table(table)
-    rows = last_of(keys, np.fromiter(map(_key, paths), dtype=np.uint64, count=len(features)))
+    photos = np.fromiter(map(_key, paths), dtype=np.uint64, count=len(features))
+    rows = last_of(keys, photos)
     codes = np.append(labels.codes, UNLABELLED)[rows]
     if (rows < 0).all():
         example = next(iter(_rows(table)), ("nothing", ""))[0]
@@ -50,7 +53,7 @@ def labels_of(features: Features, table: Path | None) -> Labels:
             field="labels",
             value=str(table),
         )
-    return Labels(codes, labels.names)
+    return Labels(codes, labels.names, _unmatched(table, keys, photos))
 
 
 def coded(texts: Iterable[str]) -> Labels:
@@ -77,20 +80,18 @@ def read_table(table: Path) -> tuple[Keys, Labels]:
 
 def _rows(table: Path) -> Iterator[tuple[str, str]]:
     """Yield the paths and labels of a CSV file."""
-    try:
-        with table.open(newline="", encoding="utf-8-sig") as file:
-            rows = csv.DictReader(file)
-            for name in ("path", "label"):
-                if name not in (rows.fieldnames or ()):
-                    raise DataInvalid(
-                        f"{table} has no column {name}",
-                        fix="begin it with the line path,label",
-                        field="labels",
-                        value=str(table),
-                    )
-            yield from ((row["path"], row["label"] or "") for row in rows if row["path"])
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataInvalid(f"{table} cannot be read ({error})", fix="give a CSV file with a header, in UTF-8") from error
+    for row in stream_table(table, ("path", "label")):
+        if row["path"]:
+            yield row["path"], row["label"]
+
+
+def _unmatched(table: Path, keys: Keys, photos: Keys) -> str:
+    """Return what to say where lines name files that are not among the photos; nothing if all are."""
+    lost = np.flatnonzero(~np.isin(keys, photos))
+    if not len(lost):
+        return ""
+    first = next(islice(_rows(table), int(lost[0]), None), ("", ""))[0]
+    return f"{table}: {len(lost)} of {len(keys)} lines name none of the photos (the first is {first})"
 
 
 def _key(path: Path) -> int:

@@ -82,6 +82,8 @@ def adapt(
         click.echo(f"{interrupted}: what was embedded is kept; the same command goes on", err=True)
         raise SystemExit(interrupted.exit_code) from None
     tell_broken(seen.broken)
+    if seen.labels.unmatched:
+        click.echo(seen.labels.unmatched, err=True)
     if as_json:
         click.echo(json.dumps(summary(outcome, seen, place), ensure_ascii=False))
     else:
