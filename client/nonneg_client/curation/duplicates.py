@@ -27,7 +27,7 @@ def exact_copies(collection: Collection, photos: MeasuredPhotos) -> Section:
         if (photo := photos.known[i]) is not None:
             by_digest[photo.digest].append(i)
     groups = tuple(
-        _group(collection, photos, members[0], [(i, 1.0) for i in members[1:]], "remove")
+        _group(collection, photos, members[0], [(i, 1.0) for i in members[1:]], "remove", "the shortest path")
         for members in by_digest.values()
         if len(members) > 1
     )
@@ -123,16 +123,21 @@ def _grouped(collection: Collection, photos: MeasuredPhotos, pairs: Pairs, actio
             star.keep,
             [(i, float(pairs.cosine[p])) for i, p in zip(star.members, star.pairs, strict=True)],
             action,
+            "the largest, sharpest copy" if action == "remove" else "the largest, sharpest of these",
         )
         for star in found
     )
 
 
 def _group(
-    collection: Collection, photos: MeasuredPhotos, keep: int, members: list[tuple[int, float]], action: Action
+    collection: Collection,
+    photos: MeasuredPhotos,
+    keep: int,
+    members: list[tuple[int, float]],
+    action: Action,
+    reason: str,
 ) -> Group:
     kept = collection.ids[keep]
-    reason = "the largest, sharpest copy" if action == "remove" else "the largest, sharpest of these"
     others = tuple(
         found_at(collection, i, action, why(photos.known[keep], photos.known[i]), kept, cosine) for i, cosine in members
     )

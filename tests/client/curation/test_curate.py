@@ -35,6 +35,10 @@ def test_exact_copies_copies_and_look_alikes_are_three_lists(run, index):
     sections = found(run("curate", index, "--only", "exact,copies,similar", "--similar", "0.9", "--json"))
     (exact,) = sections["exact"]["groups"]
     assert (names(exact, "keep"), names(exact, "remove")) == ({"00.png"}, {"00-again.png"})
+    assert [f["why"] for f in exact["findings"]] == [
+        "the shortest path",
+        "the same bytes; the kept one has the shorter path",
+    ]
     (copies,) = sections["copies"]["groups"]
     assert names(copies, "keep") == {"00.png"}
     assert names(copies, "remove") == {"00-half.png", "00-mirrored.png"}
