@@ -13,7 +13,6 @@ import contextlib
 import json
 import os
 import select
-import signal
 import struct
 import subprocess
 import sys
@@ -33,8 +32,8 @@ UNBOUNDED = ("AVIF", "HEIF")
 LARGE_WEBP = 4_000_000  # pixels
 LONGEST = 30.0  # seconds that an image may take, however little of them it had a processor
 ROOM = 96 * 2**20  # bytes of address space beside an image's price: buffers of the allocator, stacks
-_HEAD = struct.Struct(">II")
-_SIZE = struct.Struct(">II")  # of the decoded picture, before its pixels
+HEAD = struct.Struct(">II")
+SIZE = struct.Struct(">II")  # of the decoded picture, before its pixels
 LOOK = 0.05  # seconds
 _own = threading.local()
 
@@ -47,8 +46,8 @@ def belongs_apart(price: Price) -> bool:
 def seen_apart(image: bytes, price: Price, settings: dict[str, Any], size: int) -> tuple[Pixels, tuple[int, int]]:
     """Return what a view sees of the image, and the image's own size, by the process that belongs to this thread."""
     answer = of_this_thread().ask(image, price, settings)
-    pixels = np.frombuffer(answer, np.uint8, offset=_SIZE.size).reshape(size, size, 3)
-    return pixels, _SIZE.unpack_from(answer)
+    pixels = np.frombuffer(answer, np.uint8, offset=SIZE.size).reshape(size, size, 3)
+    return pixels, SIZE.unpack_from(answer)
 
 
 def of_this_thread() -> DecoderProcess:
@@ -67,7 +66,7 @@ class DecoderProcess:
         self._most, self._look = seconds, look
         self._used: float | None = None  # when it was asked last
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "nonneg_runtime.decoder_process"],
+            [sys.executable, "-m", "nonneg_runtime.decoder_worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -87,7 +86,7 @@ class DecoderProcess:
         order = json.dumps({"settings": settings, "room": price.bytes + ROOM}).encode()
         self._used = self._seconds()
         try:
-            for part in (_HEAD.pack(len(order), len(image)), order, image):
+            for part in (HEAD.pack(len(order), len(image)), order, image):
                 _write(self.process.stdin, part)
             failed, answer = self._receive(time.monotonic() + LONGEST)
         except (OSError, EOFError) as error:
@@ -102,8 +101,8 @@ class DecoderProcess:
 
     def _receive(self, until: float) -> tuple[bool, bytes]:
         """Return whether it failed, and what it says."""
-        head = self._read(_HEAD.size, until)
-        failed, size = _HEAD.unpack(head)
+        head = self._read(HEAD.size, until)
+        failed, size = HEAD.unpack(head)
         return bool(failed), self._read(size, until)
 
     def _read(self, size: int, until: float) -> bytes:
@@ -158,65 +157,3 @@ def _write(file: IO[bytes], data: bytes) -> None:
 def _error_of(told: dict[str, Any]) -> NonnegError:
     kind = BY_TYPE.get(told.pop("type"), NonnegError)
     return kind(told.pop("message"), **told)
-
-
-def main() -> None:
-    """Decode one image after the other, until the last: the process that is watched."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which still answers
-    orders, answers = os.fdopen(os.dup(0), "rb"), os.dup(1)
-    nothing = os.open(os.devnull, os.O_RDWR)
-    for number in range(3):
-        os.dup2(nothing, number)
-    one_thread()
-    with os.fdopen(answers, "wb") as answering:
-        _answer(answering, False, b"")
-        while len(head := orders.read(_HEAD.size)) == _HEAD.size:
-            order_size, size = _HEAD.unpack(head)
-            order, image = json.loads(orders.read(order_size)), orders.read(size)
-            limit_memory(order["room"])
-            try:
-                _answer(answering, False, _seen(image, order["settings"]))
-            except NonnegError as error:
-                _answer(answering, True, json.dumps(error.body()).encode())
-
-
-def one_thread() -> None:
-    """Have the decoders use one core, and make nothing but the picture."""
-    from nonneg_core.pixels.identify import can_heif
-
-    with contextlib.suppress(ImportError):
-        from PIL import AvifImagePlugin
-
-        AvifImagePlugin.DEFAULT_MAX_THREADS = 1
-    if can_heif():
-        options: Any = sys.modules["pi_heif.options" if "pi_heif.options" in sys.modules else "pillow_heif.options"]
-        options.DECODE_THREADS = 1
-        options.THUMBNAILS = options.DEPTH_IMAGES = options.AUX_IMAGES = False
-
-
-def limit_memory(room: int) -> None:
-    """Let the address space grow by so much."""
-    with contextlib.suppress(ImportError, OSError, ValueError):
-        import resource
-
-        held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        _, hard = resource.getrlimit(resource.RLIMIT_AS)
-        resource.setrlimit(resource.RLIMIT_AS, (held + room, hard))
-
-
-def _seen(image: bytes, settings: dict[str, Any]) -> bytes:
-    from nonneg_core.pixels.view import View
-    from nonneg_runtime.preprocess import Preprocessor
-
-    view = View.model_validate(settings.pop("view"))
-    pixels, size = Preprocessor(view, **settings).seen(image)
-    return _SIZE.pack(*size) + pixels.tobytes()
-
-
-def _answer(file: IO[bytes], failed: bool, data: bytes) -> None:
-    file.write(_HEAD.pack(failed, len(data)) + data)
-    file.flush()
-
-
-if __name__ == "__main__":
-    main()
