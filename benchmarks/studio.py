@@ -161,7 +161,7 @@ def made(real: Embeddings, photos: int) -> tuple[IndexedFolder, float]:
 def serve(vectors: Path, photos: int, port: int, *, grouped: bool) -> None:
     """Serve a collection, on as many threads as there are cores."""
     from nonneg_server.command import run
-    from nonneg_server.settings import read_settings
+    from nonneg_server.read_settings import read_settings
 
     real = Embeddings.load(vectors).shorten()
     collection = indexed(with_copies(real, photos)) if grouped else made(real, photos)[0]

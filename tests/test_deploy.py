@@ -15,7 +15,8 @@ from nonneg_core.errors import ConfigInvalid
 from nonneg_core.version import __version__
 from nonneg_server.observation.metrics import METRICS
 from nonneg_server.process import LAST_RESORT
-from nonneg_server.settings import Settings, read_settings, variable
+from nonneg_server.read_settings import read_settings
+from nonneg_server.settings import Settings, variable
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
 

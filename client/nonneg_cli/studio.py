@@ -57,7 +57,7 @@ def studio(
       nonneg studio photos.index
     """
     from nonneg_server.command import run
-    from nonneg_server.settings import read_settings
+    from nonneg_server.read_settings import read_settings
 
     settings = read_settings(host=host, port=port, model=(model,) if model else None, studio=True)
     if not without_key:

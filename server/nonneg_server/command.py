@@ -34,9 +34,10 @@ from nonneg_server.engine.engine import InferenceEngine
 from nonneg_server.engine.workers import STALL_SECONDS, Workers
 from nonneg_server.observation.logs import as_json, configure
 from nonneg_server.options import Grouped, with_settings
+from nonneg_server.read_settings import misspelt, read_settings
 from nonneg_server.registry import Registry
 from nonneg_server.repository import Repository, sources_of
-from nonneg_server.settings import Settings, misspelt, read_settings
+from nonneg_server.settings import Settings
 
 if TYPE_CHECKING:
     from nonneg_server.studio.collection import IndexedFolder
@@ -98,8 +99,6 @@ def run(settings: Settings, collection: IndexedFolder | None = None) -> None:
 def about_decoding(decode: str) -> list[str]:
     """Return a line where the resize is not what the setting lets expect."""
     said = []
-    if decode == "fastest":
-        said.append("--decode fastest is the default now, under the name fast; the old name goes with the next release")
     if decode != "exact" and not has_simd():
         said.append(
             "images are resized by Pillow: cykooz-resizer, which takes a quarter of the time, is not installed here"

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
 import click
 from pydantic.fields import FieldInfo
 
-from nonneg_server.renamed_settings import RENAMED
+from nonneg_server.renamed_settings import RENAMED, RENAMED_VALUES
 from nonneg_server.settings import Settings, flag, group_of, metavar_of, variable
 
 
@@ -39,8 +39,21 @@ class Grouped(click.Command):
                 formatter.write_dl(records)
 
 
+class _Choice(click.Choice[str]):
+    """One of the values that are listed, or the former name of one."""
+
+    def __init__(self, choices: Sequence[str], former: Mapping[str, str]) -> None:
+        super().__init__(choices)
+        self._former = former
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return value if value in self._former else super().convert(value, param, ctx)
+
+
 def _option(name: str, field: FieldInfo, *, hidden: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     kind, several = _kind(field.annotation)
+    if isinstance(kind, click.Choice):
+        kind = _Choice(kind.choices, RENAMED_VALUES.get(name, {}))
     names = [f"{flag(name)}/--no-{flag(name)[2:]}" if kind is bool else flag(name), name]
     return click.option(
         *names,

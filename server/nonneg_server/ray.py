@@ -22,7 +22,8 @@ from nonneg_server.app import create_app
 from nonneg_server.command import repository_of
 from nonneg_server.health import check_alive
 from nonneg_server.observation.logs import configure
-from nonneg_server.settings import Settings, read_settings, variable
+from nonneg_server.read_settings import read_settings
+from nonneg_server.settings import Settings, variable
 
 REPLICAS = 16  # at most
 ONGOING = 4  # requests in work for each thread of a replica, beyond which another replica comes

@@ -17,8 +17,9 @@ from nonneg_runtime.bundle import Bundle
 from nonneg_server.app import create_app
 from nonneg_server.http.auth import RateLimiter
 from nonneg_server.http.keys import read_keys
+from nonneg_server.read_settings import read_settings
 from nonneg_server.registry import Registry
-from nonneg_server.settings import Settings, read_settings
+from nonneg_server.settings import Settings
 
 pytestmark = pytest.mark.anyio
 SECRET = "a-secret-of-enough-length"

@@ -138,4 +138,4 @@ def test_the_former_name_of_the_fast_decoding_is_taken_with_a_word(
             == httpx.post(f"{served}/embed", content=png(0)).json()
         )
         process.terminate()
-        assert "--decode fastest is the default now, under the name fast" in process.communicate(timeout=30)[1]
+        assert "decode=fastest is called decode=fast now" in process.communicate(timeout=30)[1]

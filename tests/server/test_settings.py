@@ -12,7 +12,8 @@ from nonneg_core.errors import ConfigInvalid
 from nonneg_server import command
 from nonneg_server.command import serve
 from nonneg_server.documentation.settings_page import page
-from nonneg_server.settings import Settings, flag, misspelt, read_settings, variable
+from nonneg_server.read_settings import misspelt, read_settings
+from nonneg_server.settings import Settings, flag, variable
 
 
 def test_a_flag_wins_over_the_environment_and_that_over_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,6 +91,23 @@ def test_the_names_of_the_last_release_work_with_a_warning_and_give_way_to_the_p
     assert read_settings(silence=4).read_timeout == 4
     assert read_settings(silence=4, read_timeout=6).read_timeout == 6
     assert read_settings().read_timeout == 5
+
+
+def test_the_former_value_of_a_setting_is_taken_everywhere_with_a_warning_and_not_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = tmp_path / "nonneg.toml"
+    config.write_text('decode = "fastest"\n')
+    assert read_settings(config=config).decode == read_settings(decode="fastest").decode == "fast"
+    monkeypatch.setenv("NONNEG_DECODE", "fastest")
+    assert read_settings().decode == "fast"
+    assert [line.split(";")[0] for line in caplog.messages] == [
+        "decode=fastest is called decode=fast now",
+        "decode=fastest is called decode=fast now",
+        "NONNEG_DECODE=fastest is called NONNEG_DECODE=fast now",
+    ]
+    assert read_settings(decode="exact").decode == "exact"
+    assert "fastest" not in str(next(option for option in serve.params if option.name == "decode").to_info_dict())
 
 
 def test_the_flags_of_the_last_release_work_and_are_not_shown() -> None:
