@@ -6,9 +6,11 @@ import importlib.util
 import re
 from pathlib import Path
 from types import ModuleType
+from typing import get_args
 
 import pytest
 
+from nonneg_training.study.plan import PaperClaim
 from nonneg_training.study.result_files import read_results
 from nonneg_training.study.study import Study
 
@@ -28,6 +30,38 @@ def script() -> ModuleType:
 
 def test_the_page_is_what_the_results_say(script: ModuleType) -> None:
     assert (ROOT / "docs" / "results.md").read_text() == script.page(), "run python benchmarks/results.py"
+    assert (ROOT / "docs" / "results-by-study.md").read_text() == script.by_study(), "run python benchmarks/results.py"
+
+
+def test_the_page_has_a_row_for_each_of_the_papers_claims_and_is_read_in_five_minutes() -> None:
+    text = (ROOT / "docs" / "results.md").read_text()
+    rows = [line for line in text.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) == len(get_args(PaperClaim)) == 11
+    assert len(re.sub(r"\]\(\S+\)|\|", " ", text).split()) < 1500
+
+
+def test_the_largest_study_decides_whatever_it_says(script: ModuleType) -> None:
+    longer, quick = (Study(name, results=ROOT / "results") for name in ("longer", "quick"))
+    assert script.size(longer) == 6 * script.size(quick), "of the same network, 36 epochs in place of 6"
+    cifar10 = Study("cifar10", results=ROOT / "results")
+    assert script.size(cifar10) > script.size(longer), (
+        "a larger network counts for more than more epochs of a small one"
+    )
+    row = next(line for line in script.page().splitlines() if line.startswith("| At least nine tenths"))
+    assert "[cifar10](results-by-study.md#cifar10): CIFAR-10, 8,000 images, 6 epochs, slim-resnet, 3 seeds" in row
+    assert "**did not hold here**" in row
+    assert "Smaller studies: [longer](results-by-study.md#longer) held" in row
+
+
+def test_a_verdict_that_came_with_more_seeds_says_what_three_had_said(script: ModuleType) -> None:
+    line = next(
+        line
+        for line in script.by_study().splitlines()
+        if line.startswith("- NCL's dimensions are less corr") and "held" in line
+    )
+    assert (
+        "**held**; with the first 3 seeds alone: not decided (structure.correlation of ncl against cl: -0.1826" in line
+    )
 
 
 def test_every_study_with_results_is_on_the_page(script: ModuleType) -> None:

@@ -226,6 +226,8 @@ def test_an_edited_result_is_refused(finished: Path, tmp_path: Path) -> None:
         ('task = "encoder"', 'task = "magic"', "task=magic is not known: choose of encoder"),
         ('of = "ncl"', 'of = "mcl"', "compares mcl, which is not a variant"),
         (", at_least = 0.0", "", "needs one bound"),
+        (", at_least = 0.0", ", at_least = 0.0, counts = false", "has no check that counts"),
+        ('name = "sparse"', 'name = "sparse"\nof_paper = "sparse"', r"claims\.0\.of_paper"),
         ('"digits", limit', '"cifar10", limit', "cifar10 needs to know where it lies"),
         ('codes = ["trained", "relu"]', 'codes = ["best"]', "codes=best is not known"),
         ("batch_norm = true", "hidden = [8]", None),

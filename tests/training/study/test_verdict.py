@@ -72,6 +72,15 @@ def test_several_checks_hold_in_part() -> None:
     assert decided(found, yes, unclear).status == "not decided"
 
 
+def test_what_holds_by_construction_is_shown_and_does_not_count() -> None:
+    found = results(a=[0.1, 0.5, 0.3], b=[0.2, 0.61, 0.4])
+    trivial, no = {**ABOVE, "counts": False}, {**ABOVE, "at_least": 0.5}
+    verdict = decided(found, trivial, no)
+    assert [checked.status for checked in verdict.checks] == ["held", "did not hold here"]
+    assert verdict.status == "did not hold here"
+    assert str(verdict.checks[0]).endswith("held (by construction; not part of the verdict)")
+
+
 def test_a_check_says_its_numbers() -> None:
     words = str(decided(results(a=[0.1, 0.5, 0.3], b=[0.2, 0.61, 0.4]), ABOVE).checks[0])
     assert "score of b against a: 0.4033 against 0.3, difference 0.1033 [" in words

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -12,6 +12,10 @@ from nonneg_core.errors import ConfigInvalid
 
 OURS = Path(__file__).parents[1] / "studies"
 Record = dict[str, Any]
+PaperClaim = Literal[  # the paper's claims that the results page decides, in its order
+    "features", "sparsity", "consistency", "correlation", "sepin", "selection", "distribution", "supervised", "nmf",
+    "identifiability", "activations",
+]  # fmt: skip
 
 
 class PlanSection(BaseModel):
@@ -27,6 +31,7 @@ class ClaimCheck(PlanSection):
     figure_than: str | None = None  # another figure of that variant; default: the same
     at_least: float | None = None
     at_most: float | None = None
+    counts: bool = True  # false: shown, but not part of the verdict, because it holds by construction
 
 
 class Claim(PlanSection):
@@ -35,15 +40,16 @@ class Claim(PlanSection):
     name: str
     says: str
     paper: str = ""
-    setting: str = ""  # where it differs from the study's
+    of_paper: PaperClaim | None = None  # which of the paper's claims it is a part of
     why: str = ""  # what we think where it did not hold
+    note: str = ""  # what a reader has to know beside the verdict
     checks: tuple[ClaimCheck, ...] = Field(min_length=1)
 
 
 class Plot(PlanSection):
-    """A picture: a figure's bars by variant, or a series' lines."""
+    """A picture: a figure's bars by variant, several figures' bars side by side, or a series' lines."""
 
-    figures: tuple[str, ...]
+    figures: tuple[str | tuple[str, ...], ...]
     title: str = ""
     label: str = ""
 
@@ -56,6 +62,7 @@ class StudyPlan(PlanSection):
     setting: str  # one sentence for people: data, network, size
     task: str
     seeds: tuple[int, ...] = Field(min_length=1)
+    began_with: int | None = None  # so many of the seeds, the others added once results had been seen
     base: Record = {}
     variants: dict[str, Record] = Field(min_length=1)
     measure: Record = {}
@@ -101,6 +108,11 @@ def _check_claims(path: Path, plan: StudyPlan) -> None:
                     fix=f"name one of {', '.join(plan.variants)}",
                     field="claims",
                 )
+        if not any(check.counts for check in claim.checks):
+            raise ConfigInvalid(
+                f"{path}: the claim {claim.name} has no check that counts", fix="let one count", field="claims"
+            )
+        for check in claim.checks:
             if (check.at_least is None) == (check.at_most is None):
                 raise ConfigInvalid(
                     f"{path}: the claim {claim.name} needs one bound", fix="give at_least or at_most", field="claims"

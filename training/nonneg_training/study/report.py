@@ -74,9 +74,14 @@ def draw(path: Path, plan: StudyPlan, plot: Plot, results: Sequence[Result]) -> 
     drawn = figure(figsize=(4.2 * len(plot.figures), 3.4))
     if plot.title:
         drawn.suptitle(plot.title)
-    for axes, name in zip(np.atleast_1d(drawn.subplots(1, len(plot.figures))), plot.figures, strict=True):
-        series = any(isinstance(r.figures.get(name), list) for r in results)
-        (_lines if series else _bars)(axes, plan, name, results)
+    for axes, wanted in zip(np.atleast_1d(drawn.subplots(1, len(plot.figures))), plot.figures, strict=True):
+        name = wanted if isinstance(wanted, str) else ""
+        if not isinstance(wanted, str):
+            _grouped(axes, plan, wanted, results)
+        elif any(isinstance(r.figures.get(name), list) for r in results):
+            _lines(axes, plan, name, results)
+        else:
+            _bars(axes, plan, name, results)
         axes.set_title(name, fontsize=10)
         if plot.label:
             axes.set_xlabel(plot.label)
@@ -91,6 +96,22 @@ def _bars(axes: Axes, plan: StudyPlan, name: str, results: Sequence[Result]) -> 
             axes.bar(place, float(np.mean(values)), color=f"C{place}", alpha=0.5)
             axes.plot([place] * len(values), values, "k.", markersize=4)
     axes.set_xticks(range(len(plan.variants)), labels=list(plan.variants), rotation=30, ha="right", fontsize=8)
+
+
+def _grouped(axes: Axes, plan: StudyPlan, names: Sequence[str], results: Sequence[Result]) -> None:
+    """Draw several figures of each variant side by side; where they differ by more than a thousand, on a log scale."""
+    width, seen = 0.8 / len(names), []
+    for place, name in enumerate(names):
+        for column, variant in enumerate(plan.variants):
+            values = list(by_seed(results, variant, name).values())
+            if values:
+                seen.append(float(np.mean(values)))
+                left = column + (place - (len(names) - 1) / 2) * width
+                axes.bar(left, seen[-1], width, color=f"C{place}", label=None if column else name)
+    if seen and min(seen) > 0 and max(seen) > 1000 * min(seen):
+        axes.set_yscale("log")
+    axes.set_xticks(range(len(plan.variants)), labels=list(plan.variants), rotation=30, ha="right", fontsize=8)
+    axes.legend(fontsize=8)
 
 
 def _lines(axes: Axes, plan: StudyPlan, name: str, results: Sequence[Result]) -> None:

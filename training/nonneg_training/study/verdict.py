@@ -49,7 +49,8 @@ class Checked:
             return f"{check.figure} of {check.of} is {self.estimate}, asked {bound}: {self.status}"
         sides = f"{self.of.mean if self.of else 0:.4g} against {self.than.mean if self.than else 0:.4g}"
         names = f"{check.figure} of {check.of} against {check.than}"
-        return f"{names}: {sides}, difference {self.estimate}, asked {bound}: {self.status}"
+        left_out = "" if check.counts else " (by construction; not part of the verdict)"
+        return f"{names}: {sides}, difference {self.estimate}, asked {bound}: {self.status}{left_out}"
 
 
 @dataclass(frozen=True)
@@ -79,10 +80,12 @@ def decide(claim: Claim, results: Sequence[Result]) -> Verdict:
     """Check a claim on these results."""
     checked = tuple(_checked(check, results) for check in claim.checks)
     seeds = min((found.estimate.seeds if found.estimate else 0) for found in checked)
-    return Verdict(claim, _together([found.status for found in checked]), checked, seeds)
+    return Verdict(claim, together(checked), checked, seeds)
 
 
-def _together(statuses: Sequence[str]) -> str:
+def together(checked: Sequence[Checked]) -> str:
+    """Return the one word for several checks, of those that count."""
+    statuses = [found.status for found in checked if found.check.counts]
     if all(status == HELD for status in statuses):
         return HELD
     if all(status == FAILED for status in statuses):
