@@ -16,6 +16,8 @@ import nonneg_training.torchvision_schemas  # noqa: F401 - before torchvision
 from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_core.shortening import unit
 from nonneg_export.published.address import address
+from nonneg_export.published.families import pooling
+from nonneg_export.published.image_answer import choose
 from nonneg_export.published.open_tower import open_tower
 from nonneg_export.published.tower import Tower, TowerOverrides
 from nonneg_runtime.inference.session import Session
@@ -50,6 +52,16 @@ def attended(model: Any, x: torch.Tensor) -> torch.Tensor:
     return model.vision_model(pixel_values=x).pooler_output
 
 
+def mean_of_tokens(model: Any, x: torch.Tensor) -> torch.Tensor:
+    return model(pixel_values=x).last_hidden_state.mean(1)
+
+
+def unmasked_mean(model: Any, x: torch.Tensor) -> torch.Tensor:
+    """By the library's own way to fix the mask: no random numbers, nothing left out."""
+    model.config.mask_ratio = 0.0
+    return model(pixel_values=x, noise=torch.zeros(len(x), (SIDE // 8) ** 2)).last_hidden_state.mean(1)
+
+
 FAMILIES: dict[str, Case] = {
     "ViT": ("ViT", {**SMALL, **PATCHES}, class_token),
     "DINOv2 with registers": (
@@ -70,12 +82,40 @@ FAMILIES: dict[str, Case] = {
         {"image_size": SIDE, "width_coefficient": 0.25, "depth_coefficient": 0.25, "hidden_dim": 320},
         pooler,
     ),
+    "MAE": ("ViTMAE", {**SMALL, **PATCHES}, unmasked_mean),
 }
+
+
+TAKEN = {
+    "ViT": "the class token of last_hidden_state",
+    "DINOv2 with registers": "the class token of last_hidden_state",
+    "CLIP": "the projected pooler_output",
+    "SigLIP": "pooler_output",
+    "ConvNeXt": "pooler_output",
+    "ResNet": "pooler_output",
+    "EfficientNet": "pooler_output",
+    "MAE": "the mean of the tokens of last_hidden_state",
+}
+# Families whose pooling alone is compared, in torch: that takes no export.
+POOLED: dict[str, Case] = {
+    "DeiT": ("DeiT", {**SMALL, **PATCHES}, class_token),
+    "BEiT": ("Beit", {**SMALL, **PATCHES}, pooler),
+    "BEiT, class token": ("Beit", {**SMALL, **PATCHES, "use_mean_pooling": False}, class_token),
+    "data2vec": ("Data2VecVision", {**SMALL, **PATCHES}, mean_of_tokens),
+    "DINOv3": ("DINOv3ViT", {**SMALL, **PATCHES}, class_token),
+    "I-JEPA": ("IJepa", {**SMALL, **PATCHES}, mean_of_tokens),
+    "Swin": ("Swin", {"image_size": SIDE, "patch_size": 2, "embed_dim": 8, "depths": [1, 1], "num_heads": [2, 2],
+                      "window_size": 4}, pooler),
+    "Hiera": ("Hiera", {"image_size": [SIDE, SIDE], "embed_dim": 8, "depths": [1, 1, 1, 1],
+                        "num_heads": [1, 1, 1, 1]}, mean_of_tokens),
+    "PVT": ("Pvt", {"image_size": SIDE, "depths": [1, 1, 1, 1], "hidden_sizes": [8, 16, 24, 32],
+                    "num_attention_heads": [1, 1, 1, 1]}, class_token),
+}  # fmt: skip
 
 
 def made(name: str) -> Any:
     """The architecture with small random weights, also where the library starts from zeros."""
-    kind, options, _ = FAMILIES[name]
+    kind, options, _ = {**FAMILIES, **POOLED}[name]
     torch.manual_seed(0)
     model = getattr(library, f"{kind}Model")(getattr(library, f"{kind}Config")(**options)).eval()
     with torch.no_grad():
@@ -117,10 +157,42 @@ def test_a_tower_answers_what_the_library_answers(name: str, here: Hub, tmp_path
         expected = FAMILIES[name][2](model, floats(pixels)).numpy()
     found = Session(tower.model.SerializeToString()).run(pixels)
     assert found.shape == expected.shape
+    assert any(note.endswith(f"through torch, taken: {TAKEN[name]}") for note in tower.notes)
     assert (unit(found) * unit(expected)).sum(axis=1).min() >= 0.9999
     assert tower.reference is not None
     np.testing.assert_allclose(tower.reference(pixels), expected, atol=1e-4)
     np.testing.assert_allclose(found[:1], Session(tower.model.SerializeToString()).run(pixels[:1]), atol=1e-4)
+
+
+@pytest.mark.parametrize("name", POOLED)
+def test_an_architecture_is_pooled_as_it_was_trained(name: str) -> None:
+    model, x = made(name), floats(pictures())
+    answer = choose(model, pooling(model.config.to_dict()), TowerOverrides(), SIDE)
+    with torch.inference_mode():
+        torch.testing.assert_close(answer(model, x), POOLED[name][2](model, x))
+
+
+def test_an_output_that_a_model_does_not_have_is_refused_with_those_it_has() -> None:
+    model = made("ViT")
+    usual = pooling(model.config.to_dict())
+    with pytest.raises(ConfigInvalid, match=r"no output 'x': choose one of last_hidden_state, pooler_output"):
+        choose(model, usual, TowerOverrides(output="x"), SIDE)
+    with pytest.raises(ConfigInvalid, match="one row an image already: leave --pool out"):
+        choose(model, usual, TowerOverrides(output="pooler_output", pool="mean"), SIDE)
+    with pytest.raises(ConfigInvalid, match="a map without a class token: pool it with --pool mean"):
+        choose(made("ConvNeXt"), pooling({}), TowerOverrides(pool="cls"), SIDE)
+
+
+def test_weights_that_are_lacking_are_refused_where_the_answer_is_made_with_them(here: Hub, tmp_path: Path) -> None:
+    """A pooler's weights may be lacking where it is not what is taken."""
+    from safetensors.torch import load, save
+
+    publish(made("BEiT"), here, tmp_path)
+    tensors = load(here.files[NAME]["model.safetensors"])
+    kept = {name: tensor for name, tensor in tensors.items() if "pooler" not in name}
+    here.files[NAME]["model.safetensors"] = save(kept)
+    with pytest.raises(DataInvalid, match=r"lack pooler\.layernorm.*--pool mean"):
+        opened()
 
 
 def test_a_size_that_the_positions_do_not_fit_is_refused(here: Hub, tmp_path: Path) -> None:

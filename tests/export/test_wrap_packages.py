@@ -167,5 +167,8 @@ def test_a_model_of_timm_is_taken_from_its_repository(here: Hub, labelled: Path,
         ).numpy()
     found = Session(tower.model.SerializeToString()).run(pixels)
     assert (unit(found) * unit(expected)).sum(axis=1).min() > 0.9999
+    for wishes in ({"pool": "mean"}, {"output": "x"}, {"text": False}):
+        with pytest.raises(ConfigInvalid, match=r"not for a model of timm through torch .*: leave it out"):
+            open_tower(address("timm:test_vit.r160_in1k"), TowerOverrides(**wishes))
     with pytest.raises(ConfigInvalid, match="timm has no model 'nothing'"):
         open_tower(address("timm:nothing"), TowerOverrides())

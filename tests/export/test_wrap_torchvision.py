@@ -115,7 +115,9 @@ REFUSED: dict[str, tuple[str, dict[str, Any], type[NonnegError], str]] = {
     "a name that it does not know": ("resnet19", {}, ConfigInvalid, "no classifier called 'resnet19'"),
     "a file over the limit": (NAME, {"limit": 2**20}, DataInvalid, "has 10 MB, more than 1"),
     "another file": (NAME, {"file": "fp16"}, ConfigInvalid, "--file fp16 is for a repository"),
-    "another output": (NAME, {"output": "x"}, ConfigInvalid, "--output x is for a repository"),
+    "another output": (NAME, {"output": "x"}, ConfigInvalid, "--output x is for an ONNX file or a model of transfor"),
+    "another pooling": (NAME, {"pool": "cls"}, ConfigInvalid, "--pool cls is for .*, not for torchvision:mobilenet"),
+    "no text": (NAME, {"text": False}, ConfigInvalid, "--no-text is for a model that may have a text tower"),
 }
 
 

@@ -8,17 +8,18 @@ from typing import Any, get_args
 
 import click
 
-from nonneg_core.errors import ConfigInvalid
 from nonneg_core.pixels.resizing import Interpolation
 from nonneg_export.commands.options import PATH, together
 from nonneg_export.published import from_onnx
 from nonneg_export.published.address import address
 from nonneg_export.published.open_tower import open_tower
 from nonneg_export.published.tower import USUAL_VIEW, Tower, TowerOverrides
+from nonneg_export.published.unused_options import refuse_unused
 from nonneg_training.onnx_backbone.huggingface_preprocessor import read_preprocessor
 from nonneg_training.onnx_backbone.scaling_and_pooling import Scaling
 
 NUMBERS = (click.FLOAT,) * 3
+USUAL_GIGABYTES = 4
 SEEN = ("size", "crop", "fit", "interpolation")
 
 tower_options = together(
@@ -27,8 +28,8 @@ tower_options = together(
         metavar="NAME|fp32|fp16|int8|torch",
         help="Which file of the repository: an ONNX file, a precision, or its weights through torch.",
     ),
-    click.option("--max-download", type=click.FloatRange(0, min_open=True), default=4.0, show_default=True,
-                 help="Largest file to fetch, in GB."),
+    click.option("--max-download", type=click.FloatRange(0, min_open=True),
+                 help="Largest model to fetch, in GB; else 4."),
     click.option("--accept-license", help="Take a model whose licence forbids changed copies, by that licence's name."),
     click.option("--preprocessor", type=PATH, help="A Hugging Face preprocessor_config.json to take the view from."),
     click.option("--size", type=click.IntRange(1), help="Side of the encoder's input; else 224."),
@@ -58,14 +59,20 @@ def tower_of(model: str, flags: dict[str, Any]) -> Tower:
         std=flags["std"],
         accepted=flags["accept_license"],
         text=not flags["no_text"],
-        limit=int(flags["max_download"] * 2**30),
+        limit=int((flags["max_download"] or USUAL_GIGABYTES) * 2**30),
     )
     if flags["preprocessor"] is not None:
         wishes = replace(wishes, preprocessing=read_preprocessor(flags["preprocessor"], wishes.otherwise))
     if where.kind != "file":
-        if flags["input_name"] is not None:
-            raise ConfigInvalid("--input is for an ONNX file", fix="leave it out", field="input_name")
+        refuse_unused(model, {"--input": flags["input_name"]})
         return open_tower(where, wishes)
+    unused = {
+        "--file": wishes.file,
+        "--accept-license": wishes.accepted,
+        "--max-download": flags["max_download"],
+        "--no-text": flags["no_text"],
+    }
+    refuse_unused(f"the file {model}", unused)
     view, scaling = wishes.applied(USUAL_VIEW, Scaling())
     return from_onnx.tower(
         from_onnx.OnnxInterface(Path(where.name), view, scaling, flags["input_name"], wishes.output, wishes.pool)

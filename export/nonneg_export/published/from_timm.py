@@ -9,8 +9,9 @@ from nonneg_export.published.address import ModelAddress, hub_address
 from nonneg_export.published.open_tower import of_repository as of_any
 from nonneg_export.published.repository import HubRepository, open_repository
 from nonneg_export.published.timm_view import seen_by
-from nonneg_export.published.torch_tower import as_tower, package, pooled
+from nonneg_export.published.torch_tower import as_tower, package
 from nonneg_export.published.tower import Tower, TowerOverrides
+from nonneg_export.published.unused_options import refuse_unused
 from nonneg_export.silence import silenced
 
 WEIGHTS = "model.safetensors"
@@ -38,6 +39,8 @@ def tower(where: ModelAddress, wishes: TowerOverrides) -> Tower:
 
 def of_repository(repository: HubRepository, config: dict[str, Any], wishes: TowerOverrides) -> Tower:
     """Return the model that a repository's configuration names, with the repository's weights and view."""
+    given = {"--output": wishes.output, "--pool": wishes.pool, "--no-text": not wishes.text}
+    refuse_unused(f"a model of timm through torch ({repository}), which pools for itself", given)
     library, name = package("timm"), str(config.get("architecture"))
     if WEIGHTS not in repository.files:
         raise DataInvalid(
@@ -61,6 +64,6 @@ def of_repository(repository: HubRepository, config: dict[str, Any], wishes: Tow
             f"({', '.join(told.missing_keys[:3])})",
             fix="name another revision",
         )
-    graph, reference = as_tower(model, lambda inner, x: pooled(inner(x), wishes.pool), view, scaling)
+    graph, reference = as_tower(model, lambda inner, x: inner(x), view, scaling)
     notes = (f"timm's {name} through torch, pooled as timm does",)
     return Tower(graph, view, f"{repository}, {WEIGHTS}", notes=notes, reference=reference)

@@ -10,8 +10,9 @@ from nonneg_core.errors import ConfigInvalid
 from nonneg_core.pixels.view import View
 from nonneg_export.published.address import ModelAddress
 from nonneg_export.published.licence import NOT_STATED, check_licence
-from nonneg_export.published.torch_tower import as_tower, pooled
+from nonneg_export.published.torch_tower import as_tower
 from nonneg_export.published.tower import Tower, TowerOverrides
+from nonneg_export.published.unused_options import refuse_unused
 from nonneg_training.backbones.torchvision_models import torchvision_model
 from nonneg_training.onnx_backbone.scaling_and_pooling import Scaling
 
@@ -22,6 +23,7 @@ def tower(where: ModelAddress, wishes: TowerOverrides) -> Tower:
     """Return the model with its best weights and their own view; torch reads its file of weights as data alone."""
     from torchvision import models
 
+    refuse_unused(str(where), {"--no-text": not wishes.text})
     if where.name not in models.list_models(module=models):
         raise ConfigInvalid(
             f"torchvision has no classifier called {where.name!r}, and no file of that name is here",
@@ -34,7 +36,7 @@ def tower(where: ModelAddress, wishes: TowerOverrides) -> Tower:
     warning = check_licence(licence, f"torchvision's {where.name}", accepted=wishes.accepted)
     view, scaling = wishes.applied(*seen_by(weights.transforms()))
     model = without_classifier(torchvision_model(where.name, weights.name, wishes.limit))
-    graph, reference = as_tower(model, lambda inner, x: pooled(inner(x), wishes.pool), view, scaling)
+    graph, reference = as_tower(model, lambda inner, x: inner(x), view, scaling)
     notes = (
         f"licence: {licence}",
         f"{where.name} with torchvision's weights {weights.name}, without its classifier",

@@ -5,14 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_core.pixels.view import View
-from nonneg_export.published.families import Pooling, pooling
+from nonneg_export.published.families import pooling
+from nonneg_export.published.image_answer import check_weights, choose, unmasked
 from nonneg_export.published.repository import HubRepository
 from nonneg_export.published.text_from_transformers import text_encoder
-from nonneg_export.published.torch_tower import Forward, as_tower, package, pooled
+from nonneg_export.published.torch_tower import as_tower, package
 from nonneg_export.published.tower import Tower, TowerOverrides
 from nonneg_export.silence import silenced
 from nonneg_export.texts.text_towers import TOKENIZER
@@ -28,18 +29,17 @@ def tower(
 ) -> Tower:
     """Load the model and export its image tower."""
     folder = fetch_weights(repository)
-    model = load(repository, folder, config)
-    how = pooling(config)
-    if wishes.pool is not None or wishes.output is not None:
-        how = Pooling((wishes.output or "last_hidden_state",), wishes.pool)
-    graph, reference = as_tower(model, image_answer(how), view, scaling)
+    model, missing = load(repository, folder, config)
+    answer = choose(model, pooling(config), wishes, view.size)
+    check_weights(model, answer, missing, view.size)
+    graph, reference = as_tower(model, answer, view, scaling)
     words = wishes.text and hasattr(model, "get_text_features") and TOKENIZER in repository.files
     return Tower(
         graph,
         view,
         weights=f"{repository}, {WEIGHTS}",
         notes=(
-            f"{config.get('model_type')} through torch, pooled by {how}",
+            f"{config.get('model_type')} through torch, taken: {answer}",
             *(["with its text tower"] if words else []),
         ),
         reference=reference,
@@ -67,8 +67,8 @@ def fetch_weights(repository: HubRepository) -> Path:
     return repository.fetch("config.json").parent
 
 
-def load(repository: HubRepository, folder: Path, config: dict[str, Any]) -> nn.Module:
-    """Return the module with all of its weights; code that lies in a repository is never run."""
+def load(repository: HubRepository, folder: Path, config: dict[str, Any]) -> tuple[nn.Module, list[str]]:
+    """Return the module and which of its spare weights are lacking; code that lies in a repository is never run."""
     library = transformers()
     kind = config.get("model_type")
     if kind not in library.CONFIG_MAPPING:
@@ -102,8 +102,7 @@ def load(repository: HubRepository, folder: Path, config: dict[str, Any]) -> nn.
             f"{WEIGHTS} of {repository} lacks {len(lacking)} of the model's weights ({', '.join(lacking[:3])})",
             fix="name another revision",
         )
-    found: nn.Module = model.eval()
-    return found
+    return unmasked(model.eval()), list(told["missing_keys"])
 
 
 def transformers() -> Any:
@@ -111,25 +110,3 @@ def transformers() -> Any:
     library = package("transformers")
     library.utils.logging.disable_progress_bar()
     return library
-
-
-def image_answer(how: Pooling) -> Forward:
-    """Return what is taken of a model's answer to float images."""
-
-    def answer(model: Any, x: Tensor) -> Tensor:
-        two_towers = hasattr(model, "get_image_features") and how.pool is None
-        output = model.get_image_features(pixel_values=x) if two_towers else vision(model)(pixel_values=x)
-        if isinstance(output, Tensor):
-            return output
-        for name in how.outputs:
-            found = getattr(output, name, None)
-            if isinstance(found, Tensor):
-                return pooled(found, how.pool)
-        return pooled(output.last_hidden_state, how.pool)
-
-    return answer
-
-
-def vision(model: Any) -> Any:
-    """Return the image tower of a model with two, or the model."""
-    return getattr(model, "vision_model", model)

@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from nonneg_core.errors import ConfigInvalid, DataInvalid
+from nonneg_core.errors import DataInvalid
 from nonneg_core.installing import needing
 from nonneg_core.pixels.view import View
 from nonneg_export.published import from_onnx
@@ -21,6 +21,7 @@ from nonneg_export.published.repository import CONFIG, LARGEST_TEXT, HubReposito
 from nonneg_export.published.text_from_onnx import text_encoder
 from nonneg_export.published.timm_view import seen_by
 from nonneg_export.published.tower import Tower, TowerOverrides
+from nonneg_export.published.unused_options import refuse_unused
 from nonneg_export.texts.text_towers import TOKENIZER, TextEncoder
 from nonneg_training.onnx_backbone.huggingface_preprocessor import read_preprocessor
 from nonneg_training.onnx_backbone.scaling_and_pooling import Scaling
@@ -35,20 +36,9 @@ def open_tower(where: ModelAddress, wishes: TowerOverrides) -> Tower:
     if where.kind == "hf":
         return of_repository(open_repository(where, wishes.limit), wishes)
     if where.kind != "timm":  # its weights lie in a repository
-        _check_one_file(where, wishes)
+        given = {"--file": wishes.file, "--output": wishes.output, "--pool": wishes.pool}
+        refuse_unused(f"{where}, which has one file and pools for itself", given)
     return _module(f"from_{where.kind}").tower(where, wishes)  # type: ignore[no-any-return]
-
-
-def _check_one_file(where: ModelAddress, wishes: TowerOverrides) -> None:
-    """Raise ConfigInvalid where another file or output is asked for than the one there is."""
-    for flag, given in (("--file", wishes.file), ("--output", wishes.output)):
-        if given is not None:
-            raise ConfigInvalid(
-                f"{flag} {given} is for a repository of the hub or an ONNX file, not for {where}",
-                fix="leave it out, or wrap the model's repository, hf:owner/name",
-                field=flag.removeprefix("--"),
-                value=given,
-            )
 
 
 def of_repository(repository: HubRepository, wishes: TowerOverrides) -> Tower:
@@ -86,9 +76,8 @@ def _of_onnx(
         path = gathered(fetch_onnx(repository, chosen), Path(place))
         given = from_onnx.OnnxInterface(path, view, scaling, output_name=wishes.output, pool=wishes.pool)
         how = from_onnx.by_family(given, pooling(config))
-        graph = from_onnx.features(how)
+        graph, taken = from_onnx.features(how), from_onnx.taken(how)
     others = [str(file) for file in onnx_files(repository.files) if file.name != chosen.name]
-    taken = how.output_name or "its only output"
     notes = (
         f"taken: {chosen}, {taken}" + (f", pooled by {how.pool}" if how.pool else ""),
         *([f"with --file: {', '.join(others)}, or torch"] if others else []),

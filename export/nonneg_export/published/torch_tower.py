@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -52,21 +53,28 @@ def as_tower(inner: nn.Module, answer: Forward, view: View, scaling: Scaling) ->
     """Return the module as ONNX, and what torch answers."""
     module = Scaled(inner.float(), answer, scaling).eval()
     run = in_torch(module)
-    try:
+    with fitting(view.size):
         shape = run(np.zeros((2, view.size, view.size, 3), np.uint8)).shape
-    except (RuntimeError, ValueError, AssertionError) as error:  # an assertion: timm's and torchvision's ViT
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise ConfigInvalid(
-            f"the model does not take {view.size} x {view.size} pixels ({reason})",
-            fix="say the side that it takes with --size",
-            field="size",
-            value=view.size,
-        ) from error
     if len(shape) != 2 or shape[0] != 2:
         raise DataInvalid(
             f"the model answers {shape} for two images, not a row each", fix="pool it with --pool mean or --pool cls"
         )
     return to_onnx(module, view.size), run
+
+
+@contextmanager
+def fitting(size: int) -> Iterator[None]:
+    """Turn what a model raises on pictures of another side than its own into ConfigInvalid."""
+    try:
+        yield
+    except (RuntimeError, ValueError, AssertionError) as error:  # an assertion: timm's and torchvision's ViT
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise ConfigInvalid(
+            f"the model does not take {size} x {size} pixels ({reason})",
+            fix="say the side that it takes with --size",
+            field="size",
+            value=size,
+        ) from error
 
 
 class Worded(nn.Module):

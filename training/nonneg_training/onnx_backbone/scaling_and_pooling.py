@@ -43,7 +43,7 @@ def with_scaling_and_pooling(
     """Return a copy with the scaling in front and one output, pooled if it answers tokens or a feature map."""
     _check_opset(model)
     model = to_float32(model)
-    entry, exit_ = _entry(model, input_name), _exit(model, output_name)
+    entry, exit_ = _entry(model, input_name), output_of(model, output_name)
     front, weights = _front(entry, size, scaling)
     inner = compose.add_prefix(stripped(model), INNER)
     graph = inner.graph
@@ -96,8 +96,8 @@ def _entry(model: ModelProto, name: str | None) -> ValueInfoProto:
     return found
 
 
-def _exit(model: ModelProto, name: str | None) -> str:
-    """Return the output that holds the features."""
+def output_of(model: ModelProto, name: str | None) -> str:
+    """Return the output that holds the features; `name`: the one that was asked for."""
     names = [value.name for value in model.graph.output]
     if name is not None and name not in names:
         raise ConfigInvalid(
