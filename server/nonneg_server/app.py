@@ -17,7 +17,7 @@ from nonneg_server.http import error_responses
 from nonneg_server.http.auth import AuthMiddleware, RateLimiter, is_authorized
 from nonneg_server.http.connection_limits import ConnectionState
 from nonneg_server.http.context import Observer, RequestContext
-from nonneg_server.http.early_rejection import EarlyRejection
+from nonneg_server.http.early_rejection import READABLE_HEADERS, EarlyRejection
 from nonneg_server.http.keys import Keys, read_keys, reload_keys
 from nonneg_server.observation.logs import log_access
 from nonneg_server.observation.metrics import Metrics, Traffic
@@ -28,8 +28,6 @@ from nonneg_server.settings import Settings
 
 if TYPE_CHECKING:
     from nonneg_server.studio.collection import IndexedFolder
-
-TELLING = ("retry-after", "retry-after-ms", "x-fingerprint", "x-request-id", "x-total-time")  # for web pages, too
 
 
 def create_app(
@@ -81,7 +79,7 @@ def create_app(
             table,
             partial(is_authorized, keys),
             shared.observers,
-            cross_origin=bool(settings.cors_origin),
+            origins=settings.cors_origin,
         )
     return app
 
@@ -113,7 +111,7 @@ def protect(app: FastAPI, settings: Settings, keys: Keys, routes: RouteTable) ->
             allow_origins=settings.cors_origin,
             allow_methods=["*"],
             allow_headers=["*"],
-            expose_headers=TELLING,
+            expose_headers=READABLE_HEADERS,
             max_age=3600,
         )
 

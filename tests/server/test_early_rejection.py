@@ -17,6 +17,7 @@ from nonneg_runtime.bundle import Bundle
 
 pytestmark = pytest.mark.slow
 Png = Callable[[int], bytes]
+ORIGIN = "https://page.example"
 SECRET = "a-secret-of-enough-length"
 AUTHORIZED = {"authorization": f"Bearer {SECRET}"}
 
@@ -31,7 +32,7 @@ def held(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def narrow(start: Callable, bundle: Bundle, held: Path) -> Iterator[str]:
-    flags = ("--queue", "2", "--threads", "1", "--drain", "0", "--api-key", SECRET)
+    flags = ("--queue", "2", "--threads", "1", "--drain", "0", "--api-key", SECRET, "--cors-origin", ORIGIN)
     with start("--model", str(bundle.path), *flags, command=(str(SCRIPT), str(held))) as (address, _):
         yield address
 
@@ -115,6 +116,18 @@ def test_two_refusals_have_ids_of_their_own_in_the_dialect_of_their_path(narrow:
         assert len(set(seen)) == 2
         metrics = httpx.get(f"{narrow}/metrics", headers=AUTHORIZED).text
         assert 'nonneg_requests_total{method="POST",route="/v1/embeddings",status="429"} 2.0' in metrics
+
+
+@pytest.mark.usefixtures("full")
+def test_a_page_of_an_allowed_origin_can_read_the_refusal_and_no_other(narrow: str) -> None:
+    for _ in range(2):
+        for origin in (ORIGIN, "https://other.example", None):
+            with connected(narrow) as connection:
+                connection.sendall(head("/embed", 1000, *(() if origin is None else (f"Origin: {origin}",))))
+                status, headers, _ = answer(connection)  # not a byte of the body was sent
+            assert status == 429
+            assert headers.get("access-control-allow-origin") == (ORIGIN if origin == ORIGIN else None)
+            assert ("retry-after" in headers.get("access-control-expose-headers", "")) == (origin == ORIGIN)
 
 
 def routes(address: str) -> list[str]:

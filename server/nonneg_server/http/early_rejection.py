@@ -7,7 +7,7 @@ needed, while as many images are in flight as may be.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 from nonneg_server.api import dialect_of
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from nonneg_server.api.route import RouteTable
     from nonneg_server.engine.admission import Admission
 
+READABLE_HEADERS = ("retry-after", "retry-after-ms", "x-fingerprint", "x-request-id", "x-total-time")  # by web pages
 FRESH = 0.05  # seconds for which one answer is as good as another
 _ID = "0" * 32  # stands where the request's id will be
 
@@ -35,14 +36,14 @@ class EarlyRejection:
         is_authorized: Callable[[Scope], bool],
         observers: Sequence[Observer],
         *,
-        cross_origin: bool = False,
+        origins: Collection[str] = (),
     ) -> None:
         self._admission = admission
         self._routes = routes
         self._is_authorized = is_authorized
         self._observers = observers
-        self._cross_origin = cross_origin
-        self._prepared: dict[tuple[str, bool], tuple[float, bytes]] = {}
+        self._origins = origins  # whose pages may read the answer
+        self._prepared: dict[tuple[str, bool, str], tuple[float, bytes]] = {}
 
     @property
     def full(self) -> bool:
@@ -55,25 +56,41 @@ class EarlyRejection:
         admission, route = self._admission(), self._routes.find(scope["method"], scope["path"])
         if admission is None or route is None or not route.embeds or scope["method"] not in (route.methods or ()):
             return None
-        if self._cross_origin and any(name == b"origin" for name, _ in scope["headers"]):
-            return None  # a browser shows its page only what has the headers that the application adds
         if not self._is_authorized(scope):
             return None
         request_id, path = request_id_of(scope), str(scope["path"])
         admission.refused += 1
         scope["state"]["request_id"], scope["route"] = request_id, route
-        answer = self._written(admission, path, request_id, keep_alive=keep_alive)
+        answer = self._written(admission, path, request_id, self._readable_by(scope), keep_alive=keep_alive)
         seconds = time.perf_counter() - scope["state"]["started"]
         for observe in self._observers:
             observe(Completed(scope, 429, time.time() - seconds, seconds))
         return answer
 
-    def _written(self, admission: Admission, path: str, request_id: str, *, keep_alive: bool) -> bytes:
+    def _readable_by(self, scope: Scope) -> str:
+        """Return the origin whose page may read the answer; empty where none asks or may."""
+        if not self._origins:
+            return ""
+        origin: str = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"origin"), "")
+        if origin and "*" in self._origins:
+            return "*"
+        return origin if origin in self._origins else ""
+
+    def _written(self, admission: Admission, path: str, request_id: str, origin: str, *, keep_alive: bool) -> bytes:
         if len(request_id) != len(_ID):
-            return serialized(respond(admission.refusal(), request_id, path), request_id, 0.0, keep_alive=keep_alive)
-        kind, now = (dialect_of(path).name, keep_alive), time.monotonic()
+            return _serialized(admission, path, request_id, origin, keep_alive=keep_alive)
+        kind, now = (dialect_of(path).name, keep_alive, origin), time.monotonic()
         until, answer = self._prepared.get(kind, (0.0, b""))
         if now > until:
-            answer = serialized(respond(admission.refusal(), _ID, path), _ID, 0.0, keep_alive=keep_alive)
+            answer = _serialized(admission, path, _ID, origin, keep_alive=keep_alive)
             self._prepared[kind] = now + FRESH, answer
         return answer.replace(_ID.encode(), request_id.encode())
+
+
+def _serialized(admission: Admission, path: str, request_id: str, origin: str, *, keep_alive: bool) -> bytes:
+    response = respond(admission.refusal(), request_id, path)
+    if origin:
+        response.headers["access-control-allow-origin"] = origin
+        response.headers["access-control-expose-headers"] = ", ".join(READABLE_HEADERS)
+        response.headers["vary"] = "Origin"
+    return serialized(response, request_id, 0.0, keep_alive=keep_alive)
