@@ -23,7 +23,7 @@ from nonneg_server.app import create_app
 from nonneg_server.engine.encoded import Encoded
 from nonneg_server.engine.engine import InferenceEngine
 from nonneg_server.engine.model_stats import FORGET, Histogram, ModelStats
-from nonneg_server.observation.drift import drift, moved
+from nonneg_server.observation.drift import LEAST_IMAGES, MOST, Moved, drift, moved, sentences
 from nonneg_server.observation.logs import Json
 from nonneg_server.observation.metrics import METRICS
 from nonneg_server.observation.tracing import Tracer
@@ -144,6 +144,34 @@ def test_images_like_the_calibrations_name_hardly_anything_and_few_images_nothin
     drawn = [(rng.random((500, 512)) < known).mean(axis=0) for _ in range(40)]
     assert sum(bool(moved(known, 10**9, live, 500)) for live in drawn) <= 6  # 2 are expected
     assert moved(known, 5000, 1 - known, 99) == []
+
+
+def test_what_moved_is_said_as_diff_says_it() -> None:
+    found = [Moved(17, 0.04, 0.124), Moved(3, 0.0, 0.02), Moved(5, 0.1, 0.0)]
+    assert sentences(found, {17: "snow"}, "9 images since May") == [
+        "snow: 3.1x as often as on the calibration photos, in 12.4% of the photos instead of 4.0% (9 images since May)",
+        "dim 3: new, in 2.0% of the photos (9 images since May)",
+        "dim 5: gone, before in 10.0% of the photos (9 images since May)",
+    ]
+
+
+async def test_a_model_says_in_words_what_moved_since_it_was_loaded(fresh: Registry) -> None:
+    engine = fresh.get()
+    manifest = engine.bundle.manifest
+    rarest = int(np.argmin(manifest.columns.frequency))
+    assert manifest.columns.frequency[rarest] < 0.9
+    async with client_of(fresh) as client:
+        assert (await client.get(f"/models/{engine.name}")).json()["drift"] == []
+        usual = np.zeros(manifest.dimensions, np.float32)
+        usual[rarest] = 1
+        for _ in range(LEAST_IMAGES):
+            engine.stats.record(Encoded(usual, 0, 0, 0))
+        said = (await client.get(f"/models/{engine.name}")).json()["drift"]
+        metrics = (await client.get("/metrics")).text
+    assert 0 < len(said) <= MOST
+    assert all(f"({LEAST_IMAGES} images since 20" in sentence for sentence in said)
+    assert any(sentence.startswith((f"dim {rarest}:",)) for sentence in said)
+    assert metrics.count("\nnonneg_drift_times{") == len(said)
 
 
 async def test_the_access_log_tells_a_request_in_json_and_never_its_content(

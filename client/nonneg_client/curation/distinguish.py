@@ -11,7 +11,7 @@ import numpy as np
 from nonneg_client.curation.collection import Collection, cut_alike
 from nonneg_client.curation.findings import Group, Section, found_at
 from nonneg_client.model_of_vectors import Names, name_of
-from nonneg_core.curation.differences import Differences, differences
+from nonneg_core.curation.differences import Differences, differences, in_words
 
 EXEMPLARS = 6
 WEAKER = "what photos have little of is not seen, and fewer dimensions are named"
@@ -49,13 +49,8 @@ def distinguish(a: Collection, b: Collection, names: Names, discoveries: float =
 
 def sentence(name: str, found: Differences, d: int) -> str:
     """Return what differs, in words: `snow: 3.1x (2.2x to 4.4x) as strong, in 12.4% of the photos instead of 4.0%`."""
-    before, now = float(found.share_a[d]), float(found.share_b[d])
-    if before == 0:
-        return f"{name}: new, in {now:.1%} of the photos"
-    if now == 0:
-        return f"{name}: gone, before in {before:.1%} of the photos"
     strong = f"{found.times[d]:.2g}x ({found.times_low[d]:.2g}x to {found.times_high[d]:.2g}x) as strong"
-    return f"{name}: {strong}, in {now:.1%} of the photos instead of {before:.1%}"
+    return in_words(name, float(found.share_a[d]), float(found.share_b[d]), strong)
 
 
 def rows_as_csv(section: Section) -> str:

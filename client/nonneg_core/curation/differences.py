@@ -103,6 +103,18 @@ def shares_differ(then: Doubles, images_then: float, now: Doubles, images_now: f
     return benjamini_hochberg(two_sided(_quotient(now - then, error)))
 
 
+def in_words(name: str, before: float, now: float, change: str) -> str:
+    """Return what differs, by the shares of photos: `snow: 3.1x as often, in 12.4% of the photos instead of 4.0%`.
+
+    change: what is said of a dimension that both have.
+    """
+    if before == 0:
+        return f"{name}: new, in {now:.1%} of the photos"
+    if now == 0:
+        return f"{name}: gone, before in {before:.1%} of the photos"
+    return f"{name}: {change}, in {now:.1%} of the photos instead of {before:.1%}"
+
+
 def benjamini_hochberg(p: Doubles) -> Doubles:
     """Return the q-values: the least bound on false discoveries at which each hypothesis is rejected."""
     order = np.argsort(p, kind="stable")

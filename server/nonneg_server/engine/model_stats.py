@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
@@ -57,6 +58,7 @@ class ModelStats:
     """One model's counts."""
 
     def __init__(self, dimensions: int) -> None:
+        self.since = time.time()
         self.images = 0
         self.texts = 0  # that a text tower embedded
         self.errors: Counter[str] = Counter()

@@ -14,13 +14,19 @@ Which dimensions moved is said one by one: those whose two shares differ, at 5 %
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nonneg_core.curation.differences import shares_differ
+from nonneg_core.curation.differences import in_words, shares_differ
+from nonneg_runtime.words.known_names import names_of
+
+if TYPE_CHECKING:
+    from nonneg_server.engine.engine import InferenceEngine
 
 LEAST_IMAGES = 100  # below, a share says nothing
 MOST = 10  # dimensions that are named
@@ -59,6 +65,28 @@ def moved(known: NDArray[Any], calibrated: int, live: NDArray[Any], images: floa
     distance = np.abs(np.arcsin(np.sqrt(live)) - np.arcsin(np.sqrt(known)))  # as far apart at 1 and 5 % as at 40 and 53
     order = named[np.argsort(-distance[named], kind="stable")][:MOST]
     return [Moved(int(d), float(known[d]), float(live[d])) for d in order]
+
+
+def moved_at(engine: InferenceEngine) -> list[Moved]:
+    """Return the dimensions of a served model that moved most."""
+    manifest, stats = engine.bundle.manifest, engine.stats
+    known = np.asarray(manifest.columns.frequency)
+    return moved(known, manifest.calibration.images, stats.frequencies(), stats.seen)
+
+
+def told(engine: InferenceEngine) -> list[str]:
+    """Return the same in words, as `nonneg diff` says what distinguishes two folders."""
+    stats = engine.stats.flush()
+    since = f"{stats.images} images since {datetime.fromtimestamp(stats.since, UTC):%Y-%m-%d %H:%M} UTC"
+    return sentences(moved_at(engine), names_of(engine.bundle), since)
+
+
+def sentences(found: list[Moved], names: Mapping[int, str], since: str) -> list[str]:
+    """Return a sentence for each dimension that moved; `since`: how many images came, since when."""
+    often = "{:.2g}x as often as on the calibration photos"
+    called = [names.get(m.dimension) or f"dim {m.dimension}" for m in found]
+    told = [in_words(name, m.then, m.now, often.format(m.times)) for name, m in zip(called, found, strict=True)]
+    return [f"{sentence} ({since})" for sentence in told]
 
 
 def drift(known: NDArray[Any], live: NDArray[Any], images: float) -> DriftMeasure | None:

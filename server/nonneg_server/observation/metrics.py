@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 from nonneg_core.version import __version__
 from nonneg_runtime.words.known_names import names_of
 from nonneg_server.engine.model_stats import SECONDS, Histogram
-from nonneg_server.observation.drift import drift, moved
+from nonneg_server.observation.drift import drift, moved_at
 from nonneg_server.observation.logs import lines_lost
 
 if TYPE_CHECKING:
@@ -139,8 +139,7 @@ class Metrics(Collector):
         for engine in engines:
             known = np.asarray(engine.bundle.manifest.columns.frequency)
             found = drift(known, engine.stats.frequencies(), engine.stats.seen)
-            calibrated = engine.bundle.manifest.calibration.images
-            for m in moved(known, calibrated, engine.stats.frequencies(), engine.stats.seen):
+            for m in moved_at(engine):
                 called = names_of(engine.bundle).get(m.dimension, "")
                 times.add_metric([engine.name, str(m.dimension), called], m.times)
             if found is not None:

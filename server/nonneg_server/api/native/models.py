@@ -16,6 +16,7 @@ from nonneg_server.api.openapi import BINARY, documented
 from nonneg_server.api.route import Route, json_response
 from nonneg_server.dimension_list import listed
 from nonneg_server.dimensions import details, thumbnail
+from nonneg_server.observation.drift import told
 from nonneg_server.requests.parameters import Listing
 
 router = APIRouter(route_class=Route, tags=["models"])
@@ -27,12 +28,13 @@ async def get_models(request: Request) -> Response:
     return json_response({"models": [summary(engine.bundle.manifest) for engine in request.app.state.registry.all()]})
 
 
-@router.get("/models/{model}", summary="One model: its manifest, and its measured quality by length")
+@router.get("/models/{model}", summary="One model: its manifest, its measured quality by length, and how images drift")
 @documented(schemas.ModelDetails, examples.MODEL)
 async def get_model(request: Request) -> Response:
-    manifest = _bundle(request).manifest
+    engine = request.app.state.registry.get(request.path_params["model"])
+    manifest = engine.bundle.manifest
     whole = manifest.model_dump(mode="json", exclude={"columns", "golden"})
-    return json_response({**whole, "lengths": lengths(manifest)})
+    return json_response({**whole, "lengths": lengths(manifest), "drift": told(engine)})
 
 
 @router.get("/models/{model}/dimensions", summary="The dimensions: names, evidence and frequencies, in pages")

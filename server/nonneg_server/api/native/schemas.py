@@ -161,13 +161,17 @@ class ModelList(Shape):
 
 @with_config(ConfigDict(extra="allow"))
 class ModelDetails(Shape):
-    """The manifest without its columns, and the measured quality of each length."""
+    """The manifest without its columns, the measured quality of each length, and how the images that came differ."""
 
     name: str
     version: str
     fingerprint: str
     dimensions: int
     lengths: list[dict[str, Any]]
+    drift: Annotated[
+        list[str],
+        Field(description="In words, ten at most: what is active more or less often than on the calibration photos."),
+    ]
 
 
 class Example(Shape):
