@@ -74,6 +74,16 @@ def test_weights_stored_as_float16_are_the_same_numbers_when_written_out_again(t
     np.testing.assert_array_equal(Session(tmp_path / ENCODER).run(pixels), Session(bundle.encoder).run(pixels))
 
 
+def test_a_form_that_the_bundle_holds_itself_is_not_made_beside_it(
+    labelled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    refused = CliRunner().invoke(quantize, ["photo", "--to", "int8", "--images", str(labelled)]).exception
+    assert isinstance(refused, ConfigInvalid)
+    assert "would never be used" in str(refused)
+    assert not any(tmp_path.iterdir())
+
+
 def test_what_costs_too_much_is_not_written(labelled: Path, tmp_path: Path) -> None:
     result = command(labelled, tmp_path / "b", "--min-quality", "1")
     assert isinstance(result.exception, CheckFailed)

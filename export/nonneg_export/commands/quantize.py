@@ -16,7 +16,7 @@ from nonneg_export.manifest_report import size, summary
 from nonneg_export.photo_folder import find_photos
 from nonneg_export.quantized_bundle import Small, evaluated, quantized
 from nonneg_export.triton import write_repository
-from nonneg_runtime.bundle import check_free, open_bundle
+from nonneg_runtime.bundle import Bundle, check_free, open_bundle
 from nonneg_runtime.variants import place_of
 
 
@@ -40,11 +40,11 @@ def quantize(bundle: Path | None, to: Small, min_quality: float, **flags: Any) -
     each photo's ten nearest neighbours stay. The new bundle has a new fingerprint.
 
     \b
-      nonneg quantize --images photos/ && nonneg serve --precision int8
+      nonneg quantize my.bundle --images photos/ && nonneg serve --model my.bundle --precision int8
       nonneg quantize my.bundle --to fp16 --images photos/ --out small.bundle
     """
     old = open_bundle(bundle)
-    out: Path = flags["out"] or place_of(old.path, to)
+    out: Path = flags["out"] or place_beside(old, to)
     check_free(out, replace=flags["replace"])
     if to == "bf16" and flags["triton"] is not None:
         raise ConfigInvalid("--triton serves through ONNX Runtime, which computes no bf16", fix="leave one of them out")
@@ -61,3 +61,16 @@ def quantize(bundle: Path | None, to: Small, min_quality: float, **flags: Any) -
     click.echo(f"{new.path}: encoder {size(before)} -> {size(after)}\n{summary(new.manifest)}")
     if flags["triton"] is not None:
         click.echo(f"Triton model repository: {write_repository(new, flags['triton'])}")
+
+
+def place_beside(old: Bundle, to: Small) -> Path:
+    """Name the folder beside the bundle where the server looks; refused where the bundle holds such a form itself."""
+    if any(variant.precision == to for variant in old.manifest.variants):
+        raise ConfigInvalid(
+            f"{old.manifest.name} holds its {to} form already, and --precision {to} serves that one: a variant beside "
+            "the bundle would never be used",
+            fix=f"serve it: nonneg serve --model {old.path} --precision {to}; or write another with --out",
+            field="to",
+            value=to,
+        )
+    return place_of(old.path, to)
