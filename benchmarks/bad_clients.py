@@ -40,10 +40,10 @@ EVERY = 0.1  # seconds between two requests of the normal client
 MOST = 32 * 2**20  # bytes
 
 
-def photo(width: int, height: int) -> bytes:
+def photo(width: int, height: int, *, progressive: bool = False) -> bytes:
     """Smooth noise, as large a JPEG as a camera makes."""
     noise = np.random.default_rng(0).integers(0, 256, (height // 8, width // 8, 3), np.uint8)
-    return saved(Image.fromarray(noise).resize((width, height)), "JPEG", quality=90)
+    return saved(Image.fromarray(noise).resize((width, height)), "JPEG", quality=90, progressive=progressive)
 
 
 def accepted(name: str) -> bytes:
@@ -74,6 +74,7 @@ BAD: dict[str, Callable[[], bytes]] = {
     "jpeg, scans": lambda: refined(27_000_000),
     "jpeg, 8 M segments": lambda: jpeg_with(lambda: b"\xff\xe5\0\2" * 8_000_000)(0),
     "jpeg, 32 MB of fill bytes": lambda: jpeg_with(lambda: b"\xff" * 32_000_000)(0),
+    "jpeg, 16 MB of marks of scans": lambda: photo(64, 64, progressive=True)[:-2] + b"\xff\xda" * 8_000_000,
     "png, 2.6 M chunks": lambda: png((8, 8), 8, 0, bytes(72), before=b"\0\0\0\0abCd\0\0\0\0" * 2_600_000),
     "tiff, 15 M strips": strips,
     "tiff, LZW": lambda: accepted("tiff, LZW"),
@@ -158,6 +159,8 @@ def main() -> None:
     kinds |= {name: [make()] for name, make in BAD.items() if not asked.only or name in asked.only}
     if not asked.only:
         kinds["forms of 200 x webp, flat"] = [("images", kinds["webp, flat"][0])] * 200  # type: ignore[index]
+        segments = jpeg_with(lambda: b"\xff\xe5\0\2" * 9_900)(0)
+        kinds["forms of 100 x jpeg, 9,900 segments"] = [("images", segments)] * 100
     normal, rows = photo(496, 376), []
     with subprocess.Popen(
         [sys.executable, "-m", "nonneg_cli", "serve", "--port", "0", "--threads", str(asked.threads)],

@@ -24,7 +24,7 @@ from nonneg_server.engine.cache import Cache, key_of
 from nonneg_server.engine.completions import LoopFuture
 from nonneg_server.engine.encoded import Encoded, too_late
 from nonneg_server.engine.model_stats import ModelStats
-from nonneg_server.engine.pricing import cost_of, priced
+from nonneg_server.engine.pricing import all_priced, cost_of, priced
 from nonneg_server.engine.texts import Text, text_job
 from nonneg_server.engine.workers import Workers
 
@@ -131,7 +131,7 @@ class InferenceEngine:
 
     async def _admitted(self, images: Sequence[Input], deadline: float | None) -> list[Encoded | NonnegError]:
         """Price each image by its header and queue it; images over a limit get their error without being queued."""
-        prices = [self._priced(image) for image in images]
+        prices = await all_priced(images, self._priced, deadline=deadline)
         orders = [(image, price) for image, price in zip(images, prices, strict=True) if isinstance(price, Price)]
         found = iter(await self._queued(orders, deadline) if orders else [])
         return [next(found) if isinstance(price, Price) else self._noted(price) for price in prices]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from itertools import islice
 from typing import NamedTuple
 
 from nonneg_core.errors import ImageTooLarge, ImageUnsupported
@@ -34,7 +35,8 @@ _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _SEQUENTIAL, _ARITHMETIC = frozenset((0xC0, 0xC1)), frozenset(range(0xC9, 0xD0))
 _ALONE = frozenset((0x00, 0x01, *range(0xD0, 0xDA), *range(0xF0, 0xFE)))  # what decoders take for no segment
 _SCAN, _EXIF, _PROFILE = 0xDA, 0xE1, 0xE2
-SCANS = re.compile(rb"\xff\xda..(.)", re.DOTALL)  # not within a scan's own bytes: there 0x00 follows 0xff
+# A scan's head, its length and components as decoders demand them; within a scan's own bytes 0x00 follows 0xff.
+_SCANS = re.compile(rb"\xff\xda\x00[\x08\x0a\x0c\x0e]([\x01-\x04])")
 
 
 class Frame(NamedTuple):
@@ -58,7 +60,9 @@ class Frame(NamedTuple):
         """Return how often all scans together visit a block of a component, at most."""
         if self.in_one_scan(data):
             return self.blocks * self.components
-        return self.blocks * sum(found[1][0] for found in SCANS.finditer(data, self.scans_at))
+        scans = components_of_scans(data, self.scans_at, MAX_PARTS)
+        check_parts(len(scans), "JPEG", "scans")
+        return self.blocks * sum(scans)
 
 
 def price(data: bytes, at_least: int | None = None) -> Price:
@@ -74,6 +78,11 @@ def price(data: bytes, at_least: int | None = None) -> Price:
     kept = held + width * height * stored + found.exif
     memory = max(resident(width, height, decoding=stored, stored=stored), kept)
     return Price("JPEG", found.width, found.height, seconds + found.exif * PER_EXIF_BYTE, memory)
+
+
+def components_of_scans(data: bytes, at: int, most: int) -> list[int]:
+    """Return how many components each scan from there on shows, of one scan more than `most` at the end."""
+    return [scan[1][0] for scan in islice(_SCANS.finditer(data, at), most + 1)]
 
 
 def check_visits(visits: int) -> int:

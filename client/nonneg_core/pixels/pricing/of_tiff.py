@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nonneg_core.errors import ImageTooLarge, ImageUnsupported
-from nonneg_core.pixels.pricing.of_jpeg import PER_VISIT, SCANS, check_visits
+from nonneg_core.pixels.pricing.of_jpeg import PER_VISIT, check_visits, components_of_scans
 from nonneg_core.pixels.pricing.price import (
     CONVERTED,
     CONVERTED_INKS,
@@ -154,7 +154,8 @@ def _piece(page: TiffDirectory, width: int, height: int) -> tuple[int, int]:
 def _visits(page: TiffDirectory, data: bytes, pieces: int, area: int) -> int:
     """Return how often the scans of JPEGs inside visit a block; each may be used for one piece only."""
     tags = (_STRIPS, _SIZES) if _STRIPS in page.fields else (_TILES, _TILE_SIZES)
-    scans = [found[1][0] for found in SCANS.finditer(data)]
+    scans = components_of_scans(data, 0, MAX_PIECES)
+    check_pieces(len(scans))
     if page.number(_COMPRESSION, 1) == _OLD_JPEG:
         return check_visits(sum(scans) * pieces * area // 64)
     starts, sizes = (page.numbers(tag) for tag in tags)
