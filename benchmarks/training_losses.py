@@ -20,9 +20,10 @@ sys.path.insert(0, str(Path(__file__).parent / "serving"))
 import torch
 from provenance import provenance
 
-from nonneg_training.cache import FeatureRequest, features
+from nonneg_training.cache import features
 from nonneg_training.checkpoint import load_encoder
 from nonneg_training.data import ImageFolder
+from nonneg_training.feature_blocks import FeatureRequest
 from nonneg_training.monitor import nearest
 from nonneg_training.run import train
 from nonneg_training.settings import Views, read_settings

@@ -35,11 +35,12 @@ from nonneg_runtime.manifest import HeadRecord, Manifest, Variant
 from nonneg_runtime.words.names import NAMES, Names
 from nonneg_training.backbones import backbone
 from nonneg_training.build import build_encoder
-from nonneg_training.cache import CachedFeatures, FeatureRequest, features
+from nonneg_training.cache import CachedFeatures, features
 from nonneg_training.checkpoint import ENCODER as WEIGHTS
 from nonneg_training.checkpoint import FILE_NAME, read_checkpoint, run_settings
 from nonneg_training.data import open_source
 from nonneg_training.data.folder import ImageFolder
+from nonneg_training.feature_blocks import FeatureRequest
 from nonneg_training.run import train
 from nonneg_training.settings import read_settings
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from nonneg_core.errors import DataInvalid
 from nonneg_core.pixels.view import View
 from nonneg_training.backbones import backbone
-from nonneg_training.cache import FeatureRequest, features
+from nonneg_training.cache import features
 from nonneg_training.data import open_data
 from nonneg_training.encoder import EncoderModule
+from nonneg_training.feature_blocks import FeatureRequest
 from nonneg_training.settings import Views
 
 
@@ -71,3 +75,41 @@ def test_a_cache_that_was_stopped_goes_on_where_it_was(tmp_path: Path) -> None:
     (place / "done.json").write_text("128")
     assert computed(wanted(), folder) == [192, 256, 320, 359]
     np.testing.assert_array_equal(np.load(place / "features.npy"), whole)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # Ray's own
+def test_a_cluster_computes_the_same_features_and_goes_on_where_one_process_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ray")
+    whole = np.array(features(wanted(random=1), tmp_path / "whole"))
+    folder = tmp_path / "stopped"
+    features(wanted(random=1), folder)
+    (place,) = folder.iterdir()
+    rows = np.load(place / "features.npy", mmap_mode="r+")
+    rows[:, 128:] = 0
+    rows.flush()
+    (place / "done.json").write_text("128")
+    monkeypatch.setenv("NONNEG_FEATURE_RAY", "local")
+    assert computed(wanted(random=1), folder) == [192, 256, 320, 359]
+    np.testing.assert_allclose(np.load(place / "features.npy"), whole, atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # Ray's own
+def test_an_error_of_a_worker_of_the_cluster_is_the_error_of_the_run(
+    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ray")
+    broken = tmp_path / "photos"
+    shutil.copytree(photos, broken)
+    for number in range(3):
+        (broken / "cat" / f"broken-{number}.jpg").write_bytes(b"junk")
+    tolerant = replace(wanted(), images=open_data(str(broken), max_broken=3))
+    monkeypatch.setenv("NONNEG_FEATURE_RAY", "local")
+    features(tolerant, tmp_path / "cache")
+    assert sorted(tolerant.images.broken) == [f"cat/broken-{number}.jpg" for number in range(3)]
+    strict = replace(wanted(), images=open_data(str(broken), max_broken=1))
+    with pytest.raises(DataInvalid, match="broken"):
+        features(strict, tmp_path / "other")

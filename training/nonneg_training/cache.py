@@ -9,53 +9,21 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Generator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from nonneg_core.atomic import atomic_write, storage_error
 from nonneg_core.cache_folder import cache_folder, locked
-from nonneg_training.data import Images
-from nonneg_training.encoder import EncoderModule
-from nonneg_training.prefetch import Prefetcher
-from nonneg_training.seeds import generator
-from nonneg_training.settings import Views
-from nonneg_training.views import pipeline_for
+from nonneg_training.blocks_on_ray import blocks_on_ray
+from nonneg_training.feature_blocks import BLOCK, Block, BlockMaker, FeatureRequest
 
-BATCH = 64
 CachedFeatures = NDArray[np.float32]  # (views, images, width)
 Tick = Callable[[int, int], None]
-
-
-@dataclass(frozen=True)
-class FeatureRequest:
-    """What is to be cached."""
-
-    encoder: EncoderModule
-    images: Images
-    views: Views
-    random: int  # random views beside the evaluation view
-    seed: int
-
-    def about(self) -> dict[str, Any]:
-        """Return all that the numbers depend on."""
-        settings = self.views.model_dump(mode="json", exclude={"size"})  # that of the view counts
-        drawn = {"settings": settings, "seed": self.seed} if self.random else None
-        return {
-            "format": "nonneg-features-1",
-            "backbone": hashlib.sha256(self.encoder.backbone.identity()).hexdigest(),
-            "data": self.images.digest(),
-            "images": len(self.images),
-            "width": self.encoder.backbone.width,
-            "view": self.encoder.view.model_dump(mode="json"),
-            "random": self.random,
-            "drawn": drawn,
-        }
 
 
 def default_folder() -> Path:
@@ -105,34 +73,24 @@ def _reserve(path: Path, shape: tuple[int, ...]) -> None:
         os.posix_fallocate(file.fileno(), 0, file.tell() + int(np.prod(shape)) * 4)
 
 
-@torch.inference_mode()
 def _fill(
     rows: CachedFeatures, wanted: FeatureRequest, start: int, save: Callable[[int], None], tick: Tick | None
 ) -> None:
-    encoder, count = wanted.encoder.eval(), len(wanted.images)
-    device = encoder.output.weight.device
-    pipeline = pipeline_for(wanted.images, wanted.views, encoder.view.size, device)
-    batches = -(-count // BATCH)
-
-    def fetch(number: int) -> tuple[Any, Any, torch.Generator]:
-        indices, g = range(number * BATCH, min((number + 1) * BATCH, count)), generator(wanted.seed, "cache", number)
-        drawn = pipeline.fetch(wanted.images, indices, g, wanted.random) if wanted.random else None
-        return pipeline.evaluate(wanted.images, indices, encoder.view), drawn, g
-
-    def finish(fetched: tuple[Any, Any, torch.Generator]) -> list[torch.Tensor]:
-        pixels, drawn, g = fetched
-        views = [encoder.features(torch.from_numpy(pixels).to(device))]
-        if wanted.random:
-            views += map(encoder.see, pipeline.finish(drawn, g, wanted.random).chunk(wanted.random))
-        return views
-
-    with Prefetcher(fetch, finish, batches) as ahead:
-        for number in range(start // BATCH, batches):
-            found = [x.float().cpu().numpy() for x in ahead.take(number)]
-            end = min((number + 1) * BATCH, count)
-            rows[:, number * BATCH : end] = np.stack(found)
+    count, first = len(wanted.images), start // BLOCK
+    with closing(_blocks(wanted, first)) as blocks:
+        for number, block in enumerate(blocks, first):
+            end = min((number + 1) * BLOCK, count)
+            rows[:, number * BLOCK : end] = block
             if (number + 1) % 16 == 0 or end == count:
                 rows.flush()  # type: ignore[attr-defined]
                 save(end)
             if tick:
                 tick(end, count)
+
+
+def _blocks(wanted: FeatureRequest, first: int) -> Generator[Block, None, None]:
+    """Yield the blocks that are missing: of this process, or of the cluster that $NONNEG_FEATURE_RAY names."""
+    if address := os.environ.get("NONNEG_FEATURE_RAY"):
+        yield from blocks_on_ray(wanted, first, address)
+    else:
+        yield from BlockMaker(wanted).from_block(first)

@@ -16,11 +16,12 @@ from nonneg_core.progress import ProgressBar
 from nonneg_training import monitor
 from nonneg_training.batches import Batches, CaptionBatches, FeatureBatches, StreamBatches, ViewBatches
 from nonneg_training.build import build_encoder, pretrained_run, resolve
-from nonneg_training.cache import CachedFeatures, FeatureRequest, features
+from nonneg_training.cache import CachedFeatures, features
 from nonneg_training.checkpoint import FILE_NAME, Checkpoint, load_backbone, read_checkpoint, run_settings
 from nonneg_training.data import Captions, Images, SampledImages, ShardStream, open_source, unseen
 from nonneg_training.distributed import ProcessGroup, barrier, join, leave
 from nonneg_training.encoder import EncoderModule
+from nonneg_training.feature_blocks import FeatureRequest
 from nonneg_training.head_init import every_view, sample, start, start_rotated
 from nonneg_training.loop import Loop, RunOutcome
 from nonneg_training.methods import Method, build_method

@@ -22,6 +22,10 @@ class OnnxBackbone(Backbone):
         super().__init__(nn.Identity(), width, size=size, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
         self._digest = f"{how.digest} {how.model_dump_json(exclude={'preprocessor'})}"
         self._session = Session(model.SerializeToString(), threads=torch.get_num_threads())
+        self._made_of = (path, how, size)
+
+    def __reduce__(self) -> tuple[type[OnnxBackbone], tuple[Path, Onnx, int]]:
+        return OnnxBackbone, self._made_of  # a session does not travel: another process opens the file by the same path
 
     @torch.no_grad()
     def forward(self, x: Tensor) -> Tensor:

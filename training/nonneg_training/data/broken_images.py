@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from PIL import Image
 
@@ -29,6 +29,11 @@ class Tolerance:
         raise DataInvalid(
             f"no image of {self.data} can be read: {self.report()}", fix="check the files", value=self.data
         )
+
+    def add(self, broken: Mapping[str, str]) -> None:
+        """Count what another process found broken in the same data set."""
+        for name in broken.keys() - self.broken.keys():
+            self._count(name, broken[name])
 
     def report(self, most: int = 5) -> str:
         """Return the first few by name, and how many more."""

@@ -19,6 +19,8 @@ from nonneg_training.data.images import Images
 class Captions(Images):
     """One pair a row. Rows with the same caption count as one class: what a kNN reading can go by."""
 
+    tolerance: Tolerance
+
     def __init__(self, path: Path, *, max_broken: int = 100) -> None:
         self.name, self.tolerance = str(path), Tolerance(str(path), max_broken)
         pairs = read_pairs(path)
@@ -35,10 +37,6 @@ class Captions(Images):
         found = copy.copy(self)
         found._hold([self.paths[i] for i in rows], [self.captions[i] for i in rows])
         return found
-
-    @property
-    def broken(self) -> dict[str, str]:
-        return self.tolerance.broken
 
     def image(self, i: int) -> Image.Image:
         return self.tolerance.first(

@@ -20,6 +20,8 @@ from nonneg_training.data.images import Images
 class ImageFolder(Images):
     """`root/class/**/image`; without class folders all images are of one class."""
 
+    tolerance: Tolerance
+
     def __init__(self, root: Path, *, max_broken: int = 100) -> None:
         self.name, self.root = str(root), root
         self.tolerance = Tolerance(str(root), max_broken)
@@ -27,10 +29,6 @@ class ImageFolder(Images):
         self.classes = tuple(sorted(set(owners)))
         number = {name: i for i, name in enumerate(self.classes)}
         self.labels = np.asarray([number[owner] for owner in owners], dtype=np.int64)
-
-    @property
-    def broken(self) -> dict[str, str]:
-        return self.tolerance.broken
 
     def image(self, i: int) -> Image.Image:
         return self.tolerance.first(

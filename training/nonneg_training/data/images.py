@@ -12,6 +12,7 @@ from PIL import Image
 
 from nonneg_core.errors import DataInvalid
 from nonneg_core.pixels.view import Pixels, View
+from nonneg_training.data.broken_images import Tolerance
 
 
 class Images(ABC):
@@ -21,6 +22,7 @@ class Images(ABC):
     classes: tuple[str, ...]
     labels: NDArray[np.int64]  # (n,)
     side: int | None = None
+    tolerance: Tolerance | None = None  # None where images lie in memory
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -28,7 +30,7 @@ class Images(ABC):
     @property
     def broken(self) -> dict[str, str]:
         """The images that could not be read so far, and why."""
-        return {}
+        return self.tolerance.broken if self.tolerance else {}
 
     @abstractmethod
     def image(self, i: int) -> Image.Image:

@@ -22,6 +22,8 @@ from nonneg_training.data.shard_patterns import expand
 class Shards(Images):
     """Every image of every shard, in shard order; only names, places and labels are held in memory."""
 
+    tolerance: Tolerance
+
     def __init__(self, pattern: str, *, max_broken: int = 100) -> None:
         self.name, self.paths = pattern, existing(pattern)
         self.tolerance = Tolerance(pattern, max_broken)
@@ -35,10 +37,6 @@ class Shards(Images):
             raise DataInvalid(f"{pattern} holds no images", fix="write them as key.jpg and key.cls", value=pattern)
         self.labels = np.asarray(labels, dtype=np.int64)
         self.classes = tuple(str(i) for i in range(int(self.labels.max()) + 1))
-
-    @property
-    def broken(self) -> dict[str, str]:
-        return self.tolerance.broken
 
     def image(self, i: int) -> Image.Image:
         return self.tolerance.first(i, len(self.members), self._key, lambda j: decode(self.members[j].read()))

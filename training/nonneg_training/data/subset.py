@@ -19,16 +19,12 @@ class ImageSubset(Images):
     """The images at `rows` of another data set, in that order; classes are numbered again."""
 
     def __init__(self, whole: Images, rows: NDArray[np.int64], classes: Sequence[int] | None = None) -> None:
-        self.whole, self.rows, self.side = whole, rows, whole.side
+        self.whole, self.rows, self.side, self.tolerance = whole, rows, whole.side, whole.tolerance
         kept = list(range(len(whole.classes))) if classes is None else list(classes)
         self.name, self.classes = whole.name, tuple(whole.classes[c] for c in kept)
         number = np.full(len(whole.classes), -1, dtype=np.int64)
         number[kept] = np.arange(len(kept))
         self.labels = number[whole.labels[rows]]
-
-    @property
-    def broken(self) -> dict[str, str]:
-        return self.whole.broken
 
     def image(self, i: int) -> Image.Image:
         return self.whole.image(int(self.rows[i]))

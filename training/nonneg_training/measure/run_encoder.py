@@ -8,9 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from nonneg_core.pixels.view import Pixels
-from nonneg_training.cache import FeatureRequest, features
+from nonneg_training.cache import features
 from nonneg_training.data import Images
 from nonneg_training.encoder import EncoderModule
+from nonneg_training.feature_blocks import FeatureRequest
 from nonneg_training.measure.outputs import PAIRS, Floats, Outputs, Run, drawn, mirrored
 from nonneg_training.seeds import derive
 from nonneg_training.settings import Views

@@ -1,0 +1,46 @@
+"""A Ray cluster: joined, or started on this machine's cores, and left again."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+
+from nonneg_core.cores import available_cores
+from nonneg_core.errors import ConnectionFailed
+from nonneg_core.installing import needing
+
+THIS_MACHINE = "local"  # the address that starts a cluster of this machine alone
+
+
+@contextmanager
+def joined(address: str) -> Iterator[Any]:
+    """Join the cluster at an address, or start one on this machine; give the package `ray`, connected."""
+    ray = import_ray()
+    shown = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": True}
+    started = {"num_cpus": available_cores(), "include_dashboard": False} if address == THIS_MACHINE else {}
+    try:
+        ray.init(address, ignore_reinit_error=True, **shown, **started)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise ConnectionFailed(
+            f"no Ray cluster answers at {address} ({error})",
+            fix=f"start it, `ray start --head`, or name {THIS_MACHINE} for this machine alone",
+        ) from error
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def import_ray() -> Any:
+    """Return the package; MissingExtra where it is not installed."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # it reports to its makers otherwise
+    os.environ.setdefault("RAY_DATA_LOG_LEVEL", "ERROR")  # it speaks of itself otherwise
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # errors that matter come as exceptions
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # or it warns of a change to come
+    with needing("a Ray cluster", extra="ray"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return import_module("ray")
