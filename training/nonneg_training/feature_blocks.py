@@ -1,4 +1,4 @@
-"""Features of a data set, a block of images at a time: each block depends on its number alone, whoever computes it."""
+"""Features of a data set, a block of images at a time: each block depends on its number alone, not on where it is computed."""
 
 from __future__ import annotations
 
