@@ -1,4 +1,4 @@
-"""Features of a data set, a block of images at a time: each block depends on its number alone, not on where it is computed."""
+"""Features of a data set, a block of images at a time: a block depends on its number, not on where it is computed."""
 
 from __future__ import annotations
 
