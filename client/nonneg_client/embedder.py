@@ -95,10 +95,13 @@ class Embedder(ABC):
         self.close()
 
 
-def local(bundle: str | None = None, threads: int | None = None) -> Embedder:
-    """Open a bundle in this process; without a name the default model. It needs what runs models, no server."""
+def local(bundle: str | None = None, threads: int | None = None, provider: str | None = None) -> Embedder:
+    """Open a bundle in this process; without a name the default model. It needs what runs models, no server.
+
+    provider: as for `nonneg serve`.
+    """
     from nonneg_core.installing import needing
 
     with needing("embedding without a server", extra="local"):
         from nonneg_client.local import Encoder
-    return Encoder(bundle, threads=threads)
+    return Encoder(bundle, threads=threads, provider=provider)

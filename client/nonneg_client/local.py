@@ -24,6 +24,7 @@ from nonneg_core.shortening import check_dimensions, check_top_k, shorten
 from nonneg_runtime.bundle import Bundle, open_bundle
 from nonneg_runtime.column_statistics import chance_of
 from nonneg_runtime.encoder import BundleEncoder
+from nonneg_runtime.inference.providers import on_cores, provider_names
 from nonneg_runtime.preprocess import Decoding, PhotoInput
 from nonneg_runtime.variants import PrecisionChoice, open_variant
 from nonneg_runtime.words.expression_rows import resolved
@@ -46,10 +47,16 @@ class Encoder(Embedder):
         threads: int | None = None,
         decode: Decoding = "fast",
         precision: PrecisionChoice = "auto",
+        provider: str | None = None,
     ) -> None:
-        """Open a folder, or a model that comes with nonneg by its name; `precision` is as for `nonneg serve`."""
-        self.bundle = bundle if isinstance(bundle, Bundle) else open_variant(bundle, precision)
-        self._encoder = BundleEncoder(self.bundle, threads=threads, decode=decode)
+        """Open a folder, or a model that comes with nonneg by its name.
+
+        precision, provider: as for `nonneg serve`; on a GPU "auto" takes the bundle as it is.
+        """
+        providers = None if provider is None else provider_names(provider)
+        chosen = precision if precision != "auto" or on_cores(providers) else None
+        self.bundle = bundle if isinstance(bundle, Bundle) else open_variant(bundle, chosen)
+        self._encoder = BundleEncoder(self.bundle, threads=threads, decode=decode, providers=providers)
 
     def stream(
         self, images: Iterable[Item], options: Options, *, downscale: int | None = None

@@ -18,11 +18,19 @@ from nonneg_runtime.preprocess import Decoding, Inspect, PhotoInput, Preprocesso
 class BundleEncoder:
     """Encodes images with one bundle: each is one job (decode, view, run) that one thread does from end to end."""
 
-    def __init__(self, bundle: Bundle, *, threads: int | None = None, decode: Decoding = "fast") -> None:
+    def __init__(
+        self,
+        bundle: Bundle,
+        *,
+        threads: int | None = None,
+        decode: Decoding = "fast",
+        providers: tuple[str, ...] | None = None,
+    ) -> None:
         self.bundle = bundle
         self.threads = threads or available_cores()
         self._preprocessor = Preprocessor(bundle.manifest.view, max_pixels=MAX_PIXELS, decode=decode)
-        self._session = open_session(bundle.encoder, callers=self.threads, precision=bundle.manifest.precision)
+        precision = bundle.manifest.precision
+        self._session = open_session(bundle.encoder, callers=self.threads, providers=providers, precision=precision)
         self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="encode")
 
     def submit(self, image: PhotoInput, inspect: Inspect | None = None) -> Future[NDArray[np.float32]]:

@@ -33,12 +33,15 @@ class DataSetOptions:
     ray: str | None
     workers: int | None
     worker_threads: int | None
+    worker_gpus: float | None
     dry_run: bool
 
     def meant(self, out: str | None) -> bool:
         """Return whether a data set is to be made; options that only fit one are refused for a file of vectors."""
-        if self.ray is None and (self.workers is not None or self.worker_threads is not None):
-            raise click.UsageError("--workers and --worker-threads say how --ray works: pass it too")
+        if self.ray is None and any(
+            asked is not None for asked in (self.workers, self.worker_threads, self.worker_gpus)
+        ):
+            raise click.UsageError("--workers, --worker-threads and --worker-gpus say how --ray works: pass it too")
         if self.ray is not None and Path(self.ray).exists():
             raise click.UsageError(f"--ray took {self.ray!r} for its address: put --ray last, or write --ray=local")
         meant = out is not None and is_data_set(out)
@@ -59,6 +62,11 @@ def for_data_sets(command: Command) -> Command:
 
     for option in (
         click.option("--dry-run", is_flag=True, help="List, try 200 images, and say what a data set would take."),
+        click.option(
+            "--worker-gpus",
+            type=click.FloatRange(0, 1, min_open=True),
+            help="With --ray: compute on GPUs (CUDA); 1 for each worker, .5 where two share one.",
+        ),
         click.option("--worker-threads", type=click.IntRange(min=1), help="With --ray: cores of a worker; 1."),
         click.option("--workers", type=click.IntRange(min=1), help="With --ray: how many; as many as there are cores."),
         click.option(
@@ -154,14 +162,14 @@ def _opened(stack: ExitStack, run: DataSetRun, through: EmbedderOptions) -> tupl
         embedder = stack.enter_context(through.opened())
         model, runner = embedder.model(run.options.model), InProcess(embedder)
     else:
-        from nonneg_client.data_set.on_ray import OnRay
+        from nonneg_client.data_set.on_ray import OnRay, WorkerShape
 
         with local(_named(through), 1) as embedder:
             model = embedder.model(run.options.model)
-        runner = stack.enter_context(
-            OnRay(run.how.ray, _named(through), workers=run.how.workers, threads=run.how.worker_threads or 1)
-        )
-    job = ShardJob(target, run.options, model, run.downscale, retry_failed=run.kind == "retry")
+        shape = WorkerShape(run.how.workers, run.how.worker_threads or 1, run.how.worker_gpus)
+        runner = stack.enter_context(OnRay(run.how.ray, _named(through), shape))
+    provider = None if run.how.worker_gpus is None else "cuda"
+    job = ShardJob(target, run.options, model, run.downscale, retry_failed=run.kind == "retry", provider=provider)
     return runner, EmbeddingRun(run.sources, job, run.quiet)
 
 

@@ -1,10 +1,13 @@
 """Vectors of more images than one file holds: a folder of shards, here or in an object store, made by many processes.
 
 addresses    where files lie: a folder, s3://bucket/folder, hf://datasets/...
+overlap      sources that may name the same image are refused
 listing      sources -> groups of neighbouring images, as they are found
+containers   the same of tar and Parquet files
 groups       a group: ids, and how the bytes of each image are read
 layout       shard, side table and manifest: written and read
 shard_job    a group -> a shard, unless it is there
-on_ray       the same on a cluster
+ray_tasks    the same on the machines of a cluster, and worker_checks what these must have in common
+on_ray       the cluster and what it is given to do
 embedding    the whole run: lock, progress, manifest
 """

@@ -107,7 +107,8 @@ class EmbeddingRun:
     def _asked(self) -> dict[str, Any]:
         sources = {**asdict(self.sources), "names": [str(Address.of(name)) for name in self.sources.names]}
         options = {**asdict(self.job.options), "downscale": self.job.downscale}
-        return {**sources, **options, "model": self.job.model.name, "fingerprint": self.job.model.fingerprint}
+        model = {"model": self.job.model.name, "fingerprint": self.job.model.fingerprint}
+        return {**sources, **options, **model, "provider": self.job.provider}
 
     def _finish(self, shards: list[Shard]) -> DataSetManifest:
         if not shards:

@@ -81,6 +81,11 @@ def shard_names(target: Address) -> frozenset[str]:
     return frozenset(_tables(target / SHARDS))
 
 
+def is_there(target: Address, shard: Shard) -> bool:
+    """Return whether a shard's file is seen from here."""
+    return (target / SHARDS / f"{shard.name}.parquet").kind() == "file"
+
+
 def remove_unnamed(target: Address, manifest: DataSetManifest) -> None:
     """Remove shards and side tables that the manifest does not name: of groups that have changed since."""
     named = {

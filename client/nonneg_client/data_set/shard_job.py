@@ -32,6 +32,7 @@ class ShardJob:
     model: Model
     downscale: int | None = None
     retry_failed: bool = False  # make a shard again of which images failed
+    provider: str | None = None  # what computes, if not the processor: its vectors differ in their last bits
 
     def empty(self) -> Embeddings:
         """Return no vectors, of the form that all shards have."""

@@ -21,6 +21,15 @@ PROVIDERS: dict[str, tuple[str, ...]] = {  # by the name people give: the one as
 }
 
 
+def provider_names(name: str) -> tuple[str, ...]:
+    """Return the providers behind the name that people give."""
+    if name not in PROVIDERS:
+        raise ConfigInvalid(
+            f"{name} is not a provider", fix=f"pass one of {', '.join(PROVIDERS)}", field="provider", value=name
+        )
+    return PROVIDERS[name]
+
+
 def on_cores(providers: tuple[str, ...] | None) -> bool:
     """Return whether what computes is the processor, so that the number of threads says how fast."""
     return providers is None or providers[0] in (CPU, OPENVINO)

@@ -160,6 +160,7 @@ def test_other_options_are_refused_and_replace_begins_again(source: Path, tmp_pa
     [
         (("--update",), "not for data sets"),
         (("--workers", 2), "pass it too"),
+        (("--worker-gpus", 1), "pass it too"),
         (("--ray", __file__), "put --ray last"),
     ],
 )

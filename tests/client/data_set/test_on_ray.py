@@ -9,17 +9,23 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
-from unittest.mock import MagicMock
 
 import pytest
 
 from nonneg_client import Embeddings
-from nonneg_client.data_set import bundle_copy, on_ray
+from nonneg_client.data_set import bundle_copy, worker_checks
+from nonneg_client.data_set.addresses import Address
+from nonneg_client.data_set.layout import JOB, Shard, read_job, write_job
 from nonneg_client.data_set.listing import Sources, groups
-from nonneg_client.embedder import Model
+from nonneg_client.data_set.on_ray import WorkerShape, check_seen
+from nonneg_client.data_set.ray_tasks import TRIES, Desk, Expected, Worker, list_pieces, open_piece
+from nonneg_client.data_set.shard_job import MadeShard, ShardJob
+from nonneg_client.embedder import Model, local
 from nonneg_client.local import folder_of
-from nonneg_core.errors import ConfigInvalid, DataInvalid
+from nonneg_client.wire.protocol import Options
+from nonneg_core.errors import ConfigInvalid, DataInvalid, NonnegError
 
 pytest.importorskip("ray")
 MODEL = "photo-fast"
@@ -94,7 +100,8 @@ def test_two_workers_on_two_cores_make_the_bytes_of_one_process_though_one_is_ki
     said, errors = run.communicate(timeout=150)
     assert run.returncode == 1, errors
     assert "105 vectors" in said
-    assert "broken.jpg" in errors
+    (line,) = [line for line in errors.splitlines() if not line.startswith(("embedding", "1 failed"))]
+    assert line.startswith("failed broken.jpg")  # Ray itself says nothing
     assert files(target) == alone
     assert len(set(Embeddings.load(target).ids or ())) == 105
     (bundle,) = (tmp_path / "cache" / "nonneg" / "bundles").glob("*/manifest.json")  # once a machine
@@ -119,6 +126,62 @@ def test_a_worker_whose_copy_of_the_bundle_was_changed_ends_the_run_and_says_so(
     assert not shards(tmp_path / "v")
 
 
+@pytest.mark.nightly
+@pytest.mark.parametrize("lost", ["the driver", "the driver and the whole cluster", "nothing: Ctrl-C"])
+def test_a_run_that_is_lost_goes_on_and_ends_with_the_bytes_of_one_process(
+    lost: str, started: Start, source: Path, alone: dict[str, bytes], tmp_path: Path
+) -> None:
+    target = tmp_path / "many"
+    run = started(source, target, "--ray", "--workers", "2")
+    wait_for_shards(target, 2)
+    cluster = descendants(run.pid)
+    if "Ctrl-C" in lost:
+        run.send_signal(signal.SIGINT)
+        _, errors = run.communicate(timeout=100)
+        assert run.returncode == 130, errors
+        assert "the same command goes on" in errors
+        assert "Traceback" not in errors
+    else:
+        for process in [run.pid, *(cluster if "cluster" in lost else ())]:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        run.communicate(timeout=100)
+    wait_for_end_of(cluster)
+    assert not (target / "manifest.json").exists()
+    kept = shards(target)
+    again = started(source, target, "--ray", "--workers", "2")
+    _, errors = again.communicate(timeout=150)
+    assert again.returncode == 1, errors  # the broken one
+    assert files(target) == alone
+    assert {name: looks for name, looks in shards(target).items() if name in kept} == kept
+
+
+def descendants(process: int) -> list[int]:
+    """All processes that a process has started, and those that they have."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if process in ancestors(int(place.name)):
+                found.append(int(place.name))
+    return found
+
+
+def wait_for_end_of(processes: list[int]) -> None:
+    """Wait until a cluster has followed its driver."""
+    deadline = time.monotonic() + 100
+    while any(is_alive(process) for process in processes) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not any(map(is_alive, processes))
+
+
+def is_alive(process: int) -> bool:
+    """Whether it runs: one that nobody has waited for yet does not."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
 def worker_of(driver: int) -> int:
     """A process that Ray started for this run to embed in."""
     for place in Path("/proc").glob("[0-9]*"):
@@ -140,27 +203,95 @@ def ancestors(process: int) -> list[int]:
 
 
 def test_a_machine_with_other_packages_or_another_model_is_refused() -> None:
-    on_ray.check_versions(on_ray.versions())
+    worker_checks.check_versions(worker_checks.versions())
     with pytest.raises(ConfigInvalid, match=r"numpy .*, not 0\.1"):
-        on_ray.check_versions({**on_ray.versions(), "numpy": "0.1"})
+        worker_checks.check_versions({**worker_checks.versions(), "numpy": "0.1"})
     with pytest.raises(ConfigInvalid, match="fingerprint a, not b"):
-        on_ray.check_model(Model("m", "a", 8), Model("m", "b", 8))
+        worker_checks.check_model(Model("m", "a", 8), Model("m", "b", 8))
 
 
-def test_an_error_travels_to_the_driver_as_a_row(source: Path, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def model() -> Model:
+    with local(MODEL, 1) as embedder:
+        return embedder.model()
+
+
+def made_by(worker: Worker, group: object) -> MadeShard | NonnegError:
+    """What travels to the driver."""
+    (made,) = worker({"group": [pickle.dumps(group)]})["made"]
+    found: MadeShard | NonnegError = pickle.loads(made)
+    return found
+
+
+def test_an_error_travels_to_the_driver_as_a_row(source: Path, model: Model, tmp_path: Path) -> None:
     (tmp_path / "broken.tar").write_bytes(b"junk" * 1000)
-    sources = Sources((str(tmp_path / "broken.tar"),), 5)
-    (listed,) = on_ray.list_pieces({}, sources=sources, desk=MagicMock())
-    (opened,) = on_ray.open_piece(listed, sources=sources, desk=MagicMock())
-    worker = on_ray.Worker(MagicMock(), MagicMock())
-    (made,) = worker({"group": [opened["group"]]})["made"]
-    error = pickle.loads(made)
+    sources, desk = Sources((str(tmp_path / "broken.tar"),), 5), Desk()
+    (listed,) = list_pieces({}, sources=sources, desk=desk)
+    (opened,) = open_piece(listed, sources=sources, desk=desk)
+    job = ShardJob(Address.of(str(tmp_path / "v")), Options(), model)
+    wrong = Expected({**worker_checks.versions(), "numpy": "0.1"}, "", desk, 1)
+    error = made_by(Worker(job, wrong), pickle.loads(opened["group"]))
     assert isinstance(error, DataInvalid)
     assert "broken.tar is not a tar file" in str(error)
-    wrong = on_ray.Expected({**on_ray.versions(), "numpy": "0.1"}, "", None, 1)
     (group, *_) = groups(Sources((str(source),), 5))
-    (made,) = on_ray.Worker(MagicMock(), wrong)({"group": [pickle.dumps(group)]})["made"]
-    assert "numpy" in str(pickle.loads(made))
+    assert "numpy" in str(made_by(Worker(job, wrong), group))
+
+
+def test_a_group_that_ends_every_worker_is_given_up_and_named(source: Path, model: Model, tmp_path: Path) -> None:
+    (group, other, *_) = groups(Sources((str(source),), 5))
+    desk = Desk()
+    job = ShardJob(Address.of(str(tmp_path / "v")), Options(), model)
+    worker = Worker(job, Expected({**worker_checks.versions(), "numpy": "0.1"}, "", desk, 1))
+    for _ in range(TRIES):
+        desk.begun(group.name)  # and the worker is gone
+    error = made_by(worker, group)
+    assert isinstance(error, DataInvalid)
+    assert f"from {group.ids[0]} to {group.ids[-1]} (group {group.name}) ended their worker {TRIES} times" in str(error)
+    for _ in range(3 * TRIES):  # each of these ends, by an error of its own
+        assert "numpy" in str(made_by(worker, other))
+
+
+def test_a_target_that_is_another_folder_on_another_machine_is_refused(
+    source: Path, model: Model, tmp_path: Path
+) -> None:
+    target = Address.of(str(tmp_path / "v"))
+    write_job(target, {"names": ["photos"]})
+    begun = read_job(target)
+    worker_checks.check_target(target, begun)
+    job, expected = ShardJob(target, Options(), model), Expected(worker_checks.versions(), "", Desk(), 1, begun)
+    (group, *_) = groups(Sources((str(source),), 5))
+    for content in (None, {"names": ["of another run"]}):  # as the worker's own disk has it
+        (tmp_path / "v" / JOB).unlink(missing_ok=True)
+        if content:
+            write_job(target, content)
+        error = made_by(Worker(job, expected), group)
+        assert isinstance(error, ConfigInvalid)
+        assert "is not one folder for all machines" in str(error)
+    shard = MadeShard(Shard(group.name, "a", "b", 1, 1, 1, 0, 1), True)
+    with pytest.raises(ConfigInvalid, match=f"{group.name} that a worker has made is not here"):
+        check_seen(target, shard)
+    check_seen(Address.of("s3://bucket/v"), shard)
+
+
+def test_workers_that_do_not_fit_the_cluster_are_refused_with_what_it_has() -> None:
+    two = {"CPU": 2.0}
+    assert WorkerShape().fitting(two) == 2
+    assert WorkerShape(threads=2).fitting(two) == 1
+    with pytest.raises(ConfigInvalid, match="3 workers of 1 cores do not fit the cluster's 2 cores"):
+        WorkerShape(3).fitting(two)
+    with pytest.raises(
+        ConfigInvalid, match="0 workers of 1 cores and 1 GPUs do not fit the cluster's 2 cores and 0 GPUs"
+    ):
+        WorkerShape(gpus=1).fitting(two)
+    assert WorkerShape(gpus=0.5).fitting({"CPU": 8.0, "GPU": 1.0}) == 2
+    assert WorkerShape(gpus=1).fitting({"CPU": 8.0, "GPU": 4.0}) == 4
+
+
+def test_a_gpu_that_is_not_there_is_not_replaced_by_the_processor() -> None:
+    with pytest.raises(ConfigInvalid, match="CUDAExecutionProvider was asked for but"):
+        local(MODEL, 1, "cuda")
+    with pytest.raises(ConfigInvalid, match="gpu is not a provider"):
+        local(MODEL, 1, "gpu")
 
 
 def test_a_bundle_is_fetched_once_and_found_by_its_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,7 +310,7 @@ def test_a_bundle_is_fetched_once_and_found_by_its_content(tmp_path: Path, monke
 
 
 def test_totals_are_known_when_all_is_listed_and_count_what_is_listed_twice_once() -> None:
-    desk = on_ray.Desk()
+    desk = Desk()
     desk.opened("a.tar", 5)
     assert desk.total() is None
     desk.pieces(7, 2)
