@@ -175,7 +175,7 @@ def wait_for_end_of(processes: list[int]) -> None:
 
 
 def is_alive(process: int) -> bool:
-    """Whether it runs: one that nobody has waited for yet does not."""
+    """Whether it runs: one that ended and was not waited for does not."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
