@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import shutil
@@ -265,7 +266,7 @@ def test_landmarks_are_scored_in_three_protocols(server, landmarks):
     "options",
     [
         ["--k", "5"], ["--vectors", "x.npz"], ["--selections", "random"], ["--intervals"], ["--probe"],
-        ["--plot", "x.png"], ["--save-vectors", "x.npz"],
+        ["--plot", "x.png"], ["--save-vectors", "x.npz"], ["--missed", "x.csv"],
     ],
 )  # fmt: skip
 def test_options_of_labelled_images_are_refused_with_landmarks(landmarks, options):
@@ -363,7 +364,8 @@ def test_a_file_of_vectors_is_of_these_photos_wherever_they_were_embedded_from(r
 
 
 @pytest.mark.parametrize(
-    "options", [["--lengths", "5000"], ["--selections", "prefix,best"], ["--save-vectors", "kept.jpg"]]
+    "options",
+    [["--lengths", "5000"], ["--selections", "prefix,best"], ["--save-vectors", "kept.jpg"], ["--missed", "x.txt"]],
 )
 def test_what_cannot_be_evaluated_is_told_before_anything_is_embedded(server, photos, options, monkeypatch):
     def embed(*_: object, **__: object):
@@ -391,6 +393,38 @@ def test_a_csv_with_a_split_is_evaluated_by_it(run, photos, tmp_path):
     result = json.loads(run("evaluate", data, "--lengths", "256", "--json").stdout)
     assert (result["queries"], result["images"]) == (7, 35)
     assert result["rows"][0]["P@1"] == 1
+
+
+@pytest.fixture(scope="module")
+def mislabelled(photos, tmp_path_factory):
+    """A CSV in which one photo of the cat is called a rocket, and all photos numbered 0 ask."""
+    files = sorted(photos.rglob("*.jpg"))
+    labels = {path: path.parent.name if path.name != "cat-0.jpg" else "rocket" for path in files}
+    rows = [f"{path},{label},{'query' if path.stem.endswith('0') else 'gallery'}" for path, label in labels.items()]
+    return write_csv(tmp_path_factory.mktemp("mislabelled"), "\n".join(["path,label,split", *rows]))
+
+
+def test_what_was_missed_is_listed_with_what_took_its_place(run, mislabelled, tmp_path):
+    out = tmp_path / "missed.csv"
+    result = run("evaluate", mislabelled, "--lengths", "256", "--missed", out, "--json")
+    assert "missed.csv: 1 of 7 queries have no right first hit at 256" in result.stderr
+    assert json.loads(result.stdout)["rows"][0]["P@1"] == pytest.approx(6 / 7)
+    query, *taken = csv.DictReader(out.read_text().splitlines())
+    assert (Path(query["path"]).name, query["action"]) == ("cat-0.jpg", "review")
+    place = int(re.fullmatch(r"rocket: first of its label at place (\d+)", query["why"])[1])
+    assert [line["why"] for line in taken[:4]] == [f"place {i}: cat" for i in (1, 2, 3, 4)]
+    assert len(taken) == min(5, place - 1)
+    assert all(Path(line["of"]).name == "cat-0.jpg" and float(line["cosine"]) > 0 for line in taken)
+
+
+def test_what_was_missed_is_shown_as_a_sheet_and_may_be_nothing(run, photos, mislabelled, tmp_path):
+    assert run("evaluate", mislabelled, "--lengths", "256", "--missed", tmp_path / "missed.html").exit_code == 0
+    page = (tmp_path / "missed.html").read_text()
+    assert "rocket: first of its label at place" in page
+    assert page.count("data:image/jpeg;base64,") > 4
+    right = run("evaluate", photos, "--missed", tmp_path / "none.csv")
+    assert "none.csv: 0 of 35 queries" in right.stderr
+    assert len((tmp_path / "none.csv").read_text().splitlines()) == 1
 
 
 @pytest.mark.parametrize("suffix", [".png", ".svg"])

@@ -66,6 +66,12 @@ def test_every_metric_is_what_the_slow_version_says(seed, rows, classes, k):
             found = [labels[j] == labels[i] and s > 0 for j, s in ranked]
             expected[i] = slow_scores(found, relevant, k) | {"P@10": sum(found[:10]) / 10}
     assert report.queries.tolist() == list(expected)
+    lists = list(slow_lists(z, z, alone=True))
+    for row, i in enumerate(expected):  # the vectors have fewer rows than the lists are deep
+        found = [labels[j] == labels[i] and s > 0 for j, s in lists[i]]
+        assert report.heads.first[row] == (found.index(True) + 1 if any(found) else 0)
+        order = [j for j, _ in lists[i]][: report.heads.nearest.shape[1]]
+        assert report.heads.nearest[row, : len(order)].tolist() == order
     for name, values in report.scores().items():
         if name in next(iter(expected.values())):
             np.testing.assert_allclose(values, [e[name] for e in expected.values()], atol=1e-12, err_msg=name)

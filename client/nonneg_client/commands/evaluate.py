@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from nonneg_client.evaluation.retrieval import LengthResult
     from nonneg_core.evaluation.lengths import Length
 
-OF_LABELS = ("k", "vectors", "selections", "intervals", "with_probe", "picture", "kept")
+OF_LABELS = ("k", "vectors", "selections", "intervals", "with_probe", "picture", "kept", "missed")
 _HIDDEN = {"selection", "dimensions", "top_k", "asked", "sparse_bytes", "dense_bytes", "intervals"}
 
 HELP = """Measure retrieval at several lengths.
@@ -34,6 +34,7 @@ others of its label. With --captions it is a CSV file of image,caption, and each
   nonneg evaluate photos/ --lengths 2048,512,128,512:32 --json
   nonneg evaluate photos/ --selections prefix,random,pca --intervals --plot quality.png
   nonneg evaluate photos/ --save-vectors photos.npz
+  nonneg evaluate photos/ --lengths 256 --missed missed.html
   nonneg evaluate --captions captions.csv --bundle clip.bundle
 """
 
@@ -56,6 +57,11 @@ others of its label. With --captions it is a CSV file of image,caption, and each
 @click.option("--plot", "picture", type=click.Path(path_type=Path), help="Draw mAP over length (.png, .svg, .pdf).")
 @click.option("--save-vectors", "kept", type=click.Path(path_type=Path), help="Keep the vectors in this file.")
 @click.option(
+    "--missed",
+    type=click.Path(path_type=Path),
+    help="Write the queries whose first hit has another label, and what took its place (.csv, .html).",
+)
+@click.option(
     "--captions", is_flag=True, help="DATA is a CSV of image,caption: recall at 1, 5 and 10, texts to images and back."
 )
 @click.option("--truncate", is_flag=True, help="With --captions: read the beginning of a caption that is too long.")
@@ -71,12 +77,14 @@ def evaluate(
     with_probe: bool,
     picture: Path | None,
     kept: Path | None,
+    missed: Path | None,
     captions: bool,
     truncate: bool,
     as_json: bool,
     through: EmbedderOptions,
 ) -> None:
     """Measure retrieval at several lengths."""
+    from nonneg_client.commands.evaluate_missed import check_form, write_missed
     from nonneg_client.commands.labelled_vectors import vectors_of
     from nonneg_client.evaluation.datasets import read_dataset
     from nonneg_client.evaluation.retrieval import check_selections
@@ -88,11 +96,14 @@ def evaluate(
         return
     if data.suffix.lower() == ".json":
         refuse_options(*OF_LABELS, reason="for labelled images: leave it out with a ground truth of landmarks")
+        from nonneg_client.commands.evaluate_landmarks import landmarks
+
         landmarks(data, lengths, through, as_json)
         return
     chosen = selections.split(",")
     check_selections(chosen)
     check_files(kept, vectors, picture)
+    check_form(missed)
     labelled = read_dataset(data)
     embeddings = vectors_of(labelled, vectors, through, lengths)
     keep(embeddings, labelled, kept)
@@ -103,6 +114,8 @@ def evaluate(
         add_probe(records, rows, evaluated, others, labelled.kept(evaluated.ids))
     if picture is not None:
         draw(rows, picture, f"mAP@{k}", f"{data.name}, {embeddings.model}")
+    if missed is not None:
+        write_missed(missed, data, labelled, evaluated, rows[0])
     if as_json:
         click.echo(json.dumps(summary(data, embeddings, labelled, rows, records), ensure_ascii=False))
     else:
@@ -252,36 +265,6 @@ def refuse_options(*names: str, reason: str) -> None:
         if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
             (option,) = (p.opts[0] for p in context.command.params if p.name == name)
             raise click.UsageError(f"{option} is {reason}")
-
-
-def landmarks(path: Path, lengths: list[Length] | None, through: EmbedderOptions, as_json: bool) -> None:
-    """Evaluate by the protocols of the revisited Oxford and Paris sets."""
-    from nonneg_client.evaluation.retrieval import grid
-    from nonneg_client.evaluation.revisited_landmarks import read_ground_truth
-    from nonneg_client.evaluation.revisited_landmarks import score as by_protocol
-    from nonneg_core.evaluation.lengths import asked, cut
-    from nonneg_core.tables import table
-
-    if any(length.reranked for length in lengths or ()):
-        raise click.UsageError("landmarks are not re-ranked: leave the + out of --lengths")
-    truth = read_ground_truth(path)
-    with through.opened() as client:
-        gallery = client.embed(truth.gallery)
-        queries = client.embed(query.picture() for query in truth.queries)
-    gallery.same_form(queries)
-    found = {
-        str(length): by_protocol(cut(gallery.numpy(), length), asked(queries.numpy(), length), truth)
-        for length in lengths or grid(gallery.dimensions)
-    }
-    if as_json:
-        click.echo(json.dumps({"data": str(path), "fingerprint": gallery.fingerprint, "lengths": found}))
-        return
-    lines: list[list[Any]] = [
-        [length, protocol, *(scores[name] for name in ("mAP", "P@1", "P@10")), int(scores["queries"])]
-        for length, protocols in found.items()
-        for protocol, scores in protocols.items()
-    ]
-    click.echo(table(["length", "protocol", "mAP", "P@1", "P@10", "queries"], lines))
 
 
 def _cell(record: dict[str, Any], metric: str) -> Any:

@@ -24,9 +24,19 @@ from numpy.typing import NDArray
 from nonneg_core.errors import DataInvalid
 from nonneg_core.evaluation.ranking import Ranked, rank, reranked
 
+HEAD = 5  # places of each list that are kept
 RERANKED = 200  # of each list, where it is put in order by whole vectors
 Hits = NDArray[np.bool_]  # (queries, depth): is the item at this place relevant?
 Doubles = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ListHeads:
+    """What the lists of the queries begin with."""
+
+    nearest: NDArray[np.int64]  # (n, HEAD): items of the gallery, -1 where the list is shorter
+    cosines: Doubles  # (n, HEAD)
+    first: NDArray[np.int64]  # (n,) the place of the first relevant one, from 1; 0 where none was found
 
 
 @dataclass(frozen=True)
@@ -41,6 +51,7 @@ class RetrievalReport:
     ndcg: Doubles
     knn: Doubles  # 1 where the neighbours' vote is the query's label
     queries: NDArray[np.int64] = field(repr=False)  # (n,) which queries these are
+    heads: ListHeads = field(repr=False)
 
     def scores(self) -> dict[str, Doubles]:
         """Return every metric by its name, one number a query."""
@@ -93,7 +104,7 @@ def retrieval(
     lists = rank(queries, gallery, depths, leave_one_out=alone)
     if whole is not None:
         lists = reranked(lists, queries, whole, RERANKED)
-    hits, r_precision, knn = _judged(lists, of_gallery, of_queries, asked, relevant, max(deepest, 1), neighbours)
+    hits, r_precision, knn, heads = _judged(lists, of_gallery, of_queries, asked, relevant, max(deepest, 1), neighbours)
     return RetrievalReport(
         k=k,
         precision={n: precision(hits, n) for n in precision_at},
@@ -103,6 +114,7 @@ def retrieval(
         ndcg=ndcg(hits, relevant, k),
         knn=knn,
         queries=asked,
+        heads=heads,
     )
 
 
@@ -114,10 +126,11 @@ def _judged(
     relevant: NDArray[Any],
     depth: int,
     neighbours: int,
-) -> tuple[Hits, Doubles, Doubles]:
-    """Return the hits, R-precision and neighbours' vote of the queries, each of which has so many `relevant` ones."""
+) -> tuple[Hits, Doubles, Doubles, ListHeads]:
+    """Return the hits, R-precision, vote and first neighbours of the queries, each with so many `relevant` ones."""
     hits = np.zeros((len(asked), depth), dtype=bool)
     r_precision, knn = np.zeros(len(asked)), np.zeros(len(asked))
+    heads = ListHeads(np.full((len(asked), HEAD), -1), np.zeros((len(asked), HEAD)), np.zeros(len(asked), np.int64))
     place = {query: i for i, query in enumerate(asked.tolist())}
     for ranked in lists:
         i = place.get(ranked.query)
@@ -127,7 +140,10 @@ def _judged(
         r_precision[i] = found[: relevant[i]].sum() / relevant[i]
         knn[i] = vote(of_gallery[ranked.order[:neighbours]], ranked.scores[:neighbours]) == of_queries[ranked.query]
         hits[i, : min(depth, len(found))] = found[:depth]
-    return hits, r_precision, knn
+        heads.nearest[i, : len(found[:HEAD])] = ranked.order[:HEAD]
+        heads.cosines[i, : len(found[:HEAD])] = ranked.scores[:HEAD]
+        heads.first[i] = found.argmax() + 1 if found.any() else 0
+    return hits, r_precision, knn, heads
 
 
 def precision(hits: Hits, k: int) -> Doubles:
