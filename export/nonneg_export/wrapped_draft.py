@@ -87,7 +87,11 @@ def draft(
         seen=replace(seen, values=rest.apply(np.asarray(seen.values))),
         checks=_as_the_original(tower, place / FEATURES, seen),
         provenance=Provenance(
-            weights=tower.weights, weights_license=licence, data="not stated", data_license=said.data_license
+            weights=tower.weights,
+            weights_license=licence,
+            data="not stated",
+            data_license=said.data_license,
+            fetched=tower.fetched,
         ),
     )
     return Wrapped(found, rest, seen, held, tower.text)

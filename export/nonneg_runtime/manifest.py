@@ -45,7 +45,7 @@ class FileRecord(ManifestRecord):
     bytes: int = Field(ge=0)
 
 
-class Provenance(ManifestRecord):
+class Provenance(_Brief):
     """Where weights and data come from, and what may be done with them."""
 
     weights: str
@@ -53,6 +53,9 @@ class Provenance(ManifestRecord):
     data: str
     data_license: str
     note: str = ""
+    fetched: dict[str, str] | None = Field(
+        default=None, description="sha256 of each file that came from a hub, by repository, commit and name"
+    )
 
 
 class Columns(ManifestRecord):

@@ -25,6 +25,7 @@ class Hub(ThreadingHTTPServer):
         self.gated: set[str] = set()
         self.messages: list[str] = []
         self.asked: list[tuple[str, str | None]] = []  # each file with the range that was asked for
+        self.of: list[str] = []  # each file by repository and name
         self.cut: dict[str, int] = {}  # files whose first answer breaks off after so many bytes
         self.sizes: dict[str, int] = {}  # files of which another size is stated
         self.altered: set[str] = set()  # files that come otherwise than they are stated
@@ -139,6 +140,7 @@ class Handler(BaseHTTPRequestHandler):
             return self._answer(200, data, headers)
         asked = self.headers.get("Range")
         self.server.asked.append((name, asked))
+        self.server.of.append(f"{repository}/{name}")
         if asked is None:
             return self._answer(200, data, headers, cut=self.server.cut.pop(name, None))
         start = int(asked.removeprefix("bytes=").partition("-")[0])

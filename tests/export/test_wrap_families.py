@@ -195,6 +195,17 @@ def test_weights_that_are_lacking_are_refused_where_the_answer_is_made_with_them
         opened()
 
 
+def test_shards_count_together_towards_the_limit_before_one_is_fetched(here: Hub, tmp_path: Path) -> None:
+    made("ViT").save_pretrained(tmp_path / "saved", max_shard_size="20KB")
+    files = {path.name: path.read_bytes() for path in (tmp_path / "saved").iterdir()}
+    here.files[NAME] = {**files, "preprocessor_config.json": json.dumps(SEEN).encode()}
+    shards = {name: len(data) for name, data in files.items() if name.endswith(".safetensors")}
+    assert len(shards) > 1
+    with pytest.raises(DataInvalid, match=f"{len(shards)} files of .* together, more than"):
+        opened(limit=sum(shards.values()) - 1)
+    assert not {name for name, _ in here.asked} & shards.keys()
+
+
 def test_a_size_that_the_positions_do_not_fit_is_refused(here: Hub, tmp_path: Path) -> None:
     publish(made("ViT"), here, tmp_path)
     with pytest.raises(ConfigInvalid, match="does not take 48 x 48 pixels"):

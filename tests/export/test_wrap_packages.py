@@ -36,14 +36,16 @@ TEXTS = ["a photo of a dog", "The CAT's  whiskers, 3 of them", "a_red-bicycle", 
 SMALL = {"layers": 1, "width": 64, "head_width": 32, "patch_size": 16, "image_size": SIDE}
 
 
-def known(tmp_path: Path, patch: pytest.MonkeyPatch, hub: Hub, text: dict[str, Any]) -> Any:
+def known(
+    tmp_path: Path, patch: pytest.MonkeyPatch, hub: Hub, text: dict[str, Any], *, pretrained_text: bool = True
+) -> Any:
     """A small architecture in open_clip's own list, its weights on the hub."""
     config = {"embed_dim": WIDTH, "vision_cfg": SMALL, "text_cfg": {"width": 32, "heads": 2, "layers": 1, **text}}
     (tmp_path / "tiny-clip.json").write_text(json.dumps(config))
     library.add_model_config(tmp_path / "tiny-clip.json")
     patch.setitem(library.pretrained._PRETRAINED, "tiny-clip", {"random": {"hf_hub": f"{NAME}/", **SEEN}})
     torch.manual_seed(0)
-    model = library.create_model("tiny-clip", pretrained=None).eval()
+    model = library.create_model("tiny-clip", pretrained=None, pretrained_text=pretrained_text).eval()
     weights = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
     hub.files[NAME] = {"open_clip_model.safetensors": save(weights), "README.md": b"---\nlicense: mit\n---\n"}
     return model
@@ -141,6 +143,30 @@ def test_texts_are_cleaned_as_open_clip_cleans_them(clean: str) -> None:
     texts = TEXTS if clean != "whitespace" else [text.lower() for text in TEXTS]
     np.testing.assert_array_equal(ours.rows(texts, truncate=True), theirs(texts).numpy())
     assert Tokenizer(cleaned(words().decode(), clean), LENGTH, 1).ids(" a\n dog ") == [2, 3, 0]
+
+
+def test_a_text_tower_of_transformers_is_made_from_its_configuration_alone(
+    here: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own weights, which open_clip would fetch to replace them, are not asked for."""
+    small = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 48}
+    config = {"model_type": "roberta", **small, "vocab_size": 64, "max_position_embeddings": LENGTH + 2}
+    here.files["other/roberta"] = {"config.json": json.dumps(config).encode(), "pytorch_model.bin": b"\x80\x02}q\x00."}
+    text = {
+        "hf_model_name": "other/roberta", "hf_tokenizer_name": "other/roberta", "hf_pooler_type": "mean_pooler",
+        "context_length": LENGTH, "hf_model_pretrained": False,
+    }  # fmt: skip
+    model = known(tmp_path, monkeypatch, here, text, pretrained_text=False)
+    here.of.clear()
+    tower = open_tower(address("open_clip:tiny-clip/random"), TowerOverrides())
+    assert {name for name in here.of if name.startswith("other/")} <= {"other/roberta/config.json"}
+    assert tower.fetched is not None
+    assert f"hf:other/roberta@{here.commit('other/roberta')}/config.json" in tower.fetched
+    pixels = np.random.default_rng(0).integers(0, 256, (2, SIDE, SIDE, 3), dtype=np.uint8)
+    scaled = ((pixels / 255 - np.array(SEEN["mean"])) / np.array(SEEN["std"])).transpose(0, 3, 1, 2).astype(np.float32)
+    assert tower.reference is not None
+    with torch.inference_mode():
+        np.testing.assert_allclose(tower.reference(pixels), model.encode_image(torch.from_numpy(scaled)), atol=1e-4)
 
 
 def test_a_model_of_timm_is_taken_from_its_repository(here: Hub, labelled: Path, tmp_path: Path) -> None:

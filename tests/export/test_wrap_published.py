@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -86,6 +87,16 @@ def test_weights_beside_the_graph_are_fetched_and_no_others(here: Hub, tmp_path:
     assert {name for name, _ in here.asked} == {
         "README.md", "config.json", "preprocessor_config.json", "onnx/model.onnx", "onnx/model.onnx_data",
     }  # fmt: skip
+
+
+def test_weights_beside_the_graph_count_towards_the_limit_before_they_are_fetched(here: Hub, tmp_path: Path) -> None:
+    model = onnx.load_from_string(encoder())
+    onnx.save(model, tmp_path / "model.onnx", save_as_external_data=True, location="model.onnx_data", size_threshold=0)
+    beside = {name: (tmp_path / name).read_bytes() for name in ("model.onnx", "model.onnx_data")}
+    here.files[NAME] = {**published(), **beside}
+    with pytest.raises(DataInvalid, match=r"2 files of .* together, more than"):
+        opened(limit=max(map(len, beside.values())) + 1)
+    assert "model.onnx_data" not in {name for name, _ in here.asked}
 
 
 def test_a_revision_is_pinned_and_a_second_run_needs_no_network(here: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,4 +246,8 @@ def test_the_command_wraps_a_model_of_the_hub(hub: Hub, labelled: Path, tmp_path
     manifest = open_bundle(tmp_path / "b").manifest
     assert manifest.provenance.weights.startswith(f"hf:{NAME}@{hub.commit(NAME)[:12]}, onnx/model.onnx")
     assert manifest.provenance.weights_license == "apache-2.0"
+    names = ("README.md", "config.json", "onnx/model.onnx", "preprocessor_config.json")
+    assert manifest.provenance.fetched == {
+        f"hf:{NAME}@{hub.commit(NAME)}/{name}": hashlib.sha256(hub.files[NAME][name]).hexdigest() for name in names
+    }
     assert (manifest.view.size, manifest.dimensions) == (SIDE, 2 * WIDTH)

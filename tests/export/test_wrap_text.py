@@ -21,6 +21,9 @@ from nonneg_client import Encoder
 from nonneg_core.errors import BundleInvalid, DataInvalid, DigestMismatch, ParameterInvalid, WordsUnknown
 from nonneg_core.shortening import unit
 from nonneg_export.commands.wrap import wrap
+from nonneg_export.published.address import hub_address
+from nonneg_export.published.repository import open_repository
+from nonneg_export.published.text_from_transformers import text_encoder
 from nonneg_runtime.bundle import Bundle, open_bundle
 from nonneg_runtime.head_file import read_head
 from nonneg_runtime.inference.session import Session
@@ -33,6 +36,7 @@ tokenizers = pytest.importorskip("tokenizers")
 NAME, SIDE, LENGTH, WIDTH = "someone/clip", 32, 12, 24
 SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48}
 ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789-'."
+TOKENS_SAID = {"pad_token": "<end>", "tokenizer_class": "PreTrainedTokenizerFast"}
 SEEN = {"crop_size": SIDE, "do_center_crop": True, "size": {"shortest_edge": SIDE}, "resample": 3}
 
 
@@ -60,7 +64,7 @@ def clip() -> Any:
 def published(model: Any, place: Path) -> dict[str, bytes]:
     model.save_pretrained(place)
     files = {path.name: path.read_bytes() for path in place.iterdir()}
-    said = {"preprocessor_config.json": SEEN, "tokenizer_config.json": {"pad_token": "<end>"}}
+    said = {"preprocessor_config.json": SEEN, "tokenizer_config.json": TOKENS_SAID}
     return {**files, "tokenizer.json": tokenizer(), **{name: json.dumps(text).encode() for name, text in said.items()}}
 
 
@@ -84,6 +88,7 @@ def bundle(here: Hub, labelled: Path, tmp_path_factory: pytest.TempPathFactory) 
     out = tmp_path_factory.mktemp("wrapped") / "clip.bundle"
     result = wrapped(labelled, out)
     assert result.exit_code == 0, result.output
+    assert "with its text tower, whose tokens are the library's for 200 texts" in result.output
     return open_bundle(out)
 
 
@@ -177,6 +182,28 @@ def test_an_image_tower_alone_has_no_text(here: Hub, labelled: Path, tmp_path: P
     assert result.exit_code == 0, result.output
     assert open_bundle(tmp_path / "b").manifest.text is None
     assert text_tower(open_bundle(tmp_path / "b")) is None
+
+
+def test_a_text_tower_that_the_library_reads_otherwise_is_left_out(here: Hub) -> None:
+    """With padding on the left, as its configuration asks of the library."""
+    own = here.files[NAME]
+    said = json.dumps({**TOKENS_SAID, "padding_side": "left"}).encode()
+    here.files[NAME] = {**own, "tokenizer_config.json": said}
+    try:
+        found, word = text_encoder(open_repository(hub_address(f"hf:{NAME}"), 2**30), clip())
+    finally:
+        here.files[NAME] = own
+    assert found is None
+    assert "transformers reads texts otherwise than tokenizer.json alone" in word
+
+
+def test_a_text_tower_that_needs_a_mask_is_left_out_with_a_word(here: Hub) -> None:
+    config = library.ChineseCLIPConfig(
+        text_config={**SMALL, "vocab_size": 64}, vision_config={**SMALL, "image_size": SIDE, "patch_size": 8}
+    )
+    repository = open_repository(hub_address(f"hf:{NAME}"), 2**30)
+    assert text_encoder(repository, library.ChineseCLIPModel(config))[0] is None
+    assert "read tokens without a mask" in text_encoder(repository, library.ChineseCLIPModel(config))[1]
 
 
 def test_a_tokenizer_of_another_model_is_refused(here: Hub, labelled: Path, tmp_path: Path) -> None:

@@ -211,6 +211,7 @@ def _provenance(adapted: Adapted) -> Provenance:
         data=f"{was.data}; the head adapted to {photos:,} photos ({adapted.data}){labelled}",
         data_license=f"{was.data_license}; the photos it was adapted to: not stated",
         note=f"{was.note}; columns computed again for these photos' mean and directions, but for named ones{taught}",
+        fetched=was.fetched,
     )
 
 

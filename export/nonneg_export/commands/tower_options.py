@@ -29,7 +29,7 @@ tower_options = together(
         help="Which file of the repository: an ONNX file, a precision, or its weights through torch.",
     ),
     click.option("--max-download", type=click.FloatRange(0, min_open=True),
-                 help="Largest model to fetch, in GB; else 4."),
+                 help="Largest tower to fetch, all its files, in GB; else 4."),
     click.option("--accept-license", help="Take a model whose licence forbids changed copies, by that licence's name."),
     click.option("--preprocessor", type=PATH, help="A Hugging Face preprocessor_config.json to take the view from."),
     click.option("--size", type=click.IntRange(1), help="Side of the encoder's input; else 224."),

@@ -23,8 +23,8 @@ def gathered(paths: list[Path], place: Path) -> Path:
 def fetch_onnx(repository: HubRepository, chosen: OnnxFile) -> list[Path]:
     """Return the file, and the files of weights beside it that it names."""
     path = repository.fetch(chosen.name)
-    found = [path]
-    folder = chosen.name.rpartition("/")[0]
+    found, folder = [path], chosen.name.rpartition("/")[0]
+    names = []
     for beside in sorted(_external(path, f"{chosen.name} of {repository}")):
         name = f"{folder}/{beside}" if folder else beside
         if name not in repository.files:
@@ -33,8 +33,9 @@ def fetch_onnx(repository: HubRepository, chosen: OnnxFile) -> list[Path]:
                 fix="choose another file with --file",
                 value=beside,
             )
-        found.append(repository.fetch(name))
-    return found
+        names.append(name)
+    repository.check_together([chosen.name, *names])
+    return [*found, *map(repository.fetch, names)]
 
 
 def _external(path: Path, what: str) -> set[str]:

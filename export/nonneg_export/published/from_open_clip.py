@@ -8,7 +8,7 @@ from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_core.pixels.view import View
 from nonneg_export.published.address import ModelAddress, hub_address
 from nonneg_export.published.licence import check_licence, licence_of
-from nonneg_export.published.repository import HubRepository, open_repository
+from nonneg_export.published.repository import CONFIG, LARGEST_TEXT, HubRepository, open_repository
 from nonneg_export.published.text_from_open_clip import text_encoder
 from nonneg_export.published.torch_tower import as_tower, package
 from nonneg_export.published.tower import Tower, TowerOverrides
@@ -35,16 +35,18 @@ def tower(where: ModelAddress, wishes: TowerOverrides) -> Tower:
     repository = open_repository(hub_address(f"hf:{hub_id}"), wishes.limit)
     licence = licence_of(repository.card)
     warning = check_licence(licence, str(where), accepted=wishes.accepted)
-    model = load(repository, where.name)
+    model, described = load(repository, where.name)
     view, scaling = wishes.applied(*seen_by(model.visual, config))
     graph, reference = as_tower(model, lambda inner, x: inner.encode_image(x), view, scaling)
     text, said = text_encoder(repository, where.name, model) if wishes.text else (None, "")
     notes = (f"licence: {licence}", "its image tower through torch, projected", said, warning or "")
-    return Tower(graph, view, f"{where} ({repository})", licence, tuple(filter(None, notes)), reference, text)
+    weights = f"{where} ({repository})"
+    fetched = {**repository.fetched(), **described}
+    return Tower(graph, view, weights, licence, tuple(filter(None, notes)), reference, text, fetched)
 
 
-def load(repository: HubRepository, name: str) -> Any:
-    """Return the model with the repository's weights."""
+def load(repository: HubRepository, name: str) -> tuple[Any, dict[str, str]]:
+    """Return the model with the repository's weights, and what else was fetched to know its architecture."""
     library = package("open_clip")
     if WEIGHTS not in repository.files:
         raise DataInvalid(
@@ -53,15 +55,31 @@ def load(repository: HubRepository, name: str) -> Any:
             field="model",
         )
     path = repository.fetch(WEIGHTS)
+    options, described = text_architecture(library.get_model_config(name), repository.limit)
     try:
         with silenced():
-            model = library.create_model(name, pretrained=None)
+            model = library.create_model(name, pretrained=None, **options)
             library.load_checkpoint(model, str(path))
     except Exception as error:  # safetensors' and torch's many classes
         raise DataInvalid(
             f"{repository} cannot be loaded ({str(error).strip().splitlines()[0]})", fix="choose another tag"
         ) from error
-    return model.eval()
+    return model.eval(), described
+
+
+def text_architecture(config: dict[str, Any], limit: int) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return what makes open_clip take a text tower of transformers from its configuration alone.
+
+    By itself open_clip fetches that tower's own weights as well, whatever they are, and then replaces them.
+    """
+    text = config.get("text_cfg", {})
+    named = text.get("hf_model_name")
+    if not named:
+        return {}, {}
+    described = open_repository(hub_address(f"hf:{named}"), limit)
+    folder = described.fetch(CONFIG, LARGEST_TEXT).parent
+    options = {**text, "hf_model_name": str(folder), "hf_model_pretrained": False}
+    return {"text_cfg": options}, described.fetched()
 
 
 def seen_by(visual: Any, config: dict[str, Any]) -> tuple[View, Scaling]:

@@ -16,7 +16,6 @@ from nonneg_export.published.text_from_transformers import text_encoder
 from nonneg_export.published.torch_tower import as_tower, package
 from nonneg_export.published.tower import Tower, TowerOverrides
 from nonneg_export.silence import silenced
-from nonneg_export.texts.text_towers import TOKENIZER
 from nonneg_training.onnx_backbone.scaling_and_pooling import Scaling
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -33,17 +32,18 @@ def tower(
     answer = choose(model, pooling(config), wishes, view.size)
     check_weights(model, answer, missing, view.size)
     graph, reference = as_tower(model, answer, view, scaling)
-    words = wishes.text and hasattr(model, "get_text_features") and TOKENIZER in repository.files
+    words = wishes.text and hasattr(model, "get_text_features")
+    text, said = text_encoder(repository, model) if words else (None, "")
     return Tower(
         graph,
         view,
         weights=f"{repository}, {WEIGHTS}",
         notes=(
             f"{config.get('model_type')} through torch, taken: {answer}",
-            *(["with its text tower"] if words else []),
+            *([said] if said else []),
         ),
         reference=reference,
-        text=text_encoder(repository, model) if words else None,
+        text=text,
     )
 
 
@@ -51,6 +51,7 @@ def fetch_weights(repository: HubRepository) -> Path:
     """Return the folder with configuration and weights; never a pickle."""
     if INDEX in repository.files and WEIGHTS not in repository.files:
         shards = sorted(set(repository.json(INDEX).get("weight_map", {}).values()))
+        repository.check_together([str(shard) for shard in shards])
         for shard in shards:
             repository.fetch(str(shard))
         repository.fetch(INDEX)

@@ -52,7 +52,7 @@ def of_repository(repository: HubRepository, wishes: TowerOverrides) -> Tower:
     else:
         found = _of_transformers(repository, config, wishes)
     notes = (f"licence: {licence}", *found.notes, *([warning] if warning else []))
-    return replace(found, licence=licence, notes=notes)
+    return replace(found, licence=licence, notes=notes, fetched=repository.fetched())
 
 
 def _of_transformers(repository: HubRepository, config: dict[str, Any], wishes: TowerOverrides) -> Tower:

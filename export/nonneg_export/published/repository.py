@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ class HubRepository:
     files: dict[str, Remote]
     limit: int  # bytes of one file
     card: dict[str, Any] = field(default_factory=dict)
+    digests: dict[str, str] = field(default_factory=dict)  # sha256 of what was fetched
 
     def __str__(self) -> str:
         return f"hf:{self.name}@{self.commit[:12]}"
@@ -60,8 +61,25 @@ class HubRepository:
             )
         with reached(str(self), name):
             path = Path(hub().hf_hub_download(self.name, name, revision=self.commit, library_name="nonneg"))
-        verify(path, stated)
+        self.digests[name] = verify(path, stated)
         return path
+
+    def fetched(self) -> dict[str, str]:
+        """Return sha256 of each file that was fetched, by repository, commit and name."""
+        return {f"hf:{self.name}@{self.commit}/{name}": digest for name, digest in sorted(self.digests.items())}
+
+    def check_together(self, names: list[str]) -> None:
+        """Refuse files of one model that are together larger than the limit, before they are fetched."""
+        total = sum(self.files[name].size or 0 for name in names if name in self.files)
+        if total > self.limit:
+            raise DataInvalid(
+                f"{len(names)} files of {self} have {total / 2**20:,.0f} MB together, more than "
+                f"{self.limit / 2**20:,.0f}",
+                fix="choose another file with --file, or raise --max-download",
+                field="max_download",
+                value=total,
+                limit=self.limit,
+            )
 
     def json(self, name: str) -> dict[str, Any]:
         """Return a small file of JSON, or nothing where there is none."""
@@ -132,16 +150,17 @@ def _with_card(repository: HubRepository) -> HubRepository:
         found = metadata_load(repository.fetch(CARD, LARGEST_TEXT)) or {}
     except ValueError:  # a card that is not YAML says nothing
         found = {}
-    return HubRepository(repository.name, repository.commit, repository.files, repository.limit, dict(found))
+    return replace(repository, card=dict(found))
 
 
-def verify(path: Path, stated: Remote) -> None:
-    """Raise where the file is not the one that the hub states."""
+def verify(path: Path, stated: Remote) -> str:
+    """Return sha256 of the file; raise where it is not the one that the hub states."""
     size = path.stat().st_size
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
     wrong = stated.size is not None and size != stated.size
     if not wrong and stated.sha256 is not None:
-        with path.open("rb") as file:
-            wrong = hashlib.file_digest(file, "sha256").hexdigest() != stated.sha256
+        wrong = digest != stated.sha256
     elif not wrong and stated.blob is not None:
         with path.open("rb") as file:
             wrong = hashlib.file_digest(file, lambda: hashlib.sha1(b"blob %d\0" % size)).hexdigest() != stated.blob
@@ -151,3 +170,4 @@ def verify(path: Path, stated: Remote) -> None:
             fix="delete it and run the command again",
             field=path.name,
         )
+    return digest

@@ -60,3 +60,4 @@ class Tower:
     notes: tuple[str, ...] = ()
     reference: Reference | None = None
     text: TextEncoder | None = None  # the model's second tower
+    fetched: dict[str, str] | None = None  # sha256 of what came from a hub
