@@ -19,7 +19,7 @@ export function bars(list, { most, onpoint, onleave, value = (bar) => bar.value,
         h("i", { class: "bar", "aria-hidden": "true" }, h("i", { style: { width: `${(100 * value(bar)) / largest}%` } })),
         bar.exemplars?.length
           ? toDimension(bar, h("span", { class: "exemplars" }, ...bar.exemplars.map((photo) => small(photo))), h("span", { class: "hidden" }, `all about ${label(bar)}`))
-          : click && toDimension(bar, h("span", { class: "more-of" }, "about")),
+          : click && toDimension(bar, h("span", { class: "more-of" }, "about", h("span", { class: "hidden" }, ` ${label(bar)}`))),
       );
     }),
   );

@@ -5,6 +5,7 @@ import { fill, h } from "./elements.js";
 import { state } from "./state.js";
 
 const shell = (text) => `'${text.replaceAll("'", "'\\''")}'`;
+const DROPPED = /(^|[^\w.\/-])drop-[0-9a-f]{24}/;
 const quoted = (text) => JSON.stringify(text);
 
 export class Code {
@@ -27,15 +28,27 @@ export class Code {
   }
 
   show(snippets) {
-    fill(this.list, ...snippets.map(([name, text]) => snippet(name, text)));
+    fill(this.list, ...snippets.map(([name, text, note]) => snippet(name, text, note)));
   }
 
   searching() {
     const given = { expression: state.q, only: state.only.join(","), ...size(), tenth: state.tenth || null };
-    const found = asking("/studio/search", given, "hits");
-    if (state.q && !state.q.includes("drop-")) found.push(["Command line", `nonneg search photos.index ${shell(state.q)}`]);
-    return found;
+    return [...asking("/studio/search", given, "hits"), commandLine()];
   }
+}
+
+// `nonneg search` reads photos where it is called, and leaves out what is asked with if it is told to.
+function commandLine() {
+  const unsaid = [
+    [!state.q || state.only.length, "photos in which a dimension must be active"],
+    [state.dimensions || state.top_k, "a length"],
+    [state.tenth, "a tenth of each vector stored"],
+    [DROPPED.test(state.q), "a dropped photo: name its file in the search"],
+  ].filter(([asked]) => asked);
+  if (unsaid.length) return ["Command line", null, `nonneg search has no words for ${unsaid.map(([, what]) => what).join(", nor for ")}.`];
+  const key = hasKey() ? "  # it sends NONNEG_API_KEY" : "";
+  const text = `cd FOLDER\nnonneg search --exclude-self --url ${shell(location.origin)} -- INDEX ${shell(state.q)}${key}`;
+  return ["Command line", text, "FOLDER is the folder of the photos, INDEX its index by its whole path: nonneg studio prints both when it starts."];
 }
 
 const size = () => ({ dimensions: state.dimensions, top_k: state.top_k });
@@ -86,10 +99,12 @@ function explaining() {
   ];
 }
 
-function snippet(name, text) {
+function snippet(name, text, note) {
+  const said = note && h("p", { class: "quiet" }, note);
+  if (text === null) return h("section", {}, h("h3", {}, name), said);
   const shown = h("pre", { tabindex: "0" }, text);
-  const button = h("button", { type: "button", onclick: () => copy(text, shown, button) }, "Copy");
-  return h("section", {}, h("h3", {}, name, button), shown);
+  const button = h("button", { type: "button", "aria-label": `Copy ${name}`, onclick: () => copy(text, shown, button) }, "Copy");
+  return h("section", {}, h("h3", {}, name, button), shown, said);
 }
 
 // Pages that did not come over loopback or https have no clipboard: the text is selected for Ctrl+C.
@@ -97,6 +112,7 @@ async function copy(text, shown, button) {
   if (navigator.clipboard) {
     await navigator.clipboard.writeText(text);
     button.textContent = "Copied";
+    button.removeAttribute("aria-label");
   } else {
     getSelection().selectAllChildren(shown);
     button.textContent = "Press Ctrl+C";

@@ -30,6 +30,23 @@ export function debounced(work, milliseconds) {
   };
 }
 
+// The ninth of a photo from which most of a dimension comes, as one says it: "upper left, 40 %".
+export function strongest(cells) {
+  const sums = new Map();
+  let total = 0;
+  cells.forEach((row, y) =>
+    row.forEach((value, x) => {
+      const ninth = [[y, cells.length, ["upper", "middle", "lower"]], [x, row.length, ["left", "centre", "right"]]]
+        .map(([at, of, words]) => words[Math.floor((3 * (at + 0.5)) / of)])
+        .join(" ");
+      sums.set(ninth, (sums.get(ninth) || 0) + Math.max(0, value));
+      total += Math.max(0, value);
+    }),
+  );
+  const [where, most] = [...sums].reduce((a, b) => (b[1] > a[1] ? b : a));
+  return total ? `${where.replace("middle centre", "centre")}, ${percent(most / total)}` : "nowhere in it";
+}
+
 export function label(dimension) {
   return dimension.name || `dim ${dimension.dimension}`;
 }

@@ -3,6 +3,8 @@
 import { debounced, fill, h, percent } from "./elements.js";
 import { go, state } from "./state.js";
 
+const SETTLED = 700; // milliseconds without another figure before the figures are announced
+
 function steps(most, least) {
   const found = [];
   for (let value = least; Math.round(value) < most; value *= 2 ** 0.25) found.push(Math.round(value));
@@ -23,7 +25,9 @@ export class Lengths {
       id: "tenth",
       onchange: () => go({ tenth: this.tenth.checked }, { replace: true }),
     });
-    this.figures = h("dl", { class: "figures", "aria-live": "polite" });
+    this.figures = h("dl", { class: "figures" });
+    this.said = h("p", { class: "hidden", role: "status" });
+    this.say = debounced((text) => (this.said.textContent = text), SETTLED);
     this.element = h(
       "section",
       { class: "lengths", "aria-label": "Length of the vectors" },
@@ -31,6 +35,7 @@ export class Lengths {
       this.top.element,
       folder && h("p", { class: "switch" }, this.tenth, h("label", { for: "tenth" }, "store 10 % of each vector")),
       this.figures,
+      this.said,
     );
     this.follow();
   }
@@ -62,7 +67,8 @@ export class Lengths {
     this.tenth.checked = state.tenth;
   }
 
-  tell(found) {
+  // `counted`: how many photos were found, in words, which are announced with the figures once they stay the same.
+  tell(found, counted = "") {
     if (!found) return fill(this.figures);
     const shares = [["bytes a photo", String(Math.round(found.bytes)), found.whole_bytes ? `of ${Math.round(found.whole_bytes)} whole` : ""]];
     if (found.hits) {
@@ -74,5 +80,6 @@ export class Lengths {
       this.figures,
       ...shares.map(([name, value, detail]) => h("div", { title: detail }, h("dt", {}, name), h("dd", {}, value))),
     );
+    this.say(`${counted} ${shares.map(([name, value]) => `${name} ${value}`).join(", ")}`.trim());
   }
 }

@@ -3,7 +3,7 @@
 import { get, picture, show, thumbnail } from "./api.js";
 import { chip, part } from "./chips.js";
 import { photoTerm } from "./expression.js";
-import { h } from "./elements.js";
+import { h, strongest } from "./elements.js";
 import { address, go } from "./state.js";
 
 const REST = 80; // milliseconds on a dimension before it is asked where it comes from
@@ -80,6 +80,7 @@ function veil(canvas, cells) {
 // A tile that shows where a dimension comes from while it is pointed at.
 export function located(tile, photo, dimension) {
   const map = h("canvas", { class: "map", "aria-hidden": "true", hidden: true });
+  const said = h("span", { class: "hidden", role: "status" });
   const image = tile.querySelector("img");
   let pointed = false;
   let found = null;
@@ -93,13 +94,16 @@ export function located(tile, photo, dimension) {
     cover(map, image, found.box);
     map.hidden = false; // its colour is read from the style
     veil(map, found.cells);
+    said.textContent = `It comes from the ${strongest(found.cells)}.`;
   };
   const leave = () => {
     pointed = false;
     map.hidden = true;
+    said.textContent = "";
   };
   for (const [event, work] of [["mouseenter", point], ["focusin", point], ["mouseleave", leave], ["focusout", leave]]) tile.addEventListener(event, work);
   tile.querySelector(".picture").append(map);
+  tile.append(said);
   return tile;
 }
 
@@ -140,7 +144,7 @@ export class Large {
     }
     if (this.wanted !== dimension) return;
     this.draw(cells);
-    this.said.textContent = `where ${name} comes from`;
+    this.said.textContent = `where ${name} comes from: most of it ${strongest(cells.cells)}`;
   }
 
   unpoint() {

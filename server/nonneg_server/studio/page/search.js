@@ -62,7 +62,7 @@ export class Search {
       onmouseleave: () => this.large?.unpoint(),
       onfocusout: () => this.large?.unpoint(),
     });
-    this.count = h("h1", { class: "count", "aria-live": "polite", tabindex: "-1" });
+    this.count = h("h1", { class: "count", tabindex: "-1" });
     this.code = new Code(overview);
     const heading = h("div", { class: "heading" }, this.count, this.code.element);
     this.body = h("div", { class: "body" }, this.expression, this.conditions, this.lengths.element, this.facets, heading, this.results);
@@ -244,7 +244,6 @@ export class Search {
     for (const one of found.hits) this.note(one.reasons);
     this.weights = found.asked;
     this.note(found.asked);
-    this.lengths.tell(found);
     const asked = conditions();
     const needs = new Map(found.left_out.map((leaf) => [leaf.dimension, leaf.needs]));
     const unheard = found.left_out.filter((leaf) => leaf.kind !== "dimension"); // words and photos, which have no chips
@@ -299,6 +298,7 @@ export class Search {
     const reach = above === 1 ? `scores ${line} or more` : `score ${line} or more`;
     const counted = !found.total ? ["No photo", ""] : above ? [above === 1 ? "One photo" : `${thousands(above)} photos`, reach] : ["No photo", `scores more than random ones may (${line})`];
     fill(this.count, counted[0], h("small", {}, ` ${counted[1]}`));
+    this.lengths.tell(found, `${counted.join(" ").trim()}.`);
     this.put(grids, found, above);
   }
 

@@ -83,13 +83,13 @@ def test_a_mistake_leaves_no_hits_of_an_earlier_search(wide: Page, address: str)
     accessible(wide)
 
 
-def test_a_folder_that_became_empty_is_said_to_be(page: Page, address: str) -> None:
+def test_a_folder_that_became_empty_is_said_to_be(wide: Page, address: str) -> None:
     overview = httpx.get(f"{address}/studio").json()
     empty = {**overview, "folder": {**overview["folder"], "photos": 0}}
-    page.route(re.compile("/studio$"), lambda route: route.fulfill(json=empty))
-    page.goto(address)
-    expect(page.locator(".results")).to_contain_text("holds no photo any more")
-    accessible(page)
+    wide.route(re.compile("/studio$"), lambda route: route.fulfill(json=empty))
+    wide.goto(address)
+    expect(wide.locator(".results")).to_contain_text("holds no photo any more")
+    accessible(wide)
 
 
 def test_of_more_than_two_photos_that_are_dropped_the_rest_is_said_to_be_left(

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -20,23 +25,23 @@ def focused_on(page: Page, selector: str) -> None:
 
 
 def test_a_named_dimension_that_the_length_leaves_out_is_greyed_and_the_search_goes_on(
-    page: Page, address: str
+    wide: Page, address: str
 ) -> None:
-    page.goto(f"{address}/?q=cat/cat-0.jpg")
-    settled(page)
-    page.locator(".panel .bars .chip:not(.unnamed)").first.dispatch_event("click")
-    expect(page.locator("#expression")).to_have_value(re.compile(r"^cat/cat-0\.jpg \+ dim:"))
-    settled(page)
-    page.locator("#length").focus()
-    page.keyboard.press("Home")
-    chip = page.locator(".body > .facets .chip.beyond")
+    wide.goto(f"{address}/?q=cat/cat-0.jpg")
+    settled(wide)
+    wide.locator(".panel .bars .chip:not(.unnamed)").first.dispatch_event("click")
+    expect(wide.locator("#expression")).to_have_value(re.compile(r"^cat/cat-0\.jpg \+ dim:"))
+    settled(wide)
+    wide.locator("#length").focus()
+    wide.keyboard.press("Home")
+    chip = wide.locator(".body > .facets .chip.beyond")
     expect(chip).to_contain_text("left out below")
-    expect(page.locator(".failure")).to_have_count(0)
-    expect(page.locator(".hit").first).to_be_visible()
-    accessible(page)
-    page.locator("#length").focus()
-    page.keyboard.press("End")
-    expect(page.locator(".chip.beyond")).to_have_count(0)
+    expect(wide.locator(".failure")).to_have_count(0)
+    expect(wide.locator(".hit").first).to_be_visible()
+    accessible(wide)
+    wide.locator("#length").focus()
+    wide.keyboard.press("End")
+    expect(wide.locator(".chip.beyond")).to_have_count(0)
 
 
 def test_where_nothing_is_left_the_length_that_the_search_needs_is_told_and_taken(wide: Page, address: str) -> None:
@@ -89,3 +94,47 @@ def test_what_is_selected_in_groups_moves_neither_the_focus_nor_the_groups(wide:
     wide.locator(".tabs a").nth(1).focus()
     wide.keyboard.press("Enter")
     focused_on(wide, ".tabs [aria-current]")
+
+
+def test_what_is_found_is_announced_once_with_its_figures_and_where_in_words(wide: Page, address: str) -> None:
+    wide.goto(f"{address}/?q=cat/cat-0.jpg")
+    expect(wide.locator(".lengths [role=status]")).to_contain_text(
+        re.compile(r"photos? scores? 0\.\d+ or more\. agreement 100 %, bytes a photo \d+, search")
+    )
+    assert wide.locator("[aria-live] dd, .count[aria-live]").count() == 0  # these change at each step of a slider
+    wide.locator(".panel .bars .chip").first.focus()
+    ninths = r"(upper|middle|lower) (left|centre|right)|centre"
+    expect(wide.locator(".panel figcaption")).to_contain_text(re.compile(rf"most of it ({ninths}), [\d.]+ %$"))
+    wide.goto(f"{address}/?view=dimension&dimension=3")
+    settled(wide)
+    wide.locator(".flow .picture").first.focus()
+    expect(wide.locator(".flow [role=status]").first).to_contain_text(re.compile(rf"from the ({ninths}), [\d.]+ %"))
+
+
+def test_the_command_that_is_shown_finds_what_the_page_shows(
+    wide: Page, address: str, folder: Path, cache: Path
+) -> None:
+    wide.goto(f"{address}/?q=cat/cat-0.jpg %2B dim:3")
+    settled(wide)
+    wide.locator(".code summary").click()
+    shown = wide.locator(".snippets section").last
+    (index,) = (cache / "nonneg" / "studio").glob("*.index")
+    line = shown.locator("pre").inner_text().replace("FOLDER", str(folder)).replace("INDEX", str(index))
+    env = {**os.environ, "XDG_CACHE_HOME": str(cache), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    said = subprocess.run(["sh", "-c", line.replace("search ", "search --json -k 5 ")], env=env, capture_output=True)
+    assert said.returncode == 0, said.stderr
+    names = [picture.get_attribute("title") for picture in wide.locator(".hit .picture").all()[:5]]
+    assert [hit["id"] for hit in json.loads(said.stdout)["hits"]] == names
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"), [("only=3", "must be active"), ("dimensions=512", "a length"), ("tenth=true", "a tenth")]
+)
+def test_where_the_command_line_has_no_words_for_a_search_that_is_said(
+    wide: Page, address: str, asked: str, why: str
+) -> None:
+    wide.goto(f"{address}/?q=cat/cat-0.jpg&{asked}")
+    settled(wide)
+    wide.locator(".code summary").click()
+    expect(wide.locator(".snippets section").last).to_contain_text(why)
+    expect(wide.locator(".snippets section").last.locator("pre")).to_have_count(0)

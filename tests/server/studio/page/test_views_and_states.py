@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 
-from .conftest import HOSTILE, accessible, opened, settled, studio_over
+from .conftest import HOSTILE, WIDTHS, accessible, opened, settled, studio_over
 
 pytest.importorskip("playwright", reason="the browser's driver is not installed")
 from axe_playwright_python.sync_playwright import Axe
@@ -123,14 +123,14 @@ def test_contrast_is_enough_in_the_dark_too(wide: Page, address: str, path: str)
     assert [one["nodes"][0]["html"][:200] for one in found] == []
 
 
-def test_a_name_is_text_and_nothing_more(wide: Page, address: str) -> None:
-    wide.goto(address)
-    settled(wide)
-    wide.locator(f".picture[title='{HOSTILE}']").click()
-    expect(wide.locator("#expression")).to_have_value(re.compile("^photo:"))
-    expect(wide.locator(".panel .file")).to_have_text(HOSTILE)
-    assert wide.title().startswith('photo:"<img src=x')
-    assert wide.locator("img[src=x]").count() == 0
+def test_a_name_is_text_and_nothing_more(page: Page, address: str) -> None:
+    page.goto(address)
+    settled(page)
+    page.locator(f".picture[title='{HOSTILE}']").click()
+    expect(page.locator("#expression")).to_have_value(re.compile("^photo:"))
+    expect(page.locator(".panel .file")).to_have_text(HOSTILE)
+    assert page.title().startswith('photo:"<img src=x')
+    assert page.locator("img[src=x]").count() == 0
 
 
 def test_a_foreign_name_of_this_machine_gets_no_photo(address: str) -> None:
@@ -138,25 +138,46 @@ def test_a_foreign_name_of_this_machine_gets_no_photo(address: str) -> None:
     assert refused.status_code == 403
 
 
+def test_an_empty_result_and_photos_that_are_gone_are_said_to_be_so(wide: Page, address: str) -> None:
+    wide.route("**/thumbnail", lambda route: route.fulfill(status=404, json={"error": {"message": "gone"}}))
+    wide.goto(f"{address}/?q=cat/cat-0.jpg")
+    expect(wide.locator(".hit img.gone").first).to_be_attached()
+    accessible(wide)
+    wide.goto(f"{address}/?q=dim:3 !dim:3")
+    expect(wide.locator(".results .empty")).to_contain_text("Nothing fulfils these conditions")
+    accessible(wide)
+
+
 def test_a_server_that_is_gone_or_asks_for_a_key_is_told(browser: Browser, folder: Path, cache: Path) -> None:
     key = "a key for the studio's test"
     with studio_over(folder, cache, NONNEG_API_KEY=key, NONNEG_RATE="30") as (address, process):
-        (page,) = [next(pages := opened(browser, 1024))]
-        page.goto(address)
-        page.fill("#key", "a wrong key, long enough")
-        page.keyboard.press("Enter")
-        expect(page.locator("h1")).to_have_text("This key is not known here")
-        page.fill("#key", key)
-        page.keyboard.press("Enter")
-        expect(page.locator(".count")).to_contain_text("37 photos")
-        shown = page.locator(".tile img").all()
-        assert len(shown) > 12
-        assert all(image.evaluate(WIDTH_OF) > 0 for image in shown)  # what the rate refuses at first, too
-        assert key not in page.evaluate(
-            "JSON.stringify([localStorage, sessionStorage, document.cookie, location.href])"
-        )
+        opening = [opened(browser, width) for width in WIDTHS]
+        pages = [next(one) for one in opening]
+        for page in pages:
+            open_with_key(page, address, key)
         process.kill()
         process.wait()
-        page.locator(".tile .picture").first.click()
-        expect(page.locator(".failure")).to_contain_text("The server does not answer.")
-        next(pages, None)
+        for page in pages:
+            page.locator(".tile .picture").first.click()
+            expect(page.locator(".failure")).to_contain_text("The server does not answer.")
+            accessible(page)
+        for one in opening:
+            next(one, None)
+
+
+def open_with_key(page: Page, address: str, key: str) -> None:
+    """Give a wrong key, then the right one; all photos come, and the key is kept nowhere."""
+    page.goto(address)
+    page.fill("#key", "a wrong key, long enough")
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_have_text("This key is not known here")
+    accessible(page)
+    page.fill("#key", key)
+    page.keyboard.press("Enter")
+    expect(page.locator(".count")).to_contain_text("37 photos")
+    shown = page.locator(".tile img").all()
+    assert len(shown) >= 10
+    assert all(image.evaluate(WIDTH_OF) > 0 for image in shown)  # what the rate refuses at first, too
+    assert key not in page.evaluate("JSON.stringify([localStorage, sessionStorage, document.cookie, location.href])")
+    page.locator(".brand").click()
+    expect(page.locator("#key")).to_have_count(0)  # the page was not loaded again
