@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -13,7 +14,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from nonneg_cli.table import nonneg
-from nonneg_core.errors import ConfigInvalid, DataInvalid, DigestMismatch
+from nonneg_core.cache_folder import locked
+from nonneg_core.errors import ConfigInvalid, DataInvalid, DigestMismatch, StorageFailed, TrainingStopped
 from nonneg_training import Study
 from nonneg_training.study.plan import differing, names, read_plan
 from nonneg_training.study.result_files import read_result, same, write_result
@@ -87,7 +89,7 @@ def test_a_study_of_digits_is_run_to_its_verdict(tmp_path: Path) -> None:
     answer = said("run", "digits", "--results", tmp_path / "results", "--work", tmp_path / "work")
     assert "NCL's dimensions are more consistent than CL's: held" in answer.output
     assert "4 of 4 runs" in answer.output
-    found = sorted(path.name for path in (tmp_path / "results" / "digits").iterdir())
+    found = sorted(path.name for path in (tmp_path / "results" / "digits").iterdir() if path.suffix)
     assert found == ["cl-0.json", "cl-1.json", "ncl-0.json", "ncl-1.json", "plot.png", "table.md"]
     page = (tmp_path / "results" / "digits" / "table.md").read_text()
     assert "| ncl | 2 | " in page
@@ -112,6 +114,7 @@ def test_a_result_says_all_that_it_depends_on(finished: Path) -> None:
         assert isinstance(result.figures[figure], float), figure
     assert isinstance(result.figures["train.knn.by_epoch"], list)
     assert result.figures["top.3.nnz"] == 3.0
+    assert set(result.figures) <= study(finished).task.figures(result.measure)
 
 
 def test_a_finished_run_is_not_repeated_and_a_missing_one_is_made(finished: Path) -> None:
@@ -162,7 +165,7 @@ def test_a_result_of_other_settings_is_neither_counted_nor_shown(finished: Path,
     assert other.results() == []
     assert len(other.strangers()) == len(other.missing()) == 4
     assert "| cl | 0 |" in other.page()
-    answer = said("check", changed, "--results", finished / "results")
+    answer = CliRunner().invoke(nonneg, ["study", "check", str(changed), "--results", str(finished / "results")])
     assert "0 of 4 runs; cl-0.json is of other settings" in answer.output
 
 
@@ -230,6 +233,24 @@ def test_an_edited_result_is_refused(finished: Path, tmp_path: Path) -> None:
         ('name = "sparse"', 'name = "sparse"\nof_paper = "sparse"', r"claims\.0\.of_paper"),
         ('"digits", limit', '"cifar10", limit', "cifar10 needs to know where it lies"),
         ('codes = ["trained", "relu"]', 'codes = ["best"]', "codes=best is not known"),
+        ('selections = ["activation"]', 'selections = ["best"]', "selections=best is not known: choose of prefix"),
+        ("lengths = [4]", "lengths = [-3]", r"measure\.lengths\.0=-3: .*greater than 0"),
+        ("lengths = [4]", "lengths = [17]", r"measure\.lengths=17 exceeds the encoder's 16 dimensions"),
+        ("noise = [0.4]", "noise = [4]", r"measure\.noise\.0=4: .*less than or equal to 1"),
+        ("dimensions = 0 }", "dimensions = 0 }, loop = { epoch = 2 }", r"finetune\.ce: loop\.epoch=2: not a setting"),
+        (
+            'method = "nce"',
+            'method = "nce", model = { activation = "identity" }',
+            "nce does not go with activation=iden",
+        ),
+        ('"digits:test"', '"digits:val"', "digits has no images called val"),
+        ("shots = [2]", "shots = [2]\nfactors = true", "does not know its factors"),
+        (
+            '"structure.sparsity"',
+            '"structure.sparsety"',
+            "claim sparse names structure.sparsety.*mean structure.sparsity",
+        ),
+        ('"backbone.probe"', '"backbone.prone"', "the plot names backbone.prone, which no result can have"),
         ("batch_norm = true", "hidden = [8]", None),
         ('activation = "relu" }', 'activation = "relu" }\nloop = { epochs = 1 }', None),
     ],
@@ -244,6 +265,60 @@ def test_what_a_study_cannot_be_is_refused_by_name(
         return
     with pytest.raises(ConfigInvalid, match=message):
         Study(name, results=tmp_path).grid()
+
+
+@pytest.mark.parametrize(
+    "measure", ['ask = { source = "nowhere/x" }', 'transfer = [{ source = "digits" }, { source = "no" }]']
+)
+def test_images_to_measure_on_are_opened_before_the_first_run(tmp_path: Path, measure: str) -> None:
+    text = re.sub(r"\nask = .*", "", PLAN).replace("[measure]", f"[measure]\n{measure}")
+    with pytest.raises(DataInvalid, match=r"no(where/x)? does not exist"):
+        Study(write(tmp_path, text), results=tmp_path).run(say=print)
+
+
+def test_a_variant_that_stops_is_named_and_the_others_are_made(tmp_path: Path) -> None:
+    text = PLAN.replace("seeds = [0, 1]", "seeds = [0]").replace("corruptions = true", "")
+    text = re.sub(r"finetune = .*\n", "", text).replace("batch = 50 }", "batch = 50 }\nhealth = { dead_share = 0.0 }")
+    text = text.replace('activation = "relu" }', 'activation = "relu", batch_norm = false }\noptimiser = { lr = 50.0 }')
+    name = write(tmp_path, text)
+    given = ["study", "run", name, "--results", str(tmp_path / "results"), "--work", str(tmp_path / "work")]
+    answer = CliRunner().invoke(nonneg, given)
+    assert answer.exit_code == 1
+    assert "small: ncl, seed 0 (step " in answer.output
+    assert "1 of 2 runs" in answer.output
+    assert isinstance(answer.exception, TrainingStopped)
+    assert [path.name for path in (tmp_path / "results" / "small").glob("*.json")] == ["cl-0.json"]
+
+
+def test_two_processes_do_not_make_the_same_results(tmp_path: Path) -> None:
+    wanted = Study(write(tmp_path), results=tmp_path / "results", work=tmp_path / "work")
+    wanted.folder.mkdir(parents=True)
+    with locked(wanted.folder / ".lock") as held:
+        assert held
+        with pytest.raises(StorageFailed, match=r"another process makes the results in .*small: wait for it"):
+            wanted.run(say=print)
+
+
+def test_a_file_under_another_runs_name_is_refused(finished: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "results" / "small"
+    shutil.copytree(finished / "results" / "small", folder)
+    shutil.copy(folder / "cl-0.json", folder / "cl-2.json")
+    with pytest.raises(DataInvalid, match=r"cl-2\.json is the result of cl, seed 0: remove it"):
+        Study(str(finished / "small.toml"), results=tmp_path / "results").page()
+
+
+def test_check_ends_with_1_where_results_are_missing_or_of_other_settings(finished: Path, tmp_path: Path) -> None:
+    place, runner = tmp_path / "results" / "small", CliRunner()
+    shutil.copytree(finished / "results" / "small", place)
+    command = ["study", "check", str(finished / "small.toml"), "--results", str(tmp_path / "results")]
+    assert runner.invoke(nonneg, command).exit_code == 0
+    (place / "cl-0.json").unlink()
+    missing = runner.invoke(nonneg, command)
+    assert (missing.exit_code, "3 of 4 runs" in missing.output) == (1, True)
+    result = read_result(finished / "results" / "small" / "cl-0.json")
+    write_result(place, replace(result, settings={**result.settings, "method": "ncl"}))
+    other = runner.invoke(nonneg, command)
+    assert (other.exit_code, "cl-0.json is of other settings" in other.output) == (1, True)
 
 
 def test_variants_that_differ_in_more_than_they_name_are_refused(tmp_path: Path) -> None:

@@ -64,6 +64,7 @@ def test_two_towers_find_each_other(tmp_path: Path) -> None:
         found = towers.run(settings, {}, 0, tmp_path, None)
         assert isinstance(found["recall.image_to_text"], float)
         assert found["recall.image_to_text"] > 0.15, "of twenty meanings"
+    assert set(found) == towers.figures({})
     assert isinstance(found["image.sparsity"], float)
     assert found["image.sparsity"] > 0.1
 
@@ -91,6 +92,7 @@ def test_parts_are_measured_of_all_four(tmp_path: Path) -> None:
         method: parts.run(parts.settle({"method": method, "parts": 8, "epochs": 1}, None), {}, 0, tmp_path, None)
         for method in ("pca", "nmf", "cl", "ncl")
     }
+    assert set(found["nmf"]) == parts.figures({})
     assert found["nmf"]["picture.negative"] == 0.0
     assert (found["pca"]["picture.negative"] or 0) > 0.2  # type: ignore[operator]
     assert (found["ncl"]["code.sparsity"] or 0) > (found["cl"]["code.sparsity"] or 0)  # type: ignore[operator]

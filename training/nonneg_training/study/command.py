@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from nonneg_core.errors import NonnegError
+from nonneg_core.errors import NonnegError, TrainingStopped
 from nonneg_training.study.plan import names, read_plan
 
 _name = click.argument("name")
@@ -67,18 +67,26 @@ def run(name: str, results: Path, root: Path | None, work: Path | None, budget: 
     """Train and measure what NAME lacks, and say whether its claims hold.
 
     It may be killed at will: finished runs are kept, the one under way goes on from its last checkpoint. A run with
-    other settings is another run; results of other settings are neither used nor overwritten without being named.
+    other settings is another run; results of other settings are neither used nor overwritten without being named. A run
+    that stops because it cannot come to anything is named, and the others are made.
     """
     from nonneg_training.study import Study
 
     found = Study(name, results=results, work=work, root=root)
     for stranger in found.strangers():
         click.echo(f"{stranger.variant}, seed {stranger.seed}: of other settings, made again", err=True)
-    for verdict in found.run(budget=budget, say=click.echo):
+    stopped = None
+    try:
+        found.run(budget=budget, say=click.echo)
+    except TrainingStopped as error:
+        stopped = error
+    for verdict in found.verdicts():
         click.echo(f"{verdict.claim.says}: {verdict.status}")
         for checked in verdict.checks:
             click.echo(f"  {checked}")
     click.echo(f"{found.folder}: {len(found.results())} of {len(found.grid())} runs")
+    if stopped is not None:
+        raise stopped
 
 
 @study.command()
@@ -86,7 +94,10 @@ def run(name: str, results: Path, root: Path | None, work: Path | None, budget: 
 @_results
 @_root
 def check(name: str | None, results: Path, root: Path | None) -> None:
-    """Check that a study (or each) can be run, and that its results are whole, of these settings, and complete."""
+    """Check that a study (or each) can be run, and that its results are whole, of these settings, and complete.
+
+    It ends with exit code 1 where one is not.
+    """
     from nonneg_training.study import Study
 
     failed = 0
@@ -103,5 +114,6 @@ def check(name: str | None, results: Path, root: Path | None) -> None:
         machines = {result.machine for result in found.results()}
         said += [f"{len(machines)} machines"] if len(machines) > 1 else []
         click.echo(f"{each}: {'; '.join(said)}")
+        failed += bool(strangers or missing)
     if failed:
         raise SystemExit(1)

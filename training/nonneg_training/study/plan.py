@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import tomllib
 from pathlib import Path
 from typing import Any, Literal
@@ -117,6 +118,27 @@ def _check_claims(path: Path, plan: StudyPlan) -> None:
                 raise ConfigInvalid(
                     f"{path}: the claim {claim.name} needs one bound", fix="give at_least or at_most", field="claims"
                 )
+
+
+def check_figures(name: str, plan: StudyPlan, known: frozenset[str]) -> None:
+    """Refuse a figure that no result can have: its claim would stay undecided for ever."""
+    used = [
+        (f"the claim {c.name}", figure) for c in plan.claims for k in c.checks for figure in (k.figure, k.figure_than)
+    ]
+    used += [("the table", figure) for figure in plan.table]
+    for wanted in plan.plot.figures if plan.plot else ():
+        used += [("the plot", figure) for figure in ([wanted] if isinstance(wanted, str) else wanted)]
+    for place, figure in used:
+        if figure is not None and figure not in known:
+            close = difflib.get_close_matches(figure, known, n=1)
+            raise ConfigInvalid(
+                f"{name}: {place} names {figure}, which no result can have",
+                fix=f"did you mean {close[0]}?"
+                if close
+                else f"measure it, or name one of {', '.join(sorted(known)[:8])}, ...",
+                field="figure",
+                value=figure,
+            )
 
 
 def merged(base: Record, changes: Record) -> Record:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from nonneg_core.atomic import atomic_write
-from nonneg_core.errors import DigestMismatch
+from nonneg_core.errors import DataInvalid, DigestMismatch
 from nonneg_core.version import __version__
 
 FORMAT = "nonneg-study-1"
@@ -78,8 +78,18 @@ def read_result(path: Path) -> Result:
 
 
 def read_results(folder: Path) -> list[Result]:
-    """Return every result in a study's folder."""
-    return [read_result(path) for path in sorted(folder.glob("*.json"))]
+    """Return every result in a study's folder; a file under another run's name is refused: it would count twice."""
+    found = []
+    for path in sorted(folder.glob("*.json")):
+        result = read_result(path)
+        if path != path_of(folder, result.variant, result.seed):
+            raise DataInvalid(
+                f"{path} is the result of {result.variant}, seed {result.seed}",
+                fix=f"remove it, or call it {path_of(folder, result.variant, result.seed).name} if there is none",
+                value=str(path),
+            )
+        found.append(result)
+    return found
 
 
 def _digest(record: dict[str, Any]) -> str:

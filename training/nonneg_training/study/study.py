@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nonneg_core.errors import ConfigInvalid, DataInvalid
+from nonneg_core.atomic import storage_error
+from nonneg_core.cache_folder import locked
+from nonneg_core.errors import ConfigInvalid, DataInvalid, StorageFailed, TrainingStopped
 from nonneg_training.cache import default_folder
 from nonneg_training.study import result_files
-from nonneg_training.study.plan import Record, differing, flat, merged, read_plan
+from nonneg_training.study.plan import Record, check_figures, differing, flat, merged, read_plan
 from nonneg_training.study.report import page, write_report
 from nonneg_training.study.result_files import Result
 from nonneg_training.study.tasks import Task, task
 from nonneg_training.study.verdict import Verdict, decide
 
 Say = Callable[[str], None]
+LOCK = ".lock"  # held by the process that makes results here
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,7 @@ class Study:
         self.root = root
         self.task: Task = task(self.plan.task)
         self.measure = self.task.check_measure(self.plan.measure)
+        check_figures(self.name, self.plan, self.task.figures(self.measure))
 
     def grid(self) -> list[PlannedRun]:
         """List every run: all variants of the first seed, then of the next.
@@ -49,6 +54,8 @@ class Study:
         """
         settled = {name: self._settled(name) for name in self.plan.variants}
         self._check_alone(settled)
+        for record in settled.values():
+            self.task.check_data(record, self.measure, self.root)
         return [PlannedRun(name, seed, record) for seed in self.plan.seeds for name, record in settled.items()]
 
     def results(self) -> list[Result]:
@@ -80,20 +87,54 @@ class Study:
         return [run for run in self.grid() if (run.variant, run.seed) not in done]
 
     def run(self, *, budget: float | None = None, say: Say = print) -> list[Verdict]:
-        """Make what is missing, within `budget` hours; a run is not begun that would not fit."""
-        began, longest = time.monotonic(), 0.0
-        waiting = self.missing()
+        """Make what is missing, within `budget` hours; a run is not begun that would not fit.
+
+        Raises at the end where runs stopped that could not come to anything: the others are made all the same.
+        """
+        with self._alone():
+            stopped = self._make(self.missing(), budget, say)
+        if stopped:
+            raise TrainingStopped(
+                f"{len(stopped)} of {len(self.grid())} runs stopped: {'; '.join(stopped)}",
+                fix="change the settings of these variants; the other results are kept",
+            )
+        return self.verdicts()
+
+    def _make(self, waiting: list[PlannedRun], budget: float | None, say: Say) -> list[str]:
+        """Make these runs; return those that stopped, and why."""
+        began, longest, stopped = time.monotonic(), 0.0, list[str]()
         for number, wanted in enumerate(waiting):
             spent = time.monotonic() - began
             if budget is not None and (spent + longest) / 3600 > budget:
                 say(f"{self.name}: {len(waiting) - number} runs wait; the same command goes on with them")
                 break
             say(f"{self.name}: {wanted.variant}, seed {wanted.seed} ({number + 1} of {len(waiting)})")
-            result = self._made(wanted)
+            try:
+                result = self._made(wanted)
+            except TrainingStopped as error:
+                stopped.append(f"{wanted.variant}, seed {wanted.seed} ({error.message})")
+                say(f"{self.name}: {stopped[-1]} stopped")
+                continue
             longest = max(longest, result.seconds)
             result_files.write_result(self.folder, result)
             self.report()
-        return self.verdicts()
+        return stopped
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Refuse to work where another process makes the same results."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise storage_error(self.folder, error) from error
+        with locked(self.folder / LOCK, wait=False) as held:
+            if not held:
+                raise StorageFailed(
+                    f"another process makes the results in {self.folder}",
+                    fix="wait for it, or give another folder with --results",
+                    value=str(self.folder),
+                )
+            yield
 
     def report(self) -> None:
         """Write table and plot."""

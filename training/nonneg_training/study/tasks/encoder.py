@@ -7,7 +7,7 @@ import json
 import shutil
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import Field, PositiveInt
@@ -29,8 +29,10 @@ from nonneg_training.run import resume, train
 from nonneg_training.settings import FILE_NAME as CONFIG
 from nonneg_training.settings import Data, RunSettings, validate
 from nonneg_training.study.plan import Record, merged
+from nonneg_training.study.tasks.figure_names import encoder_figures
 from nonneg_training.study.tasks.task import Figures, Task, TaskSettings, checked
 
+CODES = ("trained", "raw", "relu")
 APART = ("data.root", "head.cache", "loop.threads", "loop.device")  # where and on what, not what
 
 
@@ -38,7 +40,7 @@ class Which(TaskSettings):
     """Images to measure on."""
 
     source: str
-    limit: int | None = None
+    limit: int | None = Field(default=None, ge=2)
     only: tuple[str, ...] = ()
 
 
@@ -49,13 +51,13 @@ class Measure(TaskSettings):
     teach: Which | None = None  # default: the images that were trained on
     structure: bool = True
     codes: tuple[str, ...] = ("trained",)  # trained; raw: before the activation; relu: raw, cut at zero
-    lengths: tuple[int, ...] = ()
+    lengths: tuple[PositiveInt, ...] = ()
     selections: tuple[str, ...] = ()
     keep: tuple[PositiveInt, ...] = ()  # so many of each vector's entries, the largest, before probe and neighbours
     transfer: tuple[Which, Which] | None = None  # images that teach and images that are asked, of another data set
     corruptions: bool = False
-    shots: tuple[int, ...] = ()  # labelled images a class that the probe learns from
-    noise: tuple[float, ...] = ()  # share of wrong labels that the probe learns from
+    shots: tuple[PositiveInt, ...] = ()  # labelled images a class that the probe learns from
+    noise: tuple[Annotated[float, Field(ge=0, le=1)], ...] = ()  # share of wrong labels that the probe learns from
     factors: bool = False  # the gap of mutual information, where images were rendered from factors
     finetune: dict[str, Record] = Field(default_factory=dict)  # by name, supervised training that starts from here
 
@@ -69,10 +71,37 @@ class EncoderTask(Task):
 
     def check_measure(self, record: Record) -> Record:
         found = checked(Measure, record, "measure")
-        unknown = set(found.codes) - {"trained", "raw", "relu"}
-        if unknown:
-            raise ConfigInvalid(f"codes={min(unknown)} is not known", fix="choose of trained, raw, relu")
+        _check_names("codes", found.codes, CODES)
+        _check_names("selections", found.selections, tuple(probing.SELECTIONS))
+        for name, changes in found.finetune.items():
+            validate(_start(RunSettings(), None, changes), f"measure.finetune.{name}")
         return found.model_dump(mode="json")
+
+    def figures(self, measure: Record) -> frozenset[str]:
+        return encoder_figures(Measure.model_validate(measure))
+
+    def check_data(self, settings: Record, measure: Record, root: Path | None) -> None:
+        wanted, what = _rooted(validate(settings, "the study's settings"), root), Measure.model_validate(measure)
+        images = _images(wanted.data)
+        asked = _asked(wanted.data, what, root)
+        for side in (what.teach, *(what.transfer or ())):
+            _which(side, root) if side is not None else None
+        if what.factors and not asked.factors(0):
+            raise ConfigInvalid(
+                f"{asked.name} does not know its factors", fix="leave measure.factors out", field="measure.factors"
+            )
+        width = wanted.model.dimensions
+        if width and max(what.lengths, default=0) > width:
+            raise ConfigInvalid(
+                f"measure.lengths={max(what.lengths)} exceeds the encoder's {width} dimensions",
+                fix=f"ask for at most {width}",
+                field="measure.lengths",
+                value=max(what.lengths),
+                limit=width,
+            )
+        for name, changes in what.finetune.items():
+            tuned = validate(_start(wanted, None, changes), f"measure.finetune.{name}")
+            resolve(tuned, images, ProcessGroup())
 
     def defaults(self) -> tuple[Record, Record]:
         return RunSettings().model_dump(mode="json"), Measure().model_dump(mode="json")
@@ -109,9 +138,7 @@ def measured(run: Path, settings: RunSettings, what: Measure, root: Path | None)
     look = partial(see, rows, view=encoder.view)
     if settings.method == "head":
         look = partial(see_cached, encoder, views=settings.views, seed=seed)
-    test = unseen(data) if what.ask is None else _which(what.ask, root)
-    if test is None:
-        raise ConfigInvalid(f"{data.source} has no test images", fix="say which in [measure]: ask = {source = ...}")
+    test = _asked(data, what, root)
     teach = _images(data) if what.teach is None else _which(what.teach, root)
     asked, taught = look(images=test), look(images=teach, seconds=False)
     figures = _structure(asked) if what.structure else {}
@@ -146,8 +173,6 @@ def _named(record: dict[str, Any], before: str) -> Figures:
 
 def _gaps(asked: Outputs, images: Images) -> Figures:
     factors = np.array([images.factors(i) for i in asked.order])
-    if not factors.size:
-        raise ConfigInvalid(f"{images.name} does not know its factors", fix="leave measure.factors out")
     gaps = information_gap(asked.z, factors)
     named = {f"factors.gap.{name}": float(gap) for name, gap in zip(FACTORS, gaps, strict=True)}
     return {"factors.gap": float(gaps.mean()), **named}
@@ -187,12 +212,16 @@ def _codes(seen: Outputs, name: str) -> Floats:
 
 def _finetuned(name: str, settings: RunSettings, run: Path, changes: Record, work: Path) -> Figures:
     """Train supervised, starting from the run's backbone: test accuracy by epoch."""
-    record = settings.model_dump(mode="json")
-    start = {"model": {"pretrained": str(run), "activation": None, "hidden": None, "batch_norm": False}}
-    record = merged(merged({**record, "method": "ce"}, start), changes)
-    tuned = trained(validate(record, f"measure.finetune.{name}"), work)
+    tuned = trained(validate(_start(settings, run, changes), f"measure.finetune.{name}"), work)
     accuracy = _series(tuned, "test_accuracy")
     return {f"finetune.{name}": accuracy[-1] if accuracy else None, f"finetune.{name}.by_epoch": accuracy}
+
+
+def _start(settings: RunSettings, run: Path | None, changes: Record) -> Record:
+    """Return the settings of supervised training that starts from a run's backbone."""
+    pretrained = None if run is None else str(run)
+    start = {"model": {"pretrained": pretrained, "activation": None, "hidden": None, "batch_norm": False}}
+    return merged(merged({**settings.model_dump(mode="json"), "method": "ce"}, start), changes)
 
 
 def _by_epoch(run: Path) -> Figures:
@@ -232,6 +261,25 @@ def _open(data: Data) -> Images:
 
 def _images(data: Data) -> Images:
     return _open(data)
+
+
+def _asked(data: Data, what: Measure, root: Path | None) -> Images:
+    """Return the images to measure on."""
+    test = unseen(data) if what.ask is None else _which(what.ask, root)
+    if test is None:
+        raise ConfigInvalid(f"{data.source} has no test images", fix="say which in [measure]: ask = {source = ...}")
+    return test
+
+
+def _check_names(field: str, names: tuple[str, ...], known: tuple[str, ...]) -> None:
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise ConfigInvalid(
+            f"measure.{field}={unknown[0]} is not known",
+            fix=f"choose of {', '.join(known)}",
+            field=f"measure.{field}",
+            value=unknown[0],
+        )
 
 
 def _which(which: Which, root: Path | None) -> Images:

@@ -30,6 +30,10 @@ class Factorised(Alone):
     """Codes of the test images and a picture for every dimension."""
 
     kind = PartsSettings
+    known = frozenset({
+        "picture.sparsity", "picture.negative", "code.sparsity", "code.consistency", "code.purity", "floor.purity",
+        "floor.consistency",
+    })  # fmt: skip
 
     def run(self, settings: Record, measure: Record, seed: int, work: Path, root: Path | None) -> Figures:
         codes, pictures = factorised(PartsSettings.model_validate(settings), seed, work)

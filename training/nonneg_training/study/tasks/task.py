@@ -30,6 +30,14 @@ class Task(ABC):
         """Return what is measured, with nothing left to default."""
 
     @abstractmethod
+    def figures(self, measure: Record) -> frozenset[str]:
+        """Return the names of all figures that a result can have."""
+
+    @abstractmethod
+    def check_data(self, settings: Record, measure: Record, root: Path | None) -> None:
+        """Refuse what is measured where its images are not there, or where it does not go with these settings."""
+
+    @abstractmethod
     def defaults(self) -> tuple[Record, Record]:
         """Return settings and measure as they are where nothing is said."""
 
@@ -58,12 +66,19 @@ class Alone(Task):
     """A task of one function: its settings are one flat record, and nothing is measured beside them."""
 
     kind: type[TaskSettings]
+    known: frozenset[str]  # its figures
 
     def settle(self, record: Record, root: Path | None) -> Record:
         return checked(self.kind, record, "base").model_dump(mode="json")
 
     def check_measure(self, record: Record) -> Record:
         return checked(TaskSettings, record, "measure").model_dump(mode="json")
+
+    def figures(self, measure: Record) -> frozenset[str]:
+        return self.known
+
+    def check_data(self, settings: Record, measure: Record, root: Path | None) -> None:
+        return  # it measures nothing beside its own data
 
     def defaults(self) -> tuple[Record, Record]:
         return {name: field.default for name, field in self.kind.model_fields.items()}, {}

@@ -57,6 +57,11 @@ class Theory(Alone):
     """What gradient descent on the spectral loss finds, with and without non-negativity."""
 
     kind = World
+    known = frozenset(
+        [f"residual.{name}" for name in ("svd", "nmf", "ncl", "cl")]
+        + [f"posterior.{name}" for name in ("nmf", "ncl", "cl")]
+        + ["rotated.ncl", "rotated.cl", "bound.alpha", "bound.bound", "bound.error"]
+    )
 
     def run(self, settings: Record, measure: Record, seed: int, work: Path, root: Path | None) -> Figures:
         world = World.model_validate(settings)

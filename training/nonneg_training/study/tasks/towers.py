@@ -43,6 +43,10 @@ class TwoTowers(Alone):
     """Trains both towers on the digits with written captions."""
 
     kind = Towers
+    known = frozenset({
+        "recall.image_to_text", "recall.text_to_image", "image.sparsity", "text.sparsity", "across.same_digit",
+        "across.chance",
+    })  # fmt: skip
 
     def run(self, settings: Record, measure: Record, seed: int, work: Path, root: Path | None) -> Figures:
         wanted = Towers.model_validate(settings)
