@@ -17,6 +17,8 @@ from nonneg_export.rerank_columns import overlaps
 from nonneg_runtime.bundle import Bundle, open_bundle
 from nonneg_runtime.inference.session import Session
 from nonneg_runtime.manifest import Provenance
+from nonneg_runtime.words.lexicon import lexicon_of
+from nonneg_runtime.words.names import read_names
 
 SOURCE = Provenance(weights="random", weights_license="CC0", data="none", data_license="CC0")
 
@@ -71,6 +73,49 @@ def test_fewer_dimensions_can_be_kept(bundle: Bundle, mine: Path, tmp_path: Path
     new, _ = rerank(bundle, mine, tmp_path / "new", "--dimensions", "7", "--rank-by", "variance")
     assert new.manifest.dimensions == 7
     assert new.manifest.calibration.ranked_by == "variance"
+
+
+@pytest.mark.slow
+def test_a_trained_order_is_kept_unless_another_is_asked_for(photos: Path, tmp_path: Path) -> None:
+    old = open_bundle("photo-fast")
+    new, said = rerank(old, photos, tmp_path / "kept")
+    assert new.manifest.columns.original == old.manifest.columns.original
+    assert new.manifest.calibration.ranked_by == "nested"
+    assert new.manifest.description == old.manifest.description
+    assert names_of(new) == names_of(old)
+    assert "the order was trained and is kept" in said
+
+
+@pytest.mark.slow
+def test_names_and_words_go_with_their_columns(photos: Path, tmp_path: Path) -> None:
+    old = open_bundle("photo-fast")
+    new, said = rerank(old, photos, tmp_path / "sorted", "--rank-by", "expected-activation")
+    place = {original: i for i, original in enumerate(new.manifest.columns.original)}
+    went = [place[original] for original in old.manifest.columns.original]  # where each old column is now
+    assert went != sorted(went)
+    assert names_of(new) == {went[dimension]: name for dimension, name in names_of(old).items()}
+    before, after = lexicon_of(old), lexicon_of(new)
+    assert before is not None
+    assert after is not None
+    np.testing.assert_allclose(after.vector("golden retriever")[went], before.vector("golden retriever"))
+    assert "short prefixes trained" not in new.manifest.description
+    assert new.manifest.provenance.note.endswith("its columns were put in another order since")
+    assert "not in the new bundle: the form int8" in said
+
+
+@pytest.mark.slow
+def test_fewer_columns_keep_their_names_and_lose_the_words(photos: Path, tmp_path: Path) -> None:
+    old = open_bundle("photo-fast")
+    new, said = rerank(old, photos, tmp_path / "fewer", "--dimensions", "1500")
+    assert names_of(new) == {dimension: name for dimension, name in names_of(old).items() if dimension < 1500}
+    assert new.manifest.lexicon is None
+    assert "not in the new bundle: the words for search" in said
+
+
+def names_of(bundle: Bundle) -> dict[int, str]:
+    assert bundle.manifest.names is not None
+    found = read_names(bundle.path / bundle.manifest.names.file, bundle.manifest.dimensions)
+    return {name.dimension: name.name for name in found.names}
 
 
 def test_ranking_needs_no_torch(bundle: Bundle, mine: Path, tmp_path: Path) -> None:
