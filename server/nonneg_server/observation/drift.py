@@ -23,7 +23,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nonneg_core.curation.differences import in_words, shares_differ
-from nonneg_runtime.words.known_names import names_of
 
 if TYPE_CHECKING:
     from nonneg_server.engine.engine import InferenceEngine
@@ -69,24 +68,18 @@ def moved(known: NDArray[Any], calibrated: int, live: NDArray[Any], images: floa
 
 def moved_at(engine: InferenceEngine) -> list[Moved]:
     """Return the dimensions of a served model that moved most."""
-    manifest, stats = engine.bundle.manifest, engine.stats
+    manifest, stats = engine.bundle.manifest, engine.stats.flush()
     known = np.asarray(manifest.columns.frequency)
     return moved(known, manifest.calibration.images, stats.frequencies(), stats.seen)
 
 
-def told(engine: InferenceEngine) -> list[str]:
-    """Return the same in words, as `nonneg diff` says what distinguishes two folders."""
-    stats = engine.stats.flush()
-    since = f"{stats.images} images since {datetime.fromtimestamp(stats.since, UTC):%Y-%m-%d %H:%M} UTC"
-    return sentences(moved_at(engine), names_of(engine.bundle), since)
-
-
-def sentences(found: list[Moved], names: Mapping[int, str], since: str) -> list[str]:
-    """Return a sentence for each dimension that moved; `since`: how many images came, since when."""
+def sentences(found: list[Moved], names: Mapping[int, str], images: int, since: float) -> list[str]:
+    """Return a sentence for each dimension that moved, as `nonneg diff` says it; so many images came since a time."""
+    when = f"{images} images since {datetime.fromtimestamp(since, UTC):%Y-%m-%d %H:%M} UTC"
     often = "{:.2g}x as often as on the calibration photos"
     called = [names.get(m.dimension) or f"dim {m.dimension}" for m in found]
     told = [in_words(name, m.then, m.now, often.format(m.times)) for name, m in zip(called, found, strict=True)]
-    return [f"{sentence} ({since})" for sentence in told]
+    return [f"{sentence} ({when})" for sentence in told]
 
 
 def drift(known: NDArray[Any], live: NDArray[Any], images: float) -> DriftMeasure | None:

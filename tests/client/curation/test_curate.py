@@ -118,6 +118,21 @@ def test_photos_are_compared_across_two_indexes(run, vectors, tmp_path):
     assert "clusters is of one index" in refused.stderr
 
 
+def test_whole_vectors_are_compared_with_cut_ones_as_these_are(run, vectors, tmp_path):
+    vectors.save(tmp_path / "whole.npz")
+    vectors.shorten(top_k=3).save(tmp_path / "cut.npz")
+    z = vectors.shorten(top_k=3).numpy()
+    for one, other in (("whole", "cut"), ("cut", "whole")):
+        paths = tmp_path / f"{one}.npz", "--against", tmp_path / f"{other}.npz"
+        similar = found(run("curate", *paths, "--only", "similar", "--similar", "0.6", "--json"))["similar"]
+        assert any("largest entries of each vector are compared, as" in note for note in similar["notes"])
+        leaks = [f for group in similar["groups"] for f in group["findings"] if f["action"] == "keep"]
+        assert leaks
+        for leak in leaks:
+            a, b = (vectors.ids.index(leak[key]) for key in ("image", "of"))
+            assert leak["cosine"] == pytest.approx(float(z[a] @ z[b]), abs=1e-5)
+
+
 def test_conditions_narrow_what_is_curated(run, index, vectors):
     with Index.open(index) as opened:
         opened.add(vectors, [{"folder": Path(name).parent.name} for name in vectors.ids])

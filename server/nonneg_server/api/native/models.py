@@ -10,13 +10,14 @@ from fastapi import APIRouter, Request, Response
 from nonneg_core.errors import NotFound
 from nonneg_runtime.bundle import Bundle
 from nonneg_runtime.manifest import Manifest
+from nonneg_runtime.words.known_names import names_of
 from nonneg_server.api.native import examples, schemas
 from nonneg_server.api.native.translation import query_parameters
 from nonneg_server.api.openapi import BINARY, documented
 from nonneg_server.api.route import Route, json_response
 from nonneg_server.dimension_list import listed
 from nonneg_server.dimensions import details, thumbnail
-from nonneg_server.observation.drift import told
+from nonneg_server.observation.drift import moved_at, sentences
 from nonneg_server.requests.parameters import Listing
 
 router = APIRouter(route_class=Route, tags=["models"])
@@ -34,7 +35,10 @@ async def get_model(request: Request) -> Response:
     engine = request.app.state.registry.get(request.path_params["model"])
     manifest = engine.bundle.manifest
     whole = manifest.model_dump(mode="json", exclude={"columns", "golden"})
-    return json_response({**whole, "lengths": lengths(manifest), "drift": told(engine)})
+    found = moved_at(engine)
+    names = await asyncio.to_thread(names_of, engine.bundle) if found else {}
+    drift = sentences(found, names, engine.stats.images, engine.stats.since)
+    return json_response({**whole, "lengths": lengths(manifest), "drift": drift})
 
 
 @router.get("/models/{model}/dimensions", summary="The dimensions: names, evidence and frequencies, in pages")
