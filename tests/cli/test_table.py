@@ -37,7 +37,7 @@ def test_help_names_every_command():
 
 
 def processor_time(*command):
-    """Seconds, so that a busy machine does not count."""
+    """Seconds; a busy machine counts less than by the clock, but its caches are cold."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(command, check=True, timeout=60, stdout=subprocess.DEVNULL)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -52,11 +52,18 @@ def test_help_loads_no_library_that_takes_time(name):
     assert f"'{name}'" not in result.stdout.splitlines()[-1]
 
 
-@pytest.mark.parametrize("statement", ["import nonneg_client", "from nonneg_client import Client"])
-def test_the_import_is_quick(statement):
-    """Less an interpreter that does nothing."""
-    empty = min(processor_time(sys.executable, "-c", "pass") for _ in range(5))
-    assert min(processor_time(sys.executable, "-c", statement) for _ in range(7)) - empty < 0.150
+@pytest.mark.parametrize(
+    ("statement", "most"), [("import nonneg_client", 0.5), ("from nonneg_client import Client", 2.2)]
+)
+def test_the_import_is_quick(statement, most):
+    """Beside NumPy's import, in turns, each less an interpreter that does nothing: a busy machine slows all three."""
+    code = ("pass", "import numpy", statement)
+    empty, numpy, ours = (min(times) for times in zip(*(map(timed, code) for _ in range(7)), strict=True))
+    assert ours - empty < most * (numpy - empty)
+
+
+def timed(code):
+    return processor_time(sys.executable, "-c", code)
 
 
 @pytest.mark.parametrize("name", ["click", "httpx", "numpy", "tqdm", "PIL", "pydantic"])

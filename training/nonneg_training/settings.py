@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import json
-import tomllib
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from nonneg_core.atomic import atomic_write
 from nonneg_core.errors import ConfigInvalid
 from nonneg_core.pixels.resizing import Interpolation
+from nonneg_training.toml_records import read_toml, to_toml
 
 FILE_NAME = "config.toml"
 CHANGE = "change it; `nonneg train --help` lists the options"
@@ -232,7 +231,7 @@ class RunSettings(SettingsSection):
 
 def read_settings(path: Path | None, changes: dict[str, Any]) -> RunSettings:
     """Return the file's settings, changed by `changes` (dotted name -> value)."""
-    record: dict[str, Any] = {} if path is None else _read(path)
+    record: dict[str, Any] = {} if path is None else read_toml(path)
     for name, value in changes.items():
         *sections, key = name.split(".")
         place = record
@@ -242,7 +241,7 @@ def read_settings(path: Path | None, changes: dict[str, Any]) -> RunSettings:
                 raise ConfigInvalid(f"{name}: {section} is not a section", fix="see `nonneg train --help`", field=name)
         place[key] = value
     if path is not None and changes:
-        validate(_read(path), str(path))  # what is wrong there is not the options' fault
+        validate(read_toml(path), str(path))  # what is wrong there is not the options' fault
         return validate(record, f"{path} with the options")
     return validate(record, str(path) if path else "the options")
 
@@ -285,27 +284,3 @@ def write_settings(path: Path, settings: RunSettings) -> None:
     """Write TOML that `read_settings` reads back to the same record."""
     with atomic_write(path) as temporary:
         temporary.write_text(to_toml(settings.model_dump(mode="json", exclude_none=True)), encoding="utf-8")
-
-
-def to_toml(record: dict[str, Any]) -> str:
-    """Return scalars and lists first, then a table a section; JSON's scalars are TOML's."""
-    lines = [
-        f"{key} = {json.dumps(value, ensure_ascii=False)}"
-        for key, value in record.items()
-        if not isinstance(value, dict)
-    ]
-    for key, value in record.items():
-        if isinstance(value, dict):
-            lines += ["", f"[{key}]", to_toml(value).rstrip("\n")]
-    return "\n".join(lines) + "\n"
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigInvalid(
-            f"{path} cannot be read ({error.strerror})", fix="check the path", value=str(path)
-        ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigInvalid(f"{path} is not TOML ({error})", fix="mend that line", value=str(path)) from error

@@ -11,6 +11,7 @@ import click
 
 from nonneg_client.commands.embedder_options import embeds
 from nonneg_client.commands.lengths import read_lengths
+from nonneg_client.commands.refused_options import OF_LABELS, refuse_options
 
 if TYPE_CHECKING:
     from nonneg_client.commands.embedder_options import EmbedderOptions
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from nonneg_client.evaluation.retrieval import LengthResult
     from nonneg_core.evaluation.lengths import Length
 
-OF_LABELS = ("k", "vectors", "selections", "intervals", "with_probe", "picture", "kept", "missed")
 _HIDDEN = {"selection", "dimensions", "top_k", "asked", "sparse_bytes", "dense_bytes", "intervals"}
 
 HELP = """Measure retrieval at several lengths.
@@ -95,7 +95,7 @@ def evaluate(
         evaluate_captions(data, lengths, through, intervals=intervals, truncate=truncate, as_json=as_json)
         return
     if data.suffix.lower() == ".json":
-        refuse_options(*OF_LABELS, reason="for labelled images: leave it out with a ground truth of landmarks")
+        refuse_options("intervals", *OF_LABELS, reason="for labelled images: leave it out with landmarks")
         from nonneg_client.commands.evaluate_landmarks import landmarks
 
         landmarks(data, lengths, through, as_json)
@@ -256,15 +256,6 @@ def show(
     if several:
         click.echo("activation, variance and pca are measured on a fifth of the images, which is then not evaluated")
     click.echo("bytes: the smaller of sparse (u16, f16) and dense (f32). The NCL authors' mAP@10 is P@10.")
-
-
-def refuse_options(*names: str, reason: str) -> None:
-    """Raise if one of these options of the running command was typed: it would change nothing."""
-    context = click.get_current_context()
-    for name in names:
-        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
-            (option,) = (p.opts[0] for p in context.command.params if p.name == name)
-            raise click.UsageError(f"{option} is {reason}")
 
 
 def _cell(record: dict[str, Any], metric: str) -> Any:

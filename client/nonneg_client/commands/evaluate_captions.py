@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nonneg_client.commands.evaluate import OF_LABELS, refuse_options
+from nonneg_client.commands.refused_options import OF_LABELS, refuse_options
 
 if TYPE_CHECKING:
     from nonneg_client.commands.embedder_options import EmbedderOptions
@@ -55,8 +55,7 @@ def check_options() -> None:
     """Refuse the options of labelled images, which change nothing for captions."""
     if not click.get_current_context().params["captions"]:
         raise click.UsageError("--truncate goes with --captions")
-    names = [name for name in OF_LABELS if name != "intervals"]
-    refuse_options(*names, reason="for labelled images: leave it out beside --captions")
+    refuse_options(*OF_LABELS, reason="for labelled images: leave it out beside --captions")
 
 
 def embedded(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import tarfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import PurePosixPath
@@ -13,7 +12,7 @@ from typing import Any
 
 from nonneg_client.data_set.addresses import Address, reading
 from nonneg_client.data_set.groups import ImageGroup, Members, ParquetImages, cut
-from nonneg_client.storage.parquet import import_pyarrow
+from nonneg_client.data_set.parquet_file import opened_parquet
 from nonneg_core.errors import DataInvalid
 from nonneg_core.pixels.formats import OF_IMAGES
 
@@ -48,18 +47,6 @@ def _members(archive: Address) -> Iterator[tuple[str, int, int]]:
                         yield _once(entry.name, seen, archive), entry.offset_data, entry.size
     except (tarfile.TarError, EOFError) as error:
         raise DataInvalid(f"{archive} is not a tar file, or a broken one ({error})", fix="write it again") from error
-
-
-@contextmanager
-def opened_parquet(address: Address) -> Iterator[Any]:
-    """Open a Parquet file to read row groups from."""
-    pyarrow = import_pyarrow()
-    with address.open() as source, reading(address):
-        try:
-            with pyarrow.parquet.ParquetFile(source) as file:
-                yield file
-        except pyarrow.ArrowInvalid as error:
-            raise DataInvalid(f"{address} is not a Parquet file, or a broken one ({error})", fix="check it") from error
 
 
 def of_parquet(piece: Container, size: int, column: str | None, id_column: str | None) -> Iterator[ImageGroup]:

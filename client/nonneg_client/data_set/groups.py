@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from nonneg_client.data_set.addresses import Absent, Address
+from nonneg_client.data_set.parquet_file import opened_parquet
 from nonneg_core.errors import DataInvalid
 
 T = TypeVar("T")
@@ -85,8 +86,6 @@ class ParquetImages:
 
     def _of(self, row_group: int) -> Any:
         if row_group not in self._held:
-            from nonneg_client.data_set.containers import opened_parquet
-
             self._held.clear()
             with still_there(self.file), opened_parquet(self.file) as file:
                 self._held[row_group] = file.read_row_group(row_group, columns=[self.column]).column(0)
