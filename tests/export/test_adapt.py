@@ -228,7 +228,7 @@ def test_too_few_different_photos_are_refused(tiles: Path, tmp_path: Path, kind:
 
 
 def test_any_bundle_can_be_adapted_by_its_embedding(tiny: ModelProto, tiles: Path, tmp_path: Path) -> None:
-    """One without a head in a file of its own, as `nonneg export` and `nonneg wrap` make them."""
+    """One without a head in a file of its own, as `nonneg export` makes them."""
     draft = Draft(tiny, View(size=16), "tiny", "1", "relu", Provenance(**dict.fromkeys(SAID, "x")))
     plain = seal(rank(draft, find_photos(tiles), tmp_path / "work"), tmp_path / "tiny.bundle")
     out = tmp_path / "mine.bundle"

@@ -13,15 +13,14 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nonneg_core.errors import ConfigInvalid, MissingExtra
-from nonneg_core.heads.adapted import passing
 from nonneg_core.heads.head import Head
 from nonneg_core.heads.spread import Rows, Spread
 from nonneg_core.installing import extra_hint
 from nonneg_core.pixels.view import Pixels, View
 from nonneg_export.adaptation.kept_words import first_kept
+from nonneg_export.adaptation.letting_through import fits, is_signed, letting_through, taken_by
 from nonneg_runtime.bundle import Bundle, storing
 from nonneg_runtime.head_file import read_head, read_spread, write_head
 from nonneg_runtime.inference.open_session import open_session
@@ -33,7 +32,7 @@ WIDEST = 4096  # features whose covariance is put in order in a minute
 
 @dataclass(frozen=True, eq=False)
 class SourceBundle:
-    """The bundle that is adapted, with its head on roots of features and its statistics."""
+    """The bundle that is adapted, with its head - on roots of features, or on their directions - and its statistics."""
 
     bundle: Bundle
     head: Head
@@ -64,20 +63,20 @@ def open_source(path: str | Path | None) -> SourceBundle:
     """Open the bundle at `path`, or the shipped model of that name, in its fastest form that computes right here."""
     bundle = open_variant(path, "auto")
     record = bundle.manifest.head
-    if record is None or not record.spread or record.takes != "roots":
-        return _by_embedding(bundle)
+    if record is None or not record.spread:
+        return _by_embedding(bundle, "no head in a file of its own")
     head = read_head(bundle.path / record.file)
-    if head.weight.shape[0] > head.dimensions:  # features that do not fit where columns go
-        return _by_embedding(bundle)
+    if not fits(head, signed=is_signed(record)):  # features that do not fit where columns go
+        return _by_embedding(bundle, "fewer columns than what its head takes needs")
     return SourceBundle(bundle, head, read_spread(bundle.path / record.spread), _named(bundle), record.trained)
 
 
-def _by_embedding(bundle: Bundle) -> SourceBundle:
-    """Return the bundle's embedding as features: their roots, squared, are the embedding."""
+def _by_embedding(bundle: Bundle, why: str) -> SourceBundle:
+    """Return the bundle's embedding as features: their roots, squared, are the embedding. `why`: what it has."""
     dimensions = bundle.manifest.dimensions
     if find_spec("onnx") is None:
         raise MissingExtra(
-            f"{bundle.path} has no head in a file of its own: to adapt it needs onnx", fix=extra_hint("export")
+            f"{bundle.path} has {why}: it is adapted by its embedding, which needs onnx", fix=extra_hint("export")
         )
     if dimensions > WIDEST:
         raise ConfigInvalid(
@@ -100,20 +99,19 @@ def _named(bundle: Bundle) -> int:
 
 
 class FeatureBackbone:
-    """Roots of features, as a source's encoder computes them."""
+    """What a source's head takes, as its encoder computes it: roots of features, or their directions."""
 
     def __init__(self, source: SourceBundle, work: Path, callers: int) -> None:
         """Open the encoder of a source; `work` is a folder that lasts as long as this object."""
-        self.features, self._power = source.features, source.head.power
+        self.features, self._head, self._signed = source.features, source.head, False
         encoder, record = source.bundle.encoder, source.bundle.manifest.head
         if source.ordinary is not None and record is not None:
-            encoder = work / source.bundle.file
+            encoder, self._signed = work / source.bundle.file, is_signed(record)
             with storing(work):
                 shutil.copyfile(source.bundle.encoder, encoder)
-                write_head(passing(self.features, source.head), work / record.file)
+                write_head(letting_through(source.head, signed=self._signed), work / record.file)
         self._session = open_session(encoder, callers=callers, precision=source.bundle.manifest.precision)
 
     def roots(self, pixels: Pixels) -> Rows:
-        """Return roots of the features of a batch, (batch, features)."""
-        powers: NDArray[np.float32] = self._session.run(pixels)[:, : self.features]
-        return np.asarray(powers ** np.float32(1 / self._power))
+        """Return what the head takes of a batch, (batch, features)."""
+        return taken_by(self._head, np.asarray(self._session.run(pixels), dtype=np.float32), signed=self._signed)

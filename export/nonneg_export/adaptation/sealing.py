@@ -36,11 +36,13 @@ from nonneg_runtime.manifest import (
     NamesRecord,
     Provenance,
     Variant,
+    read_manifest,
 )
 from nonneg_runtime.words.lexicon import read_lexicon
 from nonneg_runtime.words.names import read_names
 
-ACTIVATION = "p^0.6 where p = relu(sqrt(features) weight + bias) is above the gate"
+ACTIVATION = "p^0.6 where p = relu({} weight + bias) is above the gate"
+TAKEN = {"roots": "sqrt(features)", "features": "features", "directions": "(features / |features|)"}
 COMPARED = 100  # photos on which another form is held against the exact one
 LEAST_KEPT = 0.6  # of the ten nearest neighbours, as for the shipped models: a gate is a jump
 TOLERANCE = 0.95  # of another form's golden vector: processors round differently; one that saturates is far below
@@ -124,8 +126,9 @@ def _manifest(adapted: Adapted, out: Path, work: Path) -> Manifest:
     few = Photos(features.photos.folder, tuple(features.path(n) for n in parts.judged[:COMPARED].tolist()))
     pixels = verify.samples(few.paths, source.view)
     statistics = measure(adapted.fitted.head.embed(sample(features, parts.fit)))
-    own = HeadRecord(file=HEAD, spread=SPREAD, takes="roots", power=adapted.fitted.head.power)
     apart = adapted.source.ordinary is not None
+    takes = source.head.takes if apart and source.head is not None else "roots"
+    own = HeadRecord(file=HEAD, spread=SPREAD, takes=takes, power=adapted.fitted.head.power)
     return source.model_copy(
         update={
             "name": name_after(out),
@@ -147,8 +150,8 @@ def _manifest(adapted: Adapted, out: Path, work: Path) -> Manifest:
             "names": _names(adapted, work) if apart else None,
             "lexicon": _lexicon(adapted, work) if apart else None,
             "dimensions": adapted.fitted.head.dimensions,
-            "activation": ACTIVATION,
-            "precision": "fp16" if apart else source.precision,
+            "activation": ACTIVATION.format(TAKEN[takes]),
+            "precision": read_manifest(adapted.source.bundle.path).precision if apart else source.precision,
             "adaptation": adapted.record(),
             "files": {},
         }

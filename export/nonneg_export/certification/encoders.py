@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from nonneg_core.errors import ConfigInvalid
-from nonneg_core.heads.adapted import passing
 from nonneg_core.heads.head import Head
 from nonneg_core.heads.spread import Rows
 from nonneg_core.pixels.view import Pixels
 from nonneg_export.adaptation.backbone import WIDEST
+from nonneg_export.adaptation.letting_through import fits, is_signed, letting_through, taken_by
 from nonneg_runtime.bundle import ENCODER, SHIPPED, Bundle, shipped_names, storing
 from nonneg_runtime.head_file import read_head, write_head
 from nonneg_runtime.inference.open_session import open_session
@@ -29,7 +28,7 @@ class Certified:
         """Open the encoder of a bundle; `work` is a folder that lasts as long as this object."""
         self.head = head_apart(bundle)
         encoder, record = bundle.encoder, bundle.manifest.head
-        self._signed = record is not None and record.takes != "roots"
+        self._signed = record is not None and is_signed(record)
         if self.head is not None and record is not None:
             encoder = work / bundle.file
             with storing(work):
@@ -40,11 +39,7 @@ class Certified:
     def rows(self, pixels: Pixels) -> Rows:
         """Return of a batch what the head takes where that lies apart, else the embedding."""
         found = np.asarray(self._session.run(pixels), dtype=np.float32)
-        if self.head is None:
-            return found
-        width = self.head.weight.shape[0]
-        rows: Rows = found[:, : 2 * width] ** np.float32(1 / self.head.power)
-        return rows[:, :width] - rows[:, width:] if self._signed else rows[:, :width]
+        return found if self.head is None else taken_by(self.head, found, signed=self._signed)
 
 
 def head_apart(bundle: Bundle) -> Head | None:
@@ -53,20 +48,7 @@ def head_apart(bundle: Bundle) -> Head | None:
     if record is None:
         return None
     head = read_head(bundle.path / record.file)
-    needed = head.weight.shape[0] * (1 if record.takes == "roots" else 2)
-    return head if needed <= head.dimensions else None
-
-
-def letting_through(head: Head, *, signed: bool) -> Head:
-    """Return the head of the same shape that lets what it takes through; what is below zero in columns of its own."""
-    width = head.weight.shape[0]
-    positive = passing(width, head)
-    if not signed:
-        return positive
-    both = np.concatenate([np.eye(width), -np.eye(width)], axis=1)
-    weight = np.zeros_like(head.weight)
-    weight[:, : 2 * width] = both
-    return replace(positive, weight=weight)
+    return head if fits(head, signed=is_signed(record)) else None
 
 
 def random_weight(features: int, columns: int) -> Rows:
