@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -51,6 +52,43 @@ def test_mutated_requests_are_answered_in_time_and_never_with_a_fault(tmp_path: 
     assert found["findings"] == []
     assert found["inputs"] == 1000
     assert {"200", "400", "404", "415", "422"} <= set(found["outcomes"])
+
+
+def test_requests_are_made_for_every_route_of_the_application(
+    mutations: tuple[ModuleType, dict[str, list[bytes]]],
+) -> None:
+    import every_route
+
+    from nonneg_server.api import DIALECTS
+    from nonneg_server.api.route import RouteTable
+
+    routes = [route for dialect in DIALECTS for route in dialect.routes]
+    table = RouteTable(routes)
+    asked = [("GET", path) for path in every_route.GETS]
+    asked += [("POST", post.path) for post in every_route.posts(mutations[1]["PNG"][0])]
+    found = {(method, getattr(table.find(method, path.partition("?")[0]), "path", None)) for method, path in asked}
+    known = {(method, route.path) for route in routes for method in route.methods}
+    assert known - found == set()
+    assert found - known == set()
+
+
+def test_containers_that_hold_themselves_are_still_files_of_their_format(
+    mutations: tuple[ModuleType, dict[str, list[bytes]]],
+) -> None:
+    from nesting import NESTED
+
+    from nonneg_core.errors import NonnegError
+    from nonneg_core.pixels.decode import decode
+
+    for kind, nest in NESTED.items():
+        read = 0
+        for number in range(60):
+            file = mutations[1][kind][number % 2]
+            data = nest(file, random.Random(number))
+            assert data != file
+            with suppress(NonnegError):
+                read += set(decode(data).size) == {96, 64}
+        assert read > 5, kind
 
 
 def test_a_file_that_is_taken_apart_and_put_together_is_the_same(

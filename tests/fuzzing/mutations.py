@@ -10,6 +10,8 @@ import struct
 import zlib
 from collections.abc import Callable
 
+from nesting import NESTED
+
 NUMBERS = (0, 1, 2, 7, 8, 127, 128, 255, 256, 4095, 65_535, 65_536, 2**24, 2**31 - 1, 2**31, 2**32 - 1)
 Parts = list[bytes]
 
@@ -24,6 +26,8 @@ def mutated(kind: str, files: list[bytes], chance: random.Random) -> bytes:
             parts, others, chance
         )
     data = join(parts) if chance.random() < 0.9 else b"".join(parts)
+    if kind in NESTED and chance.random() < 0.15:
+        data = NESTED[kind](data, chance)
     return data[: chance.randrange(len(data) + 1)] if chance.random() < 0.1 else data
 
 

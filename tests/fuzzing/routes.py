@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import copy
 import json
 import os
 import random
@@ -16,25 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from bounds import ANSWERED, LEAKS, SERVED, Broken
+from every_route import GETS, posts
+from json_mutations import PARAMETERS, changed_json
 from mutations import mutated
 from seeds import seeds
 
 MOST_MEMORY = 700 * 2**20  # bytes that the server may grow by
 MOST_ANSWER = 32 * 2**20  # bytes
 ALLOWED = range(200, 500)  # and 503, 504: full or late, never at fault
-GETS = (
-    "/", "/models", "/models/m", "/models/m/dimensions",
-    "/models/m/dimensions/3", "/models/m/dimensions/3/examples/0", "/livez", "/readyz",
-    "/metrics", "/openapi.json", "/docs", "/v1/models", "/v1/models/m", "/v2", "/v2/health/live", "/v2/health/ready",
-    "/v2/models/m", "/v2/models/m/ready", "/v2/models/m/versions/1", "/info", "/health", "/studio", "/studio/photos",
-    "/studio/photos/drop-0", "/studio/search?expression=dim:3", "/studio/dimensions/3", "/studio/page/app.js",
-)  # fmt: skip
-QUERIES = ("dimensions", "top_k", "normalize", "format", "encoding", "errors", "model", "limit")
-VALUES: tuple[Any, ...] = (
-    None, True, False, 0, 1, -1, 2**31, 2**64, 1e308, 0.1, "", "x", "a" * 5000, "\0", "\ud800", "float16", "base64",
-    "sparse", "http://127.0.0.1/", "http://xn--/", "data:image/png;base64,", "file:///etc/passwd", [], {}, [[]], [None],
-    {"a": 1}, [1] * 3000,
-)  # fmt: skip
 HEADERS = (
     "Content-Length: 0", "Content-Length: 5", "Content-Length: -1", "Content-Length: 99999999999",
     "Content-Length: 1, 1", "Transfer-Encoding: chunked", "Transfer-Encoding: gzip, chunked", "Expect: 100-continue",
@@ -43,7 +30,8 @@ HEADERS = (
     "Content-Type: multipart/form-data; boundary=" + "b" * 300, "Accept: application/x-npy",
     "Accept: application/msgpack", "Accept: " + "," * 500, "X-Request-Timeout: 0.001", "X-Request-Timeout: nan",
     "X-Request-Id: " + "i" * 500, "traceparent: 00-0-0-0", "Authorization: Bearer \xff", "Cookie: " + "c=1; " * 200,
-    "Host: b", "Range: bytes=0-1",
+    "Host: b", "Range: bytes=0-1", "Inference-Header-Content-Length: " + "9" * 5000, "X-Request-Timeout: " + "9" * 5000,
+    "Inference-Header-Content-Length: 3", "Sec-Fetch-Site: cross-site", "If-None-Match: *",
 )  # fmt: skip
 
 
@@ -61,13 +49,15 @@ class Routes:
             "--read-timeout",
             "2",
             "--manage",
+            *("--model", "photo", "--model", "photo-fast"),
         ]
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
         )
         self.log: list[str] = []
         self._port = self._started()
-        self._model = self._name()
+        self._model, self._spare = self._names()
+        self._dropped = self._uploaded()
         self._before = self._memory()
 
     def close(self) -> None:
@@ -77,15 +67,17 @@ class Routes:
     def make(self, number: int) -> bytes:
         """Head and body of one request, as they go over the wire."""
         chance = random.Random(f"{self._seed} {number}")
-        if chance.random() < 0.15:
-            path = chance.choice(GETS).replace("/m/", f"/{self._model}/") if chance.random() < 0.9 else "/models/m"
-            return self._head(f"GET {path}{self._query(chance)}", [], b"", chance)
+        if chance.random() < 0.2:
+            return self._head(f"GET {self._named(chance.choice(GETS), chance)}", [], b"", chance)
         kind = chance.choice(sorted(self._seeds))
         image = mutated(kind, self._seeds[kind], chance) if chance.random() < 0.5 else self._seeds[kind][0]
-        path, mime, body = chance.choice(self._bodies(image))
+        post = chance.choice(posts(image))
+        body = post.body.replace(b'"model": "m"', b'"model": "%b"' % self._model.encode())
+        body = body.replace(b'"model": "spare"', b'"model": "%b"' % self._spare.encode())
         if chance.random() < 0.5:
-            body = _changed_body(mime, body, chance)
-        return self._head(f"POST {path}{self._query(chance)}", [f"Content-Type: {mime}"], body, chance)
+            body = _changed_body(post.mime, body, chance)
+        line = f"POST {self._named(post.path, chance)}"
+        return self._head(line, [f"Content-Type: {post.mime}", *post.headers], body, chance)
 
     def attempt(self, data: bytes) -> str:
         """The status of its answer, or that the connection was closed; Broken where a bound does not hold."""
@@ -122,34 +114,16 @@ class Routes:
         if self._memory() - self._before > MOST_MEMORY:
             raise Broken(f"the server holds {self._memory()} bytes, {self._before} when it began")
 
-    def _bodies(self, image: bytes) -> list[tuple[str, str, bytes]]:
-        text, name = base64.b64encode(image).decode(), self._model
-        form = b'--b\r\nContent-Disposition: form-data; name="images"; filename="a"\r\n\r\n' + image + b"\r\n--b--\r\n"
-        tensor = {"inputs": [{"name": "image", "shape": [1], "datatype": "BYTES", "data": [text]}]}
-        vectors = {"vectors": [{"indices": [1, 3], "values": [0.5, 0.2]}], "dimensions": 2}
-        return [
-            ("/embed", "image/*", image),
-            ("/embed", "multipart/form-data; boundary=b", form),
-            ("/embed", "application/json", json.dumps({"images": [text, text], "dimensions": 64}).encode()),
-            ("/shorten", "application/json", json.dumps(vectors).encode()),
-            (
-                "/shorten",
-                "application/x-npy",
-                b"\x93NUMPY\1\0v\0{'descr': '<f4', 'fortran_order': False, 'shape': (1, 4)}",
-            ),
-            ("/explain", "application/json", json.dumps({"image": text, "limit": 3}).encode()),
-            ("/v1/embeddings", "application/json", json.dumps({"model": name, "input": [text]}).encode()),
-            ("/v2/embed", "application/json", json.dumps({"model": name, "images": [text]}).encode()),
-            (f"/v2/models/{name}/infer", "application/json", json.dumps(tensor).encode()),
-            ("/v2/repository/index", "application/json", b"{}"),
-            (f"/v2/repository/models/{name}/load", "application/json", b"{}"),
-        ]
-
-    def _query(self, chance: random.Random) -> str:
+    def _named(self, path: str, chance: random.Random) -> str:
+        """The path with the served names in it, and now and then with parameters."""
+        if chance.random() < 0.95:
+            path = path.replace("/spare/", f"/{self._spare}/").replace("drop-0", self._dropped)
+            path = re.sub("/m(?=/|$)", f"/{self._model}", path)
         if chance.random() < 0.6:
-            return ""
-        values = ("1", "64", "0", "-1", "x", "%00", "%ff", "1,2,3", "", "true", "9" * 400, "sparse")
-        return "?" + "&".join(f"{chance.choice(QUERIES)}={chance.choice(values)}" for _ in range(chance.randint(1, 4)))
+            return path
+        values = ("1", "64", "0", "-1", "x", "%00", "%ff", "1,2,3", "", "true", "9" * 400, "sparse", "9" * 5000)
+        given = (f"{chance.choice(PARAMETERS)}={chance.choice(values)}" for _ in range(chance.randint(1, 4)))
+        return path + ("&" if "?" in path else "?") + "&".join(given)
 
     def _head(self, line: str, headers: list[str], body: bytes, chance: random.Random) -> bytes:
         headers = [f"Host: 127.0.0.1:{self._port}", f"Content-Length: {len(body)}", *headers]
@@ -162,10 +136,19 @@ class Routes:
             head = bytes(changed)
         return head + body
 
-    def _name(self) -> str:
-        """The model's, in whose place requests are made with an m."""
-        _, _, body = self._asked(b"GET /v1/models HTTP/1.1\r\nHost: a\r\n\r\n").partition(b"\r\n\r\n")
-        return str(json.loads(body)["data"][0]["id"])
+    def _names(self) -> tuple[str, str]:
+        """The models' that are served: the default one's, and that of one which may be unloaded."""
+        default, spare = self._json("GET", "/v1/models")["data"]
+        return str(default["id"]), str(spare["id"])
+
+    def _uploaded(self) -> str:
+        """The name of a photo that the studio has now."""
+        head = f"Content-Type: image/*\r\nX-Nonneg-Studio: 1\r\nContent-Length: {len(self._seeds['JPEG'][0])}"
+        return str(self._json("POST", "/studio/uploads", head, self._seeds["JPEG"][0])["photo"])
+
+    def _json(self, method: str, path: str, head: str = "Content-Length: 0", body: bytes = b"") -> Any:
+        line = f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{self._port}\r\n{head}\r\n\r\n"
+        return json.loads(self._asked(line.encode() + body).partition(b"\r\n\r\n")[2])
 
     def _started(self) -> int:
         assert self.process.stdout is not None
@@ -194,31 +177,12 @@ class Routes:
 
 def _changed_body(mime: str, body: bytes, chance: random.Random) -> bytes:
     if mime == "application/json" and chance.random() < 0.8:
-        return json.dumps(_replaced(json.loads(body), chance)).encode("utf-8", "surrogatepass")
+        return changed_json(body, chance)
     parts = bytearray(body)
     for _ in range(chance.choice((1, 3, 30))):
         if parts:
             parts[chance.randrange(min(len(parts), 400))] = chance.randrange(256)
     return bytes(parts[: chance.randrange(len(parts) + 1)] if chance.random() < 0.2 else parts)
-
-
-def _replaced(value: Any, chance: random.Random) -> Any:
-    """One value somewhere inside, replaced by something else; or a field more, or less."""
-    value = copy.deepcopy(value)
-    if isinstance(value, dict) and value and chance.random() < 0.8:
-        key = chance.choice(sorted(value))
-        if chance.random() < 0.15:
-            del value[key]
-        elif chance.random() < 0.15:
-            value[chance.choice(QUERIES)] = chance.choice(VALUES)
-        else:
-            value[key] = _replaced(value[key], chance)
-        return value
-    if isinstance(value, list) and value and chance.random() < 0.7:
-        at = chance.randrange(len(value))
-        value[at] = _replaced(value[at], chance)
-        return value
-    return chance.choice(VALUES)
 
 
 def _send(client: socket.socket, data: bytes) -> None:

@@ -25,6 +25,9 @@ def seeds() -> dict[str, list[bytes]]:
     deep = Image.fromarray(np.asarray(photo.convert("L")).astype(np.uint16) * 257)
     exif = Image.Exif()
     exif[0x0112], exif[0x010F] = 6, "maker"
+    deeper = Image.Exif()
+    deeper.get_ifd(0x8769).update({0x9000: b"0232", 0xA005: {1: "R98"}})
+    deeper.get_ifd(0x8825).update({0: b"\2\3\0\0"})
     profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
     about = {"exif": exif, "icc_profile": profile}
     frames: dict[str, Any] = {"save_all": True, "append_images": [photo.rotate(90), photo]}
@@ -51,6 +54,8 @@ def seeds() -> dict[str, list[bytes]]:
             (photo.convert("1"), {"compression": "group3"}),
             (deep, {"compression": "lzma"}),
             (photo, frames),
+            (photo, {"exif": deeper}),
+            (photo, {"exif": deeper, "big_tiff": True}),
         ],
         "AVIF": [(photo, {"speed": 10}), (clear, {"speed": 10} | about), (photo, {"speed": 10} | frames)],
         "HEIF": [(photo, {}), (clear, about)],
