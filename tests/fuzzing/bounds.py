@@ -6,7 +6,8 @@ import re
 
 LEAKS = re.compile(
     r"0x[0-9a-f]{6,}|/(usr|home|root|tmp|opt)/|site-packages|\.py\b|\.so\b|BytesIO|object at|PIL\.|"
-    r"libtiff|libjpeg|libpng|libwebp|libheif|Errno|decoder error|Traceback",
+    r"libtiff|libjpeg|libpng|libwebp|libheif|Errno|decoder error|Traceback|binascii|orjson|IDNA|"
+    r"codec can|Incorrect padding|base64-encoded|magic string|pickle",
     re.IGNORECASE,
 )  # a library's own words, an address in memory, a path of ours
 TYPES = ("image_unreadable", "image_unsupported", "image_too_large")  # what a bad image may be

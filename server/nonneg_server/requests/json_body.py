@@ -18,6 +18,7 @@ from nonneg_server.requests.body import read_body
 Parsed = TypeVar("Parsed")
 LARGE = 1_000_000  # bytes
 MOST_ENTRIES = 4_000_000  # of a body
+MOST_LISTS = 1_000_000  # and objects; while they are made no other thread runs, a quarter of a second for so many
 MAX_DEPTH = 32  # lists and objects within one another; a chat message with a photo has six
 _NO_BRACKETS = bytes(sorted(set(range(256)) - set(b"[]{}")))
 _LISTS = bytes.maketrans(b"{}", b"[]")
@@ -108,14 +109,15 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def check_entries(body: bytes) -> None:
     """Refuse a large body of little but brackets and commas: it would fill the memory many times over."""
-    for what, count in (("lists and objects", body.count(b"[") + body.count(b"{")), ("entries", body.count(b","))):
-        if count > MOST_ENTRIES:
+    lists = body.count(b"[") + body.count(b"{")
+    for what, count, most in (("lists and objects", lists, MOST_LISTS), ("entries", body.count(b","), MOST_ENTRIES)):
+        if count > most:
             raise TooLarge(
-                f"the body holds {count} {what}, the limit is {MOST_ENTRIES}",
+                f"the body holds {count} {what}, the limit is {most}",
                 fix="send several requests, or binary: .npy, a form, KServe's binary tensors",
                 field="body",
                 value=count,
-                limit=MOST_ENTRIES,
+                limit=most,
             )
 
 
