@@ -12,8 +12,10 @@ from typing import Any
 from nonneg_core.cores import available_cores
 from nonneg_core.errors import ConnectionFailed
 from nonneg_core.installing import needing
+from nonneg_core.quiet_start import without_line
 
 THIS_MACHINE = "local"  # the address that starts a cluster of this machine alone
+LOG_LEVEL = "RAY_BACKEND_LOG_LEVEL"
 
 
 @contextmanager
@@ -23,7 +25,8 @@ def joined(address: str) -> Iterator[Any]:
     shown = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": True}
     started = {"num_cpus": available_cores(), "include_dashboard": False} if address == THIS_MACHINE else {}
     try:
-        ray.init(address, ignore_reinit_error=True, **shown, **started)
+        with without_line(LOG_LEVEL):  # which Ray says of the variable that keeps it silent
+            ray.init(address, ignore_reinit_error=True, **shown, **started)
     except (ConnectionError, ValueError, RuntimeError) as error:
         raise ConnectionFailed(
             f"no Ray cluster answers at {address} ({error})",
@@ -36,11 +39,13 @@ def joined(address: str) -> Iterator[Any]:
 
 
 def import_ray() -> Any:
-    """Return the package; MissingExtra where it is not installed."""
+    """Return the package with its data part; MissingExtra where it is not installed."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # it reports to its makers otherwise
     os.environ.setdefault("RAY_DATA_LOG_LEVEL", "ERROR")  # it speaks of itself otherwise
-    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # errors that matter come as exceptions
+    os.environ.setdefault(LOG_LEVEL, "fatal")  # errors that matter come as exceptions
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # or it warns of a change to come
     with needing("a Ray cluster", extra="ray"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return import_module("ray")
+        ray = import_module("ray")
+        import_module("ray.data")
+    return ray

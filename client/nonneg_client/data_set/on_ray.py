@@ -7,14 +7,12 @@ What goes through the driver is a line a shard; vectors go from worker to target
 
 from __future__ import annotations
 
-import os
 import pickle
 import warnings
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
 from types import TracebackType
 from typing import Any, Self
 
@@ -22,18 +20,14 @@ from nonneg_client.data_set.addresses import Address
 from nonneg_client.data_set.bundle_copy import digest_of, packed
 from nonneg_client.data_set.layout import is_there, read_job
 from nonneg_client.data_set.listing import Sources
-from nonneg_client.data_set.quiet_start import without_line
 from nonneg_client.data_set.ray_tasks import Desk, DeskByRay, Expected, RayRow, Worker, list_pieces, open_piece
 from nonneg_client.data_set.shard_job import MadeShard, ShardJob
 from nonneg_client.data_set.worker_checks import not_shared, versions
-from nonneg_core.cores import available_cores
-from nonneg_core.errors import ConfigInvalid, ConnectionFailed, NonnegError
-from nonneg_core.installing import needing
+from nonneg_core.errors import ConfigInvalid, NonnegError
+from nonneg_core.ray_cluster import joined
 
-THIS_MACHINE = "local"  # the address that starts a cluster of this machine alone
 BOOKED = 0.9  # of a core, for each that a worker computes on
 LISTING, OPENING = 0.02, 0.03  # cores booked by the two kinds of tasks that list; two numbers, or Ray makes one of them
-LOG_LEVEL = "RAY_BACKEND_LOG_LEVEL"
 
 
 @dataclass(frozen=True)
@@ -69,33 +63,21 @@ class OnRay:
     """A cluster that is joined, or started on this machine."""
 
     def __init__(self, address: str, bundle: str | None, shape: WorkerShape) -> None:
-        self._ray = import_ray()
+        self._ray: Any = None  # until the cluster is joined
         self._address, self._bundle = address, bundle
         self._shape = shape
         self._desk: DeskByRay | None = None
         self._listed: int | None = None
 
     def __enter__(self) -> Self:
-        here = self._address == THIS_MACHINE
-        shown = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": True}
-        started = {"num_cpus": available_cores(), "include_dashboard": False}
-        try:
-            with without_line(LOG_LEVEL):  # which Ray says of the variable that keeps it silent
-                self._ray.init(self._address, ignore_reinit_error=True, **shown, **(started if here else {}))
-        except (ConnectionError, ValueError, RuntimeError) as error:
-            raise ConnectionFailed(
-                f"no Ray cluster answers at {self._address} ({error})",
-                fix=f"start it, `ray start --head`, or pass --ray {THIS_MACHINE} for this machine alone",
-            ) from error
-        try:
+        with ExitStack() as opening:
+            self._ray = opening.enter_context(joined(self._address))
             self.workers = self._shape.fitting(self._ray.cluster_resources())
-        except BaseException:
-            self._ray.shutdown()
-            raise
+            self._joined = opening.pop_all()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        self._ray.shutdown()
+        self._joined.close()
 
     def run(self, sources: Sources, job: ShardJob) -> Generator[MadeShard, None, None]:
         """Yield the shards as they are made, in any order."""
@@ -160,16 +142,3 @@ def next_of(batches: Iterator[RayRow]) -> RayRow | None:
         return next(batches, None)
     except Exception as error:  # a class for each part of Ray
         raise NonnegError(f"the run on Ray failed ({error})", fix="give the same command again: it goes on") from error
-
-
-def import_ray() -> Any:
-    """Return the package with its data part; MissingExtra where it is not installed."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # it reports to its makers otherwise
-    os.environ.setdefault("RAY_DATA_LOG_LEVEL", "ERROR")  # it speaks of itself otherwise
-    os.environ.setdefault(LOG_LEVEL, "fatal")  # errors that matter come as exceptions
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # or it warns of a change to come
-    with needing("--ray", extra="ray"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        ray = import_module("ray")
-        import_module("ray.data")
-    return ray
