@@ -11,9 +11,10 @@ import pytest
 from click.testing import CliRunner
 from PIL import Image
 
-from nonneg_cli.data_sets_as_folders import NAMES, OrNamed
+from nonneg_cli.data_sets_as_folders import HOME, NAMES, OrNamed
 from nonneg_cli.table import nonneg
 from nonneg_core.errors import ConfigInvalid
+from nonneg_training import data
 from nonneg_training.data import SPLIT, open_data
 from nonneg_training.data.as_folder import unpacked
 
@@ -22,6 +23,37 @@ pytestmark = pytest.mark.slow
 
 def test_the_names_are_those_of_training() -> None:
     assert NAMES == SPLIT
+    assert HOME == data.HOME
+
+
+TAKEN = [
+    ("adapt", "photos"), ("adapt", "others"), ("atlas", "calibrate"), ("build-default", "photos"),
+    ("build-default", "evaluate"), ("certify", "images"), ("compare", "data"), ("diff", "a"), ("diff", "b"),
+    ("embed", "images"), ("evaluate", "data"), ("export", "calibrate"), ("export", "evaluate"), ("index", "sources"),
+    ("quantize", "calibrate"), ("quantize", "evaluate"), ("rank", "calibrate"), ("rank", "evaluate"),
+    ("studio", "images"), ("wrap", "calibrate"), ("wrap", "evaluate"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "taken"), TAKEN)
+def test_every_command_that_takes_a_folder_of_images_takes_a_name(
+    name: str, taken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mini" / "val").mkdir(parents=True)
+    monkeypatch.setenv(HOME, str(tmp_path))
+    context = click.Context(nonneg)
+    command = nonneg.get_command(context, name)
+    assert command is not None
+    param = next(param for param in command.params if param.name == taken)
+    assert Path(param.type.convert("mini/val", param, context)) == tmp_path / "mini" / "val"
+    assert len(list(Path(param.type.convert("digits:test", param, context)).iterdir())) == 10
+
+
+@pytest.mark.parametrize(("name", "taken"), [("compare", "a"), ("export", "data"), ("curate", "index")])
+def test_what_names_other_things_is_taken_as_it_is(name: str, taken: str) -> None:
+    command = nonneg.get_command(click.Context(nonneg), name)
+    assert command is not None
+    assert not isinstance(next(param for param in command.params if param.name == taken).type, OrNamed)
 
 
 def test_a_named_data_set_is_unpacked_whole_and_once(tmp_path: Path) -> None:

@@ -128,7 +128,7 @@ def _estimator(second: NDArray[Any] | None) -> str:
 def _check(z: Codes, second: NDArray[Any] | None) -> None:
     if z.ndim != 2 or not len(z):
         raise DataInvalid(f"vectors of shape {z.shape}", fix="give one row an image, (images, D)")
-    if not np.isfinite(z).all():
+    if not all(np.isfinite(rows).all() for rows in (z, second) if rows is not None):
         raise DataInvalid("the vectors hold values that are not numbers", fix="see which images gave them")
     if second is not None and (second.shape[1:] != z.shape[1:] or not 4 <= len(second) <= len(z)):
         raise DataInvalid(

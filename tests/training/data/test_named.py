@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_training.data import Sprites, held_out, open_data
@@ -62,6 +63,25 @@ def test_they_must_be_told_where_they_lie(name: str, tmp_path: Path) -> None:
         open_data(name)
     with pytest.raises(DataInvalid):
         open_data(name, tmp_path)
+
+
+@pytest.mark.parametrize("by", ["root", "variable"])
+def test_a_folder_and_captions_are_found_below_the_folder_of_named_data(
+    by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for split in ("train", "val"):
+        (tmp_path / "mini" / split / "cat").mkdir(parents=True)
+        Image.new("RGB", (8, 8)).save(tmp_path / "mini" / split / "cat" / "1.png")
+    (tmp_path / "mini" / "captions.csv").write_text("image,caption\nval/cat/1.png,a cat\n")
+    root = tmp_path if by == "root" else None
+    monkeypatch.delenv("NONNEG_DATA", raising=False)
+    if root is None:
+        monkeypatch.setenv("NONNEG_DATA", str(tmp_path))
+    assert len(open_data("mini/val", root)) == len(open_data("mini", root)) == 1
+    assert held_out("mini", root) is not None
+    assert len(open_data("mini/captions.csv", root)) == 1
+    with pytest.raises(DataInvalid, match="maxi does not exist"):
+        open_data("maxi", root)
 
 
 def test_the_sprites_are_every_combination_of_their_factors() -> None:

@@ -87,6 +87,47 @@ def test_the_seed_draws_the_floors_and_nothing_that_was_measured(trained: Path) 
         assert one[floor]["consistency"] != other[floor]["consistency"], floor
 
 
+NUMBERS, NAMES = np.ones((6, 3), np.float32), np.arange(6) % 2
+
+
+@pytest.mark.parametrize(
+    ("held", "message"),
+    [
+        (b"", "cannot be read"),
+        (b"PK\x03\x04 and nothing behind it", "cannot be read"),
+        ({"z": NUMBERS.astype(str), "labels": NAMES}, r"z is <U\d+ of shape \(6, 3\)"),
+        ({"z": np.float32(1), "labels": NAMES}, r"z is float32 of shape \(\)"),
+        ({"z": NUMBERS[:, 0], "labels": NAMES}, r"z is float32 of shape \(6,\)"),
+        ({"z": NUMBERS[:, :0], "labels": NAMES}, r"z is float32 of shape \(6, 0\)"),
+        ({"z": NUMBERS, "labels": np.eye(6)}, r"labels of shape \(6, 6\) for 6 vectors"),
+        ({"z": NUMBERS, "labels": NAMES[:5]}, r"labels of shape \(5,\) for 6 vectors"),
+        ({"z": NUMBERS[:3], "labels": NAMES[:3]}, "holds 3 vectors: give at least 4"),
+        ({"z": NUMBERS * np.nan, "labels": NAMES}, "z holds values that are not finite numbers"),
+        (
+            {"z": NUMBERS, "labels": NAMES, "second": NUMBERS * np.inf},
+            "second holds values that are not finite numbers",
+        ),
+        ({"z": NUMBERS, "labels": NAMES, "second": NUMBERS[:, 0]}, r"second is float32 of shape \(6,\)"),
+        ({"z": NUMBERS, "labels": NAMES, "second": NUMBERS[:, :2]}, r"second views of shape \(6, 2\) for vectors"),
+    ],
+)
+def test_an_array_without_vectors_or_labels_is_refused(
+    tmp_path: Path, held: bytes | dict[str, Any], message: str
+) -> None:
+    path = tmp_path / "z.npz"
+    path.write_bytes(held) if isinstance(held, bytes) else np.savez(path, **held)
+    with pytest.raises(DataInvalid, match=message):
+        measured(path)
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".txt"])
+def test_labels_that_cannot_be_read_are_refused(tmp_path: Path, suffix: str) -> None:
+    np.save(tmp_path / "z.npy", NUMBERS)
+    (tmp_path / f"labels{suffix}").write_bytes(b"" if suffix == ".npy" else b"\xff")
+    with pytest.raises(DataInvalid, match=r"give \.npy, or text"):
+        measured(tmp_path / "z.npy", "--labels", tmp_path / f"labels{suffix}")
+
+
 def test_people_get_a_table(trained: Path) -> None:
     said = CliRunner().invoke(nonneg, ["evaluate", "--structure", str(trained)], catch_exceptions=False).output
     for words in (
@@ -117,6 +158,11 @@ def test_load_encoder_takes_a_path_or_a_string(trained: Path) -> None:
     [
         (["nothing"], DataInvalid, "nothing does not exist"),
         (["{run}", "--selections", "best"], ConfigInvalid, "selection=best is not known"),
+        (["{run}", "--lengths", "0"], ConfigInvalid, "--lengths=0 is not a number of dimensions"),
+        (["{run}", "--lengths", "8,-2"], ConfigInvalid, "--lengths=-2 is not a number"),
+        (["{run}", "--limit", "20", "--lengths", "33"], ConfigInvalid, "length=33 exceeds the 32 dimensions"),
+        (["z.npy", "--limit", "20"], ConfigInvalid, "--limit belongs to images, and z.npy holds vectors"),
+        (["z.npy", "--root", "x"], ConfigInvalid, "--root belongs to images"),
         (["{run}", "--labels", "x.txt"], ConfigInvalid, "belongs to an array"),
         (["{run}", "--data", "digits:val"], ConfigInvalid, "digits has no images called val"),
         (["{run}", "--data", "cifar10:test"], ConfigInvalid, "set NONNEG_DATA"),

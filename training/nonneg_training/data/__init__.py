@@ -74,7 +74,8 @@ def unseen(data: Data) -> Images | None:
 def open_data(source: str, root: Path | None = None, *, split: str = "train", max_broken: int = 100) -> Images:
     """Open a named data set; a CSV of captions; tar shards; or a folder (its `train` or `test` folder if it has both).
 
-    NAME:SPLIT names a split, whatever `split` says: cifar10:test.
+    NAME:SPLIT names a split, whatever `split` says: cifar10:test. A folder or CSV that is not there is sought below
+    `root` or $NONNEG_DATA.
     """
     name, _, named = source.partition(":")
     if name in SPLIT and named:
@@ -94,11 +95,12 @@ def open_data(source: str, root: Path | None = None, *, split: str = "train", ma
     if source == "fashion-mnist":
         return fashion_mnist(_needed(source, root), split)
     if source.endswith(".csv"):
-        return Captions(Path(source), max_broken=max_broken)
+        return Captions(_located(source, root), max_broken=max_broken)
     if source.endswith(".tar"):
         return Shards(source, max_broken=max_broken)
-    inside = Path(source) / split
-    return ImageFolder(inside if inside.is_dir() else Path(source), max_broken=max_broken)
+    whole = _located(source, root)
+    inside = whole / split
+    return ImageFolder(inside if inside.is_dir() else whole, max_broken=max_broken)
 
 
 def held_out(source: str, root: Path | None = None) -> Images | None:
@@ -108,14 +110,25 @@ def held_out(source: str, root: Path | None = None) -> Images | None:
         return None if named == "test" else open_data(name, root, split="test")
     if source in SPLIT:
         return open_data(source, root, split="test")
+    whole = _located(source, root)
     for split in ("test", "val"):
-        if (Path(source) / split).is_dir():
-            return ImageFolder(Path(source) / split)
+        if (whole / split).is_dir():
+            return ImageFolder(whole / split)
     return None
 
 
+def _located(source: str, root: Path | None) -> Path:
+    """Return the path itself, or where it lies below the folder of named data."""
+    path, home = Path(source), _home(root)
+    return home / path if home is not None and not path.exists() and (home / path).exists() else path
+
+
+def _home(root: Path | None) -> Path | None:
+    return root or (Path(os.environ[HOME]) if os.environ.get(HOME) else None)
+
+
 def _needed(source: str, root: Path | None) -> Path:
-    root = root or (Path(os.environ[HOME]) if os.environ.get(HOME) else None)
+    root = _home(root)
     if root is None:
         raise ConfigInvalid(
             f"{source} needs to know where it lies",

@@ -13,7 +13,7 @@ from nonneg_core.progress import ProgressBar
 from nonneg_core.tables import table
 from nonneg_training.data import Images, open_source, unseen
 from nonneg_training.measure.outputs import Outputs
-from nonneg_training.measure.probing import SELECTIONS, ProbeResult
+from nonneg_training.measure.probing import SELECTIONS, ProbeResult, check_selections
 from nonneg_training.measure.report import Report, measure, row_cells, structure_table
 from nonneg_training.measure.subject import Subject, is_array, open_subject, read_array
 from nonneg_training.settings import Data
@@ -54,17 +54,23 @@ def structure(
       nonneg evaluate --structure photos.bundle --data cifar10:test --root data/ --teach cifar10:train
       nonneg evaluate --structure z.npy --labels labels.txt --lengths 64,16 --selections prefix,random
     """
-    wanted = _lengths(lengths)
+    wanted, chosen = _lengths(lengths), selections.split(",")
+    check_selections(chosen)
     if is_array(what):
         if data or teach:
             raise ConfigInvalid("an array brings its own labels", fix="leave --data and --teach out", field="--data")
+        if root or limit:
+            option = "--root" if root else "--limit"
+            raise ConfigInvalid(
+                f"{option} belongs to images, and {what} holds vectors", fix="leave it out", field=option
+            )
         said, asked, before = str(what), read_array(what, labels), None
     else:
         if labels:
             raise ConfigInvalid("--labels belongs to an array", fix="leave it out", field="--labels")
         subject = open_subject(what, seed=seed)
         said, asked, before = subject.what, *_see(subject, data, teach, root, limit)
-    found = measure(asked, before, lengths=wanted, selections=selections.split(","), seed=seed)
+    found = measure(asked, before, lengths=wanted, selections=chosen, seed=seed)
     if as_json:
         click.echo(json.dumps({"what": said, **found.record()}))
     else:
@@ -102,9 +108,18 @@ def _shown(subject: Subject, images: Images, *, seconds: bool) -> Outputs:
 
 def _lengths(text: str) -> list[int]:
     try:
-        return [int(part) for part in text.split(",") if part]
+        found = [int(part) for part in text.split(",") if part]
     except ValueError:
         raise click.BadParameter(f"{text!r} is not like 512,128") from None
+    if min(found, default=1) < 1:
+        raise ConfigInvalid(
+            f"--lengths={min(found)} is not a number of dimensions",
+            fix="give numbers from 1 up",
+            field="--lengths",
+            value=min(found),
+            limit=1,
+        )
+    return found
 
 
 def _show(what: str, found: Report) -> None:

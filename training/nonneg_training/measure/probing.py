@@ -49,14 +49,33 @@ def rows(
     seed: int = 0,
 ) -> list[ProbeResult]:
     """Return one row for all dimensions, then one a selection and length; selections look at the images that teach."""
-    unknown = [name for name in selections if name not in SELECTIONS]
-    if unknown:
-        raise ConfigInvalid(f"selection={unknown[0]} is not known", fix=f"choose of {', '.join(SELECTIONS)}")
-    shorter = [k for k in lengths if k < pair[0].shape[1]]
+    check_selections(selections)
+    width = pair[0].shape[1]
+    if max(lengths, default=0) > width:
+        raise ConfigInvalid(
+            f"length={max(lengths)} exceeds the {width} dimensions",
+            fix=f"ask for at most {width}",
+            field="lengths",
+            value=max(lengths),
+            limit=width,
+        )
+    shorter = [k for k in lengths if k < width]
     return [
         _row("all", [pair], labels),
         *(_row(name, SELECTIONS[name](pair, k, seed), labels) for name in selections for k in shorter),
     ]
+
+
+def check_selections(names: Sequence[str]) -> None:
+    """Refuse a way to choose dimensions that is not known."""
+    unknown = [name for name in names if name not in SELECTIONS]
+    if unknown:
+        raise ConfigInvalid(
+            f"selection={unknown[0]} is not known",
+            fix=f"choose of {', '.join(SELECTIONS)}",
+            field="selections",
+            value=unknown[0],
+        )
 
 
 def _row(name: str, pairs: Iterable[Pair], labels: LabelPair) -> ProbeResult:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nonneg_core.errors import DataInvalid
 from nonneg_core.installing import needing
@@ -15,6 +19,9 @@ from nonneg_training.data import Images
 from nonneg_training.measure.outputs import Floats, Outputs, Run, Tick, see
 from nonneg_training.settings import FILE_NAME as CONFIG
 from nonneg_training.settings import Data, read_settings
+
+UNREADABLE = (OSError, ValueError, EOFError, KeyError, NotImplementedError, zipfile.BadZipFile, zlib.error)
+FEWEST = 4  # images, as with --limit: two halves of two
 
 
 @dataclass(frozen=True)
@@ -54,25 +61,48 @@ def open_subject(path: Path, *, seed: int = 0) -> Subject:
 def read_array(path: Path, labels: Path | None) -> Outputs:
     """Return vectors and labels: .npz with z, labels and perhaps second; or .npy with a file of labels beside it."""
     try:
-        loaded = np.load(path, allow_pickle=False)
-        held = {"z": loaded} if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded.files}
-    except (OSError, ValueError) as error:
+        with path.open("rb") as file:
+            loaded = np.load(file, allow_pickle=False)
+            held = {"z": loaded} if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded.files}
+    except UNREADABLE as error:
         raise DataInvalid(f"{path} cannot be read ({error})", fix="save it with numpy.save or numpy.savez") from error
     if labels is not None:
         held["labels"] = _labels(labels)
     for name, fix in (("z", "save it as numpy.savez(path, z=z, labels=labels)"), ("labels", "give --labels FILE")):
         if name not in held:
             raise DataInvalid(f"{path} holds no {name}", fix=fix, value=str(path))
-    return Outputs(np.asarray(held["z"], np.float32), held["labels"], second=held.get("second"))
+    z, named = _vectors(path, "z", held["z"]), held["labels"]
+    if named.shape != (len(z),):
+        raise DataInvalid(
+            f"{path}: labels of shape {named.shape} for {len(z)} vectors", fix="give one label a vector", field="labels"
+        )
+    if len(z) < FEWEST:
+        raise DataInvalid(f"{path} holds {len(z)} vectors", fix=f"give at least {FEWEST}", field="z", limit=FEWEST)
+    return Outputs(z, named, second=_vectors(path, "second", held["second"]) if "second" in held else None)
 
 
-def _labels(path: Path) -> np.ndarray[tuple[int, ...], np.dtype[np.generic]]:
+def _vectors(path: Path, name: str, found: NDArray[Any]) -> Floats:
+    if found.ndim != 2 or found.dtype.kind not in "biuf" or not found.shape[1]:
+        raise DataInvalid(
+            f"{path}: {name} is {found.dtype} of shape {found.shape}",
+            fix="give one row of numbers an image, (images, D)",
+            field=name,
+        )
+    rows = np.asarray(found, np.float32)
+    if not np.isfinite(rows).all():
+        raise DataInvalid(
+            f"{path}: {name} holds values that are not finite numbers", fix="see which images gave them", field=name
+        )
+    return rows
+
+
+def _labels(path: Path) -> NDArray[Any]:
     try:
         if path.suffix.lower() == ".npy":
-            found: np.ndarray[tuple[int, ...], np.dtype[np.generic]] = np.load(path, allow_pickle=False)
+            found: NDArray[Any] = np.load(path, allow_pickle=False)
             return found
         return np.array(path.read_text(encoding="utf-8").splitlines())
-    except (OSError, ValueError) as error:
+    except UNREADABLE as error:
         raise DataInvalid(f"{path} cannot be read ({error})", fix="give .npy, or text with a label a line") from error
 
 
