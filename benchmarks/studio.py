@@ -112,7 +112,7 @@ def measured(bundle: Bundle, collection: IndexedFolder, megabytes: float) -> lis
 
     def ask(i: int, length: SearchLength) -> None:
         name = Photo(collection.names[i])
-        query = PhotoQuery(bundle, parse(str(name)), {name: collection.stored.dense(i)})
+        query = PhotoQuery(bundle, collection.stored.dimensions, parse(str(name)), {name: collection.stored.dense(i)})
         search(collection, query, [i], length, Page(), cards)
 
     rows = []

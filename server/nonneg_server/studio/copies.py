@@ -22,7 +22,7 @@ def judged(pictures: list[bytes], vectors: list[Vectors], kept: int | None) -> d
     kept: how many of each vector's entries are stored, if not all; of these alone copies have smaller cosines.
     """
     limits = PairLimits() if kept is None else PairLimits().of_cut_vectors()
-    a, b = (shorten(z, None, kept) for z in vectors)
+    a, b = (shorten(z, min(map(len, vectors)), kept) for z in vectors)
     same = pictures[0] == pictures[1]
     alike = 1.0 if same else _likeness(pictures)
     pair = Pairs(ONE, OTHER, np.array([a @ b], np.float32), np.array([alike], np.float32))

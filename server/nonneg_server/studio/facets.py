@@ -26,7 +26,7 @@ def facets(collection: IndexedFolder, result: NDArray[np.intp], cards: Cards) ->
         inside[indices] += 1
     variance = stored.norms.astype(np.float64) ** 2 / len(collection) - stored.means.astype(np.float64) ** 2
     telling = (sums / len(result) - stored.means) / np.sqrt(np.maximum(variance, 1e-12))
-    telling[~cards.named] *= UNNAMED
+    telling[~cards.named[: stored.dimensions]] *= UNNAMED
     counts = stored.whole.counts
     order = np.argsort(-telling, kind="stable")[:SHOWN]
     return [

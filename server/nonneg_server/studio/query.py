@@ -30,8 +30,9 @@ class PhotoQuery:
     """An expression with its photos' vectors, which can be asked at any length."""
 
     bundle: Bundle
+    width: int  # of the vectors that are stored: D, or fewer of the model's dimensions
     expression: Expression | None  # None: all that has `only`
-    photos: Mapping[Photo, Vectors]  # (D,), not shortened
+    photos: Mapping[Photo, Vectors]  # (width,), not shortened
     only: Sequence[int] = ()
     words: Mapping[Words, Vectors] = field(default_factory=dict)  # the same, of what a text tower embedded
 
@@ -53,15 +54,15 @@ class PhotoQuery:
             except ExpressionInvalid:
                 self._check_whole()
                 left_out += tuple(LeftOut(leaf, None) for leaf in wanted.expression.leaves())
-        return Resolved(parts, self.without), left_out
+        unknown = tuple(LeftOut(Dimension(str(j)), None) for j in self.without if j >= self.width)
+        return Resolved(parts, tuple(j for j in self.without if j < self.width)), left_out + unknown
 
     def _check_whole(self) -> None:
         """Raise ExpressionInvalid where nothing would be left to look for at the whole length either."""
-        width = self.bundle.manifest.dimensions
         assert self.expression is not None
-        whole = fitting(self.expression, width, self._needs).expression
+        whole = fitting(self.expression, self.width, self._needs).expression
         if whole is not None:
-            self._parts(whole, width, None)
+            self._parts(whole, self.width, None)
 
     def _parts(self, wanted: Expression, dimensions: int, top_k: int | None) -> tuple[SparseRow, ...]:
         cut = {photo: shorten(z, dimensions, top_k) for photo, z in self.photos.items()}
@@ -97,22 +98,26 @@ class PhotoQuery:
 
 def read_query(
     bundle: Bundle,
+    width: int,
     text: str | None,
     only: Sequence[int],
     vector_of: Callable[[str], Vectors],
     words: Mapping[Words, Vectors],
 ) -> PhotoQuery:
-    """Read the query in a text; `vector_of` knows the photos that it may name, `words` are embedded texts."""
-    check_there(only, bundle.manifest.dimensions, "only")
+    """Read the query in a text; `vector_of` knows the photos that it may name, `words` are embedded texts.
+
+    width: how many dimensions the stored vectors have.
+    """
+    check_there(only, width, "only")
     if text is None or not text.strip():
         if not only:
             raise ParameterInvalid(
                 "nothing is searched for", fix="give expression=photo.jpg, or only=17", field="expression"
             )
-        return PhotoQuery(bundle, None, {}, only)
+        return PhotoQuery(bundle, width, None, {}, only)
     expression = parse(text)
     photos = {photo: _vector(photo, vector_of) for photo in expression.photos()}
-    return PhotoQuery(bundle, expression, photos, only, words)
+    return PhotoQuery(bundle, width, expression, photos, only, words)
 
 
 def as_json(query: PhotoQuery, names: NamesByDimension) -> dict[str, Any] | None:
@@ -137,11 +142,11 @@ def left_out_as_json(left_out: Sequence[LeftOut], query: PhotoQuery, names: Name
 
 
 def check_there(dimensions: Sequence[int], width: int, field: str) -> None:
-    """Raise ParameterInvalid for a dimension that the model does not have."""
+    """Raise ParameterInvalid for a dimension that the stored vectors do not have."""
     for j in dimensions:
         if not 0 <= j < width:
             raise ParameterInvalid(
-                f"dimension {j} is not one of this model",
+                f"dimension {j} is not one of the {width} that are searched",
                 fix=f"ask for 0 to {width - 1}",
                 field=field,
                 value=j,

@@ -108,8 +108,7 @@ def _allowed(collection: IndexedFolder, only: Iterable[int], without: Iterable[i
         active[whole.active(j)] = True
         found &= active
     for j in without:
-        if j < collection.stored.dimensions:  # of what an index does not store, nothing is known
-            found[whole.active(j)] = False
+        found[whole.active(j)] = False
     found[list(itself)] = False
     return found
 

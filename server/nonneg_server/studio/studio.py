@@ -18,7 +18,7 @@ from nonneg_runtime.atlas import open_atlas
 from nonneg_runtime.bundle import Bundle
 from nonneg_runtime.column_statistics import chance_of
 from nonneg_runtime.words.known_names import known_names
-from nonneg_server.cell_maps import CellMaps, can_locate
+from nonneg_server.cell_maps import CellMaps
 from nonneg_server.dimensions import check_dimension, examples, naming
 from nonneg_server.embedding import encode
 from nonneg_server.engine.texts import Text
@@ -32,6 +32,7 @@ from nonneg_server.studio.copies import UNKNOWN, judged
 from nonneg_server.studio.dimension_cards import Cards
 from nonneg_server.studio.dimension_details import EXEMPLARS, meaning, strongest
 from nonneg_server.studio.grouping import Grouping
+from nonneg_server.studio.overview import overview
 from nonneg_server.studio.query import as_json, read_query
 from nonneg_server.studio.search import Page, SearchLength, search
 from nonneg_server.studio.smaller_copies import LARGE, THUMBNAIL, SmallerCopies
@@ -73,19 +74,7 @@ class Studio:
 
     def overview(self) -> dict[str, Any]:
         """Return what is looked at."""
-        from nonneg_server.api.native.models import lengths
-
-        manifest, held = self.bundle.manifest, self._collection
-        folder = held and {"name": held.root.name, "photos": len(held), "groups": held.groups is not None}
-        return {
-            "model": manifest.name,
-            "fingerprint": manifest.fingerprint,
-            "dimensions": manifest.dimensions,
-            "named": len(self.cards.names),
-            "lengths": lengths(manifest),
-            "where": can_locate(self.bundle),
-            "folder": folder,
-        }
+        return overview(self.bundle, self._width, len(self.cards.names), self._collection)
 
     def photos(self, limit: int, offset: int, name: str | None) -> dict[str, Any]:
         """Return some of the indexed photos, by name; or the one that has this name, if there is one."""
@@ -130,7 +119,8 @@ class Studio:
         check_dimension(engine.bundle.manifest, j)
         picture = await self._picture(photo)
         (found,) = await maps.locate(engine.workers, engine.bundle, [picture], [j], deadline=deadline)
-        cells = scaled(found.cells[0], float(shorten(self._vector(photo))[j]))
+        z = shorten(self._vector(photo))
+        cells = scaled(found.cells[0], float(z[j])) if j < len(z) else found.cells[0]
         where = {"cells": cells.tolist(), "box": list(found.box)}
         return {"photo": photo, **self.cards(j), "strength": float(cells.sum()), **where}
 
@@ -164,7 +154,8 @@ class Studio:
         from nonneg_server.api.studio.parameters import several
 
         held, names = self._indexed(), self.cards.names
-        query = read_query(self.bundle, asked.expression, several(asked.only), self._vector_by_name, words)
+        only = several(asked.only)
+        query = read_query(self.bundle, self._width, asked.expression, only, self._vector_by_name, words)
         itself = [held.by_name[photo.name] for photo in query.photos if photo.name in held.by_name]
         length = SearchLength(self._length(asked), asked.top_k, asked.tenth)
         found = search(held, query, itself, length, Page(asked.limit, asked.offset), self.cards)
@@ -199,7 +190,9 @@ class Studio:
         bundle, manifest = self.bundle, self.bundle.manifest
         check_dimension(manifest, j)
         atlas = open_atlas(bundle)
-        here = None if self._matching is None else meaning(self._matching, j, manifest.columns, self.cards)
+        held = self._matching
+        known = held is not None and j < held.stored.dimensions
+        here = meaning(held, j, manifest.columns, self.cards) if held is not None and known else None
         return {
             **self.cards(j),
             "frequency": manifest.columns.frequency[j],
@@ -296,5 +289,9 @@ class Studio:
 
     def _length(self, asked: Sized) -> int:
         check_top_k(asked.top_k)
-        width = self.bundle.manifest.dimensions if self._matching is None else self._matching.stored.dimensions
-        return check_dimensions(asked.dimensions, width)
+        return check_dimensions(asked.dimensions, self._width)
+
+    @property
+    def _width(self) -> int:
+        """How many dimensions the folder's vectors have, which may be the model's first ones alone."""
+        return self.bundle.manifest.dimensions if self._matching is None else self._matching.stored.dimensions

@@ -157,7 +157,7 @@ async def test_words_and_dimensions_have_a_line_too(studio: httpx.AsyncClient) -
         ({"expression": "dim:48"}, "dimension 48"),
         ({"expression": "dim:3 +"}, "should stand here"),
         ({"expression": "drop-00"}, "no longer holds this photo"),
-        ({"only": 48}, "dimension 48 is not one of this model"),
+        ({"only": 48}, "dimension 48 is not one of the 48 that are searched"),
         ({"expression": NAMES[0], "dimensions": 49}, "exceeds this model's 48"),
         ({"expression": NAMES[0], "top_k": 0}, "top_k"),
         ({"expression": "x" * 5000}, "expression"),

@@ -17,7 +17,7 @@ class Folder(Shape):
 
 
 class Overview(Shape):
-    """What is looked at."""
+    """What is looked at; `dimensions` are the model's, or those of them that the folder's index holds."""
 
     model: str
     fingerprint: str

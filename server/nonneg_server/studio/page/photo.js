@@ -3,7 +3,7 @@
 import { get, picture, show, thumbnail } from "./api.js";
 import { chip, part } from "./chips.js";
 import { photoTerm } from "./expression.js";
-import { h, strongest } from "./elements.js";
+import { fill, h, strongest } from "./elements.js";
 import { address, go } from "./state.js";
 
 const REST = 80; // milliseconds on a dimension before it is asked where it comes from
@@ -144,7 +144,7 @@ export class Large {
     }
     if (this.wanted !== dimension) return;
     this.draw(cells);
-    this.said.textContent = `where ${name} comes from: most of it ${strongest(cells.cells)}`;
+    fill(this.said, `where ${name} comes from`, h("span", { class: "hidden" }, `: most of it ${strongest(cells.cells)}`));
   }
 
   unpoint() {
