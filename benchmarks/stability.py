@@ -1,15 +1,17 @@
 """Whether named columns come out the same from another seed: computes a shipped model's three times, and compares.
 
-    python benchmarks/stability.py MODEL PHOTOS JUDGED
+    python benchmarks/stability.py MODEL PHOTOS JUDGED [--data NAME --out BUNDLE]
 
 PHOTOS are those that the head was fitted on (export/nonneg_export/shipped_models/MODEL.log.md), JUDGED others. A seed
 draws one crop of every photo, from which mean, directions, and the choice of 800 classes are computed; of the model
 that comes with nonneg only the backbone is used, and its columns are the fourth in the comparison. Compared are, over
-JUDGED, the columns of one name, and as floor those of two names. Prints a table, then one JSON line.
+JUDGED, the columns of one name, and as floor those of two names. Prints a table, then one JSON line; with --out also
+writes the model as a bundle whose manifest records the mean over the seeds.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 import tempfile
@@ -36,7 +38,8 @@ from nonneg_core.pixels.decode import decode
 from nonneg_export.certification.encoders import Certified, open_certified
 from nonneg_export.photo_folder import find_photos
 from nonneg_export.shipped import PLANS
-from nonneg_runtime.bundle import Bundle, open_bundle
+from nonneg_runtime.bundle import Bundle, open_bundle, write_bundle
+from nonneg_runtime.certificate import StabilityRecord
 from nonneg_runtime.preprocess import Preprocessor
 from nonneg_runtime.words.names import read_names
 from nonneg_training.backbones import backbone
@@ -56,8 +59,15 @@ class Columns:
 
 
 def main() -> None:
-    """Compute, compare every two, print."""
-    model, photos, judged = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
+    """Compute, compare every two, print; record where that is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model")
+    parser.add_argument("photos", type=Path)
+    parser.add_argument("judged", type=Path)
+    parser.add_argument("--data", help="what the judged photos are, for the manifest; by default the folder's name")
+    parser.add_argument("--out", type=Path, help="write the bundle with the record here")
+    given = parser.parse_args()
+    model, photos, judged = given.model, given.photos, given.judged
     with encoder(model) as see:
         rows = see(judged, None)
         made = {"shipped": shipped(model), **{str(seed): columns(model, see(photos, seed)) for seed in SEEDS}}
@@ -70,6 +80,24 @@ def main() -> None:
     seeds = [row for pair, row in found.items() if "shipped" not in pair]
     mean = {name: float(np.mean([row[name] for row in seeds])) for name in names}
     print(json.dumps({"model": model, "judged": len(rows), "mean of the seeds": mean, **provenance()}))
+    if given.out is not None:
+        write_recorded(open_bundle(model), mean, given.data or judged.name, given.out)
+
+
+def write_recorded(bundle: Bundle, mean: dict[str, float], data: str, out: Path) -> None:
+    """Write the bundle again, with how stable its names are in its manifest."""
+    record = StabilityRecord(
+        seeds=len(SEEDS),
+        data=data,
+        shared=round(mean["names shared"], 4),
+        correlation=round(mean["correlation of one name"], 4),
+        floor=round(mean["of two names"], 5),
+        strongest=round(mean["strongest photos shared"], 4),
+    )
+    names = bundle.manifest.names
+    assert names is not None
+    manifest = bundle.manifest.model_copy(update={"names": names.model_copy(update={"stability": record})})
+    write_bundle(out, manifest, {name: bundle.path / name for name in bundle.manifest.files})
 
 
 @contextmanager

@@ -1,12 +1,14 @@
 """What a model's vectors retrieve when they are shortened: every length, and vectors stored cut and asked whole.
 
     python benchmarks/vectors.py LABELLED... [--bundle NAME_OR_FOLDER]... [--precision int8] [--pca PHOTOS]
+    python benchmarks/vectors.py LABELLED... --bundle photo --precision fp32 --asked int8     old vectors, new queries
 
 A labelled folder holds a folder of images a class; each image asks for the others of its class. P@1 and mAP@100
 (denominator min(R, 100)) by cosine, with 95 % bootstrap intervals over the queries; active dimensions and bytes of a
 stored vector (a 2-byte index and a float16 for each, a float16 for a dense number), vectors without any, and live
 dimensions; beside the first 512 columns as many by chance. `stored k` keeps each vector's k largest values and asks
 with the whole vector; `re-ranked` asks the vectors that are stored cut for 200 and orders these by their whole vectors.
+With --asked, the queries are of another form of the model than the stored vectors.
 With --pca, beside each length the dense principal components of the backbone's own pooled features, fitted on those
 photos: what the head is to beat at equal lengths.
 Prints a table a folder, then one JSON line.
@@ -51,37 +53,47 @@ def main() -> None:
     parser.add_argument("labelled", type=Path, nargs="+")
     parser.add_argument("--bundle", action="append", help="By default photo and photo-fast.")
     parser.add_argument("--precision", choices=("fp32", "int8", "bf16"))
+    parser.add_argument("--asked", choices=("fp32", "int8", "bf16"), help="The form of the queries.")
     parser.add_argument("--pca", type=Path, help="Photos to fit the dense components of the pooled features on.")
     options = parser.parse_args()
     found = []
     for name in options.bundle or ("photo", "photo-fast"):
         bundle = open_variant(name, options.precision)
+        asking = open_variant(name, options.asked) if options.asked else None
         for folder in options.labelled:
-            rows = measured(bundle, find_photos(folder), options.pca)
-            print(f"\n{bundle.manifest.name} ({bundle.manifest.precision}) on {folder.name}\n\n{table(rows)}")
+            rows = measured(bundle, find_photos(folder), options.pca, asking)
+            form = bundle.manifest.precision + (f", asked by {options.asked}" if asking else "")
+            print(f"\n{bundle.manifest.name} ({form}) on {folder.name}\n\n{table(rows)}")
             found.append({"model": bundle.manifest.name, "data": folder.name, "rows": rows})
-    print("\n" + json.dumps({"found": found, "precision": options.precision, **provenance()}))
+    forms = {"precision": options.precision, "asked": options.asked}
+    print("\n" + json.dumps({"found": found, **forms, **provenance()}))
 
 
-def measured(bundle: Bundle, photos: Photos, pca: Path | None) -> list[dict[str, object]]:
-    """Return a row a way to shorten."""
+def embedded(bundle: Bundle, photos: Photos) -> tuple[Vectors, NDArray[np.str_]]:
+    """Return the vectors of photos, and their labels."""
     with tempfile.TemporaryDirectory(prefix="nonneg-") as place:
         seen = collect(bundle.encoder, photos, bundle.manifest.view, Path(place), precision=bundle.manifest.precision)
-        z, labels = np.array(seen.values), np.array(labels_of(photos, seen.paths))
+        return np.array(seen.values), np.array(labels_of(photos, seen.paths))
+
+
+def measured(bundle: Bundle, photos: Photos, pca: Path | None, asking: Bundle | None) -> list[dict[str, object]]:
+    """Return a row a way to shorten."""
+    z, labels = embedded(bundle, photos)
+    asked = z if asking is None else embedded(asking, photos)[0]
     width = z.shape[1]
     tenth = round(width / 10)
-    cuts = [(f"first {k}", z[:, :k]) for k in (width, *LENGTHS) if k <= width]
-    rows = [row(name, cut, retrieval(cut, labels, k=100)) for name, cut in cuts]
+    lengths = [k for k in (width, *LENGTHS) if k <= width]
+    rows = [row(f"first {k}", z[:, :k], retrieval(z[:, :k], labels, asked[:, :k], k=100, same=True)) for k in lengths]
     rows += [by_draws(z, labels, k) for k in LENGTHS[:1] if k < width]
     for k in (tenth, *STORED):
         stored = keep_largest(z, k)
         small, size = packed(stored)
         found = row(
-            f"stored {k} in the compact form, asked whole", small, retrieval(small, labels, z, k=100, same=True)
+            f"stored {k} in the compact form, asked whole", small, retrieval(small, labels, asked, k=100, same=True)
         )
         rows.append(found | {"bytes": size})
-        rows.append(row(f"stored {k}, asked whole", stored, retrieval(stored, labels, z, k=100, same=True)))
-        rows.append(row(f"stored {k}, re-ranked", stored, retrieval(stored, labels, z, k=100, same=True, whole=z)))
+        rows.append(row(f"stored {k}, asked whole", stored, retrieval(stored, labels, asked, k=100, same=True)))
+        rows.append(row(f"stored {k}, re-ranked", stored, retrieval(stored, labels, asked, k=100, same=True, whole=z)))
     if pca is not None:
         rows += dense(bundle, photos, find_photos(pca), labels)
     return rows
