@@ -11,7 +11,7 @@ from nonneg_client.embedder import Model
 from nonneg_client.query import Query
 from nonneg_client.results import BatchResult
 from nonneg_client.settings import Tuning, settings
-from nonneg_client.sources.images import Item, Sources
+from nonneg_client.sources.images import ImageSources, Item
 from nonneg_client.wire.batch_exchange import Reply, Send, batched, exchange, load, next_step
 from nonneg_client.wire.dimension_pages import asked_of_dimensions, list_dimensions
 from nonneg_client.wire.protocol import Options
@@ -52,7 +52,7 @@ class AsyncClient:
 
     async def embed(
         self,
-        images: Sources | None = None,
+        images: ImageSources | None = None,
         dimensions: int | None = None,
         top_k: int | None = None,
         *,

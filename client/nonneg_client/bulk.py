@@ -28,7 +28,7 @@ from typing import Any, Literal, Self, TypeAlias
 
 from nonneg_client.embeddings import Embeddings
 from nonneg_client.embeddings_builder import EmbeddingsBuilder, grouped
-from nonneg_client.failures import Reason, failures_of, list_failures, reason
+from nonneg_client.failures import FailureRecord, failures_of, list_failures, reason
 from nonneg_client.results import BatchResult
 from nonneg_client.sources.image_ids import Stamp, stamp
 from nonneg_client.sources.images import Item
@@ -58,7 +58,7 @@ class BulkJob:
         self._complete = False  # every image is done, and the file is being written
         self._stamps: dict[str, Stamp] = {}
         self.done: set[str] = set()
-        self.reasons: list[Reason] = []
+        self.reasons: list[FailureRecord] = []
         self._example: Embeddings | None = None  # no rows of it: model, length and norm that all shards must have
         self._next = 0
 
@@ -94,7 +94,7 @@ class BulkJob:
             fix = "choose another name, or pass --update, --retry-failed or --replace"
             raise StorageFailed(f"{self.out} exists", fix=fix)
 
-    def adopt(self, staying: Embeddings, reasons: list[Reason], stamps: Mapping[str, Stamp]) -> None:
+    def adopt(self, staying: Embeddings, reasons: list[FailureRecord], stamps: Mapping[str, Stamp]) -> None:
         """Begin with vectors, and with failures that are not tried again, of the file that is added to."""
         for start in range(0, len(staying), ADOPTED):
             some = staying[start : start + ADOPTED]
@@ -180,7 +180,7 @@ class BulkJob:
         vectors = collected.embeddings() if collected.vectors else None
         self._write_shard(vectors, [reason(failure) for failure in collected.failures])
 
-    def _write_shard(self, vectors: Embeddings | None, reasons: list[Reason]) -> None:
+    def _write_shard(self, vectors: Embeddings | None, reasons: list[FailureRecord]) -> None:
         path = self.folder / f"{self._next:05d}"
         names = () if vectors is None else vectors.ids or ()
         if vectors is not None:

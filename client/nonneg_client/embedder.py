@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from nonneg_client.results import BatchResult
-from nonneg_client.sources.images import Item, Sources
+from nonneg_client.sources.images import ImageSources, Item
 from nonneg_client.wire.protocol import Options
 from nonneg_core.progress import Progress
 
@@ -57,7 +57,7 @@ class Embedder(ABC):
 
     def embed(
         self,
-        images: Sources | None = None,
+        images: ImageSources | None = None,
         dimensions: int | None = None,
         top_k: int | None = None,
         *,

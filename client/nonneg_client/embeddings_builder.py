@@ -9,7 +9,7 @@ from typing import Literal
 from nonneg_client.embedding_progress import EmbeddingProgress
 from nonneg_client.embeddings import Embeddings
 from nonneg_client.results import BatchResult, Failure, SparseVector, joined
-from nonneg_client.sources.images import Item, Sources, inputs
+from nonneg_client.sources.images import ImageSources, Item, inputs
 from nonneg_core.errors import ConfigInvalid, DataInvalid, NonnegError
 from nonneg_core.progress import Progress
 
@@ -65,7 +65,7 @@ class EmbedCall:
     """One call of `embed`, of either client: its images, what is asked, and what has come of it."""
 
     def __init__(
-        self, images: Sources | None, texts: str | Iterable[str] | None, on_error: OnError, progress: Progress
+        self, images: ImageSources | None, texts: str | Iterable[str] | None, on_error: OnError, progress: Progress
     ) -> None:
         found = inputs(images, texts)
         known = None if isinstance(images, Iterator) else list(found)

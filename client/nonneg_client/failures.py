@@ -10,10 +10,10 @@ from nonneg_client.results import Failure
 from nonneg_core.atomic import atomic_write, storage_error
 from nonneg_core.errors import DataInvalid
 
-Reason = dict[str, Any]  # {"id": ..., "type": ..., "message": ..., "fix": ...}
+FailureRecord = dict[str, Any]  # {"id": ..., "type": ..., "message": ..., "fix": ...}
 
 
-def reason(failure: Failure) -> Reason:
+def reason(failure: Failure) -> FailureRecord:
     """Return a failure as it is listed."""
     return {
         "id": failure.id,
@@ -28,7 +28,7 @@ def failures_of(out: Path) -> Path:
     return out.with_name(out.name + ".failed.jsonl")
 
 
-def list_failures(out: Path, reasons: list[Reason], folder: Path) -> None:
+def list_failures(out: Path, reasons: list[FailureRecord], folder: Path) -> None:
     """Write the list, by way of a folder on the same disk, or remove it when nothing failed."""
     path = failures_of(out)
     if not reasons:
@@ -43,7 +43,7 @@ def list_failures(out: Path, reasons: list[Reason], folder: Path) -> None:
         raise storage_error(path, error) from error
 
 
-def read_failures(out: Path) -> list[Reason]:
+def read_failures(out: Path) -> list[FailureRecord]:
     """Return what failed when the file was made."""
     path = failures_of(out)
     if not path.exists():

@@ -14,10 +14,10 @@ from nonneg_runtime.column_statistics import statistics_shipped
 from nonneg_runtime.words.known_names import names_of as names_in
 from nonneg_runtime.words.known_names import names_shipped
 
-Names: TypeAlias = Mapping[int, str]  # of dimensions
+DimensionNames: TypeAlias = Mapping[int, str]  # of dimensions
 
 
-def names_of(fingerprint: str, bundle: str | os.PathLike[str] | None = None) -> Names:
+def names_of(fingerprint: str, bundle: str | os.PathLike[str] | None = None) -> DimensionNames:
     """Return the names that a bundle, or the shipped model of this fingerprint, gives its dimensions, if any."""
     return names_shipped(fingerprint) if bundle is None else names_in(bundle_of(fingerprint, bundle))
 
@@ -39,6 +39,6 @@ def bundle_of(fingerprint: str, bundle: str | os.PathLike[str]) -> Bundle:
     return held
 
 
-def name_of(dimension: int, names: Names) -> str:
+def name_of(dimension: int, names: DimensionNames) -> str:
     """Return what a dimension is called: its name, or its number where it has none."""
     return names.get(dimension) or f"dim {dimension}"

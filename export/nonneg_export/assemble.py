@@ -39,7 +39,7 @@ from nonneg_runtime.manifest import HeadRecord, Manifest, Precision, Provenance
 
 MOST_FOR_PCA = 20_000  # calibration images: more would not turn the axes any further
 Reference = Callable[[Pixels], NDArray[np.float32]]
-Columns = Callable[[NDArray[np.float32]], NDArray[np.float32]]
+SmoothToColumns = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +79,7 @@ class Draft:
     head: Apart | None = field(default=None, repr=False)
     seen: Activations | None = field(default=None, repr=False)  # what it answers to the calibration photos, if known
     smooth: Path | None = None  # the encoder before a gate, which jumps: what small changes of the pixels are judged by
-    columns: Columns | None = field(default=None, repr=False)  # what becomes of the answers of `smooth`
+    columns: SmoothToColumns | None = field(default=None, repr=False)  # what becomes of the answers of `smooth`
     checks: tuple[Check, ...] = ()  # that held already
     reference: Reference | None = field(default=None, repr=False)  # what torch answers to the same pixels
     evaluation: Callable[[Path], Pixels] | None = field(default=None, repr=False)  # what training's evaluation sees

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from nonneg_client.bulk import Kind
     from nonneg_client.commands.embedder_options import EmbedderOptions
     from nonneg_client.embedder import Embedder
-    from nonneg_client.failures import Reason
+    from nonneg_client.failures import FailureRecord
     from nonneg_client.results import BatchResult
     from nonneg_client.sources.images import Item
     from nonneg_client.storage.merging import Summary
@@ -217,7 +217,7 @@ def kept(images: int, *, replace: bool) -> str:
     return f"{images} kept; the same command {'without --replace ' if replace else ''}goes on"
 
 
-def told(out: Path, summary: Summary, failed: list[Reason]) -> int:
+def told(out: Path, summary: Summary, failed: list[FailureRecord]) -> int:
     """Say what was written and what was not."""
     from nonneg_client.failures import failures_of
 

@@ -14,7 +14,7 @@ from nonneg_core.errors import ConfigInvalid, DataInvalid
 if TYPE_CHECKING:
     from nonneg_client.bulk import BulkJob
     from nonneg_client.embeddings import Embeddings
-    from nonneg_client.failures import Reason
+    from nonneg_client.failures import FailureRecord
     from nonneg_client.sources.image_ids import Stamp
     from nonneg_client.sources.images import Item
     from nonneg_client.wire.protocol import Options
@@ -74,7 +74,7 @@ def adopt(job: BulkJob, found: Iterable[Item], names: list[str], root: Path) -> 
 
 
 def _retry(
-    job: BulkJob, held: Embeddings, found: Iterable[Item], failed: dict[str, Reason], stamps: dict[str, Stamp]
+    job: BulkJob, held: Embeddings, found: Iterable[Item], failed: dict[str, FailureRecord], stamps: dict[str, Stamp]
 ) -> bool:
     """Keep all vectors, and the failures that are not named now."""
     if not failed:

@@ -12,7 +12,7 @@ from nonneg_client.curation.findings import Section
 from nonneg_client.curation.labelled import by_label, doubtful, is_labelled, missed
 from nonneg_client.curation.overview import clustered, failing, lonely, subset
 from nonneg_client.curation.photos import photos_of
-from nonneg_client.model_of_vectors import Names
+from nonneg_client.model_of_vectors import DimensionNames
 from nonneg_core.curation.neighbours import PairLimits
 from nonneg_core.errors import DataInvalid
 from nonneg_core.progress import Progress
@@ -32,7 +32,7 @@ class CurationOptions:
     clusters: int | None = None
     subset: int = 100
     labels: str = "folder"  # the field that holds them
-    names: Names = field(default_factory=dict)
+    names: DimensionNames = field(default_factory=dict)
     shown: Progress = None
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from nonneg_client.curation.collection import Collection, cut_alike
 from nonneg_client.curation.findings import Group, Section, found_at
-from nonneg_client.model_of_vectors import Names, name_of
+from nonneg_client.model_of_vectors import DimensionNames, name_of
 from nonneg_core.curation.differences import Differences, differences, in_words
 
 EXEMPLARS = 6
@@ -19,7 +19,7 @@ OFTEN = ("share A", "share B", "times", "times low", "times high")
 COLUMNS = ("dimension", "name", "more in", *OFTEN, "effect", "low", "high", "q")
 
 
-def distinguish(a: Collection, b: Collection, names: Names, discoveries: float = 0.05) -> Section:
+def distinguish(a: Collection, b: Collection, names: DimensionNames, discoveries: float = 0.05) -> Section:
     """Find the dimensions that differ, named ones first, the largest effects first; with the photos that have most."""
     a.vectors.same_form(b.vectors)
     a, b = cut_alike(a, b)
@@ -62,7 +62,7 @@ def rows_as_csv(section: Section) -> str:
     return text.getvalue()
 
 
-def _row(d: int, found: Differences, names: Names) -> tuple[object, ...]:
+def _row(d: int, found: Differences, names: DimensionNames) -> tuple[object, ...]:
     values = [found.share_a, found.share_b, found.times, found.times_low, found.times_high]
     values += [found.effect, found.low, found.high, found.q]
     numbers = [float(value[d]) if np.isfinite(value[d]) else None for value in values]  # infinite where A has none

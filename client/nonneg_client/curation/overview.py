@@ -7,7 +7,7 @@ import numpy as np
 from nonneg_client.curation.collection import Collection
 from nonneg_client.curation.findings import Group, Section, found_at
 from nonneg_client.curation.photos import MeasuredPhotos
-from nonneg_client.model_of_vectors import Names, name_of
+from nonneg_client.model_of_vectors import DimensionNames, name_of
 from nonneg_core.curation.clusters import Cluster, clusters, usual_number
 from nonneg_core.curation.k_centres import k_centres
 from nonneg_core.curation.outliers import FAR, NEAREST, outliers
@@ -28,7 +28,7 @@ MEANING = {
 }
 
 
-def clustered(collection: Collection, number: int | None, names: Names) -> Section:
+def clustered(collection: Collection, number: int | None, names: DimensionNames) -> Section:
     """Return every photo in one of some clusters, the most typical of each first."""
     wanted = number or usual_number(len(collection))
     found = clusters(collection.vectors, wanted)
@@ -42,18 +42,18 @@ def clustered(collection: Collection, number: int | None, names: Names) -> Secti
     return Section("clusters", "Clusters", how, groups, collection.cut_note(OTHER_CLUSTERS), columns, rows)
 
 
-def told(cluster: Cluster, names: Names) -> str:
+def told(cluster: Cluster, names: DimensionNames) -> str:
     """Say by which dimensions a cluster is told."""
     return ", ".join(f"{name_of(s.dimension, names)} ({s.inside:.0%}, {s.outside:.0%})" for s in cluster.shared[:3])
 
 
-def _cluster(collection: Collection, cluster: Cluster, names: Names) -> Group:
+def _cluster(collection: Collection, cluster: Cluster, names: DimensionNames) -> Group:
     title = ", ".join(name_of(s.dimension, names) for s in cluster.shared[:3]) or "nothing in common"
     members = zip(cluster.members.tolist(), cluster.cosines.tolist(), strict=True)
     return Group(title, tuple(found_at(collection, i, cosine=cosine) for i, cosine in members))
 
 
-def lonely(collection: Collection, places: Places, cosines: Floats, names: Names) -> Section:
+def lonely(collection: Collection, places: Places, cosines: Floats, names: DimensionNames) -> Section:
     """Return photos that are like no other, with what only they have."""
     found = outliers(cosines)
     rarity = shares(collection.vectors)

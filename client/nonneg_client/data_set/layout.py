@@ -19,7 +19,7 @@ from typing import Any, cast
 
 from nonneg_client.data_set.addresses import Absent, Address
 from nonneg_client.embeddings import Embeddings
-from nonneg_client.failures import Reason
+from nonneg_client.failures import FailureRecord
 from nonneg_client.storage import parquet
 from nonneg_core.errors import DataInvalid, SchemaUnknown
 
@@ -126,7 +126,7 @@ def read_manifest(target: Address) -> DataSetManifest:
         ) from error
 
 
-def write_shard(target: Address, vectors: Embeddings, reasons: Sequence[Reason], described: Shard) -> Shard:
+def write_shard(target: Address, vectors: Embeddings, reasons: Sequence[FailureRecord], described: Shard) -> Shard:
     """Write a group's failures, then its vectors, which say that it is done; the shard with its size."""
     side_table = target / FAILED / f"{described.name}.parquet"
     if reasons:
@@ -184,14 +184,14 @@ def scan(target: Address) -> Iterator[Embeddings]:
         yield found
 
 
-def read_failed(target: Address, shards: Iterable[Shard]) -> Iterator[Reason]:
+def read_failed(target: Address, shards: Iterable[Shard]) -> Iterator[FailureRecord]:
     """Yield what could not be embedded, and why."""
     pyarrow = parquet.import_pyarrow()
     for shard in shards:
         if shard.failed:
             data = (target / FAILED / f"{shard.name}.parquet").read()
             table = pyarrow.parquet.read_table(parquet.in_memory(data))
-            yield from cast("list[Reason]", table.to_pylist())
+            yield from cast("list[FailureRecord]", table.to_pylist())
 
 
 def read_job(target: Address) -> dict[str, Any] | None:
@@ -210,7 +210,7 @@ def write_job(target: Address, asked: dict[str, Any]) -> None:
     (target / JOB).write(json.dumps(asked, indent=1, ensure_ascii=False).encode())
 
 
-def _table_of(reasons: Sequence[Reason]) -> bytes:
+def _table_of(reasons: Sequence[FailureRecord]) -> bytes:
     pyarrow = parquet.import_pyarrow()
     schema = pyarrow.schema([(name, pyarrow.string()) for name in REASON])
     rows = [{name: reason[name] for name in REASON} for reason in reasons]

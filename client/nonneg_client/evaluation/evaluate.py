@@ -18,21 +18,21 @@ from nonneg_core.evaluation.lengths import Length
 
 if TYPE_CHECKING:
     from nonneg_client.embedder import Embedder
-    from nonneg_client.sources.images import Sources
+    from nonneg_client.sources.images import ImageSources
 
-Labels: TypeAlias = Mapping[str, Any] | Sequence[Any] | NDArray[Any]
+GivenLabels: TypeAlias = Mapping[str, Any] | Sequence[Any] | NDArray[Any]
 
 
 def evaluate(
-    gallery: Embeddings | Sources,
-    queries: Embeddings | Sources | None = None,
-    labels: Labels | None = None,
+    gallery: Embeddings | ImageSources,
+    queries: Embeddings | ImageSources | None = None,
+    labels: GivenLabels | None = None,
     *,
     through: Embedder | None = None,
     lengths: Sequence[Length | int] | None = None,
     k: int = 100,
     selections: Sequence[str] = ("prefix",),
-    others: Embeddings | Sources | None = None,
+    others: Embeddings | ImageSources | None = None,
     seed: int = 0,
 ) -> list[LengthResult]:
     """Score retrieval at each length; without `queries` every image asks for all the others.
@@ -69,7 +69,7 @@ def _of_data_set(gallery: Any, queries: Any, through: Embedder | None, rest: dic
     return by_length(embeddings[~ask], labels[~ask], embeddings[ask], labels[ask], **rest)
 
 
-def _embedded(images: Embeddings | Sources, through: Embedder | None) -> Embeddings:
+def _embedded(images: Embeddings | ImageSources, through: Embedder | None) -> Embeddings:
     if isinstance(images, Embeddings):
         return images
     if through is None:
@@ -77,7 +77,7 @@ def _embedded(images: Embeddings | Sources, through: Embedder | None) -> Embeddi
     return through.embed(images)
 
 
-def _labels(labels: Labels, gallery: Embeddings, queries: Embeddings | None) -> tuple[list[Any], list[Any] | None]:
+def _labels(labels: GivenLabels, gallery: Embeddings, queries: Embeddings | None) -> tuple[list[Any], list[Any] | None]:
     """Return the labels of the gallery and of the queries."""
     sides = [gallery] if queries is None else [gallery, queries]
     if isinstance(labels, Mapping):

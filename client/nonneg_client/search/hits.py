@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from nonneg_client.model_of_vectors import Names, name_of
+from nonneg_client.model_of_vectors import DimensionNames, name_of
 from nonneg_client.search.connectors.engine import Payload, Where
 from nonneg_core.errors import ConfigInvalid
 
@@ -23,7 +23,7 @@ class Hit:
     score: float
     payload: Payload = field(default_factory=dict)
     reasons: tuple[tuple[int, float], ...] = ()  # (dimension, its part of the score), the largest first
-    names: Names = field(default_factory=dict)  # of those of these dimensions that have one
+    names: DimensionNames = field(default_factory=dict)  # of those of these dimensions that have one
     match: bool | None = None  # False: a random photo may score as much; None: the model's statistics are not at hand
 
     def told(self, most: int = REASONS) -> str:

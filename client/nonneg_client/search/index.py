@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from nonneg_client.embeddings import Embeddings
-from nonneg_client.model_of_vectors import Names, names_of, statistics_of
+from nonneg_client.model_of_vectors import DimensionNames, names_of, statistics_of
 from nonneg_client.payloads import checked_ids
 from nonneg_client.query import Query, of_dimensions
 from nonneg_client.search.best_of_parts import best
@@ -33,7 +33,7 @@ class Index:
     """
 
     def __init__(
-        self, engine: Engine, *, names: Names | None = None, statistics: ColumnStatistics | None = None
+        self, engine: Engine, *, names: DimensionNames | None = None, statistics: ColumnStatistics | None = None
     ) -> None:
         """Search in an engine's vectors; by default with the names and statistics of the shipped model that made them.
 
@@ -41,7 +41,7 @@ class Index:
         """
         held = engine.description
         self.engine = engine
-        self.names: Names = names_of(held.fingerprint) if names is None else names
+        self.names: DimensionNames = names_of(held.fingerprint) if names is None else names
         self.know(statistics_of(held.fingerprint) if statistics is None else statistics)
 
     @classmethod
@@ -50,7 +50,7 @@ class Index:
         path: str | os.PathLike[str],
         *,
         like: Embeddings | Description | None = None,
-        names: Names | None = None,
+        names: DimensionNames | None = None,
         statistics: ColumnStatistics | None = None,
     ) -> Self:
         """Open the index in this folder; made for vectors `like` these if it does not exist. The rest: as `Index`."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 Source: TypeAlias = Union[str, "os.PathLike[str]", bytes, bytearray, memoryview, "Image", "NDArray[np.uint8]"]
-Sources: TypeAlias = Source | Iterable[Source]
+ImageSources: TypeAlias = Source | Iterable[Source]
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Item:
     text: str | None = None
 
 
-def items(sources: Sources) -> Iterator[Item]:
+def items(sources: ImageSources) -> Iterator[Item]:
     """Yield the images that `sources` stand for, in order; nothing is read before its turn."""
     count = 0
     for source in _flat(sources):
@@ -52,7 +52,7 @@ def items(sources: Sources) -> Iterator[Item]:
             count += 1
 
 
-def inputs(images: Sources | None, texts: str | Iterable[str] | None) -> Iterator[Item]:
+def inputs(images: ImageSources | None, texts: str | Iterable[str] | None) -> Iterator[Item]:
     """Return the images, or the texts in their place, as inputs."""
     if (images is None) == (texts is None):
         raise DataInvalid("embed takes images or texts", fix='give one of them: embed("a.jpg"), embed(texts=["a dog"])')
@@ -67,7 +67,7 @@ def of_texts(texts: str | Iterable[str]) -> Iterator[Item]:
         yield Item(text, lambda: b"", text=text)
 
 
-def _flat(sources: Sources) -> Iterator[Source]:
+def _flat(sources: ImageSources) -> Iterator[Source]:
     if isinstance(sources, (str, os.PathLike, bytes, bytearray, memoryview)) or _is_picture(sources):
         yield sources
     elif _is_array(sources):

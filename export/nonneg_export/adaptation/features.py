@@ -28,7 +28,16 @@ from nonneg_core.pixels.resizing import has_simd
 from nonneg_core.pixels.view import Pixels
 from nonneg_export.activations import Tick
 from nonneg_export.adaptation.backbone import FeatureBackbone, SourceBundle
-from nonneg_export.adaptation.records import CHUNK, FORMAT, Keys, Numbers, RecordBuffer, Records, record_form, sealed
+from nonneg_export.adaptation.records import (
+    CHUNK,
+    FORMAT,
+    Numbers,
+    RecordBuffer,
+    RecordKeys,
+    Records,
+    record_form,
+    sealed,
+)
 from nonneg_export.photo_folder import Photos
 from nonneg_runtime.bundle import storing
 from nonneg_runtime.preprocess import Preprocessor
@@ -89,7 +98,7 @@ def compute_features(
         return _features(records, photos, keys, lost)
 
 
-def _features(records: Records, photos: Photos, keys: Keys, lost: dict[int, str]) -> Features:
+def _features(records: Records, photos: Photos, keys: RecordKeys, lost: dict[int, str]) -> Features:
     """Return the photos that could be read; `lost`: why others could not."""
     held = records.held()
     rows = held.rows(keys)
@@ -145,7 +154,7 @@ class Seer:
 
 
 def _completed(
-    seer: Seer, photos: Photos, keys: Keys, folder: Path, tick: Tick | None
+    seer: Seer, photos: Photos, keys: RecordKeys, folder: Path, tick: Tick | None
 ) -> tuple[Records, dict[int, str]]:
     """Return the records with those of all photos, and why some photos have none; one process at a time."""
     with locked(folder / "lock", wait=False) as mine:
@@ -163,7 +172,7 @@ def _completed(
 
 
 def _compute(
-    seer: Seer, photos: Photos, keys: Keys, missing: Numbers, records: Records, tick: Tick | None
+    seer: Seer, photos: Photos, keys: RecordKeys, missing: Numbers, records: Records, tick: Tick | None
 ) -> dict[int, str]:
     """Put the records of the missing photos behind those that are there; why some cannot be read."""
     lost: dict[int, str] = {}
@@ -188,7 +197,7 @@ def _compute(
     return lost
 
 
-def _keys(photos: Photos) -> Keys:
+def _keys(photos: Photos) -> RecordKeys:
     """Name what each record depends on: the path within the folder, and the file's size and date."""
     return np.fromiter((_key(path, photos.folder) for path in photos.paths), dtype=np.uint64, count=len(photos))
 

@@ -16,7 +16,7 @@ import numpy as np
 from nonneg_core.csv_table import stream_table
 from nonneg_core.errors import DataInvalid
 from nonneg_export.adaptation.features import Features
-from nonneg_export.adaptation.records import Keys, Numbers, last_of
+from nonneg_export.adaptation.records import Numbers, RecordKeys, last_of
 
 UNLABELLED = -1
 
@@ -65,7 +65,7 @@ def coded(texts: Iterable[str]) -> Labels:
     return Labels(np.array([place[text] for text in numbers], dtype=np.int64)[seen], tuple(names))
 
 
-def read_table(table: Path) -> tuple[Keys, Labels]:
+def read_table(table: Path) -> tuple[RecordKeys, Labels]:
     """Read a key of each path of a CSV file, relative to it, and the labels."""
     keys = array("Q")
 
@@ -85,7 +85,7 @@ def _rows(table: Path) -> Iterator[tuple[str, str]]:
             yield row["path"], row["label"]
 
 
-def _unmatched(table: Path, keys: Keys, photos: Keys) -> str:
+def _unmatched(table: Path, keys: RecordKeys, photos: RecordKeys) -> str:
     """Return what to say where lines name files that are not among the photos; nothing if all are."""
     lost = np.flatnonzero(~np.isin(keys, photos))
     if not len(lost):

@@ -26,7 +26,7 @@ CHUNK = 4096
 AT_ONCE = 64  # records that are written at a time
 LONGEST_UNWRITTEN = 10.0  # seconds
 Numbers = NDArray[np.int64]
-Keys = NDArray[np.uint64]
+RecordKeys = NDArray[np.uint64]
 
 
 def record_form(features: int) -> np.dtype[Any]:
@@ -56,18 +56,18 @@ def _checksum(record: bytes) -> int:
 class Held:
     """What the records before the first that is not as it was written say, but for thumbnails and features."""
 
-    keys: Keys
+    keys: RecordKeys
     digests: NDArray[Any]
 
     def __len__(self) -> int:
         return len(self.keys)
 
-    def rows(self, wanted: Keys) -> Numbers:
+    def rows(self, wanted: RecordKeys) -> Numbers:
         """Return the record of each key, -1 where there is none."""
         return last_of(self.keys, wanted)
 
 
-def last_of(keys: Keys, wanted: Keys) -> Numbers:
+def last_of(keys: RecordKeys, wanted: RecordKeys) -> Numbers:
     """Return where each wanted key occurs last among the keys, -1 where it does not."""
     if not len(keys):
         return np.full(len(wanted), -1)

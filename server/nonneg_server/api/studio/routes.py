@@ -59,7 +59,7 @@ async def get_image(request: Request) -> Response:
 
 
 @router.get("/studio/photos/{photo}/where", summary="Which cells of a photo a dimension comes from")
-@documented(schemas.Where, schemas.WHERE, query=LocatedDimension)
+@documented(schemas.StudioWhere, schemas.WHERE, query=LocatedDimension)
 async def get_where(request: Request) -> Response:
     studio, asked = _studio(request), query_parameters(request.scope["query_string"], LocatedDimension)
     deadline = deadline_of(request, request.app.state.settings.timeout)

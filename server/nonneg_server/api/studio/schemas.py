@@ -62,7 +62,7 @@ class PhotoBars(Shape):
     bars: list[ShownBar]
 
 
-class Where(Shape):
+class StudioWhere(Shape):
     """A dimension's strength in the whole vector by cell: the rows sum to it.
 
     `box` is what of the photo the cells cover, in shares of its width and height.
@@ -77,7 +77,7 @@ class Where(Shape):
     box: list[float]
 
 
-class Reason(Shape):
+class StudioReason(Shape):
     dimension: int
     name: str | None
     term: str
@@ -90,7 +90,7 @@ class Hit(Shape):
     photo: str
     name: str
     score: float
-    reasons: list[Reason]
+    reasons: list[StudioReason]
 
 
 class Facet(Shape):
