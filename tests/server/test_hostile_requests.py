@@ -112,6 +112,8 @@ async def test_deep_nesting_is_refused(client: httpx.AsyncClient) -> None:
         assert 400 <= answer.status_code < 500, path
 
 
+NAME = "n" * 20_000_000
+IMAGE = {"name": "image", "shape": [1], "datatype": "BYTES", "data": ["A"]}
 FIELDS = {
     "/embed": ["images", "dimensions", "model", "inputs", "errors", "none"],
     "/shorten": ["vectors", "width", "fingerprint", "dimensions"],
@@ -153,6 +155,34 @@ async def test_a_length_of_thousands_of_digits_is_refused_as_one_that_does_not_f
         answer = await client.post("/v2/models/tiny/infer", content=b"{}", headers=head)
         assert answer.status_code == 400, length
         assert "does not fit a body" in answer.text
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/embed", {"images": [], NAME: 1}),
+        ("/embed", {"images": ["A"], "model": NAME}),
+        ("/shorten", {"vectors": [[1]], "fingerprint": NAME}),
+        ("/shorten", {"vectors": [[1]], "width": NAME}),
+        ("/v1/embeddings", {"model": NAME, "input": ["A"]}),
+        ("/v1/embeddings", {"model": "tiny", "input": [], NAME: 1}),
+        ("/v2/embed", {"model": "tiny", "images": [], NAME: 1}),
+        ("/v2/models/tiny/infer", {"inputs": [IMAGE], "parameters": {NAME: 1}}),
+        ("/v2/models/tiny/infer", {"inputs": [IMAGE], "outputs": [{"name": NAME}]}),
+        ("/query", {"expression": f"dim:{NAME[:4_000]}"}),
+        ("/" + NAME[:60_000], {}),
+    ],
+    ids=lambda given: given[:20] if isinstance(given, str) else "",
+)
+async def test_an_error_quotes_a_name_as_long_as_the_body_in_part(
+    client: httpx.AsyncClient, path: str, body: dict[str, Any]
+) -> None:
+    sent = json.dumps(body).encode()
+    before = time.process_time()
+    answer = await client.post(path, content=sent, headers=JSON)
+    assert time.process_time() - before < 1  # to look for a name like one of 20 MB took seconds
+    assert 400 <= answer.status_code < 500
+    assert len(answer.content) < 5_000
 
 
 async def test_thousands_of_wishes_are_one_error_and_not_thousands(client: httpx.AsyncClient) -> None:

@@ -17,13 +17,23 @@ from nonneg_server.api.dialect import Dialect
 from nonneg_server.api.route import Route
 
 logger = logging.getLogger("nonneg")
+MOST_CHARACTERS = 1_000  # of each part of an error
 
 
 def respond(error: NonnegError, request_id: str, path: str = "", dialect: Dialect | None = None) -> Response:
     """Return the error answer in the dialect of the request, which is its path's unless its body said otherwise."""
-    body = (dialect or dialect_of(path)).error_body(error, request_id)
+    body = (dialect or dialect_of(path)).error_body(_cut(error), request_id)
     headers = {} if error.retry_after is None else retry_headers(error.retry_after)
     return Response(orjson.dumps(body), error.status, headers, "application/json")
+
+
+def _cut(error: NonnegError) -> NonnegError:
+    """Shorten what the error quotes of a request: a name may be as long as a body."""
+    for name in ("message", "fix", "field", "value"):
+        text = getattr(error, name)
+        if isinstance(text, str) and len(text) > MOST_CHARACTERS:
+            setattr(error, name, text[:MOST_CHARACTERS] + "…")
+    return error
 
 
 def retry_headers(seconds: float) -> dict[str, str]:
@@ -69,7 +79,7 @@ def _translated(request: Request, error: HTTPException) -> NonnegError:
         return MethodNotAllowed(f"{path} does not answer {method}", fix=fix, field="method", value=method)
     if error.status_code == 404:
         known = sorted({getattr(route, "path", "") for route in request.app.routes} - {""})
-        close = difflib.get_close_matches(path, known, n=1, cutoff=0.7)
+        close = difflib.get_close_matches(path[:200], known, n=1, cutoff=0.7)
         hint = f"did you mean {close[0]}? " if close else ""
         return NotFound(f"{path} does not exist here", fix=f"{hint}see /docs", field="path", value=path)
     return RequestInvalid(str(error.detail))

@@ -202,7 +202,7 @@ def _fix(kind: str, context: dict[str, Any], field: str | None) -> str:
 
 
 def _unknown(name: str, value: JsonScalar, known: list[str]) -> ParameterInvalid:
-    close = difflib.get_close_matches(name, known, n=1)
+    close = difflib.get_close_matches(name[:100], known, n=1)  # it reads every character, in Python
     hint = f"did you mean {close[0]}? " if close else ""
     return ParameterInvalid(
         f"parameter {name!r} is not known", fix=f"{hint}Known: {', '.join(known)}".strip(), field=name, value=value
