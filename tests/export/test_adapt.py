@@ -182,8 +182,12 @@ adapt.by_labels = lambda *_: [Gain(queries=99, **worse)]
 @pytest.mark.slow
 def test_a_loss_that_labels_show_keeps_the_default(tiles: Path, tmp_path: Path) -> None:
     out = tmp_path / "worse.bundle"
-    kept = run(tiles, out, before=WITH_THE_SERVERS_EXTRA + LOSING)
+    table = tmp_path / "labels.csv"
+    lines = [f"{path}, {path.parent.name}" for path in sorted(tiles.rglob("*.jpg"))]
+    table.write_text("\n".join(["path,label", *lines, "lost.jpg,cat"]))
+    kept = run(tiles, out, "--labels", str(table), before=WITH_THE_SERVERS_EXTRA + LOSING)
     assert kept.returncode == KEPT_DEFAULT
+    assert "labels.csv: 1 of 113 lines name none of the photos (the first is lost.jpg)" in kept.stderr
     assert "loses P@1 at 512 (-0.400)" in kept.stdout
     assert "stay with photo-fast" in kept.stderr
     assert not out.exists()
