@@ -51,14 +51,13 @@ def test_a_search_that_another_replaced_asks_for_nothing_more(wide: Page, addres
     wide.goto(f"{address}/?q=cat/cat-0.jpg")
     settled(wide)
     held: list[Route] = []
-    wide.route(re.compile("/studio/search.*coffee-[01].jpg"), lambda route: held.append(route))
+    wide.route(re.compile("/studio/search.*coffee-0.jpg"), lambda route: held.append(route))
     asked: list[str] = []
     wide.on("request", lambda request: asked.append(request.url) if PANEL.search(request.url) else None)
     for name in ("coffee/coffee-0.jpg", "coffee/coffee-1.jpg"):
         wide.fill("#expression", name)
         with wide.expect_request(re.compile("/studio/search")):
             wide.keyboard.press("Enter")
-    held[1].continue_()
     expect(wide.locator(".panel .file")).to_have_text("coffee/coffee-1.jpg")
     settled(wide)
     (wanted,) = httpx.get(f"{address}/studio/photos", params={"name": "coffee/coffee-1.jpg"}).json()["photos"]
