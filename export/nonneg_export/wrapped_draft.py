@@ -15,6 +15,7 @@ from nonneg_export.activations import Activations, Tick, collect
 from nonneg_export.assemble import Apart, Draft, RankedDraft
 from nonneg_export.checks import verify
 from nonneg_export.checks.kept_neighbours import held_out, kept
+from nonneg_export.checks.preprocessing_checks import sees_as_original
 from nonneg_export.graphs.canonical import save
 from nonneg_export.graphs.fp16_weights import is_lossless
 from nonneg_export.head_steps import Behind, HeadSteps, behind
@@ -103,11 +104,15 @@ def _apart(fitted: FittedHead | None) -> Apart | None:
 
 
 def _as_the_original(tower: Tower, encoder: Path, seen: Activations) -> tuple[Check, ...]:
-    """Check that the features are what the original answers to the same photos, where it is at hand."""
+    """Check that photos are seen as the original sees them, and answered as it answers, where it is at hand."""
+    seen_alike: tuple[Check, ...] = ()
+    if tower.original_pixels is not None:
+        seen_alike = (sees_as_original(tower.view, tower.original_pixels, seen.paths),)
     if tower.reference is None:
-        return ()
+        return seen_alike
     pixels = verify.samples(seen.paths, tower.view)
     ours = verify.answers(Session(encoder, threads=available_cores()).run, pixels)
     return (
+        *seen_alike,
         verify.features_agree(verify.answers(tower.reference, pixels), ours, f"{len(pixels) - 1} photos and a pattern"),
     )

@@ -18,7 +18,7 @@ from onnx import numpy_helper
 
 import nonneg_training.torchvision_schemas  # noqa: F401 - before torchvision
 from nonneg_client import Encoder
-from nonneg_core.errors import BundleInvalid, DataInvalid, DigestMismatch, ParameterInvalid, WordsUnknown
+from nonneg_core.errors import BundleInvalid, CheckFailed, DataInvalid, DigestMismatch, ParameterInvalid, WordsUnknown
 from nonneg_core.shortening import unit
 from nonneg_export.commands.wrap import wrap
 from nonneg_export.published.address import hub_address
@@ -37,7 +37,10 @@ NAME, SIDE, LENGTH, WIDTH = "someone/clip", 32, 12, 24
 SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48}
 ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789-'."
 TOKENS_SAID = {"pad_token": "<end>", "tokenizer_class": "PreTrainedTokenizerFast"}
-SEEN = {"crop_size": SIDE, "do_center_crop": True, "size": {"shortest_edge": SIDE}, "resample": 3}
+SEEN = {
+    "crop_size": SIDE, "do_center_crop": True, "size": {"shortest_edge": SIDE}, "resample": 3,
+    "image_mean": [0.48, 0.46, 0.41], "image_std": [0.27, 0.26, 0.28],
+}  # fmt: skip
 
 
 def tokenizer(letters: str = ALPHABET) -> bytes:
@@ -103,6 +106,29 @@ def test_text_and_images_have_one_width_one_head_and_one_fingerprint(bundle: Bun
     assert z.any()
     other = manifest.model_copy(update={"files": {**manifest.files, "text.onnx": manifest.files["tokenizer.json"]}})
     assert other.sealed().fingerprint != manifest.fingerprint
+
+
+def test_photos_are_seen_as_the_library_sees_them_and_that_is_recorded(bundle: Bundle) -> None:
+    found = {check.name: check for check in bundle.manifest.checks}["pixels"]
+    assert found.value <= found.limit
+    assert "of the original framework's processor" in found.what
+
+
+@pytest.mark.slow  # torch writes two graphs
+def test_a_view_that_the_library_does_not_have_is_refused(here: Hub, labelled: Path, tmp_path: Path) -> None:
+    """Of numbers that a file does not state, the library knows those of the model's family."""
+    own = here.files[NAME]
+    unsaid = {name: value for name, value in SEEN.items() if not name.startswith("image_")}
+    here.files[NAME] = {**own, "preprocessor_config.json": json.dumps(unsaid).encode()}
+    try:
+        result = wrapped(labelled, tmp_path / "b", "--no-text")
+        assert isinstance(result.exception, CheckFailed)
+        assert "say how photos are seen with --size" in str(result.exception)
+        said = wrapped(labelled, tmp_path / "b", "--no-text", "--std", "0.27", "0.26", "0.28")
+    finally:
+        here.files[NAME] = own
+    assert said.exit_code == 0, said.output
+    assert "pixels" not in {check.name for check in open_bundle(tmp_path / "b").manifest.checks}
 
 
 def test_a_text_vector_is_the_head_of_what_the_library_answers(bundle: Bundle) -> None:

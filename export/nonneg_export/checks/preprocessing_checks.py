@@ -6,11 +6,13 @@ import io
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from nonneg_core.errors import CheckFailed
 from nonneg_core.pixels.decode import decode
 from nonneg_core.pixels.view import Pixels, View
 from nonneg_core.shortening import unit
@@ -23,6 +25,9 @@ logger = logging.getLogger("nonneg")
 LARGEST = 8  # of the photos: those that fast decoding makes smallest
 LEAST_MEDIAN = 0.97  # cosine to the vector of the photo decoded in full: whitened, gated columns feel more
 WORST_RESIZED, MEDIAN_RESIZED = 0.999, 0.9998  # cosines, of a smooth encoder, between the two resizes
+PATCHES = 8  # a side of the picture of averages in which two ways to see a photo are compared
+MOST_DIFFERENT = 2 / 255  # of these averages
+HALF_A_PIXEL = 0.5  # by which a crop of whole pixels may lie elsewhere than a view's
 TILES = 4  # a side of the sheet that stands for a large photo
 
 
@@ -34,6 +39,43 @@ def sees_alike(view: View, evaluation: Callable[[Path], Pixels], paths: Sequence
     )
     what = "photos whose pixels, decoded in full, differ from the evaluation view's"
     return held(Check(name="view", what=what, value=differing, limit=0))
+
+
+def sees_as_original(
+    view: View, original: Callable[[Image.Image], NDArray[np.float32]], paths: Sequence[Path]
+) -> Check:
+    """Check that the view shows of a photo what the original framework's own processor shows."""
+    found = [_difference(view, original, path) for path in evenly_spread(paths, PHOTOS)]
+    value, limit = float(np.mean(found)), MOST_DIFFERENT + HALF_A_PIXEL / view.size
+    what = (
+        f"mean difference, of 1, of {len(found)} photos' pixels to those of the original framework's processor, "
+        f"averaged in {PATCHES} x {PATCHES} patches"
+    )
+    if not value <= limit:
+        raise CheckFailed(
+            f"check 'pixels' failed: {what}: {value:.3g}, allowed {limit:.3g}",
+            fix="say how photos are seen with --size, --crop, --fit, --interpolation, --mean and --std",
+            field="pixels",
+            value=value,
+            limit=limit,
+        )
+    return Check(name="pixels", what=what, value=value, limit=limit)
+
+
+def _difference(view: View, original: Callable[[Image.Image], NDArray[np.float32]], path: Path) -> float:
+    """Return the mean difference between two ways to see a photo, of 1; 1 where their sizes differ."""
+    photo = decode(path.read_bytes(), background=view.background)
+    ours, theirs = view.apply(photo), original(photo)
+    if ours.shape != theirs.shape:
+        return 1.0
+    return float(np.abs(_averages(ours) - _averages(theirs)).mean() / 255)
+
+
+def _averages(pixels: NDArray[Any]) -> NDArray[np.float32]:
+    """Return the averages of patches, channel by channel."""
+    channels = np.asarray(pixels, dtype=np.float32).transpose(2, 0, 1)
+    small = [Image.fromarray(one).resize((PATCHES, PATCHES), Image.Resampling.BOX) for one in channels]
+    return np.stack([np.asarray(one) for one in small])
 
 
 def decodes_alike(session: Runner, view: View, paths: Sequence[Path]) -> Check:

@@ -11,10 +11,11 @@ from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_core.pixels.view import View
 from nonneg_export.published.families import pooling
 from nonneg_export.published.image_answer import check_weights, choose, unmasked
+from nonneg_export.published.librarys_pixels import librarys_pixels
 from nonneg_export.published.repository import HubRepository
 from nonneg_export.published.text_from_transformers import text_encoder
 from nonneg_export.published.torch_tower import as_tower, package
-from nonneg_export.published.tower import Tower, TowerOverrides
+from nonneg_export.published.tower import OriginalPixels, Tower, TowerOverrides
 from nonneg_export.silence import silenced
 from nonneg_training.onnx_backbone.scaling_and_pooling import Scaling
 
@@ -32,6 +33,7 @@ def tower(
     answer = choose(model, pooling(config), wishes, view.size)
     check_weights(model, answer, missing, view.size)
     graph, reference = as_tower(model, answer, view, scaling)
+    original, unseen = original_pixels(folder, scaling, wishes)
     words = wishes.text and hasattr(model, "get_text_features")
     text, said = text_encoder(repository, model) if words else (None, "")
     return Tower(
@@ -40,11 +42,23 @@ def tower(
         weights=f"{repository}, {WEIGHTS}",
         notes=(
             f"{config.get('model_type')} through torch, taken: {answer}",
-            *([said] if said else []),
+            *filter(None, (said, unseen)),
         ),
         reference=reference,
         text=text,
+        original_pixels=original,
     )
+
+
+def original_pixels(folder: Path, scaling: Scaling, wishes: TowerOverrides) -> tuple[OriginalPixels | None, str]:
+    """Return how the library sees photos, if the model's own files are followed; else perhaps what to say of that."""
+    if wishes.sees_otherwise:
+        return None, ""
+    try:
+        return librarys_pixels(folder, scaling), ""
+    except Exception as error:  # the library raises what its many processors raise
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        return None, f"how it sees photos was not compared with the library ({reason})"
 
 
 def fetch_weights(repository: HubRepository) -> Path:

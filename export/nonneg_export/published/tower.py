@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 from onnx import ModelProto
+from PIL import Image
 
 from nonneg_core.pixels.view import Pixels, View
 from nonneg_export.published.licence import NOT_STATED
@@ -16,6 +17,7 @@ from nonneg_training.onnx_backbone.scaling_and_pooling import Pool, Scaling
 
 USUAL_VIEW = View(size=224, crop=0.875, fit="cover", interpolation="bicubic")  # where nothing says it
 Reference = Callable[[Pixels], NDArray[np.float32]]
+OriginalPixels = Callable[[Image.Image], NDArray[np.float32]]  # a photo -> (size, size, 3), 0 to 255
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,11 @@ class TowerOverrides:
         """Return the view to take where a model's own is not understood: there is one where its size is said."""
         return USUAL_VIEW if "size" in self.seen else None
 
+    @property
+    def sees_otherwise(self) -> bool:
+        """Return whether anything was said of how photos are seen."""
+        return bool(self.preprocessing or self.seen or self.mean or self.std)
+
     def applied(self, view: View, scaling: Scaling) -> tuple[View, Scaling]:
         """Return the model's own preprocessing with what was said in its place."""
         if self.preprocessing is not None:
@@ -61,3 +68,4 @@ class Tower:
     reference: Reference | None = None
     text: TextEncoder | None = None  # the model's second tower
     fetched: dict[str, str] | None = None  # sha256 of what came from a hub
+    original_pixels: OriginalPixels | None = None  # how the original sees a photo
