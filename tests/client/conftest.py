@@ -84,6 +84,10 @@ class _Handler(BaseHTTPRequestHandler):
     wbufsize = 1 << 16  # head and body in one packet
     server: Faulty
 
+    def do_GET(self) -> None:
+        """Whatever is asked, the one model."""
+        self.answer(200, {"models": [{"name": "fake", "fingerprint": "f" * 32, "dimensions": 1000}]})
+
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         server = self.server

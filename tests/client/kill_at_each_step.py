@@ -18,13 +18,14 @@ from pathlib import Path
 CLIENT = (
     "commands.embed",
     "commands.index_update",
+    "data_set.embedding",
     "client",
     "search.connectors.qdrant_local",
     "storage.npz",
     "storage.npy",
     "bulk",
 )
-CLIENTS = ("httpx", *(f"nonneg_client.{module}" for module in CLIENT))
+CLIENTS = ("httpx", "pyarrow.fs", "pyarrow.parquet", *(f"nonneg_client.{module}" for module in CLIENT))
 EXPORT = (
     "assemble",
     "checks.evaluation",

@@ -183,6 +183,26 @@ def test_a_run_killed_before_any_of_its_writes_is_complete_when_it_is_run_again(
     assert Embeddings.load(out).indices.tolist() == [0, 1]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["--retry-failed", "--replace"])
+def test_a_data_set_that_is_killed_before_any_of_its_writes_is_whole_when_it_is_made_again(faulty, tmp_path, how):
+    photos, work = tmp_path / "photos", tmp_path / "work"
+    photos.mkdir()
+    work.mkdir()
+    for i, content in enumerate(["0", "bad"]):
+        (photos / f"{i}.jpg").write_text(content)
+    arguments = ["embed", str(photos), "-o", str(work / "v"), "--url", faulty.url]
+    assert CliRunner().invoke(nonneg, arguments).exit_code == 1
+    (photos / "1.jpg").write_text("1")
+    steps = killed_at_each_step(work, *arguments, how)
+    assert len(steps) > 5
+    for step in steps:
+        files = [name for name in step["there"] if "." in name]
+        shards = [name for name in files if name.startswith("v/shards/")]
+        assert (step["code"], len(shards), sorted(files)) == (0, 1, ["v/job.json", "v/manifest.json", *shards]), step
+    assert Embeddings.load(work / "v").indices.tolist() == [0, 1]
+
+
 def test_an_index_killed_before_any_of_its_writes_is_complete_when_it_is_made_again(faulty, tmp_path):
     photos, work = tmp_path / "photos", tmp_path / "work"
     photos.mkdir()

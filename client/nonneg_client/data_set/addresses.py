@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -116,13 +117,13 @@ class Address:
     def remove(self) -> None:
         """Remove a file that is there."""
         with writing(self):
-            self._system.delete_file(self.path)
+            Path(self.path).unlink() if self.here else self._system.delete_file(self.path)
 
     def remove_folder(self) -> None:
         """Remove a folder and what is in it, if it is there."""
         if self.kind() == "folder":
             with writing(self):
-                self._system.delete_dir(self.path)
+                shutil.rmtree(self.path) if self.here else self._system.delete_dir(self.path)
 
     @property
     def _system(self) -> Any:
