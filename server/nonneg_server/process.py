@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from nonneg_server.repository import Repository
 
 logger = logging.getLogger("nonneg")
+HANDSHAKE = 5.0  # seconds that one may take: until it is made a client counts nowhere, and holds a file
 PATIENCE = 1.0  # seconds in which a client that was accepted last may still send its request
 LAST_RESORT = 4.0  # seconds after the grace period in which a process ends that hangs, in the runtime's code, say
 TELLING = 1.0  # seconds before that in which it says where it hangs
@@ -107,7 +108,8 @@ class Process(uvicorn.Server):
     def _handshake(self) -> dict[str, Any]:
         tls = self.config.ssl
         patience = None if tls is None else self._shared.limits.read_timeout
-        return {"ssl": tls, "ssl_handshake_timeout": patience, "ssl_shutdown_timeout": patience}
+        shaking = None if patience is None else min(patience, HANDSHAKE)
+        return {"ssl": tls, "ssl_handshake_timeout": shaking, "ssl_shutdown_timeout": patience}
 
     def _loaded(self, done: asyncio.Future[None]) -> None:
         """Begin to answer: the models are loaded; or end the process, if they could not be."""

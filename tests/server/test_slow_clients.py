@@ -188,6 +188,21 @@ def test_connections_that_come_and_go_under_tls_do_no_harm(start: Callable, bund
         assert process.stderr.read() == ""
 
 
+def test_who_makes_no_handshake_is_closed_before_who_made_one_and_is_silent(
+    start: Callable, bundle: Bundle, tmp_path: Path
+) -> None:
+    """The latter counts among the connections, of which there are only so many."""
+    with (
+        start("--model", str(bundle.path), "--drain", "0", *secured(tmp_path)) as (address, _),
+        ssl._create_unverified_context().wrap_socket(connected(address)) as counted,
+        connected(address) as silent,
+    ):
+        assert silent.recv(1) == b""
+        counted.setblocking(False)
+        with pytest.raises(ssl.SSLWantReadError):
+            counted.recv(1)
+
+
 def test_a_handshake_that_is_not_made_ends(start: Callable, bundle: Bundle, tmp_path: Path) -> None:
     with (
         start("--model", str(bundle.path), "--drain", "0", "--read-timeout", "1", *secured(tmp_path)) as (address, _),
