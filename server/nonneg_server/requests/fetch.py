@@ -95,9 +95,7 @@ class Fetcher:
         except TimeoutError:
             return self._failed(image, f"did not arrive within {self._timeout:g} s")
         except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:  # the last: a redirect to no name
-            certificate = "CERTIFICATE_VERIFY_FAILED" in str(error)
-            why = "has a certificate that is not to be trusted" if certificate else "cannot be fetched"
-            return self._failed(image, f"{why} ({type(error).__name__})")
+            return self._failed(image, _why(error))
         except Overloaded:
             raise
         except NonnegError as error:
@@ -192,6 +190,21 @@ class Fetcher:
             field=link.field,
             value=link.url[:200],
         )
+
+
+def _why(error: Exception) -> str:
+    """Return what became of a link, in words of ours."""
+    import httpx
+
+    if "CERTIFICATE_VERIFY_FAILED" in str(error):
+        return "has a certificate that is not to be trusted"
+    if isinstance(error, httpx.ConnectError):
+        return "cannot be fetched: no connection to its host comes about"
+    if isinstance(error, httpx.NetworkError):
+        return "cannot be fetched: its host broke the connection off"
+    if isinstance(error, httpx.ProtocolError):
+        return "cannot be fetched: its host does not answer in HTTP"
+    return "cannot be fetched"
 
 
 def _parsed(text: str, field: str) -> httpx.URL:
