@@ -154,7 +154,7 @@ def _groups(held: Curated, names: Any, tell: Callable[[int, int | None], None]) 
 
 
 def update_index(images: tuple[str, ...], index: Path, model: str | None, *, quiet: bool) -> None:
-    """Embed what is new, in this process, and forget what is gone."""
+    """Embed new photos in this process, and remove deleted ones from the index."""
     from nonneg_client.commands.embedder_options import DEFAULT_BUNDLE, EmbedderOptions
     from nonneg_client.commands.index_update import begin
     from nonneg_core.errors import DataInvalid

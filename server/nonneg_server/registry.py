@@ -108,7 +108,7 @@ class Registry:
             self._make_room(engine)
 
     def _make_room(self, newest: InferenceEngine) -> None:
-        """Let the engines used longest ago forget their weights until the rest fits the memory."""
+        """Unload the weights of the engines used longest ago until the rest fits the memory."""
         if self.memory is None:
             return
         with self._lock:

@@ -65,7 +65,7 @@ class Settings(BaseSettings):
     manage: bool = setting(False, "Let clients load, reload and unload models (POST /v2/repository/…).", group="Models")
     model_memory: int | None = setting(
         None,
-        "Bytes of weights to keep loaded; beyond, the models used longest ago rest until they are needed.",
+        "Bytes of weights to keep loaded; beyond, the models used longest ago are unloaded until they are needed.",
         group="Models",
         ge=1,
         metavar="BYTES",
@@ -155,14 +155,14 @@ class Settings(BaseSettings):
     )
     cache: int = setting(
         0,
-        "Bytes of vectors to remember by their image's content, so that the same image is not encoded again; 0: none.",
+        "Bytes of vectors to cache in memory by image content, so that the same image is not encoded again; 0: none.",
         group="Engine",
         ge=0,
         metavar="BYTES",
     )
     cache_dir: Path | None = setting(
         None,
-        "Folder on a local disk in which vectors are remembered by their image's content, across restarts and for all "
+        "Folder on a local disk in which vectors are cached by their image's content, across restarts and for all "
         "servers that use it.",
         group="Engine",
         metavar="DIR",

@@ -93,7 +93,7 @@ class ModelSettings(SettingsSection):
 
 
 class Onnx(SettingsSection):
-    """What an ONNX encoder that serves as frozen backbone wants to see, and which of its outputs are the features."""
+    """What an ONNX encoder, as a frozen backbone, expects as input, and which of its outputs are the features."""
 
     preprocessor: Path | None = Field(
         default=None, description="a Hugging Face preprocessor_config.json: sets views.* and the next three"

@@ -1,4 +1,4 @@
-"""What `nonneg index` adds to an index, replaces in it and forgets, and how many images of each kind there were."""
+"""What `nonneg index` adds to an index, replaces in it and removes, and how many images of each kind there were."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ class IndexUpdate:
         return Index.open(self.out, like=said)
 
     def tell(self, *, prune: bool) -> None:
-        """Forget what is not to be kept, and say what the index holds."""
+        """Remove what is not to be kept, and say what the index holds."""
         describe_again(self.out, str(self.root), self.attributes.kinds)
         if lost := self.attributes.unmatched(self.known.keys() | self.seen):
             click.echo(f"Warning: {lost}: paths are within {self.root}", err=True)

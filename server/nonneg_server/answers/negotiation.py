@@ -1,4 +1,4 @@
-"""Which form an answer takes: the first of the Accept header's wishes that there is."""
+"""The form of an answer: the first media type of the Accept header that is available."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _one_by_one = ThreadPoolExecutor(1, "pricing")
 async def all_priced(
     images: Sequence[Priced], price: Callable[[Priced], Price | NonnegError], *, deadline: float | None = None
 ) -> list[Price | NonnegError]:
-    """Return the price of each image: on the event loop while that takes no time to speak of, the rest on a thread."""
+    """Return the price of each image: on the event loop while that is quick, the rest on a thread."""
     found: list[Price | NonnegError] = []
     until = time.perf_counter() + AT_ONCE
     for at, image in enumerate(images):

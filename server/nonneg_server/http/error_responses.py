@@ -37,7 +37,7 @@ def _cut(error: NonnegError) -> NonnegError:
 
 
 def retry_headers(seconds: float) -> dict[str, str]:
-    """Return the wait in whole seconds, as the standard wants it, and in milliseconds, as some SDKs read it."""
+    """Return the wait in whole seconds, as the standard requires, and in milliseconds, as some SDKs expect."""
     return {"retry-after": str(max(1, math.ceil(seconds))), "retry-after-ms": str(math.ceil(seconds * 1000))}
 
 

@@ -1,4 +1,4 @@
-"""Requests that ask for another protocol: read again without that wish, and answered as any other."""
+"""Requests to switch the protocol: read again without `Upgrade`, and answered like any other."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def parser_for(connection: asyncio.Protocol) -> HttpRequestParser:
 
 
 def without_upgrade(method: str, url: bytes, version: str, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
-    """Return the head without its wish for another protocol, which a server may ignore (RFC 9110, 7.8)."""
+    """Return the head without its request to switch the protocol, which a server may ignore (RFC 9110, 7.8)."""
     lines = [b"%s %s HTTP/%s" % (method.encode(), url, version.encode())]
     for name, value in headers:
         if name == b"connection":

@@ -24,7 +24,7 @@ class PerImage(Cutter):
         self.transform = simclr(views, size)
 
     def cut(self, pictures: Sequence[Image.Image], g: torch.Generator, count: int) -> list[Tensor]:
-        """Return decoded pictures as torchvision wants them, (3, h, w)."""
+        """Return decoded pictures as torchvision expects them, (3, h, w)."""
         return [torch.from_numpy(np.array(picture)).permute(2, 0, 1) for picture in pictures]
 
     def finish(self, fetched: list[Tensor], g: torch.Generator, count: int) -> Tensor:
