@@ -43,6 +43,7 @@ def import_ray() -> Any:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # it reports to its makers otherwise
     os.environ.setdefault("RAY_DATA_LOG_LEVEL", "ERROR")  # it speaks of itself otherwise
     os.environ.setdefault(LOG_LEVEL, "fatal")  # errors that matter come as exceptions
+    os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".")  # each lost worker takes a paragraph on standard output
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # or it warns of a change to come
     with needing("a Ray cluster", extra="ray"), warnings.catch_warnings():
         warnings.simplefilter("ignore")

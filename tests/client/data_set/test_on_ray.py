@@ -99,7 +99,8 @@ def test_two_workers_on_two_cores_make_the_bytes_of_one_process_though_one_is_ki
     os.kill(worker_of(run.pid), signal.SIGKILL)
     said, errors = run.communicate(timeout=150)
     assert run.returncode == 1, errors
-    assert "105 vectors" in said
+    (result,) = said.splitlines()  # nothing of Ray's, though it lost a worker
+    assert "105 vectors" in result
     (line,) = [line for line in errors.splitlines() if not line.startswith(("embedding", "1 failed"))]
     assert line.startswith("failed broken.jpg")  # Ray itself says nothing
     assert files(target) == alone
