@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -16,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from loopback_only import in_processes, refuse_others
 from PIL import Image
 
 if TYPE_CHECKING:
@@ -23,6 +27,11 @@ if TYPE_CHECKING:
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell's background job: tests' processes would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+REPORT = Path(tempfile.mkdtemp(prefix="nonneg-tests-")) / "left"  # of processes that would have left this machine
+in_processes(REPORT)
+refuse_others()
+os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"  # or Hugging Face's client asks its hub by which program it is used
 
 StartServer = Callable[..., str]
 # Photographs that lie inside scikit-image's wheel: subjects that differ as a person's photos do.
@@ -43,6 +52,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put files with slow tests first, so that at the end no process waits for another's."""
     slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
     items.sort(key=lambda item: -slow[item.path])
+
+
+def pytest_sessionfinish() -> None:
+    """Leave no folder behind."""
+    shutil.rmtree(REPORT.parent, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def on_this_machine() -> Iterator[None]:
+    """Fail a test in which this process, or one that a test started, would have left this machine."""
+    yield
+    if REPORT.exists():
+        said = REPORT.read_text(encoding="utf-8")
+        REPORT.unlink()
+        pytest.fail(f"this would have left the machine:\n{said}", pytrace=False)
 
 
 @pytest.fixture(scope="session")

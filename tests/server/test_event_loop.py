@@ -42,8 +42,17 @@ def test_no_route_makes_the_loop_wait(start: Callable, bundle: Bundle, tmp_path:
     report, keys = tmp_path / "report", tmp_path / "keys"
     keys.write_text("test sha256:" + hashlib.sha256(b"a-key-for-the-test-1").hexdigest() + "\n")
     key = {"x-api-key": "a-key-for-the-test-1"}
-    flags = ["--model", str(bundle.path), "--drain", "0", "--api-key-file", str(keys), "--manage", "--url-host", "*"]
-    flags += ["--cache-dir", str(tmp_path / "cache"), "--log-format", "json", "--rate", "1e6"]
+    flags = ["--model", str(bundle.path), "--drain", "0", "--api-key-file", str(keys), "--manage"]
+    flags += [
+        "--url-host",
+        "localhost:9",
+        "--cache-dir",
+        str(tmp_path / "cache"),
+        "--log-format",
+        "json",
+        "--rate",
+        "1e6",
+    ]
     with start(*flags, command=(str(SCRIPT), str(report))) as (address, process):
         cases = loaded("test_recorded").CASES
         with httpx.Client(base_url=address, timeout=60) as client:
@@ -53,7 +62,7 @@ def test_no_route_makes_the_loop_wait(start: Callable, bundle: Bundle, tmp_path:
                     client.request(url=given.pop("path"), **{**given, "headers": {**given.get("headers", {}), **key}})
                 for path in ("/metrics", "/docs", "/openapi.json", "/models/tiny/dimensions/0/examples/0"):
                     client.get(path, headers=key)
-                links = {"images": ["http://localhost:9/a.png", "http://no.such.host.invalid/a.png", "http://xn--/"]}
+                links = {"images": ["http://localhost:9/a.png", "http://xn--/"]}
                 assert client.post("/embed", json=links, headers=key).status_code in (200, 422)
                 assert client.post("/embed", content=b"x").status_code == 401
                 for change in ("unload", "load"):
