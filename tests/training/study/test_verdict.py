@@ -70,6 +70,8 @@ def test_several_checks_hold_in_part() -> None:
     assert decided(found, yes, no).status == "held in part"
     assert decided(found, no, no).status == "did not hold here"
     assert decided(found, yes, unclear).status == "not decided"
+    assert decided(found, no, unclear).status == "did not hold here"
+    assert decided(found, yes, no, unclear).status == "held in part"
 
 
 def test_what_holds_by_construction_is_shown_and_does_not_count() -> None:

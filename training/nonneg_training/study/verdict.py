@@ -84,13 +84,14 @@ def decide(claim: Claim, results: Sequence[Result]) -> Verdict:
 
 
 def together(checked: Sequence[Checked]) -> str:
-    """Return the one word for several checks, of those that count."""
+    """Return the one word for several checks, of those that count.
+
+    A claim says that all of them hold, so one that lies outside its bound decides, whatever is open.
+    """
     statuses = [found.status for found in checked if found.check.counts]
-    if all(status == HELD for status in statuses):
-        return HELD
-    if all(status == FAILED for status in statuses):
-        return FAILED
-    return PART if FAILED in statuses and HELD in statuses else OPEN
+    if FAILED in statuses:
+        return PART if HELD in statuses else FAILED
+    return HELD if all(status == HELD for status in statuses) else OPEN
 
 
 def _checked(check: ClaimCheck, results: Sequence[Result]) -> Checked:
