@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
+from starlette.datastructures import State
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
@@ -49,18 +50,9 @@ def create_app(
         openapi_url=None,  # its own pages would load their scripts from elsewhere: ours load nothing
         telemetry={"tracing": False, "metrics": False, "logs": False},  # --otel has its own, and nothing else reports
     )
-    app.state.registry = registry
-    app.state.settings = settings
-    app.state.shared = shared = shared or ConnectionState()
-    app.state.repository = repository
-    app.state.collection = collection
-    app.state.studio = None  # made when it is first asked for
-    app.state.cell_maps = None
-    app.state.shutdown_hooks = []
-    app.state.reload_hooks = []
-    app.state.fetcher = Fetcher(
-        settings.url_host, max_bytes=settings.url_bytes, timeout=settings.url_timeout, shared=shared
-    )
+    shared = shared or ConnectionState()
+    _fill(app.state, registry, settings, shared)
+    app.state.repository, app.state.collection = repository, collection
     for dialect in DIALECTS:
         app.router.routes.extend(dialect.routes)  # flat: an included router costs each request a second match
     app.openapi = partial(_document, app)  # type: ignore[method-assign]
@@ -82,6 +74,20 @@ def create_app(
             origins=settings.cors_origin,
         )
     return app
+
+
+def _fill(state: State, registry: Registry, settings: Settings, shared: ConnectionState) -> None:
+    """Put into an application's state what its routes and its process share."""
+    state.registry = registry
+    state.settings = settings
+    state.shared = shared
+    state.studio = None  # made when it is first asked for
+    state.cell_maps = None
+    state.shutdown_hooks = []
+    state.reload_hooks = []
+    state.fetcher = Fetcher(
+        settings.url_host, max_bytes=settings.url_bytes, timeout=settings.url_timeout, shared=shared
+    )
 
 
 def observers(app: FastAPI, settings: Settings) -> list[Observer]:

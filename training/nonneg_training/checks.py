@@ -17,7 +17,7 @@ HEAD_LOSSES = ("similarity", "neighbours", "contrastive", "labels", "reconstruct
 
 def check_method(settings: RunSettings, images: Images | ShardStream) -> None:
     """Refuse settings that this method alone does not take."""
-    method, model = settings.method, settings.model
+    method = settings.method
     if method == "two-tower" and not isinstance(images, Captions):
         raise ConfigInvalid(
             "two-tower learns from images with captions",
@@ -25,7 +25,7 @@ def check_method(settings: RunSettings, images: Images | ShardStream) -> None:
             field="data.source",
             value=settings.data.source,
         )
-    if method == "head" and not (model.pretrained or is_onnx_file(settings.model.backbone)):
+    if method == "head" and not (settings.model.pretrained or is_onnx_file(settings.model.backbone)):
         raise ConfigInvalid(
             "a head needs a backbone that has learnt something",
             fix="set model.pretrained (DEFAULT, a torchvision name, or the folder of a run), or give an ONNX encoder",
@@ -38,6 +38,12 @@ def check_method(settings: RunSettings, images: Images | ShardStream) -> None:
                 fix="leave it out, or use method = ce or nce",
                 field=field,
             )
+    _check_head(settings)
+
+
+def _check_head(settings: RunSettings) -> None:
+    """Refuse settings of a head that do not go together."""
+    method, model = settings.method, settings.model
     if settings.head.contrastive and not settings.head.views:
         raise ConfigInvalid(
             "head.contrastive compares random views, and none are cached",

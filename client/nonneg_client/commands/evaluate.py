@@ -116,10 +116,7 @@ def evaluate(
         draw(rows, picture, f"mAP@{k}", f"{data.name}, {embeddings.model}")
     if missed is not None:
         write_missed(missed, data, labelled, evaluated, rows[0])
-    if as_json:
-        click.echo(json.dumps(summary(data, embeddings, labelled, rows, records), ensure_ascii=False))
-    else:
-        show(data, embeddings, labelled, rows, records)
+    show(data, embeddings, labelled, rows, records, as_json=as_json)
 
 
 def draw(rows: list[LengthResult], picture: Path, metric: str, title: str) -> None:
@@ -236,11 +233,20 @@ def summary(
 
 
 def show(
-    data: Path, embeddings: Embeddings, labelled: Labelled, rows: list[LengthResult], records: list[dict[str, Any]]
+    data: Path,
+    embeddings: Embeddings,
+    labelled: Labelled,
+    rows: list[LengthResult],
+    records: list[dict[str, Any]],
+    *,
+    as_json: bool,
 ) -> None:
-    """Print what was measured, for people."""
+    """Print what was measured, for programs or for people."""
     from nonneg_core.tables import table
 
+    if as_json:
+        click.echo(json.dumps(summary(data, embeddings, labelled, rows, records), ensure_ascii=False))
+        return
     several = len({row.selection for row in rows}) > 1
     metrics = list(dict.fromkeys(name for record in records for name in record if name not in _HIDDEN))
     asking = "each image asks for the others of its label" if labelled.asks is None else "queries ask the gallery"
