@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import socket
@@ -23,7 +24,20 @@ from nonneg_server.settings import Settings
 
 
 @pytest.fixture
-def replica(monkeypatch: pytest.MonkeyPatch) -> Iterator[FastAPI]:
+def logging_as_before() -> Iterator[None]:
+    """A replica sends all of its process's log to standard error: other tests want theirs back."""
+    loggers = [
+        logging.getLogger(name) for name in ("", "nonneg", "uvicorn", "uvicorn.error", "python_multipart", "PIL")
+    ]
+    before = [(one.handlers[:], one.filters[:], one.propagate, one.level) for one in loggers]
+    yield
+    for logger, (handlers, filters, propagate, level) in zip(loggers, before, strict=True):
+        logger.handlers, logger.filters, logger.propagate = handlers, filters, propagate
+        logger.setLevel(level)
+
+
+@pytest.fixture
+def replica(monkeypatch: pytest.MonkeyPatch, logging_as_before: None) -> Iterator[FastAPI]:
     monkeypatch.setenv("NONNEG_MODEL", "photo-fast")
     monkeypatch.setenv("NONNEG_API_KEY", "a-secret-of-enough-length")
     app = ray.application()
