@@ -161,7 +161,9 @@ def killed_at_each_step(folder, *arguments):
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-@pytest.mark.parametrize(("suffix", "replace"), [(".npz", False), (".npy", True)])
+@pytest.mark.parametrize(
+    ("suffix", "replace"), [pytest.param(".npz", False, marks=pytest.mark.nightly), (".npy", True)]
+)
 def test_a_run_killed_before_any_of_its_writes_is_complete_when_it_is_run_again(faulty, tmp_path, suffix, replace):
     photos, work = tmp_path / "photos", tmp_path / "work"
     photos.mkdir()

@@ -45,7 +45,7 @@ def test_a_folder_of_a_shipped_models_name_goes_before_it(tmp_path: Path, monkey
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ["photo-fast", pytest.param("photo", marks=pytest.mark.nightly)])
 def test_a_rebuild_repeats_the_shipped_bytes(name: str, tmp_path: Path) -> None:
     rebuilt = rebuild(name, tmp_path / "bundle")
     shipped = SHIPPED / name
