@@ -1,4 +1,4 @@
-"""What the model of stored vectors says of its dimensions, where it is at hand: names, and what random photos share."""
+"""Names of dimensions, and scores of random photos, from the model that made stored vectors, where it is installed."""
 
 from __future__ import annotations
 

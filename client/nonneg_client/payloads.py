@@ -1,4 +1,4 @@
-"""What is stored beside vectors, and whether it goes with them."""
+"""Payloads stored beside vectors, and the check that there is one for each vector."""
 
 from __future__ import annotations
 

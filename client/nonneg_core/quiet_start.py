@@ -1,4 +1,4 @@
-"""What native code says on standard error while something starts, without the lines that are known to say nothing."""
+"""Filters known, useless lines out of what native code writes to standard error while something starts."""
 
 from __future__ import annotations
 

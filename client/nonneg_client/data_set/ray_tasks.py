@@ -1,4 +1,4 @@
-"""What runs on a cluster's machines: tasks that list, workers that make shards, and a desk that all of them ask.
+"""What runs on a cluster's machines: tasks that list, workers that make shards, and an actor that all of them query.
 
 An error of ours goes on as a row, from where it was raised to the driver: raised through Ray it would arrive as a part
 of a text.

@@ -1,4 +1,4 @@
-"""Which photos teach and which are asked, and which two of them a picture is made of."""
+"""Splits photos into those for fitting and for testing, and chooses the pairs that edited pictures are made of."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a head takes, read through its own columns: a head of the same shape lets it through, its power is undone."""
+"""Recovers a head's input features from its graph: the head's weights are replaced so that features pass unchanged."""
 
 from __future__ import annotations
 
