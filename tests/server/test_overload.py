@@ -174,7 +174,7 @@ def test_large_images_are_decoded_one_by_one_and_never_held_many_times(
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads /proc")
-@pytest.mark.parametrize("minutes", [0.07, pytest.param(1.5, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("minutes", [0.15, pytest.param(1.5, marks=pytest.mark.nightly)])
 def test_memory_is_flat_under_mixed_load(start: Callable, bundle: Bundle, png: Png, minutes: float) -> None:
     bodies = [png(0), heavy(), b"nonsense", heavy()[:5000], b""]
     flags = ("--model", str(bundle.path), "--queue", "8", "--threads", "2", "--drain", "0", "--cache", "200000")
