@@ -25,13 +25,13 @@ import uvicorn
 from nonneg_core.errors import NotReady
 from nonneg_server.engine.idle_memory import Idle
 from nonneg_server.http.connection import LINGER, Connection
+from nonneg_server.http.handshakes import Handshakes, Listener
 
 if TYPE_CHECKING:
     from nonneg_server.http.connection_limits import ConnectionState
     from nonneg_server.repository import Repository
 
 logger = logging.getLogger("nonneg")
-HANDSHAKE = 5.0  # seconds that one may take: until it is made a client counts nowhere, and holds a file
 PATIENCE = 1.0  # seconds in which a client that was accepted last may still send its request
 LAST_RESORT = 4.0  # seconds after the grace period in which a process ends that hangs, in the runtime's code, say
 TELLING = 1.0  # seconds before that in which it says where it hangs
@@ -59,7 +59,8 @@ class Process(uvicorn.Server):
     ) -> None:
         config.timeout_graceful_shutdown = math.ceil(grace + LINGER + 1)  # ours is over before
         super().__init__(config)
-        self.servers: list[asyncio.base_events.Server] = []
+        self.servers: list[Any] = []  # asyncio's, or Listeners
+        self._handshakes = None if config.ssl is None else Handshakes(config.ssl, shared, self._connection)
         self._repository = repository
         self._shared = shared
         self._loading = loading
@@ -90,26 +91,26 @@ class Process(uvicorn.Server):
             self._stop_at = time.monotonic() + self._drain
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start as uvicorn does, but that handshakes end in time, and models may still be loading."""
-        loop = asyncio.get_running_loop()
+        """Start as uvicorn does, but that handshakes count and end in time, and models may still be loading."""
         lower_loop_priority()
         await self.lifespan.startup()
         for listener in sockets or []:
-            server = await loop.create_server(
-                self._connection, sock=listener, backlog=self.config.backlog, **self._handshake
-            )
-            self.servers.append(server)
+            self.servers.append(await self._listening(listener))
         self.started = True
         asyncio.wrap_future(self._loading).add_done_callback(self._loaded)
         if hasattr(signal, "SIGHUP") and threading.current_thread() is threading.main_thread():
-            loop.add_signal_handler(signal.SIGHUP, self._reload)
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload)
 
-    @property
-    def _handshake(self) -> dict[str, Any]:
-        tls = self.config.ssl
-        patience = None if tls is None else self._shared.limits.read_timeout
-        shaking = None if patience is None else min(patience, HANDSHAKE)
-        return {"ssl": tls, "ssl_handshake_timeout": shaking, "ssl_shutdown_timeout": patience}
+    async def _listening(self, listener: socket.socket) -> asyncio.Server | Listener:
+        """Listen to a socket; on Windows, whose loop tells of no clients by themselves, handshakes do not count."""
+        backlog, loop = self.config.backlog, asyncio.get_running_loop()
+        if self._handshakes is None:
+            return await loop.create_server(self._connection, sock=listener, backlog=backlog)
+        if sys.platform == "win32":
+            return await loop.create_server(
+                self._connection, sock=listener, backlog=backlog, **self._handshakes.settings
+            )
+        return Listener(listener, backlog, self._handshakes)
 
     def _loaded(self, done: asyncio.Future[None]) -> None:
         """Begin to answer: the models are loaded; or end the process, if they could not be."""
@@ -217,8 +218,13 @@ class Process(uvicorn.Server):
             with spare, contextlib.suppress(OSError):  # the last of them is that there is none left
                 while True:
                     accepted.append(spare.accept()[0])
-        making = (loop.connect_accepted_socket(self._connection, client, **self._handshake) for client in accepted)
-        await asyncio.gather(*making, return_exceptions=True)
+        if self._handshakes is None:
+            making = (loop.connect_accepted_socket(self._connection, client) for client in accepted)
+            await asyncio.gather(*making, return_exceptions=True)
+            return
+        for client in accepted:
+            self._handshakes.begin(client)
+        await self._handshakes.over()
 
     def _cut_off(self, grace: float) -> None:
         """End what is left: the grace period is over."""

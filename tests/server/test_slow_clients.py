@@ -1,11 +1,13 @@
 """Clients who stall elsewhere than in their bodies: heads without end, answers not taken, handshakes not made."""
 
 import json
+import re
 import socket
 import ssl
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -14,6 +16,7 @@ import numpy as np
 import pytest
 
 from nonneg_runtime.bundle import Bundle
+from nonneg_server.http.handshakes import SPARE
 from nonneg_server.http.unread_output import unread_bytes
 
 pytestmark = pytest.mark.slow
@@ -209,3 +212,81 @@ def test_a_handshake_that_is_not_made_ends(start: Callable, bundle: Bundle, tmp_
         connected(address) as silent,
     ):
         assert silent.recv(1) == b""
+
+
+def test_handshakes_that_are_not_made_count_among_the_connections(
+    start: Callable, bundle: Bundle, tmp_path: Path
+) -> None:
+    flags = (
+        "--model",
+        str(bundle.path),
+        "--drain",
+        "0",
+        "--keep-alive",
+        "60",
+        "--max-connections",
+        "4",
+        *secured(tmp_path),
+    )
+    with start(*flags) as (address, _), httpx.Client(verify=False) as client, ExitStack() as held:
+
+        def said() -> str:
+            text = client.get(f"{address}/metrics").text
+            counts.append(float(re.findall(r"^nonneg_connections (.+)$", text, re.MULTILINE)[0]))
+            return text
+
+        def one_is_turned_away() -> bool:
+            held.enter_context(connected(address))
+            return 'nonneg_turned_away_total{type="not_ready"}' in said()
+
+        counts: list[float] = []
+        assert awaited(one_is_turned_away, 30)
+        assert 4 < max(counts) <= 4 + SPARE
+        held.close()
+        assert awaited(lambda: bool(said()) and counts[-1] == 1, 30)
+        assert httpx.get(f"{address}/livez", verify=False).status_code == 200
+
+
+def test_who_makes_a_handshake_while_all_connections_are_taken_is_told_so(
+    start: Callable, bundle: Bundle, tmp_path: Path
+) -> None:
+    flags = ("--model", str(bundle.path), "--drain", "0", "--max-connections", "4", *secured(tmp_path))
+    with start(*flags) as (address, _), ExitStack() as held:
+        for _ in range(4):
+            one = held.enter_context(ssl._create_unverified_context().wrap_socket(connected(address)))
+            one.sendall(b"GET /livez HTTP/1.1\r\nHost: t\r\n\r\n")
+            assert one.recv(100).startswith(b"HTTP/1.1 200 ")
+        answer = httpx.get(f"{address}/livez", verify=False)
+        assert (answer.status_code, answer.json()["error"]["field"]) == (503, "max_connections")
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_a_request_in_one_packet_with_the_end_of_its_handshake_is_answered(
+    start: Callable, bundle: Bundle, tmp_path: Path, version: ssl.TLSVersion
+) -> None:
+    context = ssl._create_unverified_context()
+    context.maximum_version = version
+    with start("--model", str(bundle.path), "--drain", "0", *secured(tmp_path)) as (address, _):
+        for _ in range(10):
+            with connected(address) as connection:
+                assert asked_with_the_handshake(context, connection).startswith(b"HTTP/1.1 200 ")
+
+
+def asked_with_the_handshake(context: ssl.SSLContext, connection: socket.socket) -> bytes:
+    """The first bytes of the answer to a request whose first bytes go with the handshake's last."""
+    received, sent = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = context.wrap_bio(received, sent)
+    while True:
+        try:
+            client.do_handshake()
+            break
+        except ssl.SSLWantReadError:
+            connection.sendall(sent.read())
+            received.write(connection.recv(65536))
+    client.write(b"GET /livez HTTP/1.1\r\nHost: t\r\n\r\n")
+    connection.sendall(sent.read())
+    while True:
+        try:
+            return client.read(100)
+        except ssl.SSLWantReadError:
+            received.write(connection.recv(65536))

@@ -29,6 +29,7 @@ class ConnectionState:
     limits: ConnectionLimits = ConnectionLimits()
     held: int = 0  # bytes of bodies that are arriving or being worked on, and of answers not taken yet
     open: int = 0  # connections
+    handshakes: int = 0  # of TLS that are under way: not connections yet
     turned_away: Counter[str] = field(default_factory=Counter)  # requests the application never saw, by error
     loading: bool = False
     draining: bool = False

@@ -47,7 +47,7 @@ METRICS = {
     "nonneg_cache_dir_bytes": "Bytes it uses there, all servers together.",
     "nonneg_cache_dir_failures": "Times it could not be read or written.",
     "nonneg_refused": "Requests refused because the queue was full.",
-    "nonneg_connections": "Open connections.",
+    "nonneg_connections": "Open connections, unfinished TLS handshakes among them.",
     "nonneg_turned_away": "Clients answered or cut off before the application saw them, by error type.",
     "nonneg_upload_bytes": "Bytes of requests that arrive or are in work, of images fetched for them, and of answers.",
     "nonneg_log_lines_lost": "Lines of the log that were dropped because they were not read in time.",
@@ -158,7 +158,7 @@ class Metrics(Collector):
             yield _value(_gauge("nonneg_images_per_second"), admission.rate)
             yield _value(_counter("nonneg_refused"), admission.refused)
         yield from self._of_cache()
-        yield _value(_gauge("nonneg_connections"), self._shared.open)
+        yield _value(_gauge("nonneg_connections"), self._shared.open + self._shared.handshakes)
         turned_away = _counter("nonneg_turned_away", "type")
         for kind, count in self._shared.turned_away.items():
             turned_away.add_metric([kind], count)
