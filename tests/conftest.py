@@ -32,6 +32,7 @@ REPORT = Path(tempfile.mkdtemp(prefix="nonneg-tests-")) / "left"  # of processes
 in_processes(REPORT)
 refuse_others()
 os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"  # or Hugging Face's client asks its hub by which program it is used
+os.environ["RAY_AUTH_MODE"] = "token"  # of clusters that tests start, as by default, and of those who join them
 
 StartServer = Callable[..., str]
 # Photographs that lie inside scikit-image's wheel: subjects that differ as a person's photos do.

@@ -236,12 +236,13 @@ def test_a_client_that_asks_much_and_reads_late_gets_all_its_answers_in_their_or
 def test_a_client_that_leaves_gives_its_place_back(server: str, png: Png) -> None:
     gone = 'nonneg_requests_total{method="POST",route="/embed",status="499"}'
     before = metric(server, gone)
+    body = slow_png()  # made first: the server closes a connection on which nothing comes for a second
     with crowd(server, 8) as callers:
         for caller in callers:
             caller.ask(png(1))
             caller.hear()
         for caller in callers:
-            caller.ask(slow_png())
+            caller.ask(body)
         until = time.monotonic() + 60
         while not metric(server, "nonneg_images_in_flight"):  # the server has read what it will work on
             assert time.monotonic() < until

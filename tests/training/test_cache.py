@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -77,12 +80,33 @@ def test_a_cache_that_was_stopped_goes_on_where_it_was(tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.load(place / "features.npy"), whole)
 
 
+CLUSTER = """
+from nonneg_core.ray_cluster import THIS_MACHINE, joined
+with joined(THIS_MACHINE) as ray:
+    print(ray.get_runtime_context().gcs_address, flush=True)
+    input()
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[str]:
+    """The address of a cluster of this machine, which the tests of this file join: to start one takes seconds."""
+    pytest.importorskip("ray")
+    command = [sys.executable, "-c", CLUSTER]
+    with subprocess.Popen(command, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        address = process.stdout.readline().strip()
+        assert address, "no cluster was started"
+        yield address
+        process.communicate("\n", timeout=100)
+    assert process.returncode == 0
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # Ray's own
 def test_a_cluster_computes_the_same_features_and_goes_on_where_one_process_stopped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("ray")
     whole = np.array(features(wanted(random=1), tmp_path / "whole"))
     folder = tmp_path / "stopped"
     features(wanted(random=1), folder)
@@ -91,7 +115,7 @@ def test_a_cluster_computes_the_same_features_and_goes_on_where_one_process_stop
     rows[:, 128:] = 0
     rows.flush()
     (place / "done.json").write_text("128")
-    monkeypatch.setenv("NONNEG_FEATURE_RAY", "local")
+    monkeypatch.setenv("NONNEG_FEATURE_RAY", cluster)
     assert computed(wanted(random=1), folder) == [192, 256, 320, 359]
     np.testing.assert_allclose(np.load(place / "features.npy"), whole, atol=1e-5)
 
@@ -99,15 +123,14 @@ def test_a_cluster_computes_the_same_features_and_goes_on_where_one_process_stop
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # Ray's own
 def test_an_error_of_a_worker_of_the_cluster_is_the_error_of_the_run(
-    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: str, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("ray")
     broken = tmp_path / "photos"
     shutil.copytree(photos, broken)
     for number in range(3):
         (broken / "cat" / f"broken-{number}.jpg").write_bytes(b"junk")
     tolerant = replace(wanted(), images=open_data(str(broken), max_broken=3))
-    monkeypatch.setenv("NONNEG_FEATURE_RAY", "local")
+    monkeypatch.setenv("NONNEG_FEATURE_RAY", cluster)
     features(tolerant, tmp_path / "cache")
     assert sorted(tolerant.images.broken) == [f"cat/broken-{number}.jpg" for number in range(3)]
     strict = replace(wanted(), images=open_data(str(broken), max_broken=1))
