@@ -9,7 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
+from nonneg_cli.table import nonneg
 from nonneg_client import Client, shorten
 from nonneg_core.pixels.decode import decode
 from nonneg_core.pixels.resizing import fast_resize
@@ -24,10 +26,16 @@ StartServer = Callable[..., str]
 NONNEG = str(Path(sys.executable).with_name("nonneg"))
 
 
-def run(*arguments: str | Path) -> str:
+def run(*arguments: str | Path) -> None:
+    """Run a command as a process of its own."""
     done = subprocess.run([NONNEG, *map(str, arguments)], capture_output=True, text=True, timeout=250, check=False)
     assert done.returncode == 0, f"nonneg {' '.join(map(str, arguments))}\n{done.stdout}{done.stderr}"
-    return done.stdout
+
+
+def run_here(*arguments: str | Path) -> None:
+    """Run a command in this process, which has torch already, where another test has run it as a process."""
+    done = CliRunner().invoke(nonneg, list(map(str, arguments)), catch_exceptions=False)
+    assert done.exit_code == 0, done.output
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +67,7 @@ def test_what_is_trained_and_exported_is_what_is_served_and_shortened(
     run("export", trained, "--calibrate", digits, "--out", bundle)
     manifest = open_bundle(bundle).manifest
     half = manifest.dimensions // 2
-    run("export", trained, "--calibrate", digits, "--out", short, "--dimensions", half)
+    run_here("export", trained, "--calibrate", digits, "--out", short, "--dimensions", half)
     images = sorted(digits.rglob("*.png"))[::10]
 
     with Client(start_server("--model", str(bundle))) as client:
@@ -116,8 +124,8 @@ def test_top_k_keeps_the_largest_of_the_prefix_in_server_and_client_alike(server
 
 def test_a_run_trained_with_nested_lengths_keeps_the_order_it_trained(digits: Path, tmp_path: Path) -> None:
     nested = ("--set", "loss.lengths=[16, 64]", "--dimensions", "64")
-    run("train", "--data", "digits", "--backbone", "tiny-cnn", "--epochs", "1", *nested, "--out", tmp_path / "run")
-    run("export", tmp_path / "run", "--calibrate", digits, "--out", tmp_path / "bundle")
+    run_here("train", "--data", "digits", "--backbone", "tiny-cnn", "--epochs", "1", *nested, "--out", tmp_path / "run")
+    run_here("export", tmp_path / "run", "--calibrate", digits, "--out", tmp_path / "bundle")
     manifest = open_bundle(tmp_path / "bundle").manifest
     assert manifest.calibration.ranked_by == "nested"
     assert manifest.columns.original == tuple(range(64))

@@ -71,8 +71,15 @@ def test_many_shards_become_one_file(run, folder, tmp_path, suffix):
     assert "100 vectors of 1000 dimensions" in result.stdout
 
 
-@pytest.mark.parametrize("suffix", [".npz", ".parquet"])
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize(
+    ("how", "suffix"),
+    [
+        (signal.SIGKILL, ".npz"),
+        (signal.SIGINT, ".parquet"),
+        pytest.param(signal.SIGKILL, ".parquet", marks=pytest.mark.nightly),
+        pytest.param(signal.SIGINT, ".npz", marks=pytest.mark.nightly),
+    ],
+)
 def test_a_run_that_is_killed_goes_on_without_losing_or_doubling_a_row(faulty, folder, tmp_path, suffix, how):
     out = tmp_path / f"x{suffix}"
     command = [sys.executable, "-m", "nonneg_cli", "embed", str(folder), "-o", str(out), "--url", faulty.url]

@@ -86,7 +86,7 @@ def browser() -> Iterator[Browser]:
         found.close()
 
 
-@pytest.fixture(params=WIDTHS)
+@pytest.fixture(params=[360, pytest.param(1024, marks=pytest.mark.nightly), 2560])  # what lies between: by night
 def page(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Page]:
     yield from opened(browser, request.param)
 
