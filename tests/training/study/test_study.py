@@ -63,6 +63,11 @@ figures = ["backbone.probe", "train.knn.by_epoch"]
 """
 
 
+def quick(text: str = PLAN) -> str:
+    """The plan with what takes long to measure left out."""
+    return re.sub(r"(codes|keep|corruptions|shots|finetune|noise) = .*\n", "", text)
+
+
 def write(folder: Path, text: str = PLAN) -> str:
     path = folder / "small.toml"
     path.write_text(text)
@@ -85,6 +90,7 @@ def study(folder: Path) -> Study:
     return Study(str(folder / "small.toml"), results=folder / "results", work=folder / "work")
 
 
+@pytest.mark.nightly  # docs/studies.md runs it by day, to the same verdict
 def test_a_study_of_digits_is_run_to_its_verdict(tmp_path: Path) -> None:
     answer = said("run", "digits", "--results", tmp_path / "results", "--work", tmp_path / "work")
     assert "NCL's dimensions are more consistent than CL's: held" in answer.output
@@ -132,7 +138,7 @@ def test_a_finished_run_is_not_repeated_and_a_missing_one_is_made(finished: Path
 
 
 def test_a_study_that_is_killed_goes_on(tmp_path: Path) -> None:
-    name = write(tmp_path)
+    name = write(tmp_path, quick())
     command = [sys.executable, "-u", "-m", "nonneg_cli", "study", "run", name]
     command += ["--results", str(tmp_path / "results"), "--work", str(tmp_path / "work")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -141,12 +147,18 @@ def test_a_study_that_is_killed_goes_on(tmp_path: Path) -> None:
             if "(2 of 4)" in line:  # the first run is put away, the second has begun
                 process.kill()
                 break
-    first = tmp_path / "results" / "small" / "cl-0.json"
+    results = tmp_path / "results" / "small"
+    first = results / "cl-0.json"
     kept = first.read_bytes()
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert "small: ncl, seed 0 (1 of 3)" in said
     assert "4 of 4 runs" in said
     assert first.read_bytes() == kept
+    found = sorted(path.name for path in results.iterdir() if path.suffix)
+    assert found == ["cl-0.json", "cl-1.json", "ncl-0.json", "ncl-1.json", "plot.png", "table.md"]
+    page = (results / "table.md").read_text()
+    assert "| ncl | 2 | " in page
+    assert " ± " in page
 
 
 def test_a_budget_leaves_the_rest_for_the_next_time(tmp_path: Path) -> None:
