@@ -17,7 +17,6 @@ from queue import Empty, Queue
 from threading import Thread
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
 from loopback_only import in_processes, refuse_others
 from PIL import Image
@@ -32,6 +31,7 @@ REPORT = Path(tempfile.mkdtemp(prefix="nonneg-tests-")) / "left"  # of processes
 in_processes(REPORT)
 refuse_others()
 os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"  # or Hugging Face's client asks its hub by which program it is used
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # before NumPy comes: its threads wait awake, beside another test process
 os.environ["RAY_AUTH_MODE"] = "token"  # of clusters that tests start, as by default, and of those who join them
 
 StartServer = Callable[..., str]
@@ -155,6 +155,7 @@ def server(start_server: StartServer) -> str:
 @pytest.fixture(scope="session")
 def tiny() -> ModelProto:
     """A convolution, a pool and a linear layer with a ReLU, random weights: uint8 NHWC of 16 px in, 24 columns out."""
+    import numpy as np
     from onnx import TensorProto, helper, numpy_helper
 
     from nonneg_runtime.graph import INPUT, OUTPUT
