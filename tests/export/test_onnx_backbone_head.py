@@ -102,6 +102,24 @@ def test_the_whole_way_from_an_onnx_encoder_to_a_verified_bundle(
     np.testing.assert_allclose(rows, head.embed(by_hand(PIXELS)), atol=2e-5)
 
 
+def test_a_head_without_an_activation_is_exported_with_a_relu_behind_it_alone(
+    encoder: Path, labelled: Path, tmp_path: Path
+) -> None:
+    out, to = tmp_path / "run", ["--calibrate", str(labelled), "--out", str(tmp_path / "b")]
+    losses = ("--set", "head.neighbours=0", "--set", "head.contrastive=1", "--set", "head.views=2")
+    assert run(encoder, labelled, out, *losses, "--set", "model.activation=identity") is None
+    refused = CliRunner().invoke(export, [str(out), *to])
+    assert isinstance(refused.exception, NonnegError)
+    assert "--relu" in str(refused.exception.fix)
+    assert not (tmp_path / "b").exists()
+    assert CliRunner().invoke(export, [str(out), "--relu", *to]).exit_code == 0
+    bundle = open_bundle(tmp_path / "b")
+    with torch.inference_mode():
+        z = load_encoder(out)(torch.from_numpy(PIXELS)).relu().numpy()
+    rows = Session(bundle.encoder).run(PIXELS)
+    np.testing.assert_allclose(rows, z[:, list(bundle.manifest.columns.original)], rtol=2e-3, atol=2e-3)
+
+
 def test_the_cache_is_shared_by_heads_on_one_encoder_and_not_with_another(
     encoder: Path, labelled: Path, tmp_path: Path
 ) -> None:

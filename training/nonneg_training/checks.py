@@ -64,6 +64,14 @@ def _check_head(settings: RunSettings) -> None:
                 fix="use method=head, and leave model.hidden, model.batch_norm and model.activation out",
                 field=field,
             )
+    of_active_dimensions = ("top_k", "sparsity", "reconstruction")
+    for name in of_active_dimensions if model.activation == "identity" else ():
+        if method == "head" and getattr(settings.head, name):
+            raise ConfigInvalid(
+                f"head.{name} is about active dimensions, and with activation=identity all are",
+                fix=f"leave head.{name} out, or use activation=relu",
+                field=f"head.{name}",
+            )
     if method == "head" and (settings.head.trained or 0) > model.dimensions:
         raise ConfigInvalid(
             f"head.trained={settings.head.trained} exceeds the head's {model.dimensions} dimensions",
@@ -129,9 +137,14 @@ def check_labels(settings: RunSettings, images: Images) -> None:
 
 
 def allowed(method: str) -> tuple[str, ...]:
-    """List the activations that go with a method: the controls' are signed, others non-negative, two towers' either."""
+    """List the activations that go with a method: the controls' are signed, others non-negative, two towers' either.
+
+    A head without an activation is the control of one with it.
+    """
     if method == "two-tower":
         return (*NON_NEGATIVE, *CONTROLS)
+    if method == "head":
+        return (*NON_NEGATIVE, "identity")
     return tuple(CONTROLS if method in CONTROL_METHODS else NON_NEGATIVE)
 
 

@@ -26,7 +26,7 @@ def with_projector(model: ModelProto, encoder: EncoderModule, *, stored: type = 
     for layer in encoder.hidden:
         model = with_head(model, *_arrays(layer)) if isinstance(layer, nn.Linear) else activate(model)
     model = with_head(model, *folded(*encoder.output_layers()))
-    return activate(model, OPERATORS[encoder.activation])
+    return model if encoder.activation == "identity" else activate(model, OPERATORS[encoder.activation])
 
 
 def head_of(encoder: EncoderModule) -> Head | None:

@@ -97,6 +97,20 @@ def test_the_result_is_backbone_and_head_in_one_encoder(trained: Path, cache: Pa
         torch.testing.assert_close(z, F.relu(linear(before.features(pixels))))
 
 
+def test_a_head_without_an_activation_is_the_control_of_one_with_it(
+    trained: Path, cache: Path, tmp_path: Path
+) -> None:
+    for name in ("relu", "identity"):
+        changes = {"head.neighbours": 0.0, "head.contrastive": 1.0, "head.views": 2, "model.activation": name}
+        run(trained, cache, tmp_path / name, **changes, loop__epochs=2)
+    signed, cut = (load_encoder(tmp_path / name) for name in ("identity", "relu"))
+    images = open_data("digits", split="test")
+    pixels = torch.from_numpy(images.pixels(range(64), signed.view))
+    with torch.inference_mode():
+        assert (signed(pixels) < 0).any()
+        assert (cut(pixels) >= 0).all()
+
+
 def test_nested_lengths_make_better_prefixes(trained: Path, cache: Path, tmp_path: Path) -> None:
     """Than the same run without them, and than the start; by more than chance, over seeds, at no cost to the whole."""
     images = open_data("digits", split="test")
@@ -138,6 +152,8 @@ def test_the_backbone_stays_in_evaluation_mode_and_out_of_the_optimiser(
         ({"head.start": "both", "model.dimensions": 64}, "needs more dimensions than the backbone's 64"),
         ({"loss.lengths": (97,)}, "does not fit 96"),
         ({"head.neighbours": 0.0}, "no loss"),
+        ({"model.activation": "gelu"}, "does not go with activation=gelu"),
+        ({"model.activation": "identity", "head.top_k": 8}, "head.top_k is about active dimensions"),
     ],
 )
 def test_what_cannot_be_is_refused(
