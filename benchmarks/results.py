@@ -23,8 +23,8 @@ from nonneg_training.study.verdict import FAILED, HELD, OPEN, PART, Checked, Ver
 ROOT = Path(__file__).parents[1]
 PAGE, BY_STUDY = ROOT / "docs" / "results.md", ROOT / "docs" / "results-by-study.md"
 STUDIES = (  # in the order of the page by study
-    "cifar10", "quick", "longer", "finetune", "selection", "distribution", "supervised", "activations", "theory",
-    "parts", "sprites", "heads", "active", "towers", "questions",
+    "cifar10", "quick", "longer", "finetune", "selection", "selection-mini-imagenet", "distribution", "supervised",
+    "activations", "theory", "parts", "sprites", "heads", "active", "towers", "questions",
 )  # fmt: skip
 CLAIMS = {  # the paper's, in the page's order
     "features": "NCL's linear probe and fine-tuning are not below CL's (by more than a point)",
@@ -60,8 +60,8 @@ FOOT = """
   two are compared) of each check lies within its bound; *held in part* when some lie within and others outside; *did
   not hold here* when at least one lies outside and none within; *not decided* when none lies outside and at least one
   lies on both sides. Of a claim with several checks the first one of each outcome is shown.
-- Seeds were added to some studies after three had left claims open, two to each. An interval that is looked at twice
-  is wrong more often than one time in twenty. Where three seeds had given another verdict, the row says so.
+- Seeds were added to some studies after the first had left claims open. An interval that is looked at twice is wrong
+  more often than one time in twenty. Where the first seeds had given another verdict, the row says so.
 - The paper's numbers are quoted; "independent re-runs" are not the authors'.
 - What the figures are: [training](training.md#what-an-encoder-is-worth). SEPIN@k is in nats, by the InfoNCE bound
   (temperature 0.2) on up to 512 pairs of views: dimensions are chosen on one half of the pairs and measured on the
@@ -187,8 +187,8 @@ def _setting(study: Study) -> str:
     if study.plan.task != "encoder":
         return f"{link}: {study.plan.setting.partition(';')[0]}; {seeds} seeds"
     data, epochs = settings["data"], max(r.settings["loop"]["epochs"] for r in found)
-    name = {"cifar10": "CIFAR-10"}.get(data["source"], data["source"])
-    network = settings["model"]["backbone"]
+    name = {"cifar10": "CIFAR-10", "mini/train": "mini-ImageNet"}.get(data["source"], data["source"])
+    network = settings["model"]["backbone"] + (" (frozen)" if settings["method"] == "head" else "")
     return f"{link}: {name}, {data['limit']:,} images, {epochs} epochs, {network}, {seeds} seeds"
 
 
