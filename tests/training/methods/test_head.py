@@ -97,9 +97,7 @@ def test_the_result_is_backbone_and_head_in_one_encoder(trained: Path, cache: Pa
         torch.testing.assert_close(z, F.relu(linear(before.features(pixels))))
 
 
-def test_a_head_without_an_activation_is_the_control_of_one_with_it(
-    trained: Path, cache: Path, tmp_path: Path
-) -> None:
+def test_a_head_without_an_activation_is_the_control_of_one_with_it(trained: Path, cache: Path, tmp_path: Path) -> None:
     for name in ("relu", "identity"):
         changes = {"head.neighbours": 0.0, "head.contrastive": 1.0, "head.views": 2, "model.activation": name}
         run(trained, cache, tmp_path / name, **changes, loop__epochs=2)

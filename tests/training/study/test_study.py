@@ -18,7 +18,7 @@ from nonneg_core.cache_folder import locked
 from nonneg_core.errors import ConfigInvalid, DataInvalid, DigestMismatch, StorageFailed, TrainingStopped
 from nonneg_training import Study
 from nonneg_training.study.plan import differing, names, read_plan
-from nonneg_training.study.result_files import read_result, same, write_result
+from nonneg_training.study.result_files import read_result, same, this_commit, write_result
 from nonneg_training.study.tasks import task
 
 pytestmark = pytest.mark.slow
@@ -66,6 +66,24 @@ figures = ["backbone.probe", "train.knn.by_epoch"]
 def quick(text: str = PLAN) -> str:
     """The plan with what takes long to measure left out."""
     return re.sub(r"(codes|keep|corruptions|shots|finetune|noise) = .*\n", "", text)
+
+
+def test_a_result_names_the_code_that_its_process_began_with(tmp_path: Path) -> None:
+    def git(*words: str) -> str:
+        who = ("-c", "user.name=a", "-c", "user.email=a@b.example")
+        return subprocess.run(["git", "-C", tmp_path, *who, *words], check=True, capture_output=True, text=True).stdout
+
+    git("init")
+    (tmp_path / "code.py").write_text("a = 1\n")
+    git("add", ".")
+    git("commit", "-m", "begin")
+    begun = git("rev-parse", "--short=10", "HEAD").strip()
+    assert this_commit(tmp_path) == begun
+    (tmp_path / "code.py").write_text("a = 2\n")
+    assert this_commit(tmp_path) == begun
+    this_commit.cache_clear()
+    assert this_commit(tmp_path) == f"{begun}+", "as another process sees it"
+    this_commit.cache_clear()
 
 
 def write(folder: Path, text: str = PLAN) -> str:

@@ -8,6 +8,7 @@ import os
 import platform
 import subprocess
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -108,9 +109,12 @@ def this_machine() -> str:
     return f"{name}, {cores} cores"
 
 
-def this_commit() -> str:
-    """Return the commit of the clone this code lies in, with a + if it was changed since; else the version."""
-    here = Path(__file__).parent
+@cache
+def this_commit(here: Path = Path(__file__).parent) -> str:
+    """Return the commit of the clone this code lies in, with a + if it was changed since; else the version.
+
+    It is read once: a process runs the code that it began with, whatever becomes of the clone meanwhile.
+    """
     try:
         asked = [
             ("rev-parse", "--short=10", "HEAD"),

@@ -91,6 +91,7 @@ class Study:
 
         Raises at the end where runs stopped that could not come to anything: the others are made all the same.
         """
+        result_files.this_commit()  # of the code that begins, not of what the clone holds at the end
         with self._alone():
             stopped = self._make(self.missing(), budget, say)
         if stopped:
