@@ -12,8 +12,10 @@ from nonneg_core.errors import CheckFailed, ConfigInvalid
 from nonneg_core.progress import ProgressBar
 from nonneg_export.commands.options import evaluation_options
 from nonneg_export.names.lexicon import add_lexicon
+from nonneg_export.names.recheck import recheck
+from nonneg_export.photo_folder import find_photos
 from nonneg_export.shipped import plan_of, rebuild
-from nonneg_runtime.bundle import SHIPPED, Bundle, shipped_names
+from nonneg_runtime.bundle import SHIPPED, Bundle, open_bundle, shipped_names
 
 PATH = click.Path(path_type=Path)
 
@@ -23,8 +25,8 @@ PATH = click.Path(path_type=Path)
 @click.option("--out", type=PATH, help="Write the bundles into this folder, each under its name.")
 @click.option("--replace", is_flag=True, help="Replace what is there.")
 @click.option("--fit", "photos", type=PATH, help="Fit the heads again on these photos (a folder of folders).")
-@click.option("--evidence", type=PATH, help="With --fit: other photos with ImageNet's wnids as folders, for the names.")
-@click.option("--evidence-data", default="", help="With --fit: what they are, for the manifest.")
+@click.option("--evidence", type=PATH, help="Other photos with ImageNet's wnids as folders, to check names on.")
+@click.option("--evidence-data", default="", help="With --evidence: what they are, for the manifest.")
 @click.option("--chosen", type=PATH, help="With --fit: further such photos, to choose names for the other columns on.")
 @click.option("--chosen-data", default="", help="With --fit: what they are, for the names.")
 @click.option(
@@ -39,8 +41,10 @@ def build_default(
 
     Without options: rebuild them from the packages of their backbones and compare them with what is installed, byte for
     byte. With --out: write them there. With --lexicon: as they are, and the words that they know, from WordNet
-    (/usr/share/wordnet of Debian's wordnet-base). With --fit: train their heads on photos, measure them, write all
-    into --out; so also photo-best, which stands on both backbones and does not come with nonneg.
+    (/usr/share/wordnet of Debian's wordnet-base). With --evidence alone: as they are, and the precision of names along
+    a class measured again, where folders named pets and caltech101 count, too. With --fit: train their heads on
+    photos, measure them, write all into --out; so also photo-best, which stands on both backbones and does not come
+    with nonneg.
     """
     fitted = photos is not None
     chosen = [plan_of(name, fitted=fitted).name for name in names or shipped_names()]
@@ -50,6 +54,9 @@ def build_default(
     for name in chosen:
         if wordnet is not None:
             _tell(add_lexicon(name, wordnet, _given("lexicon", "out", out) / name, replace=replace))
+            continue
+        if flags["evidence"] is not None:
+            _check_names(name, out, replace, flags)
             continue
         if out is not None:
             _tell(rebuild(name, out / name, replace=replace))
@@ -83,6 +90,15 @@ def _fit(names: list[str], photos: Path, out: Path | None, flags: dict[str, Any]
                 tick=bar.move,
             )
         _tell(bundle)
+
+
+def _check_names(name: str, out: Path | None, replace: bool, flags: dict[str, Any]) -> None:
+    out, photos = _given("evidence", "out", out), find_photos(flags["evidence"])
+    data = flags["evidence_data"] or flags["evidence"].name
+    with ProgressBar("checking names") as bar:
+        bundle = open_bundle(SHIPPED / name)
+        checked = recheck(bundle, photos, out / name, data=data, replace=replace, tick=bar.move)
+    _tell(checked)
 
 
 def _given(option: str, field: str, folder: Path | None) -> Path:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from nonneg_core.errors import ConfigInvalid
 from nonneg_export.names.class_weights import ClassRow, class_rows
+from nonneg_export.names.shown_classes import imagenet_classes
 from nonneg_export.names.wordnet import WordNet, read_wordnet
 from nonneg_export.shipped import class_labels, plan_of
 from nonneg_runtime.bundle import SHIPPED, Bundle, open_bundle, write_bundle
@@ -23,7 +24,6 @@ from nonneg_runtime.words.lexicon import LEXICON, Class, Lexicon, spelled
 from nonneg_runtime.words.names import read_names
 from nonneg_training.backbones import backbone
 
-WNIDS = Path(__file__).parent / "imagenet_wnids.txt"  # the classifier's classes, in its order
 MOST_GENERAL = 0.5  # of all classes: what holds more of them, such as an entity, is nothing to search for
 SOURCE = "WordNet 3.0, Copyright 2006 by Princeton University; its licence stands in NOTICE"
 
@@ -40,7 +40,7 @@ def add_lexicon(name: str, wordnet: Path, out: Path, *, replace: bool = False) -
     classifier = backbone(plan.backbone, small=False, pretrained="DEFAULT").classifier
     assert classifier is not None
     rows = class_rows(read_head(bundle.path / HEAD), read_spread(bundle.path / SPREAD), classifier, own)
-    words = ClassWords(read_wordnet(wordnet), WNIDS.read_text(encoding="ascii").split(), set(own), class_labels())
+    words = ClassWords(read_wordnet(wordnet), list(imagenet_classes()), set(own), class_labels())
     lexicon = words.lexicon(rows, manifest.dimensions)
     with tempfile.TemporaryDirectory(prefix="nonneg-") as work:
         files = {file: bundle.path / file for file in manifest.files} | {LEXICON: Path(work, LEXICON)}

@@ -28,14 +28,23 @@ def classes_of(paths: Sequence[Path], wnids: Sequence[str]) -> NDArray[np.int64]
     return np.array([number.get(match[0], -1) if match else -1 for match in found], dtype=np.int64)
 
 
-def precisions(codes: NDArray[np.float32], of: NDArray[np.int64], classes: NDArray[np.int64]) -> Precisions:
-    """Return each class's share of the photos that its column (codes[:, j]) is strongest on, of classes with enough."""
+def precisions(
+    codes: NDArray[np.float32],
+    of: NDArray[np.int64],
+    classes: NDArray[np.int64],
+    unclear: NDArray[np.bool_] | None = None,
+) -> Precisions:
+    """Return each class's share of the photos that its column (codes[:, j]) is strongest on, of classes with enough.
+
+    unclear: (photos, all classes), where a photo that is of another class counts neither for nor against the class.
+    """
     found: Precisions = {}
     for j, klass in enumerate(classes.tolist()):
         photos = int((of == klass).sum())
         if photos >= ENOUGH:
-            strongest = np.argsort(-codes[:, j], kind="stable")[: min(STRONGEST, photos)]
-            strongest = strongest[codes[strongest, j] > 0]
+            column = codes[:, j] if unclear is None else np.where(unclear[:, klass] & (of != klass), 0, codes[:, j])
+            strongest = np.argsort(-column, kind="stable")[: min(STRONGEST, photos)]
+            strongest = strongest[column[strongest] > 0]
             hits = int((of[strongest] == klass).sum())
             found[klass] = (hits / min(STRONGEST, photos), photos)
     return found
