@@ -3,7 +3,8 @@
     python benchmarks/names.py [MODEL_OR_FOLDER]...
 
 A precision is the share of the name among a dimension's strongest photos, at most ten; a rank is the place of the one
-photo of a class on its column, computed without it. Prints a table, then one JSON line.
+photo of a class on its column, computed without it. Of a class that has photos in two data sets, both count together,
+and the class stands in the rows of both. Prints a table, then one JSON line.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ sys.path.insert(0, str(Path(__file__).parent / "serving"))
 
 from provenance import provenance
 
+from nonneg_export.names.shown_classes import imagenet_classes, read_table
 from nonneg_runtime.bundle import open_bundle, shipped_names
-from nonneg_runtime.words.names import read_names
+from nonneg_runtime.words.names import Name, read_names
 
 CLEAR = 0.6
 
@@ -30,13 +32,15 @@ def figures(model: str) -> dict[str, float]:
     names = read_names(file, bundle.manifest.dimensions).names
     along = [name for name in names if name.source == "direction"]
     checked = [name.precision for name in along if name.precision is not None]
+    by_set = {data: precise(along, classes) for data, classes in classes_of_sets().items()}
     ranked = [name.rank for name in along if name.precision is None and name.rank is not None]
     observed = [name.precision or 0.0 for name in names if name.source == "photos"]
     return {
         "named": len(names),
         "along a class": len(along),
         "checked": len(checked),
-        f"of these precision >= {CLEAR}": sum(value >= CLEAR for value in checked) / len(checked),
+        f"of these precision >= {CLEAR}": clear(checked),
+        **{row: value for data, found in by_set.items() for row, value in rows_of(data, found).items()},
         "with a rank alone": len(ranked),
         "of these first": sum(rank == 1 for rank in ranked) / len(ranked),
         "by their photos": len(observed),
@@ -45,6 +49,31 @@ def figures(model: str) -> dict[str, float]:
         "with a common name": sum(bool(name.common) for name in names),
         "bytes of names": file.stat().st_size,
     }
+
+
+def classes_of_sets() -> dict[str, set[int]]:
+    """Return the classes that each data set's categories are, and those of neither: ImageNet's photos alone."""
+    number = imagenet_classes()
+    found = {
+        data: {number[wnid] for wnid, _ in categories.values() if wnid is not None}
+        for data, categories in read_table().items()
+    }
+    return {**found, "ImageNet's photos alone": set(number.values()) - set().union(*found.values())}
+
+
+def precise(names: list[Name], classes: set[int]) -> list[float]:
+    """Return the precisions of the names of these classes that have one."""
+    return [name.precision for name in names if name.klass in classes and name.precision is not None]
+
+
+def rows_of(data: str, precisions: list[float]) -> dict[str, float]:
+    """Return the rows of one data set."""
+    return {f"checked with {data}": len(precisions), f"of those with {data} >= {CLEAR}": clear(precisions)}
+
+
+def clear(precisions: list[float]) -> float:
+    """Return the share that is high enough."""
+    return sum(value >= CLEAR for value in precisions) / max(1, len(precisions))
 
 
 def main() -> None:

@@ -51,7 +51,7 @@ async def test_names_are_told_with_their_evidence(client: httpx.AsyncClient) -> 
     assert [item["evidence"]["source"] for item in named] == ["atlas", "direction", "direction", "photos"]
     assert [item["evidence"]["says"] for item in named] == [
         "50% of its examples in the atlas have this label",
-        "9 of its 10 strongest photos show it",
+        "9 of its 10 strongest photos show it, 20 in all",
         "the one photo of it, held out, comes 3rd among those of all classes",
         "no photos to check it on",
     ]

@@ -16,6 +16,8 @@ from nonneg_export.photo_folder import Photos
 from nonneg_runtime.bundle import Bundle, write_bundle
 from nonneg_runtime.words.names import Name, Names, read_names
 
+FROM_PHOTOS = "; of names from photos: "  # before what these were checked on, which stays
+
 
 def recheck(
     bundle: Bundle, photos: Photos, out: Path, *, data: str, replace: bool = False, tick: Tick | None = None
@@ -43,7 +45,7 @@ def recheck(
         checked.write(file)
         files = {name: bundle.path / name for name in manifest.files} | {manifest.names.file: file}
         count = sum(name.precision is not None for name in checked.names)
-        record = manifest.names.model_copy(update={"checked": count, "data": data})
+        record = manifest.names.model_copy(update={"checked": count, "data": checked.precision_on})
         return write_bundle(out, manifest.model_copy(update={"names": record}), files, replace=replace)
 
 
@@ -52,6 +54,8 @@ def rechecked(names: Names, codes: NDArray[np.float32], shown: ShownClasses, dat
     along = [name for name in names.names if name.klass is not None]
     classes = np.array([name.klass for name in along], dtype=np.int64)
     found = precisions(codes[:, [name.dimension for name in along]], shown.of, classes, shown.unclear)
+    if len(along) < len(names.names):
+        data += FROM_PHOTOS + names.precision_on.rpartition(FROM_PHOTOS)[2]
     return names.model_copy(
         update={"precision_on": data, "names": tuple(_checked(name, found) for name in names.names)}
     )

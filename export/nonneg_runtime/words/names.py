@@ -58,7 +58,7 @@ class Name(_Record):
             return f"{self.precision:.0%} of its examples in the atlas have this label"
         if self.precision is not None:
             shown = min(STRONGEST, self.photos)
-            return f"{round(self.precision * shown)} of its {shown} strongest photos show it"
+            return f"{round(self.precision * shown)} of its {shown} strongest photos show it, {self.photos} in all"
         if self.rank is not None:
             return f"the one photo of it, held out, comes {_ordinal(self.rank)} among those of all classes"
         return "no photos to check it on"

@@ -35,7 +35,7 @@ _NAME = {
     "common": "cat",
     "evidence": {
         "source": "direction",
-        "says": "10 of its 10 strongest photos show it",
+        "says": "10 of its 10 strongest photos show it, 20 in all",
         "precision": 1.0,
         "photos": 20,
         "rank": 1,

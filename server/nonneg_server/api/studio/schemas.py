@@ -267,7 +267,13 @@ SIDES: Any = {
 MEANING: Any = {
     **_CARD,
     "common": None,
-    "evidence": {"source": "direction", "says": "9 of its 10 strongest", "precision": 0.9, "photos": 24, "rank": None},
+    "evidence": {
+        "source": "direction",
+        "says": "9 of its 10 strongest photos show it, 24 in all",
+        "precision": 0.9,
+        "photos": 24,
+        "rank": None,
+    },
     "frequency": 0.04,
     "expected_activation": 0.002,
     "examples": [],
