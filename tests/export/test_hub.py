@@ -22,6 +22,7 @@ def nonneg(hub: Hub, home: Path, *words: str) -> subprocess.CompletedProcess[str
     return subprocess.run(command, cwd=home, env=environment, capture_output=True, text=True, timeout=120, check=False)
 
 
+@pytest.mark.slow
 def test_a_bundle_goes_to_the_hub_and_comes_back_the_same(hub: Hub, tmp_path: Path) -> None:
     done = nonneg(hub, tmp_path, "push", str(DEFAULT), "hf:someone/lite", "--private")
     assert done.returncode == 0, done.stderr

@@ -33,6 +33,7 @@ from nonneg_runtime.words.text_vector import unwanted
 constants = pytest.importorskip("huggingface_hub.constants")
 library = pytest.importorskip("transformers")
 tokenizers = pytest.importorskip("tokenizers")
+pytestmark = pytest.mark.slow  # torch writes two graphs
 NAME, SIDE, LENGTH, WIDTH = "someone/clip", 32, 12, 24
 SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48}
 ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789-'."
@@ -114,7 +115,6 @@ def test_photos_are_seen_as_the_library_sees_them_and_that_is_recorded(bundle: B
     assert "of the original framework's processor" in found.what
 
 
-@pytest.mark.slow  # torch writes two graphs
 def test_a_view_that_the_library_does_not_have_is_refused(here: Hub, labelled: Path, tmp_path: Path) -> None:
     """Of numbers that a file does not state, the library knows those of the model's family."""
     own = here.files[NAME]
@@ -244,7 +244,6 @@ def test_a_tokenizer_of_another_model_is_refused(here: Hub, labelled: Path, tmp_
     assert not (tmp_path / "b").exists()
 
 
-@pytest.mark.slow  # torch writes two graphs
 def test_both_towers_of_siglip_become_one_bundle_that_reads_texts_as_siglip_was_trained(
     here: Hub, labelled: Path, tmp_path: Path
 ) -> None:

@@ -75,7 +75,7 @@ def exported(tower: Tower, path: Path, kind: str) -> Path:
     ("kind", "options"),
     [
         ("legacy", ()),
-        ("dynamo", ("--output", "last_hidden_state", "--pool", "mean")),
+        pytest.param("dynamo", ("--output", "last_hidden_state", "--pool", "mean"), marks=pytest.mark.slow),
         ("half", ("--output", "last_hidden_state", "--pool", "cls")),
     ],
 )

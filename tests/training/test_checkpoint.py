@@ -23,6 +23,7 @@ def run(trained: Path, tmp_path: Path) -> Path:
     return shutil.copytree(trained, tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_weights(small: RunSettings, tmp_path: Path) -> None:
     train(small, tmp_path / "a")
     train(small, tmp_path / "b")

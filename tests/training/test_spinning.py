@@ -27,6 +27,7 @@ def test_torchs_threads_sleep_after_a_thousand_turns() -> None:
     assert spin_count() == "1000"
 
 
+@pytest.mark.slow
 def test_the_environment_may_say_otherwise() -> None:
     assert spin_count(GOMP_SPINCOUNT="77") == "77"
     assert spin_count(OMP_WAIT_POLICY="PASSIVE") == "0"

@@ -109,6 +109,7 @@ def test_a_head_without_an_activation_is_the_control_of_one_with_it(trained: Pat
         assert (cut(pixels) >= 0).all()
 
 
+@pytest.mark.slow
 def test_nested_lengths_make_better_prefixes(trained: Path, cache: Path, tmp_path: Path) -> None:
     """Than the same run without them, and than the start; by more than chance, over seeds, at no cost to the whole."""
     images = open_data("digits", split="test")

@@ -89,7 +89,7 @@ def test_a_start_of_class_weights_is_refused_where_there_are_no_classes(change: 
         resolved(method="ncl", loss=change)
 
 
-@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+@pytest.mark.parametrize("precision", ["bf16", pytest.param("fp16", marks=pytest.mark.slow)])
 def test_autocast_trains(precision: str, tmp_path: Path) -> None:
     train(read_settings(None, {**BASE, "loop.precision": precision, "loop.epochs": 1}), tmp_path / "run")
     rows = read_metrics(tmp_path / "run")

@@ -28,6 +28,7 @@ def script() -> ModuleType:
     return module
 
 
+@pytest.mark.slow
 def test_the_page_is_what_the_results_say(script: ModuleType) -> None:
     assert (ROOT / "docs" / "results.md").read_text() == script.page(), "run python benchmarks/results.py"
     assert (ROOT / "docs" / "results-by-study.md").read_text() == script.by_study(), "run python benchmarks/results.py"
@@ -40,6 +41,7 @@ def test_the_page_has_a_row_for_each_of_the_papers_claims_and_is_read_in_five_mi
     assert len(re.sub(r"\]\(\S+\)|\|", " ", text).split()) < 1500
 
 
+@pytest.mark.slow
 def test_the_largest_study_decides_whatever_it_says(script: ModuleType) -> None:
     longer, quick = (Study(name, results=ROOT / "results") for name in ("longer", "quick"))
     assert script.size(longer) == 6 * script.size(quick), "of the same network, 36 epochs in place of 6"
