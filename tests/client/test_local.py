@@ -141,6 +141,7 @@ def test_what_is_missing_for_an_evaluation_is_said(encoder, photos):
         evaluate(photos)
 
 
+@pytest.mark.slow
 def test_commands_work_without_a_server(here, client: Client, photos, tmp_path):
     result = here("embed", photos, "-o", tmp_path / "a.npz", "--bundle", "default")
     assert result.exit_code == 0, result.output

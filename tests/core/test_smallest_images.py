@@ -50,6 +50,7 @@ def test_the_fast_resize_hands_over_at_its_threshold(more: int) -> None:
         np.testing.assert_array_equal(fast, plain)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(SIDES, SIDES, st.sampled_from(["L", "RGBA"]), st.sampled_from([-1, 0, 1]))
 def test_colours_made_in_strips_are_those_made_at_once(width: int, height: int, mode: str, more: int) -> None:

@@ -173,6 +173,7 @@ def certificate(folder: Path) -> tuple[Path, Path]:
     return cert, secret
 
 
+@pytest.mark.slow
 def test_tls_serves_https_and_half_a_configuration_is_refused(start: Callable, bundle: Bundle, tmp_path: Path) -> None:
     cert, secret = certificate(tmp_path)
     flags = ("--model", str(bundle.path), "--drain", "0", "--tls-cert", str(cert), "--tls-key", str(secret))

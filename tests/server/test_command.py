@@ -54,9 +54,14 @@ def test_a_folder_that_is_not_a_bundle_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("address", "out"),
-    [("hf:owner/name", "name"), ("hf:owner/name@v1", "name-v1"), ("timm:resnet50.a1_in1k", "resnet50.a1-in1k"),
-     ("open_clip:ViT-B-32/laion2b", "laion2b"), ("torchvision:resnet18", "resnet18")],
-)  # fmt: skip
+    [
+        pytest.param("hf:owner/name", "name", marks=pytest.mark.slow),
+        ("hf:owner/name@v1", "name-v1"),
+        pytest.param("timm:resnet50.a1_in1k", "resnet50.a1-in1k", marks=pytest.mark.slow),
+        pytest.param("open_clip:ViT-B-32/laion2b", "laion2b", marks=pytest.mark.slow),
+        pytest.param("torchvision:resnet18", "resnet18", marks=pytest.mark.slow),
+    ],
+)
 def test_a_model_that_others_publish_is_refused_with_the_command_that_wraps_it(address: str, out: str) -> None:
     done = nonneg("serve", "--port", "0", "--model", address)
     assert done.returncode == 1
@@ -113,6 +118,7 @@ main()
 """
 
 
+@pytest.mark.slow
 def test_where_the_fast_resize_has_no_build_the_server_says_so_once_and_serves(
     start: Callable, bundle: Bundle, tmp_path: Path, png: Callable[[int], bytes]
 ) -> None:

@@ -61,6 +61,7 @@ def engines() -> Iterator[tuple[InferenceEngine, InferenceEngine]]:
         engine.close()
 
 
+@pytest.mark.slow
 def test_vectors_of_fast_decoding_stay_close_to_the_exact_ones(
     engines: tuple[InferenceEngine, InferenceEngine], photos: list[Image.Image]
 ) -> None:

@@ -215,6 +215,7 @@ def metric(address: str, name: str) -> float:
     return float(line.split()[1])
 
 
+@pytest.mark.slow
 def test_a_restarted_server_remembers(start: Callable[..., Any], bundle: Bundle, png: Png, tmp_path: Path) -> None:
     flags = ("--model", str(bundle.path), "--drain", "0", "--cache-dir", str(tmp_path / "cache"))
     answers = []
@@ -229,6 +230,7 @@ def test_a_restarted_server_remembers(start: Callable[..., Any], bundle: Bundle,
     assert answers[0] == answers[1]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="limits of POSIX")
 @pytest.mark.parametrize("trouble", ["no folder", "full"])
 def test_a_server_with_an_unwritable_cache_serves_on(

@@ -185,6 +185,7 @@ async def test_an_image_that_takes_more_than_the_budget_fails_alone_and_names_it
     workers.close()
 
 
+@pytest.mark.slow
 @pytest.mark.anyio
 async def test_a_small_image_is_done_while_many_large_ones_wait(bundle: Bundle) -> None:
     workers = Workers(2)

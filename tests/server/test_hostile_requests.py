@@ -221,6 +221,7 @@ async def test_objects_inside_objects_are_no_image(client: httpx.AsyncClient) ->
     assert 400 <= answer.status_code < 500
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lengths", [None, [48] * 32])
 async def test_short_rows_that_stand_for_long_vectors_are_bounded(client: httpx.AsyncClient, lengths: Any) -> None:
     rows = ",".join(['{"indices": [], "values": []}'] * (200_000 if lengths is None else 10_000))

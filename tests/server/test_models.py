@@ -204,6 +204,7 @@ def test_two_loads_at_once_end_with_the_later_state(two: Repository, make_bundle
     assert two.registry.get("a").bundle.manifest.fingerprint == wanted
 
 
+@pytest.mark.slow
 def test_models_that_go_to_rest_or_away_give_their_memory_back(tmp_path: Path, make_bundle: Make) -> None:
     models = tuple(str(make_bundle(tmp_path, name=name, seed=seed).path) for seed, name in enumerate("abc"))
     repository = loaded(Settings(model=models, threads=1))
@@ -261,6 +262,7 @@ def test_a_model_that_was_replaced_leaves_neither_memory_nor_threads_behind(
         registry.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flags", [(), ("--batch", "4")])
 def test_sighup_under_load_swaps_the_model_and_loses_nothing(
     start: Callable, tmp_path: Path, make_bundle: Make, png: Png, flags: tuple[str, ...]
@@ -306,6 +308,7 @@ def test_sighup_under_load_swaps_the_model_and_loses_nothing(
             assert len(list(tasks.iterdir())) <= most
 
 
+@pytest.mark.slow
 def test_a_hangup_during_a_reload_is_not_lost(start: Callable, tmp_path: Path, make_bundle: Make) -> None:
     folder = make_bundle(tmp_path, name="a", seed=1).path
     slow, read, go_on = (tmp_path / name for name in ("slow.py", "read", "go-on"))
@@ -345,6 +348,7 @@ main()
 """
 
 
+@pytest.mark.slow
 def test_a_model_file_that_is_spoilt_while_it_serves_changes_nothing_until_it_is_whole_again(
     start: Callable, tmp_path: Path, make_bundle: Make, png: Png
 ) -> None:

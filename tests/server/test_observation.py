@@ -228,6 +228,7 @@ print(len(spans.get_finished_spans()))
 """
 
 
+@pytest.mark.slow
 def test_without_being_asked_nothing_traces_also_where_a_tracer_is_set_up() -> None:
     done = subprocess.run([sys.executable, "-c", FRAMEWORK], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "0\n"
@@ -277,6 +278,7 @@ def test_traces_reach_a_collector(start: Callable, bundle: Bundle, png: Png, mon
         thread.join(60)
 
 
+@pytest.mark.slow
 def test_a_collector_that_never_answers_keeps_no_process_alive(
     start: Callable, bundle: Bundle, png: Png, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -110,6 +110,7 @@ def slow_png() -> bytes:
     return buffer.getvalue()
 
 
+@pytest.mark.slow
 def test_while_the_queue_is_full_too_a_key_that_is_withdrawn_is_unknown(
     start: Callable, bundle: Bundle, tmp_path: Path, png: Png
 ) -> None:
@@ -133,6 +134,7 @@ def test_while_the_queue_is_full_too_a_key_that_is_withdrawn_is_unknown(
         assert hear(busy) == 200
 
 
+@pytest.mark.slow
 def test_a_key_that_stays_has_used_up_what_it_has_used_up(start: Callable, bundle: Bundle, tmp_path: Path) -> None:
     keys = tmp_path / "keys"
     keys.write_text(line(LEAVING) + line(STAYING))  # without names: they are numbered
@@ -150,6 +152,7 @@ def test_a_key_that_stays_has_used_up_what_it_has_used_up(start: Callable, bundl
         assert status(LEAVING) == 401
 
 
+@pytest.mark.slow
 def test_an_invalid_file_keeps_the_keys_that_were_there(start: Callable, bundle: Bundle, tmp_path: Path) -> None:
     keys = tmp_path / "keys"
     keys.write_text(line(STAYING, "staying"))

@@ -20,7 +20,7 @@ from PIL import Image
 
 from nonneg_runtime.bundle import Bundle
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")]
 
 
 def noisy_fax() -> bytes:

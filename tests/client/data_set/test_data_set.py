@@ -375,6 +375,7 @@ def running(source: Path, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         yield process
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["terminate", "kill"])
 def test_a_run_that_is_ended_leaves_whole_shards_and_the_same_command_goes_on(
     running: subprocess.Popen[str], source: Path, tmp_path: Path, how: str
