@@ -57,16 +57,17 @@ def test_sprites_are_measured_by_their_factors(tmp_path: Path) -> None:
     assert found["factors.gap"] == pytest.approx(np.mean([gap for gap in gaps if isinstance(gap, float)]))
 
 
-def test_two_towers_find_each_other(tmp_path: Path) -> None:
+@pytest.mark.parametrize("activation", [pytest.param("identity", marks=pytest.mark.nightly), "relu"])
+def test_two_towers_find_each_other(activation: str, tmp_path: Path) -> None:
     towers = task("towers")
-    for activation in ("identity", "relu"):
-        settings = towers.settle({"activation": activation, "epochs": 4, "dimensions": 32}, None)
-        found = towers.run(settings, {}, 0, tmp_path, None)
-        assert isinstance(found["recall.image_to_text"], float)
-        assert found["recall.image_to_text"] > 0.15, "of twenty meanings"
+    settings = towers.settle({"activation": activation, "epochs": 4, "dimensions": 32}, None)
+    found = towers.run(settings, {}, 0, tmp_path, None)
+    assert isinstance(found["recall.image_to_text"], float)
+    assert found["recall.image_to_text"] > 0.15, "of twenty meanings"
     assert set(found) == towers.figures({})
     assert isinstance(found["image.sparsity"], float)
-    assert found["image.sparsity"] > 0.1
+    if activation == "relu":
+        assert found["image.sparsity"] > 0.1
 
 
 def test_captions_say_what_images_show(tmp_path: Path) -> None:
