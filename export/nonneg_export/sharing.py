@@ -7,6 +7,7 @@ import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
+from nonneg_core.atomic import remove_abandoned
 from nonneg_core.errors import BundleInvalid, DigestMismatch
 from nonneg_export.model_card import card
 from nonneg_export.published.address import hub_address
@@ -44,6 +45,7 @@ def pull(source: str, out: Path, *, replace: bool = False, digest: str | None = 
     digest: the manifest's; another bundle is refused, and where this one is at `out` already, nothing is fetched.
     """
     if digest is not None and is_there(out, digest):
+        remove_abandoned(out)  # a run that was killed when it had written all
         return open_bundle(out)
     check_free(out, replace=replace)
     with ExitStack() as stack:

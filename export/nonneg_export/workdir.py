@@ -6,7 +6,7 @@ import hashlib
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from nonneg_runtime.bundle import ENCODER, record_of
 KEPT_DAYS = 7
 _LOCK = "in-use"
 _SEALED = "sealed"
+_WRITTEN = "written"
 
 
 @contextmanager
@@ -59,6 +60,22 @@ def sealed_before(out: Path, folder: Path | None = None) -> bool:
         for rest in (place, _done(place)):
             shutil.rmtree(rest, ignore_errors=True)
     return found and out.exists()
+
+
+def note_written(place: Path, files: Iterable[Path]) -> None:
+    """Note what is written next, by its content: where the run is killed meanwhile, the next one writes it again."""
+    (place / _WRITTEN).write_text(" ".join(record_of(path).sha256 for path in files))
+
+
+def written_before(out: Path, targets: Iterable[Path], folder: Path | None = None) -> set[Path]:
+    """Return the files that a run which leads to `out` had written when it was killed; the user's own are others."""
+    place = _place(out, folder)
+    noted: set[str] = set()
+    for kept in (place, _done(place)):
+        with suppress(OSError):
+            noted |= set((kept / _WRITTEN).read_text().split())
+    shutil.rmtree(_done(place), ignore_errors=True)
+    return {path for path in targets if path.is_file() and record_of(path).sha256 in noted}
 
 
 def _place(out: Path, folder: Path | None) -> Path:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from nonneg_core.atomic import begun, remove_abandoned, storage_error
+from nonneg_core.atomic import begun, exchange, remove_abandoned, storage_error
 from nonneg_core.errors import BundleInvalid, DigestMismatch, StorageFailed
 from nonneg_runtime.external_data import external_files
 from nonneg_runtime.manifest import FILE_NAME, FileRecord, Manifest, read_manifest
@@ -142,9 +142,12 @@ def record_of(path: Path) -> FileRecord:
 
 
 def _swap(folder: Path, out: Path) -> None:
+    """Put a folder in the place of another; where the disk cannot exchange two names, there is a moment with none."""
     if not out.exists():
         folder.rename(out)
         return
+    if out.is_dir() and not out.is_symlink() and exchange(folder, out):
+        return  # what is called `folder` now is removed as every temporary folder is
     old, handle = begun(out, folder=True)
     out.rename(old / "bundle")
     try:

@@ -71,6 +71,14 @@ def test_a_named_data_set_is_unpacked_whole_and_once(tmp_path: Path) -> None:
     assert unpacked("digits", tmp_path) == unpacked("digits:train", tmp_path) != folder
 
 
+def test_what_a_killed_process_unpacked_of_a_named_data_set_is_removed_by_the_next(tmp_path: Path) -> None:
+    place = unpacked("digits:test", tmp_path).parent
+    (tmp_path / f".{place.name}.12345678.unfinished").mkdir()
+    (place / ".whole").unlink()
+    unpacked("digits:test", tmp_path)
+    assert list(tmp_path.iterdir()) == [place]
+
+
 def test_a_name_stands_for_a_folder_in_evaluate_and_embed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NONNEG_FEATURE_CACHE", str(tmp_path / "cache"))
     vectors = str(tmp_path / "digits.npz")

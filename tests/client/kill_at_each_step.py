@@ -1,6 +1,7 @@
 """Run a command of nonneg, killed before each write it makes, and then again: `kill_at_each_step.py FOLDER ARGUMENTS`.
 
-One line of JSON a step: which write it was, how the second run ended, what it said, and what lay in FOLDER after it.
+One line of JSON a step: which write it was, what lay in FOLDER then, how the second run ended, what it said, and what
+lay in FOLDER after it.
 The steps are the interpreter's own audit events, so that a write that is added later is one of them, too.
 """
 
@@ -37,8 +38,12 @@ EXPORT = (
 )
 EXPORTS = ("onnxruntime", "onnx", "nonneg_runtime.inference.session", *(f"nonneg_export.{module}" for module in EXPORT))
 TRAINING = ("torch._dynamo", "nonneg_training.run", "nonneg_training.command")
+ADAPTS = ("commands.adapt", "adaptation.adapt", "adaptation.training", "adaptation.new_graph")
 LOADED = {
     "embed": CLIENTS, "index": CLIENTS, "rank": EXPORTS, "export": (*EXPORTS, *TRAINING), "train": TRAINING,
+    "pull": ("nonneg_export.commands.sharing",),
+    "quantize": (*EXPORTS, "nonneg_export.commands.quantize"), "atlas": (*EXPORTS, "nonneg_export.commands.atlas"),
+    "adapt": (*EXPORTS, *TRAINING, *(f"nonneg_export.{module}" for module in ADAPTS)),
 }  # fmt: skip
 WRITES = {"os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.truncate", "os.chmod", "shutil.rmtree"}
 
@@ -58,10 +63,14 @@ def main() -> None:
         said = folder.with_name("said")
         if killed(arguments, folder, step, said) is None:
             return
-        step_name = said.with_suffix(".step").read_text()
+        step_name, left = said.with_suffix(".step").read_text(), names_in(folder)
         code = child(arguments, said)
-        there = sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
-        print(json.dumps({"step": step_name, "code": code, "said": said.read_text(), "there": there}), flush=True)
+        found = {"step": step_name, "left": left, "code": code, "said": said.read_text(), "there": names_in(folder)}
+        print(json.dumps(found), flush=True)
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
 
 
 def read_once() -> None:

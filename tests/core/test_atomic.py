@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nonneg_core.atomic import atomic_write, begun, remove_abandoned
+from nonneg_core.atomic import atomic_write, begun, exchange, remove_abandoned
 
 DIES = """
 import os, signal, sys
@@ -70,3 +70,14 @@ def test_a_temporary_name_that_was_taken_for_abandoned_is_chosen_again(
     assert place.exists()
     assert handle is not None
     os.close(handle)
+
+
+def test_two_folders_exchange_their_names_or_stay_as_they_are(tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    for folder in (one, other):
+        folder.mkdir()
+        (folder / f"of {folder.name}").touch()
+    swapped = exchange(one, other)
+    assert (names(one), names(other)) == ((["of other"], ["of one"]) if swapped else (["of one"], ["of other"]))
+    assert not exchange(one, tmp_path / "none")
+    assert names(tmp_path) == ["one", "other"]

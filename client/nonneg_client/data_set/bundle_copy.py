@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from nonneg_core.atomic import begun, storage_error
+from nonneg_core.atomic import begun, remove_abandoned, storage_error
 from nonneg_core.cache_folder import cache_folder, locked
 from nonneg_core.errors import DigestMismatch
 
@@ -53,6 +53,7 @@ def _unpack(files: BundleFiles, place: Path) -> None:
         for name, data in files.items():
             (folder / name).write_bytes(data)
         folder.rename(place)
+        remove_abandoned(place)
     finally:
         if handle is not None:
             os.close(handle)

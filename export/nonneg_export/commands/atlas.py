@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from dataclasses import dataclass
+from dataclasses import replace as replaced
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from nonneg_export.atlas_builder import build_atlas
 from nonneg_export.atlas_page import write_atlas_page
 from nonneg_export.commands.options import PATH, calibration, calibration_options, replace_option, tell_broken
 from nonneg_export.manifest_report import size
-from nonneg_export.workdir import workdir
+from nonneg_export.workdir import note_written, workdir, written_before
 from nonneg_runtime.atlas import FILE_NAME, open_atlas, with_atlas
 from nonneg_runtime.bundle import SHIPPED, Bundle, check_free, open_bundle, write_bundle
 from nonneg_runtime.manifest import AtlasRecord
@@ -58,7 +59,7 @@ def atlas(
       nonneg atlas photos.bundle --images photos/
     """
     opened = open_bundle(bundle)
-    to = _places(opened, html, beside, out, replace=replace)
+    to = _places(opened, html, beside, out, replace=replace, work=flags["work"])
     photos = calibration(flags, quiet=True)
     with workdir(to.first, flags["work"]) as place, tempfile.TemporaryDirectory(prefix="nonneg-") as work:
         with ProgressBar("searching") as bar:
@@ -74,7 +75,7 @@ def atlas(
         limits = {"examples": examples, "side": thumbnail, "budget": max_size * 2**20}
         fingerprint = opened.manifest.fingerprint
         record = build_atlas(seen, photos, made, **limits, data=flags["data"], fingerprint=fingerprint)
-        _write(opened, made, record, to)
+        _write(opened, made, record, to, place)
         written = size(made.stat().st_size)
     tell_broken(seen.broken)
     click.echo(
@@ -105,7 +106,9 @@ class AtlasTargets:
         return ", ".join(map(str, self.all))
 
 
-def _places(bundle: Bundle, html: Path | None, beside: Path | None, out: Path | None, *, replace: bool) -> AtlasTargets:
+def _places(
+    bundle: Bundle, html: Path | None, beside: Path | None, out: Path | None, *, replace: bool, work: Path | None
+) -> AtlasTargets:
     """Return where to write, refused before the work where that cannot be."""
     inside = out is None and html is None and beside is None
     if inside and bundle.path.parent == SHIPPED:
@@ -115,13 +118,24 @@ def _places(bundle: Bundle, html: Path | None, beside: Path | None, out: Path | 
             field="out",
             value=bundle.manifest.name,
         )
-    for place in (html, beside, out):
-        if place is not None:
-            check_free(place, replace=replace)
-    return AtlasTargets(html, beside, bundle.path if inside else out, replace or inside)
+    to = AtlasTargets(html, beside, bundle.path if inside else out, replace or inside)
+    files = {place: place / FILE_NAME if place == to.bundle else place for place in to.all}
+    ours = written_before(to.first, files.values(), work)  # by a run that was killed before it had written all
+    for place, file in files.items():
+        check_free(place, replace=to.replace or file in ours)
+    return replaced(to, replace=to.replace or (out is not None and files[out] in ours))
 
 
-def _write(bundle: Bundle, made: Path, record: AtlasRecord, to: AtlasTargets) -> None:
+def _write(bundle: Bundle, made: Path, record: AtlasRecord, to: AtlasTargets, place: Path) -> None:
+    """Write the page into the folder of the atlas first, so that what is written can be noted before it is."""
+    page = made.with_name("page.html")
+    if to.html is not None:
+        shown = with_atlas(bundle, [made])
+        held = open_atlas(shown)
+        assert held is not None
+        with held:
+            write_atlas_page(page, shown, held, record.data)
+    note_written(place, [file for file in (made, page) if file.exists()])
     if to.beside is not None:
         with atomic_write(to.beside) as temporary:
             shutil.copyfile(made, temporary)
@@ -129,8 +143,5 @@ def _write(bundle: Bundle, made: Path, record: AtlasRecord, to: AtlasTargets) ->
         files = {name: bundle.path / name for name in bundle.manifest.files} | {FILE_NAME: made}
         write_bundle(to.bundle, bundle.manifest.model_copy(update={"atlas": record}), files, replace=to.replace)
     if to.html is not None:
-        shown = with_atlas(bundle, [made])
-        held = open_atlas(shown)
-        assert held is not None
-        with held:
-            write_atlas_page(to.html, shown, held, record.data)
+        with atomic_write(to.html) as temporary:
+            shutil.copyfile(page, temporary)

@@ -35,7 +35,7 @@ def make(
     out: Path = flags["out"]
     if sealed_before(out, flags["work"]) and not flags["replace"]:
         bundle = open_bundle(out)
-        _tell(bundle, flags["triton"])
+        _tell(bundle, _repository(bundle, flags["triton"], again=False))
         return bundle
     check_free(out, replace=flags["replace"])
     photos = calibration(flags)
@@ -57,15 +57,20 @@ def make(
                 ranked = report(ranked, labelled, place, data=flags["evaluation_data"], tick=bar.move)
         note_sealed(place, ranked.encoder)
         bundle = seal(ranked, out, overwrite=flags["replace"])
+        repository = _repository(bundle, flags["triton"])
     tell_broken(ranked.seen.broken)
-    _tell(bundle, flags["triton"])
+    _tell(bundle, repository)
     return bundle
 
 
-def _tell(bundle: Bundle, triton: Path | None) -> None:
+def _repository(bundle: Bundle, folder: Path | None, *, again: bool = True) -> Path | None:
+    return None if folder is None else write_repository(bundle, folder, again=again)
+
+
+def _tell(bundle: Bundle, repository: Path | None) -> None:
     quality = bundle.manifest.quality
     if quality is not None and quality.lonely_classes:
         warn(f"{quality.lonely_classes} classes have one image: they can be found but have nothing to find")
     click.echo(f"{bundle.path}\n{summary(bundle.manifest)}")
-    if triton is not None:
-        click.echo(f"Triton model repository: {write_repository(bundle, triton)}")
+    if repository is not None:
+        click.echo(f"Triton model repository: {repository}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from nonneg_export.manifest_report import size, summary
 from nonneg_export.photo_folder import find_photos
 from nonneg_export.quantized_bundle import Small, evaluated, quantized
 from nonneg_export.triton import write_repository
+from nonneg_export.workdir import note_sealed, sealed_before, workdir
 from nonneg_runtime.bundle import Bundle, check_free, open_bundle
 from nonneg_runtime.variants import place_of
 
@@ -45,22 +45,37 @@ def quantize(bundle: Path | None, to: Small, min_quality: float, **flags: Any) -
     """
     old = open_bundle(bundle)
     out: Path = flags["out"] or place_beside(old, to)
-    check_free(out, replace=flags["replace"])
     if to == "bf16" and flags["triton"] is not None:
         raise ConfigInvalid("--triton serves through ONNX Runtime, which computes no bf16", fix="leave one of them out")
+    if sealed_before(out, flags["work"]) and not flags["replace"]:
+        new = open_bundle(out)
+        repository = written(new, flags["triton"], again=False)
+    else:
+        new, repository = made(old, to, out, min_quality, flags)
+    before, after = old.stored, new.stored
+    click.echo(f"{new.path}: encoder {size(before)} -> {size(after)}\n{summary(new.manifest)}")
+    if repository is not None:
+        click.echo(f"Triton model repository: {repository}")
+
+
+def made(old: Bundle, to: Small, out: Path, min_quality: float, flags: dict[str, Any]) -> tuple[Bundle, Path | None]:
+    """Quantise, compare, report and write, as the flags say."""
+    check_free(out, replace=flags["replace"])
     photos = calibration(flags)
     labelled = None if flags["evaluate"] is None else find_photos(flags["evaluate"])
-    with tempfile.TemporaryDirectory(prefix="nonneg-") as place:
-        work = Path(place)
+    with workdir(out, flags["work"]) as work:
         with ProgressBar("comparing") as bar:
             shrunk = quantized(old, to, photos, work, min_quality=min_quality, tick=bar.move)
         if labelled is not None:
             shrunk = evaluated(shrunk, photos, labelled, work, data=flags["evaluation_data"])
+        note_sealed(work, shrunk.encoder)
         new = seal(shrunk, out, overwrite=flags["replace"])
-    before, after = old.stored, new.stored
-    click.echo(f"{new.path}: encoder {size(before)} -> {size(after)}\n{summary(new.manifest)}")
-    if flags["triton"] is not None:
-        click.echo(f"Triton model repository: {write_repository(new, flags['triton'])}")
+        return new, written(new, flags["triton"])
+
+
+def written(new: Bundle, triton: Path | None, *, again: bool = True) -> Path | None:
+    """Write the Triton model repository where one is asked for, and return its folder."""
+    return None if triton is None else write_repository(new, triton, again=again)
 
 
 def place_beside(old: Bundle, to: Small) -> Path:

@@ -304,7 +304,11 @@ def test_a_bundle_is_fetched_once_and_found_by_its_content(tmp_path: Path, monke
         fetched.append(1)
         return files
 
+    home = tmp_path / "nonneg" / "bundles"
+    home.mkdir(parents=True)
+    (home / f".{digest}.12345678.unfinished").mkdir()  # of a process that was killed
     places = [bundle_copy.unpacked(digest, fetch) for _ in range(2)]
+    assert sorted(path.name for path in home.iterdir()) == [digest, f"{digest}.lock"]
     assert places[0] == places[1]
     assert (places[0] / "encoder.onnx").read_bytes() == b"weights"
     assert len(fetched) == 1

@@ -155,6 +155,35 @@ def test_a_finished_run_is_not_repeated_and_a_missing_one_is_made(finished: Path
     assert again["figures"] == json.loads(before)["figures"], "the same settings and seed give the same figures"
 
 
+WORLD = """
+title = "Small"
+question = "Does it run?"
+setting = "a world"
+task = "theory"
+seeds = [0]
+[variants.a]
+views = 12
+classes = 3
+steps = 10
+restarts = 1
+[plot]
+figures = ["residual.ncl"]
+"""
+
+
+def test_a_report_that_a_killed_run_did_not_write_is_written_when_all_results_are_there(tmp_path: Path) -> None:
+    write(tmp_path, WORLD)
+    study(tmp_path).run(say=lambda _: None)
+    place = tmp_path / "results" / "small"
+    there, page = sorted(place.iterdir()), (place / "table.md").read_text()
+    (place / "table.md").unlink()
+    (place / "plot.png").unlink()
+    (place / ".plot.png.12345678.unfinished").touch()
+    study(tmp_path).run(say=lambda _: None)
+    assert sorted(place.iterdir()) == there
+    assert (place / "table.md").read_text() == page
+
+
 def test_a_study_that_is_killed_goes_on(tmp_path: Path) -> None:
     name = write(tmp_path, quick())
     command = [sys.executable, "-u", "-m", "nonneg_cli", "study", "run", name]

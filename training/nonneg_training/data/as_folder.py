@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-import tempfile
 from pathlib import Path
 
-from nonneg_core.atomic import storage_error
+from nonneg_core.atomic import begun, remove_abandoned, storage_error
 from nonneg_training.cache import default_folder
 from nonneg_training.data import Images, open_data
 
@@ -30,7 +30,7 @@ def _write(images: Images, target: Path) -> None:
     """Write all of it or nothing: into a folder beside it, which then takes its name."""
     home = target.parent.parent
     home.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(prefix=".", dir=home))
+    work, handle = begun(target.parent, folder=True)
     try:
         inside = work / target.name
         for name in images.classes:
@@ -40,7 +40,10 @@ def _write(images: Images, target: Path) -> None:
         (work / DONE).touch()
         shutil.rmtree(target.parent, ignore_errors=True)
         work.replace(target.parent)
+        remove_abandoned(target.parent)
     finally:
+        if handle is not None:
+            os.close(handle)
         shutil.rmtree(work, ignore_errors=True)
 
 

@@ -21,11 +21,11 @@ PAGE, PICTURE = "table.md", "plot.png"
 
 
 def write_report(folder: Path, name: str, plan: StudyPlan, results: Sequence[Result]) -> None:
-    """Write table.md and plot.png, from the results."""
-    with atomic_write(folder / PAGE) as path:
-        path.write_text(page(name, plan, results), encoding="utf-8")
+    """Write plot.png and then table.md, from the results: where the table is of these, the plot is, too."""
     if plan.plot is not None and results:
         draw(folder / PICTURE, plan, plan.plot, results)
+    with atomic_write(folder / PAGE) as path:
+        path.write_text(page(name, plan, results), encoding="utf-8")
 
 
 def page(name: str, plan: StudyPlan, results: Sequence[Result]) -> str:

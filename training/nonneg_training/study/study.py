@@ -15,7 +15,7 @@ from nonneg_core.errors import ConfigInvalid, DataInvalid, StorageFailed, Traini
 from nonneg_training.cache import default_folder
 from nonneg_training.study import result_files
 from nonneg_training.study.plan import Record, check_figures, differing, flat, merged, read_plan
-from nonneg_training.study.report import page, write_report
+from nonneg_training.study.report import PAGE, page, write_report
 from nonneg_training.study.result_files import Result
 from nonneg_training.study.tasks import Task, task
 from nonneg_training.study.verdict import Verdict, decide
@@ -94,6 +94,8 @@ class Study:
         result_files.this_commit()  # of the code that begins, not of what the clone holds at the end
         with self._alone():
             stopped = self._make(self.missing(), budget, say)
+            if self._report_is_due():  # a run that was killed made the last result, and no report
+                self.report()
         if stopped:
             raise TrainingStopped(
                 f"{len(stopped)} of {len(self.grid())} runs stopped: {'; '.join(stopped)}",
@@ -137,8 +139,14 @@ class Study:
                 )
             yield
 
+    def _report_is_due(self) -> bool:
+        try:
+            return (self.folder / PAGE).read_text(encoding="utf-8") != self.page()
+        except OSError:
+            return bool(self.results())
+
     def report(self) -> None:
-        """Write table and plot."""
+        """Write plot and table."""
         write_report(self.folder, self.name, self.plan, self.results())
 
     def page(self) -> str:
