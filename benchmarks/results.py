@@ -171,6 +171,7 @@ def _row(key: str, study: Study, verdicts: Sequence[Verdict], others: Sequence[t
     if len({v.status for v in verdicts}) > 1:
         words += [f"{v.claim.says}: {v.status}" for v in verdicts]
     words += [f"Why, we think: {v.claim.why}" for v in verdicts if v.claim.why and v.status != HELD]
+    words += [f"Note: {v.claim.note}" for v in verdicts if v.claim.note]
     words += [note.removeprefix("; ").capitalize() for v in verdicts if (note := _before(study, v))]
     if others:
         said = [f"[{other.name}](results-by-study.md#{other.name}) {status}" for other, status in others]
