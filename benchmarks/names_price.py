@@ -2,12 +2,12 @@
 
     python benchmarks/names_price.py MODEL PHOTOS LABELLED...
 
-PHOTOS are those that the head was fitted on (export/nonneg_export/shipped_models/MODEL.log.md). From their features
-both heads are computed: the strongest columns as far as they go, and with the named columns in place of the last ones;
-in front are the trained columns of the shipped model, and gates are its own. A labelled folder holds a folder of photos
-a class; each photo asks for the others of its class. P@1 and mAP@100 at full length, their differences with 95 %
-intervals over the queries, and the largest difference between the first 512 columns of a vector with names and without.
-Prints a table, then one JSON line.
+PHOTOS are those that the head was fitted on (export/nonneg_export/shipped_models/MODEL.log.md). From the features of
+four crops of each both heads are computed: the strongest columns as far as they go, and with the named columns in place
+of the last ones; in front are the trained columns of the shipped model, and gates are its own. A labelled folder holds
+a folder of photos a class; each photo asks for the others of its class. P@1 and mAP@100 at full length, their
+differences with 95 % intervals over the queries, and the largest difference between the first 512 columns of a vector
+with names and without. Prints a table, then one JSON line.
 """
 
 from __future__ import annotations
@@ -39,13 +39,14 @@ from nonneg_runtime.bundle import open_bundle
 from nonneg_training.backbones import backbone
 
 PREFIX, TRAINED, OPPOSITES, TAIL_GATE = 512, 192, 480, 0.75  # of the recipes
+CROPS = 4  # of each photo, as the recipes draw them
 
 
 def main() -> None:
     """Compute both heads, ask every set of both, print."""
     model, photos, folders = sys.argv[1], Path(sys.argv[2]), [Path(text) for text in sys.argv[3:]]
     with encoder(model) as see:
-        pair = heads(model, see(photos, None))
+        pair = heads(model, np.concatenate([see(photos, seed) for seed in range(CROPS)]))
         found = {folder.name: priced(pair, see(folder, None), folder) for folder in folders}
     print("| set | P@1 without | with names | difference | mAP@100 without | with names | difference |")
     print("|" + " --- |" * 7)
