@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -92,23 +94,26 @@ def test_a_failed_install_says_so_and_is_not_taken_for_ready(checkout: Path) -> 
     assert not (checkout / ".venv" / "complete").exists()
 
 
-def test_a_checkout_that_cannot_be_written_uses_the_cache_of_an_ordinary_user(checkout: Path, tmp_path: Path) -> None:
-    cache = tmp_path / "cache"
-    cache.mkdir(mode=0o777)
-    cache.chmod(0o777)
-    if os.getuid() != 0:
-        checkout.chmod(0o555)
-        done = environment(checkout, ".venv", XDG_CACHE_HOME=str(cache))
-        checkout.chmod(0o755)
-    else:
-        for folder in (tmp_path, *tmp_path.parents[:2]):
-            folder.chmod(0o755)
-        ordinary = {"user": 65534, "group": 65534, "extra_groups": [], "cwd": "/"}
-        env = {"PATH": os.environ["PATH"], "XDG_CACHE_HOME": str(cache)}
-        command = [python_for_anyone(ordinary), str(checkout / "scripts" / "environment.py"), ".venv"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False, env=env, **ordinary)
-    assert done.returncode == 0, done.stderr
-    assert Path(done.stdout.strip()).is_relative_to(cache)
+def test_a_checkout_that_cannot_be_written_uses_the_cache_of_an_ordinary_user(checkout: Path) -> None:
+    with tempfile.TemporaryDirectory() as place:  # not pytest's folder, which it keeps from other users
+        cache = Path(place, "cache")
+        cache.mkdir()
+        if os.getuid() != 0:
+            checkout.chmod(0o555)
+            done = environment(checkout, ".venv", XDG_CACHE_HOME=str(cache))
+            checkout.chmod(0o755)
+        else:
+            Path(place).chmod(0o755)
+            cache.chmod(0o777)
+            copy = shutil.copytree(checkout, Path(place, checkout.name))
+            ordinary = {"user": 65534, "group": 65534, "extra_groups": [], "cwd": "/"}
+            env = {"PATH": os.environ["PATH"], "XDG_CACHE_HOME": str(cache)}
+            command = [python_for_anyone(ordinary), str(copy / "scripts" / "environment.py"), ".venv"]
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=200, check=False, env=env, **ordinary
+            )
+        assert done.returncode == 0, done.stderr
+        assert Path(done.stdout.strip()).is_relative_to(cache)
 
 
 def python_for_anyone(user: dict[str, Any]) -> str:
