@@ -55,7 +55,11 @@ def _list(root: Path) -> tuple[list[Path], list[str]]:
             value=str(root),
         )
     if not root.is_dir():
-        raise DataInvalid(f"{root} does not exist", fix="check the path; give a folder of images", value=str(root))
+        raise DataInvalid(
+            f"{root} does not exist",
+            fix="check the path, or set NONNEG_DATA to the folder that it lies in",
+            value=str(root),
+        )
     paths: list[Path] = []
     owners: list[str] = []
     for folder, below, files in os.walk(root, onerror=_unreadable, followlinks=True):
