@@ -1,4 +1,4 @@
-"""The digits, STL-10, Fashion-MNIST and the sprites."""
+"""STL-10, Fashion-MNIST and the sprites."""
 
 from __future__ import annotations
 
@@ -11,18 +11,7 @@ from PIL import Image
 
 from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_training.data import Sprites, held_out, open_data
-from nonneg_training.data.digits import bundled
 from nonneg_training.data.sprites import render
-
-
-def test_the_digits_are_those_of_scikit_learn() -> None:
-    from sklearn.datasets import load_digits
-
-    theirs = load_digits()
-    images, labels = bundled()
-    np.testing.assert_array_equal(images, theirs.images)
-    np.testing.assert_array_equal(labels, theirs.target)
-    assert open_data("digits").classes == tuple(map(str, theirs.target_names))
 
 
 def test_stl10_is_stored_column_by_column(tmp_path: Path) -> None:
