@@ -128,6 +128,16 @@ def python_for_anyone(user: dict[str, Any]) -> str:
     pytest.skip("no Python here that another user may run")
 
 
+def test_the_fast_suite_leaves_out_what_is_slow_and_what_is_for_the_night() -> None:
+    file = "tests/client/data_set/test_on_ray.py"
+    command = [SCRIPTS / "test", "--fast", "--numprocesses", "0", "--collect-only", "-q", file]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert "::test_" in done.stdout
+    assert "is_lost" not in done.stdout
+    assert "one_is_killed" not in done.stdout
+
+
 @pytest.mark.parametrize("name", ["serve", "test", "check", "lock", "python", "fuzz", "nightly"])
 def test_every_script_is_executable_and_parses(name: str) -> None:
     script = SCRIPTS / name

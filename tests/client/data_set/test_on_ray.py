@@ -79,7 +79,7 @@ def alone(started: Start, source: Path, tmp_path: Path) -> dict[str, bytes]:
 
 def wait_for_shards(target: Path, number: int) -> None:
     """Wait until a run has made so many."""
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 250
     while len(shards(target)) < number and time.monotonic() < deadline:
         time.sleep(0.05)
     assert len(shards(target)) >= number
@@ -90,6 +90,7 @@ def shards(target: Path) -> dict[str, int]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # each wait has its own bound
 def test_two_workers_on_two_cores_make_the_bytes_of_one_process_though_one_is_killed(
     started: Start, source: Path, alone: dict[str, bytes], tmp_path: Path
 ) -> None:
@@ -128,6 +129,7 @@ def test_a_worker_whose_copy_of_the_bundle_was_changed_ends_the_run_and_says_so(
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("lost", ["the driver", "the driver and the whole cluster", "nothing: Ctrl-C"])
 def test_a_run_that_is_lost_goes_on_and_ends_with_the_bytes_of_one_process(
     lost: str, started: Start, source: Path, alone: dict[str, bytes], tmp_path: Path
