@@ -83,6 +83,10 @@ BAD: dict[str, Callable[[], bytes]] = {
     "heif, flat": lambda: accepted("heif, flat"),
     "avif, noise": lambda: accepted("avif, noise"),
 }
+FORMS: dict[str, tuple[int, Callable[[], bytes]]] = {  # so many files in one request
+    "forms of 200 x webp, flat": (200, BAD["webp, flat"]),
+    "forms of 100 x jpeg, 9,900 segments": (100, lambda: jpeg_with(lambda: b"\xff\xe5\0\2" * 9_900)(0)),
+}
 
 
 def measured(address: str, loop: int, bad: list[Any] | None, seconds: float, normal: bytes) -> dict[str, Any]:
@@ -157,10 +161,9 @@ def main() -> None:
     Image.MAX_IMAGE_PIXELS = None
     kinds: dict[str, list[Any] | None] = {"alone": None, "photos of 12 MP": [photo(4000, 3000)]}
     kinds |= {name: [make()] for name, make in BAD.items() if not asked.only or name in asked.only}
-    if not asked.only:
-        kinds["forms of 200 x webp, flat"] = [("images", kinds["webp, flat"][0])] * 200  # type: ignore[index]
-        segments = jpeg_with(lambda: b"\xff\xe5\0\2" * 9_900)(0)
-        kinds["forms of 100 x jpeg, 9,900 segments"] = [("images", segments)] * 100
+    for name, (count, make) in FORMS.items():
+        if not asked.only or name in asked.only:
+            kinds[name] = [("images", make())] * count
     normal, rows = photo(496, 376), []
     with subprocess.Popen(
         [sys.executable, "-m", "nonneg_cli", "serve", "--port", "0", "--threads", str(asked.threads)],

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from nonneg_server.repository import Repository
 
 logger = logging.getLogger("nonneg")
+TURN = 0.001  # seconds that one thread may compute in Python while others wait; Python's own 5 ms add up over a request
 PATIENCE = 1.0  # seconds in which a client that was accepted last may still send its request
 LAST_RESORT = 4.0  # seconds after the grace period in which a process ends that hangs, in the runtime's code, say
 TELLING = 1.0  # seconds before that in which it says where it hangs
@@ -93,6 +94,7 @@ class Process(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start as uvicorn does, but that handshakes count and end in time, and models may still be loading."""
         lower_loop_priority()
+        sys.setswitchinterval(TURN)
         await self.lifespan.startup()
         for listener in sockets or []:
             self.servers.append(await self._listening(listener))
