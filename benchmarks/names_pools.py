@@ -69,7 +69,8 @@ def main() -> None:
 def embedded(model: str, photos: Photos) -> Checked:
     """Return the named columns of a model on those photos of which it is known what they show."""
     bundle = open_bundle(model)
-    names = read_names(bundle.path / "names.json", bundle.manifest.dimensions).names
+    assert bundle.manifest.names is not None
+    names = read_names(bundle.path / bundle.manifest.names.file, bundle.manifest.dimensions).names
     along = [name for name in names if name.klass is not None]
     known = tuple(photos.paths[i] for i in shown_classes(photos.paths).kept)
     with tempfile.TemporaryDirectory() as work:

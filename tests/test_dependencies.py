@@ -61,7 +61,7 @@ def asked(name: str) -> list[str]:
 @pytest.mark.parametrize("name", MENDED)
 def test_the_floor_of_a_dependency_lies_at_the_fix_of_its_advisories(name: str) -> None:
     version, advisories = MENDED[name]
-    assert asked(name), f"{name} is no longer asked for: drop its row"
+    assert asked(name), f"{name} is not asked for any more: remove its row"
     for line in asked(name):
         floor = re.search(r">=([\d.]+)", line)
         assert floor is not None, line

@@ -35,7 +35,7 @@ def make(
     out: Path = flags["out"]
     if sealed_before(out, flags["work"]) and not flags["replace"]:
         bundle = open_bundle(out)
-        _tell(bundle, _repository(bundle, flags["triton"], again=False))
+        _tell(bundle, triton_repository(bundle, flags["triton"], again=False))
         return bundle
     check_free(out, replace=flags["replace"])
     photos = calibration(flags)
@@ -57,13 +57,14 @@ def make(
                 ranked = report(ranked, labelled, place, data=flags["evaluation_data"], tick=bar.move)
         note_sealed(place, ranked.encoder)
         bundle = seal(ranked, out, overwrite=flags["replace"])
-        repository = _repository(bundle, flags["triton"])
+        repository = triton_repository(bundle, flags["triton"])
     tell_broken(ranked.seen.broken)
     _tell(bundle, repository)
     return bundle
 
 
-def _repository(bundle: Bundle, folder: Path | None, *, again: bool = True) -> Path | None:
+def triton_repository(bundle: Bundle, folder: Path | None, *, again: bool = True) -> Path | None:
+    """Write the Triton model repository where one is asked for, and return its folder."""
     return None if folder is None else write_repository(bundle, folder, again=again)
 
 

@@ -10,11 +10,11 @@ import click
 from nonneg_core.errors import ConfigInvalid
 from nonneg_core.progress import ProgressBar
 from nonneg_export.assemble import seal
+from nonneg_export.commands.build import triton_repository
 from nonneg_export.commands.options import PATH, calibration, calibration_options, evaluation_options, variant_options
 from nonneg_export.manifest_report import size, summary
 from nonneg_export.photo_folder import find_photos
 from nonneg_export.quantized_bundle import Small, evaluated, quantized
-from nonneg_export.triton import write_repository
 from nonneg_export.workdir import note_sealed, sealed_before, workdir
 from nonneg_runtime.bundle import Bundle, check_free, open_bundle
 from nonneg_runtime.variants import place_of
@@ -49,7 +49,7 @@ def quantize(bundle: Path | None, to: Small, min_quality: float, **flags: Any) -
         raise ConfigInvalid("--triton serves through ONNX Runtime, which computes no bf16", fix="leave one of them out")
     if sealed_before(out, flags["work"]) and not flags["replace"]:
         new = open_bundle(out)
-        repository = written(new, flags["triton"], again=False)
+        repository = triton_repository(new, flags["triton"], again=False)
     else:
         new, repository = made(old, to, out, min_quality, flags)
     before, after = old.stored, new.stored
@@ -70,12 +70,7 @@ def made(old: Bundle, to: Small, out: Path, min_quality: float, flags: dict[str,
             shrunk = evaluated(shrunk, photos, labelled, work, data=flags["evaluation_data"])
         note_sealed(work, shrunk.encoder)
         new = seal(shrunk, out, overwrite=flags["replace"])
-        return new, written(new, flags["triton"])
-
-
-def written(new: Bundle, triton: Path | None, *, again: bool = True) -> Path | None:
-    """Write the Triton model repository where one is asked for, and return its folder."""
-    return None if triton is None else write_repository(new, triton, again=again)
+        return new, triton_repository(new, flags["triton"])
 
 
 def place_beside(old: Bundle, to: Small) -> Path:

@@ -1,4 +1,4 @@
-"""The names along a class checked on other photos: precisions are new, all else of the model stays as it is."""
+"""Measure again, on other photos, how precise the names along a class are; nothing else of the model changes."""
 
 from __future__ import annotations
 

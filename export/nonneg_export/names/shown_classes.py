@@ -1,6 +1,7 @@
-"""Which of ImageNet's classes a photo shows, and which it may show: by a wnid, or by the folders of known data sets.
+"""Find which of ImageNet's classes a photo shows, or may show, by the name of its folder.
 
-data_set_classes.toml says for every known data set, by the name of its folder, what its categories are.
+The name is a WordNet id (n02088364), or a category of a known data set (pets/beagle), for which data_set_classes.toml
+says what its photos show.
 """
 
 from __future__ import annotations

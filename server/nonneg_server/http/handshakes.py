@@ -1,4 +1,4 @@
-"""Clients who have not made their TLS handshake yet: they count among the connections, and have only so much time."""
+"""TLS handshakes that are not finished: each counts as a connection, and is ended after some seconds."""
 
 from __future__ import annotations
 
