@@ -96,6 +96,14 @@ def test_an_expression_finds_what_it_says_whether_or_not_a_model_is_needed(run, 
     assert "because" in run("search", made, f"{cat} & dim:0").stdout
 
 
+def test_a_word_without_its_quotes_is_told_how_a_word_is_written(run, made):
+    refused = run("search", made, "dog").exception
+    assert isinstance(refused, DataInvalid)
+    assert """a word is written in double quotes: '"dog"'""" in refused.fix
+    assert "because" in run("search", made, '"dog"').stdout
+    assert "check the path and its permissions" in run("search", made, "dog.jpg").exception.fix
+
+
 def test_photos_and_expressions_are_asked_in_the_order_in_which_they_are_typed(run, made, photos):
     cat = photos / "cat" / "cat-0.jpg"
     found = json.loads(run("search", made, "dim:3 !dim:1", cat, "dim:1", "-k", 1, "--json").stdout)["queries"]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from nonneg_client.sources.image_ids import identity
 from nonneg_client.sources.images import Item, items
+from nonneg_core.errors import DataInvalid
 from nonneg_core.expressions.expression import Dimension, Expression, Photo
 from nonneg_core.expressions.parse import parse
 
@@ -58,7 +59,15 @@ def _expression(query: str) -> Expression | None:
     if os.path.exists(query) or (glob.has_magic(query) and glob.glob(query, recursive=True)):  # noqa: PTH110, PTH207
         return None
     found = parse(query)
-    return None if list(found.leaves()) == [Photo(query)] else found
+    if list(found.leaves()) != [Photo(query)]:
+        return found
+    if query.isalpha():  # no path of an image looks so
+        raise DataInvalid(
+            f"a file or folder {query} does not exist here",
+            fix=f"check the path; a word is written in double quotes: '\"{query}\"'",
+            value=query,
+        )
+    return None
 
 
 def _needs_a_model(expression: Expression) -> bool:
