@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from hard_profiles import PROFILES
 from PIL import Image, ImageCms
 
 from nonneg_core.errors import NonnegError
@@ -159,6 +160,22 @@ def profiled(kind: str, **options: Any) -> Make:
     return flat("RGB", kind, icc_profile=profile, **options)
 
 
+def profile_chunk(profile: bytes) -> bytes:
+    return chunk(b"iCCP", b"a\0\0" + zlib.compress(profile, 9))
+
+
+def patterned(name: str) -> Make:
+    """Return PNGs of few bytes and many colours, so that a profile's table is looked up for each pixel."""
+    pattern = np.random.default_rng(0).integers(0, 256, 2**14, np.uint8)
+
+    def make(pixels: int) -> bytes:
+        width, height = square(pixels)
+        row = b"\0" + np.resize(pattern, 4 * width).tobytes()
+        return png((width, height), 8, 6, row * height, before=profile_chunk(PROFILES[name][1]()))
+
+    return make
+
+
 HARD: dict[str, Make] = {
     "jpeg, flat, 4:4:4": flat("RGB", "JPEG", subsampling=0),
     "jpeg, flat, progressive": flat("RGB", "JPEG", subsampling=0, progressive=True),
@@ -166,6 +183,7 @@ HARD: dict[str, Make] = {
     "jpeg, noise": noisy("RGB", "JPEG", quality=95, subsampling=0),
     "jpeg, flat, turned": flat("RGB", "JPEG", exif=turned()),
     "jpeg, profile": profiled("JPEG"),
+    "jpeg, in inks, profile of tables": flat("CMYK", "JPEG", icc_profile=PROFILES["stages of inks"][1]()),
     "jpeg, scans": refined,
     "jpeg, segments": jpeg_with(lambda: b"\xff\xe5\0\2" * (MAX_PARTS - 20)),
     "jpeg, exif of fractions": jpeg_with(exif_of_fractions),
@@ -179,6 +197,9 @@ HARD: dict[str, Make] = {
     "png, grey, 16 bits": png_of_rows(16, 0, 1, 4, 1),
     "png, interlaced": interlaced_png,
     "png, profile": profiled("PNG", compress_level=1),
+    "png, profile of tables": patterned("stages"),
+    "png, profile of steps": lambda _: png((8, 8), 8, 2, bytes(200), before=profile_chunk(PROFILES["steps"][1]())),
+    "png, profiles": lambda _: png((8, 8), 8, 2, bytes(200), before=profile_chunk(bytes(2**20 - 1)) * 16),
     "png, chunks": lambda _: png((8, 8), 8, 0, bytes(72), before=chunk(b"abCd", b"") * (MAX_PARTS - 10)),
     "png, texts": texts,
     "png, one column": lambda _: saved(Image.new("RGBA", (1, 65_535)), "PNG", exif=turned()),

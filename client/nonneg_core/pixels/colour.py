@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import io
-from functools import lru_cache
+from collections import OrderedDict
+from hashlib import sha256
+from threading import Lock
 
 import numpy as np
 from PIL import Image, ImageCms
 
 from nonneg_core.errors import ImageUnsupported
+from nonneg_core.pixels.profiles import MAX_PROFILE, can_be_used
 
 Colour = tuple[int, int, int]
 WHITE: Colour = (255, 255, 255)
 STRIP = 2**20  # pixels
-MAX_PROFILE = 4 * 2**20  # bytes; a printer's profile has one or two million
+KEPT = 32  # transforms
 
 _SRGB = ImageCms.createProfile("sRGB")
+_TRANSFORMS: OrderedDict[tuple[bytes, str], ImageCms.ImageCmsTransform | None] = OrderedDict()
+_LOCK = Lock()
 _OPAQUE = {"1": "L", "P": "RGB", "YCbCr": "RGB", "HSV": "RGB", "RGBX": "RGB"}
 
 
@@ -70,7 +75,7 @@ def _sixteen_to_eight(image: Image.Image) -> Image.Image:
 
 
 def _to_srgb(image: Image.Image, profile: bytes) -> Image.Image:
-    if image.mode not in ("L", "RGB", "RGBA", "CMYK", "LAB") or len(profile) > MAX_PROFILE:
+    if image.mode not in ("L", "RGB", "RGBA", "CMYK", "LAB"):
         return image
     transform = profile_transform(profile, image.mode)
     if transform is None:
@@ -79,13 +84,30 @@ def _to_srgb(image: Image.Image, profile: bytes) -> Image.Image:
     return image if converted is None else converted
 
 
-@lru_cache(maxsize=32)
 def profile_transform(profile: bytes, mode: str) -> ImageCms.ImageCmsTransform | None:
     """Return the way to sRGB, built once a profile: building takes longer than converting a photo.
 
-    None where the profile is broken, and a good picture is not refused for it (every viewer ignores it too), and
-    where it changes nothing: most photos that carry a profile carry sRGB itself.
+    None where the profile is broken or too much work, and a good picture is not refused for it (every viewer ignores
+    it too), and where it changes nothing: most photos that carry a profile carry sRGB itself.
     """
+    if len(profile) > MAX_PROFILE:
+        return None
+    key = sha256(profile).digest(), mode
+    with _LOCK:
+        if key in _TRANSFORMS:
+            _TRANSFORMS.move_to_end(key)
+            return _TRANSFORMS[key]
+    transform = _build(profile, mode)
+    with _LOCK:
+        _TRANSFORMS[key] = transform
+        if len(_TRANSFORMS) > KEPT:
+            _TRANSFORMS.popitem(last=False)
+    return transform
+
+
+def _build(profile: bytes, mode: str) -> ImageCms.ImageCmsTransform | None:
+    if not can_be_used(profile):
+        return None
     target = "RGBA" if mode == "RGBA" else "RGB"
     try:
         source = ImageCms.ImageCmsProfile(io.BytesIO(profile))
