@@ -10,6 +10,7 @@ from pathlib import Path
 
 from bounds import LEAKS, SLACK, TYPES, Broken
 from mutations import mutated
+from profiles import KINDS, profiled
 from seeds import seeds
 
 from nonneg_core.errors import NonnegError
@@ -39,6 +40,8 @@ class Images:
     def make(self, number: int) -> bytes:
         chance = random.Random(f"{self._seed} {number}")
         kind = sorted(self._seeds)[number % len(self._seeds)]
+        if kind in KINDS and chance.random() < 0.1:
+            return profiled(kind, chance)
         return mutated(kind, self._seeds[kind], chance)
 
     def attempt(self, data: bytes) -> str:
