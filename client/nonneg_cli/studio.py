@@ -159,13 +159,12 @@ def update_index(images: tuple[str, ...], index: Path, model: str | None, *, qui
     from nonneg_client.commands.index_update import begin
     from nonneg_core.errors import DataInvalid
 
-    index.parent.mkdir(parents=True, exist_ok=True)
-    update = begin(index, list(images), [], None, None)
-    update.add_images(list(images), None, None, None, quiet, EmbedderOptions("", bundle=model or DEFAULT_BUNDLE))
-    if not (index / "index.json").exists():
-        raise DataInvalid("no photo could be read, so there is nothing to look at", fix="name a folder of photos")
-    update.tell(prune=True)
-    update.remember_broken()
+    with begin(index, list(images), []) as update:
+        update.add_images(list(images), None, None, None, quiet, EmbedderOptions("", bundle=model or DEFAULT_BUNDLE))
+        if not (index / "index.json").exists():
+            raise DataInvalid("no photo could be read, so there is nothing to look at", fix="name a folder of photos")
+        update.tell(prune=True)
+        update.remember_broken()
 
 
 def _is_index(images: tuple[str, ...]) -> bool:

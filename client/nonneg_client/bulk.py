@@ -18,9 +18,8 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
@@ -38,6 +37,7 @@ from nonneg_client.vector_file_record import VectorFileRecord, record_path, writ
 from nonneg_client.wire.protocol import Options
 from nonneg_core.atomic import atomic_write, storage_error
 from nonneg_core.errors import ConfigInvalid, DataInvalid, StorageFailed
+from nonneg_core.one_writer import one_writer
 
 ADOPTED = 20_000  # vectors of a shard that an earlier file gives
 
@@ -63,18 +63,15 @@ class BulkJob:
         self._next = 0
 
     def __enter__(self) -> Self:
-        if not self.folder.exists():
-            self._check_free()
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self._lock = (self.folder / "lock").open("w")
-        except OSError as error:
-            raise storage_error(self.folder, error) from error
-        try:
-            self._hold()
-        except BaseException:
-            self._lock.close()
-            raise
+        with ExitStack() as opening:
+            opening.enter_context(one_writer(self.out))
+            if not self.folder.exists():
+                self._check_free()
+            try:
+                self.folder.mkdir(exist_ok=True)
+            except OSError as error:
+                raise storage_error(self.folder, error) from error
+            self._lock = opening.pop_all()
         try:
             self._resume()
             self._check_free()
@@ -162,17 +159,6 @@ class BulkJob:
         others = len(self.reasons) - 1
         return f"{fix}; {others} more in {failures_of(self.out)}" if others > 0 else fix
 
-    def _hold(self) -> None:
-        """Keep others out; the lock goes with the process, however it ends."""
-        if sys.platform == "win32":
-            return
-        import fcntl
-
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise StorageFailed(f"another nonneg embed is writing {self.out}", fix="wait for it, or stop it") from None
-
     def _put_away(self, parts: list[BatchResult]) -> None:
         collected = EmbeddingsBuilder("return")
         for part in parts:
@@ -231,8 +217,7 @@ class BulkJob:
     def _remove_remains(self) -> None:
         """Remove what a run left that was killed while it removed its folder."""
         for path in self.folder.iterdir():
-            if path.name != "lock":
-                path.unlink()
+            path.unlink()
 
     def _finished(self) -> list[Path]:
         return sorted(path for path in self.folder.glob("*.json") if path.stem.isdigit())

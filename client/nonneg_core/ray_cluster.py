@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from importlib import import_module
 from typing import Any
 
 from nonneg_core.cores import available_cores
 from nonneg_core.errors import ConnectionFailed
 from nonneg_core.installing import needing
+from nonneg_core.python_child import PLACE
 from nonneg_core.quiet_start import without_line
 
 THIS_MACHINE = "local"  # the address that starts a cluster of this machine alone
@@ -25,7 +26,8 @@ def joined(address: str) -> Iterator[Any]:
     shown = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": True}
     started = {"num_cpus": available_cores(), "include_dashboard": False} if address == THIS_MACHINE else {}
     try:
-        with without_line(LOG_LEVEL):  # which Ray says of the variable that keeps it silent
+        # Ray says a line of the variable that keeps it silent; its workers look for modules first where it is called
+        with without_line(LOG_LEVEL), chdir(PLACE):
             ray.init(address, ignore_reinit_error=True, **shown, **started)
     except (ConnectionError, ValueError, RuntimeError) as error:
         raise ConnectionFailed(

@@ -15,7 +15,6 @@ import os
 import select
 import struct
 import subprocess
-import sys
 import threading
 import time
 import weakref
@@ -24,10 +23,12 @@ from typing import IO, Any
 
 import numpy as np
 
-from nonneg_core.errors import BY_TYPE, ImageTooLarge, ImageUnreadable, NonnegError
+from nonneg_core.errors import BY_TYPE, ImageTooLarge, ImageUnreadable, NonnegError, NotReady
 from nonneg_core.pixels.pricing.price import MAX_SECONDS, Price
 from nonneg_core.pixels.view import Pixels
+from nonneg_core.python_child import start_python
 
+WORKER = "nonneg_runtime.decoder_worker"
 UNBOUNDED = ("AVIF", "HEIF")
 LARGE_WEBP = 4_000_000  # pixels
 LONGEST = 30.0  # seconds that an image may take, however little of them it had a processor
@@ -65,16 +66,23 @@ class DecoderProcess:
         """Start the process; an image may take `seconds` of processor time, which is looked at every `look` seconds."""
         self._most, self._look = seconds, look
         self._used: float | None = None  # when it was asked last
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "nonneg_runtime.decoder_worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            bufsize=0,
-            env={**os.environ, "MALLOC_ARENA_MAX": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
-        )
+        try:
+            self.process = start_python(
+                WORKER,
+                env={"MALLOC_ARENA_MAX": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                bufsize=0,
+            )
+        except OSError as error:
+            raise _not_started() from error
         self._end = weakref.finalize(self, _kill, self.process)
-        self._receive(time.monotonic() + LONGEST)  # it is there, and has imported what it needs
+        try:
+            self._receive(time.monotonic() + LONGEST)  # it is there, and has imported what it needs
+        except (OSError, EOFError, ImageTooLarge) as error:
+            self._end()
+            raise _not_started() from error
 
     @property
     def alive(self) -> bool:
@@ -137,6 +145,13 @@ class DecoderProcess:
         except OSError:
             return 0.0
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _not_started() -> NotReady:
+    return NotReady(
+        "the process that decodes AVIF, HEIC and large WebP does not start",
+        fix="see whether memory and processes are left, or send a JPEG",
+    )
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

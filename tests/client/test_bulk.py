@@ -496,7 +496,7 @@ def test_two_runs_do_not_write_one_file(run, faulty, folder, tmp_path):
     from nonneg_client.wire.protocol import Options
 
     with BulkJob(tmp_path / "x.npz", Options(), root=tmp_path):
-        assert "another nonneg embed" in str(run(folder, "-o", tmp_path / "x.npz").exception)
+        assert "another nonneg is writing" in str(run(folder, "-o", tmp_path / "x.npz").exception)
 
 
 @pytest.mark.parametrize("name", ["job.json", "00000.json", "00000.npz"])

@@ -89,13 +89,16 @@ def _in_binary(image: bytes) -> Post:
 
 
 def _of_vectors() -> list[Post]:
-    header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (1, 4), }".ljust(117) + b"\n"
-    npy = b"\x93NUMPY\1\0v\0" + header + struct.pack("<4f", 0.5, 0, 0.25, 0)
     return [
         _json("/shorten", {"vectors": [{"indices": [1, 3], "values": [0.5, 0.2]}], "dimensions": 2}),
         _json("/shorten", {"vectors": [[0.1, 0.2, 0], [0, 0, 0]], "dimensions": [2, 3], "width": 3}),
-        Post("/shorten", NPY, npy),
+        *(Post("/shorten", NPY, _npy(shape)) for shape in ("(1, 4)", "()", "(4,)", "(0, 4)", "(1, 2, 2)")),
     ]
+
+
+def _npy(shape: str) -> bytes:
+    header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}".ljust(117).encode() + b"\n"
+    return b"\x93NUMPY\1\0v\0" + header + struct.pack("<4f", 0.5, 0, 0.25, 0)
 
 
 def _of_models() -> list[Post]:

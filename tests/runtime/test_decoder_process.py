@@ -6,6 +6,7 @@ import io
 import os
 import signal
 import struct
+import sys
 import threading
 import time
 from pathlib import Path
@@ -15,9 +16,10 @@ import pytest
 import skimage
 from PIL import Image
 
-from nonneg_core.errors import ImageTooLarge, ImageUnreadable
+from nonneg_core.errors import ImageTooLarge, ImageUnreadable, NotReady
 from nonneg_core.pixels.identify import identify
 from nonneg_core.pixels.view import View
+from nonneg_runtime import decoder_process
 from nonneg_runtime.decoder_process import UNBOUNDED, DecoderProcess, of_this_thread
 from nonneg_runtime.preprocess import Preprocessor
 
@@ -90,6 +92,19 @@ def test_a_process_that_dies_costs_one_image() -> None:
     with pytest.raises(ImageUnreadable):
         process.ask(data, identify(data), SETTINGS)
     assert Preprocessor(VIEW, apart=True).pixels(data).shape == (64, 64, 3)
+
+
+@pytest.mark.parametrize("missing", ["the module", "Python"])
+def test_a_process_that_does_not_start_is_not_ready(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoder_process, "_own", threading.local())
+    with monkeypatch.context() as patched:
+        if missing == "Python":
+            patched.setattr(sys, "executable", "/nowhere/python")
+        else:
+            patched.setattr(decoder_process, "WORKER", "nonneg_runtime.nowhere")
+        with pytest.raises(NotReady, match="does not start"):
+            Preprocessor(VIEW, apart=True).pixels(saved("AVIF"))
+    assert Preprocessor(VIEW, apart=True).pixels(saved("AVIF")).shape == (64, 64, 3)  # others go on
 
 
 def test_the_process_ends_with_the_thread_that_it_served() -> None:

@@ -116,6 +116,14 @@ async def test_a_broken_npy_and_a_pickle_are_bad_requests(client: httpx.AsyncCli
     assert (await client.post("/shorten", content=b"x", headers={"content-type": "text/csv"})).status_code == 415
 
 
+@pytest.mark.parametrize("shape", [(), (4,), (0, 4), (1, 2, 2)])
+async def test_an_npy_of_another_shape_than_rows_is_refused(client: httpx.AsyncClient, shape: tuple[int, ...]) -> None:
+    buffer = io.BytesIO()
+    np.save(buffer, np.ones(shape, np.float32))
+    answer = await client.post("/shorten", content=buffer.getvalue(), headers={"content-type": "application/x-npy"})
+    assert (answer.status_code, answer.json()["error"]["type"]) == (422, "parameter_invalid")
+
+
 async def test_the_contributions_sum_to_the_cosine(client: httpx.AsyncClient, png: Paint, bundle: Bundle) -> None:
     images = [base64.b64encode(png(i)).decode() for i in (0, 1)]
     answer = (await client.post("/explain", json={"images": images, "limit": 4})).json()

@@ -77,15 +77,15 @@ def index(
 
     vectors = [name for name in sources if _is_vectors(name)]
     images = [name for name in sources if not _is_vectors(name)]
-    update = begin(out, images, vectors, root, attributes)
-    if vectors:
-        update.add_files(vectors, dimensions, keep)
-    if images:
-        update.add_images(images, dimensions, keep, model, quiet, through, retry=retry)
-    if not (out / "index.json").exists():
-        raise DataInvalid(f"nothing could be indexed, so {out} was not written", fix="see why each image failed")
-    update.tell(prune=prune)
-    update.remember_broken()
+    with begin(out, images, vectors, root, attributes) as update:
+        if vectors:
+            update.add_files(vectors, dimensions, keep)
+        if images:
+            update.add_images(images, dimensions, keep, model, quiet, through, retry=retry)
+        if not (out / "index.json").exists():
+            raise DataInvalid(f"nothing could be indexed, so {out} was not written", fix="see why each image failed")
+        update.tell(prune=prune)
+        update.remember_broken()
     if update.failed:
         raise SystemExit(1)
 

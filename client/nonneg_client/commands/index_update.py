@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from nonneg_client.vector_file_record import read_record
 from nonneg_client.wire.protocol import Options
 from nonneg_core.errors import ConfigInvalid, ConnectionFailed
 from nonneg_core.interrupting import Interrupted, Interrupts
+from nonneg_core.one_writer import one_writer
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -37,9 +38,20 @@ if TYPE_CHECKING:
 AT_ONCE = 1000  # images added to the index
 
 
-def begin(out: Path, images: list[str], vectors: list[str], root: Path | None, attributes: Path | None) -> IndexUpdate:
-    """Return the index as it is, or is going to be: its root, what it holds, and what is said about its images."""
+@contextmanager
+def begin(
+    out: Path, images: list[str], vectors: list[str], root: Path | None = None, attributes: Path | None = None
+) -> Iterator[IndexUpdate]:
+    """Give what changes an index, and keep other processes from changing it while the block runs."""
     import_qdrant()  # what is missing is told before anything is embedded
+    with one_writer(out):
+        yield _as_it_is(out, images, vectors, root, attributes)
+
+
+def _as_it_is(
+    out: Path, images: list[str], vectors: list[str], root: Path | None, attributes: Path | None
+) -> IndexUpdate:
+    """Return the index as it is, or is going to be: its root, what it holds, and what is said about its images."""
     known: Mapping[str, Payload] = {}
     held: Description | None = None
     if (out / "index.json").exists():

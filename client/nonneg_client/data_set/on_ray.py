@@ -11,7 +11,7 @@ import pickle
 import warnings
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack, closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
@@ -81,6 +81,8 @@ class OnRay:
 
     def run(self, sources: Sources, job: ShardJob) -> Generator[MadeShard, None, None]:
         """Yield the shards as they are made, in any order."""
+        absolute = tuple(str(Address.of(name)) for name in sources.names)  # workers have other current folders
+        sources = replace(sources, names=absolute)
         warnings.filterwarnings("ignore", module=r"ray\.")  # advice to who wrote the pipeline
         self._desk = desk = DeskByRay(self._ray.remote(num_cpus=0)(Desk).remote())
         batches = iter(self._pipeline(sources, job, desk).iter_batches(batch_size=None, prefetch_batches=0))

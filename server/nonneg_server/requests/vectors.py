@@ -98,13 +98,16 @@ def check_size(rows: int, width: int) -> None:
 
 
 def _npy(body: bytes) -> NDArray[Any]:
-    """Read one array as numpy.save writes it: neither pickled objects nor an archive of several."""
+    """Read rows as numpy.save writes them: neither pickled objects nor an archive of several."""
     if not body.startswith(npy.MAGIC_PREFIX):
         raise _not_npy()
     try:
-        return npy.read_array(io.BytesIO(body), allow_pickle=False, max_header_size=MOST_HEADER)
+        found = npy.read_array(io.BytesIO(body), allow_pickle=False, max_header_size=MOST_HEADER)
     except Exception:  # numpy reads the header as Python: tokens, literals, types, each fails in its own way
         raise _not_npy() from None
+    if found.ndim != 2:
+        raise _malformed()
+    return found
 
 
 def _not_npy() -> RequestInvalid:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from nonneg_core.errors import ConfigInvalid
+from nonneg_training.losses.unit import SHORTEST
 
 
 def nested(loss: Callable[..., Tensor], lengths: Sequence[int], *z: Tensor) -> Tensor:
@@ -28,7 +29,7 @@ def prefix_similarities(z: Tensor, lengths: Sequence[int]) -> list[Tensor]:
     for k in sorted(lengths):
         part = z[:, start:k].float()
         gram = part @ part.T if gram is None else gram + part @ part.T
-        inverse = gram.diagonal().clamp(min=1e-12).rsqrt()  # a prefix may be all zero: then its cosines are zero
+        inverse = gram.diagonal().clamp(min=SHORTEST**2).rsqrt()  # a prefix of zeros has cosines of zero
         found.append(gram * inverse[:, None] * inverse[None, :])
         start = k
     return found

@@ -17,6 +17,7 @@ from nonneg_training.losses.distillation import divergence, squared, teacher_sim
 from nonneg_training.losses.nested import check_lengths, prefix_similarities
 from nonneg_training.losses.reconstruction import annealed, batch_top_k, relative_error, revival, top_k
 from nonneg_training.losses.supervised_contrastive import supervised_contrastive
+from nonneg_training.losses.unit import SHORTEST
 from nonneg_training.methods.method import Batch, Method
 from nonneg_training.settings import HeadSettings, Loss
 
@@ -169,6 +170,6 @@ PARTS = ("similarity", "neighbours", "contrastive", "labels", "reconstruction", 
 def sparsity(z: Tensor) -> Tensor:
     """Average |z|_1 / |z|_2 over vectors, over the square root of D: 1 when all are equal, less when few are active."""
     z = z.float()
-    ratio: Tensor = z.sum(dim=1) / z.norm(dim=1).clamp(min=1e-6)
+    ratio: Tensor = z.sum(dim=1) / z.norm(dim=1).clamp(min=SHORTEST)
     share: Tensor = ratio.mean() / z.shape[1] ** 0.5
     return share

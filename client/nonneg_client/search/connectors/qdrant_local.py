@@ -2,7 +2,7 @@
 
 photos.index/index.json           whose vectors these are
 photos.index/shard/               Qdrant's own files
-photos.index/index.json.making    while it is made: without index.json, the shard is what a killed run left
+photos.index/index.json.making    while it is made, locked by its maker: unlocked, the shard is what a killed run left
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -23,12 +24,14 @@ from nonneg_client.search.connectors.engine import Description, Engine, EngineHi
 from nonneg_client.search.connectors.qdrant_points import NAME, encode_payload, filter_of, name_and_payload, point_id
 from nonneg_client.search.sparse_vectors import SparseWeights
 from nonneg_core.atomic import atomic_write, storage_error
+from nonneg_core.cache_folder import locked
 from nonneg_core.errors import DataInvalid, StorageFailed
 from nonneg_core.installing import needing
 
 BATCH = 2000  # points in one update
 PAGE = 1000  # points in one read
 MAKING = "index.json.making"
+PATIENCE = 5.0  # seconds for another process to close the index
 ROOM = 2**26  # bytes: Qdrant maps its files, and writing to one without a disk behind it would end this process
 
 
@@ -109,7 +112,9 @@ class LocalEngine(Engine):
         return [EngineHit(name, score, payload) for score, (name, payload) in found]
 
     def _open(self, name: str, made_for: Description | None) -> Description:
-        held = super()._open(name, made_for)
+        if made_for is not None and self._held() is None:
+            self._create(made_for)
+        held = super()._open(name, made_for)  # also where another process was faster, with other vectors perhaps
         (self.path / MAKING).unlink(missing_ok=True)
         self._shard = self._opened(lambda: self._qdrant.EdgeShard.load(str(self.path / "shard")))
         return held
@@ -124,36 +129,51 @@ class LocalEngine(Engine):
             raise DataInvalid(f"{described} is damaged ({error})", fix="make the index again") from error
 
     def _create(self, made_for: Description) -> None:
-        if (self.path / MAKING).exists():
-            shutil.rmtree(self.path)
-        if self.path.is_dir() and any(self.path.iterdir()):
-            raise DataInvalid(f"{self.path} is not an index, and not empty", fix="choose another folder")
+        self._ask_for_room()
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            found = {path.name for path in self.path.iterdir()}
+            if found and not found & {MAKING, "index.json"}:
+                raise DataInvalid(f"{self.path} is not an index, and not empty", fix="choose another folder")
+            with locked(self.path / MAKING):
+                if not (self.path / "index.json").exists():  # else another process made it
+                    self._make(made_for)
+        except OSError as error:
+            raise storage_error(self.path, error) from error
+
+    def _make(self, made_for: Description) -> None:
+        """Make the shard, in place of what a killed process left of one, and last the description."""
         q = self._qdrant
         config = q.EdgeConfig(
             sparse_vectors={NAME: q.EdgeSparseVectorParams(datatype=q.VectorStorageDatatype.Float32)},
             optimizers=q.EdgeOptimizersConfig(default_segment_number=1),
         )
         shard = self.path / "shard"
-        self._ask_for_room()
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            (self.path / MAKING).touch()
-            shard.mkdir()
-        except OSError as error:
-            raise storage_error(self.path, error) from error
+        shutil.rmtree(shard, ignore_errors=True)
+        shard.mkdir()
         self._opened(lambda: q.EdgeShard.create(str(shard), config)).close()
         with atomic_write(self.path / "index.json") as temporary:
             temporary.write_text(json.dumps(asdict(made_for)), encoding="utf-8")
 
     def _opened(self, act: Any) -> Any:
-        try:
-            return act()
-        except Exception as error:  # the bindings raise their own class, which is not public
-            fix = "close it elsewhere, or make it again"
-            shard = self.path / "shard"
-            if shard.exists() and not os.access(shard, os.W_OK):
-                fix = "copy it to where you may write: an index is written to even when it is only asked"
-            raise StorageFailed(f"{self.path} cannot be opened ({error})", fix=fix) from error
+        """Return what `act` opens; an index that another process has open is waited for."""
+        until = time.monotonic() + PATIENCE
+        while True:
+            try:
+                return act()
+            except Exception as error:  # the bindings raise their own class, which is not public
+                if not (busy := "WouldBlock" in str(error)) or time.monotonic() > until:
+                    raise self._not_opened(error, busy=busy) from error
+            time.sleep(0.05)
+
+    def _not_opened(self, error: Exception, *, busy: bool) -> StorageFailed:
+        if busy:
+            return StorageFailed(f"{self.path} is open in another process", fix="wait for it, or stop it")
+        fix = "close it elsewhere, or make it again"
+        shard = self.path / "shard"
+        if shard.exists() and not os.access(shard, os.W_OK):
+            fix = "copy it to where you may write: an index is written to even when it is only asked"
+        return StorageFailed(f"{self.path} cannot be opened ({error})", fix=fix)
 
     def _ask_for_room(self) -> None:
         there = next(place for place in (self.path.absolute(), *self.path.absolute().parents) if place.exists())
