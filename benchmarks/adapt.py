@@ -26,18 +26,17 @@ sys.path.insert(0, str(Path(__file__).parent / "serving"))
 
 from provenance import provenance
 
-from nonneg_core.evaluation.lengths import asked, cut
-from nonneg_core.evaluation.metrics import retrieval
-from nonneg_core.evaluation.uncertainty import paired
-from nonneg_core.heads.adapted import Weights
-from nonneg_core.heads.head import Head
-from nonneg_export.adaptation.backbone import FeatureBackbone, SourceBundle, open_source
-from nonneg_export.adaptation.features import Features, compute_features
-from nonneg_export.adaptation.fitting import fit
-from nonneg_export.adaptation.judging import lengths_of
-from nonneg_export.adaptation.labels import UNLABELLED, Labels, labels_of
-from nonneg_export.adaptation.splitting import Parts
-from nonneg_export.photo_folder import find_photos
+from nonneg_export.adapt.backbone import FeatureBackbone, SourceBundle, open_source
+from nonneg_export.adapt.fitting import Parts, fit
+from nonneg_export.adapt.judging import lengths_of
+from nonneg_export.adapt.photo_features import Features, compute_features
+from nonneg_export.adapt.photo_labels import UNLABELLED, Labels, labels_of
+from nonneg_export.calibrate.photo_folder import find_photos
+from nonneg_runtime.heads.feature_head import Weights
+from nonneg_runtime.heads.head import Head
+from nonneg_vectors.evaluation.ranking import retrieval
+from nonneg_vectors.evaluation.retrieval import as_queries, cut_to_length
+from nonneg_vectors.evaluation.uncertainty import paired
 
 Numbers = NDArray[np.int64]
 Scores = dict[tuple[str, str], NDArray[np.float64]]  # (length, metric) -> one number a query
@@ -58,7 +57,7 @@ class Data:
         z, codes = head.embed(self.features.roots(chosen)), self.labels.codes[chosen]
         found = {}
         for length in lengths_of(head.dimensions):
-            report = retrieval(cut(z, length), codes, asked(z, length), same=True).scores()
+            report = retrieval(cut_to_length(z, length), codes, as_queries(z, length), same=True).scores()
             found |= {(str(length), metric): report[metric] for metric in METRICS}
         return found
 
@@ -117,7 +116,7 @@ def adapted(source: SourceBundle, data: Data, chosen: Numbers, known: bool, *, t
     part = Parts(chosen[~gates], chosen[gates], chosen[:0], 0)
     fitted = fit(source, data.features, part, labels, Weights())
     if train:
-        from nonneg_export.adaptation.training import trained
+        from nonneg_export.adapt.trained_front import trained
 
         fitted = trained(fitted, data.features, part, labels)
     return fitted.head

@@ -27,19 +27,17 @@ sys.path.insert(0, str(Path(__file__).parent / "serving"))
 
 from provenance import provenance
 
-from nonneg_core.heads.adapted import Weights
-from nonneg_core.heads.head import first
-from nonneg_core.heads.spread import Spread
-from nonneg_core.path_list import PathList
-from nonneg_core.tables import table
-from nonneg_export.adaptation.backbone import SourceBundle, open_source
-from nonneg_export.adaptation.features import Features
-from nonneg_export.adaptation.fitting import fit
-from nonneg_export.adaptation.judging import by_labels
-from nonneg_export.adaptation.labels import labels_of
-from nonneg_export.adaptation.records import CHUNK, Records, record_form, sealed
-from nonneg_export.adaptation.splitting import split
-from nonneg_export.photo_folder import Photos
+from nonneg_core.terminal.tables import table
+from nonneg_export.adapt.backbone import SourceBundle, open_source
+from nonneg_export.adapt.feature_records import CHUNK, Records, record_form, sealed
+from nonneg_export.adapt.fitting import fit, split
+from nonneg_export.adapt.judging import by_labels
+from nonneg_export.adapt.photo_features import Features
+from nonneg_export.adapt.photo_labels import labels_of
+from nonneg_export.calibrate.photo_folder import PathList, Photos
+from nonneg_runtime.heads.feature_head import Weights
+from nonneg_runtime.heads.head import first
+from nonneg_runtime.heads.moments import Spread
 
 CLASSES, COPIES = 100, 50
 

@@ -34,7 +34,7 @@ from PIL import Image
 from provenance import provenance
 
 from nonneg_core.pixels.identify import identify
-from nonneg_server.engine.fair_queue import Turns
+from nonneg_server.engine.admission import Turns
 
 EVERY = 0.1  # seconds between two requests of the normal client
 MOST = 32 * 2**20  # bytes

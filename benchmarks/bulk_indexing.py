@@ -32,8 +32,8 @@ sys.path.insert(0, str(Path(__file__).parent / "serving"))
 from provenance import provenance
 
 from nonneg_client import Embeddings
+from nonneg_client.engines.pgvector import PgvectorEngine
 from nonneg_client.search import Index
-from nonneg_client.search.connectors.pgvector import PgvectorEngine
 
 Row = dict[str, float | int | str]
 

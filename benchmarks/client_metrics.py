@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parent / "serving"))
 
 from provenance import provenance
 
-from nonneg_core.evaluation.metrics import retrieval
+from nonneg_vectors.evaluation.ranking import retrieval
 
 LENGTHS = (2048, 1024, 512, 256, 128, 64, 32)
 LABELS = 1000

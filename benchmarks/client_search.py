@@ -29,7 +29,7 @@ from provenance import provenance
 from nonneg_client import Embeddings
 from nonneg_client.search import Index
 from nonneg_core.shortening import keep_largest
-from nonneg_runtime.bundle import open_bundle
+from nonneg_runtime.bundle.bundle_folder import open_bundle
 
 ROUNDS, AT_ONCE = 3, 5000
 TRUE = 10  # of each query's nearest

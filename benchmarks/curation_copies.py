@@ -17,14 +17,13 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from nonneg_client.embeddings import Embeddings
 from nonneg_client.local import Encoder
-from nonneg_core.curation.likeness import standardised
-from nonneg_core.curation.neighbours import PairLimits, Pairs, Scan, copies, joined, scanned
-from nonneg_core.curation.pixel_checks import check_pixels
-from nonneg_core.image_files import find_images
+from nonneg_core.files.image_files import find_images
 from nonneg_core.pixels.decode import decode
-from nonneg_core.tables import table
+from nonneg_core.pixels.pixel_checks import check_pixels, standardised
+from nonneg_core.terminal.tables import table
+from nonneg_vectors.curation.neighbours import PairLimits, Pairs, Scan, copies, joined, scanned
+from nonneg_vectors.storage.embeddings import Embeddings
 
 OWN = 12.0  # grey levels that two photos differ by, root mean square over the thumbnail: the folder holds it twice
 EDITS = ("half size", "crop 90 %", "grey", "JPEG 30", "mirrored")

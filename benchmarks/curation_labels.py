@@ -13,11 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
-from nonneg_client.embeddings import Embeddings
-from nonneg_client.evaluation.datasets import image_folder
 from nonneg_client.local import Encoder
-from nonneg_core.curation.doubtful_labels import DOUBTFUL, doubts
-from nonneg_core.tables import table
+from nonneg_core.terminal.tables import table
+from nonneg_vectors.curation.doubtful_labels import DOUBTFUL, doubts
+from nonneg_vectors.evaluation.labelled_images import image_folder
+from nonneg_vectors.storage.embeddings import Embeddings
 
 DRAWS = 5
 

@@ -18,14 +18,14 @@ from pathlib import Path
 
 import numpy as np
 
-from nonneg_client.curation.collection import Collection
-from nonneg_client.curation.comparing import NEIGHBOURS, compare
-from nonneg_client.curation.curate import PARTS, CurationOptions, curate
-from nonneg_client.curation.photos import MeasuredPhoto, attributes, photos_of
-from nonneg_client.embeddings import Embeddings
-from nonneg_core.curation.neighbours import PairLimits
-from nonneg_core.curation.pixel_checks import GRID, PixelChecks
-from nonneg_core.tables import table
+from nonneg_core.pixels.pixel_checks import GRID, PixelChecks
+from nonneg_core.terminal.tables import table
+from nonneg_vectors.curation.collection import Collection
+from nonneg_vectors.curation.comparing import NEIGHBOURS, compare
+from nonneg_vectors.curation.curation_parts import PARTS, CurationOptions, curate
+from nonneg_vectors.curation.neighbours import PairLimits
+from nonneg_vectors.curation.photos import MeasuredPhoto, attributes, photos_of
+from nonneg_vectors.storage.embeddings import Embeddings
 
 AT_ONCE = 2000
 ASKED = 200

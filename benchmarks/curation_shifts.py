@@ -17,11 +17,11 @@ from pathlib import Path
 
 import numpy as np
 
-from nonneg_client.embeddings import Embeddings
 from nonneg_client.local import Encoder
-from nonneg_core.curation.differences import differences
-from nonneg_core.image_files import find_images
-from nonneg_core.tables import table
+from nonneg_core.files.image_files import find_images
+from nonneg_core.terminal.tables import table
+from nonneg_vectors.curation.differences import differences
+from nonneg_vectors.storage.embeddings import Embeddings
 
 SHARES = (0.0, 0.05, 0.1, 0.2)
 HARDLY = 0.02  # standard deviations between a label's photos and the others that count as no difference

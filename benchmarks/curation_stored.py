@@ -18,12 +18,10 @@ import numpy as np
 from curation_labels import DRAWS, score
 from curation_shifts import read
 
-from nonneg_client.embeddings import Embeddings
-from nonneg_core.curation.clusters import clusters, usual_number
-from nonneg_core.curation.k_centres import k_centres
-from nonneg_core.curation.neighbours import PairLimits, Scan, joined, scanned
-from nonneg_core.curation.outliers import outliers
-from nonneg_core.tables import table
+from nonneg_core.terminal.tables import table
+from nonneg_vectors.curation.clusters import clusters, k_centres, outliers, usual_number
+from nonneg_vectors.curation.neighbours import PairLimits, Scan, joined, scanned
+from nonneg_vectors.storage.embeddings import Embeddings
 
 SIMILAR = (0.6, 0.7)
 SUBSET = 100

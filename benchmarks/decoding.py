@@ -24,9 +24,9 @@ from photos import make_photos
 from provenance import provenance
 
 from nonneg_core.shortening import unit
-from nonneg_runtime.bundle import open_bundle
-from nonneg_runtime.inference.session import Session
-from nonneg_runtime.preprocess import Decoding, Preprocessor
+from nonneg_runtime.bundle.bundle_folder import open_bundle
+from nonneg_runtime.inference.onnx_session import Session
+from nonneg_runtime.seeing.preprocess import Decoding, Preprocessor
 
 ROUNDS = 5
 NEIGHBOURS = 10

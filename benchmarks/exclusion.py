@@ -25,9 +25,9 @@ from PIL import Image, ImageOps
 from nonneg_client import Embeddings
 from nonneg_client.local import Encoder
 from nonneg_core.errors import NonnegError
-from nonneg_core.image_files import find_images
-from nonneg_core.tables import table
-from nonneg_runtime.bundle import Bundle, open_bundle
+from nonneg_core.files.image_files import find_images
+from nonneg_core.terminal.tables import table
+from nonneg_runtime.bundle.bundle_folder import Bundle, open_bundle
 from nonneg_runtime.words.lexicon import lexicon_of
 from nonneg_runtime.words.text_vector import unwanted, vector_of
 

@@ -24,11 +24,11 @@ sys.path.insert(0, str(Path(__file__).parent / "serving"))
 
 from provenance import provenance
 
-from nonneg_core.evaluation import structure
-from nonneg_core.evaluation.quality import LENGTHS, quality_by_length, split
-from nonneg_core.evaluation.selection import as_emitted, by_chance, falling, fit_pca
-from nonneg_export.manifest_report import table
-from nonneg_export.statistics import measure, ranking
+from nonneg_export.calibrate.column_ranking import measure, ranking
+from nonneg_export.checks.quality import LENGTHS, quality_by_length, split
+from nonneg_export.share.manifest_report import table
+from nonneg_vectors.evaluation import structure
+from nonneg_vectors.evaluation.retrieval import as_emitted, by_chance, falling, fit_pca
 
 CLASSES, DIMENSIONS, CALIBRATION, SEEDS, PAIRS = 100, 2048, 5000, 3, 512
 spent: dict[str, float] = {}

@@ -29,16 +29,16 @@ sys.path.insert(0, str(Path(__file__).parent / "serving"))
 
 from provenance import provenance
 
-from nonneg_core.cores import available_cores
 from nonneg_core.pixels.view import View
-from nonneg_export.assemble import Draft, rank, seal
+from nonneg_core.process.cores_and_allocator import available_cores
+from nonneg_export.assembly.calibrate_and_seal import Draft, rank, seal
+from nonneg_export.calibrate.photo_folder import Photos, find_photos, load_pixels
 from nonneg_export.graphs.canonical import save
 from nonneg_export.graphs.convert import to_onnx
-from nonneg_export.photo_folder import Photos, find_photos, load_pixels
-from nonneg_runtime.inference.session import Session
-from nonneg_runtime.manifest import Provenance
-from nonneg_training.backbones import backbone
-from nonneg_training.encoder import EncoderModule
+from nonneg_runtime.bundle.manifest import Provenance
+from nonneg_runtime.inference.onnx_session import Session
+from nonneg_training.encoder import backbone
+from nonneg_training.encoder.encoder_module import EncoderModule
 
 NOWHERE = Provenance(weights="random", weights_license="none", data="none", data_license="none")
 

@@ -21,13 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nonneg_client import Embeddings
-from nonneg_core.chance_scores import DEVIATIONS, Chance
 from nonneg_core.errors import WordsUnknown
 from nonneg_core.shortening import shorten
-from nonneg_core.tables import table
-from nonneg_runtime.bundle import Bundle, open_bundle
-from nonneg_runtime.column_statistics import chance_of
+from nonneg_core.terminal.tables import table
+from nonneg_runtime.bundle.bundle_folder import Bundle, open_bundle
+from nonneg_runtime.words.column_facts import chance_of
 from nonneg_runtime.words.text_vector import vector_of
+from nonneg_vectors.expressions.weightings import DEVIATIONS, Chance
 
 IN_TWO_SETS = {  # of Caltech-101, what pets or cars show, too
     "car_side", "dalmatian", "wild_cat", "Leopards", "cougar_body", "cougar_face", "snoopy", "garfield",

@@ -17,9 +17,9 @@ sys.path.insert(0, str(Path(__file__).parent / "serving"))
 
 from provenance import provenance
 
-from nonneg_export.names.shown_classes import imagenet_classes, read_table
-from nonneg_runtime.bundle import open_bundle, shipped_names
+from nonneg_runtime.bundle.bundle_folder import open_bundle, shipped_names
 from nonneg_runtime.words.names import Name, read_names
+from research.models.shown_classes import imagenet_classes, read_table
 
 CLEAR = 0.6
 

@@ -25,12 +25,12 @@ sys.path.insert(0, str(Path(__file__).parent / "serving"))
 
 from provenance import provenance
 
-from nonneg_export.activations import collect
-from nonneg_export.names.naming import STRONGEST, Precisions, precisions
-from nonneg_export.names.shown_classes import NONE, ShownClasses, shown_classes
-from nonneg_export.photo_folder import Photos, find_photos
-from nonneg_runtime.bundle import open_bundle
+from nonneg_export.calibrate.activations import collect
+from nonneg_export.calibrate.photo_folder import Photos, find_photos
+from nonneg_runtime.bundle.bundle_folder import open_bundle
 from nonneg_runtime.words.names import Name, read_names
+from research.models.naming import STRONGEST, Precisions, precisions
+from research.models.shown_classes import NONE, ShownClasses, shown_classes
 
 CLEAR = 0.6
 

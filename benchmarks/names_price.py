@@ -25,18 +25,17 @@ sys.path.insert(0, str(Path(__file__).parent / "serving"))
 from provenance import provenance
 from stability import GATE, NAMES, encoder
 
-from nonneg_core.evaluation.metrics import retrieval
-from nonneg_core.evaluation.uncertainty import paired
-from nonneg_core.heads.adapted import last
-from nonneg_core.heads.head import Head, analytic, first, joined
-from nonneg_core.heads.named import choose_names, class_directions, with_names
-from nonneg_core.heads.rotated import fit_basis
-from nonneg_core.heads.spread import Rows, spread
-from nonneg_export.certification.encoders import head_apart
-from nonneg_export.photo_folder import find_photos, labels_of
-from nonneg_export.shipped import PLANS
-from nonneg_runtime.bundle import open_bundle
-from nonneg_training.backbones import backbone
+from nonneg_export.calibrate.photo_folder import find_photos, labels_of
+from nonneg_export.certify.certified_encoders import head_apart
+from nonneg_runtime.bundle.bundle_folder import open_bundle
+from nonneg_runtime.heads.analytic_head import fit_basis
+from nonneg_runtime.heads.feature_head import last
+from nonneg_runtime.heads.head import Head, analytic, choose_names, class_directions, first, joined, with_names
+from nonneg_runtime.heads.moments import Rows, spread
+from nonneg_training.encoder import backbone
+from nonneg_vectors.evaluation.ranking import retrieval
+from nonneg_vectors.evaluation.uncertainty import paired
+from research.models.rebuild import PLANS
 
 PREFIX, TRAINED, OPPOSITES, TAIL_GATE = 512, 192, 480, 0.75  # of the recipes
 CROPS = 4  # of each photo, as the recipes draw them

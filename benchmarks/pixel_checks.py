@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
-from nonneg_core.curation.pixel_checks import check_pixels
-from nonneg_core.image_files import find_images
+from nonneg_core.files.image_files import find_images
 from nonneg_core.pixels.decode import decode
-from nonneg_core.tables import table
+from nonneg_core.pixels.pixel_checks import check_pixels
+from nonneg_core.terminal.tables import table
 
 
 def main() -> None:

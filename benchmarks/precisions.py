@@ -28,18 +28,18 @@ sys.path.insert(0, str(Path(__file__).parent / "serving"))
 from provenance import provenance
 
 from nonneg_client import evaluate
-from nonneg_client.evaluation.datasets import image_folder
 from nonneg_client.local import Encoder
-from nonneg_core.cores import available_cores
 from nonneg_core.errors import ConfigInvalid, MissingExtra
-from nonneg_export.assemble import seal
-from nonneg_export.photo_folder import find_photos, load_pixels
-from nonneg_export.quantized_bundle import quantized
-from nonneg_runtime.bundle import Bundle, open_bundle
-from nonneg_runtime.evidence import Check
-from nonneg_runtime.inference.open_session import open_session
-from nonneg_runtime.inference.providers import Runner
-from nonneg_runtime.variants import as_variant
+from nonneg_core.process.cores_and_allocator import available_cores
+from nonneg_export.assembly.calibrate_and_seal import seal
+from nonneg_export.assembly.quantized_bundle import quantized
+from nonneg_export.calibrate.photo_folder import find_photos, load_pixels
+from nonneg_runtime.bundle.bundle_folder import Bundle, open_bundle
+from nonneg_runtime.bundle.evidence import Check
+from nonneg_runtime.inference.encoder import open_session
+from nonneg_runtime.inference.runner import Runner
+from nonneg_runtime.inference.variants import as_variant
+from nonneg_vectors.evaluation.labelled_images import image_folder
 
 
 def main() -> None:

@@ -21,8 +21,8 @@ import numpy as np
 from nonneg_client import Embeddings
 from nonneg_client.embedder import local
 from nonneg_client.search import Index
-from nonneg_core.expressions.parse import parse
-from nonneg_core.tables import table
+from nonneg_core.terminal.tables import table
+from nonneg_vectors.expressions.expression_parser import parse
 
 EXPRESSIONS = (
     '"golden retriever"',

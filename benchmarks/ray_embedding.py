@@ -32,7 +32,7 @@ sys.path.insert(0, str(Path(__file__).parent / "serving"))
 from provenance import provenance
 
 from nonneg_client import Embeddings
-from nonneg_core.image_files import find_images
+from nonneg_core.files.image_files import find_images
 
 
 def main() -> None:

@@ -27,16 +27,16 @@ sys.path.insert(0, str(Path(__file__).parent / "serving"))
 
 from provenance import provenance
 
-from nonneg_core import allocator
-from nonneg_runtime.bundle import open_bundle
-from nonneg_server.answers import as_json
-from nonneg_server.app import create_app
-from nonneg_server.embedding import EncodedBatch, shortened
-from nonneg_server.engine.encoded import Encoded
-from nonneg_server.engine.engine import InferenceEngine
-from nonneg_server.registry import Registry
+from nonneg_core.process import cores_and_allocator as allocator
+from nonneg_runtime.bundle.bundle_folder import open_bundle
+from nonneg_server.engine.inference_engine import InferenceEngine
+from nonneg_server.engine.jobs import Encoded
+from nonneg_server.models.served_models import Registry
+from nonneg_server.pipeline import json_answer as as_json
+from nonneg_server.pipeline.request_pipeline import EncodedBatch, shortened
 from nonneg_server.requests.parameters import Parameters
-from nonneg_server.settings import Settings
+from nonneg_server.startup.app import create_app
+from nonneg_server.startup.server_settings import Settings
 
 BODY = bytes(range(256)) * 160  # 40 kB, as long as a small photo; it is not decoded
 Send = Callable[[bytes, dict[str, str], str], Awaitable[bytes]]
@@ -116,8 +116,8 @@ def serialising(manifest: Any, share: float, rounds: int = 60) -> dict[str, floa
     dense, sparse = (shortened(manifest, raw, Parameters(format=form)) for form in ("dense", "sparse"))
     ways = {
         "orjson": lambda: orjson.dumps(dense.vectors[0], option=orjson.OPT_SERIALIZE_NUMPY),
-        "dense": lambda: as_json.write(dense),
-        "sparse": lambda: as_json.write(sparse),
+        "dense": lambda: as_json.write_json(dense),
+        "sparse": lambda: as_json.write_json(sparse),
     }
     found: dict[str, list[float]] = {name: [] for name in ways}
     for i in range(rounds):

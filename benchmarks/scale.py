@@ -29,14 +29,14 @@ sys.path.insert(0, str(Path(__file__).parent / "serving"))
 from provenance import provenance
 
 from nonneg_client import Encoder, evaluate
-from nonneg_client.data_set.addresses import Address
-from nonneg_client.data_set.groups import Files, ImageGroup
-from nonneg_client.data_set.layout import Shard, read_shard
-from nonneg_client.data_set.listing import Sources, groups
-from nonneg_client.data_set.shard_job import ShardJob, ShardWriter
-from nonneg_client.storage import parquet
+from nonneg_client.bulk.groups import Files, ImageGroup
+from nonneg_client.bulk.listing import Sources, groups
+from nonneg_client.bulk.shard_job import ShardJob, ShardWriter
 from nonneg_client.wire.protocol import Options
-from nonneg_core.evaluation.lengths import Length
+from nonneg_vectors.evaluation.retrieval import Length
+from nonneg_vectors.storage import parquet
+from nonneg_vectors.storage.addresses import Address
+from nonneg_vectors.storage.data_set_files import Shard, read_shard
 
 MODELS = ("photo", "photo-fast")
 KEPT = (None, 205, 64)

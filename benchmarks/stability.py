@@ -29,20 +29,19 @@ sys.path.insert(0, str(Path(__file__).parent / "serving"))
 
 from provenance import provenance
 
-from nonneg_core.evaluation.uncertainty import interval
-from nonneg_core.heads.head import Head, along
-from nonneg_core.heads.named import choose_names, class_directions
-from nonneg_core.heads.rotated import EXPONENT, Basis, components
-from nonneg_core.heads.spread import Rows, spread
 from nonneg_core.pixels.decode import decode
-from nonneg_export.certification.encoders import Certified, open_certified
-from nonneg_export.photo_folder import find_photos
-from nonneg_export.shipped import PLANS
-from nonneg_runtime.bundle import Bundle, open_bundle, write_bundle
-from nonneg_runtime.certificate import StabilityRecord
-from nonneg_runtime.preprocess import Preprocessor
+from nonneg_export.calibrate.photo_folder import find_photos
+from nonneg_export.certify.certified_encoders import Certified, open_certified
+from nonneg_runtime.bundle.bundle_folder import Bundle, open_bundle, write_bundle
+from nonneg_runtime.bundle.evidence import StabilityRecord
+from nonneg_runtime.heads.analytic_head import EXPONENT, Basis, components
+from nonneg_runtime.heads.head import Head, along, choose_names, class_directions
+from nonneg_runtime.heads.moments import Rows, spread
+from nonneg_runtime.seeing.preprocess import Preprocessor
 from nonneg_runtime.words.names import read_names
-from nonneg_training.backbones import backbone
+from nonneg_training.encoder import backbone
+from nonneg_vectors.evaluation.uncertainty import interval
+from research.models.rebuild import PLANS
 
 SEEDS = (1, 2, 3)
 NAMES, COMPONENTS, GATE = 800, 1024, 1.1  # of the recipes

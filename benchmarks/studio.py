@@ -36,21 +36,18 @@ import numpy as np
 from curation_scale import made as with_copies
 
 from nonneg_cli.studio import indexed
-from nonneg_client.embeddings import Embeddings
-from nonneg_core.expressions.expression import Photo
-from nonneg_core.expressions.parse import parse
-from nonneg_core.tables import table
-from nonneg_runtime.bundle import Bundle, open_bundle
-from nonneg_runtime.graph import test_pattern
-from nonneg_runtime.inference.session import Session
-from nonneg_runtime.words.known_names import names_of
-from nonneg_server.studio.collection import IndexedFolder
-from nonneg_server.studio.column_index import StoredRows
-from nonneg_server.studio.dimension_cards import Cards
-from nonneg_server.studio.dimension_details import meaning
-from nonneg_server.studio.facets import facets
-from nonneg_server.studio.query import PhotoQuery
-from nonneg_server.studio.search import Page, SearchLength, search
+from nonneg_core.terminal.tables import table
+from nonneg_runtime.bundle.bundle_folder import Bundle, open_bundle
+from nonneg_runtime.inference.onnx_session import Session
+from nonneg_runtime.inference.runner import test_pattern
+from nonneg_runtime.words.column_facts import names_of
+from nonneg_server.studio.folder_answers import Cards, meaning
+from nonneg_server.studio.folder_search import Page, SearchLength, facets, search
+from nonneg_server.studio.indexed_folder import IndexedFolder, StoredRows
+from nonneg_server.studio.photo_query import PhotoQuery
+from nonneg_vectors.expressions.expression import Photo
+from nonneg_vectors.expressions.expression_parser import parse
+from nonneg_vectors.storage.embeddings import Embeddings
 
 ASKED, SEARCHES = 40, 300
 LENGTHS = (
@@ -160,8 +157,8 @@ def made(real: Embeddings, photos: int) -> tuple[IndexedFolder, float]:
 
 def serve(vectors: Path, photos: int, port: int, *, grouped: bool) -> None:
     """Serve a collection, on as many threads as there are cores."""
-    from nonneg_server.command import run
-    from nonneg_server.read_settings import read_settings
+    from nonneg_server.startup.serve_command import run
+    from nonneg_server.startup.setting_sources import read_settings
 
     real = Embeddings.load(vectors).shorten()
     collection = indexed(with_copies(real, photos)) if grouped else made(real, photos)[0]

@@ -23,15 +23,15 @@ from pathlib import Path
 import httpx
 import numpy as np
 
-from nonneg_core.tables import table
+from nonneg_core.terminal.tables import table
 
 SERVE = "from nonneg_cli.table import nonneg; nonneg()"
 WITHOUT = f"""
 import sys, types
-from nonneg_server.api.dialect import Dialect
-stand_in = types.ModuleType("nonneg_server.api.studio.routes")
+from nonneg_server.api.route import Dialect
+stand_in = types.ModuleType("nonneg_server.api.studio_routes")
 stand_in.STUDIO = Dialect("studio", ("/studio",), None, None, ())
-sys.modules["nonneg_server.api.studio.routes"] = stand_in
+sys.modules["nonneg_server.api.studio_routes"] = stand_in
 {SERVE}
 """
 EMBEDS = 20  # photos before memory is read

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nonneg_client import Embeddings
-from nonneg_core.tables import table
+from nonneg_core.terminal.tables import table
 
 ASKED = (32, 128, 300)  # dimensions of a query
 STORED = 205  # of a photo

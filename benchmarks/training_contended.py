@@ -36,9 +36,9 @@ def train(threads: int, steps: int) -> float:
     import numpy as np
 
     from nonneg_training.data import Arrays
-    from nonneg_training.prefetch import Prefetcher
-    from nonneg_training.run import prepare
-    from nonneg_training.settings import read_settings
+    from nonneg_training.loop.training_run import prepare
+    from nonneg_training.setup.batch_order import Prefetcher
+    from nonneg_training.setup.run_settings import read_settings
 
     pictures = np.random.default_rng(0).integers(0, 256, (BATCH * 4, 32, 32, 3), dtype=np.uint8)
     images = Arrays("noise", pictures, np.zeros(BATCH * 4, np.int64), ("noise",))

@@ -23,18 +23,18 @@ import torch
 from provenance import provenance
 from torch import nn
 
-from nonneg_core.allocator import tune_for_training
 from nonneg_core.pixels.view import View
-from nonneg_training.backbones import Backbone
-from nonneg_training.batches import FeatureBatches
+from nonneg_core.process.cores_and_allocator import tune_for_training
 from nonneg_training.data import Arrays
-from nonneg_training.distributed import ProcessGroup
-from nonneg_training.encoder import EncoderModule
-from nonneg_training.head_init import sample, start
-from nonneg_training.loop import Loop
-from nonneg_training.methods.head import HeadMethod
-from nonneg_training.prefetch import Prefetcher
-from nonneg_training.settings import read_settings
+from nonneg_training.encoder.encoder_module import EncoderModule
+from nonneg_training.encoder.named_backbones import Backbone
+from nonneg_training.loop.batches import FeatureBatches
+from nonneg_training.loop.training_loop import Loop
+from nonneg_training.methods.head_method import HeadMethod
+from nonneg_training.methods.head_start import sample_features, start_linear
+from nonneg_training.setup.batch_order import Prefetcher
+from nonneg_training.setup.process_group import ProcessGroup
+from nonneg_training.setup.run_settings import read_settings
 
 COUNT, DIMENSIONS, LENGTHS = 20_000, 2048, (128, 256, 512, 1024, 2048)
 
@@ -76,8 +76,8 @@ def epochs(features: np.ndarray, folder: Path, loss: dict[str, float], options: 
     settings = read_settings(None, {**changes, **loss})
     images = Arrays("none", np.zeros((COUNT, 1, 1, 3), np.uint8), np.zeros(COUNT, np.int64), ("none",))
     encoder = EncoderModule(Backbone(nn.Identity(), options.features, size=1), View(size=1), dimensions=DIMENSIONS)
-    x = sample(features)
-    start(encoder.output, x, "random", torch.Generator().manual_seed(0))
+    x = sample_features(features)
+    start_linear(encoder.output, x, "random", torch.Generator().manual_seed(0))
     method = HeadMethod(encoder, settings.loss, settings.head, x)
     batches = FeatureBatches(images, features, 1, torch.device("cpu"))
     loop = Loop(settings, folder, method, batches, lambda: (x, x), world=ProcessGroup())

@@ -20,13 +20,13 @@ sys.path.insert(0, str(Path(__file__).parent / "serving"))
 import torch
 from provenance import provenance
 
-from nonneg_training.cache import features
-from nonneg_training.checkpoint import load_encoder
 from nonneg_training.data import ImageFolder
-from nonneg_training.feature_blocks import FeatureRequest
-from nonneg_training.monitor import nearest
-from nonneg_training.run import train
-from nonneg_training.settings import Views, read_settings
+from nonneg_training.features.feature_blocks import FeatureRequest
+from nonneg_training.features.feature_cache import cached_features
+from nonneg_training.loop.run_health import nearest_share
+from nonneg_training.loop.training_checkpoint import load_encoder
+from nonneg_training.loop.training_run import train
+from nonneg_training.setup.run_settings import Views, read_settings
 
 LENGTHS = (64, 128, 256, 512, 1024)
 LOSSES: dict[str, dict[str, float]] = {
@@ -77,11 +77,11 @@ def score(options: argparse.Namespace, loss: dict[str, float], out: Path) -> tup
     }
     train(read_settings(None, {**changes, **loss}), out)
     encoder, images = load_encoder(out), ImageFolder(options.labelled)
-    x = torch.from_numpy(features(FeatureRequest(encoder, images, Views(), 0, 0), options.cache)[0].copy())
+    x = torch.from_numpy(cached_features(FeatureRequest(encoder, images, Views(), 0, 0), options.cache)[0].copy())
     labels = torch.from_numpy(images.labels)
     with torch.inference_mode():
         z = encoder.embed(x)
-    return [nearest(x, labels)] * len(LENGTHS), [nearest(z[:, :k], labels) for k in LENGTHS]
+    return [nearest_share(x, labels)] * len(LENGTHS), [nearest_share(z[:, :k], labels) for k in LENGTHS]
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ import numpy as np
 import torch
 from provenance import provenance
 
-import nonneg_training.torchvision_schemas  # noqa: F401 - before torchvision, which lightly imports
+import nonneg_training.encoder.torchvision_schemas  # noqa: F401 - before torchvision, which lightly imports
 
 SIDE, HIDDEN, DIMENSIONS, WARM = 32, 256, 128, 5
 
@@ -41,11 +41,11 @@ def pictures(count: int) -> np.ndarray:
 
 def ours(batch: int, steps: int, backbone: str, precision: str, pipeline: str) -> dict[str, float]:
     from nonneg_training.data import Arrays
-    from nonneg_training.loop import Feed
+    from nonneg_training.loop.training_loop import Feed
+    from nonneg_training.loop.training_run import prepare
     from nonneg_training.methods import Batch
-    from nonneg_training.prefetch import Prefetcher
-    from nonneg_training.run import prepare
-    from nonneg_training.settings import read_settings
+    from nonneg_training.setup.batch_order import Prefetcher
+    from nonneg_training.setup.run_settings import read_settings
 
     images = Arrays("noise", pictures(batch * 8), np.zeros(batch * 8, np.int64), ("noise",))
     changes = {"model.backbone": backbone, "model.hidden": (HIDDEN,), "model.dimensions": DIMENSIONS}
@@ -80,7 +80,7 @@ def lightlys(batch: int, steps: int, backbone: str, workers: int, layout: torch.
     from PIL import Image
     from torch.utils.data import DataLoader, Dataset
 
-    from nonneg_training.backbones import backbone as build
+    from nonneg_training.encoder import backbone as build
 
     class Pictures(Dataset):
         def __init__(self) -> None:

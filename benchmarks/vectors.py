@@ -30,15 +30,15 @@ sys.path.insert(0, str(Path(__file__).parent / "serving"))
 
 from provenance import provenance
 
-from nonneg_core.compact import pack, unpack
-from nonneg_core.evaluation.metrics import RetrievalReport, retrieval
-from nonneg_core.evaluation.selection import by_chance, choose, fit_pca
-from nonneg_core.evaluation.uncertainty import interval
 from nonneg_core.shortening import keep_largest
-from nonneg_export.activations import collect
-from nonneg_export.photo_folder import Photos, find_photos, labels_of
-from nonneg_runtime.bundle import Bundle
-from nonneg_runtime.variants import open_variant
+from nonneg_export.calibrate.activations import collect
+from nonneg_export.calibrate.photo_folder import Photos, find_photos, labels_of
+from nonneg_runtime.bundle.bundle_folder import Bundle
+from nonneg_runtime.inference.variants import open_variant
+from nonneg_vectors.evaluation.ranking import RetrievalReport, retrieval
+from nonneg_vectors.evaluation.retrieval import by_chance, choose, fit_pca
+from nonneg_vectors.evaluation.uncertainty import interval
+from nonneg_vectors.storage.packing import pack_sparse, unpack_sparse
 
 LENGTHS = (512, 256, 128, 64)
 STORED = (128, 64, 25)  # values a vector, beside a tenth of all
@@ -116,9 +116,9 @@ def packed(stored: Vectors) -> tuple[Vectors, float]:
     found, size, width = np.zeros_like(stored), 0, stored.shape[1]
     for z, back in zip(stored, found, strict=True):
         indices = np.flatnonzero(z)
-        data = pack(indices, z[indices], width)
+        data = pack_sparse(indices, z[indices], width)
         size += len(data)
-        places, values = unpack(data, width)
+        places, values = unpack_sparse(data, width)
         back[places] = values
     return found, round(size / len(stored), 1)
 

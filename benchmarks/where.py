@@ -18,12 +18,12 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps
 
-from nonneg_core.image_files import find_images
-from nonneg_core.tables import table
-from nonneg_runtime.bundle import Bundle, open_bundle
-from nonneg_runtime.cell_map import CellMap
-from nonneg_runtime.inference.session import Session
-from nonneg_runtime.preprocess import Preprocessor
+from nonneg_core.files.image_files import find_images
+from nonneg_core.terminal.tables import table
+from nonneg_runtime.bundle.bundle_folder import Bundle, open_bundle
+from nonneg_runtime.inference.cell_map import CellMap
+from nonneg_runtime.inference.onnx_session import Session
+from nonneg_runtime.seeing.preprocess import Preprocessor
 
 SIDE = 448  # pixels of a mosaic
 Vector = np.ndarray

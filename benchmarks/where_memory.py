@@ -13,11 +13,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from nonneg_core.tables import table
-from nonneg_runtime.bundle import open_bundle
-from nonneg_runtime.cell_map import CellMap
-from nonneg_runtime.graph import test_pattern
-from nonneg_runtime.inference.open_session import open_session
+from nonneg_core.terminal.tables import table
+from nonneg_runtime.bundle.bundle_folder import open_bundle
+from nonneg_runtime.inference.cell_map import CellMap
+from nonneg_runtime.inference.encoder import open_session
+from nonneg_runtime.inference.runner import test_pattern
 
 
 def main() -> None:

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 
 from nonneg_client import Embeddings
 from nonneg_core.errors import WordsUnknown
-from nonneg_core.tables import table
-from nonneg_export.names.wordnet import PLACE, WordNet, read_wordnet
-from nonneg_runtime.bundle import Bundle, open_bundle
+from nonneg_core.terminal.tables import table
+from nonneg_runtime.bundle.bundle_folder import Bundle, open_bundle
 from nonneg_runtime.words.text_vector import vector_of
+from research.models.wordnet import PLACE, WordNet, read_wordnet
 
 CALLED = {  # of Caltech-101's folders, those whose name is not a word for what they show
     "car_side": "car", "cougar_body": "cougar", "cougar_face": "cougar", "crocodile_head": "crocodile",

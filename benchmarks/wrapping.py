@@ -37,15 +37,15 @@ sys.path.insert(0, str(Path(__file__).parent / "serving"))
 from load import Connection
 from provenance import provenance
 
-import nonneg_training.torchvision_schemas  # noqa: F401 - before torchvision
-from nonneg_core.cores import available_cores
+import nonneg_training.encoder.torchvision_schemas  # noqa: F401 - before torchvision
 from nonneg_core.pixels.view import View
+from nonneg_core.process.cores_and_allocator import available_cores
+from nonneg_export.assembly.run_draft import byte_tokenizer
+from nonneg_export.assembly.text_towers import TextEncoder
+from nonneg_export.calibrate.photo_folder import Photos, find_photos, load_pixels
 from nonneg_export.graphs.convert import text_to_onnx, to_onnx
-from nonneg_export.photo_folder import Photos, find_photos, load_pixels
-from nonneg_export.texts.text_towers import TextEncoder
-from nonneg_export.texts.trained_text import byte_tokenizer
-from nonneg_runtime.inference.session import Session
-from nonneg_runtime.words.text_tower import TOKENS, Tokenizer
+from nonneg_runtime.inference.onnx_session import Session
+from nonneg_runtime.inference.text_tower import TOKENS, Tokenizer
 
 SIDE, LENGTH, WIDTH, KNOWN = 224, 77, 512, 49_408
 REQUESTS, WARM = 300, 30
@@ -230,11 +230,11 @@ def cpu_of(process: int) -> float:
 
 def two_towers(photos: Photos, place: Path, name: str, *, text: bool = True) -> Path:
     """Return a bundle with a small image tower and a text tower of real size, put together as `nonneg wrap` does it."""
-    from nonneg_export.about import About
-    from nonneg_export.assemble import rank, seal
-    from nonneg_export.head_steps import ANALYTIC, HeadSteps
-    from nonneg_export.published.tower import Tower
-    from nonneg_export.wrapped_draft import draft
+    from nonneg_export.assembly.calibrate_and_seal import rank, seal
+    from nonneg_export.assembly.head_steps import ANALYTIC, HeadSteps
+    from nonneg_export.share.model_card import About
+    from nonneg_export.wrap.tower import Tower
+    from nonneg_export.wrap.wrapped_draft import draft
 
     torch.manual_seed(0)
     images = to_onnx(Images(), SIDE)

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from nonneg_client import Encoder
-from nonneg_core.image_files import find_images
+from nonneg_core.files.image_files import find_images
 
 LOST = 3  # the exit code of `nonneg adapt` where labels show a loss
 photos, bundle = Path(sys.argv[1]), Path("mine.bundle")

@@ -6,7 +6,7 @@ Embeds once, cuts the vectors, and tests each length against the full one on the
 import sys
 
 from nonneg_client import Client, evaluate
-from nonneg_core.evaluation.uncertainty import paired
+from nonneg_vectors.evaluation.uncertainty import paired
 
 with Client() as client:
     full = client.model().dimensions

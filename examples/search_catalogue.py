@@ -9,7 +9,7 @@ from pathlib import Path
 
 from nonneg_client import Client
 from nonneg_client.search import Index
-from nonneg_client.search.attributes import read_attributes
+from nonneg_vectors.search.attributes import read_attributes
 
 photos, table, query = Path(sys.argv[1]).resolve(), Path(sys.argv[2]), sys.argv[3]
 said = read_attributes(table, photos).payloads  # numbers, dates, truth values and text, by path

@@ -16,8 +16,8 @@ from typing import Any
 PACKAGES = {
     "nonneg_client": "Embed, shorten and evaluate images: the client of the server, and the same in this process.",
     "nonneg_client.search": "Search: the extra `search`.",
-    "nonneg_client.storage": "Files of vectors.",
-    "nonneg_client.converters": "Vectors in the forms of databases and libraries.",
+    "nonneg_vectors.storage.vector_files": "Files of vectors.",
+    "nonneg_vectors.search.converters": "Vectors in the forms of databases and libraries.",
     "nonneg_server": "Embed without a server: the extra `server`.",
     "nonneg_training": "Training and studies: the extra `training`.",
 }

@@ -17,9 +17,9 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from nonneg_core.shortening import unit
-from nonneg_runtime.bundle import open_bundle
-from nonneg_runtime.encoder import BundleEncoder
-from nonneg_runtime.words.known_names import known_names
+from nonneg_runtime.bundle.bundle_folder import open_bundle
+from nonneg_runtime.inference.encoder import BundleEncoder
+from nonneg_runtime.words.column_facts import known_names
 from nonneg_runtime.words.names import Name
 
 OUT = Path(__file__).parent.parent / "docs" / "names.jpg"

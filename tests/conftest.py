@@ -158,7 +158,7 @@ def tiny() -> ModelProto:
     import numpy as np
     from onnx import TensorProto, helper, numpy_helper
 
-    from nonneg_runtime.graph import INPUT, OUTPUT
+    from nonneg_runtime.inference.runner import INPUT, OUTPUT
 
     rng = np.random.default_rng(1)
     weights = {

@@ -13,10 +13,10 @@ import yaml
 
 from nonneg_core.errors import ConfigInvalid
 from nonneg_core.version import __version__
-from nonneg_server.observation.metrics import METRICS
-from nonneg_server.process import LAST_RESORT
-from nonneg_server.read_settings import read_settings
-from nonneg_server.settings import Settings, variable
+from nonneg_server.observation.server_metrics import METRICS
+from nonneg_server.startup.server_process import LAST_RESORT
+from nonneg_server.startup.server_settings import Settings, variable
+from nonneg_server.startup.setting_sources import read_settings
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
 

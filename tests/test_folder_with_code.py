@@ -13,7 +13,7 @@ import httpx
 import pytest
 from PIL import Image
 
-from nonneg_core.python_child import start_python
+from nonneg_core.process.python_child import start_python
 
 ROOT = Path(__file__).parent.parent
 NONNEG = str(Path(sys.executable).with_name("nonneg"))

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from nonneg_runtime.bundle import open_bundle
-from nonneg_training.checkpoint import read_checkpoint
+from nonneg_runtime.bundle.bundle_folder import open_bundle
+from nonneg_training.loop.training_checkpoint import read_checkpoint
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not hasattr(os, "fork"), reason="kills forks")]
 SCRIPT = Path(__file__).parent / "client" / "kill_at_each_step.py"
@@ -43,7 +43,7 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def run(pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from nonneg_training.command import train
+    from nonneg_training.train_command import train
 
     out = tmp_path_factory.mktemp("runs") / "run"
     train(["--data", str(pictures), *TRAIN, "--out", str(out)], standalone_mode=False)

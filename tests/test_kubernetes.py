@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
-from nonneg_server.observation.metrics import METRICS
-from nonneg_server.process import LAST_RESORT
-from nonneg_server.settings import Settings, variable
+from nonneg_server.observation.server_metrics import METRICS
+from nonneg_server.startup.server_process import LAST_RESORT
+from nonneg_server.startup.server_settings import Settings, variable
 
 FOLDER = Path(__file__).parent.parent / "deploy" / "kubernetes"
 OVERLAYS = ("cpu", "keda", "gpu", "models")

@@ -13,9 +13,9 @@ import pytest
 LOAD = "from nonneg_server import Encoder; Encoder().close()"
 OPENVINO = """
 import sys
-from nonneg_runtime.bundle import open_bundle
-from nonneg_runtime.inference.providers import PROVIDERS
-from nonneg_runtime.inference.open_session import open_session
+from nonneg_runtime.bundle.bundle_folder import open_bundle
+from nonneg_runtime.inference.runner import PROVIDERS
+from nonneg_runtime.inference.encoder import open_session
 open_session(open_bundle().encoder, providers=PROVIDERS["openvino"])
 assert not any(name.startswith("openvino_telemetry") for name in sys.modules), "it was loaded"
 """

@@ -14,12 +14,12 @@ from click.testing import CliRunner
 from nonneg_cli.table import nonneg
 from nonneg_client import Client, shorten
 from nonneg_core.pixels.decode import decode
-from nonneg_core.pixels.resizing import fast_resize
+from nonneg_core.pixels.view import fast_resize
 from nonneg_export.graphs.canonical import save
 from nonneg_export.graphs.columns import select_columns
-from nonneg_runtime.bundle import open_bundle
-from nonneg_runtime.inference.session import Session
-from nonneg_training.onnx_backbone.onnx_graph import load
+from nonneg_runtime.bundle.bundle_folder import open_bundle
+from nonneg_runtime.inference.onnx_session import Session
+from nonneg_training.onnx_backbone.onnx_graph import load_graph
 
 pytestmark = pytest.mark.slow
 StartServer = Callable[..., str]
@@ -104,7 +104,7 @@ def test_the_default_model_exported_anew_with_fewer_columns_gives_the_same_prefi
 ) -> None:
     files = sorted(photos.rglob("*.jpg"))[::5]
     server = start_server("--precision", "fp32")
-    model = select_columns(load(open_bundle().encoder), range(256))
+    model = select_columns(load_graph(open_bundle().encoder), range(256))
     save(model, tmp_path / "encoder.onnx")
     fresh = Session(tmp_path / "encoder.onnx")
     view = open_bundle().manifest.view

@@ -30,7 +30,7 @@ from photos import make_photos
 from processes import Server, running
 from provenance import provenance
 
-from nonneg_runtime.bundle import open_bundle
+from nonneg_runtime.bundle.bundle_folder import open_bundle
 
 
 def threads(pid: int) -> dict[str, tuple[float, int]]:

@@ -24,7 +24,7 @@ from photos import make_photos
 from processes import running
 from provenance import provenance
 
-from nonneg_runtime.bundle import open_bundle
+from nonneg_runtime.bundle.bundle_folder import open_bundle
 
 PACKAGES = ("client", "export", "server", "training")
 

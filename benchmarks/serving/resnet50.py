@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-import nonneg_training.torchvision_schemas  # noqa: F401  (before torchvision)
+import nonneg_training.encoder.torchvision_schemas  # noqa: F401  (before torchvision)
 
 
 def main(photos: str, out: str, weights: str | None = None) -> None:

@@ -32,7 +32,7 @@ from processes import Server
 from provenance import provenance
 from quiet import Watch
 
-from nonneg_runtime.bundle import open_bundle
+from nonneg_runtime.bundle.bundle_folder import open_bundle
 
 COLUMNS = (
     "c8 share",

@@ -30,7 +30,7 @@ from processes import Server
 from provenance import provenance
 from trend import trend
 
-from nonneg_runtime.bundle import open_bundle
+from nonneg_runtime.bundle.bundle_folder import open_bundle
 
 GROWTH = 3.0  # MB it may have grown at most after the first quarter: 37 bytes a request in an hour at 30 a second
 

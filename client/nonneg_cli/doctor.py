@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from nonneg_core.cores import affinity, available_cores, cgroup_quota
 from nonneg_core.errors import NonnegError
-from nonneg_core.installing import extra_hint
+from nonneg_core.process.cores_and_allocator import affinity, available_cores, cgroup_quota
+from nonneg_core.terminal.installing import extra_hint
 from nonneg_core.version import __version__
-from nonneg_server.file_descriptors import enough, open_files
+from nonneg_server.http.connection_limits import open_files, raise_file_limit
 
 if TYPE_CHECKING:
-    from nonneg_runtime.bundle import Bundle
+    from nonneg_runtime.bundle.bundle_folder import Bundle
 
 Severity = Literal["ok", "note", "bad"]
 
@@ -85,12 +85,12 @@ def examine(model: Path | None = None) -> Iterator[Diagnosis]:
 def extras() -> Iterator[Diagnosis]:
     """Yield which parts are installed, and which pip command brings the others."""
     for extra, packages in EXTRAS.items():
-        found = {name: installed(name) for name in packages}
-        absent = [name for name, number in found.items() if number is None]
+        versions = {name: installed(name) for name in packages}
+        absent = [name for name, number in versions.items() if number is None]
         fix = extra_hint(extra)
         if not absent:
-            yield Diagnosis(extra, "ok", ", ".join(f"{name} {number}" for name, number in found.items()))
-        elif extra == "server" and len(absent) < len(found) and any(map(installed, RUNTIMES)):
+            yield Diagnosis(extra, "ok", ", ".join(f"{name} {number}" for name, number in versions.items()))
+        elif extra == "server" and len(absent) < len(versions) and any(map(installed, RUNTIMES)):
             yield Diagnosis(extra, "bad", f"without {', '.join(absent)}", fix)  # a runtime is there to serve with
         else:
             yield Diagnosis(extra, "note", f"an extra that is not installed (without {', '.join(absent)})", fix)
@@ -128,17 +128,17 @@ def cores() -> Diagnosis:
 
 def files() -> Diagnosis:
     """Open files: each connection of a server is one."""
-    found = open_files()
+    limit = open_files()
     try:
-        return Diagnosis("files", "ok", f"{enough(found)} may be open at once")
+        return Diagnosis("files", "ok", f"{raise_file_limit(limit)} may be open at once")
     except NonnegError as error:
         return Diagnosis("files", "bad", error.message, error.fix)
 
 
 def self_test(model: Path | None) -> Iterator[Diagnosis]:
     """Yield whether the bundle opens, and its encoder answers the golden vector that the exporter wrote down."""
-    from nonneg_runtime.bundle import open_bundle
-    from nonneg_runtime.variants import as_variant
+    from nonneg_runtime.bundle.bundle_folder import open_bundle
+    from nonneg_runtime.inference.variants import as_variant
 
     try:
         bundle = open_bundle(model)
@@ -152,17 +152,20 @@ def self_test(model: Path | None) -> Iterator[Diagnosis]:
     if any(installed(name) for name in RUNTIMES):
         yield answered("self-test", bundle)
         for variant in manifest.variants:
-            found = answered(f"self-test {variant.precision}", as_variant(bundle, variant))
-            yield found if found.verdict == "ok" else replace(found, verdict="note", fix="nothing: it is not used here")
+            diagnosis = answered(f"self-test {variant.precision}", as_variant(bundle, variant))
+            yield (
+                diagnosis
+                if diagnosis.verdict == "ok"
+                else replace(diagnosis, verdict="note", fix="nothing: it is not used here")
+            )
         if installed("onnxruntime-gpu"):  # it names CUDA wherever it is; whether it runs there, only a session shows
             yield answered("gpu", bundle, "cuda")
 
 
 def answered(subject: str, bundle: Bundle, provider: str | None = None) -> Diagnosis:
     """Return whether the encoder, computed there, gives the vector that the exporter wrote down."""
-    from nonneg_runtime.golden import golden_cosine
-    from nonneg_runtime.inference.open_session import open_session
-    from nonneg_runtime.inference.providers import PROVIDERS
+    from nonneg_runtime.inference.encoder import open_session
+    from nonneg_runtime.inference.runner import PROVIDERS, golden_cosine
 
     manifest = bundle.manifest
     try:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from nonneg_client.curation.collection import Collection as Curated
-    from nonneg_server.settings import Settings
-    from nonneg_server.studio.collection import IndexedFolder
+    from nonneg_server.startup.server_settings import Settings
+    from nonneg_server.studio.indexed_folder import IndexedFolder
+    from nonneg_vectors.curation.collection import Collection as Curated
 
 PARTS = ("exact", "copies", "similar", "outliers", "clusters", "pixels")  # of curation, that the page shows
 SHOWN = 400  # photos of one group
@@ -56,8 +56,8 @@ def studio(
       nonneg studio photos/ --model photo-fast --port 9000
       nonneg studio photos.index
     """
-    from nonneg_server.command import run
-    from nonneg_server.read_settings import read_settings
+    from nonneg_server.startup.serve_command import run
+    from nonneg_server.startup.setting_sources import read_settings
 
     settings = read_settings(host=host, port=port, model=(model,) if model else None, studio=True)
     if not without_key:
@@ -74,7 +74,7 @@ def studio(
 def check_private(settings: Settings) -> None:
     """Refuse to show a person's photos to the network where no key is asked."""
     from nonneg_core.errors import ConfigInvalid
-    from nonneg_server.studio.host_check import is_loopback
+    from nonneg_server.studio.browser_access import is_loopback
 
     if settings.api_key or settings.api_key_file is not None or is_loopback(settings.host):
         return
@@ -89,8 +89,8 @@ def check_private(settings: Settings) -> None:
 def model_of(collection: IndexedFolder, given: str | None) -> str:
     """Return the model that a collection's vectors are of: the one that was given, else one that comes with nonneg."""
     from nonneg_core.errors import FingerprintMismatch
-    from nonneg_runtime.bundle import located, shipped_names
-    from nonneg_runtime.manifest import read_manifest
+    from nonneg_runtime.bundle.bundle_folder import located, shipped_names
+    from nonneg_runtime.bundle.manifest import read_manifest
 
     for name in shipped_names() if given is None else [given]:
         if read_manifest(located(name)).fingerprint == collection.fingerprint:
@@ -106,49 +106,48 @@ def model_of(collection: IndexedFolder, given: str | None) -> str:
 
 def opened(index: Path, model: str | None = None) -> IndexedFolder:
     """Return the photos of an index as the server's studio takes them."""
-    from nonneg_client.curation.collection import read_collection
+    from nonneg_vectors.curation.collection import read_collection
 
     return indexed(read_collection(index), model)
 
 
-def indexed(held: Curated, model: str | None = None) -> IndexedFolder:
+def indexed(collection: Curated, model: str | None = None) -> IndexedFolder:
     """Return what curation takes as the server's studio takes it."""
     from nonneg_client.model_of_vectors import names_of
-    from nonneg_server.studio.collection import IndexedFolder
-    from nonneg_server.studio.column_index import StoredRows
+    from nonneg_server.studio.indexed_folder import IndexedFolder, StoredRows
 
-    vectors = held.vectors
+    vectors = collection.vectors
     names = names_of(vectors.fingerprint, model)
     return IndexedFolder(
-        root=Path(held.root),
-        names=held.ids,
+        root=Path(collection.root),
+        names=collection.ids,
         stored=StoredRows(vectors.indptr, vectors.indices, vectors.values, vectors.dimensions),
         model=vectors.model,
         fingerprint=vectors.fingerprint,
-        kept=held.cut,
-        groups=partial(_groups, held, names),
+        kept=collection.cut,
+        groups=partial(_groups, collection, names),
     )
 
 
-def _groups(held: Curated, names: Any, tell: Callable[[int, int | None], None]) -> list[dict[str, Any]]:
+def _groups(collection: Curated, names: Any, tell: Callable[[int, int | None], None]) -> list[dict[str, Any]]:
     """Return what curation finds, with the photos' ids in place of where they are."""
-    from nonneg_client.curation.curate import CurationOptions, curate
-    from nonneg_client.curation.findings import as_json
-    from nonneg_server.studio.collection import id_of
+    from nonneg_server.studio.indexed_folder import id_of
+    from nonneg_vectors.curation.collection import as_json
+    from nonneg_vectors.curation.curation_parts import CurationOptions, curate
 
-    sections = as_json(curate(held, CurationOptions(PARTS, names=names, shown=tell)))
+    sections = as_json(curate(collection, CurationOptions(PARTS, names=names, shown=tell)))
     for section in sections:
         for group in section["groups"]:
             group["photos"] = len(group["findings"])
             group["unlisted"] = max(0, group["photos"] - SHOWN)
             group["findings"] = [
                 {
-                    "photo": id_of(found["image"]),
-                    "name": found["image"],
-                    "of": id_of(found["of"]) if found["of"] else None,
-                    **{name: found[name] for name in ("action", "why", "cosine")},
+                    "photo": id_of(finding["image"]),
+                    "name": finding["image"],
+                    "of": id_of(finding["of"]) if finding["of"] else None,
+                    **{name: finding[name] for name in ("action", "why", "cosine")},
                 }
-                for found in group["findings"][:SHOWN]
+                for finding in group["findings"][:SHOWN]
             ]
     return sections
 
@@ -173,10 +172,10 @@ def _is_index(images: tuple[str, ...]) -> bool:
 
 def index_of(images: tuple[str, ...], model: str | None) -> Path:
     """Find the index itself if that was named, else the one in the cache for these images and this model."""
-    from nonneg_client.sources.image_ids import root_of
-    from nonneg_core.cache_folder import cache_folder
-    from nonneg_runtime.bundle import located
-    from nonneg_runtime.manifest import read_manifest
+    from nonneg_client.sources.rooted_images import root_of
+    from nonneg_core.files.atomic import cache_folder
+    from nonneg_runtime.bundle.bundle_folder import located
+    from nonneg_runtime.bundle.manifest import read_manifest
 
     if _is_index(images):
         return Path(images[0])
@@ -189,7 +188,7 @@ def index_of(images: tuple[str, ...], model: str | None) -> Path:
 def _free(host: str, port: int) -> bool:
     """Return whether a port can be listened on."""
     from nonneg_core.errors import ConfigInvalid
-    from nonneg_server.command import bind
+    from nonneg_server.startup.serve_command import bind
 
     try:
         bind(host, port).close()

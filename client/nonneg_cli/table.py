@@ -1,19 +1,75 @@
-"""The `nonneg` command: subcommands are found in one table and loaded when they are used."""
+"""The `nonneg` command: subcommands are found in one table and loaded when they are used; named data sets stand for folders."""
 
 from __future__ import annotations
 
 import gc
+import os
+import re
 import sys
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
-from nonneg_cli.data_sets_as_folders import accept_names
-from nonneg_core.standard_streams import open_missing_streams
+from nonneg_core.process.start_up import open_missing_streams
+
+NAMES = ("digits", "cifar10", "cifar100", "stl10", "fashion-mnist")
+HOME = "NONNEG_DATA"  # the variable with the folder of named data sets
+SOURCES = ("images", "sources")  # arguments that take folders beside other things
+ARGUMENTS, OPTIONS = ("data", "photos", "a", "b"), ("calibrate", "evaluate", "photos", "images", "others")  # of paths
+_NAMED = re.compile(rf"({'|'.join(NAMES)})(:\w+)?")
+
+
+class OrNamed(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions of click alone
+    """What a parameter takes, or the name of a data set in its place."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner, self.name = inner, inner.name
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the folder of the named images, or what the parameter makes of the value itself."""
+        if isinstance(value, str) and not os.path.exists(value):  # noqa: PTH110 - a name may be no path at all
+            value = _folder(value)
+        return self.inner.convert(value, param, ctx)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Return what the parameter completes by itself, and names."""
+        named = [CompletionItem(name) for name in NAMES if incomplete and name.startswith(incomplete)]
+        completed: list[CompletionItem] = self.inner.shell_complete(ctx, param, incomplete)
+        return [*named, *completed]
+
+
+def accept_names(command: click.Command) -> click.Command:
+    """Let every parameter of a command that takes images take names too."""
+    for param in command.params:
+        argument = isinstance(param, click.Argument)
+        of_paths = isinstance(param.type, click.Path) and param.name in (ARGUMENTS if argument else OPTIONS)
+        if of_paths or (argument and param.name in SOURCES and not isinstance(param.type, OrNamed)):
+            param.type = OrNamed(param.type)
+    return command
+
+
+def _folder(name: str) -> str:
+    """Return the folder that a name stands for, or the name."""
+    if _NAMED.fullmatch(name):
+        return str(_unpacked(name))
+    below = Path(os.environ[HOME], name) if os.environ.get(HOME) else None
+    return str(below) if below is not None and os.path.isdir(below) else name  # noqa: PTH112 - as above
+
+
+def _unpacked(name: str) -> Path:
+    from nonneg_core.terminal.installing import needing
+
+    with needing(f"the data set {name}", extra="training"):
+        from nonneg_training.data.data_set_as_folder import unpacked
+    return unpacked(name)
+
+
+# The `nonneg` command: subcommands are found in one table and loaded when they are used.
 
 
 @dataclass(frozen=True)
@@ -27,29 +83,29 @@ class Subcommand:
 
 COMMANDS: dict[str, Subcommand] = {
     "train": Subcommand(
-        "nonneg_training.command:train", "Train a non-negative encoder on a folder of images.", "training"
+        "nonneg_training.train_command:train", "Train a non-negative encoder on a folder of images.", "training"
     ),
-    "study": Subcommand(
-        "nonneg_training.study.command:study", "Measure the method's claims, with verdicts.", "training"
-    ),
+    "study": Subcommand("research.study.__main__:study", "Measure the method's claims, with verdicts.", "training"),
     "export": Subcommand("nonneg_export.commands.export:export", "Turn a checkpoint into a bundle.", "training"),
     "build-default": Subcommand(
-        "nonneg_export.commands.build_default:build_default", "Rebuild the default model.", "default-model"
+        "research.models.build_default:build_default", "Rebuild the default model.", "default-model"
     ),
-    "rank": Subcommand("nonneg_export.commands.rank:rank", "Rank a bundle by your own photos.", "export"),
+    "rank": Subcommand("nonneg_export.commands.bundle_from_bundle:rank", "Rank a bundle by your own photos.", "export"),
     "wrap": Subcommand(
         "nonneg_export.commands.wrap:wrap", "Turn any image encoder, a file or a name, into a bundle.", "export"
     ),
-    "quantize": Subcommand("nonneg_export.commands.quantize:quantize", "Make a bundle smaller and faster.", "export"),
+    "quantize": Subcommand(
+        "nonneg_export.commands.bundle_from_bundle:quantize", "Make a bundle smaller and faster.", "export"
+    ),
     "atlas": Subcommand("nonneg_export.commands.atlas:atlas", "Show what each dimension stands for.", "export"),
     "certify": Subcommand(
         "nonneg_export.commands.certify:certify", "Test whether a bundle's dimensions mean something.", "server"
     ),
     "adapt": Subcommand("nonneg_export.commands.adapt:adapt", "Make a better model for your own photos.", "server"),
-    "push": Subcommand("nonneg_export.commands.sharing:push", "Share a bundle: a folder or a model hub."),
-    "pull": Subcommand("nonneg_export.commands.sharing:pull", "Get a bundle from a folder or a model hub."),
-    "info": Subcommand("nonneg_export.commands.info:info", "Show what a bundle says about itself."),
-    "serve": Subcommand("nonneg_server.command:serve", "Answer POST /embed on a port.", "server"),
+    "push": Subcommand("nonneg_export.commands.whole_bundles:push", "Share a bundle: a folder or a model hub."),
+    "pull": Subcommand("nonneg_export.commands.whole_bundles:pull", "Get a bundle from a folder or a model hub."),
+    "info": Subcommand("nonneg_export.commands.whole_bundles:info", "Show what a bundle says about itself."),
+    "serve": Subcommand("nonneg_server.startup.serve_command:serve", "Answer POST /embed on a port.", "server"),
     "studio": Subcommand(
         "nonneg_cli.studio:studio", "Look at photos through their dimensions, in a browser.", "server"
     ),
@@ -61,7 +117,9 @@ COMMANDS: dict[str, Subcommand] = {
         "nonneg_client.commands.curate:curate", "Find duplicates, outliers, clusters, doubtful labels."
     ),
     "diff": Subcommand("nonneg_client.commands.diff:diff", "Say what distinguishes two folders of photos."),
-    "evaluate": Subcommand("nonneg_cli.evaluate:evaluate", "Measure retrieval by length, or what dimensions are like."),
+    "evaluate": Subcommand(
+        "nonneg_cli.evaluate_or_structure:evaluate", "Measure retrieval by length, or what dimensions are like."
+    ),
     "key": Subcommand("nonneg_cli.key:key", "Make an API key for a server.", "server"),
     "compare": Subcommand("nonneg_client.commands.compare:compare", "Compare two lengths or two models, with a test."),
     "doctor": Subcommand("nonneg_cli.doctor:doctor", "Check this installation and say how to mend it."),
@@ -141,7 +199,7 @@ class Uninstalled(click.Command):
 def missing(command: str, error: ModuleNotFoundError) -> Exception:
     """Return what is missing and the command that installs it; the error itself where no extra would help."""
     from nonneg_core.errors import MissingExtra
-    from nonneg_core.installing import extra_hint
+    from nonneg_core.terminal.installing import extra_hint
 
     entry = COMMANDS.get(command)
     package = (error.name or "").partition(".")[0]
@@ -150,8 +208,8 @@ def missing(command: str, error: ModuleNotFoundError) -> Exception:
     return MissingExtra(f"nonneg {command} needs {error.name}", fix=extra_hint(entry.extra), value=error.name)
 
 
-def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
-    if wanted and not ctx.resilient_parsing:
+def _show_version(ctx: click.Context, _: click.Parameter, flag: bool) -> None:
+    if flag and not ctx.resilient_parsing:
         from nonneg_core.version import __version__
 
         click.echo(f"nonneg {__version__}")

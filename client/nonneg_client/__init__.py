@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nonneg_core.lazy_names import lazy_names
+from nonneg_core.process.start_up import lazy_names
 
 if TYPE_CHECKING:
     from nonneg_client.async_client import AsyncClient
     from nonneg_client.client import Client
-    from nonneg_client.embeddings import Embeddings
-    from nonneg_client.evaluation.evaluate import evaluate
+    from nonneg_client.evaluation import evaluate
     from nonneg_client.local import Encoder
-    from nonneg_client.search.index import Index
     from nonneg_core.errors import NonnegError
     from nonneg_core.pixels.view import View
     from nonneg_core.shortening import shorten
     from nonneg_core.version import __version__
+    from nonneg_vectors.search.index import Index
+    from nonneg_vectors.storage.embeddings import Embeddings
 
 __all__ = [
     "AsyncClient",
@@ -39,13 +39,13 @@ __getattr__, __dir__ = lazy_names(
     {
         "AsyncClient": "nonneg_client.async_client",
         "Client": "nonneg_client.client",
-        "Embeddings": "nonneg_client.embeddings",
+        "Embeddings": "nonneg_vectors.storage.embeddings",
         "Encoder": "nonneg_client.local",
-        "Index": "nonneg_client.search.index",
+        "Index": "nonneg_vectors.search.index",
         "NonnegError": "nonneg_core.errors",
         "View": "nonneg_core.pixels.view",
         "__version__": "nonneg_core.version",
-        "evaluate": "nonneg_client.evaluation.evaluate",
+        "evaluate": "nonneg_client.evaluation",
         "shorten": "nonneg_core.shortening",
     },
 )

@@ -8,25 +8,33 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from nonneg_client.embedder import Model
-from nonneg_client.query import Query
-from nonneg_client.results import BatchResult
-from nonneg_client.settings import Tuning, settings
-from nonneg_client.sources.images import ImageSources, Item
+from nonneg_client.sources.image_sources import ImageSources, Item
 from nonneg_client.wire.batch_exchange import Reply, Send, batched, exchange, load, next_step
-from nonneg_client.wire.dimension_pages import asked_of_dimensions, list_dimensions
+from nonneg_client.wire.client_settings import RateController, Tuning, settings
 from nonneg_client.wire.protocol import Options
-from nonneg_client.wire.query_request import JSON, query_of, request_of
-from nonneg_client.wire.query_request import PATH as QUERY
-from nonneg_client.wire.retries_and_rate import RateController
-from nonneg_client.wire.transport import Reach, failure_of, json_of, model_path, options_of
+from nonneg_client.wire.transport import (
+    JSON,
+    ServerConnection,
+    dimension_parameters,
+    failure_of,
+    json_of,
+    list_dimensions,
+    model_path,
+    options_of,
+    query_of,
+    request_of,
+)
+from nonneg_client.wire.transport import QUERY_PATH as QUERY
 from nonneg_core.errors import NonnegError
-from nonneg_core.expressions.parse import parse
-from nonneg_core.lookahead import bounded_map
-from nonneg_core.progress import Progress
+from nonneg_core.process.long_runs import bounded_map
+from nonneg_core.terminal.progress import Progress
+from nonneg_vectors.expressions.expression_parser import parse
+from nonneg_vectors.search.query_and_hits import Query
+from nonneg_vectors.storage.results import BatchResult
 
 if TYPE_CHECKING:
-    from nonneg_client.embeddings import Embeddings
-    from nonneg_client.embeddings_builder import OnError
+    from nonneg_client.embedder import OnError
+    from nonneg_vectors.storage.embeddings import Embeddings
 
 
 class AsyncClient:
@@ -48,7 +56,7 @@ class AsyncClient:
         self.settings = settings(url, api_key, **tuning)
         self._errors = (httpx.HTTPError, httpx.InvalidURL)
         self._http = httpx.AsyncClient(**options_of(self.settings))
-        self._reach = Reach(self.settings)
+        self._reach = ServerConnection(self.settings)
 
     async def embed(
         self,
@@ -65,7 +73,7 @@ class AsyncClient:
         progress: Progress = None,
     ) -> Embeddings:
         """Embed one image or many; the arguments are those of `Embedder.embed`."""
-        from nonneg_client.embeddings_builder import EmbedCall
+        from nonneg_client.embedder import EmbedCall
 
         run = EmbedCall(images, texts, on_error, progress)
         options = Options(dimensions, top_k, normalize, model, truncate)
@@ -120,14 +128,14 @@ class AsyncClient:
     ) -> list[dict[str, Any]]:
         """Return a served model's dimensions, as GET /models/{model}/dimensions tells them, all pages together."""
         name = model or (await self.model()).name
-        pages = list_dimensions(name, asked_of_dimensions(sort, named, contains))
+        pages = list_dimensions(name, dimension_parameters(sort, named, contains))
         try:
             path = next(pages)
             while True:
                 path = pages.send(await self._get(path))
         except StopIteration as all_told:
-            found: list[dict[str, Any]] = all_told.value
-            return found
+            rows: list[dict[str, Any]] = all_told.value
+            return rows
 
     async def ready(self) -> bool:
         """Return whether the server would answer now."""

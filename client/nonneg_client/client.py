@@ -3,27 +3,81 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Iterable
-from concurrent.futures import Future
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import Future, wait
 from functools import partial
-from typing import Any, Unpack
+from queue import SimpleQueue
+from typing import Any, TypeVar, Unpack
 
 from nonneg_client.embedder import Embedder, Model
-from nonneg_client.query import Query
-from nonneg_client.results import BatchResult
-from nonneg_client.settings import Tuning, settings
-from nonneg_client.sources.images import Item
+from nonneg_client.sources.image_sources import Item
 from nonneg_client.wire.batch_exchange import Reply, Send, batched, exchange, load, next_step
-from nonneg_client.wire.daemon_threads import Threads
-from nonneg_client.wire.dimension_pages import asked_of_dimensions, list_dimensions
+from nonneg_client.wire.client_settings import RateController, Tuning, settings
 from nonneg_client.wire.protocol import Options
-from nonneg_client.wire.query_request import JSON, query_of, request_of
-from nonneg_client.wire.query_request import PATH as QUERY
-from nonneg_client.wire.retries_and_rate import RateController
-from nonneg_client.wire.transport import Reach, failure_of, json_of, model_path, options_of
+from nonneg_client.wire.transport import (
+    JSON,
+    ServerConnection,
+    dimension_parameters,
+    failure_of,
+    json_of,
+    list_dimensions,
+    model_path,
+    options_of,
+    query_of,
+    request_of,
+)
+from nonneg_client.wire.transport import QUERY_PATH as QUERY
 from nonneg_core.errors import ConnectionFailed, NonnegError
-from nonneg_core.expressions.parse import parse
-from nonneg_core.lookahead import bounded_map
+from nonneg_core.process.long_runs import bounded_map
+from nonneg_vectors.expressions.expression_parser import parse
+from nonneg_vectors.search.query_and_hits import Query
+from nonneg_vectors.storage.results import BatchResult
+
+T = TypeVar("T")
+Jobs = SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None]
+
+
+class Threads:
+    """At most so many, each started when there is a job for it."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._started = 0
+        self._jobs: Jobs = SimpleQueue()
+        self._running: set[Future[Any]] = set()  # those that wait for a thread, too
+
+    def submit(self, act: Callable[[], T]) -> Future[T]:
+        """Have it done; the future holds its result."""
+        future: Future[T] = Future()
+        self._running.add(future)
+        future.add_done_callback(self._running.discard)
+        self._jobs.put((future, act))
+        if self._started < self._most:
+            threading.Thread(target=_work, args=(self._jobs,), daemon=True, name="nonneg").start()
+            self._started += 1
+        return future
+
+    def close(self, seconds: float) -> None:
+        """End each thread after its job, and wait so long for it; cancel jobs that have not begun before."""
+        wait(list(self._running), timeout=seconds)
+        for _ in range(self._started):
+            self._jobs.put(None)
+
+
+def _work(jobs: Jobs) -> None:
+    while (job := jobs.get()) is not None:
+        future, act = job
+        if future.set_running_or_notify_cancel():
+            try:
+                result = act()
+            except BaseException as error:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+        del job, future, act  # images are not kept while the thread waits for the next
+
+
+# The blocking client: images in, embeddings out.
 
 MOMENT = 0.5  # seconds
 
@@ -49,7 +103,7 @@ class Client(Embedder):
         self.settings = settings(url, api_key, **tuning)
         self._errors = (httpx.HTTPError, httpx.InvalidURL)
         self._http = httpx.Client(**options_of(self.settings))
-        self._reach = Reach(self.settings)
+        self._reach = ServerConnection(self.settings)
 
     def stream(
         self, images: Iterable[Item], options: Options, *, downscale: int | None = None
@@ -88,14 +142,14 @@ class Client(Embedder):
         self, model: str | None = None, *, sort: str = "dimension", named: bool = False, contains: str | None = None
     ) -> list[dict[str, Any]]:
         """Return a served model's dimensions, as GET /models/{model}/dimensions tells them, all pages together."""
-        pages = list_dimensions(model or self.model().name, asked_of_dimensions(sort, named, contains))
+        pages = list_dimensions(model or self.model().name, dimension_parameters(sort, named, contains))
         try:
             path = next(pages)
             while True:
                 path = pages.send(self._get(path))
         except StopIteration as all_told:
-            found: list[dict[str, Any]] = all_told.value
-            return found
+            rows: list[dict[str, Any]] = all_told.value
+            return rows
 
     def ready(self) -> bool:
         """Return whether the server would answer now."""

@@ -12,23 +12,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nonneg_client.embedder import Embedder, Model
-from nonneg_client.query import Query, of_photos
-from nonneg_client.results import BatchResult, Failure, SparseVector
-from nonneg_client.sources.images import Item
-from nonneg_client.sources.loading import downscaled
+from nonneg_client.sources.image_sources import Item, downscaled
 from nonneg_client.wire.protocol import Options
 from nonneg_core.errors import ModelNotFound, NonnegError
-from nonneg_core.expressions.parse import parse
-from nonneg_core.lookahead import bounded_map
+from nonneg_core.process.long_runs import bounded_map
 from nonneg_core.shortening import check_dimensions, check_top_k, shorten
-from nonneg_runtime.bundle import Bundle, open_bundle
-from nonneg_runtime.column_statistics import chance_of
-from nonneg_runtime.encoder import BundleEncoder
-from nonneg_runtime.inference.providers import on_cores, provider_names
-from nonneg_runtime.preprocess import Decoding, PhotoInput
-from nonneg_runtime.variants import PrecisionChoice, open_variant
-from nonneg_runtime.words.expression_rows import resolved
-from nonneg_runtime.words.text_vector import vector_of
+from nonneg_runtime.bundle.bundle_folder import Bundle, open_bundle
+from nonneg_runtime.inference.encoder import BundleEncoder
+from nonneg_runtime.inference.runner import on_cores, provider_names
+from nonneg_runtime.inference.variants import PrecisionChoice, open_variant
+from nonneg_runtime.seeing.preprocess import Decoding, PhotoInput
+from nonneg_runtime.words.column_facts import chance_of
+from nonneg_runtime.words.text_vector import resolved, vector_of
+from nonneg_vectors.expressions.expression_parser import parse
+from nonneg_vectors.search.query_and_hits import Query, of_photos
+from nonneg_vectors.storage.results import BatchResult, Failure, SparseVector
 
 AHEAD = 4  # images that wait for each thread
 
@@ -87,19 +85,19 @@ class Encoder(Embedder):
     def model(self, name: str | None = None) -> Model:
         """Return the bundle's own; another is not here."""
         self._check(Options(model=name))
-        held = self.bundle.manifest
-        return Model(held.name, held.fingerprint, held.dimensions)
+        manifest = self.bundle.manifest
+        return Model(manifest.name, manifest.fingerprint, manifest.dimensions)
 
     def query(self, expression: str, dimensions: int | None = None, *, model: str | None = None) -> Query:
         """Return what an expression stands for: its photos embedded here, its dimensions by the bundle's names."""
         read = parse(expression)
-        held = self.bundle.manifest
+        manifest = self.bundle.manifest
         self._check(Options(dimensions, model=model))
-        length = check_dimensions(dimensions, held.dimensions)
+        length = check_dimensions(dimensions, manifest.dimensions)
         photos = read.photos()
         vectors = of_photos(read, self.embed([photo.name for photo in photos], length)) if photos else {}
-        found = resolved(self.bundle, read, length, vectors)
-        return Query(read, found, length, held.fingerprint, chance_of(self.bundle, length).line(found.parts))
+        meaning = resolved(self.bundle, read, length, vectors)
+        return Query(read, meaning, length, manifest.fingerprint, chance_of(self.bundle, length).line(meaning.parts))
 
     def close(self) -> None:
         """End the threads."""
@@ -123,8 +121,8 @@ class Encoder(Embedder):
         (z,) = shorten(raw[None], options.dimensions, options.top_k, normalize=options.normalize)  # (k,)
         (indices,) = np.nonzero(z)
         vector = SparseVector(item.id, indices.astype(np.int32), z[indices])
-        held = self.bundle.manifest
-        return BatchResult((vector,), held.name, held.fingerprint, len(z), options.normalize)
+        manifest = self.bundle.manifest
+        return BatchResult((vector,), manifest.name, manifest.fingerprint, len(z), options.normalize)
 
 
 def folder_of(bundle: str | None) -> Path:

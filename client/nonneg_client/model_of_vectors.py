@@ -6,13 +6,12 @@ import os
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from nonneg_core.chance_scores import ColumnStatistics
 from nonneg_core.errors import FingerprintMismatch
-from nonneg_runtime.bundle import Bundle, open_bundle
-from nonneg_runtime.column_statistics import statistics_of as statistics_in
-from nonneg_runtime.column_statistics import statistics_shipped
-from nonneg_runtime.words.known_names import names_of as names_in
-from nonneg_runtime.words.known_names import names_shipped
+from nonneg_runtime.bundle.bundle_folder import Bundle, open_bundle
+from nonneg_runtime.words.column_facts import names_of as names_in
+from nonneg_runtime.words.column_facts import names_shipped, statistics_shipped
+from nonneg_runtime.words.column_facts import statistics_of as statistics_in
+from nonneg_vectors.expressions.weightings import ColumnStatistics
 
 DimensionNames: TypeAlias = Mapping[int, str]  # of dimensions
 
@@ -29,14 +28,14 @@ def statistics_of(fingerprint: str, bundle: str | os.PathLike[str] | None = None
 
 def bundle_of(fingerprint: str, bundle: str | os.PathLike[str]) -> Bundle:
     """Return the bundle that stored vectors are of; raises where it is another one."""
-    held = open_bundle(bundle)
-    if held.manifest.fingerprint != fingerprint:
+    model_bundle = open_bundle(bundle)
+    if model_bundle.manifest.fingerprint != fingerprint:
         raise FingerprintMismatch(
-            f"{bundle} is of model {held.manifest.fingerprint}, the vectors are of {fingerprint}",
+            f"{bundle} is of model {model_bundle.manifest.fingerprint}, the vectors are of {fingerprint}",
             fix="give the bundle that they were made with, or none",
-            value=held.manifest.fingerprint,
+            value=model_bundle.manifest.fingerprint,
         )
-    return held
+    return model_bundle
 
 
 def name_of(dimension: int, names: DimensionNames) -> str:

@@ -83,8 +83,8 @@ class NonnegError(Exception):
 
     def body(self) -> dict[str, JsonScalar]:
         """Return the error as the server's native answer carries it."""
-        found = {"field": self.field, "value": self.value, "limit": self.limit, "fix": self.fix}
-        return {"type": self.type, "message": self.message, **found}
+        details = {"field": self.field, "value": self.value, "limit": self.limit, "fix": self.fix}
+        return {"type": self.type, "message": self.message, **details}
 
 
 def _rebuild(kind: type[NonnegError], message: str, state: dict[str, Any]) -> NonnegError:
@@ -263,10 +263,10 @@ class MissingExtra(NonnegError):
 
 
 def _family(kind: type[NonnegError]) -> dict[str, type[NonnegError]]:
-    found = {kind.type: kind}
+    kinds = {kind.type: kind}
     for child in kind.__subclasses__():
-        found |= _family(child)
-    return found
+        kinds |= _family(child)
+    return kinds
 
 
 BY_TYPE: dict[str, type[NonnegError]] = _family(NonnegError)

@@ -36,13 +36,13 @@ def keep_largest(z: Vectors, m: int) -> Vectors:
     """Zero all but each row's m largest entries; among equals the lower index stays."""
     rows = z.reshape(-1, z.shape[-1])
     threshold = np.partition(rows, -m, axis=-1)[:, -m, None]  # (batch, 1): the m-th largest
-    kept = rows >= threshold
-    if np.count_nonzero(kept) != m * len(rows):  # equals, be it zeros: of these only so many
+    mask = rows >= threshold
+    if np.count_nonzero(mask) != m * len(rows):  # equals, be it zeros: of these only so many
         above = rows > threshold
         ties = rows == threshold
         room = m - above.sum(axis=-1, keepdims=True)
-        kept = above | (ties & (np.cumsum(ties, axis=-1) <= room))
-    return np.where(kept, rows, np.float32(0)).reshape(z.shape)
+        mask = above | (ties & (np.cumsum(ties, axis=-1) <= room))
+    return np.where(mask, rows, np.float32(0)).reshape(z.shape)
 
 
 def unit(z: Vectors) -> Vectors:

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nonneg_core.errors import DataInvalid, FingerprintMismatch, NonnegError
-from nonneg_core.image_files import read_image
-from nonneg_core.pixels.arrays import from_array
+from nonneg_core.files.image_files import read_image
+from nonneg_core.pixels.formats import from_array
 from nonneg_core.shortening import check_dimensions, check_top_k, shorten
 
 if TYPE_CHECKING:
-    from nonneg_runtime.encoder import BundleEncoder
-    from nonneg_runtime.preprocess import PhotoInput
+    from nonneg_runtime.inference.encoder import BundleEncoder
+    from nonneg_runtime.seeing.preprocess import PhotoInput
 
 
 class Embed:
@@ -76,8 +76,8 @@ class Embed:
     def _opened(self) -> BundleEncoder:
         """Return the encoder, opened on the first call in this process."""
         if self._encoder is None:
-            from nonneg_runtime.encoder import BundleEncoder
-            from nonneg_runtime.variants import open_variant
+            from nonneg_runtime.inference.encoder import BundleEncoder
+            from nonneg_runtime.inference.variants import open_variant
 
             bundle = open_variant(self.model, "auto")
             check_dimensions(self.dimensions, bundle.manifest.dimensions)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nonneg_core.lazy_names import lazy_names
+from nonneg_core.process.start_up import lazy_names
 
 if TYPE_CHECKING:
     from nonneg_client.local import Encoder

@@ -17,13 +17,13 @@ from typing import Any
 from fastapi import FastAPI
 
 from nonneg_core.errors import NonnegError
-from nonneg_core.installing import needing
-from nonneg_server.app import create_app
-from nonneg_server.command import repository_of
-from nonneg_server.health import check_alive
+from nonneg_core.terminal.installing import needing
+from nonneg_server.models.served_models import check_alive
 from nonneg_server.observation.logs import configure
-from nonneg_server.read_settings import read_settings
-from nonneg_server.settings import Settings, variable
+from nonneg_server.startup.app import create_app
+from nonneg_server.startup.serve_command import repository_of
+from nonneg_server.startup.server_settings import Settings, variable
+from nonneg_server.startup.setting_sources import read_settings
 
 REPLICAS = 16  # at most
 ONGOING = 4  # requests in work for each thread of a replica, beyond which another replica comes

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from nonneg_cli import doctor as checks
 from nonneg_cli.doctor import doctor
-from nonneg_core.installing import extra_hint
-from nonneg_runtime.bundle import Bundle, open_bundle
+from nonneg_core.terminal.installing import extra_hint
+from nonneg_runtime.bundle.bundle_folder import Bundle, open_bundle
 
 
 @pytest.fixture(scope="module")

@@ -11,12 +11,11 @@ import pytest
 from click.testing import CliRunner
 from PIL import Image
 
-from nonneg_cli.data_sets_as_folders import HOME, NAMES, OrNamed
-from nonneg_cli.table import nonneg
+from nonneg_cli.table import HOME, NAMES, OrNamed, nonneg
 from nonneg_core.errors import ConfigInvalid
 from nonneg_training import data
 from nonneg_training.data import SPLIT, open_data
-from nonneg_training.data.as_folder import unpacked
+from nonneg_training.data.data_set_as_folder import unpacked
 
 pytestmark = pytest.mark.slow
 

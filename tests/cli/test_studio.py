@@ -11,11 +11,11 @@ from PIL import Image
 from pydantic import TypeAdapter
 
 from nonneg_cli.studio import index_of, model_of, opened, studio, update_index
-from nonneg_client.embeddings import Embeddings
-from nonneg_client.search.index import Index
 from nonneg_core.errors import ConfigInvalid, DataInvalid, FingerprintMismatch
-from nonneg_runtime.bundle import open_bundle
-from nonneg_server.api.studio.group_schemas import Section
+from nonneg_runtime.bundle.bundle_folder import open_bundle
+from nonneg_server.api.studio_schemas import Section
+from nonneg_vectors.search.index import Index
+from nonneg_vectors.storage.embeddings import Embeddings
 
 pytest.importorskip("qdrant_edge")
 

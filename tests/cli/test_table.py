@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from nonneg_cli import table as cli
 from nonneg_core.errors import MissingExtra
-from nonneg_core.installing import extra_hint
+from nonneg_core.terminal.installing import extra_hint
 
 NONNEG = str(Path(sys.executable).parent / "nonneg")
 

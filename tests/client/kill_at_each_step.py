@@ -36,13 +36,18 @@ EXPORT = (
     "commands.rank",
     "commands.export",
 )
-EXPORTS = ("onnxruntime", "onnx", "nonneg_runtime.inference.session", *(f"nonneg_export.{module}" for module in EXPORT))
-TRAINING = ("torch._dynamo", "nonneg_training.run", "nonneg_training.command")
+EXPORTS = (
+    "onnxruntime",
+    "onnx",
+    "nonneg_runtime.inference.onnx_session",
+    *(f"nonneg_export.{module}" for module in EXPORT),
+)
+TRAINING = ("torch._dynamo", "nonneg_training.loop.training_run", "nonneg_training.train_command")
 ADAPTS = ("commands.adapt", "adaptation.adapt", "adaptation.training", "adaptation.new_graph")
 LOADED = {
     "embed": CLIENTS, "index": CLIENTS, "rank": EXPORTS, "export": (*EXPORTS, *TRAINING), "train": TRAINING,
-    "pull": ("nonneg_export.commands.sharing",),
-    "quantize": (*EXPORTS, "nonneg_export.commands.quantize"), "atlas": (*EXPORTS, "nonneg_export.commands.atlas"),
+    "pull": ("nonneg_export.commands.whole_bundles",),
+    "quantize": (*EXPORTS, "nonneg_export.commands.bundle_from_bundle"), "atlas": (*EXPORTS, "nonneg_export.commands.atlas"),
     "adapt": (*EXPORTS, *TRAINING, *(f"nonneg_export.{module}" for module in ADAPTS)),
 }  # fmt: skip
 WRITES = {"os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.truncate", "os.chmod", "shutil.rmtree"}
@@ -76,7 +81,7 @@ def names_in(folder: Path) -> list[str]:
 def read_once() -> None:
     """Have every child find what torch makes of the run, which writes nothing and takes a second."""
     command = import_module("nonneg_export.commands.export")
-    checkpoint = import_module("nonneg_export.checkpoint")
+    checkpoint = import_module("nonneg_export.assembly.run_draft")
     found = checkpoint.draft(Path(sys.argv[3]), checkpoint.About("b", "1", "", ""))
     vars(command)["draft"] = lambda *_, **__: found
 

@@ -140,8 +140,8 @@ def test_what_is_done_is_kept_when_a_run_is_interrupted_before_its_first_shard_i
 
 
 def test_parts_are_put_away_after_some_seconds_and_before_an_error():
-    from nonneg_client.embeddings_builder import grouped
-    from nonneg_client.results import BatchResult, Failure
+    from nonneg_client.embedder import grouped
+    from nonneg_vectors.storage.results import BatchResult, Failure
 
     one = BatchResult((Failure("a", DataInvalid("a")),))
     now = iter([0.0, 1.0, 4.0, 4.0, 11.0, 15.0, 16.0, 17.0, 18.0, 19.0])
@@ -492,7 +492,7 @@ def test_when_nothing_could_be_embedded_the_fix_is_that_of_the_first_failure(run
 
 
 def test_two_runs_do_not_write_one_file(run, faulty, folder, tmp_path):
-    from nonneg_client.bulk import BulkJob
+    from nonneg_client.bulk.file_run import BulkJob
     from nonneg_client.wire.protocol import Options
 
     with BulkJob(tmp_path / "x.npz", Options(), root=tmp_path):

@@ -11,14 +11,14 @@ from click.testing import CliRunner, Result
 
 from nonneg_cli.table import nonneg
 from nonneg_client import Embeddings
+from nonneg_client.engines.engine_upload import Journal, Part, StoreCounts, StoredForm, batches, parts_of, store
+from nonneg_client.engines.pgvector import PgvectorEngine
 from nonneg_client.search import Index
-from nonneg_client.search.bulk import Journal, Part, StoreCounts, StoredForm, batches, parts_of, store
-from nonneg_client.search.connectors.engine import Engine
-from nonneg_client.search.connectors.pgvector import PgvectorEngine
-from nonneg_client.search.connectors.qdrant_local import LocalEngine
-from nonneg_client.search.index import describe
-from nonneg_client.storage import parquet
 from nonneg_core.errors import ConfigInvalid, ConnectionFailed, DataInvalid, MissingExtra
+from nonneg_vectors.search.index import describe
+from nonneg_vectors.search.qdrant_local import LocalEngine
+from nonneg_vectors.search.vector_engine import Engine
+from nonneg_vectors.storage import parquet
 
 N = 3000
 

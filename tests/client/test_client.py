@@ -255,7 +255,7 @@ def test_a_stream_of_images_is_not_read_ahead_without_bound(server, files):
             yield files[0]
 
     with Client(server, in_flight=2, batch_size=1) as client:
-        from nonneg_client.sources.images import items
+        from nonneg_client.sources.image_sources import items
         from nonneg_client.wire.protocol import Options
 
         stream = client.stream(items(endless()), Options())

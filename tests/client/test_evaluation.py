@@ -17,14 +17,13 @@ from PIL import Image
 
 from nonneg_cli.table import nonneg
 from nonneg_client import Client, Embeddings
-from nonneg_client.evaluation.datasets import csv_file, image_folder
-from nonneg_client.evaluation.retrieval import apart, by_length, grid
-from nonneg_client.evaluation.revisited_landmarks import PROTOCOLS, area_by_trapezoids, read_ground_truth
+from nonneg_client.commands.evaluate_landmarks import PROTOCOLS, area_by_trapezoids, read_ground_truth
 from nonneg_core.errors import ConfigInvalid, DataInvalid, FingerprintMismatch, ParameterInvalid, StorageFailed
-from nonneg_core.evaluation.lengths import Length
-from nonneg_core.evaluation.metrics import retrieval
-from nonneg_core.evaluation.probe import halves, probe
-from nonneg_core.evaluation.uncertainty import interval, paired, sign_flip
+from nonneg_vectors.evaluation.labelled_images import csv_file, image_folder
+from nonneg_vectors.evaluation.linear_probes import halves, probe
+from nonneg_vectors.evaluation.ranking import retrieval
+from nonneg_vectors.evaluation.retrieval import Length, by_length, grid, split_off
+from nonneg_vectors.evaluation.uncertainty import interval, paired, sign_flip
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +60,7 @@ def test_the_grid_begins_with_all_dimensions():
 
 def test_selections_differ_below_full_length_and_pca_turns(labelled):
     embeddings, labels = labelled
-    kept, fit = apart(len(embeddings))
+    kept, fit = split_off(len(embeddings))
     rows = by_length(
         embeddings[kept], labels[kept], lengths=[64, 8, Length(8, 2)], others=embeddings[fit],
         selections=["prefix", "activation", "random", "variance", "pca"],
@@ -76,7 +75,7 @@ def test_selections_differ_below_full_length_and_pca_turns(labelled):
 
 
 def test_images_to_fit_on_are_others_than_those_evaluated():
-    kept, fit = apart(50)
+    kept, fit = split_off(50)
     assert sorted([*kept, *fit]) == list(range(50))
     assert len(fit) == 10
 

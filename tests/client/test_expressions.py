@@ -9,8 +9,8 @@ import pytest
 
 from nonneg_client.embedder import local
 from nonneg_client.search import Index
-from nonneg_client.search.connectors.engine import Description
 from nonneg_core.errors import ConfigInvalid, DataInvalid, ExpressionInvalid, FingerprintMismatch
+from nonneg_vectors.search.vector_engine import Description
 
 N, D = 600, 64
 

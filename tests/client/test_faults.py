@@ -12,8 +12,8 @@ import time
 import pytest
 
 from nonneg_client import AsyncClient, Client
+from nonneg_client.wire.client_settings import RateController, RetryPolicy
 from nonneg_client.wire.protocol import error_of, retry_after
-from nonneg_client.wire.retries_and_rate import RateController, RetryPolicy
 from nonneg_core.errors import (
     ConnectionFailed,
     DeadlineExceeded,

@@ -15,8 +15,8 @@ from click.testing import CliRunner
 
 from nonneg_cli.table import nonneg
 from nonneg_client.search import Index
-from nonneg_client.search.connectors import qdrant_local
 from nonneg_core.errors import FingerprintMismatch, StorageFailed
+from nonneg_vectors.search import qdrant_local
 
 NONNEG = str(Path(sys.executable).with_name("nonneg"))
 
@@ -83,7 +83,7 @@ def test_an_index_that_is_open_is_waited_for_and_then_refused(random_embeddings,
 
 
 def test_a_second_command_is_refused_in_one_sentence_and_reading_goes_on(random_embeddings, tmp_path):
-    from nonneg_core.one_writer import one_writer
+    from nonneg_core.files.one_writer import one_writer
 
     random_embeddings(9).save(tmp_path / "v.npz")
     line = ["index", str(tmp_path / "v.npz"), "-o", str(tmp_path / "x")]

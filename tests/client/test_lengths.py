@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nonneg_client.commands.lengths import read_length
-from nonneg_client.evaluation.retrieval import scored
-from nonneg_core.evaluation.lengths import Length, asked, cut
+from nonneg_client.commands.embedder_options import read_length
+from nonneg_vectors.evaluation.retrieval import Length, as_queries, cut_to_length, scored
 
 Z = np.array([[4.0, 1.0, 3.0, 9.0], [0.0, 2.0, 1.0, 9.0]], dtype=np.float32)
 
@@ -28,9 +27,9 @@ def test_a_length_is_read_as_it_is_written(text: str, length: Length) -> None:
 
 def test_what_is_stored_is_cut_and_what_asks_is_not() -> None:
     length = read_length("3/1")
-    assert cut(Z, length).tolist() == [[4, 0, 0], [0, 2, 0]]
-    assert asked(Z, length).tolist() == Z[:, :3].tolist()
-    assert asked(Z, read_length("3:1")).tolist() == cut(Z, length).tolist()
+    assert cut_to_length(Z, length).tolist() == [[4, 0, 0], [0, 2, 0]]
+    assert as_queries(Z, length).tolist() == Z[:, :3].tolist()
+    assert as_queries(Z, read_length("3:1")).tolist() == cut_to_length(Z, length).tolist()
 
 
 def test_stored_cut_and_asked_whole_is_scored_as_a_slow_loop_says() -> None:

@@ -17,7 +17,7 @@ from nonneg_cli.table import nonneg
 from nonneg_client import Client, evaluate
 from nonneg_client.embedder import local
 from nonneg_core.errors import DataInvalid, ImageUnreadable, ImageUnsupported, ModelNotFound, ParameterInvalid
-from nonneg_core.installing import extra_hint
+from nonneg_core.terminal.installing import extra_hint
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from nonneg_client.embedder import local
-from nonneg_client.evaluation.mteb import MTEBEncoder
+from nonneg_client.evaluation import MTEBEncoder
 from nonneg_core.errors import ConfigInvalid
 
 

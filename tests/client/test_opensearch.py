@@ -9,8 +9,8 @@ import pytest
 from nonneg_client import Embeddings
 from nonneg_client.search import Index
 from nonneg_client.search.connectors.opensearch import OpenSearchEngine
-from nonneg_client.search.index import describe
 from nonneg_core.errors import ConnectionFailed, DataInvalid, StorageFailed
+from nonneg_vectors.search.index import describe
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ import pytest
 
 from nonneg_client import Embeddings
 from nonneg_client.search import Index, describe
-from nonneg_client.search.connectors.qdrant_local import LocalEngine
-from nonneg_core.chance_scores import ColumnStatistics
 from nonneg_core.errors import ConfigInvalid, DataInvalid, FingerprintMismatch, StorageFailed
+from nonneg_vectors.expressions.weightings import ColumnStatistics
+from nonneg_vectors.search.qdrant_local import LocalEngine
 
 N = 400
 ONE = np.int32([60]), np.float32([1])  # a query of one dimension

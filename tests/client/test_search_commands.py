@@ -15,11 +15,11 @@ from click.testing import CliRunner
 from PIL import Image
 
 from nonneg_cli.table import nonneg
+from nonneg_client.commands.contact_sheets import write_sheet
 from nonneg_client.model_of_vectors import names_of
 from nonneg_client.search import Index
-from nonneg_client.search.contact_sheet import write_sheet
-from nonneg_client.search.hits import Hit
 from nonneg_core.errors import ConfigInvalid, DataInvalid, ExpressionInvalid, FingerprintMismatch, ModelNotFound
+from nonneg_vectors.search.query_and_hits import Hit
 
 
 @pytest.fixture(scope="module")

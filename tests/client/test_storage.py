@@ -16,8 +16,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from nonneg_client import Embeddings
-from nonneg_client.storage import FORMATS, parquet, safetensors
 from nonneg_core.errors import ConfigInvalid, DataInvalid, StorageFailed
+from nonneg_vectors.storage import parquet
+from nonneg_vectors.storage import safetensors_files as safetensors
+from nonneg_vectors.storage.vector_files import FORMATS
 
 EXACT = [".npz", ".safetensors", ".npy"]
 NAMES = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0"), max_size=12)
@@ -88,7 +90,7 @@ def test_the_safetensors_package_reads_ours(random_embeddings, tmp_path):
 
 def test_safetensors_are_mapped_not_read(random_embeddings, tmp_path):
     random_embeddings().save(tmp_path / "x.safetensors")
-    assert isinstance(safetensors.load(tmp_path / "x.safetensors").values, np.memmap)
+    assert isinstance(safetensors.load_safetensors(tmp_path / "x.safetensors").values, np.memmap)
 
 
 def test_pyarrow_reads_the_parquet_as_u16_and_f16(random_embeddings, tmp_path):

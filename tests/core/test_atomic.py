@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from nonneg_core.atomic import atomic_write, begun, exchange, remove_abandoned
+from nonneg_core.files.atomic import atomic_write, begun, exchange, remove_abandoned
 
 DIES = """
 import os, signal, sys
 from pathlib import Path
-from nonneg_core.atomic import begun
+from nonneg_core.files.atomic import begun
 begun(Path(sys.argv[1]), folder=sys.argv[2] == "folder")
 os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -55,7 +55,7 @@ def test_what_another_still_writes_is_left_alone_and_so_is_what_is_not_ours(tmp_
 def test_a_temporary_name_that_was_taken_for_abandoned_is_chosen_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from nonneg_core import atomic
+    from nonneg_core.files import atomic
 
     path, lock, swept = tmp_path / "a", atomic.take_lock, []
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from nonneg_core.errors import DataInvalid
-from nonneg_core.evaluation.captions import CaptionedImage, captioned, first_partner, read_pairs, recall
+from nonneg_vectors.evaluation.caption_retrieval import CaptionedImage, captioned, first_partner, read_pairs, recall
 
 
 def pairs_of(shown: dict[str, list[str]]) -> list[CaptionedImage]:

@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 from nonneg_core.errors import DataInvalid
-from nonneg_core.evaluation.baseline_codes import rotated, rotation
-from nonneg_core.evaluation.certificate import structure
-from nonneg_core.evaluation.monosemanticity import mean_score, monosemanticity
-from nonneg_core.evaluation.structure import sparsity
+from nonneg_vectors.evaluation.structure import mean_score, monosemanticity, rotated, rotation, sparsity
+from nonneg_vectors.evaluation.structure_report import structure
 
 
 def of_classes(images: int = 300, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nonneg_core.chance_scores import DEVIATIONS, HIGHEST, ColumnStatistics
 from nonneg_core.shortening import shorten
+from nonneg_vectors.expressions.weightings import DEVIATIONS, HIGHEST, ColumnStatistics
 
 D = 96
 RAW = np.random.default_rng(0).gamma(0.3, 1.0, (20_000, D)) * np.linspace(2, 0.5, D)

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from nonneg_core import cores
+from nonneg_core.process import cores_and_allocator as cores
 
 
 def lay(root: Path, files: dict[str, str]) -> Path:

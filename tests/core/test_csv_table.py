@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from nonneg_core.csv_table import read_table, stream_table
 from nonneg_core.errors import DataInvalid
+from nonneg_core.files.csv_table import read_table, stream_table
 
 
 def test_a_byte_order_mark_and_spaces_around_cells_do_not_matter(tmp_path: Path) -> None:

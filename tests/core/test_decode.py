@@ -17,11 +17,10 @@ import skimage
 from PIL import Image, ImageCms
 
 from nonneg_core.errors import ImageTooLarge, ImageUnreadable, ImageUnsupported
-from nonneg_core.pixels import colour
+from nonneg_core.pixels import decode as colour
 from nonneg_core.pixels import decode as module
 from nonneg_core.pixels import identify as identifying
-from nonneg_core.pixels.colour import profile_transform
-from nonneg_core.pixels.decode import decode
+from nonneg_core.pixels.decode import decode, profile_transform
 from nonneg_core.pixels.identify import MAX_PIXELS, signature
 
 PHOTOS = Path(skimage.__file__).parent / "data"

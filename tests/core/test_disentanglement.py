@@ -7,7 +7,7 @@ import pytest
 from sklearn.metrics import mutual_info_score
 
 from nonneg_core.errors import DataInvalid
-from nonneg_core.evaluation.disentanglement import entropy, information_gap, mutual_information
+from research.study.disentanglement import entropy, information_gap, mutual_information
 
 
 def factors() -> np.ndarray:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from PIL import Image, features
 
-from nonneg_core.image_files import find_images
+from nonneg_core.files.image_files import find_images
 from nonneg_core.pixels.formats import FORMATS, OF_IMAGES, SUFFIXES
 from nonneg_core.pixels.identify import can_heif, identify, signature
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from nonneg_core import installing
 from nonneg_core.errors import MissingExtra
-from nonneg_core.installing import extra_hint, package_hint, requirements
+from nonneg_core.terminal import installing
+from nonneg_core.terminal.installing import extra_hint, package_hint, requirements
 
 ROOT = Path(__file__).parents[2]
 METADATA = """Metadata-Version: 2.4
@@ -140,7 +140,7 @@ def test_no_page_installs_from_an_index_that_need_not_have_it() -> None:
 
 
 def test_an_error_keeps_its_fix(monkeypatch: pytest.MonkeyPatch) -> None:
-    from nonneg_client.storage import parquet
+    from nonneg_vectors.storage import parquet
 
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(MissingExtra) as caught:

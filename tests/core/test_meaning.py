@@ -5,13 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nonneg_core.evaluation.edit_responses import answers
-from nonneg_core.evaluation.estimates import Estimate
-from nonneg_core.evaluation.meaning import FIGURES, ClassesAndJudge, EncoderCodes, examine
-from nonneg_core.evaluation.photo_pairs import pairs, teaching
-from nonneg_core.evaluation.sparse_probing import area_under_precision, telling_columns
-from nonneg_core.evaluation.structure import consistency
-from nonneg_core.evaluation.uncertainty import GROUPS, groups_of, interval, jackknife
+from nonneg_vectors.evaluation.certificate_splits import edit_responses, pasted_pairs, split_for_certificate
+from nonneg_vectors.evaluation.linear_probes import area_under_precision, telling_columns
+from nonneg_vectors.evaluation.meaning import FIGURES, ClassesAndJudge, EncoderCodes, examine
+from nonneg_vectors.evaluation.structure import consistency
+from nonneg_vectors.evaluation.uncertainty import GROUPS, Estimate, groups_of, interval, jackknife
 
 CLASSES, WIDTH, D = 24, 32, 64
 Rows = np.ndarray
@@ -33,8 +31,8 @@ def examined(kind: str, images: int = 480) -> dict[str, dict[str, Estimate]]:
     """The figures of a head, on photos and on mixtures of two of them."""
     classes = np.arange(images) % CLASSES
     x, other = features(classes, 0), np.random.default_rng(9).normal(size=(WIDTH, D)).astype(np.float32)
-    by = teaching(classes)
-    made = pairs(by, 60)
+    by = split_for_certificate(classes)
+    made = pasted_pairs(by, 60)
     pictures = {"pasted": (x[made.donor] + x[made.host]) / 2, "cropped": x[made.donor], "recoloured": x[made.donor]}
 
     def seen(weight: Rows) -> EncoderCodes:
@@ -65,23 +63,23 @@ def test_a_random_head_is_not() -> None:
 def test_consistency_is_the_one_that_is_reported_elsewhere() -> None:
     rng = np.random.default_rng(1)
     z, classes = np.maximum(rng.normal(size=(90, 7)), 0).astype(np.float32), np.arange(90) % 3
-    by = teaching(classes)
-    found = examine(EncoderCodes(z, {}), ClassesAndJudge(classes, z, by, pairs(by, 0)), None)
+    by = split_for_certificate(classes)
+    found = examine(EncoderCodes(z, {}), ClassesAndJudge(classes, z, by, pasted_pairs(by, 0)), None)
     assert found["measured"]["consistency"].value == pytest.approx(consistency(z, classes).weighted)
     assert set(found["measured"]) == {"consistency", "monosemanticity", "probe@1", "probe@5"}
 
 
 def test_what_photos_of_one_class_cannot_show_is_left_out() -> None:
     z, classes = np.random.default_rng(1).random((60, 6)).astype(np.float32), np.zeros(60, dtype=np.int64)
-    by = teaching(classes)
-    found = examine(EncoderCodes(z, {}), ClassesAndJudge(classes, z, by, pairs(by, 10)), None)
+    by = split_for_certificate(classes)
+    found = examine(EncoderCodes(z, {}), ClassesAndJudge(classes, z, by, pasted_pairs(by, 10)), None)
     assert set(found["measured"]) == {"monosemanticity"}
 
 
 def test_the_score_of_a_response_is_the_share_of_other_dimensions_that_move_less() -> None:
     columns = np.array([4, 1, 2, 0])  # of four classes
     moved = np.array([[0.0, 1.0, 2.0, 9.0, 1.0], [3.0, 0.0, 0.0, 9.0, 5.0]])
-    found = answers(moved, columns, shown=np.array([0, 0]), beside=np.array([1, 2]))
+    found = edit_responses(moved, columns, shown=np.array([0, 0]), beside=np.array([1, 2]))
     assert found.scores.tolist() == [0.5, 1.0]  # 1 against 2 and 0; 5 against 0 and 3
     assert found.own.tolist() == [1.0, 5.0]
     assert found.others.tolist() == [1.0, 1.5]
@@ -114,10 +112,10 @@ def test_the_jackknife_of_a_mean_is_nearly_its_bootstrap() -> None:
 
 def test_photos_that_choose_a_dimension_are_in_no_picture() -> None:
     classes = np.array([0] * 6 + [1] * 3 + [2] * 5 + [3] * 8)
-    by = teaching(classes)
+    by = split_for_certificate(classes)
     assert by.classes == 3, "a class of three photos is too small"
     assert not set(by.teach) & set(by.ask)
-    made = pairs(by, 50)
+    made = pasted_pairs(by, 50)
     assert set(made.donor) | set(made.host) <= set(by.ask)
     assert (made.shown != made.beside).all()
     assert set(np.bincount(made.shown)) <= {16, 17}, "every class in turn"

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nonneg_core.errors import DataInvalid
-from nonneg_core.evaluation import metrics, ranking
-from nonneg_core.evaluation.metrics import retrieval
+from nonneg_vectors.evaluation import ranking
+from nonneg_vectors.evaluation import ranking as metrics
+from nonneg_vectors.evaluation.ranking import retrieval
 
 
 def sparse_vectors(seed, rows, dimensions=24):

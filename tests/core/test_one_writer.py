@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 
 from nonneg_core.errors import StorageFailed
-from nonneg_core.one_writer import one_writer
+from nonneg_core.files.one_writer import one_writer
 
 DIES = """
 import os, sys
 from pathlib import Path
-from nonneg_core.one_writer import one_writer
+from nonneg_core.files.one_writer import one_writer
 with one_writer(Path(sys.argv[1])):
     os._exit(9)
 """
 TRIES = """
 import sys
 from pathlib import Path
-from nonneg_core.one_writer import one_writer
+from nonneg_core.files.one_writer import one_writer
 for _ in range(200):
     try:
         with one_writer(Path(sys.argv[1])):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nonneg_core.path_list import PathList
+from nonneg_export.calibrate.photo_folder import PathList
 
 PATHS = [Path("photos/a/1.jpg"), Path("photos/a b/ä.jpg"), Path(os.fsdecode(b"photos/\xff.jpg")), Path("photos/z.jpg")]
 

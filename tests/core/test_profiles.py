@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageCms
 
-from nonneg_core.pixels import colour
+from nonneg_core.pixels import decode as colour
 from nonneg_core.pixels.profiles import MAX_PROFILE, can_be_used
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))

@@ -11,11 +11,11 @@ import subprocess
 import sys
 import termios
 
-from nonneg_core.progress import Lines
+from nonneg_core.terminal.progress import Lines
 
 CODE = """
 import time
-from nonneg_core.progress import ProgressBar
+from nonneg_core.terminal.progress import ProgressBar
 with ProgressBar("embedding", 40, done=10) as bar:
     time.sleep(0.15)
     bar.move(20, text="loss 0.5")

@@ -3,11 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nonneg_core.evaluation.lengths import Length, cut
-from nonneg_core.evaluation.metrics import retrieval
-from nonneg_core.evaluation.quality import quality_by_length, split
-from nonneg_core.evaluation.quality_row import QualityRow
-from nonneg_core.evaluation.selection import as_emitted, by_chance, falling, fit_pca
+from nonneg_export.checks.quality import quality_by_length, split
+from nonneg_runtime.bundle.evidence import QualityRow
+from nonneg_vectors.evaluation.ranking import retrieval
+from nonneg_vectors.evaluation.retrieval import Length, as_emitted, by_chance, cut_to_length, falling, fit_pca
 
 
 def clustered(n: int = 60, d: int = 32, classes: int = 4) -> tuple[np.ndarray, np.ndarray]:
@@ -91,7 +90,7 @@ def test_what_is_stored_cut_is_also_asked_whole_and_re_ranked(n: int) -> None:
     assert found[4, "whole"].mean_nnz <= 4
     gallery = parts.gallery
     asking = gallery if parts.queries is None else parts.queries
-    stored = cut(z, Length(32, 4))
+    stored = cut_to_length(z, Length(32, 4))
     hits = []
     for i in asking:
         others = [j for j in gallery if j != i]

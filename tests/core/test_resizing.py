@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from nonneg_core.pixels.resizing import fast_resize, has_simd, resize_pillow
-from nonneg_core.pixels.view import View
+from nonneg_core.pixels.view import View, fast_resize, has_simd, resize_pillow
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nonneg_core import safetensors_file
 from nonneg_core.errors import DataInvalid
+from nonneg_core.files import safetensors_file
 
 ARRAYS = {"weight": np.arange(6, dtype=np.float16).reshape(2, 3), "bias": np.ones(3, dtype=np.float32)}
 

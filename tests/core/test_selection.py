@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nonneg_core.evaluation.selection import as_emitted, by_chance, choose, falling, fit_pca
 from nonneg_core.shortening import unit
+from nonneg_vectors.evaluation.retrieval import as_emitted, by_chance, choose, falling, fit_pca
 
 
 def vectors(n: int = 50, d: int = 12) -> np.ndarray:

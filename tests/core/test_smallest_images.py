@@ -11,10 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from nonneg_core.pixels.colour import opaque_srgb
-from nonneg_core.pixels.decode import decode
-from nonneg_core.pixels.resizing import fast_resize, has_simd, resize_pillow
-from nonneg_core.pixels.view import View
+from nonneg_core.pixels.decode import decode, opaque_srgb
+from nonneg_core.pixels.view import View, fast_resize, has_simd, resize_pillow
 
 SIDES = st.sampled_from([1, 2, 3, 7, 8, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 500, 4097])
 Fit = Literal["cover", "squash", "contain"]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nonneg_core.errors import DataInvalid
-from nonneg_core.evaluation.structure import (
+from nonneg_vectors.evaluation.structure import (
     consistency,
     correlation,
     live_dimensions,

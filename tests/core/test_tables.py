@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nonneg_core.tables import table, width
+from nonneg_core.terminal.tables import table, width
 
 ROWS = [["a[b]", 0.5, 3], ["long name", 0.25, None]]
 

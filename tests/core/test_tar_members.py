@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nonneg_core.errors import DataInvalid
-from nonneg_core.tar_members import places, sample_of
+from nonneg_core.files.image_files import places, sample_of
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from nonneg_client.csr import concatenate, from_dense, from_pairs, pick
-from nonneg_core.compact import pack, unpack
-from nonneg_core.evaluation.ranking import best
 from nonneg_core.shortening import shorten
+from nonneg_vectors.evaluation.ranking import best
+from nonneg_vectors.storage.csr import concatenate, from_dense, from_pairs, pick
+from nonneg_vectors.storage.packing import pack_sparse, unpack_sparse
 
 Floats = NDArray[np.float32]
 GONE = st.sampled_from(["none", "first", "last", "half", "all"])
@@ -67,7 +67,7 @@ def test_they_are_packed_joined_and_picked_as_rows_of_nothing(rows: int, width: 
     z = vectors(rows, width, gone, seed)
     pairs = [(np.flatnonzero(row).astype(np.int32), row[row > 0]) for row in z]
     for (indices, values), row in zip(pairs, z, strict=True):
-        found, read = unpack(pack(indices, values, width), width)
+        found, read = unpack_sparse(pack_sparse(indices, values, width), width)
         np.testing.assert_array_equal(found, indices)
         np.testing.assert_allclose(read, values, rtol=0.01, atol=0.02 * float(row.max()))
     for held in (from_pairs(pairs), concatenate([from_dense(z[:1]), from_dense(z[1:])]), from_dense(z)):

@@ -15,14 +15,13 @@ from pathlib import Path
 
 import numpy as np
 
-from nonneg_core.evaluation.meaning import ClassesAndJudge
-from nonneg_core.evaluation.photo_pairs import pairs, teaching
 from nonneg_core.shortening import unit
-from nonneg_export.certification.certify import Looked
-from nonneg_export.certification.encode_photos import read_photos, read_pictures
-from nonneg_export.certification.encoders import Certified, open_judge
-from nonneg_export.photo_folder import Photos, find_photos
-from nonneg_runtime.bundle import open_bundle
+from nonneg_export.calibrate.photo_folder import Photos, find_photos
+from nonneg_export.certify.certification import HeadInputs
+from nonneg_export.certify.certified_encoders import Certified, open_judge, read_photos, read_pictures
+from nonneg_runtime.bundle.bundle_folder import open_bundle
+from nonneg_vectors.evaluation.certificate_splits import pasted_pairs, split_for_certificate
+from nonneg_vectors.evaluation.meaning import ClassesAndJudge
 
 FILE = Path(__file__).with_suffix(".npz")
 EVERY, OF_EACH, PAIRS, LEVELS = 4, 8, 52, 24
@@ -37,14 +36,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as work:
         certified = Certified(bundle, Path(work), 2)
         read = read_photos(certified, view, open_judge(None, bundle), photos, None)
-        shown = read_pictures(certified, view, read.paths, pairs(teaching(of), PAIRS), None)
+        shown = read_pictures(certified, view, read.paths, pasted_pairs(split_for_certificate(of), PAIRS), None)
     kept = {"rows": read.rows, "judged": unit(read.judged), **shown}
     steps = {name: np.round(values / values.max() * LEVELS).astype(np.uint8) for name, values in kept.items()}
     scales = {f"{name}.scale": np.float32(values.max() / LEVELS) for name, values in kept.items()}
     np.savez_compressed(FILE, classes=of.astype(np.uint8), **steps, **scales)  # type: ignore[arg-type]
 
 
-def looked() -> Looked:
+def looked() -> HeadInputs:
     """What was seen, as a certificate takes it."""
     with np.load(FILE) as kept:
         of = kept["classes"].astype(np.int64)
@@ -52,8 +51,8 @@ def looked() -> Looked:
             name: kept[name] * kept[f"{name}.scale"] for name in ("rows", "judged", "pasted", "cropped", "recoloured")
         }
     rows, judged = seen.pop("rows"), seen.pop("judged")
-    by = teaching(of)
-    return Looked(rows, seen, ClassesAndJudge(of, judged, by, pairs(by, PAIRS)))
+    by = split_for_certificate(of)
+    return HeadInputs(rows, seen, ClassesAndJudge(of, judged, by, pasted_pairs(by, PAIRS)))
 
 
 if __name__ == "__main__":

@@ -17,23 +17,23 @@ from onnx import ModelProto
 
 from nonneg_core.errors import MissingExtra
 from nonneg_core.pixels.view import View
-from nonneg_export.adaptation import judging
-from nonneg_export.adaptation.backbone import FeatureBackbone, open_source
-from nonneg_export.adaptation.features import compute_features
-from nonneg_export.adaptation.splitting import split
-from nonneg_export.adaptation.verdict import verdict
-from nonneg_export.assemble import Draft, rank, seal
+from nonneg_export.adapt import judging
+from nonneg_export.adapt.backbone import FeatureBackbone, open_source
+from nonneg_export.adapt.fitting import split
+from nonneg_export.adapt.judging import verdict
+from nonneg_export.adapt.photo_features import compute_features
+from nonneg_export.assembly.calibrate_and_seal import Draft, rank, seal
+from nonneg_export.calibrate.photo_folder import find_photos
 from nonneg_export.commands.adapt import KEPT_DEFAULT
-from nonneg_export.manifest_report import summary
-from nonneg_export.model_card import card
-from nonneg_export.photo_folder import find_photos
-from nonneg_runtime.bundle import SHIPPED, open_bundle
-from nonneg_runtime.evidence import Gain
-from nonneg_runtime.golden import check
-from nonneg_runtime.head_file import read_head
-from nonneg_runtime.inference.open_session import open_session
-from nonneg_runtime.manifest import Provenance
-from nonneg_runtime.variants import as_variant
+from nonneg_export.share.manifest_report import summary
+from nonneg_export.share.model_card import card
+from nonneg_runtime.bundle.bundle_folder import SHIPPED, open_bundle
+from nonneg_runtime.bundle.evidence import Gain
+from nonneg_runtime.bundle.head_file import read_head
+from nonneg_runtime.bundle.manifest import Provenance
+from nonneg_runtime.inference.encoder import open_session
+from nonneg_runtime.inference.runner import check_golden
+from nonneg_runtime.inference.variants import as_variant
 from nonneg_runtime.words.lexicon import read_lexicon
 from nonneg_runtime.words.names import read_names
 
@@ -86,7 +86,7 @@ def test_the_bundle_is_whole_and_a_model_of_its_own(adapted: tuple[Path, dict[st
     assert bundle.manifest.name == "mine"
     assert bundle.manifest.certificate is None, "that of the source says nothing of it"
     for form in (bundle, *(as_variant(bundle, variant) for variant in bundle.manifest.variants)):
-        check(open_session(form.encoder, precision=form.manifest.precision), form.manifest)
+        check_golden(open_session(form.encoder, precision=form.manifest.precision), form.manifest)
     assert [variant.precision for variant in bundle.manifest.variants] == ["int8"]
 
 
@@ -151,7 +151,7 @@ def test_manifest_card_and_description_tell_of_the_adaptation(adapted: tuple[Pat
 def test_adapting_again_reads_what_was_embedded_and_gives_the_same_model(
     adapted: tuple[Path, dict[str, object]], tiles: Path, tmp_path: Path
 ) -> None:
-    blind = "from nonneg_export.adaptation.features import Seer; Seer.record = None"
+    blind = "from nonneg_export.adapt.photo_features import Seer; Seer.record = None"
     again = run(tiles, tmp_path / "again.bundle", "--force", "--json", before=WITH_THE_SERVERS_EXTRA + blind)
     assert again.returncode == 0, again.stderr
     assert json.loads(again.stdout)["fingerprint"] == adapted[1]["fingerprint"]
@@ -172,8 +172,8 @@ def test_without_labels_parts_of_photos_are_looked_for(tiles: Path, tmp_path: Pa
 
 
 LOSING = """
-from nonneg_export.adaptation import adapt
-from nonneg_runtime.evidence import Gain
+from nonneg_export.adapt import adapt
+from nonneg_runtime.bundle.evidence import Gain
 worse = dict(length="512", metric="P@1", before=0.9, after=0.5, difference=-0.4, low=-0.5, high=-0.3, p=0.0001)
 adapt.by_labels = lambda *_: [Gain(queries=99, **worse)]
 """
@@ -250,7 +250,7 @@ def test_any_bundle_can_be_adapted_by_its_embedding(tiny: ModelProto, tiles: Pat
 
 
 def test_such_a_bundle_needs_onnx_and_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("nonneg_export.adaptation.backbone.find_spec", lambda _: None)
+    monkeypatch.setattr("nonneg_export.adapt.backbone.find_spec", lambda _: None)
     small = tmp_path / "other.bundle"
     shutil.copytree(SHIPPED / SOURCE, small)
     sealed = open_bundle(SOURCE).manifest.model_copy(update={"head": None}).sealed()

@@ -17,22 +17,20 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from nonneg_core.errors import DataInvalid, StorageFailed
-from nonneg_core.heads.adapted import Weights
-from nonneg_core.heads.from_features import OPEN
-from nonneg_core.heads.head import Head
-from nonneg_core.interrupting import Interrupted
+from nonneg_core.process.long_runs import Interrupted
 from nonneg_core.shortening import unit
-from nonneg_export.adaptation import splitting
-from nonneg_export.adaptation.backbone import FeatureBackbone, open_source
-from nonneg_export.adaptation.features import Features, Seer, compute_features
-from nonneg_export.adaptation.fitting import fit, largest
-from nonneg_export.adaptation.labels import Labels, labels_of
-from nonneg_export.adaptation.records import RecordBuffer, Records, record_form, sealed
-from nonneg_export.adaptation.splitting import split
-from nonneg_export.adaptation.training import STEPS_A_PHOTO, train_front, trained
-from nonneg_export.photo_folder import Photos, find_photos
-from nonneg_runtime.inference.open_session import open_session
-from nonneg_runtime.preprocess import Preprocessor
+from nonneg_export.adapt import fitting as splitting
+from nonneg_export.adapt.backbone import FeatureBackbone, open_source
+from nonneg_export.adapt.feature_records import RecordBuffer, Records, record_form, sealed
+from nonneg_export.adapt.fitting import fit, largest, split
+from nonneg_export.adapt.photo_features import FeatureExtractor, Features, compute_features
+from nonneg_export.adapt.photo_labels import Labels, labels_of
+from nonneg_export.adapt.trained_front import STEPS_A_PHOTO, train_front, trained
+from nonneg_export.calibrate.photo_folder import Photos, find_photos
+from nonneg_runtime.heads.feature_head import OPEN, Weights
+from nonneg_runtime.heads.head import Head
+from nonneg_runtime.inference.encoder import open_session
+from nonneg_runtime.seeing.preprocess import Preprocessor
 
 SOURCE = "photo-fast"
 SAID = ("weights", "weights_license", "data", "data_license")
@@ -192,8 +190,10 @@ def test_a_new_photo_costs_one_photo_and_those_that_are_gone_are_dropped_in_time
     (work := tmp_path / "work").mkdir()
     shutil.copytree(tiles, folder)
     backbone, seen = FeatureBackbone(source, work, 1), []
-    record = Seer.record
-    monkeypatch.setattr(Seer, "record", lambda self, path, key: seen.append(path) or record(self, path, key))
+    record = FeatureExtractor.record
+    monkeypatch.setattr(
+        FeatureExtractor, "record", lambda self, path, key: seen.append(path) or record(self, path, key)
+    )
 
     def computed() -> tuple[Features, set[str]]:
         seen.clear()
@@ -233,7 +233,7 @@ READS = """
 import resource, sys
 from pathlib import Path
 import numpy as np
-from nonneg_export.adaptation.records import Records, record_form
+from nonneg_export.adapt.feature_records import Records, record_form
 
 records, rows = Records(Path(sys.argv[1]), record_form(64)), np.arange(4000) * 100
 records.read("roots", rows[:10])

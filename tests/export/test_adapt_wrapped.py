@@ -11,12 +11,12 @@ from published_files import KERNEL, SIDE, WIDTH, encoder
 
 from nonneg_core.errors import MissingExtra
 from nonneg_core.shortening import unit
-from nonneg_export.adaptation.backbone import FeatureBackbone, open_source
+from nonneg_export.adapt.backbone import FeatureBackbone, open_source
 from nonneg_export.commands.adapt import adapt
 from nonneg_export.commands.wrap import wrap
-from nonneg_runtime.bundle import Bundle, open_bundle
-from nonneg_runtime.head_file import read_head
-from nonneg_runtime.inference.session import Session
+from nonneg_runtime.bundle.bundle_folder import Bundle, open_bundle
+from nonneg_runtime.bundle.head_file import read_head
+from nonneg_runtime.inference.onnx_session import Session
 
 MEAN, STD = np.array((0.485, 0.456, 0.406)), np.array((0.229, 0.224, 0.225))
 PIXELS = np.random.default_rng(1).integers(0, 256, (5, SIDE, SIDE, 3), dtype=np.uint8)
@@ -42,7 +42,7 @@ def test_the_head_on_signed_features_is_adapted_without_onnx(
     source = wrapped(tiles, tmp_path)
     assert source.manifest.head is not None
     assert source.manifest.head.takes == "directions"
-    monkeypatch.setattr("nonneg_export.adaptation.backbone.find_spec", lambda _: None)
+    monkeypatch.setattr("nonneg_export.adapt.backbone.find_spec", lambda _: None)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "work").mkdir()
     rows = FeatureBackbone(open_source(source.path), tmp_path / "work", 1).roots(PIXELS)
@@ -63,6 +63,6 @@ def test_a_bundle_with_too_few_columns_for_its_features_says_why_it_needs_onnx(
     tiles: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = wrapped(tiles, tmp_path, "--dimensions", str(WIDTH))
-    monkeypatch.setattr("nonneg_export.adaptation.backbone.find_spec", lambda _: None)
+    monkeypatch.setattr("nonneg_export.adapt.backbone.find_spec", lambda _: None)
     with pytest.raises(MissingExtra, match=r"fewer columns than what its head takes needs.*needs onnx"):
         open_source(source.path)

@@ -20,15 +20,15 @@ from PIL import Image as Picture
 from nonneg_core.errors import BundleInvalid, ConfigInvalid, DigestMismatch, ParameterInvalid, StorageFailed
 from nonneg_core.pixels.view import View
 from nonneg_core.shortening import unit
-from nonneg_export.assemble import Draft, rank, seal
-from nonneg_export.atlas_builder import strongest
+from nonneg_export.assembly.calibrate_and_seal import Draft, rank, seal
+from nonneg_export.calibrate.atlas_builder import strongest
+from nonneg_export.calibrate.photo_folder import find_photos, load_pixels
 from nonneg_export.commands.atlas import atlas as command
-from nonneg_export.photo_folder import find_photos, load_pixels
-from nonneg_runtime.atlas import Atlas, fingerprint_of, open_atlas, with_atlas
-from nonneg_runtime.bundle import DEFAULT, Bundle, open_bundle
-from nonneg_runtime.inference.session import Session
-from nonneg_runtime.manifest import Provenance
-from nonneg_runtime.words.known_names import known_names
+from nonneg_runtime.bundle.atlas_file import Atlas, fingerprint_of, open_atlas, with_atlas
+from nonneg_runtime.bundle.bundle_folder import DEFAULT, Bundle, open_bundle
+from nonneg_runtime.bundle.manifest import Provenance
+from nonneg_runtime.inference.onnx_session import Session
+from nonneg_runtime.words.column_facts import known_names
 
 SOURCE = Provenance(weights="random", weights_license="CC0", data="none", data_license="CC0")
 
@@ -240,7 +240,7 @@ def test_a_file_that_is_not_a_database_is_not_an_atlas(content: bytes, tmp_path:
 
 def test_reading_an_atlas_needs_neither_torch_nor_onnx(charted: Bundle) -> None:
     program = (
-        "import sys; from pathlib import Path; from nonneg_runtime.atlas import Atlas; "
+        "import sys; from pathlib import Path; from nonneg_runtime.bundle.atlas_file import Atlas; "
         f"assert Atlas(Path({str(charted.path / 'atlas.sqlite')!r})).examples(0); "
         "assert not {'torch', 'onnx', 'onnxruntime'} & set(sys.modules)"
     )

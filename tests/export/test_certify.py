@@ -15,19 +15,18 @@ from click.testing import CliRunner
 from features_of_photos import looked
 from PIL import Image
 
-from nonneg_core.evaluation.photo_pairs import pairs, teaching
-from nonneg_core.heads.adapted import last
-from nonneg_core.heads.head import Head
-from nonneg_export.certification.certify import Judged
-from nonneg_export.certification.edited_pictures import edited
-from nonneg_export.certification.encoders import Certified
+from nonneg_export.calibrate.photo_folder import load_pixels
+from nonneg_export.certify.certification import CertificateFigures
+from nonneg_export.certify.certified_encoders import Certified, edited
 from nonneg_export.commands.certify import EXIT, certify
-from nonneg_export.commands.info import info
-from nonneg_export.model_card import card
-from nonneg_export.photo_folder import load_pixels
-from nonneg_runtime.bundle import DEFAULT, SHIPPED, Bundle, open_bundle
-from nonneg_runtime.head_file import HEAD, read_head
-from nonneg_runtime.inference.open_session import open_session
+from nonneg_export.commands.whole_bundles import info
+from nonneg_export.share.model_card import card
+from nonneg_runtime.bundle.bundle_folder import DEFAULT, SHIPPED, Bundle, open_bundle
+from nonneg_runtime.bundle.head_file import HEAD, read_head
+from nonneg_runtime.heads.feature_head import last
+from nonneg_runtime.heads.head import Head
+from nonneg_runtime.inference.encoder import open_session
+from nonneg_vectors.evaluation.certificate_splits import pasted_pairs, split_for_certificate
 
 SAMPLES = ("astronaut.png", "chelsea.png", "coffee.png", "motorcycle_left.png", "rocket.jpg")
 OF_EACH = 8
@@ -55,7 +54,7 @@ def run(*arguments: object) -> tuple[int, dict[str, Any]]:
     return result.exit_code, json.loads(result.output) if result.output.startswith("{") else {"said": result.exception}
 
 
-def deciding(found: Judged) -> list[tuple[str, int]]:
+def deciding(found: CertificateFigures) -> list[tuple[str, int]]:
     """The figures that a verdict stands on, and of how many dimensions they are."""
     return [(figure.name, figure.dimensions) for figure in found.figures if figure.decides]
 
@@ -86,8 +85,8 @@ def test_a_random_head_fails_though_it_claims_the_same_names() -> None:
 def test_photos_of_one_class_decide_nothing_and_that_is_said() -> None:
     seen = looked()
     alone = np.zeros_like(seen.asked.classes)
-    by = teaching(alone)
-    asked = replace(seen.asked, classes=alone, teaching=by, pairs=pairs(by, 10))
+    by = split_for_certificate(alone)
+    asked = replace(seen.asked, classes=alone, teaching=by, pairs=pasted_pairs(by, 10))
     found = replace(seen, asked=asked, shown={}).through(along_classes(), np.arange(800))
     assert found.outcome == "not decided"
     assert [figure.name for figure in found.figures] == ["monosemanticity"]

@@ -9,8 +9,8 @@ from onnx import ModelProto, TensorProto, checker, helper, numpy_helper
 
 from nonneg_export.graphs.canonical import save
 from nonneg_export.graphs.columns import activate, centre, select_columns, width
-from nonneg_runtime.graph import INPUT, OUTPUT
-from nonneg_runtime.inference.session import Session
+from nonneg_runtime.inference.onnx_session import Session
+from nonneg_runtime.inference.runner import INPUT, OUTPUT
 
 
 def answers(model: ModelProto, folder: Path, size: int = 16) -> NDArray[np.float32]:

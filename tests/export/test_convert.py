@@ -10,7 +10,7 @@ from onnx import ModelProto
 from nonneg_core.errors import CheckFailed
 from nonneg_export.graphs.canonical import save
 from nonneg_export.graphs.convert import to_onnx
-from nonneg_runtime.inference.session import Session
+from nonneg_runtime.inference.onnx_session import Session
 
 
 class Small(torch.nn.Module):

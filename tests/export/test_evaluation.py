@@ -9,15 +9,14 @@ from onnx import ModelProto
 from PIL import Image
 
 from nonneg_core.errors import DataInvalid
-from nonneg_core.evaluation.metrics import retrieval
 from nonneg_core.pixels.view import View
-from nonneg_export.assemble import Draft, RankedDraft, rank, report, seal
-from nonneg_export.manifest_report import structure, summary
-from nonneg_export.photo_folder import find_photos, load_pixels
-from nonneg_export.plot import draw
-from nonneg_runtime.bundle import open_bundle
-from nonneg_runtime.inference.session import Session
-from nonneg_runtime.manifest import Provenance
+from nonneg_export.assembly.calibrate_and_seal import Draft, RankedDraft, rank, report, seal
+from nonneg_export.calibrate.photo_folder import find_photos, load_pixels
+from nonneg_export.share.manifest_report import draw, structure, summary
+from nonneg_runtime.bundle.bundle_folder import open_bundle
+from nonneg_runtime.bundle.manifest import Provenance
+from nonneg_runtime.inference.onnx_session import Session
+from nonneg_vectors.evaluation.ranking import retrieval
 
 SOURCE = Provenance(weights="random", weights_license="CC0", data="none", data_license="CC0")
 

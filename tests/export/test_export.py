@@ -14,18 +14,17 @@ from click.testing import CliRunner, Result
 from onnx import ModelProto, helper, numpy_helper
 
 from nonneg_core.errors import CheckFailed, DataInvalid, ParameterInvalid, StorageFailed
-from nonneg_core.pixels.resizing import has_simd
-from nonneg_core.pixels.view import View
+from nonneg_core.pixels.view import View, has_simd
 from nonneg_core.shortening import unit
-from nonneg_export.assemble import Draft, RankedDraft, rank, seal
+from nonneg_export.assembly.calibrate_and_seal import Draft, RankedDraft, rank, seal
+from nonneg_export.calibrate.photo_folder import find_photos, load_pixels
 from nonneg_export.commands.export import export
 from nonneg_export.graphs.columns import activate
-from nonneg_export.photo_folder import find_photos, load_pixels
-from nonneg_runtime.bundle import open_bundle
-from nonneg_runtime.golden import check
-from nonneg_runtime.graph import INPUT, OUTPUT
-from nonneg_runtime.inference.session import Session
-from nonneg_runtime.manifest import Provenance
+from nonneg_runtime.bundle.bundle_folder import open_bundle
+from nonneg_runtime.bundle.manifest import Provenance
+from nonneg_runtime.inference.onnx_session import Session
+from nonneg_runtime.inference.runner import INPUT, OUTPUT
+from nonneg_runtime.inference.runner import check_golden as check
 
 pytestmark = pytest.mark.slow
 SOURCE = Provenance(weights="random", weights_license="CC0", data="none", data_license="CC0")
@@ -218,7 +217,7 @@ def nonneg_export(*arguments: str | Path) -> Result:
 def test_a_trained_run_becomes_a_bundle_that_agrees_with_torch(run: Path, labelled: Path, tmp_path: Path) -> None:
     import torch
 
-    from nonneg_training.checkpoint import load_encoder
+    from nonneg_training.loop.training_checkpoint import load_encoder
 
     result = nonneg_export(
         run, "--calibrate", labelled, "--out", tmp_path / "b", "--license", "MIT", "--work", tmp_path
@@ -286,7 +285,7 @@ def test_a_disk_that_fills_up_leaves_nothing_and_says_so(run: Path, labelled: Pa
 
 
 def test_an_interrupted_collection_goes_on_where_it_stopped(tiny: ModelProto, labelled: Path, tmp_path: Path) -> None:
-    from nonneg_export.activations import collect
+    from nonneg_export.calibrate.activations import collect
     from nonneg_export.graphs.canonical import save
 
     save(tiny, tmp_path / "m.onnx")
@@ -312,7 +311,7 @@ def test_an_interrupted_collection_goes_on_where_it_stopped(tiny: ModelProto, la
 
 
 def test_another_view_does_not_reuse_what_was_collected(tiny: ModelProto, labelled: Path, tmp_path: Path) -> None:
-    from nonneg_export.activations import collect
+    from nonneg_export.calibrate.activations import collect
     from nonneg_export.graphs.canonical import save
 
     save(tiny, tmp_path / "m.onnx")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from loopback_hub import Hub
 
-from nonneg_runtime.bundle import DEFAULT, open_bundle
+from nonneg_runtime.bundle.bundle_folder import DEFAULT, open_bundle
 
 pytest.importorskip("huggingface_hub")
 NONNEG = str(Path(sys.executable).with_name("nonneg"))

@@ -169,7 +169,7 @@ MEAN_DIFFERENCE = 4.0  # of 255: the library rounds the resized picture and its 
 def test_pixels_are_those_of_the_librarys_own_processor(
     name: str, real_photos: list[Image.Image], tmp_path: Path
 ) -> None:
-    import nonneg_training.torchvision_schemas  # noqa: F401 - before torchvision
+    import nonneg_training.encoder.torchvision_schemas  # noqa: F401 - before torchvision
 
     library = pytest.importorskip("transformers")
     kind, options = PROCESSORS[name]

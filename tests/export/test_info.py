@@ -6,8 +6,8 @@ import sys
 
 from click.testing import CliRunner
 
-from nonneg_export.commands.info import info
-from nonneg_runtime.bundle import open_bundle
+from nonneg_export.commands.whole_bundles import info
+from nonneg_runtime.bundle.bundle_folder import open_bundle
 
 
 def test_a_person_reads_what_the_default_model_is() -> None:
@@ -34,7 +34,7 @@ def test_a_program_reads_json() -> None:
 
 def test_info_needs_neither_torch_nor_onnx() -> None:
     program = (
-        "import sys; from nonneg_export.commands.info import info; info(['--json'], standalone_mode=False); "
+        "import sys; from nonneg_export.commands.whole_bundles import info; info(['--json'], standalone_mode=False); "
         "assert not {'torch', 'onnx', 'onnxruntime'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, timeout=60)

@@ -7,9 +7,8 @@ import pytest
 from scipy.optimize import nnls
 
 from nonneg_core.errors import DataInvalid
-from nonneg_export.names.class_weights import nonnegative
-from nonneg_export.names.lexicon import ClassWords
-from nonneg_export.names.wordnet import read_wordnet
+from research.models.lexicon_words import ClassWords, nonnegative
+from research.models.wordnet import read_wordnet
 
 DATA = """\
   1 A licence, whose lines begin with spaces.

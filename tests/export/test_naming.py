@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from nonneg_core.heads.named import class_directions
-from nonneg_core.heads.rotated import EXPONENT, Basis, components, polar
-from nonneg_core.heads.spread import spread
-from nonneg_export.names.naming import classes_of, described, held_out_ranks, precisions
+from nonneg_runtime.heads.analytic_head import EXPONENT, Basis, components, polar
+from nonneg_runtime.heads.head import class_directions
+from nonneg_runtime.heads.moments import spread
+from research.models.naming import classes_of, described, held_out_ranks, precisions
 
 WNIDS = ["n00000001", "n00000002", "n00000003"]
 

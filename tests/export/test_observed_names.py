@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from nonneg_core.errors import DataInvalid
-from nonneg_export.names.common_names import WORDNET, common_name, everyday, read_synsets, read_table
-from nonneg_export.names.observed_names import observed_names
+from research.models.shipped_names import WORDNET, common_name, everyday, observed_names, read_synsets, read_table
 
 SHOWN = [["beagle", "dog", "animal"]] * 40 + [["pug", "dog", "animal"]] * 40 + [["cab", "car"]] * 40 + [["oak"]] * 100
 SHOWN += [["cat", "animal"]] * 20

@@ -14,16 +14,16 @@ from onnx import TensorProto, helper, numpy_helper
 
 from nonneg_core.errors import CheckpointInvalid, ConfigInvalid, DataInvalid, NonnegError
 from nonneg_core.pixels.view import View
+from nonneg_export.assembly.run_draft import OPERATORS, with_projector
 from nonneg_export.commands.export import export
-from nonneg_export.graphs.projector import OPERATORS, with_projector
-from nonneg_runtime.bundle import open_bundle
-from nonneg_runtime.head_file import read_head
-from nonneg_runtime.inference.session import Session
-from nonneg_training.checkpoint import load_encoder, run_settings
-from nonneg_training.command import train
-from nonneg_training.encoder import EncoderModule
-from nonneg_training.onnx_backbone.recipe import features_graph
-from nonneg_training.settings import Onnx
+from nonneg_runtime.bundle.bundle_folder import open_bundle
+from nonneg_runtime.bundle.head_file import read_head
+from nonneg_runtime.inference.onnx_session import Session
+from nonneg_training.encoder.encoder_module import EncoderModule
+from nonneg_training.loop.training_checkpoint import load_encoder, run_settings
+from nonneg_training.onnx_backbone.onnx_features import features_graph
+from nonneg_training.setup.run_settings import Onnx
+from nonneg_training.train_command import train
 
 SIZE = 16
 KERNEL = np.random.default_rng(0).normal(size=(12, 3, 4, 4)).astype(np.float32)
@@ -149,7 +149,7 @@ def test_the_cache_is_shared_by_heads_on_one_encoder_and_not_with_another(
 def test_every_projector_becomes_the_same_graph(
     activation: str, batch_norm: bool, encoder: Path, tmp_path: Path
 ) -> None:
-    from nonneg_training.backbones.onnx_file import OnnxBackbone
+    from nonneg_training.onnx_backbone.onnx_features import OnnxBackbone
 
     torch.manual_seed(0)
     how = Onnx()

@@ -9,13 +9,12 @@ from click.testing import CliRunner, Result
 from nonneg_core.errors import CheckFailed, ConfigInvalid, DataInvalid
 from nonneg_core.shortening import unit
 from nonneg_export.checks.agreement import agreement
-from nonneg_export.commands.quantize import quantize
-from nonneg_export.graphs.canonical import save
-from nonneg_export.graphs.fp16_weights import restore_fp32, store_fp16
-from nonneg_runtime.bundle import ENCODER, Bundle, open_bundle, write_bundle
-from nonneg_runtime.golden import check
-from nonneg_runtime.inference.session import Session
-from nonneg_training.onnx_backbone.onnx_graph import load
+from nonneg_export.commands.bundle_from_bundle import quantize
+from nonneg_export.graphs.canonical import restore_fp32, save, store_fp16
+from nonneg_runtime.bundle.bundle_folder import ENCODER, Bundle, open_bundle, write_bundle
+from nonneg_runtime.inference.onnx_session import Session
+from nonneg_runtime.inference.runner import check_golden as check
+from nonneg_training.onnx_backbone.onnx_graph import load_graph
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +27,7 @@ def command(photos: Path, out: Path, *options: str) -> Result:
 def wide(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     """The default model with its weights written out as float32."""
     place, old = tmp_path_factory.mktemp("wide"), open_bundle()
-    save(restore_fp32(load(old.encoder)), place / ENCODER)
+    save(restore_fp32(load_graph(old.encoder)), place / ENCODER)
     manifest = old.manifest.model_copy(
         update={"precision": "fp32", "checks": (), "head": None, "variants": (), "names": None, "lexicon": None}
     )
@@ -68,7 +67,7 @@ def test_its_vectors_are_non_negative_and_sparse(small: Bundle) -> None:
 
 def test_weights_stored_as_float16_are_the_same_numbers_when_written_out_again(tmp_path: Path) -> None:
     bundle = open_bundle()
-    encoder = load(bundle.encoder)
+    encoder = load_graph(bundle.encoder)
     save(store_fp16(restore_fp32(encoder)), tmp_path / ENCODER)
     pixels = np.random.default_rng(0).integers(0, 256, (1, 260, 260, 3), dtype=np.uint8)
     np.testing.assert_array_equal(Session(tmp_path / ENCODER).run(pixels), Session(bundle.encoder).run(pixels))

@@ -10,13 +10,13 @@ from click.testing import CliRunner
 from onnx import ModelProto
 
 from nonneg_core.pixels.view import View
-from nonneg_export.assemble import Draft, rank, seal
-from nonneg_export.commands.rank import rank as command
-from nonneg_export.photo_folder import find_photos
-from nonneg_export.rerank_columns import overlaps
-from nonneg_runtime.bundle import Bundle, open_bundle
-from nonneg_runtime.inference.session import Session
-from nonneg_runtime.manifest import Provenance
+from nonneg_export.assembly.calibrate_and_seal import Draft, rank, seal
+from nonneg_export.assembly.reranked_bundle import overlaps
+from nonneg_export.calibrate.photo_folder import find_photos
+from nonneg_export.commands.bundle_from_bundle import rank as command
+from nonneg_runtime.bundle.bundle_folder import Bundle, open_bundle
+from nonneg_runtime.bundle.manifest import Provenance
+from nonneg_runtime.inference.onnx_session import Session
 from nonneg_runtime.words.lexicon import lexicon_of
 from nonneg_runtime.words.names import read_names
 
@@ -120,7 +120,7 @@ def names_of(bundle: Bundle) -> dict[int, str]:
 
 def test_ranking_needs_no_torch(bundle: Bundle, mine: Path, tmp_path: Path) -> None:
     program = (
-        "import sys; from nonneg_export.commands.rank import rank; "
+        "import sys; from nonneg_export.commands.bundle_from_bundle import rank; "
         f"rank([{str(bundle.path)!r}, '--images', {str(mine)!r}, '--out', {str(tmp_path / 'new')!r}], "
         "standalone_mode=False); assert 'torch' not in sys.modules"
     )

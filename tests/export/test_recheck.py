@@ -11,12 +11,12 @@ from click.testing import CliRunner
 from PIL import Image
 
 from nonneg_core.errors import ConfigInvalid, DataInvalid
-from nonneg_export.commands.build_default import build_default
-from nonneg_export.names.naming import precisions
-from nonneg_export.names.recheck import rechecked
-from nonneg_export.names.shown_classes import NONE, TABLE, ShownClasses, imagenet_classes, read_table, shown_classes
-from nonneg_runtime.bundle import SHIPPED, open_bundle
+from nonneg_runtime.bundle.bundle_folder import SHIPPED, open_bundle
 from nonneg_runtime.words.names import Name, Names, read_names
+from research.models.build_default import build_default
+from research.models.naming import precisions
+from research.models.recheck import rechecked
+from research.models.shown_classes import NONE, TABLE, ShownClasses, imagenet_classes, read_table, shown_classes
 
 CLASSES = imagenet_classes()
 BEAGLE, KING_CRAB, ANT, TABBY = (CLASSES[wnid] for wnid in ("n02088364", "n01981276", "n02219486", "n02123045"))

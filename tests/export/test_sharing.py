@@ -10,19 +10,12 @@ import pytest
 from click.testing import CliRunner
 from loopback_bucket import loopback_bucket
 
-from nonneg_core.errors import (
-    BundleInvalid,
-    ConfigInvalid,
-    ConnectionFailed,
-    DigestMismatch,
-    NotFound,
-    StorageFailed,
-)
-from nonneg_core.installing import extra_hint
-from nonneg_export.commands.sharing import pull, push
-from nonneg_export.model_card import card
-from nonneg_export.sharing import pull as pull_from
-from nonneg_runtime.bundle import DEFAULT, open_bundle
+from nonneg_core.errors import BundleInvalid, ConfigInvalid, ConnectionFailed, DigestMismatch, NotFound, StorageFailed
+from nonneg_core.terminal.installing import extra_hint
+from nonneg_export.commands.whole_bundles import pull, push
+from nonneg_export.share.bundle_sharing import pull as pull_from
+from nonneg_export.share.model_card import card
+from nonneg_runtime.bundle.bundle_folder import DEFAULT, open_bundle
 
 NONNEG = str(Path(sys.executable).with_name("nonneg"))
 

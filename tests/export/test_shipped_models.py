@@ -12,16 +12,16 @@ from PIL import Image
 from nonneg_client.commands.embedder_options import SHIPPED_BUNDLES
 from nonneg_core.errors import ConfigInvalid, DigestMismatch
 from nonneg_core.shortening import unit
-from nonneg_export.names.shown_classes import imagenet_classes, read_table
-from nonneg_export.photo_folder import load_pixels
-from nonneg_export.shipped import RECORDS, plan_of, rebuild
-from nonneg_runtime.bundle import DEFAULT, SHIPPED, Bundle, open_bundle, shipped_names
-from nonneg_runtime.golden import check
-from nonneg_runtime.head_file import HEAD, read_head, read_spread
-from nonneg_runtime.inference.open_session import open_session
-from nonneg_runtime.inference.session import Session
-from nonneg_runtime.variants import as_variant, open_variant
+from nonneg_export.calibrate.photo_folder import load_pixels
+from nonneg_runtime.bundle.bundle_folder import DEFAULT, SHIPPED, Bundle, open_bundle, shipped_names
+from nonneg_runtime.bundle.head_file import HEAD, read_head, read_spread
+from nonneg_runtime.inference.encoder import open_session
+from nonneg_runtime.inference.onnx_session import Session
+from nonneg_runtime.inference.runner import check_golden
+from nonneg_runtime.inference.variants import as_variant, open_variant
 from nonneg_runtime.words.names import read_names
+from research.models.rebuild import RECORDS, plan_of, rebuild
+from research.models.shown_classes import imagenet_classes, read_table
 
 pytestmark = pytest.mark.slow
 NAMES = ("photo", "photo-fast")
@@ -138,10 +138,10 @@ def test_the_statistics_are_those_the_head_was_computed_from(bundle: Bundle) -> 
 
 
 def test_both_forms_answer_their_golden_vectors(bundle: Bundle) -> None:
-    assert check(Session(bundle.encoder), bundle.manifest) > 0.9999
+    assert check_golden(Session(bundle.encoder), bundle.manifest) > 0.9999
     (variant,) = bundle.manifest.variants
     form = as_variant(bundle, variant)
-    assert check(open_session(form.encoder, precision="int8"), form.manifest) >= form.manifest.golden.tolerance
+    assert check_golden(open_session(form.encoder, precision="int8"), form.manifest) >= form.manifest.golden.tolerance
     assert form.manifest.fingerprint == bundle.manifest.fingerprint
 
 

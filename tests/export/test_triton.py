@@ -9,8 +9,8 @@ from google.protobuf import text_format
 
 from nonneg_core.errors import ConfigInvalid
 from nonneg_core.pixels.view import View
-from nonneg_export.triton import config, write_repository
-from nonneg_runtime.bundle import Bundle, open_bundle
+from nonneg_export.share.triton_repository import config, write_repository
+from nonneg_runtime.bundle.bundle_folder import Bundle, open_bundle
 
 
 def test_a_repository_has_the_models_name_its_config_and_version_one(tmp_path: Path) -> None:

@@ -18,13 +18,13 @@ from nonneg_cli.table import nonneg
 from nonneg_client import Encoder
 from nonneg_core.errors import CheckFailed, ConfigInvalid
 from nonneg_core.shortening import unit
-from nonneg_export.texts.trained_text import byte_letters, byte_tokenizer
-from nonneg_runtime.bundle import Bundle, open_bundle
-from nonneg_runtime.words.text_tower import TextTower, Tokenizer, text_tower
-from nonneg_training.checkpoint import load_text
-from nonneg_training.run import train
-from nonneg_training.settings import read_settings
-from nonneg_training.text_encoder import tokens
+from nonneg_export.assembly.run_draft import byte_letters, byte_tokenizer
+from nonneg_runtime.bundle.bundle_folder import Bundle, open_bundle
+from nonneg_runtime.inference.text_tower import TextTower, Tokenizer, text_tower
+from nonneg_training.encoder.text_tower import tokens
+from nonneg_training.loop.training_checkpoint import load_text
+from nonneg_training.loop.training_run import train
+from nonneg_training.setup.run_settings import read_settings
 
 pytestmark = pytest.mark.slow  # it trains, and torch writes two graphs
 tokenizers = pytest.importorskip("tokenizers")

@@ -12,12 +12,12 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from nonneg_core.errors import CheckFailed, ConfigInvalid, DataInvalid
 from nonneg_core.pixels.view import View
+from nonneg_export.assembly.head_steps import HeadSteps, behind, check_head_steps, read_head
+from nonneg_export.calibrate.photo_folder import find_photos, load_pixels
 from nonneg_export.commands.wrap import wrap
-from nonneg_export.head_steps import HeadSteps, behind, check, read_head
-from nonneg_export.photo_folder import find_photos, load_pixels
-from nonneg_export.published.from_onnx import OnnxInterface, features
-from nonneg_runtime.bundle import open_bundle
-from nonneg_runtime.inference.session import Session
+from nonneg_export.wrap.from_onnx import OnnxInterface, features
+from nonneg_runtime.bundle.bundle_folder import open_bundle
+from nonneg_runtime.inference.onnx_session import Session
 from nonneg_training.onnx_backbone.scaling_and_pooling import Scaling
 
 MEAN, STD = np.array((0.485, 0.456, 0.406)), np.array((0.229, 0.224, 0.225))
@@ -85,7 +85,7 @@ def how(encoder: Path, size: int = 16, **options: Any) -> How:
 def wrapped(how: How, rows: np.ndarray | None = None) -> ModelProto:
     """The whole encoder; `rows`: features of the calibration photos, where it is computed from any."""
     encoding, steps = how
-    check(steps)
+    check_head_steps(steps)
     return behind(
         steps, features(encoding), np.zeros((2, 6), np.float32) if rows is None else rows.astype(np.float32)
     ).model

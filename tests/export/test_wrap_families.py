@@ -12,15 +12,14 @@ import pytest
 import torch
 from loopback_hub import Hub
 
-import nonneg_training.torchvision_schemas  # noqa: F401 - before torchvision
+import nonneg_training.encoder.torchvision_schemas  # noqa: F401 - before torchvision
 from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_core.shortening import unit
-from nonneg_export.published.address import address
-from nonneg_export.published.families import pooling
-from nonneg_export.published.image_answer import choose
-from nonneg_export.published.open_tower import open_tower
-from nonneg_export.published.tower import Tower, TowerOverrides
-from nonneg_runtime.inference.session import Session
+from nonneg_export.share.hub_repository import address
+from nonneg_export.wrap.image_answer import choose
+from nonneg_export.wrap.open_tower import open_tower
+from nonneg_export.wrap.tower import Tower, TowerOverrides, pooling
+from nonneg_runtime.inference.onnx_session import Session
 
 library = pytest.importorskip("transformers")
 NAME = "someone/family"

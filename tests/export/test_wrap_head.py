@@ -13,12 +13,12 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from nonneg_core.errors import ConfigInvalid
 from nonneg_core.shortening import unit
-from nonneg_export.checks.kept_neighbours import held_out, kept
+from nonneg_export.calibrate.photo_folder import find_photos, load_pixels
+from nonneg_export.checks.agreement import held_out, shared_neighbours
 from nonneg_export.commands.wrap import wrap
-from nonneg_export.photo_folder import find_photos, load_pixels
-from nonneg_runtime.bundle import Bundle, open_bundle
-from nonneg_runtime.head_file import read_head, read_spread
-from nonneg_runtime.inference.session import Session
+from nonneg_runtime.bundle.bundle_folder import Bundle, open_bundle
+from nonneg_runtime.bundle.head_file import read_head, read_spread
+from nonneg_runtime.inference.onnx_session import Session
 from nonneg_training.onnx_backbone.scaling_and_pooling import Scaling
 
 SIDE, WIDTH = 16, 24
@@ -159,7 +159,7 @@ def test_a_step_that_the_head_already_takes_is_refused(words: tuple[str, ...], l
 def test_kept_counts_what_a_slow_look_counts() -> None:
     rng = np.random.default_rng(0)
     features, z = rng.normal(size=(30, 8)), rng.random((30, 12)) * (rng.random((30, 12)) > 0.5)
-    found = kept(features.astype(np.float32), z.astype(np.float32), "noise")
+    found = shared_neighbours(features.astype(np.float32), z.astype(np.float32), "noise")
     assert found is not None
     for row in found.rows:
         short = z[:, : row.dimensions]

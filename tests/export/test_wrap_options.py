@@ -14,9 +14,9 @@ from published_files import NAME, SIDE, encoder, published
 from nonneg_core.errors import ConfigInvalid
 from nonneg_core.pixels.view import View
 from nonneg_export.commands.wrap import wrap
-from nonneg_export.published.address import address
-from nonneg_export.published.open_tower import open_tower
-from nonneg_export.published.tower import Tower, TowerOverrides
+from nonneg_export.share.hub_repository import address
+from nonneg_export.wrap.open_tower import open_tower
+from nonneg_export.wrap.tower import Tower, TowerOverrides
 from nonneg_training.onnx_backbone.scaling_and_pooling import Scaling
 
 STRANGE = {"size": {"max_height": 20, "max_width": 20}, "image_mean": [0.5] * 3, "image_std": [0.25] * 3}

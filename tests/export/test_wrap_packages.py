@@ -13,18 +13,18 @@ from click.testing import CliRunner, Result
 from loopback_hub import Hub
 from safetensors.torch import save
 
-import nonneg_training.torchvision_schemas  # noqa: F401 - before torchvision
+import nonneg_training.encoder.torchvision_schemas  # noqa: F401 - before torchvision
 from nonneg_core.errors import ConfigInvalid
 from nonneg_core.shortening import unit
 from nonneg_export.commands.wrap import wrap
-from nonneg_export.published.address import address
-from nonneg_export.published.open_tower import open_tower
-from nonneg_export.published.text_cleaning import cleaned
-from nonneg_export.published.text_from_open_clip import of_open_clip
-from nonneg_export.published.tower import TowerOverrides
-from nonneg_runtime.bundle import open_bundle
-from nonneg_runtime.inference.session import Session
-from nonneg_runtime.words.text_tower import TOKENS, Tokenizer, text_tower
+from nonneg_export.share.hub_repository import address
+from nonneg_export.wrap.from_open_clip import of_open_clip
+from nonneg_export.wrap.open_tower import open_tower
+from nonneg_export.wrap.published_text import cleaned
+from nonneg_export.wrap.tower import TowerOverrides
+from nonneg_runtime.bundle.bundle_folder import open_bundle
+from nonneg_runtime.inference.onnx_session import Session
+from nonneg_runtime.inference.text_tower import TOKENS, Tokenizer, text_tower
 
 library = pytest.importorskip("open_clip")
 timm = pytest.importorskip("timm")
@@ -87,7 +87,7 @@ def test_both_towers_of_open_clip_come_along_with_its_own_tokenizer(
 
 def recall_by_hand(model: Any, photos: list[Path], captions: list[str], bundle: Any) -> float:
     """How many captions find their photo first by the model's own features."""
-    from nonneg_export.photo_folder import load_pixels
+    from nonneg_export.calibrate.photo_folder import load_pixels
 
     pixels = np.stack([load_pixels(path, bundle.manifest.view)[0] for path in photos])
     scaled = ((pixels / 255 - np.array(SEEN["mean"])) / np.array(SEEN["std"])).transpose(0, 3, 1, 2).astype(np.float32)

@@ -24,13 +24,12 @@ from nonneg_core.errors import (
     NotFound,
     Unauthorized,
 )
-from nonneg_export.published.address import ModelAddress, address
-from nonneg_export.published.onnx_choice import choose, onnx_files
-from nonneg_export.published.open_tower import open_tower
-from nonneg_export.published.repository import Remote
-from nonneg_export.published.tower import Tower, TowerOverrides
-from nonneg_runtime.bundle import open_bundle
-from nonneg_runtime.inference.session import Session
+from nonneg_export.share.hub_repository import ModelAddress, Remote, address
+from nonneg_export.wrap.from_onnx import choose, onnx_files
+from nonneg_export.wrap.open_tower import open_tower
+from nonneg_export.wrap.tower import Tower, TowerOverrides
+from nonneg_runtime.bundle.bundle_folder import open_bundle
+from nonneg_runtime.inference.onnx_session import Session
 
 constants = pytest.importorskip("huggingface_hub.constants")
 

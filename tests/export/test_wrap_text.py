@@ -16,18 +16,17 @@ from click.testing import CliRunner, Result
 from loopback_hub import Hub, running
 from onnx import numpy_helper
 
-import nonneg_training.torchvision_schemas  # noqa: F401 - before torchvision
+import nonneg_training.encoder.torchvision_schemas  # noqa: F401 - before torchvision
 from nonneg_client import Encoder
 from nonneg_core.errors import BundleInvalid, CheckFailed, DataInvalid, DigestMismatch, ParameterInvalid, WordsUnknown
 from nonneg_core.shortening import unit
 from nonneg_export.commands.wrap import wrap
-from nonneg_export.published.address import hub_address
-from nonneg_export.published.repository import open_repository
-from nonneg_export.published.text_from_transformers import text_encoder
-from nonneg_runtime.bundle import Bundle, open_bundle
-from nonneg_runtime.head_file import read_head
-from nonneg_runtime.inference.session import Session
-from nonneg_runtime.words.text_tower import GOLDEN, TOKENS, Tokenizer, text_tower
+from nonneg_export.share.hub_repository import hub_address, open_repository
+from nonneg_export.wrap.from_transformers import text_encoder
+from nonneg_runtime.bundle.bundle_folder import Bundle, open_bundle
+from nonneg_runtime.bundle.head_file import read_head
+from nonneg_runtime.inference.onnx_session import Session
+from nonneg_runtime.inference.text_tower import GOLDEN, TOKENS, Tokenizer, text_tower
 from nonneg_runtime.words.text_vector import unwanted
 
 constants = pytest.importorskip("huggingface_hub.constants")

@@ -17,9 +17,9 @@ from test_wrap_text import tokenizer
 
 from nonneg_core.errors import DataInvalid
 from nonneg_export.commands.wrap import wrap
-from nonneg_runtime.bundle import open_bundle
-from nonneg_runtime.head_file import read_head
-from nonneg_runtime.words.text_tower import Tokenizer, text_tower
+from nonneg_runtime.bundle.bundle_folder import open_bundle
+from nonneg_runtime.bundle.head_file import read_head
+from nonneg_runtime.inference.text_tower import Tokenizer, text_tower
 
 constants = pytest.importorskip("huggingface_hub.constants")
 pytest.importorskip("tokenizers")

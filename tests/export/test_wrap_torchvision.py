@@ -13,16 +13,16 @@ import pytest
 import torch
 from loopback_hub import Hub
 
-import nonneg_training.torchvision_schemas  # noqa: F401 - before torchvision
+import nonneg_training.encoder.torchvision_schemas  # noqa: F401 - before torchvision
 from nonneg_core.errors import ConfigInvalid, ConnectionFailed, DataInvalid, DigestMismatch, NonnegError
 from nonneg_core.pixels.view import View
 from nonneg_core.shortening import unit
-from nonneg_export.published.address import address
-from nonneg_export.published.from_torchvision import licence_of_weights
-from nonneg_export.published.open_tower import open_tower
-from nonneg_export.published.torch_tower import as_tower
-from nonneg_export.published.tower import TowerOverrides
-from nonneg_runtime.inference.session import Session
+from nonneg_export.share.hub_repository import address
+from nonneg_export.wrap.from_torchvision import licence_of_weights
+from nonneg_export.wrap.open_tower import open_tower
+from nonneg_export.wrap.torch_tower import as_tower
+from nonneg_export.wrap.tower import TowerOverrides
+from nonneg_runtime.inference.onnx_session import Session
 from nonneg_training.onnx_backbone.scaling_and_pooling import Scaling
 
 NAME, SIDE = "mobilenet_v3_small", 224

@@ -13,11 +13,11 @@ from click.testing import CliRunner
 from torch import Tensor, nn
 
 from nonneg_core.errors import CheckFailed
-from nonneg_export.checks.kept_neighbours import held_out
+from nonneg_export.calibrate.photo_folder import find_photos, load_pixels
+from nonneg_export.checks.agreement import held_out
 from nonneg_export.commands.wrap import wrap
-from nonneg_export.photo_folder import find_photos, load_pixels
-from nonneg_runtime.bundle import open_bundle
-from nonneg_runtime.inference.session import Session
+from nonneg_runtime.bundle.bundle_folder import open_bundle
+from nonneg_runtime.inference.onnx_session import Session
 
 SIDE, PATCH, WIDTH, OUT = 32, 16, 32, 24
 MEAN, STD = (0.48, 0.46, 0.41), (0.27, 0.26, 0.28)

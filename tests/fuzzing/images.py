@@ -17,7 +17,7 @@ from nonneg_core.errors import NonnegError
 from nonneg_core.pixels.identify import identify
 from nonneg_core.pixels.pricing.price import MAX_SECONDS, Price
 from nonneg_core.pixels.view import View
-from nonneg_runtime.preprocess import Preprocessor
+from nonneg_runtime.seeing.preprocess import Preprocessor
 
 MAX_PIXELS = 4_000_000
 

@@ -13,13 +13,13 @@ from onnx import ModelProto, SparseTensorProto, TensorProto, external_data_helpe
 
 from nonneg_core.errors import BundleInvalid, DigestMismatch, SchemaUnknown, StorageFailed
 from nonneg_core.pixels.view import View
-from nonneg_export.checks import golden
+from nonneg_export.checks import encoder_checks as golden
 from nonneg_export.graphs.canonical import save
-from nonneg_runtime.bundle import ENCODER, Bundle, open_bundle, write_bundle
-from nonneg_runtime.external_data import ExternalTensor, Malformed, external_files, locations
-from nonneg_runtime.golden import check
-from nonneg_runtime.inference.session import Session
-from nonneg_runtime.manifest import Calibration, Columns, Manifest, Provenance
+from nonneg_runtime.bundle.bundle_folder import ENCODER, Bundle, open_bundle, write_bundle
+from nonneg_runtime.bundle.external_data import ExternalTensor, Malformed, external_files, locations
+from nonneg_runtime.bundle.manifest import Calibration, Columns, Manifest, Provenance
+from nonneg_runtime.inference.onnx_session import Session
+from nonneg_runtime.inference.runner import check_golden
 
 Break = Callable[[Path], None]
 
@@ -160,7 +160,7 @@ def test_external_data_inside_the_bundle_is_read(tiny: ModelProto, tmp_path: Pat
     files = {ENCODER: tmp_path / ENCODER, "encoder.data": tmp_path / "encoder.data"}
     bundle = write_bundle(tmp_path / "bundle", manifest, files)
     assert external_files(bundle.encoder) == {"encoder.data"}
-    assert check(Session(bundle.encoder), bundle.manifest) == pytest.approx(1)
+    assert check_golden(Session(bundle.encoder), bundle.manifest) == pytest.approx(1)
 
 
 def test_the_walk_finds_external_data_in_every_corner_of_a_model(tmp_path: Path) -> None:
@@ -245,6 +245,6 @@ def test_a_file_that_is_gone_as_soon_as_it_was_verified_is_an_error(
         path.unlink()
         return external_files(path)
 
-    monkeypatch.setattr("nonneg_runtime.bundle.external_files", gone)
+    monkeypatch.setattr("nonneg_runtime.bundle.bundle_folder.external_files", gone)
     with pytest.raises(BundleInvalid, match="cannot be read"):
         open_bundle(copy)

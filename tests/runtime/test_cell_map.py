@@ -10,11 +10,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from nonneg_core.errors import ParameterInvalid
-from nonneg_core.heads.head import Head, roots
 from nonneg_core.pixels.view import View
-from nonneg_runtime.bundle import Bundle, open_bundle
-from nonneg_runtime.cell_map import CellMap, pooled_map, split
-from nonneg_runtime.inference.session import Session
+from nonneg_runtime.bundle.bundle_folder import Bundle, open_bundle
+from nonneg_runtime.heads.head import Head, roots
+from nonneg_runtime.inference.cell_map import CellMap, pooled_map, split
+from nonneg_runtime.inference.onnx_session import Session
 
 PHOTO = np.random.default_rng(3).integers(0, 256, (224, 224, 3), dtype=np.uint8)
 

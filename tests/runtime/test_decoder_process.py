@@ -19,9 +19,9 @@ from PIL import Image
 from nonneg_core.errors import ImageTooLarge, ImageUnreadable, NotReady
 from nonneg_core.pixels.identify import identify
 from nonneg_core.pixels.view import View
-from nonneg_runtime import decoder_process
-from nonneg_runtime.decoder_process import UNBOUNDED, DecoderProcess, of_this_thread
-from nonneg_runtime.preprocess import Preprocessor
+from nonneg_runtime.seeing import decoder_process
+from nonneg_runtime.seeing.decoder_process import UNBOUNDED, DecoderProcess, of_this_thread
+from nonneg_runtime.seeing.preprocess import Preprocessor
 
 pytestmark = pytest.mark.slow
 PHOTO = Path(skimage.__file__).parent / "data" / "chelsea.png"

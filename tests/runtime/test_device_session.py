@@ -15,10 +15,9 @@ from onnx import ModelProto
 from nonneg_core.errors import ConfigInvalid
 from nonneg_export.graphs.canonical import save
 from nonneg_runtime.inference.device_session import Bound, DeviceSession, page_lock, pages, warm_sizes
-from nonneg_runtime.inference.gpu_options import kept_engines
-from nonneg_runtime.inference.open_session import open_session
-from nonneg_runtime.inference.providers import CPU, PROVIDERS, check_taken, taken
-from nonneg_runtime.inference.session import RECORD, Session
+from nonneg_runtime.inference.encoder import open_session
+from nonneg_runtime.inference.onnx_session import RECORD, Session, kept_engines
+from nonneg_runtime.inference.runner import CPU, PROVIDERS, check_provider, nodes_by_provider
 
 
 @pytest.fixture(scope="module")
@@ -136,18 +135,18 @@ def test_an_error_of_locking_is_taken_back() -> None:
 def test_the_runtime_tells_who_computes_what(encoder: Path) -> None:
     options = ort.SessionOptions()
     options.add_session_config_entry(RECORD, "1")
-    found = taken(ort.InferenceSession(str(encoder), options, providers=[CPU]))
+    found = nodes_by_provider(ort.InferenceSession(str(encoder), options, providers=[CPU]))
     if not found and tuple(map(int, ort.__version__.split(".")[:2])) < (1, 24):
         pytest.skip("this ONNX Runtime does not tell")
     assert set(found) == {CPU}
-    check_taken(CPU, found)
+    check_provider(CPU, found)
 
 
 def test_a_provider_that_leaves_most_of_the_nodes_to_others_is_refused() -> None:
-    check_taken("CUDAExecutionProvider", {"CUDAExecutionProvider": 50, CPU: 12})
-    check_taken("CUDAExecutionProvider", {})  # a runtime that does not tell
+    check_provider("CUDAExecutionProvider", {"CUDAExecutionProvider": 50, CPU: 12})
+    check_provider("CUDAExecutionProvider", {})  # a runtime that does not tell
     with pytest.raises(ConfigInvalid, match="would compute 3 of the encoder's 63 nodes, and CPUExecutionProvider 60"):
-        check_taken("CUDAExecutionProvider", {"CUDAExecutionProvider": 3, CPU: 60})
+        check_provider("CUDAExecutionProvider", {"CUDAExecutionProvider": 3, CPU: 60})
 
 
 def test_engines_are_kept_for_each_encoder_apart(

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from onnx import ModelProto, TensorProto, helper
 
-from nonneg_core import safetensors_file
 from nonneg_core.errors import BundleInvalid, DataInvalid
-from nonneg_core.heads.head import Head
-from nonneg_core.heads.spread import spread
+from nonneg_core.files import safetensors_file
 from nonneg_export.graphs.canonical import canonical, save
-from nonneg_export.graphs.root_head import detach_head, with_root_head
-from nonneg_runtime.external_data import external_files
-from nonneg_runtime.head_file import HEAD, metadata_of, read_head, read_spread, write_head, write_spread
-from nonneg_runtime.inference.session import Session
+from nonneg_export.graphs.head_layers import detach_head, with_root_head
+from nonneg_runtime.bundle.external_data import external_files
+from nonneg_runtime.bundle.head_file import HEAD, metadata_of, read_head, read_spread, write_head, write_spread
+from nonneg_runtime.heads.head import Head
+from nonneg_runtime.heads.moments import spread
+from nonneg_runtime.inference.onnx_session import Session
 
 
 def a_head(seed: int = 0, features: int = 3, dimensions: int = 5) -> Head:

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from nonneg_core.errors import BundleInvalid, ConfigInvalid
 from nonneg_core.shortening import unit
-from nonneg_export.photo_folder import find_photos, load_pixels
-from nonneg_runtime.bundle import open_bundle
-from nonneg_runtime.inference.open_session import open_session
+from nonneg_export.calibrate.photo_folder import find_photos, load_pixels
+from nonneg_runtime.bundle.bundle_folder import open_bundle
+from nonneg_runtime.inference.encoder import open_session
+from nonneg_runtime.inference.onnx_session import Session
 from nonneg_runtime.inference.openvino_session import openvino_package
-from nonneg_runtime.inference.providers import PROVIDERS, Runner
-from nonneg_runtime.inference.session import Session
+from nonneg_runtime.inference.runner import PROVIDERS, Runner
 
 if find_spec("openvino") is None:
     pytest.skip("OpenVINO is not installed", allow_module_level=True)

@@ -17,10 +17,9 @@ from onnx import NodeProto, numpy_helper
 
 from nonneg_core.errors import CheckFailed
 from nonneg_core.pixels.view import Pixels
-from nonneg_runtime.bundle import Bundle, open_bundle
-from nonneg_runtime.golden import check, golden_cosine
-from nonneg_runtime.graph import OUTPUT
-from nonneg_runtime.variants import as_variant
+from nonneg_runtime.bundle.bundle_folder import Bundle, open_bundle
+from nonneg_runtime.inference.runner import OUTPUT, check_golden, golden_cosine
+from nonneg_runtime.inference.variants import as_variant
 
 Array = NDArray[Any]
 Product = Callable[[Array, Array], Array]
@@ -123,11 +122,11 @@ def form(request: pytest.FixtureRequest) -> Bundle:
 
 
 def test_other_rounding_passes_the_self_test(form: Bundle) -> None:
-    assert check(Interpreter(form, exact), form.manifest) > form.manifest.golden.tolerance
+    assert check_golden(Interpreter(form, exact), form.manifest) > form.manifest.golden.tolerance
 
 
 def test_saturating_arithmetic_fails_the_self_test(form: Bundle) -> None:
     wrong = Interpreter(form, saturating)
     assert golden_cosine(wrong, form.manifest) < form.manifest.golden.tolerance - 0.05
     with pytest.raises(CheckFailed, match="fails its self-test"):
-        check(wrong, form.manifest)
+        check_golden(wrong, form.manifest)

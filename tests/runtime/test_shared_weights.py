@@ -12,9 +12,8 @@ from onnx import ModelProto
 
 from nonneg_core.errors import StorageFailed
 from nonneg_export.graphs.canonical import save
-from nonneg_runtime.bundle import open_bundle
-from nonneg_runtime.inference.session import Session
-from nonneg_runtime.inference.shared_weights import sessions_sharing_weights
+from nonneg_runtime.bundle.bundle_folder import open_bundle
+from nonneg_runtime.inference.onnx_session import Session, sessions_sharing_weights
 
 
 @pytest.fixture

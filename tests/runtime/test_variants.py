@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from nonneg_core.errors import BundleInvalid
-from nonneg_runtime.bundle import SHIPPED, Bundle, open_bundle, write_bundle
-from nonneg_runtime.manifest import Manifest
-from nonneg_runtime.variants import open_variant, place_of
+from nonneg_runtime.bundle.bundle_folder import SHIPPED, Bundle, open_bundle, write_bundle
+from nonneg_runtime.bundle.manifest import Manifest
+from nonneg_runtime.inference.variants import open_variant, place_of
 
 
 @pytest.fixture(scope="module")

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from nonneg_core.errors import BundleInvalid, DataInvalid, LexiconMissing, ParameterInvalid, WordsUnknown
-from nonneg_core.expressions.names import near
-from nonneg_runtime.bundle import open_bundle
-from nonneg_runtime.words.hints import HINTS
+from nonneg_runtime.bundle.bundle_folder import open_bundle
 from nonneg_runtime.words.lexicon import MOST_BYTES, Class, Lexicon, read_lexicon
-from nonneg_runtime.words.text_vector import MOST_WORDS, known_to, unwanted, vector_of, words_of
+from nonneg_runtime.words.text_vector import HINTS, MOST_WORDS, known_to, unwanted, vector_of, words_of
+from nonneg_vectors.expressions.expression import near
 
 
 @pytest.fixture

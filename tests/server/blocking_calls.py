@@ -93,7 +93,7 @@ def blocking(function: Any) -> str | None:
 def main() -> None:
     report, sys.argv[1:] = sys.argv[1], sys.argv[2:]
     from nonneg_cli.table import main as command
-    from nonneg_server.process import Process
+    from nonneg_server.startup.server_process import Process
 
     startup = Process.startup
 

@@ -18,18 +18,18 @@ from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
 from nonneg_core.pixels.view import View
-from nonneg_runtime.atlas import FILE_NAME, AtlasDimension, ExampleRecord, write_atlas
-from nonneg_runtime.atlas import Image as Shown
-from nonneg_runtime.bundle import Bundle, write_bundle
-from nonneg_runtime.evidence import Golden
-from nonneg_runtime.graph import INPUT, OUTPUT, test_pattern
-from nonneg_runtime.inference.session import Session
-from nonneg_runtime.manifest import Calibration, Columns, Manifest, NamesRecord, Provenance
+from nonneg_runtime.bundle.atlas_file import FILE_NAME, AtlasDimension, ExampleRecord, write_atlas
+from nonneg_runtime.bundle.atlas_file import Image as Shown
+from nonneg_runtime.bundle.bundle_folder import Bundle, write_bundle
+from nonneg_runtime.bundle.evidence import Golden
+from nonneg_runtime.bundle.manifest import Calibration, Columns, Manifest, NamesRecord, Provenance
+from nonneg_runtime.inference.onnx_session import Session
+from nonneg_runtime.inference.runner import INPUT, OUTPUT, test_pattern
 from nonneg_runtime.words.names import NAMES, Name, Names
-from nonneg_server.app import create_app
-from nonneg_server.engine.engine import InferenceEngine
-from nonneg_server.registry import Registry
-from nonneg_server.settings import Settings
+from nonneg_server.engine.inference_engine import InferenceEngine
+from nonneg_server.models.served_models import Registry
+from nonneg_server.startup.app import create_app
+from nonneg_server.startup.server_settings import Settings
 
 SIZE, WIDTH = 16, 48
 Popen = subprocess.Popen[str]

@@ -11,7 +11,7 @@ from typing import Any
 def main() -> None:
     held, sys.argv[1:] = Path(sys.argv[1]), sys.argv[2:]
     from nonneg_cli.table import main as command
-    from nonneg_runtime.preprocess import Preprocessor
+    from nonneg_runtime.seeing.preprocess import Preprocessor
 
     pixels = Preprocessor.pixels
 

@@ -9,9 +9,9 @@ from typing import Any
 import httpx
 import pytest
 
-from nonneg_server.app import create_app
-from nonneg_server.registry import Registry
-from nonneg_server.settings import Settings
+from nonneg_server.models.served_models import Registry
+from nonneg_server.startup.app import create_app
+from nonneg_server.startup.server_settings import Settings
 
 pytestmark = pytest.mark.anyio
 

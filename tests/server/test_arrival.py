@@ -23,12 +23,12 @@ import uvicorn
 from PIL import Image
 from uvicorn.server import ServerState
 
-from nonneg_runtime.bundle import Bundle
-from nonneg_server.app import create_app
+from nonneg_runtime.bundle.bundle_folder import Bundle
 from nonneg_server.http.connection import Connection
 from nonneg_server.http.connection_limits import ConnectionState
-from nonneg_server.registry import Registry
-from nonneg_server.settings import Settings
+from nonneg_server.models.served_models import Registry
+from nonneg_server.startup.app import create_app
+from nonneg_server.startup.server_settings import Settings
 
 pytestmark = pytest.mark.slow
 Png = Callable[[int], bytes]

@@ -13,13 +13,13 @@ from click.testing import CliRunner
 
 from nonneg_cli.key import key
 from nonneg_core.errors import ConfigInvalid, RateLimited
-from nonneg_runtime.bundle import Bundle
-from nonneg_server.app import create_app
+from nonneg_runtime.bundle.bundle_folder import Bundle
 from nonneg_server.http.auth import RateLimiter
 from nonneg_server.http.keys import read_keys
-from nonneg_server.read_settings import read_settings
-from nonneg_server.registry import Registry
-from nonneg_server.settings import Settings
+from nonneg_server.models.served_models import Registry
+from nonneg_server.startup.app import create_app
+from nonneg_server.startup.server_settings import Settings
+from nonneg_server.startup.setting_sources import read_settings
 
 pytestmark = pytest.mark.anyio
 SECRET = "a-secret-of-enough-length"

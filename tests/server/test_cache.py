@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 from nonneg_core.errors import ImageUnsupported
-from nonneg_runtime.bundle import Bundle
-from nonneg_server.engine.cache import OVERHEAD, Cache, key_of
-from nonneg_server.engine.encoded import Encoded
-from nonneg_server.engine.engine import InferenceEngine
+from nonneg_runtime.bundle.bundle_folder import Bundle
+from nonneg_server.engine.inference_engine import InferenceEngine
+from nonneg_server.engine.jobs import Encoded
+from nonneg_server.engine.vector_cache import OVERHEAD, Cache, key_of
 
 Png = Callable[[int], bytes]
 

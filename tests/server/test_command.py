@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from nonneg_runtime.bundle import Bundle
+from nonneg_runtime.bundle.bundle_folder import Bundle
 from nonneg_server import Encoder
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from nonneg_runtime.bundle import Bundle
+from nonneg_runtime.bundle.bundle_folder import Bundle
 
 GROUPS = (Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup"))  # v1, v2
 

@@ -11,9 +11,9 @@ import skimage
 from PIL import Image
 
 from nonneg_core.pixels.decode import decode
-from nonneg_core.pixels.resizing import has_simd
-from nonneg_runtime.bundle import open_bundle
-from nonneg_server.engine.engine import InferenceEngine
+from nonneg_core.pixels.view import has_simd
+from nonneg_runtime.bundle.bundle_folder import open_bundle
+from nonneg_server.engine.inference_engine import InferenceEngine
 
 PHOTOS = sorted((Path(skimage.__file__).parent / "data").glob("*.jpg")) + sorted(
     (Path(skimage.__file__).parent / "data").glob("*.png")

@@ -10,11 +10,11 @@ import httpx
 import pytest
 
 from nonneg_core.errors import BundleInvalid, ConfigInvalid
-from nonneg_runtime.atlas import AtlasDimension, ExampleRecord, Image, write_atlas
-from nonneg_runtime.bundle import Bundle
-from nonneg_server.app import create_app
-from nonneg_server.command import repository_of
-from nonneg_server.settings import Settings
+from nonneg_runtime.bundle.atlas_file import AtlasDimension, ExampleRecord, Image, write_atlas
+from nonneg_runtime.bundle.bundle_folder import Bundle
+from nonneg_server.startup.app import create_app
+from nonneg_server.startup.serve_command import repository_of
+from nonneg_server.startup.server_settings import Settings
 
 pytestmark = pytest.mark.anyio
 PATH = "/models/tiny/dimensions"

@@ -20,11 +20,11 @@ import httpx
 import numpy as np
 import pytest
 
-from nonneg_runtime.bundle import Bundle
-from nonneg_server.engine.cache import Cache, key_of
+from nonneg_runtime.bundle.bundle_folder import Bundle
 from nonneg_server.engine.disk_cache import FILE, DiskCache
-from nonneg_server.engine.encoded import Encoded
-from nonneg_server.engine.engine import InferenceEngine
+from nonneg_server.engine.inference_engine import InferenceEngine
+from nonneg_server.engine.jobs import Encoded
+from nonneg_server.engine.vector_cache import Cache, key_of
 
 Png = Callable[[int], bytes]
 MIB = 2**20

@@ -8,9 +8,9 @@ from html.parser import HTMLParser
 import httpx
 import pytest
 
-from nonneg_runtime.bundle import Bundle
-from nonneg_server.documentation.docs_page import page
-from nonneg_server.documentation.document import operations
+from nonneg_runtime.bundle.bundle_folder import Bundle
+from nonneg_server.api.docs_page import page
+from nonneg_server.startup.documents import operations
 
 pytestmark = pytest.mark.anyio
 LOADING = {"src", "srcset", "data", "action", "poster", "background"}

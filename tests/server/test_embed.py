@@ -10,19 +10,18 @@ import numpy as np
 import pytest
 
 from nonneg_core.errors import ParameterInvalid
-from nonneg_core.evaluation.quality_row import QualityRow
 from nonneg_core.pixels.decode import decode
-from nonneg_core.pixels.resizing import fast_resize
+from nonneg_core.pixels.view import fast_resize
 from nonneg_core.shortening import shorten
-from nonneg_runtime.bundle import Bundle
-from nonneg_runtime.evidence import Quality
-from nonneg_runtime.inference.session import Session
-from nonneg_server.app import create_app
-from nonneg_server.embedding import lengths_of
-from nonneg_server.engine.engine import InferenceEngine
-from nonneg_server.registry import Registry
+from nonneg_runtime.bundle.bundle_folder import Bundle
+from nonneg_runtime.bundle.evidence import Quality, QualityRow
+from nonneg_runtime.inference.onnx_session import Session
+from nonneg_server.engine.inference_engine import InferenceEngine
+from nonneg_server.models.served_models import Registry
+from nonneg_server.pipeline.request_pipeline import lengths_of
 from nonneg_server.requests.parameters import Parameters
-from nonneg_server.settings import Settings
+from nonneg_server.startup.app import create_app
+from nonneg_server.startup.server_settings import Settings
 
 pytestmark = pytest.mark.anyio
 PNG = {"content-type": "image/png"}

@@ -17,11 +17,11 @@ from nonneg_core.errors import (
     NotReady,
     Overloaded,
 )
-from nonneg_runtime.bundle import Bundle
-from nonneg_runtime.inference.providers import PROVIDERS
-from nonneg_runtime.inference.session import Session
-from nonneg_server.engine.encoded import Encoded
-from nonneg_server.engine.engine import InferenceEngine
+from nonneg_runtime.bundle.bundle_folder import Bundle
+from nonneg_runtime.inference.onnx_session import Session
+from nonneg_runtime.inference.runner import PROVIDERS
+from nonneg_server.engine.inference_engine import InferenceEngine
+from nonneg_server.engine.jobs import Encoded
 from nonneg_server.engine.workers import Workers
 
 pytestmark = pytest.mark.anyio

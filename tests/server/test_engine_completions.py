@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from nonneg_server.engine import completions as of_the_loop
-from nonneg_server.engine import pool as of_the_pool
-from nonneg_server.engine.completions import Completions
-from nonneg_server.engine.pool import LONGEST_HELD, MOST_HELD, WorkerPool
+from nonneg_server.engine import workers as of_the_loop
+from nonneg_server.engine import workers as of_the_pool
+from nonneg_server.engine.workers import LONGEST_HELD, MOST_HELD, Completions, WorkerPool
 
 pytestmark = pytest.mark.anyio
 

@@ -17,13 +17,11 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from nonneg_core.errors import ImageTooLarge, Overloaded
-from nonneg_runtime.bundle import Bundle
-from nonneg_server.engine.admission import MAX_WORK, Admission
-from nonneg_server.engine.encoded import Encoded
-from nonneg_server.engine.engine import InferenceEngine
-from nonneg_server.engine.fair_queue import LARGE_BYTES, LARGE_SECONDS, Cost, Job, Turns
-from nonneg_server.engine.pool import WorkerPool
-from nonneg_server.engine.workers import Workers
+from nonneg_runtime.bundle.bundle_folder import Bundle
+from nonneg_server.engine.admission import LARGE_BYTES, LARGE_SECONDS, MAX_WORK, Admission, Cost, Job, Turns
+from nonneg_server.engine.inference_engine import InferenceEngine
+from nonneg_server.engine.jobs import Encoded
+from nonneg_server.engine.workers import WorkerPool, Workers
 
 SMALL, LARGE = Cost(0.01, 1000), Cost(2 * LARGE_SECONDS, 1000)
 

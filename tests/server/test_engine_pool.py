@@ -7,7 +7,7 @@ from concurrent.futures import CancelledError, Future
 import pytest
 
 from nonneg_core.errors import NotReady
-from nonneg_server.engine.pool import BatchedFuture, WorkerPool
+from nonneg_server.engine.workers import BatchedFuture, WorkerPool
 
 
 @pytest.fixture

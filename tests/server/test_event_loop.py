@@ -19,7 +19,7 @@ from types import ModuleType
 import httpx
 import pytest
 
-from nonneg_runtime.bundle import Bundle
+from nonneg_runtime.bundle.bundle_folder import Bundle
 
 pytestmark = pytest.mark.slow
 SCRIPT = Path(__file__).with_name("blocking_calls.py")

@@ -17,14 +17,13 @@ import httpx
 import pytest
 
 from nonneg_core.errors import ImageTooLarge, LinkFailed, NonnegError, Overloaded, ParameterInvalid
-from nonneg_server.app import create_app
 from nonneg_server.http.connection_limits import ConnectionLimits, ConnectionState
-from nonneg_server.read_settings import read_settings
-from nonneg_server.registry import Registry
-from nonneg_server.requests.addresses import SPECIAL_IPV4, SPECIAL_IPV6, addresses, routable
-from nonneg_server.requests.fetch import OF_ONE_REQUEST, Fetcher
-from nonneg_server.requests.images import Link, ReadyImage
-from nonneg_server.settings import Settings
+from nonneg_server.models.served_models import Registry
+from nonneg_server.requests.fetch import OF_ONE_REQUEST, SPECIAL_IPV4, SPECIAL_IPV6, Fetcher, addresses, routable
+from nonneg_server.requests.inputs import Link, ReadyImage
+from nonneg_server.startup.app import create_app
+from nonneg_server.startup.server_settings import Settings
+from nonneg_server.startup.setting_sources import read_settings
 
 pytestmark = pytest.mark.anyio
 

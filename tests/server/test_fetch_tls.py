@@ -14,7 +14,7 @@ import pytest
 
 from nonneg_core.errors import LinkFailed, NonnegError
 from nonneg_server.requests.fetch import Fetcher
-from nonneg_server.requests.images import Link
+from nonneg_server.requests.inputs import Link
 
 pytestmark = pytest.mark.anyio
 EC = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1"

@@ -20,8 +20,7 @@ from hypothesis import strategies as st
 
 from nonneg_core.errors import RequestInvalid
 from nonneg_server.http.context import SINGLE
-from nonneg_server.requests.json_body import LARGE, json_object
-from nonneg_server.requests.multipart import parse_form
+from nonneg_server.requests.bodies import LARGE, json_object, parse_form
 
 pytestmark = pytest.mark.anyio
 Paint = Callable[[int], bytes]

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from nonneg_runtime.bundle import Bundle
+from nonneg_runtime.bundle.bundle_folder import Bundle
 
 pytestmark = pytest.mark.slow
 HEAD = b"POST /embed HTTP/1.1\r\nHost: test\r\nContent-Type: image/png\r\nContent-Length: 1000\r\n\r\n"
@@ -21,7 +21,7 @@ HEAD = b"POST /embed HTTP/1.1\r\nHost: test\r\nContent-Type: image/png\r\nConten
 SLOW = """
 import time
 from nonneg_cli.table import main
-from nonneg_server.repository import Repository
+from nonneg_server.models.served_models import Repository
 
 def load_all(self):
     print("loading", flush=True)

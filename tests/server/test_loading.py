@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from nonneg_runtime.bundle import Bundle
+from nonneg_runtime.bundle.bundle_folder import Bundle
 
 pytestmark = pytest.mark.slow
 Popen = subprocess.Popen[str]
@@ -23,7 +23,7 @@ MANY = 60  # of the default model: some seconds, on any machine
 @contextmanager
 def loading(*flags: str) -> Iterator[tuple[str, Popen]]:
     """A server that has many models to load before it serves, and its address."""
-    from nonneg_runtime.bundle import DEFAULT
+    from nonneg_runtime.bundle.bundle_folder import DEFAULT
 
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]

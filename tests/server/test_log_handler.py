@@ -16,7 +16,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from nonneg_server.observation.log_handler import MOST, NonBlockingHandler
+from nonneg_server.observation.logs import MOST, NonBlockingHandler
 
 pytestmark = pytest.mark.slow
 

@@ -16,11 +16,10 @@ from PIL import Image
 
 from nonneg_core.errors import DeadlineExceeded, ImageUnreadable, NonnegError
 from nonneg_core.pixels.pricing.price import Price
-from nonneg_runtime.bundle import Bundle
-from nonneg_runtime.preprocess import PhotoInput, Preprocessor
-from nonneg_server.engine.encoded import Encoded
-from nonneg_server.engine.engine import InferenceEngine
-from nonneg_server.engine.pricing import all_priced
+from nonneg_runtime.bundle.bundle_folder import Bundle
+from nonneg_runtime.seeing.preprocess import PhotoInput, Preprocessor
+from nonneg_server.engine.inference_engine import InferenceEngine
+from nonneg_server.engine.jobs import Encoded, all_priced
 
 pytestmark = pytest.mark.anyio
 Request = tuple[str, bytes, str]

@@ -17,17 +17,16 @@ import httpx
 import numpy as np
 import pytest
 
-from nonneg_core.cores import available_cores
 from nonneg_core.errors import ConfigInvalid, ModelNotFound, NotReady
-from nonneg_runtime.bundle import Bundle
-from nonneg_runtime.inference.sessions import Sessions
-from nonneg_server.app import create_app
-from nonneg_server.command import repository_of
-from nonneg_server.engine.engine import InferenceEngine
+from nonneg_core.process.cores_and_allocator import available_cores
+from nonneg_runtime.bundle.bundle_folder import Bundle
+from nonneg_runtime.inference.bundle_sessions import Sessions
+from nonneg_server.engine.inference_engine import InferenceEngine
 from nonneg_server.engine.workers import Workers
-from nonneg_server.registry import Registry
-from nonneg_server.repository import Repository
-from nonneg_server.settings import Settings
+from nonneg_server.models.served_models import Registry, Repository
+from nonneg_server.startup.app import create_app
+from nonneg_server.startup.serve_command import repository_of
+from nonneg_server.startup.server_settings import Settings
 
 Make = Callable[..., Bundle]
 Png = Callable[[int], bytes]
@@ -332,7 +331,7 @@ SLOW = """
 import time
 from pathlib import Path
 from nonneg_cli.table import main
-from nonneg_server.repository import Repository
+from nonneg_server.models.served_models import Repository
 
 folder = Path(__file__).parent
 

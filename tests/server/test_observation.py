@@ -18,17 +18,17 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client.parser import text_string_to_metric_families
 
-from nonneg_runtime.bundle import Bundle
-from nonneg_server.app import create_app
-from nonneg_server.engine.encoded import Encoded
-from nonneg_server.engine.engine import InferenceEngine
+from nonneg_runtime.bundle.bundle_folder import Bundle
+from nonneg_server.engine.inference_engine import InferenceEngine
+from nonneg_server.engine.jobs import Encoded
 from nonneg_server.engine.model_stats import FORGET, Histogram, ModelStats
+from nonneg_server.models.served_models import Registry
 from nonneg_server.observation.drift import LEAST_IMAGES, MOST, Moved, drift, moved, sentences
 from nonneg_server.observation.logs import Json
-from nonneg_server.observation.metrics import METRICS
+from nonneg_server.observation.server_metrics import METRICS
 from nonneg_server.observation.tracing import Tracer
-from nonneg_server.registry import Registry
-from nonneg_server.settings import Settings
+from nonneg_server.startup.app import create_app
+from nonneg_server.startup.server_settings import Settings
 
 pytestmark = pytest.mark.anyio
 Png = Callable[[int], bytes]
@@ -209,9 +209,9 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 import httpx
-from nonneg_server.app import create_app
-from nonneg_server.registry import Registry
-from nonneg_server.settings import Settings
+from nonneg_server.startup.app import create_app
+from nonneg_server.models.served_models import Registry
+from nonneg_server.startup.server_settings import Settings
 
 spans = InMemorySpanExporter()
 provider = TracerProvider()

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 
 from nonneg_server.api import DIALECTS
 from nonneg_server.api.route import Route
-from nonneg_server.documentation import document as made
+from nonneg_server.startup import documents as made
 
 pytestmark = pytest.mark.slow
 METHODS = {"get", "post", "put", "delete", "patch"}

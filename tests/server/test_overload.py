@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from nonneg_runtime.bundle import Bundle
+from nonneg_runtime.bundle.bundle_folder import Bundle
 
 pytestmark = pytest.mark.slow
 Png = Callable[[int], bytes]

@@ -13,8 +13,8 @@ import pytest
 import skimage
 from PIL import Image
 
-from nonneg_client.embeddings import Embeddings
 from nonneg_server import Encoder
+from nonneg_vectors.storage.embeddings import Embeddings
 
 PHOTOS = Path(skimage.__file__).parent / "data"
 NAMES = ("astronaut.png", "chelsea.png", "coffee.png", "rocket.jpg", "retina.jpg", "hubble_deep_field.jpg")

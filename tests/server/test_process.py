@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from nonneg_runtime.bundle import Bundle
+from nonneg_runtime.bundle.bundle_folder import Bundle
 
 pytestmark = pytest.mark.slow
 Png = Callable[[int], bytes]
@@ -319,7 +319,7 @@ def last_words(address: str, reason: str) -> set[tuple[int, str]]:
 FAILING = """
 import signal
 from nonneg_cli.table import main
-from nonneg_runtime.inference.session import Session
+from nonneg_runtime.inference.onnx_session import Session
 
 def broken(self, pixels):
     raise RuntimeError("the device is gone")

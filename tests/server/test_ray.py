@@ -20,7 +20,7 @@ from fastapi import FastAPI
 
 from nonneg_client import Encoder
 from nonneg_server import ray
-from nonneg_server.settings import Settings
+from nonneg_server.startup.server_settings import Settings
 
 
 @pytest.fixture

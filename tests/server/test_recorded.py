@@ -21,7 +21,7 @@ import pytest
 from PIL import Image
 
 from nonneg_core.version import __version__
-from nonneg_runtime.bundle import Bundle
+from nonneg_runtime.bundle.bundle_folder import Bundle
 
 RECORDED = Path(__file__).with_name("recorded")
 RECORD = bool(os.environ.get("NONNEG_RECORD"))

@@ -17,7 +17,7 @@ import httpx
 import pytest
 from PIL import Image
 
-from nonneg_runtime.bundle import Bundle
+from nonneg_runtime.bundle.bundle_folder import Bundle
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="signals of POSIX")
 Png = Callable[[int], bytes]

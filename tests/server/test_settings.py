@@ -9,11 +9,11 @@ from click.testing import CliRunner
 from pydantic.fields import FieldInfo
 
 from nonneg_core.errors import ConfigInvalid
-from nonneg_server import command
-from nonneg_server.command import serve
-from nonneg_server.documentation.settings_page import page
-from nonneg_server.read_settings import misspelt, read_settings
-from nonneg_server.settings import Settings, flag, variable
+from nonneg_server.startup import serve_command as command
+from nonneg_server.startup.documents import settings_page
+from nonneg_server.startup.serve_command import serve
+from nonneg_server.startup.server_settings import Settings, flag, variable
+from nonneg_server.startup.setting_sources import misspelt, read_settings
 
 
 def test_a_flag_wins_over_the_environment_and_that_over_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,4 +153,4 @@ def test_a_bad_file_is_refused_by_name(tmp_path: Path, text: str | None, message
 
 def test_the_reference_is_what_the_settings_and_metrics_say() -> None:
     written = (Path(__file__).parents[2] / "docs/settings.md").read_text(encoding="utf-8")
-    assert written == page(), "run: python -m nonneg_server.documentation.settings_page > docs/settings.md"
+    assert written == settings_page(), "run: python -m nonneg_server.startup.documents > docs/settings.md"

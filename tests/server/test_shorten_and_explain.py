@@ -13,11 +13,11 @@ from PIL import Image
 
 from nonneg_client.local import Encoder
 from nonneg_core.shortening import shorten
-from nonneg_runtime.bundle import Bundle
-from nonneg_server.app import create_app
-from nonneg_server.engine.engine import InferenceEngine
-from nonneg_server.registry import Registry
-from nonneg_server.settings import Settings
+from nonneg_runtime.bundle.bundle_folder import Bundle
+from nonneg_server.engine.inference_engine import InferenceEngine
+from nonneg_server.models.served_models import Registry
+from nonneg_server.startup.app import create_app
+from nonneg_server.startup.server_settings import Settings
 
 pytestmark = pytest.mark.anyio
 Paint = Callable[[int], bytes]

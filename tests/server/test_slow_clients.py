@@ -15,9 +15,9 @@ import httpx
 import numpy as np
 import pytest
 
-from nonneg_runtime.bundle import Bundle
-from nonneg_server.http.handshakes import SPARE
-from nonneg_server.http.unread_output import unread_bytes
+from nonneg_runtime.bundle.bundle_folder import Bundle
+from nonneg_server.http.connection_limits import unread_bytes
+from nonneg_server.http.refusals import SPARE
 
 pytestmark = pytest.mark.slow
 HEAD = b"POST /embed HTTP/1.1\r\nHost: test\r\n"

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from nonneg_runtime.bundle import Bundle
+from nonneg_runtime.bundle.bundle_folder import Bundle
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")]
 
@@ -137,7 +137,7 @@ def test_a_server_that_cannot_start_still_says_why_on_standard_error(bundle: Bun
 
 
 def test_missing_streams_do_no_harm_to_a_file_that_a_command_writes(tmp_path: Path) -> None:
-    script = "from nonneg_core.standard_streams import open_missing_streams; import os; open_missing_streams(); "
+    script = "from nonneg_core.process.start_up import open_missing_streams; import os; open_missing_streams(); "
     script += "found = os.open('made', os.O_CREAT | os.O_RDWR); os.write(2, b'noise'); assert found > 2"
     done = subprocess.run(["bash", "-c", f'{sys.executable} -c "{script}" <&- >&- 2>&-'], cwd=tmp_path, check=False)
     assert done.returncode == 0

@@ -14,18 +14,17 @@ from text_bundle import LENGTH, with_text_tower
 
 from nonneg_core.errors import DeadlineExceeded, Overloaded, ParameterInvalid
 from nonneg_core.shortening import unit
-from nonneg_runtime.bundle import Bundle
-from nonneg_runtime.words.text_tower import text_tower
-from nonneg_server.app import create_app
-from nonneg_server.engine.cache import Cache
-from nonneg_server.engine.encoded import Encoded
-from nonneg_server.engine.engine import InferenceEngine
-from nonneg_server.engine.fair_queue import LARGE_SECONDS, Cost
-from nonneg_server.engine.texts import Text
+from nonneg_runtime.bundle.bundle_folder import Bundle
+from nonneg_runtime.inference.text_tower import text_tower
+from nonneg_server.engine.admission import LARGE_SECONDS, Cost
+from nonneg_server.engine.inference_engine import InferenceEngine
+from nonneg_server.engine.jobs import Encoded, Text
+from nonneg_server.engine.vector_cache import Cache
 from nonneg_server.engine.workers import Workers
-from nonneg_server.observation.metrics import METRICS
-from nonneg_server.registry import Registry
-from nonneg_server.settings import Settings
+from nonneg_server.models.served_models import Registry
+from nonneg_server.observation.server_metrics import METRICS
+from nonneg_server.startup.app import create_app
+from nonneg_server.startup.server_settings import Settings
 
 pytest.importorskip("tokenizers")
 pytestmark = pytest.mark.anyio

@@ -8,12 +8,12 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from nonneg_runtime.bundle import Bundle, open_bundle, write_bundle
-from nonneg_runtime.evidence import Golden
-from nonneg_runtime.graph import OUTPUT
-from nonneg_runtime.inference.session import Session
-from nonneg_runtime.manifest import TextRecord
-from nonneg_runtime.words.text_tower import GOLDEN, TOKENS, Tokenizer
+from nonneg_runtime.bundle.bundle_folder import Bundle, open_bundle, write_bundle
+from nonneg_runtime.bundle.evidence import Golden
+from nonneg_runtime.bundle.manifest import TextRecord
+from nonneg_runtime.inference.onnx_session import Session
+from nonneg_runtime.inference.runner import OUTPUT
+from nonneg_runtime.inference.text_tower import GOLDEN, TOKENS, Tokenizer
 
 WORDS = ("<pad>", "<unk>", "a", "dog", "cat", "photo", "of")
 LENGTH = 6

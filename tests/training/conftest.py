@@ -13,8 +13,8 @@ import pytest
 import torch
 from PIL import Image
 
-from nonneg_training.run import train
-from nonneg_training.settings import RunSettings, read_settings
+from nonneg_training.loop.training_run import train
+from nonneg_training.setup.run_settings import RunSettings, read_settings
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from nonneg_core.errors import ConfigInvalid, MissingExtra
-from nonneg_training.backbones import backbone
+from nonneg_training.encoder import backbone
 
 
 @pytest.mark.parametrize(

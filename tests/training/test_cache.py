@@ -15,12 +15,12 @@ import torch
 
 from nonneg_core.errors import DataInvalid
 from nonneg_core.pixels.view import View
-from nonneg_training.backbones import backbone
-from nonneg_training.cache import features
 from nonneg_training.data import open_data
-from nonneg_training.encoder import EncoderModule
-from nonneg_training.feature_blocks import FeatureRequest
-from nonneg_training.settings import Views
+from nonneg_training.encoder import backbone
+from nonneg_training.encoder.encoder_module import EncoderModule
+from nonneg_training.features.feature_blocks import FeatureRequest
+from nonneg_training.features.feature_cache import cached_features
+from nonneg_training.setup.run_settings import Views
 
 
 def wanted(seed: int = 0, random: int = 0) -> FeatureRequest:
@@ -32,13 +32,13 @@ def wanted(seed: int = 0, random: int = 0) -> FeatureRequest:
 def computed(want: FeatureRequest, folder: Path) -> list[int]:
     """How far the cache had to compute, call by call."""
     seen: list[int] = []
-    features(want, folder, tick=lambda done, total: seen.append(done))
+    cached_features(want, folder, tick=lambda done, total: seen.append(done))
     return seen
 
 
 def test_the_first_view_holds_the_features_of_the_evaluation_view(tmp_path: Path) -> None:
     want = wanted()
-    found = features(want, tmp_path)
+    found = cached_features(want, tmp_path)
     assert isinstance(found, np.memmap)
     assert found.shape == (1, 359, 64)
     pixels = torch.from_numpy(want.images.pixels(range(359), want.encoder.view))
@@ -53,14 +53,14 @@ def test_a_second_run_computes_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("other", [wanted(seed=1), wanted(random=2)])
 def test_other_weights_or_views_are_another_cache(tmp_path: Path, other: FeatureRequest) -> None:
-    features(wanted(), tmp_path)
+    cached_features(wanted(), tmp_path)
     assert computed(other, tmp_path)[-1] == 359
     assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_random_views_differ_from_the_evaluation_view_and_are_the_same_each_time(tmp_path: Path) -> None:
-    first = features(wanted(random=2), tmp_path / "a")
-    second = features(wanted(random=2), tmp_path / "b")
+    first = cached_features(wanted(random=2), tmp_path / "a")
+    second = cached_features(wanted(random=2), tmp_path / "b")
     assert first.shape == (3, 359, 64)
     np.testing.assert_array_equal(first, second)
     assert not np.allclose(first[0], first[1])
@@ -68,9 +68,9 @@ def test_random_views_differ_from_the_evaluation_view_and_are_the_same_each_time
 
 
 def test_a_cache_that_was_stopped_goes_on_where_it_was(tmp_path: Path) -> None:
-    whole = np.array(features(wanted(), tmp_path / "whole"))
+    whole = np.array(cached_features(wanted(), tmp_path / "whole"))
     folder = tmp_path / "stopped"
-    features(wanted(), folder)
+    cached_features(wanted(), folder)
     (place,) = folder.iterdir()
     rows = np.load(place / "features.npy", mmap_mode="r+")
     rows[:, 128:] = 0
@@ -81,7 +81,7 @@ def test_a_cache_that_was_stopped_goes_on_where_it_was(tmp_path: Path) -> None:
 
 
 CLUSTER = """
-from nonneg_core.ray_cluster import THIS_MACHINE, joined
+from nonneg_core.process.ray_cluster import THIS_MACHINE, joined
 with joined(THIS_MACHINE) as ray:
     print(ray.get_runtime_context().gcs_address, flush=True)
     input()
@@ -107,9 +107,9 @@ def cluster() -> Iterator[str]:
 def test_a_cluster_computes_the_same_features_and_goes_on_where_one_process_stopped(
     cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = np.array(features(wanted(random=1), tmp_path / "whole"))
+    whole = np.array(cached_features(wanted(random=1), tmp_path / "whole"))
     folder = tmp_path / "stopped"
-    features(wanted(random=1), folder)
+    cached_features(wanted(random=1), folder)
     (place,) = folder.iterdir()
     rows = np.load(place / "features.npy", mmap_mode="r+")
     rows[:, 128:] = 0
@@ -131,8 +131,8 @@ def test_an_error_of_a_worker_of_the_cluster_is_the_error_of_the_run(
         (broken / "cat" / f"broken-{number}.jpg").write_bytes(b"junk")
     tolerant = replace(wanted(), images=open_data(str(broken), max_broken=3))
     monkeypatch.setenv("NONNEG_FEATURE_RAY", cluster)
-    features(tolerant, tmp_path / "cache")
+    cached_features(tolerant, tmp_path / "cache")
     assert sorted(tolerant.images.broken) == [f"cat/broken-{number}.jpg" for number in range(3)]
     strict = replace(wanted(), images=open_data(str(broken), max_broken=1))
     with pytest.raises(DataInvalid, match="broken"):
-        features(strict, tmp_path / "other")
+        cached_features(strict, tmp_path / "other")

@@ -10,12 +10,12 @@ import pytest
 import torch
 from torch.optim import SGD
 
-from nonneg_core.atomic import atomic_write
 from nonneg_core.errors import CheckpointInvalid, StorageFailed
-from nonneg_training.checkpoint import FILE_NAME, load_encoder, read_checkpoint, write_checkpoint
-from nonneg_training.precision import MixedPrecision
-from nonneg_training.run import train
-from nonneg_training.settings import RunSettings, read_settings, write_settings
+from nonneg_core.files.atomic import atomic_write
+from nonneg_training.loop.optimiser import MixedPrecision
+from nonneg_training.loop.training_checkpoint import CHECKPOINT_FILE, load_encoder, read_checkpoint, write_checkpoint
+from nonneg_training.loop.training_run import train
+from nonneg_training.setup.run_settings import RunSettings, read_settings, write_settings
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def test_the_same_seed_gives_the_same_weights(small: RunSettings, tmp_path: Path
 
 
 def test_a_truncated_checkpoint_is_refused(run: Path) -> None:
-    path = run / FILE_NAME
+    path = run / CHECKPOINT_FILE
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(CheckpointInvalid, match="truncated or damaged"):
         load_encoder(run)
@@ -52,7 +52,7 @@ def test_a_folder_that_is_not_a_run_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_run_before_its_first_checkpoint_says_so(run: Path) -> None:
-    (run / FILE_NAME).unlink()
+    (run / CHECKPOINT_FILE).unlink()
     with pytest.raises(CheckpointInvalid, match="yet"):
         load_encoder(run)
 
@@ -68,7 +68,7 @@ def test_the_previous_file_survives_a_full_disk(tmp_path: Path) -> None:
 
 def test_the_previous_checkpoint_survives_a_write_that_breaks_off(run: Path) -> None:
     """The limit on a file's size stands for the disk that is full: safetensors itself meets the error, half way."""
-    before = (run / FILE_NAME).read_bytes()
+    before = (run / CHECKPOINT_FILE).read_bytes()
     encoder = load_encoder(run)
     optimiser = SGD([{"params": encoder.parameters()}], lr=0.1)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -78,7 +78,7 @@ def test_the_previous_checkpoint_survives_a_write_that_breaks_off(run: Path) -> 
             write_checkpoint(run, 99, encoder, optimiser, MixedPrecision("fp32", torch.device("cpu")))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert (run / FILE_NAME).read_bytes() == before
+    assert (run / CHECKPOINT_FILE).read_bytes() == before
     assert not list(run.glob(".checkpoint*"))
 
 

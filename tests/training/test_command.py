@@ -12,10 +12,10 @@ from click.testing import CliRunner
 from PIL import Image
 
 from nonneg_core.errors import ConfigInvalid, DataInvalid, StorageFailed, TrainingStopped
-from nonneg_training.checkpoint import read_checkpoint
-from nonneg_training.command import train
-from nonneg_training.loop import Loop
-from nonneg_training.metrics import read_metrics
+from nonneg_training.loop.run_health import read_metrics
+from nonneg_training.loop.training_checkpoint import read_checkpoint
+from nonneg_training.loop.training_loop import Loop
+from nonneg_training.train_command import train
 
 
 def run(*arguments: str) -> str:
@@ -103,7 +103,7 @@ def test_an_interrupted_run_keeps_its_steps_and_the_same_command_ends_as_if_it_h
 
 
 def test_a_bundles_folder_is_a_backbone(tmp_path: Path) -> None:
-    from nonneg_runtime.bundle import DEFAULT
+    from nonneg_runtime.bundle.bundle_folder import DEFAULT
 
     for i in range(12):
         Image.new("RGB", (40, 40), (i * 20, 90, 200)).save(tmp_path / f"{i}.png")
@@ -114,8 +114,8 @@ def test_a_bundles_folder_is_a_backbone(tmp_path: Path) -> None:
 
 
 def test_a_bundle_as_backbone_brings_its_weights_and_size_to_a_recipe() -> None:
-    from nonneg_runtime.bundle import DEFAULT
-    from nonneg_training.command import recipe_settings
+    from nonneg_runtime.bundle.bundle_folder import DEFAULT
+    from nonneg_training.train_command import recipe_settings
 
     found = recipe_settings("head", {"model.backbone": str(DEFAULT)})
     assert (found.model.pretrained, found.views.size) == (None, None)

@@ -12,8 +12,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from nonneg_training.checkpoint import read_checkpoint
-from nonneg_training.metrics import read_metrics
+from nonneg_training.loop.run_health import read_metrics
+from nonneg_training.loop.training_checkpoint import read_checkpoint
 
 pytestmark = pytest.mark.slow
 GRADIENTS = """
@@ -22,12 +22,12 @@ from pathlib import Path
 from safetensors.torch import save_file
 from torch.nn.parallel import DistributedDataParallel
 from nonneg_core.pixels.view import View
-from nonneg_training.backbones import backbone
-from nonneg_training.distributed import join, leave
-from nonneg_training.encoder import EncoderModule
-from nonneg_training.methods.contrastive import Contrastive
-from nonneg_training.methods.spectral import Spectral
-from nonneg_training.settings import Loss
+from nonneg_training.encoder.named_backbones import backbone
+from nonneg_training.setup.process_group import join, leave
+from nonneg_training.encoder.encoder_module import EncoderModule
+from nonneg_training.methods.view_methods import Contrastive
+from nonneg_training.methods.view_methods import Spectral
+from nonneg_training.setup.run_settings import Loss
 
 torch.set_num_threads(1)
 world = join()
@@ -89,10 +89,10 @@ def test_a_run_of_two_processes_leaves_one_checkpoint_and_one_row_a_step(tmp_pat
 @pytest.mark.parametrize("batch", ["33", "2"])
 def test_a_batch_that_cannot_be_shared_is_refused(tmp_path: Path, batch: str) -> None:
     from nonneg_core.errors import ConfigInvalid
-    from nonneg_training.build import resolve
     from nonneg_training.data import open_data
-    from nonneg_training.distributed import ProcessGroup
-    from nonneg_training.settings import read_settings
+    from nonneg_training.loop.build_encoder import resolve
+    from nonneg_training.setup.process_group import ProcessGroup
+    from nonneg_training.setup.run_settings import read_settings
 
     with pytest.raises(ConfigInvalid, match=r"shared by 2|nothing to differ"):
         resolve(read_settings(None, {"loop.batch": int(batch)}), open_data("digits"), ProcessGroup(0, 2))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import nonneg_training
-from nonneg_training.settings import RunSettings, SettingsSection
+from nonneg_training.setup.run_settings import RunSettings, SettingsSection
 
 PAGE = (Path(__file__).parents[2] / "docs" / "training.md").read_text()
 

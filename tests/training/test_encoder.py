@@ -8,11 +8,10 @@ import pytest
 import torch
 
 from nonneg_core.pixels.view import View
-from nonneg_training.activations import ACTIVATIONS, rep_relu
-from nonneg_training.backbones import backbone
-from nonneg_training.checkpoint import load_encoder
 from nonneg_training.data import open_data
-from nonneg_training.encoder import EncoderModule
+from nonneg_training.encoder import backbone
+from nonneg_training.encoder.encoder_module import ACTIVATIONS, EncoderModule, rep_relu
+from nonneg_training.loop.training_checkpoint import load_encoder
 
 
 def encoder(**rest: object) -> EncoderModule:

@@ -8,11 +8,10 @@ import pytest
 import torch
 
 from nonneg_core.errors import TrainingStopped
-from nonneg_training.health import HealthChecks
-from nonneg_training.losses.infonce import collapsed
-from nonneg_training.monitor import Snapshot, nearest, read
-from nonneg_training.run import train
-from nonneg_training.settings import HealthSettings, ModelSettings, read_settings
+from nonneg_training.loop.run_health import HealthChecks, Snapshot, nearest_share, read_snapshot
+from nonneg_training.loop.training_run import train
+from nonneg_training.losses import loss_of_equal_vectors
+from nonneg_training.setup.run_settings import HealthSettings, ModelSettings, read_settings
 
 GOOD = Snapshot(knn=0.9, dimensions=10, live=9, nnz=4.0, zero_share=0.0)
 
@@ -24,7 +23,7 @@ def test_a_loss_that_is_not_a_number_stops_at_once() -> None:
 
 
 def test_collapse_stops_when_it_lasts() -> None:
-    gates = HealthChecks(HealthSettings(collapse_steps=3), ModelSettings(), collapsed(128))
+    gates = HealthChecks(HealthSettings(collapse_steps=3), ModelSettings(), loss_of_equal_vectors(128))
     for step, loss in enumerate([5.5413, 5.5413, 4.0, 5.5412, 5.5413]):
         gates.check_loss(step, loss)
     with pytest.raises(TrainingStopped, match="collapse"):
@@ -48,16 +47,16 @@ def test_a_run_that_collapses_is_stopped_and_says_why(tmp_path: Path) -> None:
 
 def test_a_reading_counts_what_is_there() -> None:
     z = torch.tensor([[1.0, 0, 0, 0], [0.9, 0.1, 0, 0], [0, 0, 1.0, 0], [0, 0, 0, 0]])
-    reading = read(z, torch.tensor([0, 0, 1, 1]))
+    reading = read_snapshot(z, torch.tensor([0, 0, 1, 1]))
     assert (reading.live, reading.dimensions, reading.nnz, reading.zero_share) == (3, 4, 1.0, 0.25)
 
 
 def test_nearest_neighbours_leave_out_the_image_itself_and_lonely_classes() -> None:
     z = torch.eye(3)[[0, 0, 1, 1, 2]] + 0.01
-    assert nearest(z, torch.tensor([0, 0, 1, 1, 7])) == 1.0
-    assert nearest(z, torch.tensor([0, 1, 0, 1, 7])) == 0.0
-    assert nearest(z, torch.tensor([0, 1, 2, 3, 4])) is None, "no image has another of its class"
-    assert nearest(z, torch.tensor([0, 0, 0, 0, 0])) is None, "without classes every neighbour would be right"
+    assert nearest_share(z, torch.tensor([0, 0, 1, 1, 7])) == 1.0
+    assert nearest_share(z, torch.tensor([0, 1, 0, 1, 7])) == 0.0
+    assert nearest_share(z, torch.tensor([0, 1, 2, 3, 4])) is None, "no image has another of its class"
+    assert nearest_share(z, torch.tensor([0, 0, 0, 0, 0])) is None, "without classes every neighbour would be right"
 
 
 def test_it_proposes_only_what_the_run_has_not_tried() -> None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from nonneg_training.lars import LARS
-from nonneg_training.optimiser import build_optimiser, moments, restore_moments
-from nonneg_training.schedule import rate
-from nonneg_training.settings import Optimiser
+from nonneg_training.loop.optimiser import LARS, build_optimiser, moments, restore_moments, scheduled_rate
+from nonneg_training.setup.run_settings import Optimiser
 
 
 def test_lars_moves_a_matrix_by_its_own_length_and_a_bias_plainly() -> None:
@@ -59,8 +57,8 @@ def test_biases_and_norms_are_not_decayed_and_what_is_frozen_is_left_out(name: s
 
 
 def test_the_rate_rises_then_falls_to_nearly_zero() -> None:
-    rates = [rate(step, 100, 0.4, 0.1) for step in range(100)]
+    rates = [scheduled_rate(step, 100, 0.4, 0.1) for step in range(100)]
     assert rates[0] == pytest.approx(0.04)
     assert max(rates) == rates[9] == rates[10] == pytest.approx(0.4)
     assert rates[-1] < 0.001
-    assert rate(0, 1, 0.4, 0.0) == 0.4
+    assert scheduled_rate(0, 1, 0.4, 0.0) == 0.4

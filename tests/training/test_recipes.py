@@ -10,9 +10,9 @@ import pytest
 from PIL import Image
 
 import nonneg_training
-from nonneg_training.checkpoint import load_encoder
-from nonneg_training.run import train
-from nonneg_training.settings import read_settings
+from nonneg_training.loop.training_checkpoint import load_encoder
+from nonneg_training.loop.training_run import train
+from nonneg_training.setup.run_settings import read_settings
 
 pytestmark = pytest.mark.slow
 RECIPES = sorted((Path(nonneg_training.__file__).parent / "recipes").glob("*.toml"))

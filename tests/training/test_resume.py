@@ -14,10 +14,10 @@ import pytest
 import torch
 
 from nonneg_core.errors import ConfigInvalid
-from nonneg_training.checkpoint import read_checkpoint
-from nonneg_training.metrics import read_metrics
-from nonneg_training.run import resume, train
-from nonneg_training.settings import read_settings
+from nonneg_training.loop.run_health import read_metrics
+from nonneg_training.loop.training_checkpoint import read_checkpoint
+from nonneg_training.loop.training_run import resume, train
+from nonneg_training.setup.run_settings import read_settings
 
 pytestmark = pytest.mark.slow
 SETTINGS = {"data.source": "digits", "loop.epochs": 2, "loop.save_every": 4, "loop.monitor_images": 50}
@@ -42,8 +42,8 @@ def test_a_run_killed_in_the_middle_of_an_epoch_ends_as_if_it_had_not_been(
     killed = tmp_path / "killed"
     code = f"""
 from pathlib import Path
-from nonneg_training.run import train
-from nonneg_training.settings import read_settings
+from nonneg_training.loop.training_run import train
+from nonneg_training.setup.run_settings import read_settings
 train(read_settings(None, { ({**SETTINGS, **others})!r}), Path({str(killed)!r}))
 """
     process = subprocess.Popen([sys.executable, "-c", code])
@@ -65,9 +65,9 @@ train(read_settings(None, { ({**SETTINGS, **others})!r}), Path({str(killed)!r}))
 DEADLY = """
 import os, signal
 from pathlib import Path
-from nonneg_training.loop import Loop
-from nonneg_training.run import train
-from nonneg_training.settings import read_settings
+from nonneg_training.loop.training_loop import Loop
+from nonneg_training.loop.training_run import train
+from nonneg_training.setup.run_settings import read_settings
 
 step = Loop.step
 
@@ -125,8 +125,8 @@ def test_so_do_two_processes_that_were_killed(tmp_path: Path) -> None:
         for process in start(code, 2):
             assert process.wait(timeout=120) == 0
 
-    code = "from pathlib import Path; from nonneg_training.run import resume, train; "
-    code += "from nonneg_training.settings import read_settings; "
+    code = "from pathlib import Path; from nonneg_training.loop.training_run import resume, train; "
+    code += "from nonneg_training.setup.run_settings import read_settings; "
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     ended(f"{code}train(read_settings(None, {ONE_EPOCH!r}), Path({str(whole)!r}))")
     die(ONE_EPOCH, killed, world=2)
@@ -143,7 +143,7 @@ def test_resuming_a_finished_run_changes_nothing(trained: Path) -> None:
 def test_resume_takes_no_other_settings(trained: Path) -> None:
     from click.testing import CliRunner
 
-    from nonneg_training.command import train as command
+    from nonneg_training.train_command import train as command
 
     with pytest.raises(ConfigInvalid, match="own settings"):
         CliRunner().invoke(command, ["--out", str(trained), "--resume", "--lr", "1"], catch_exceptions=False)

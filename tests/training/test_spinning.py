@@ -14,7 +14,7 @@ ASKED = {"OMP_DISPLAY_ENV": "VERBOSE"}  # OpenMP prints what it goes by when it 
 def spin_count(**environment: str) -> str:
     kept = {k: v for k, v in os.environ.items() if k not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
     done = subprocess.run(
-        [sys.executable, "-c", "import nonneg_training.run"],
+        [sys.executable, "-c", "import nonneg_training.loop.training_run"],
         env={**kept, **ASKED, **environment}, capture_output=True, text=True, timeout=120, check=True,
     )  # fmt: skip
     lines = [line for line in done.stderr.splitlines() if "GOMP_SPINCOUNT" in line]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nonneg_training.batch_order import Steps
-from nonneg_training.distributed import ProcessGroup
+from nonneg_training.setup.batch_order import Steps
+from nonneg_training.setup.process_group import ProcessGroup
 
 
 def test_an_epoch_sees_every_image_once_and_the_next_in_another_order() -> None:

@@ -1,16 +1,34 @@
-"""Training of non-negative encoders: images -> views -> encoder -> loss -> checkpoint."""
+"""Training of non-negative encoders: images -> views -> encoder -> loss -> checkpoint.
+
+GNU OpenMP, which torch's CPU builds use, spins some 16 ms at each of the thousands of barriers of a step before it
+sleeps. Beside other work the thread that is waited for often has no core, and those that spin keep it from getting one.
+After a thousand turns, some 50 microseconds, they sleep: the number that OpenMP itself takes where it knows of more
+threads than cores. It reads the variable when it is loaded, so this comes before torch.
+"""
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
-from nonneg_core.lazy_names import lazy_names
-from nonneg_training.thread_spinning import limit_spinning
+from nonneg_core.process.start_up import lazy_names
 
 if TYPE_CHECKING:
-    from nonneg_core.evaluation.certificate import structure
-    from nonneg_training.checkpoint import load_encoder
-    from nonneg_training.study import Study
+    from nonneg_training.loop.training_checkpoint import load_encoder
+    from nonneg_vectors.evaluation.structure_report import structure
+    from research.study import Study
+
+VARIABLE = "GOMP_SPINCOUNT"
+TURNS = 1000
+
+
+def limit_spinning() -> None:
+    """Have waiting threads sleep soon, unless the environment says how they wait."""
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault(VARIABLE, str(TURNS))
+
+
+# Training of non-negative encoders: images -> views -> encoder -> loss -> checkpoint.
 
 __all__ = ["Study", "load_encoder", "structure"]
 
@@ -19,8 +37,8 @@ limit_spinning()
 __getattr__, __dir__ = lazy_names(
     __name__,
     {  # settings and data need no torch
-        "Study": "nonneg_training.study",
-        "load_encoder": "nonneg_training.checkpoint",
-        "structure": "nonneg_core.evaluation.certificate",
+        "Study": "research.study",
+        "load_encoder": "nonneg_training.loop.training_checkpoint",
+        "structure": "nonneg_vectors.evaluation.structure_report",
     },
 )

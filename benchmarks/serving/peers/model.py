@@ -11,8 +11,8 @@ from PIL import Image
 
 from nonneg_core.pixels.decode import decode
 from nonneg_core.shortening import shorten
-from nonneg_runtime.bundle import open_bundle
-from nonneg_runtime.inference.session import Session
+from nonneg_runtime.bundle.bundle_folder import open_bundle
+from nonneg_runtime.inference.onnx_session import Session
 
 CORES = len(os.sched_getaffinity(0))
 PORT = int(os.environ.get("PORT", "0"))

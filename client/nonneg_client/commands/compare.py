@@ -13,10 +13,10 @@ from nonneg_client.commands.embedder_options import SHIPPED_BUNDLES, embeds
 
 if TYPE_CHECKING:
     from nonneg_client.commands.embedder_options import EmbedderOptions
-    from nonneg_client.embeddings import Embeddings
-    from nonneg_client.evaluation.datasets import Labelled
-    from nonneg_core.evaluation.lengths import Length
-    from nonneg_core.evaluation.metrics import RetrievalReport
+    from nonneg_vectors.evaluation.labelled_images import Labelled
+    from nonneg_vectors.evaluation.ranking import RetrievalReport
+    from nonneg_vectors.evaluation.retrieval import Length
+    from nonneg_vectors.storage.embeddings import Embeddings
 
 
 @click.command()
@@ -40,8 +40,8 @@ def compare(data: Path, a: str, b: str, k: int, as_json: bool, through: Embedder
       nonneg compare photos/ old.npz new.npz@512
       nonneg compare photos/ http://127.0.0.1:8000 http://127.0.0.1:8001
     """
-    from nonneg_client.evaluation.datasets import read_dataset
-    from nonneg_core.evaluation.uncertainty import paired
+    from nonneg_vectors.evaluation.labelled_images import read_dataset
+    from nonneg_vectors.evaluation.uncertainty import paired
 
     sides = [parse(side, through) for side in (a, b)]
     labelled = read_dataset(data)
@@ -61,7 +61,7 @@ def compare(data: Path, a: str, b: str, k: int, as_json: bool, through: Embedder
         record = {"a": a, "b": b, "queries": len(reports[0].queries), "named_dimensions": counts, "metrics": compared}
         click.echo(json.dumps(record))
         return
-    from nonneg_core.tables import table
+    from nonneg_core.terminal.tables import table
 
     click.echo(f"{data}: {len(reports[0].queries)} queries; A is {a}, B is {b}")
     lines: list[list[Any]] = [
@@ -69,13 +69,13 @@ def compare(data: Path, a: str, b: str, k: int, as_json: bool, through: Embedder
     ]
     click.echo(table(["metric", "A", "B", "B - A [95 %]", "p"], lines))
     if any(count for count, _ in names):
-        told = [f"{side} {count} of {width}" for side, (count, width) in zip("AB", names, strict=True)]
-        click.echo(f"dimensions with a name: {', '.join(told)}")
+        coverage = [f"{side} {count} of {width}" for side, (count, width) in zip("AB", names, strict=True)]
+        click.echo(f"dimensions with a name: {', '.join(coverage)}")
 
 
 def parse(side: str, through: EmbedderOptions) -> tuple[str, Length | None]:
     """Return the source of vectors that A or B names, and the length to cut them to."""
-    from nonneg_client.commands.lengths import read_length
+    from nonneg_client.commands.embedder_options import read_length
 
     source, _, length = side.rpartition("@")
     if not source and side.replace(":", "", 1).replace("/", "", 1).isdigit():
@@ -102,25 +102,25 @@ def named_count(source: str, vectors: Embeddings, length: Length | None) -> tupl
 
 def check_length(source: str, length: Length | None, through: EmbedderOptions) -> None:
     """Raise if a source has no vectors of this length, before anything is embedded."""
-    from nonneg_client.embeddings import Embeddings
-    from nonneg_client.evaluation.retrieval import check_lengths
+    from nonneg_vectors.evaluation.retrieval import check_lengths
+    from nonneg_vectors.storage.embeddings import Embeddings
 
     if length is None:
         return
-    asked = embedder_of(source, through)
-    if asked is None:
+    embedder = embedder_of(source, through)
+    if embedder is None:
         check_lengths([length], Embeddings.load(source).dimensions)
         return
-    with asked.opened() as client:
+    with embedder.opened() as client:
         check_lengths([length], client.model().dimensions)
 
 
 def from_source(source: str, data: Labelled, through: EmbedderOptions) -> Embeddings:
     """Return the full vectors of a file, of a server or of a bundle."""
-    from nonneg_client.commands.labelled_vectors import vectors_of
+    from nonneg_client.commands.embedder_options import vectors_of
 
-    asked = embedder_of(source, through)
-    return vectors_of(data, Path(source), through) if asked is None else vectors_of(data, None, asked)
+    embedder = embedder_of(source, through)
+    return vectors_of(data, Path(source), through) if embedder is None else vectors_of(data, None, embedder)
 
 
 def embedder_of(source: str, through: EmbedderOptions) -> EmbedderOptions | None:
@@ -134,9 +134,8 @@ def reports_of(data: Labelled, sides: list[tuple[Embeddings, Length | None]], k:
     """Return the scores of both sides on the images that both have."""
     import numpy as np
 
-    from nonneg_client.evaluation.retrieval import scored
-    from nonneg_core.evaluation.lengths import Length
-    from nonneg_core.image_files import path_text
+    from nonneg_core.files.image_files import path_text
+    from nonneg_vectors.evaluation.retrieval import Length, scored
 
     shared = set(sides[0][0].ids or ()) & set(sides[1][0].ids or ())
     names = tuple(name for name in map(path_text, data.paths) if name in shared)

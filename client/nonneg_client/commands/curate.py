@@ -11,9 +11,8 @@ import click
 from nonneg_client.commands.embedder_options import DEFAULT_BUNDLE
 
 if TYPE_CHECKING:
-    from nonneg_client.curation.collection import Collection
-    from nonneg_client.curation.curate import CurationOptions
-    from nonneg_client.curation.findings import Section
+    from nonneg_vectors.curation.collection import Collection, Section
+    from nonneg_vectors.curation.curation_parts import CurationOptions
 
 PARTS = ("exact", "copies", "similar", "pixels", "outliers", "clusters", "subset", "labels", "missed", "classes")
 OF_TWO = ("exact", "copies", "similar")
@@ -96,19 +95,19 @@ def curate(
       nonneg curate train.index --against val.index --csv leaks.csv
       nonneg curate photos.index --only subset --subset 500 --list choose
     """
-    from nonneg_client.curation.collection import read_collection
-    from nonneg_client.curation.curate import CurationOptions
     from nonneg_client.model_of_vectors import names_of
-    from nonneg_core.curation.neighbours import PairLimits
+    from nonneg_vectors.curation.collection import read_collection
+    from nonneg_vectors.curation.curation_parts import CurationOptions
+    from nonneg_vectors.curation.neighbours import PairLimits
 
     _check(only, against, action, null)
     collection = read_collection(index).where(where)
     names = names_of(collection.vectors.fingerprint, None if bundle == DEFAULT_BUNDLE else bundle)
     alike = PairLimits(similar=similar)
-    wishes = CurationOptions(only, alike, clusters, subset, labels, names, False if quiet else None)
+    options = CurationOptions(only, alike, clusters, subset, labels, names, False if quiet else None)
     if against is None:
-        _look_at_labels(collection, wishes)
-    sections = sections_of(collection, None if against is None else read_collection(against), wishes)
+        _look_at_labels(collection, options)
+    sections = sections_of(collection, None if against is None else read_collection(against), options)
     title = f"{index}" if against is None else f"{index} against {against}"
     write_files(sections, csv_file, html, title, collection, shown=False if quiet else None)
     if action is not None:
@@ -119,14 +118,14 @@ def curate(
         show(sections)
 
 
-def sections_of(collection: Collection, other: Collection | None, wishes: CurationOptions) -> list[Section]:
+def sections_of(collection: Collection, other: Collection | None, options: CurationOptions) -> list[Section]:
     """Return what one collection holds, or what of it the other holds too."""
-    from nonneg_client.curation.curate import curate as curated
-    from nonneg_client.curation.curate import curate_two
-    from nonneg_core.interrupting import Interrupted
+    from nonneg_core.process.long_runs import Interrupted
+    from nonneg_vectors.curation.curation_parts import curate as curated
+    from nonneg_vectors.curation.curation_parts import curate_two
 
     try:
-        return curated(collection, wishes) if other is None else curate_two(collection, other, wishes)
+        return curated(collection, options) if other is None else curate_two(collection, other, options)
     except Interrupted as interrupted:
         click.echo(f"{interrupted}: what was compared is kept; the same command goes on", err=True)
         raise SystemExit(interrupted.exit_code) from None
@@ -134,14 +133,14 @@ def sections_of(collection: Collection, other: Collection | None, wishes: Curati
 
 def print_json(index: Path, sections: list[Section]) -> None:
     """Print the sections as one JSON object."""
-    from nonneg_client.curation.findings import as_json
+    from nonneg_vectors.curation.collection import as_json
 
     click.echo(json.dumps({"index": str(index), "sections": as_json(sections)}, ensure_ascii=False))
 
 
 def print_names(sections: list[Section], action: str, *, null: bool) -> None:
     """Print the photos with this action, one a line or each ended by a zero byte."""
-    from nonneg_client.curation.findings import listed
+    from nonneg_vectors.curation.collection import listed
 
     for name in listed(sections, action):
         click.echo(name, nl=not null)
@@ -159,15 +158,15 @@ def write_files(
     shown: bool | None,
 ) -> None:
     """Write the files that were asked for: a table of every photo, and a contact sheet."""
-    from nonneg_core.atomic import atomic_write
+    from nonneg_core.files.atomic import atomic_write
 
     if csv_file is not None:
-        from nonneg_client.curation.findings import as_csv
+        from nonneg_vectors.curation.collection import as_csv
 
         with atomic_write(csv_file) as temporary:
             temporary.write_text(as_csv(sections), encoding="utf-8")
     if html is not None:
-        from nonneg_client.curation.page import write_page
+        from nonneg_client.commands.contact_sheets import write_page
 
         write_page(html, title, sections, collection, shown=shown)
 
@@ -177,9 +176,9 @@ def _check(only: tuple[str, ...], against: Path | None, action: str | None, null
     alone = [part for part in only if part not in OF_TWO]
     if against is not None and _typed("only") and alone:
         raise click.UsageError(f"{alone[0]} is of one index: beside --against ask for {', '.join(OF_TWO)}")
-    asked = only if against is None else [part for part in only if part in OF_TWO]
+    selection = only if against is None else [part for part in only if part in OF_TWO]
     for option, parts in CONCERNS.items():
-        if _typed(option) and not set(parts) & set(asked):
+        if _typed(option) and not set(parts) & set(selection):
             beside = "--only" if against is None else "--against"
             raise click.UsageError(
                 f"--{option} is of {', '.join(parts)}, which {beside} leaves out: leave --{option} out, or ask for them"
@@ -194,20 +193,20 @@ def _typed(option: str) -> bool:
     return source is not click.core.ParameterSource.DEFAULT
 
 
-def _look_at_labels(collection: Collection, wishes: CurationOptions) -> None:
+def _look_at_labels(collection: Collection, options: CurationOptions) -> None:
     """Raise where there are no labels and something asks for them; say what is left out where nothing does."""
-    from nonneg_client.curation.curate import check_labels, why_unlabelled
+    from nonneg_vectors.curation.curation_parts import check_labels, why_unlabelled
 
-    parts = [part for part in OF_LABELS if part in wishes.parts]
+    parts = [part for part in OF_LABELS if part in options.parts]
     if parts and (_typed("only") or _typed("labels")):
-        check_labels(collection, wishes)
-    elif parts and (why := why_unlabelled(collection, wishes.labels)):
+        check_labels(collection, options)
+    elif parts and (why := why_unlabelled(collection, options.labels)):
         click.echo(f"{', '.join(parts)} are left out: {why} (--labels FIELD names those that are)", err=True)
 
 
 def show(sections: list[Section]) -> None:
     """Print the sections as tables: of each the first groups, of each group the first photos."""
-    from nonneg_core.tables import table
+    from nonneg_core.terminal.tables import table
 
     for section in sections:
         click.echo(click.style(section.title, bold=True) + f": {_size(section)}")

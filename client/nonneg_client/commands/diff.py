@@ -12,8 +12,7 @@ from nonneg_client.commands.embedder_options import DEFAULT_BUNDLE, embeds
 
 if TYPE_CHECKING:
     from nonneg_client.commands.embedder_options import EmbedderOptions
-    from nonneg_client.curation.collection import Collection
-    from nonneg_client.curation.findings import Section
+    from nonneg_vectors.curation.collection import Collection, Section
 
 SHOWN = 30  # dimensions in the table
 
@@ -55,31 +54,31 @@ def diff(
       nonneg diff may/ june/ --bundle default
       nonneg diff photos.index photos.index --where-a 'day<2024-06-01' --where-b 'day>=2024-06-01'
     """
-    from nonneg_client.curation.distinguish import distinguish, rows_as_csv
-    from nonneg_client.curation.findings import as_json as for_programs
     from nonneg_client.model_of_vectors import names_of
-    from nonneg_core.atomic import atomic_write
+    from nonneg_core.files.atomic import atomic_write
+    from nonneg_vectors.curation.collection import as_json as for_programs
+    from nonneg_vectors.curation.distinguish import distinguish, rows_as_csv
 
     one, other = collection_of(a, through).where(where_a), collection_of(b, through).where(where_b)
     bundle = None if through.bundle == DEFAULT_BUNDLE else through.bundle
-    found = distinguish(one, other, names_of(one.vectors.fingerprint, bundle), discoveries)
+    section = distinguish(one, other, names_of(one.vectors.fingerprint, bundle), discoveries)
     if csv_file is not None:
         with atomic_write(csv_file) as temporary:
-            temporary.write_text(rows_as_csv(found), encoding="utf-8")
+            temporary.write_text(rows_as_csv(section), encoding="utf-8")
     if html is not None:
-        from nonneg_client.curation.page import write_page
+        from nonneg_client.commands.contact_sheets import write_page
 
-        write_page(html, f"{a} and {b}", [found], other)
+        write_page(html, f"{a} and {b}", [section], other)
     if as_json:
-        click.echo(json.dumps({"a": str(a), "b": str(b), **for_programs([found])[0]}, ensure_ascii=False))
+        click.echo(json.dumps({"a": str(a), "b": str(b), **for_programs([section])[0]}, ensure_ascii=False))
     else:
-        show(found)
+        show(section)
 
 
 def collection_of(path: Path, through: EmbedderOptions) -> Collection:
     """Return an index or a file of vectors as it is; the photos of another folder are embedded."""
-    from nonneg_client.curation.collection import Collection, read_collection
-    from nonneg_client.sources.image_ids import rooted
+    from nonneg_client.sources.rooted_images import rooted
+    from nonneg_vectors.curation.collection import Collection, read_collection
 
     if path.is_file() or (path / "index.json").exists():
         return read_collection(path)
@@ -91,19 +90,19 @@ def collection_of(path: Path, through: EmbedderOptions) -> Collection:
     return Collection(str(path), vectors, [{}] * len(vectors))
 
 
-def show(found: Section) -> None:
+def show(section: Section) -> None:
     """Print the differences in words, a line each."""
-    click.echo(f"{found.title}: {len(found.rows)} dimensions")
-    click.echo(found.how)
-    for note in found.notes:
+    click.echo(f"{section.title}: {len(section.rows)} dimensions")
+    click.echo(section.how)
+    for note in section.notes:
         click.echo(note)
     for side, head in (("B", "more in B"), ("A", "less in B")):
-        told = [(row, group) for row, group in zip(found.rows, found.groups, strict=True) if row[2] == side]
-        if told:
+        pairs = [(row, group) for row, group in zip(section.rows, section.groups, strict=True) if row[2] == side]
+        if pairs:
             click.echo(f"\n{head}:")
-        for row, group in told[:SHOWN]:
+        for row, group in pairs[:SHOWN]:
             effect, low, high, q = row[-4:]
             example = group.findings[0].image if group.findings else "-"
             click.echo(f"  {group.title}; effect {effect:+.2f} [{low:+.2f} {high:+.2f}], q {q:.1g}; {example}")
-        if len(told) > SHOWN:
-            click.echo(f"  … and {len(told) - SHOWN} more: --csv, --json and --html have all")
+        if len(pairs) > SHOWN:
+            click.echo(f"  … and {len(pairs) - SHOWN} more: --csv, --json and --html have all")

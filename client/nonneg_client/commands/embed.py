@@ -15,14 +15,13 @@ from nonneg_client.commands.embed_data_set import DataSetOptions, DataSetRun, fo
 from nonneg_client.commands.embedder_options import embeds, served_model
 
 if TYPE_CHECKING:
-    from nonneg_client.bulk import Kind
+    from nonneg_client.bulk.file_run import Kind
     from nonneg_client.commands.embedder_options import EmbedderOptions
     from nonneg_client.embedder import Embedder
-    from nonneg_client.failures import FailureRecord
-    from nonneg_client.results import BatchResult
-    from nonneg_client.sources.images import Item
-    from nonneg_client.storage.merging import Summary
+    from nonneg_client.sources.image_sources import Item
     from nonneg_client.wire.protocol import Options
+    from nonneg_vectors.storage.results import BatchResult, FailureRecord
+    from nonneg_vectors.storage.vector_files import Summary
 
 SHARD_OF_A_FILE = 2000  # images put away at once
 
@@ -103,14 +102,16 @@ def embed(
     options = Options(dimensions, top_k, normalize, model)
     kind = kind_of(update=update, retry_failed=retry_failed, replace=replace)
     if data_set.meant(out):
-        asked = DataSetRun(tuple(_named(images)), str(out), options, downscale, shard_size, kind, quiet, data_set)
-        raise SystemExit(min(1, asked.run(through, root)))
+        data_set_run = DataSetRun(
+            tuple(_named(images)), str(out), options, downscale, shard_size, kind, quiet, data_set
+        )
+        raise SystemExit(min(1, data_set_run.run(through, root)))
     if out is None and (kind != "new" or root is not None):
         raise click.UsageError("--root, --update, --retry-failed and --replace need a file: name it with --out")
     run = None if out is None else run_of(images, Path(out), root, kind, shard_size or SHARD_OF_A_FILE)
     if run is not None and kind in ("update", "retry"):
         options = as_before(run.out, options)
-    stream = Stream(options, downscale, quiet)
+    stream = EmbedStream(options, downscale, quiet)
     with through.opened(in_flight=in_flight, batch_size=batch_size) as client:
         failed = print_lines(client, stream, images) if run is None else into_file(client, stream, run)
     if failed:
@@ -143,8 +144,8 @@ def kind_of(*, update: bool, retry_failed: bool, replace: bool) -> Kind:
 
 def folder_of(names: list[str], root: Path | None, out: Path, kind: Kind, *, listed: bool) -> Path:
     """Choose the folder within which images are named: what is asked for, the file's own, or what names share."""
-    from nonneg_client.sources.image_ids import kept_root, root_of
-    from nonneg_client.vector_file_record import read_record
+    from nonneg_client.sources.rooted_images import kept_root, root_of
+    from nonneg_vectors.storage.vector_files import read_record
 
     if root is not None:
         return root.resolve()
@@ -154,7 +155,7 @@ def folder_of(names: list[str], root: Path | None, out: Path, kind: Kind, *, lis
     return Path.cwd().resolve() if listed else root_of(names)
 
 
-class Stream:
+class EmbedStream:
     """How images go through the client: what is asked for, and whether a bar is shown."""
 
     def __init__(self, options: Options, downscale: int | None, quiet: bool) -> None:
@@ -166,60 +167,59 @@ class Stream:
         """Yield the answers in order, watched."""
         from contextlib import closing
 
-        from nonneg_client.embedding_progress import EmbeddingProgress
+        from nonneg_client.embedder import EmbeddingProgress
 
         parts = client.stream(source, self.options, downscale=self._downscale)
         with closing(parts), EmbeddingProgress(total, False if self._quiet else None, lines=True) as watch:
             yield from watch.over(parts)
 
 
-def into_file(client: Embedder, stream: Stream, run: FileRun) -> int:
+def into_file(client: Embedder, stream: EmbedStream, run: FileRun) -> int:
     """Embed everything that an earlier, interrupted run did not; return the number of failed images."""
-    from nonneg_client.bulk import BulkJob, begin_again, finished_before
-    from nonneg_client.failures import read_failures
-    from nonneg_client.sources.image_ids import rooted
-    from nonneg_client.storage import load
-    from nonneg_client.storage.merging import Summary
-    from nonneg_core.interrupting import Interrupted, Interrupts
+    from nonneg_client.bulk.file_run import BulkJob, begin_again, finished_before
+    from nonneg_client.sources.rooted_images import rooted
+    from nonneg_core.process.long_runs import Interrupted, Interrupts
+    from nonneg_vectors.storage.results import read_failures
+    from nonneg_vectors.storage.vector_files import Summary, load
 
     names, out, kind = run.names, run.out, run.kind
     if kind == "replace":
         begin_again(out)
     elif finished_before(out):
-        return told(out, Summary.of(load(out)), read_failures(out))
+        return report_written(out, Summary.of(load(out)), read_failures(out))
     with Interrupts() as interrupts, BulkJob(out, stream.options, root=run.root, kind=kind) as job:
         try:
-            found = list(rooted(names, run.root))
+            items = list(rooted(names, run.root))
             if not job.adopted:
                 from nonneg_client.commands.embed_update import adopt
 
-                if not adopt(job, found, names, run.root):
-                    return told(out, Summary.of(load(out)), read_failures(out))
+                if not adopt(job, items, names, run.root):
+                    return report_written(out, Summary.of(load(out)), read_failures(out))
             elif job.done:
                 click.echo(f"{out}: going on after {len(job.done)} images", err=True)
             if job.kind == "retry":
                 failed = {r["id"] for r in read_failures(out)}
-                found = [item for item in found if item.id in failed]
-            left = list(job.left(found))
+                items = [item for item in items if item.id in failed]
+            left = list(job.left(items))
             job.write(stream.of(client, left, len(left)), shard_size=run.shard_size, held=interrupts.held)
             summary = job.finish()
         except Interrupted as interrupted:
             done = len(job.done) if job.adopted else 0
-            click.echo(f"{interrupted}: {kept(done, replace=kind == 'replace')}", err=True)
+            click.echo(f"{interrupted}: {left_by_interruption(done, replace=kind == 'replace')}", err=True)
             raise SystemExit(interrupted.exit_code) from None
-    return told(out, summary, job.reasons)
+    return report_written(out, summary, job.reasons)
 
 
-def kept(images: int, *, replace: bool) -> str:
+def left_by_interruption(images: int, *, replace: bool) -> str:
     """Say what an interrupted run leaves, and how it goes on."""
     if not images:
         return "nothing was embedded yet"
     return f"{images} kept; the same command {'without --replace ' if replace else ''}goes on"
 
 
-def told(out: Path, summary: Summary, failed: list[FailureRecord]) -> int:
+def report_written(out: Path, summary: Summary, failed: list[FailureRecord]) -> int:
     """Say what was written and what was not."""
-    from nonneg_client.failures import failures_of
+    from nonneg_vectors.storage.results import failures_of
 
     click.echo(f"{out}: {summary}")
     for reason in failed[:20]:
@@ -229,10 +229,10 @@ def told(out: Path, summary: Summary, failed: list[FailureRecord]) -> int:
     return len(failed)
 
 
-def print_lines(client: Embedder, stream: Stream, images: tuple[str, ...]) -> int:
+def print_lines(client: Embedder, stream: EmbedStream, images: tuple[str, ...]) -> int:
     """Print one JSON object a vector, as they come; return how many images failed."""
-    from nonneg_client.results import Failure
-    from nonneg_client.sources.images import items
+    from nonneg_client.sources.image_sources import items
+    from nonneg_vectors.storage.results import Failure
 
     failed = 0
     for part in stream.of(client, items(_named(images))):

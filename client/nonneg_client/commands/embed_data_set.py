@@ -13,12 +13,12 @@ import click
 from nonneg_client.commands.embedder_options import DEFAULT_BUNDLE, Command
 
 if TYPE_CHECKING:
-    from nonneg_client.bulk import Kind
+    from nonneg_client.bulk.data_set_run import EmbeddingRun, ShardRunner
+    from nonneg_client.bulk.file_run import Kind
+    from nonneg_client.bulk.listing import Sources
     from nonneg_client.commands.embedder_options import EmbedderOptions
-    from nonneg_client.data_set.embedding import EmbeddingRun, ShardRunner
-    from nonneg_client.data_set.layout import DataSetManifest
-    from nonneg_client.data_set.listing import Sources
     from nonneg_client.wire.protocol import Options
+    from nonneg_vectors.storage.data_set_files import DataSetManifest
 
 SHARD = 500  # images of a shard, if nothing else is asked for
 SHOWN = 20  # failures that are printed
@@ -39,7 +39,7 @@ class DataSetOptions:
     def meant(self, out: str | None) -> bool:
         """Return whether a data set is to be made; options that only fit one are refused for a file of vectors."""
         if self.ray is None and any(
-            asked is not None for asked in (self.workers, self.worker_threads, self.worker_gpus)
+            option is not None for option in (self.workers, self.worker_threads, self.worker_gpus)
         ):
             raise click.UsageError("--workers, --worker-threads and --worker-gpus say how --ray works: pass it too")
         if self.ray is not None and Path(self.ray).exists():
@@ -100,12 +100,12 @@ class DataSetRun:
         """Embed what is missing, or say what that would take; return the number of failed images."""
         if self.kind == "update" or root is not None:
             raise click.UsageError("--root and --update are for files of vectors, not for data sets")
-        return told_dry(self, through) if self.how.dry_run else into_data_set(self, through)
+        return report_dry_run(self, through) if self.how.dry_run else into_data_set(self, through)
 
     @property
     def sources(self) -> Sources:
         """What is to be listed."""
-        from nonneg_client.data_set.listing import Sources
+        from nonneg_client.bulk.listing import Sources
 
         return Sources(self.names, self.shard_size or SHARD, self.how.column, self.how.id_column)
 
@@ -117,7 +117,7 @@ def is_data_set(out: str) -> bool:
 
 def into_data_set(run: DataSetRun, through: EmbedderOptions) -> int:
     """Embed what is missing; return the number of failed images."""
-    from nonneg_core.interrupting import Interrupted, Interrupts
+    from nonneg_core.process.long_runs import Interrupted, Interrupts
 
     with ExitStack() as stack:
         runner, embedding = _opened(stack, run, through)
@@ -134,27 +134,27 @@ def into_data_set(run: DataSetRun, through: EmbedderOptions) -> int:
     return _told(run, manifest)
 
 
-def told_dry(run: DataSetRun, through: EmbedderOptions) -> int:
+def report_dry_run(run: DataSetRun, through: EmbedderOptions) -> int:
     """List everything, try some, and print what the run would take; nothing fails by it."""
-    from nonneg_client.data_set.dry_run import estimate
-    from nonneg_client.data_set.listing import groups
+    from nonneg_client.bulk.listing import groups
+    from nonneg_client.bulk.shard_job import estimate
     from nonneg_client.embedder import local
-    from nonneg_core.cores import available_cores
+    from nonneg_core.process.cores_and_allocator import available_cores
 
     if run.how.ray is None and through.bundle is None:
         raise click.UsageError("--dry-run tries a bundle in this process: name it by --bundle, or pass --ray")
     with local(_named(through), 1) as embedder:
-        found = estimate(groups(run.sources), embedder, run.options, downscale=run.downscale)
-    click.echo(found.told((run.how.workers or 0) * (run.how.worker_threads or 1) or available_cores()))
+        forecast = estimate(groups(run.sources), embedder, run.options, downscale=run.downscale)
+    click.echo(forecast.told((run.how.workers or 0) * (run.how.worker_threads or 1) or available_cores()))
     return 0
 
 
 def _opened(stack: ExitStack, run: DataSetRun, through: EmbedderOptions) -> tuple[ShardRunner, EmbeddingRun]:
     """Return what does the work, and the run that it is for."""
-    from nonneg_client.data_set.addresses import Address
-    from nonneg_client.data_set.embedding import EmbeddingRun, InProcess
-    from nonneg_client.data_set.shard_job import ShardJob
+    from nonneg_client.bulk.data_set_run import EmbeddingRun, InProcess
+    from nonneg_client.bulk.shard_job import ShardJob
     from nonneg_client.embedder import local
+    from nonneg_vectors.storage.addresses import Address
 
     target = Address.of(run.out)
     runner: Any
@@ -162,7 +162,7 @@ def _opened(stack: ExitStack, run: DataSetRun, through: EmbedderOptions) -> tupl
         embedder = stack.enter_context(through.opened())
         model, runner = embedder.model(run.options.model), InProcess(embedder)
     else:
-        from nonneg_client.data_set.on_ray import OnRay, WorkerShape
+        from nonneg_client.bulk.on_ray import OnRay, WorkerShape
 
         with local(_named(through), 1) as embedder:
             model = embedder.model(run.options.model)
@@ -181,8 +181,8 @@ def _told(run: DataSetRun, manifest: DataSetManifest) -> int:
     """Say what was written and what was not."""
     from itertools import islice
 
-    from nonneg_client.data_set.addresses import Address
-    from nonneg_client.data_set.layout import FAILED, read_failed
+    from nonneg_vectors.storage.addresses import Address
+    from nonneg_vectors.storage.data_set_files import FAILED, read_failed
 
     click.echo(f"{run.out}: {manifest}")
     failed = manifest.total("failed")

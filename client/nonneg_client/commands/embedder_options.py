@@ -1,18 +1,23 @@
-"""The options of every subcommand that embeds: which server, or which bundle in this process."""
+"""Options that subcommands share: which server or bundle embeds, at which lengths, and where vectors of labelled images come from."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from nonneg_client.settings import API_KEY, DEFAULT_URL, URL
+from nonneg_client.wire.client_settings import API_KEY, DEFAULT_URL, URL
 
 if TYPE_CHECKING:
     from nonneg_client.embedder import Embedder
+    from nonneg_vectors.evaluation.labelled_images import Labelled
+    from nonneg_vectors.evaluation.retrieval import Length
+    from nonneg_vectors.storage.embeddings import Embeddings
 
 Command = Callable[..., Any]
 
@@ -63,3 +68,100 @@ def embeds(command: Command) -> Command:
     ):
         wrapped = option(wrapped)
     return wrapped
+
+
+# The option that names lengths: 2048,512,512:64,2048/205,2048/64+.
+
+
+def read_lengths(_ctx: click.Context, _param: click.Parameter, text: str | None) -> list[Length] | None:
+    """Read numbers of dimensions; N:M keeps the M largest of N, N/M of what is stored alone, N/M+ re-ranks."""
+    if text is None:
+        return None
+    try:
+        return [read_length(part) for part in text.split(",")]
+    except ValueError:
+        raise click.BadParameter(
+            f"{text!r} is not like 2048,512,128 or 512:64 (512 dimensions, top_k 64) or 2048/205 (stored with the 205 "
+            "largest of 2048, asked with all) or 2048/64+ (and the first 200 put in order by whole vectors)"
+        ) from None
+
+
+def read_length(text: str) -> Length:
+    """Read 512; 512:64 (the 64 largest of 512), 512/64 (these stored, asked whole) or 512/64+ (re-ranked)."""
+    from nonneg_vectors.evaluation.retrieval import Length
+
+    between = "/" if "/" in text else ":"
+    again = between == "/" and text.endswith("+")
+    dimensions, separator, top_k = text.removesuffix("+" if again else "").partition(between)
+    return Length(int(dimensions), int(top_k) if separator else None, asked_whole=between == "/", reranked=again)
+
+
+# Options of `nonneg evaluate` that change nothing for some kinds of data: typed, they are refused.
+
+OF_LABELS = ("k", "vectors", "selections", "with_probe", "picture", "kept", "missed")
+
+
+def refuse_options(*names: str, reason: str) -> None:
+    """Raise if one of these options of the running command was typed: it would change nothing."""
+    context = click.get_current_context()
+    for name in names:
+        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            (option,) = (p.opts[0] for p in context.command.params if p.name == name)
+            raise click.UsageError(f"{option} is {reason}")
+
+
+# Where a subcommand gets the vectors of labelled images: from a server, a bundle, or a file of vectors.
+
+
+def vectors_of(
+    data: Labelled, source: Path | None, through: EmbedderOptions, lengths: list[Length] | None = None
+) -> Embeddings:
+    """Return the vectors of every image that can be had; the others are named on standard error.
+
+    lengths: to which they will be cut; one that the model has not is refused before anything is embedded.
+    """
+    from nonneg_vectors.evaluation.retrieval import check_lengths
+    from nonneg_vectors.storage.embeddings import Embeddings
+
+    if source is not None:
+        return of_these(Embeddings.load(source), data, source)
+    with through.opened() as client:
+        if lengths is not None:
+            check_lengths(lengths, client.model().dimensions)
+        embeddings = client.embed(data.paths, on_error="return")
+    for failure in embeddings.failures:
+        click.echo(f"skipped {failure.id}: {failure.error}", err=True)
+    return embeddings
+
+
+def of_these(embeddings: Embeddings, data: Labelled, source: Path) -> Embeddings:
+    """Return the vectors of a file that belong to labelled images, under the images' own names."""
+    from nonneg_core.errors import DataInvalid
+
+    ids = set(embeddings.ids or ())
+    names = max(_namings(data, source), key=lambda naming: len(ids & naming.keys()))
+    rows = [i for i, name in enumerate(embeddings.ids or ()) if name in names]
+    if not rows:
+        raise DataInvalid(
+            f"{source} holds none of these images", fix="embed this folder, or one that it lies in, into that file"
+        )
+    absent = names.keys() - ids
+    if absent:
+        click.echo(f"{len(absent)} images are not in {source}, such as {min(absent)}", err=True)
+    vectors = embeddings if len(rows) == len(embeddings) else embeddings[rows]
+    return vectors.named(tuple(names[name] for name in vectors.ids or ()))
+
+
+def _namings(data: Labelled, source: Path) -> Iterator[dict[str, str]]:
+    """Yield what images may be called in a file of vectors -> what they are called here: within the root that the file
+    keeps, within the labelled folder, and as typed, which is what the library's own calls name them by."""
+    from nonneg_client.sources.rooted_images import identity
+    from nonneg_core.files.image_files import path_text
+    from nonneg_vectors.storage.vector_files import read_record
+
+    origins = read_record(source)
+    real = {path: Path(os.path.realpath(data.root)) / os.path.relpath(path, data.root) for path in data.paths}
+    if origins is not None:
+        yield {identity(real[path], Path(origins.root)): path_text(path) for path in data.paths}
+    yield {path_text(Path(os.path.relpath(path, data.root))): path_text(path) for path in data.paths}
+    yield {path_text(path): path_text(path) for path in data.paths}

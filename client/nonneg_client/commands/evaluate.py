@@ -9,16 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nonneg_client.commands.embedder_options import embeds
-from nonneg_client.commands.lengths import read_lengths
-from nonneg_client.commands.refused_options import OF_LABELS, refuse_options
+from nonneg_client.commands.embedder_options import OF_LABELS, embeds, read_lengths, refuse_options
 
 if TYPE_CHECKING:
     from nonneg_client.commands.embedder_options import EmbedderOptions
-    from nonneg_client.embeddings import Embeddings
-    from nonneg_client.evaluation.datasets import Labelled
-    from nonneg_client.evaluation.retrieval import LengthResult
-    from nonneg_core.evaluation.lengths import Length
+    from nonneg_vectors.evaluation.labelled_images import Labelled
+    from nonneg_vectors.evaluation.retrieval import Length, LengthResult
+    from nonneg_vectors.storage.embeddings import Embeddings
 
 _HIDDEN = {"selection", "dimensions", "top_k", "asked", "sparse_bytes", "dense_bytes", "intervals"}
 
@@ -76,7 +73,7 @@ def evaluate(
     intervals: bool,
     with_probe: bool,
     picture: Path | None,
-    kept: Path | None,
+    vector_file: Path | None,
     missed: Path | None,
     captions: bool,
     truncate: bool,
@@ -84,10 +81,10 @@ def evaluate(
     through: EmbedderOptions,
 ) -> None:
     """Measure retrieval at several lengths."""
-    from nonneg_client.commands.evaluate_missed import check_form, write_missed
-    from nonneg_client.commands.labelled_vectors import vectors_of
-    from nonneg_client.evaluation.datasets import read_dataset
-    from nonneg_client.evaluation.retrieval import check_selections
+    from nonneg_client.commands.embedder_options import vectors_of
+    from nonneg_client.commands.evaluate_reports import write_missed
+    from nonneg_vectors.evaluation.labelled_images import read_dataset
+    from nonneg_vectors.evaluation.retrieval import check_selections
 
     if captions or truncate:
         from nonneg_client.commands.evaluate_captions import evaluate_captions
@@ -102,11 +99,11 @@ def evaluate(
         return
     chosen = selections.split(",")
     check_selections(chosen)
-    check_files(kept, vectors, picture)
-    check_form(missed)
+    check_files(vector_file, vectors, picture)
+    check_picture_form(missed)
     labelled = read_dataset(data)
     embeddings = vectors_of(labelled, vectors, through, lengths)
-    keep(embeddings, labelled, kept)
+    keep(embeddings, labelled, vector_file)
     evaluated, others = separated(embeddings, chosen)
     rows = score(labelled, evaluated, others, lengths, k, chosen)
     records = [row.record(intervals=intervals) for row in rows]
@@ -121,20 +118,20 @@ def evaluate(
 
 def draw(rows: list[LengthResult], picture: Path, metric: str, title: str) -> None:
     """Plot a metric over length into a file."""
-    from nonneg_client.evaluation.plotting import plot
+    from nonneg_client.commands.evaluate_reports import plot
 
     plot(rows, picture, metric=metric, title=title)
 
 
 def check_files(out: Path | None, vectors: Path | None, picture: Path | None) -> None:
     """Raise if vectors or plot could not be written there: before anything is embedded."""
-    from nonneg_client.storage import check_writable
     from nonneg_core.errors import StorageFailed
+    from nonneg_vectors.storage.vector_files import check_writable
 
     if picture is not None:
-        from nonneg_client.evaluation.plotting import check_form
+        from nonneg_client.commands.evaluate_reports import check_picture_form
 
-        check_form(picture)
+        check_picture_form(picture)
     if out is None:
         return
     if vectors is not None:
@@ -148,28 +145,28 @@ def keep(embeddings: Embeddings, data: Labelled, out: Path | None) -> None:
     """Save the vectors if a file is named, under their paths within the data's folder as `nonneg embed` would."""
     if out is None:
         return
-    from nonneg_client.sources.image_ids import identity, stamp
-    from nonneg_client.vector_file_record import VectorFileRecord, record_path, write_record
-    from nonneg_core.image_files import path_text
+    from nonneg_client.sources.rooted_images import identity, stamp
+    from nonneg_core.files.image_files import path_text
+    from nonneg_vectors.storage.vector_files import VectorFileRecord, record_path, write_record
 
     root = data.root.resolve()
     places = {path_text(path): root / os.path.relpath(path, data.root) for path in data.paths}
     ids = {name: identity(places[name], root) for name in embeddings.ids or ()}
-    asked = {"dimensions": None, "top_k": None, "normalize": True, "model": None}
+    options = {"dimensions": None, "top_k": None, "normalize": True, "model": None}
     stamps = {ids[name]: looks for name in ids if (looks := stamp(places[name])) is not None}
-    write_record(record_path(out), VectorFileRecord(str(root), asked, stamps))
+    write_record(record_path(out), VectorFileRecord(str(root), options, stamps))
     embeddings.named(tuple(ids[name] for name in embeddings.ids or ())).save(out)
     click.echo(f"{out}: {len(embeddings)} vectors kept", err=True)
 
 
 def separated(embeddings: Embeddings, selections: list[str]) -> tuple[Embeddings, Embeddings | None]:
     """Return the vectors to evaluate, and the others that selections look at where they look at vectors."""
-    from nonneg_client.evaluation.retrieval import ON_OTHERS, apart
+    from nonneg_vectors.evaluation.retrieval import ON_OTHERS, split_off
 
     if not set(ON_OTHERS) & set(selections):
         return embeddings, None
-    kept, fit = apart(len(embeddings))
-    return embeddings[kept], embeddings[fit]
+    rows, fit = split_off(len(embeddings))
+    return embeddings[rows], embeddings[fit]
 
 
 def score(
@@ -183,7 +180,7 @@ def score(
     """Measure retrieval as the data ask for it: by split, or every image against the others."""
     import numpy as np
 
-    from nonneg_client.evaluation.retrieval import by_length
+    from nonneg_vectors.evaluation.retrieval import by_length
 
     labels = np.array(data.kept(embeddings.ids))
     asks = data.kept_asks(embeddings.ids)
@@ -204,15 +201,14 @@ def add_probe(
     """Add the accuracy of a linear probe at each length of each selection."""
     import numpy as np
 
-    from nonneg_client.evaluation.retrieval import turned
-    from nonneg_core.evaluation.lengths import cut
-    from nonneg_core.evaluation.probe import halves, probe
+    from nonneg_vectors.evaluation.linear_probes import halves, probe
+    from nonneg_vectors.evaluation.retrieval import cut_to_length, reordered
 
     z, named = embeddings.numpy(), np.array(labels)
     teach, ask = halves(labels)
-    faced = {name: turned(z, name, others) for name in dict.fromkeys(row.selection for row in rows)}
+    faced = {name: reordered(z, name, others) for name in dict.fromkeys(row.selection for row in rows)}
     for record, row in zip(records, rows, strict=True):
-        short = cut(faced[row.selection], row.length)
+        short = cut_to_length(faced[row.selection], row.length)
         record["probe"] = probe(short[teach], named[teach], short[ask], named[ask])
 
 
@@ -242,7 +238,7 @@ def show(
     as_json: bool,
 ) -> None:
     """Print what was measured, for programs or for people."""
-    from nonneg_core.tables import table
+    from nonneg_core.terminal.tables import table
 
     if as_json:
         click.echo(json.dumps(summary(data, embeddings, labelled, rows, records), ensure_ascii=False))

@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nonneg_client.commands.refused_options import OF_LABELS, refuse_options
+from nonneg_client.commands.embedder_options import OF_LABELS, refuse_options
 
 if TYPE_CHECKING:
     from nonneg_client.commands.embedder_options import EmbedderOptions
     from nonneg_client.embedder import Embedder
-    from nonneg_client.embeddings import Embeddings
-    from nonneg_client.evaluation.captions import CaptionResult
-    from nonneg_client.results import Failure
-    from nonneg_core.evaluation.captions import Captioned, CaptionedImage
-    from nonneg_core.evaluation.lengths import Length
+    from nonneg_vectors.evaluation.caption_retrieval import Captioned, CaptionedImage, CaptionResult
+    from nonneg_vectors.evaluation.retrieval import Length
+    from nonneg_vectors.storage.embeddings import Embeddings
+    from nonneg_vectors.storage.results import Failure
 
 
 def evaluate_captions(
@@ -30,9 +29,8 @@ def evaluate_captions(
     as_json: bool,
 ) -> None:
     """Embed both sides of a CSV of captions once, and print how often they find each other."""
-    from nonneg_client.evaluation.captions import check_captioned, recall_by_length
-    from nonneg_client.evaluation.retrieval import check_lengths
-    from nonneg_core.evaluation.captions import read_pairs
+    from nonneg_vectors.evaluation.caption_retrieval import check_captioned, read_pairs, recall_by_length
+    from nonneg_vectors.evaluation.retrieval import check_lengths
 
     check_options()
     pairs = read_pairs(path)
@@ -62,17 +60,17 @@ def embedded(
     client: Embedder, pairs: list[CaptionedImage], *, truncate: bool
 ) -> tuple[Embeddings, Embeddings, Captioned, tuple[Failure, ...]]:
     """Return the vectors of images and captions, which belong to which, and what could not be embedded."""
-    from nonneg_core.evaluation.captions import captioned
-    from nonneg_core.image_files import path_text
+    from nonneg_core.files.image_files import path_text
+    from nonneg_vectors.evaluation.caption_retrieval import captioned
 
-    wanted = captioned(pairs)
-    texts = client.embed(texts=wanted.captions, truncate=truncate, on_error="return")
-    images = client.embed(wanted.images, on_error="return")
+    inputs = captioned(pairs)
+    texts = client.embed(texts=inputs.captions, truncate=truncate, on_error="return")
+    images = client.embed(inputs.images, on_error="return")
     failures = (*texts.failures, *images.failures)
     for failure in failures:
         click.echo(f"skipped {failure.id}: {failure.error}", err=True)
-    seen, read = set(images.ids or ()), set(texts.ids or ())
-    left = [pair for pair in pairs if path_text(pair.image) in seen and pair.caption in read]
+    image_ids, read = set(images.ids or ()), set(texts.ids or ())
+    left = [pair for pair in pairs if path_text(pair.image) in image_ids and pair.caption in read]
     return *of_pairs(images, texts, left), failures
 
 
@@ -81,8 +79,8 @@ def of_pairs(
 ) -> tuple[Embeddings, Embeddings, Captioned]:
     """Return both sides' vectors in the order of the pairs' images and captions."""
     from nonneg_core.errors import DataInvalid
-    from nonneg_core.evaluation.captions import captioned
-    from nonneg_core.image_files import path_text
+    from nonneg_core.files.image_files import path_text
+    from nonneg_vectors.evaluation.caption_retrieval import captioned
 
     if not pairs:
         raise DataInvalid("of no pair both sides could be embedded", fix="check the lines that were skipped")
@@ -100,7 +98,7 @@ def show(
     path: Path, images: Embeddings, texts: Embeddings, rows: list[CaptionResult], records: list[dict[str, Any]]
 ) -> None:
     """Print what was measured, for people."""
-    from nonneg_core.tables import table
+    from nonneg_core.terminal.tables import table
 
     hidden = {"dimensions", "top_k", "asked", "intervals", "image nnz", "text nnz"}
     metrics = [name for name in records[0] if name not in hidden]

@@ -10,30 +10,38 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nonneg_client.curation.photos import attributes, is_measured, look_at_all, looked_at, measures
-from nonneg_client.embedding_progress import EmbeddingProgress
-from nonneg_client.embeddings import Embeddings
-from nonneg_client.embeddings_builder import EmbeddingsBuilder, grouped
-from nonneg_client.search.attributes import Attributes, read_attributes
-from nonneg_client.search.broken_images import is_broken, read_broken, write_broken
-from nonneg_client.search.connectors.qdrant_local import describe_again, import_qdrant
-from nonneg_client.search.index import Index, describe
-from nonneg_client.sources.image_ids import identity, kept_root, place_of, root_of, rooted, stamp
-from nonneg_client.vector_file_record import read_record
+from nonneg_client.embedder import EmbeddingProgress, EmbeddingsBuilder, grouped
+from nonneg_client.sources.rooted_images import (
+    identity,
+    is_broken,
+    kept_root,
+    place_of,
+    read_broken,
+    root_of,
+    rooted,
+    stamp,
+    write_broken,
+)
 from nonneg_client.wire.protocol import Options
 from nonneg_core.errors import ConfigInvalid, ConnectionFailed
-from nonneg_core.interrupting import Interrupted, Interrupts
-from nonneg_core.one_writer import one_writer
+from nonneg_core.files.one_writer import one_writer
+from nonneg_core.process.long_runs import Interrupted, Interrupts
+from nonneg_vectors.curation.photos import attributes, is_measured, measure_all, measure_decoded, measures
+from nonneg_vectors.search.attributes import Attributes, read_attributes
+from nonneg_vectors.search.index import Index, describe
+from nonneg_vectors.search.qdrant_local import describe_again, import_qdrant
+from nonneg_vectors.storage.embeddings import Embeddings
+from nonneg_vectors.storage.vector_files import read_record
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
     from nonneg_client.commands.embedder_options import EmbedderOptions
     from nonneg_client.embedder import Embedder
-    from nonneg_client.results import BatchResult
-    from nonneg_client.search.connectors.engine import Description, Payload
-    from nonneg_client.sources.image_ids import Stamp
-    from nonneg_client.sources.images import Item
+    from nonneg_client.sources.image_sources import Item
+    from nonneg_client.sources.rooted_images import Stamp
+    from nonneg_vectors.search.vector_engine import Description, Payload
+    from nonneg_vectors.storage.results import BatchResult
 
 AT_ONCE = 1000  # images added to the index
 
@@ -100,7 +108,7 @@ class IndexUpdate:
             if origins is not None:
                 ids = tuple(identity(Path(place_of(n, origins.root)), self.root) if _is_path(n) else n for n in ids)
             looks = [stamps.get(name) for name in embeddings.ids or ()]
-            payloads = [self.payload(name, seen) for name, seen in zip(ids, looks, strict=True)]
+            payloads = [self.payload(name, file_stamp) for name, file_stamp in zip(ids, looks, strict=True)]
             with self.opened(embeddings) as index:
                 index.add(embeddings.named(ids) if ids else embeddings, payloads)
             fresh = set(ids) - self.known.keys() - self.seen
@@ -126,23 +134,23 @@ class IndexUpdate:
             self._add(client, names, Options(dimensions, self.kept, model=model), quiet, retry=retry)
 
     def _add(self, client: Embedder, names: list[str], options: Options, quiet: bool, *, retry: bool) -> None:
-        found = {item.id: item for item in rooted(names, self.root)}
-        payloads = {name: self.payload(name, stamp(item.path)) for name, item in found.items()}
-        differing = [item for name, item in found.items() if _differs(self.known.get(name), payloads[name])]
+        items = {item.id: item for item in rooted(names, self.root)}
+        payloads = {name: self.payload(name, stamp(item.path)) for name, item in items.items()}
+        differing = [item for name, item in items.items() if _differs(self.known.get(name), payloads[name])]
         before = {} if retry else read_broken(self.out)
         self.broken = {item.id: before[item.id] for item in differing if before.get(item.id, 0) == stamp(item.path)}
         self.passed_over = len(self.broken)
         left = [self._inspected(item) for item in differing if item.id not in self.broken]
         embedded = {item.id for item in differing}
-        same = {name: payloads[name] for name in found if name not in embedded}
-        self._measure([found[name] for name in same if not is_measured(self.known[name])], quiet)
-        said = {name: {**measures(self.known[name]), **self.measured.get(name, {}), **p} for name, p in same.items()}
-        self._describe_again({name: p for name, p in said.items() if p != self.known[name]})
+        same = {name: payloads[name] for name in items if name not in embedded}
+        self._measure([items[name] for name in same if not is_measured(self.known[name])], quiet)
+        updates = {name: {**measures(self.known[name]), **self.measured.get(name, {}), **p} for name, p in same.items()}
+        self._describe_again({name: p for name, p in updates.items() if p != self.known[name]})
         with EmbeddingProgress(len(left), False if quiet else None, lines=True) as watch:
             length = options.dimensions if self.held is None else self.held.dimensions
             parts = client.stream(left, replace(options, dimensions=length))
             self._put(watch.over(parts), payloads, {item.id: stamp(item.path) for item in left})
-        self.seen |= found.keys()
+        self.seen |= items.keys()
 
     def payload(self, name: str, looks: Stamp | None) -> dict[str, Any]:
         """Return what is kept beside a vector: its folder, by what a change of the file shows, and its attributes."""
@@ -151,8 +159,8 @@ class IndexUpdate:
         return {"folder": folder, **stamped, **self.attributes.payloads.get(name, {})}
 
     def opened(self, like: Embeddings) -> Index:
-        said = replace(describe(like), root=str(self.root), fields=self.attributes.kinds, kept=self.kept)
-        return Index.open(self.out, like=said)
+        description = replace(describe(like), root=str(self.root), fields=self.attributes.kinds, kept=self.kept)
+        return Index.open(self.out, like=description)
 
     def tell(self, *, prune: bool) -> None:
         """Remove what is not to be kept, and say what the index holds."""
@@ -162,17 +170,17 @@ class IndexUpdate:
         with Index.open(self.out) as index:
             gone = [name for name in index.engine.payloads() if name not in self.seen] if prune else []
             index.delete(gone)
-            held, same = index.description, len(self.seen) - self.new - self.changed - self.failed
+            description, same = index.description, len(self.seen) - self.new - self.changed - self.failed
             same -= self.passed_over
             counts = [f"{self.new} new", f"{self.changed} changed", f"{same} unchanged"]
             counts += [f"{self.failed} failed"] * bool(self.failed)
             counts += [f"{self.passed_over} unreadable as before (--retry-failed)"] * bool(self.passed_over)
             counts += [f"{len(gone)} forgotten"] * bool(gone)
             click.echo(
-                f"{self.out}: {len(index)} images, {held.dimensions} dimensions, "
-                + (f"{held.kept} values kept of each, " if held.kept else "")
-                + f"model {held.model} "
-                f"({held.fingerprint[:8]}); {', '.join(counts)}"
+                f"{self.out}: {len(index)} images, {description.dimensions} dimensions, "
+                + (f"{description.kept} values kept of each, " if description.kept else "")
+                + f"model {description.model} "
+                f"({description.fingerprint[:8]}); {', '.join(counts)}"
             )
 
     def _as_its_first(self, dimensions: int | None, keep: int | None) -> None:
@@ -181,10 +189,10 @@ class IndexUpdate:
         if self.held is None:
             return
         self.kept = self.held.kept
-        held, cut = self.held.dimensions, self.held.kept
-        if dimensions not in (None, held):
+        length, cut = self.held.dimensions, self.held.kept
+        if dimensions not in (None, length):
             raise ConfigInvalid(
-                f"{self.out} holds vectors of {held} dimensions, not of {dimensions}",
+                f"{self.out} holds vectors of {length} dimensions, not of {dimensions}",
                 fix="leave --dimensions out, or make another index with --out",
                 field="dimensions",
                 value=dimensions,
@@ -205,10 +213,10 @@ class IndexUpdate:
             model = client.model(name)
         except ConnectionFailed:
             return
-        held = Embeddings.from_rows(
+        form = Embeddings.from_rows(
             [], dimensions=self.held.dimensions, fingerprint=self.held.fingerprint, model=self.held.model
         )
-        held.same_model(replace(held, fingerprint=model.fingerprint, model=model.name))
+        form.same_model(replace(form, fingerprint=model.fingerprint, model=model.name))
 
     def _describe_again(self, payloads: Mapping[str, Payload]) -> None:
         """Keep the vectors of images that are the same, and replace what is said about them."""
@@ -244,8 +252,8 @@ class IndexUpdate:
                         if collected.vectors:
                             embeddings = collected.embeddings()
                             index = index or stack.enter_context(self.opened(embeddings))
-                            said = [{**self.measured.pop(n, {}), **payloads[n]} for n in embeddings.ids or ()]
-                            index.add(embeddings, said)
+                            entries = [{**self.measured.pop(n, {}), **payloads[n]} for n in embeddings.ids or ()]
+                            index.add(embeddings, entries)
                             self._count(embeddings.ids or ())
             except Interrupted as interrupted:
                 done = self.new + self.changed
@@ -256,14 +264,14 @@ class IndexUpdate:
         """Return the image with its pixels measured when it is decoded, or sent."""
 
         def inspect(data: bytes, picture: Image) -> None:
-            self.measured[item.id] = attributes(looked_at(data, picture))
+            self.measured[item.id] = attributes(measure_decoded(data, picture))
 
         return replace(item, inspect=inspect)
 
     def _measure(self, images: list[Item], quiet: bool) -> None:
         """Read the images of an index that was made without measuring them, or of a file of vectors."""
-        found = look_at_all([item.load for item in images], shown=False if quiet else None)
-        self.measured |= {item.id: attributes(p) for item, p in zip(images, found, strict=True) if p is not None}
+        photos = measure_all([item.load for item in images], shown=False if quiet else None)
+        self.measured |= {item.id: attributes(p) for item, p in zip(images, photos, strict=True) if p is not None}
 
     def _count(self, names: Iterable[str]) -> None:
         for name in names:
@@ -271,13 +279,13 @@ class IndexUpdate:
             self.changed += name in self.known
 
 
-def _differs(known: Payload | None, wanted: Payload) -> bool:
+def _differs(known: Payload | None, payload: Payload) -> bool:
     """Return whether an image has to be embedded: unknown, or its file changed since."""
     if known is None:
         return True
-    if "changed" not in known or "changed" not in wanted:  # of a file of vectors that does not say, or not a file
+    if "changed" not in known or "changed" not in payload:  # of a file of vectors that does not say, or not a file
         return False
-    return any(known[name] != wanted[name] for name in ("bytes", "changed"))
+    return any(known[name] != payload[name] for name in ("bytes", "changed"))
 
 
 def _slices(names: list[str]) -> Iterator[list[str]]:

@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nonneg_client.sources.image_ids import identity
-from nonneg_client.sources.images import Item, items
+from nonneg_client.sources.image_sources import Item, items
+from nonneg_client.sources.rooted_images import identity
 from nonneg_core.errors import DataInvalid
-from nonneg_core.expressions.expression import Dimension, Expression, Photo
-from nonneg_core.expressions.parse import parse
+from nonneg_vectors.expressions.expression import Dimension, Expression, Photo
+from nonneg_vectors.expressions.expression_parser import parse
 
 if TYPE_CHECKING:
     from nonneg_client.commands.embedder_options import EmbedderOptions
     from nonneg_client.embedder import Embedder
-    from nonneg_client.search.hits import Hit
-    from nonneg_client.search.index import Index
+    from nonneg_vectors.search.index import Index
+    from nonneg_vectors.search.query_and_hits import Hit
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class SearchOptions:
 
 
 def hits_of(
-    index: Index, queries: Sequence[str], asked: SearchOptions, through: EmbedderOptions, model: str | None
+    index: Index, queries: Sequence[str], options: SearchOptions, through: EmbedderOptions, model: str | None
 ) -> dict[str, list[Hit]]:
     """Return the hits of every query, in their order; a folder or a pattern is several."""
     read = {query: _expression(query) for query in queries}
@@ -44,23 +44,23 @@ def hits_of(
     with ExitStack() as stack:
         needed = any(expression is None or _needs_a_model(expression) for expression in read.values())
         embedder = stack.enter_context(through.opened()) if needed else None
-        by_image = _by_images(index, images, asked, embedder, model) if images and embedder else {}
-        found: dict[str, list[Hit]] = {}
+        by_image = _by_images(index, images, options, embedder, model) if images and embedder else {}
+        answers: dict[str, list[Hit]] = {}
         for query, expression in read.items():
             if expression is None:
-                found |= {item.id: by_image[item.id] for item in items(query)}
+                answers |= {item.id: by_image[item.id] for item in items(query)}
             else:
-                found[query] = _by_expression(index, query, expression, asked, embedder, model)
-    return found
+                answers[query] = _by_expression(index, query, expression, options, embedder, model)
+    return answers
 
 
 def _expression(query: str) -> Expression | None:
     """Return what a query says, or nothing where it is images: a file or folder that is there, a URL, or a pattern."""
     if os.path.exists(query) or (glob.has_magic(query) and glob.glob(query, recursive=True)):  # noqa: PTH110, PTH207
         return None
-    found = parse(query)
-    if list(found.leaves()) != [Photo(query)]:
-        return found
+    expression = parse(query)
+    if list(expression.leaves()) != [Photo(query)]:
+        return expression
     if query.isalpha():  # no path of an image looks so
         raise DataInvalid(
             f"a file or folder {query} does not exist here",
@@ -75,7 +75,7 @@ def _needs_a_model(expression: Expression) -> bool:
 
 
 def _by_images(
-    index: Index, queries: Sequence[str], asked: SearchOptions, embedder: Embedder, model: str | None
+    index: Index, queries: Sequence[str], options: SearchOptions, embedder: Embedder, model: str | None
 ) -> dict[str, list[Hit]]:
     """Return the hits of each photo, looked for at the index's length; all photos are embedded together."""
     sources = [item for query in queries for item in items(query)]
@@ -85,29 +85,34 @@ def _by_images(
     return {
         item.id: index.search(
             vectors[number],
-            asked.k,
-            where=asked.where,
-            without=asked.without,
-            exclude=_own(index, [item]) if asked.exclude_self else (),
-            cut=asked.cut,
-            matches_only=asked.matches_only,
+            options.k,
+            where=options.where,
+            without=options.without,
+            exclude=_own(index, [item]) if options.exclude_self else (),
+            cut=options.cut,
+            matches_only=options.matches_only,
         )
         for number, item in enumerate(sources)
     }
 
 
 def _by_expression(
-    index: Index, query: str, expression: Expression, asked: SearchOptions, embedder: Embedder | None, model: str | None
+    index: Index,
+    query: str,
+    expression: Expression,
+    options: SearchOptions,
+    embedder: Embedder | None,
+    model: str | None,
 ) -> list[Hit]:
-    names = [photo.name for photo in expression.photos()] if asked.exclude_self else []
+    names = [photo.name for photo in expression.photos()] if options.exclude_self else []
     return index.search(
         index.read(query, embedder, model=model),
-        asked.k,
-        where=asked.where,
-        without=asked.without,
+        options.k,
+        where=options.where,
+        without=options.without,
         exclude=_own(index, items(names)),
-        cut=asked.cut,
-        matches_only=asked.matches_only,
+        cut=options.cut,
+        matches_only=options.matches_only,
     )
 
 

@@ -15,8 +15,8 @@ from nonneg_client.commands.embedder_options import DEFAULT_BUNDLE, embeds, serv
 if TYPE_CHECKING:
     from nonneg_client.commands.embedder_options import EmbedderOptions
     from nonneg_client.commands.queries import SearchOptions
-    from nonneg_client.search.hits import Hit
-    from nonneg_client.search.index import Index
+    from nonneg_vectors.search.index import Index
+    from nonneg_vectors.search.query_and_hits import Hit
 
 
 def _more(_ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...]) -> dict[int, float]:
@@ -30,8 +30,8 @@ def _more(_ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...]) 
 
 def _typed(_ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...]) -> tuple[str, ...]:
     """Return the conditions as they are typed; of which kind their fields are, only the index knows."""
-    from nonneg_client.search.conditions import read_conditions
     from nonneg_core.errors import ConfigInvalid
+    from nonneg_vectors.search.attributes import read_conditions
 
     try:
         read_conditions(texts)
@@ -100,27 +100,27 @@ def search(
 ) -> None:
     """Find the images of INDEX that are like QUERY: photos, folders, globs, URLs, or an expression."""
     from nonneg_client.commands.queries import SearchOptions, hits_of
-    from nonneg_client.search.conditions import read_conditions
-    from nonneg_client.search.index import Index
+    from nonneg_vectors.search.attributes import read_conditions
+    from nonneg_vectors.search.index import Index
 
     queries = all_queries(queries, texts, more)
     with Index.open(index) as opened:
         know_model(opened, through.bundle)
         conditions = read_conditions(where, opened.description.fields)
-        asked = SearchOptions(k, conditions, without, exclude_self, cut, matches_only)
-        found = by_dimensions(opened, more, asked) if more else hits_of(opened, queries, asked, through, model)
-        if not any(found.values()):
+        options = SearchOptions(k, conditions, without, exclude_self, cut, matches_only)
+        answers = by_dimensions(opened, more, options) if more else hits_of(opened, queries, options, through, model)
+        if not any(answers.values()):
             explain(opened, conditions, matches_only=matches_only)
         root = opened.description.root
     title = f"{index}: like {', '.join(queries)}" if queries else f"{index}: more of {', '.join(map(str, more))}"
     if html is not None:
-        write_html(html, title, found, root)
-    show_all(found, as_json, title)
+        write_html(html, title, answers, root)
+    show_all(answers, as_json, title)
 
 
 def all_queries(queries: tuple[str, ...], texts: tuple[str, ...], more: dict[int, float]) -> tuple[str, ...]:
     """Return what is asked, --text as an expression; raises where options do not go together."""
-    from nonneg_core.expressions.expression import Words
+    from nonneg_vectors.expressions.expression import Words
 
     queries += tuple(str(Words(text)) for text in texts)
     if bool(queries) == bool(more):
@@ -129,10 +129,10 @@ def all_queries(queries: tuple[str, ...], texts: tuple[str, ...], more: dict[int
     return queries
 
 
-def by_dimensions(opened: Index, more: dict[int, float], asked: SearchOptions) -> dict[str, list[Hit]]:
+def by_dimensions(opened: Index, more: dict[int, float], options: SearchOptions) -> dict[str, list[Hit]]:
     """Return the images in which these dimensions are strongest, as of a query without a name."""
-    only = asked.matches_only
-    return {"": opened.by_dimensions(more, asked.k, without=asked.without, where=asked.where, matches_only=only)}
+    only = options.matches_only
+    return {"": opened.by_dimensions(more, options.k, without=options.without, where=options.where, matches_only=only)}
 
 
 def know_model(opened: Index, bundle: str | None) -> None:
@@ -145,13 +145,13 @@ def know_model(opened: Index, bundle: str | None) -> None:
         opened.know(statistics_of(fingerprint, bundle))
 
 
-def write_html(html: Path, title: str, found: dict[str, list[Hit]], root: str) -> None:
+def write_html(html: Path, title: str, answers: dict[str, list[Hit]], root: str) -> None:
     """Write one query's hits as a contact sheet."""
-    from nonneg_client.search.contact_sheet import write_sheet
+    from nonneg_client.commands.contact_sheets import write_sheet
 
-    if len(found) > 1:
+    if len(answers) > 1:
         raise click.UsageError("--html shows the hits of one query: give one, or take --json")
-    ((query, hits),) = found.items()
+    ((query, hits),) = answers.items()
     unseen = write_sheet(html, title, hits, query=query or None, root=root)
     if unseen:
         click.echo(f"{html}: {unseen} of {len(hits)} images cannot be read in {root or 'this folder'}", err=True)
@@ -159,7 +159,7 @@ def write_html(html: Path, title: str, found: dict[str, list[Hit]], root: str) -
 
 def explain(opened: Index, where: dict[str, Any], *, matches_only: bool) -> None:
     """Say why nothing was found. Conditions make it read all payloads, so it is asked only then."""
-    from nonneg_client.search.conditions import explain_none, holds
+    from nonneg_vectors.search.attributes import explain_none, holds
 
     payloads = opened.engine.payloads().values() if where else ()
     if where and not any(holds(payload, where) for payload in payloads):
@@ -187,7 +187,7 @@ def show(hits: list[Hit], as_json: bool, title: str) -> None:
         return
     if not hits:  # why was said
         return
-    from nonneg_core.tables import Cell, table
+    from nonneg_core.terminal.tables import Cell, table
 
     rows: list[list[Cell]] = [
         [hit.score, hit.id, *match, hit.told(3)] for hit, match in zip(hits, matches(hits), strict=True)
@@ -203,18 +203,18 @@ def matches(hits: list[Hit]) -> list[list[str]]:
     return [["yes" if hit.match else "no"] for hit in hits]
 
 
-def show_all(found: dict[str, list[Hit]], as_json: bool, title: str) -> None:
+def show_all(answers: dict[str, list[Hit]], as_json: bool, title: str) -> None:
     """Print the hits of every query; of a single one without its name."""
-    if len(found) == 1:
-        show(next(iter(found.values())), as_json, title)
+    if len(answers) == 1:
+        show(next(iter(answers.values())), as_json, title)
         return
     if as_json:
-        queries = [{"query": query, "hits": [asdict(hit) for hit in hits]} for query, hits in found.items()]
+        queries = [{"query": query, "hits": [asdict(hit) for hit in hits]} for query, hits in answers.items()]
         click.echo(json.dumps({"queries": queries}, ensure_ascii=False))
         return
-    from nonneg_core.tables import Cell, table
+    from nonneg_core.terminal.tables import Cell, table
 
-    pairs = [(query, hit) for query, hits in found.items() for hit in hits]
+    pairs = [(query, hit) for query, hits in answers.items() for hit in hits]
     marked = matches([hit for _, hit in pairs])
     rows: list[list[Cell]] = [
         [query, hit.score, hit.id, *match] for (query, hit), match in zip(pairs, marked, strict=True)

@@ -25,10 +25,9 @@ def shorten(
       nonneg shorten photos.parquet -o small.parquet --dimensions 256
       nonneg shorten photos.parquet -o photos.npz
     """
-    from nonneg_client.embeddings import Embeddings
-    from nonneg_client.storage import check_writable
-    from nonneg_client.storage.merging import Summary
     from nonneg_core.errors import StorageFailed
+    from nonneg_vectors.storage.embeddings import Embeddings
+    from nonneg_vectors.storage.vector_files import Summary, check_writable
 
     check_writable(out)
     if out.exists() and not replace:

@@ -11,22 +11,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nonneg_core.lazy_names import lazy_names
+from nonneg_core.process.start_up import lazy_names
 
 if TYPE_CHECKING:
-    from nonneg_client.search.connectors.engine import Description, Where
-    from nonneg_client.search.hits import Hit
-    from nonneg_client.search.index import Index, describe
+    from nonneg_vectors.search.index import Index, describe
+    from nonneg_vectors.search.query_and_hits import Hit
+    from nonneg_vectors.search.vector_engine import Description, Where
 
 __all__ = ["Description", "Hit", "Index", "Where", "describe"]
 
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "Description": "nonneg_client.search.connectors.engine",
-        "Hit": "nonneg_client.search.hits",
-        "Index": "nonneg_client.search.index",
-        "Where": "nonneg_client.search.connectors.engine",
-        "describe": "nonneg_client.search.index",
+        "Description": "nonneg_vectors.search.vector_engine",
+        "Hit": "nonneg_vectors.search.query_and_hits",
+        "Index": "nonneg_vectors.search.index",
+        "Where": "nonneg_vectors.search.vector_engine",
+        "describe": "nonneg_vectors.search.index",
     },
 )

@@ -13,19 +13,11 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias
 
-from nonneg_client.results import BatchResult, Failure, SparseVector, joined
-from nonneg_client.sources.images import Item
-from nonneg_client.sources.loading import downscaled
+from nonneg_client.sources.image_sources import Item, downscaled
+from nonneg_client.wire.client_settings import RateController, RetryPolicy
 from nonneg_client.wire.protocol import Options, Request, build, parse
-from nonneg_client.wire.retries_and_rate import RateController, RetryPolicy
-from nonneg_core.errors import (
-    OF_AN_IMAGE,
-    BodyTooLarge,
-    NonnegError,
-    Overloaded,
-    TooLarge,
-    TooManyImages,
-)
+from nonneg_core.errors import OF_AN_IMAGE, BodyTooLarge, NonnegError, Overloaded, TooLarge, TooManyImages
+from nonneg_vectors.storage.results import BatchResult, Failure, SparseVector, joined
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -82,8 +74,8 @@ def _load(item: Item, downscale: int | None) -> bytes | str | NonnegError:
 
 def _inspect(data: bytes, inspect: Callable[[bytes, Image], object]) -> None:
     """Decode an image that is to be sent, for `inspect`; if that cannot be done, the server will say why."""
-    from nonneg_core.curation.pixel_checks import AMPLE
     from nonneg_core.pixels.decode import decode_then
+    from nonneg_core.pixels.pixel_checks import AMPLE
 
     with suppress(NonnegError):
         decode_then(data, partial(inspect, data), at_least=AMPLE)

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nonneg_client.results import BatchResult, Failure, SparseVector
 from nonneg_core.errors import BY_TYPE, NonnegError, ResponseInvalid
+from nonneg_vectors.storage.results import BatchResult, Failure, SparseVector
 
 PATH = "/embed"
 MSGPACK = "application/msgpack"
@@ -27,9 +27,9 @@ class Options:
     truncate: bool = False  # of texts that are too long, read the first words
 
     def params(self) -> dict[str, str]:
-        found = {"dimensions": self.dimensions, "top_k": self.top_k, "model": self.model}
-        asked = {name: str(value) for name, value in found.items() if value is not None}
-        return asked if self.normalize else {**asked, "normalize": "false"}
+        options = {"dimensions": self.dimensions, "top_k": self.top_k, "model": self.model}
+        query = {name: str(value) for name, value in options.items() if value is not None}
+        return query if self.normalize else {**query, "normalize": "false"}
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,9 @@ def build(inputs: Sequence[bytes | str], options: Options) -> Request:
     params = {**options.params(), "format": "sparse"}
     texts = [text for text in inputs if isinstance(text, str)]
     if texts:
-        asked = {"texts": texts, "errors": "item", **({"truncate": True} if options.truncate else {})}
+        body = {"texts": texts, "errors": "item", **({"truncate": True} if options.truncate else {})}
         headers = {"Content-Type": "application/json", "Accept": ACCEPT}
-        return Request(params, headers, json.dumps(asked).encode())
+        return Request(params, headers, json.dumps(body).encode())
     images = [image for image in inputs if isinstance(image, bytes)]
     if len(images) == 1:
         return Request(params, {"Content-Type": "application/octet-stream", "Accept": ACCEPT}, images[0])

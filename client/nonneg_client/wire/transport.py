@@ -1,25 +1,40 @@
-"""What both clients make of httpx: where to send, what its failures mean to us, and the answers besides vectors."""
+"""What both clients make of httpx: where to send, what its failures mean, pages of dimensions, and POST /query."""
 
 from __future__ import annotations
 
+import base64
 import json
+from collections.abc import Generator, Mapping
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
+import numpy as np
+
+from nonneg_client.sources.image_sources import items
 from nonneg_client.wire.batch_exchange import Reply, Send
+from nonneg_client.wire.client_settings import RetryPolicy
 from nonneg_client.wire.protocol import PATH, error_of
-from nonneg_client.wire.retries_and_rate import RetryPolicy
-from nonneg_core.errors import ConfigInvalid, ConnectionFailed, DeadlineExceeded, NonnegError, ResponseInvalid
+from nonneg_core.errors import (
+    ConfigInvalid,
+    ConnectionFailed,
+    DataInvalid,
+    DeadlineExceeded,
+    NonnegError,
+    ResponseInvalid,
+)
+from nonneg_vectors.expressions.expression import Expression, Photo
+from nonneg_vectors.expressions.weightings import Resolved, SparseRow
+from nonneg_vectors.search.query_and_hits import Query
 
 if TYPE_CHECKING:
     import httpx
 
-    from nonneg_client.settings import ClientSettings
+    from nonneg_client.wire.client_settings import ClientSettings
 
 CONNECT_SECONDS = 5.0
 
 
-class Reach:
+class ServerConnection:
     """What a client knows of its server: how to ask it, and whether it ever answered."""
 
     def __init__(self, settings: ClientSettings) -> None:
@@ -28,15 +43,15 @@ class Reach:
 
     def attempts(self) -> RetryPolicy:
         """Return how often one batch is asked for."""
-        asked = self.settings
-        return RetryPolicy(asked.retries, asked.overload_timeout, asked.retry_delay, self._answered)
+        options = self.settings
+        return RetryPolicy(options.retries, options.overload_timeout, options.retry_delay, self._answered)
 
     def request(self, step: Send, *, closed: bool) -> dict[str, Any]:
         """Return the arguments of httpx's `post`."""
         if closed:
             raise ConfigInvalid("this client is closed", fix="make another one")
-        asked = step.request
-        return {"url": PATH, "params": asked.params, "headers": asked.headers, "content": asked.content}
+        message = step.request
+        return {"url": PATH, "params": message.params, "headers": message.headers, "content": message.content}
 
     def reply(self, response: httpx.Response) -> Reply:
         """Return what came back."""
@@ -100,3 +115,73 @@ def json_of(response: httpx.Response) -> Any:
         raise ResponseInvalid(
             f"{response.url} answered something that is not JSON", fix="check what answers at this address"
         ) from error
+
+
+# The list of a model's dimensions, page by page; nothing here waits.
+
+PAGE = 1000  # dimensions of one request
+
+
+def list_dimensions(model: str, filters: Mapping[str, str]) -> Generator[str, Any, list[dict[str, Any]]]:
+    """Yield the path of each page of a model's dimensions, take its answer; all of them together are the result."""
+    entries: list[dict[str, Any]] = []
+    while True:
+        query = urlencode({**filters, "offset": len(entries), "limit": PAGE})
+        answer = yield f"{model_path(model)}/dimensions?{query}"
+        entries += answer["dimensions"]
+        if not answer["dimensions"] or len(entries) >= answer["total"]:
+            return entries
+
+
+def dimension_parameters(sort: str, named: bool, contains: str | None) -> dict[str, str]:
+    """Return what is asked of the list of dimensions, as a URL has it."""
+    filters = {"sort": sort, "named": str(named).lower()}
+    return filters if contains is None else {**filters, "contains": contains}
+
+
+# POST /query as a client sends it: the expression with the bytes of its photos, and the query that comes back.
+
+QUERY_PATH = "/query"
+JSON = {"Content-Type": "application/json"}
+
+
+def request_of(expression: Expression, dimensions: int | None, model: str | None) -> bytes:
+    """Return the body of the request; photos are read here, as `embed` reads them."""
+    images = {photo.name: base64.b64encode(_bytes(photo)).decode() for photo in expression.photos()}
+    fields = {"images": images, "dimensions": dimensions, "model": model}
+    given = {name: value for name, value in fields.items() if value}
+    return json.dumps({"expression": str(expression), **given}).encode()
+
+
+def query_of(answer: Any, expression: Expression) -> Query:
+    """Return the query in the server's answer."""
+    try:
+        dimensions = int(answer["dimensions"])
+        parts = tuple(_row(part, dimensions) for part in answer["parts"])
+        without = tuple(int(unwanted["dimension"]) for unwanted in answer["without"])
+        return Query(
+            expression, Resolved(parts, without), dimensions, str(answer["fingerprint"]), float(answer["chance"])
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise ResponseInvalid(
+            f"the server's answer cannot be read as a query ({type(error).__name__}: {error})",
+            fix="check that the address is a nonneg server of this version",
+        ) from error
+
+
+def _bytes(photo: Photo) -> bytes:
+    matches = list(items(photo.name))
+    if len(matches) != 1:
+        raise DataInvalid(
+            f"{photo} stands for {len(matches)} images", fix="name one photo, not a folder or a pattern, at each place"
+        )
+    return matches[0].load()
+
+
+def _row(part: Any, dimensions: int) -> SparseRow:
+    indices, values = np.asarray(part["indices"], np.int32), np.asarray(part["values"], np.float32)
+    if indices.shape != values.shape or indices.ndim != 1 or not len(indices) or not np.isfinite(values).all():
+        raise ValueError("indices and finite values differ in length")
+    if indices[0] < 0 or indices[-1] >= dimensions or (np.diff(indices) <= 0).any():
+        raise ValueError(f"indices are not sorted, unique and below {dimensions}")
+    return indices, values

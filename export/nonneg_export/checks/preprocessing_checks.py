@@ -16,10 +16,10 @@ from nonneg_core.errors import CheckFailed
 from nonneg_core.pixels.decode import decode
 from nonneg_core.pixels.view import Pixels, View
 from nonneg_core.shortening import unit
-from nonneg_export.checks.verify import PHOTOS, evenly_spread, held
-from nonneg_export.photo_folder import load_pixels, preprocessed
-from nonneg_runtime.evidence import Check
-from nonneg_runtime.inference.providers import Runner
+from nonneg_export.calibrate.photo_folder import load_pixels, preprocessed
+from nonneg_export.checks.encoder_checks import PHOTOS, evenly_spread, must_hold
+from nonneg_runtime.bundle.evidence import Check
+from nonneg_runtime.inference.runner import Runner
 
 logger = logging.getLogger("nonneg")
 LARGEST = 8  # of the photos: those that fast decoding makes smallest
@@ -38,17 +38,17 @@ def sees_alike(view: View, evaluation: Callable[[Path], Pixels], paths: Sequence
         for path in evenly_spread(paths, PHOTOS)
     )
     what = "photos whose pixels, decoded in full, differ from the evaluation view's"
-    return held(Check(name="view", what=what, value=differing, limit=0))
+    return must_hold(Check(name="view", what=what, value=differing, limit=0))
 
 
 def sees_as_original(
     view: View, original: Callable[[Image.Image], NDArray[np.float32]], paths: Sequence[Path]
 ) -> Check:
     """Check that the view shows of a photo what the original framework's own processor shows."""
-    found = [_difference(view, original, path) for path in evenly_spread(paths, PHOTOS)]
-    value, limit = float(np.mean(found)), MOST_DIFFERENT + HALF_A_PIXEL / view.size
+    differences = [_difference(view, original, path) for path in evenly_spread(paths, PHOTOS)]
+    value, limit = float(np.mean(differences)), MOST_DIFFERENT + HALF_A_PIXEL / view.size
     what = (
-        f"mean difference, of 1, of {len(found)} photos' pixels to those of the original framework's processor, "
+        f"mean difference, of 1, of {len(differences)} photos' pixels to those of the original framework's processor, "
         f"averaged in {PATCHES} x {PATCHES} patches"
     )
     if not value <= limit:
@@ -90,7 +90,7 @@ def decodes_alike(session: Runner, view: View, paths: Sequence[Path]) -> Check:
         f"1 - median cosine of large JPEGs decoded smaller to decoded in full (least {cosines.min():.4f}), "
         f"on {max(0, len(other) - 1)} photos and a sheet of {TILES**2}"
     )
-    return held(Check(name="decode", what=what, value=1 - float(np.median(cosines)), limit=1 - LEAST_MEDIAN))
+    return must_hold(Check(name="decode", what=what, value=1 - float(np.median(cosines)), limit=1 - LEAST_MEDIAN))
 
 
 def resizes_alike(session: Runner, view: View, paths: Sequence[Path]) -> Check:
@@ -108,7 +108,7 @@ def resizes_alike(session: Runner, view: View, paths: Sequence[Path]) -> Check:
         f"1 - worst cosine of photos resized as by default to resized by Pillow (median {median:.5f}; of a "
         f"smooth encoder {WORST_RESIZED} at worst, {MEDIAN_RESIZED} at the median), on {len(files)} photos"
     )
-    return held(Check(name="resize", what=what, value=1 - worst, limit=1 - LEAST_MEDIAN))
+    return must_hold(Check(name="resize", what=what, value=1 - worst, limit=1 - LEAST_MEDIAN))
 
 
 def by_pillow(data: bytes, view: View) -> Pixels:

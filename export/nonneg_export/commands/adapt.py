@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from nonneg_export.adaptation.adapt import AdaptationRequest, JudgedHead, SeenPhotos
+    from nonneg_export.adapt.adaptation import AdaptationRequest, JudgedHead, PhotosToAdaptTo
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # on a busy machine its threads wait for each other
 PATH = click.Path(path_type=Path)
@@ -66,26 +66,26 @@ def adapt(
       nonneg adapt photos/ --out mine.bundle --others other-photos/
       nonneg serve --model default --model mine=mine.bundle
     """
-    from nonneg_core.interrupting import Interrupted
-    from nonneg_export.adaptation.adapt import AdaptationRequest
-    from nonneg_export.adaptation.splitting import MOST_JUDGED
+    from nonneg_core.process.long_runs import Interrupted
+    from nonneg_export.adapt.adaptation import AdaptationRequest
+    from nonneg_export.adapt.fitting import MOST_JUDGED
+    from nonneg_export.calibrate.photo_folder import find_photos
     from nonneg_export.commands.options import tell_broken
-    from nonneg_export.photo_folder import find_photos
-    from nonneg_runtime.bundle import check_free
+    from nonneg_runtime.bundle.bundle_folder import check_free
 
     check_free(out, replace=replace)
     own, foreign = find_photos(photos), None if others is None else find_photos(others).every(MOST_JUDGED)
-    asked = AdaptationRequest(own, source, labels, labels_weight, data or photos.resolve().name, train, foreign)
+    request = AdaptationRequest(own, source, labels, labels_weight, data or photos.resolve().name, train, foreign)
     try:
-        seen, outcome, place = made(asked, out, replace=replace, force=force)
+        collection, outcome, place = made(request, out, replace=replace, force=force)
     except Interrupted as interrupted:
         click.echo(f"{interrupted}: what was embedded is kept; the same command goes on", err=True)
         raise SystemExit(interrupted.exit_code) from None
-    tell_broken(seen.broken)
-    if seen.labels.unmatched:
-        click.echo(seen.labels.unmatched, err=True)
+    tell_broken(collection.broken)
+    if collection.labels.unmatched:
+        click.echo(collection.labels.unmatched, err=True)
     if as_json:
-        click.echo(json.dumps(summary(outcome, seen, place), ensure_ascii=False))
+        click.echo(json.dumps(summary(outcome, collection, place), ensure_ascii=False))
     else:
         show(outcome, place)
     if place is None:
@@ -93,25 +93,25 @@ def adapt(
 
 
 def made(
-    asked: AdaptationRequest, out: Path, *, replace: bool, force: bool
-) -> tuple[SeenPhotos, JudgedHead, Path | None]:
+    request: AdaptationRequest, out: Path, *, replace: bool, force: bool
+) -> tuple[PhotosToAdaptTo, JudgedHead, Path | None]:
     """Adapt, and write the bundle unless it lost; return where it was written."""
-    from nonneg_core.interrupting import Interrupts
-    from nonneg_core.progress import ProgressBar
-    from nonneg_export.adaptation.adapt import adapt_to, see
+    from nonneg_core.process.long_runs import Interrupts
+    from nonneg_core.terminal.progress import ProgressBar
+    from nonneg_export.adapt.adaptation import adapt_to, see
 
     with Interrupts(), tempfile.TemporaryDirectory(prefix="nonneg-") as work:
         with ProgressBar("embedding", lines=True) as bar:
-            seen = see(asked, Path(work), tick=bar.move)
-        with ProgressBar("training", unit="steps", lines=True, shown=None if asked.train else False) as bar:
-            outcome = adapt_to(seen, tick=bar.move)
+            collection = see(request, Path(work), tick=bar.move)
+        with ProgressBar("training", unit="steps", lines=True, shown=None if request.train else False) as bar:
+            outcome = adapt_to(collection, tick=bar.move)
         if outcome.lost and not force:
-            return seen, outcome, None
+            return collection, outcome, None
         outcome.write(out, Path(work), replace=replace)
-        return seen, outcome, out
+        return collection, outcome, out
 
 
-def summary(outcome: JudgedHead, seen: SeenPhotos, out: Path | None) -> dict[str, Any]:
+def summary(outcome: JudgedHead, collection: PhotosToAdaptTo, out: Path | None) -> dict[str, Any]:
     """Return the outcome, for programs."""
     adapted = outcome.adapted
     return {
@@ -122,14 +122,14 @@ def summary(outcome: JudgedHead, seen: SeenPhotos, out: Path | None) -> dict[str
             {"length": gain.length, "metric": gain.metric, "difference": gain.difference} for gain in outcome.lost
         ],
         "copies": adapted.parts.copies,
-        "skipped": [{"path": str(path), "error": reason} for path, reason in seen.broken],
+        "skipped": [{"path": str(path), "error": reason} for path, reason in collection.broken],
     }
 
 
 def show(outcome: JudgedHead, out: Path | None) -> None:
     """Print the outcome, for people."""
     from nonneg_export.commands.options import warn
-    from nonneg_export.manifest_report import adaptation
+    from nonneg_export.share.manifest_report import adaptation
 
     adapted = outcome.adapted
     record = adapted.record()

@@ -11,18 +11,17 @@ from typing import Any
 
 import click
 
-from nonneg_core.atomic import atomic_write
 from nonneg_core.errors import ConfigInvalid
-from nonneg_core.progress import ProgressBar
-from nonneg_export.activations import collect
-from nonneg_export.atlas_builder import build_atlas
-from nonneg_export.atlas_page import write_atlas_page
+from nonneg_core.files.atomic import atomic_write
+from nonneg_core.terminal.progress import ProgressBar
+from nonneg_export.calibrate.activations import collect
+from nonneg_export.calibrate.atlas_builder import build_atlas, write_atlas_page
+from nonneg_export.calibrate.workdir import note_written, workdir, written_before
 from nonneg_export.commands.options import PATH, calibration, calibration_options, replace_option, tell_broken
-from nonneg_export.manifest_report import size
-from nonneg_export.workdir import note_written, workdir, written_before
-from nonneg_runtime.atlas import FILE_NAME, open_atlas, with_atlas
-from nonneg_runtime.bundle import SHIPPED, Bundle, check_free, open_bundle, write_bundle
-from nonneg_runtime.manifest import AtlasRecord
+from nonneg_export.share.manifest_report import size
+from nonneg_runtime.bundle.atlas_file import FILE_NAME, open_atlas, with_atlas
+from nonneg_runtime.bundle.bundle_folder import SHIPPED, Bundle, check_free, open_bundle, write_bundle
+from nonneg_runtime.bundle.manifest import AtlasRecord
 
 
 @click.command()
@@ -63,7 +62,7 @@ def atlas(
     photos = calibration(flags, quiet=True)
     with workdir(to.first, flags["work"]) as place, tempfile.TemporaryDirectory(prefix="nonneg-") as work:
         with ProgressBar("searching") as bar:
-            seen = collect(
+            activations = collect(
                 opened.encoder,
                 photos,
                 opened.manifest.view,
@@ -74,10 +73,10 @@ def atlas(
         made = Path(work, FILE_NAME)
         limits = {"examples": examples, "side": thumbnail, "budget": max_size * 2**20}
         fingerprint = opened.manifest.fingerprint
-        record = build_atlas(seen, photos, made, **limits, data=flags["data"], fingerprint=fingerprint)
+        record = build_atlas(activations, photos, made, **limits, data=flags["data"], fingerprint=fingerprint)
         _write(opened, made, record, to, place)
         written = size(made.stat().st_size)
-    tell_broken(seen.broken)
+    tell_broken(activations.broken)
     click.echo(
         f"{to.told}: {record.images} thumbnails of {record.searched} images searched, {record.named} of "
         f"{opened.manifest.dimensions} dimensions named by their labels, {written}"
@@ -131,10 +130,10 @@ def _write(bundle: Bundle, made: Path, record: AtlasRecord, to: AtlasTargets, pl
     page = made.with_name("page.html")
     if to.html is not None:
         shown = with_atlas(bundle, [made])
-        held = open_atlas(shown)
-        assert held is not None
-        with held:
-            write_atlas_page(page, shown, held, record.data)
+        reader = open_atlas(shown)
+        assert reader is not None
+        with reader:
+            write_atlas_page(page, shown, reader, record.data)
     note_written(place, [file for file in (made, page) if file.exists()])
     if to.beside is not None:
         with atomic_write(to.beside) as temporary:

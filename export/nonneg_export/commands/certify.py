@@ -38,24 +38,26 @@ def certify(
       nonneg certify photo --images labelled/
       nonneg certify mine.bundle --images labelled/ --out mine.bundle --replace
     """
-    from nonneg_core.progress import ProgressBar
-    from nonneg_export.certification.certify import certify as measured
-    from nonneg_export.certification.encoders import open_certified, open_judge
+    from nonneg_core.terminal.progress import ProgressBar
+    from nonneg_export.calibrate.photo_folder import find_photos
+    from nonneg_export.certify.certification import certify as measured
+    from nonneg_export.certify.certified_encoders import open_certified, open_judge
     from nonneg_export.commands.options import tell_broken
-    from nonneg_export.manifest_report import certificate
-    from nonneg_export.photo_folder import find_photos
-    from nonneg_runtime.bundle import check_free, write_bundle
+    from nonneg_export.share.manifest_report import certificate
+    from nonneg_runtime.bundle.bundle_folder import check_free, write_bundle
 
     opened = open_certified(bundle)
     judging, photos = open_judge(judge, opened), find_photos(images)
     if out is not None:
         check_free(out, replace=replace)
     with tempfile.TemporaryDirectory(prefix="nonneg-") as work, ProgressBar("looking") as bar:
-        found = measured(opened, judging, photos, Path(work), data=data or photos.folder.resolve().name, tick=bar.move)
-    tell_broken(found.broken)
-    record = found.record
+        measurement = measured(
+            opened, judging, photos, Path(work), data=data or photos.folder.resolve().name, tick=bar.move
+        )
+    tell_broken(measurement.broken)
+    record = measurement.record
     if out is not None:
-        from nonneg_runtime.bundle import open_bundle
+        from nonneg_runtime.bundle.bundle_folder import open_bundle
 
         whole = open_bundle(bundle)
         files = {name: whole.path / name for name in whole.manifest.files}

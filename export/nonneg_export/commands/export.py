@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from nonneg_export.checkpoint import draft
-from nonneg_export.commands.build import make
+from nonneg_export.assembly.run_draft import draft
+from nonneg_export.commands.draft_to_bundle import write_and_show
 from nonneg_export.commands.options import (
     PATH,
     about,
@@ -39,4 +39,4 @@ def export(run: Path, relu: bool, **flags: Any) -> None:
       nonneg export runs/photos --calibrate photos/ --out photos.bundle
       nonneg export runs/photos --calibrate photos/ --out photos.bundle --evaluate labelled/
     """
-    make(lambda *_: draft(run, about(flags), relu=relu), flags)
+    write_and_show(lambda *_: draft(run, about(flags), relu=relu), flags)

@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 import click
 
-from nonneg_export.about import NOT_STATED, About, name_after
-from nonneg_export.photo_folder import Photos, find_photos
-from nonneg_export.statistics import RULES
+from nonneg_export.calibrate.column_ranking import RULES
+from nonneg_export.calibrate.photo_folder import Photos, find_photos
+from nonneg_export.share.model_card import NOT_STATED, About, name_after
 
 PATH = click.Path(path_type=Path)
 FEW = 100  # calibration images below which a ranking is hardly better than chance

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # on a busy machine its threads wait for each other
-
-from nonneg_export.activations import Tick
-from nonneg_export.assemble import Draft, RankedDraft
-from nonneg_export.checks.kept_neighbours import doubts
-from nonneg_export.commands.build import make
+from nonneg_core.pixels.view import Interpolation
+from nonneg_export.assembly.calibrate_and_seal import Draft, RankedDraft
+from nonneg_export.assembly.head_steps import ANALYTIC, NONE, HeadSteps, check_head_steps
+from nonneg_export.calibrate.activations import Tick
+from nonneg_export.calibrate.photo_folder import Photos
+from nonneg_export.checks.agreement import doubts
+from nonneg_export.commands.draft_to_bundle import write_and_show
 from nonneg_export.commands.options import (
+    PATH,
     about,
     about_options,
     calibration_options,
@@ -22,13 +25,20 @@ from nonneg_export.commands.options import (
     evaluation_options,
     output_options,
     ranking_options,
+    together,
     warn,
 )
-from nonneg_export.commands.tower_options import tower_of, tower_options
-from nonneg_export.head_steps import ANALYTIC, NONE, HeadSteps, check
-from nonneg_export.photo_folder import Photos
-from nonneg_export.wrapped_draft import Wrapped, draft
-from nonneg_runtime.bundle import check_free
+from nonneg_export.share.hub_repository import address
+from nonneg_export.wrap import from_onnx
+from nonneg_export.wrap.open_tower import open_tower
+from nonneg_export.wrap.tower import USUAL_VIEW, Tower, TowerOverrides, refuse_unused
+from nonneg_export.wrap.wrapped_draft import Wrapped, draft
+from nonneg_runtime.bundle.bundle_folder import check_free
+from nonneg_training.onnx_backbone.huggingface_preprocessor import read_preprocessor
+from nonneg_training.onnx_backbone.scaling_and_pooling import Scaling
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # on a busy machine its threads wait for each other
+
 
 LOST = 0.01  # of the features' squares: less below zero is rounding
 
@@ -66,27 +76,90 @@ def wrap(model: str, **flags: Any) -> None:
         centre=flags["centre"],
         relu=flags["relu"],
     )
-    check(how)
+    check_head_steps(how)
     check_free(flags["out"], replace=flags["replace"])
     tower = tower_of(model, flags)
     for note in tower.notes:
         click.echo(f"{model}: {note}", err=True)
-    found: list[Wrapped] = []
+    wrapped: list[Wrapped] = []
 
     def start(place: Path, photos: Photos, tick: Tick) -> Draft:
-        found.append(draft(tower, how, about(flags), photos, place, tick=tick))
-        if how.relu and how.layer is None and found[0].below_zero > LOST:
+        wrapped.append(draft(tower, how, about(flags), photos, place, tick=tick))
+        if how.relu and how.layer is None and wrapped[0].below_zero > LOST:
             warn(
-                f"--relu drops what is below zero, {found[0].below_zero:.0%} of the features' squares: "
+                f"--relu drops what is below zero, {wrapped[0].below_zero:.0%} of the features' squares: "
                 "leave it out, and the head keeps both sides"
             )
-        return found[0].draft
+        return wrapped[0].draft
 
     def finish(ranked: RankedDraft) -> RankedDraft:
-        return found[0].described(ranked, flags["data"] or flags["calibrate"].name)
+        return wrapped[0].described(ranked, flags["data"] or flags["calibrate"].name)
 
-    made = make(start, flags, finish=finish)
+    made = write_and_show(start, flags, finish=finish)
     if tower.text is not None and made.manifest.text is None:
         warn("the text tower was left out: it needs the analytic head, of features that go below zero")
     for sentence in doubts(made.manifest):
         warn(sentence)
+
+
+# Options of `nonneg wrap` that say which tower of a model is taken and how it sees photos.
+
+NUMBERS = (click.FLOAT,) * 3
+USUAL_GIGABYTES = 4
+SEEN = ("size", "crop", "fit", "interpolation")
+
+tower_options = together(
+    click.option(
+        "--file",
+        metavar="NAME|fp32|fp16|int8|torch",
+        help="Which file of the repository: an ONNX file, a precision, or its weights through torch.",
+    ),
+    click.option("--max-download", type=click.FloatRange(0, min_open=True),
+                 help="Largest tower to fetch, all its files, in GB; else 4."),
+    click.option("--accept-license", help="Take a model whose licence forbids changed copies, by that licence's name."),
+    click.option("--preprocessor", type=PATH, help="A Hugging Face preprocessor_config.json to take the view from."),
+    click.option("--size", type=click.IntRange(1), help="Side of the encoder's input; else 224."),
+    click.option("--crop", type=click.FloatRange(0, 1, min_open=True), help="Share of the short side; else 0.875."),
+    click.option("--fit", type=click.Choice(("cover", "squash", "contain")), help="Other shapes; else cover."),
+    click.option("--interpolation", type=click.Choice(get_args(Interpolation)),
+                 help="Else bicubic."),
+    click.option("--mean", type=NUMBERS, help=f"Of pixels between 0 and 1; else {Scaling().mean}."),
+    click.option("--std", type=NUMBERS, help=f"Of pixels between 0 and 1; else {Scaling().std}."),
+    click.option("--input", "input_name", help="The ONNX file's input, if it has several."),
+    click.option("--output", "output_name", help="The output that is taken; by default by the architecture."),
+    click.option("--no-text", is_flag=True, help="Leave a second tower, of texts, out."),
+    click.option("--pool", type=click.Choice(("cls", "mean")), help="How tokens or a feature map become one row; by "
+                 "default by the architecture."),
+)  # fmt: skip
+
+
+def tower_of(model: str, flags: dict[str, Any]) -> Tower:
+    """Return the tower that the command's words name."""
+    where = address(model)
+    overrides = TowerOverrides(
+        output=flags["output_name"],
+        pool=flags["pool"],
+        file=flags["file"],
+        seen={name: flags[name] for name in SEEN if flags[name] is not None},
+        mean=flags["mean"],
+        std=flags["std"],
+        accepted=flags["accept_license"],
+        text=not flags["no_text"],
+        limit=int((flags["max_download"] or USUAL_GIGABYTES) * 2**30),
+    )
+    if flags["preprocessor"] is not None:
+        overrides = replace(overrides, preprocessing=read_preprocessor(flags["preprocessor"], overrides.otherwise))
+    if where.kind != "file":
+        refuse_unused(model, {"--input": flags["input_name"]})
+        return open_tower(where, overrides)
+    unused = {
+        "--file": overrides.file,
+        "--accept-license": overrides.accepted,
+        "--max-download": flags["max_download"],
+        "--no-text": flags["no_text"],
+    }
+    refuse_unused(f"the file {model}", unused)
+    view, scaling = overrides.applied(USUAL_VIEW, Scaling())
+    return from_onnx.tower(
+        from_onnx.OnnxInterface(Path(where.name), view, scaling, flags["input_name"], overrides.output, overrides.pool)
+    )

@@ -1,13 +1,19 @@
-"""ONNX graphs in one canonical form: the same encoder gives the same bytes, without local paths or metadata."""
+"""ONNX graphs as they are saved: in one canonical form, weights in half the space, without tools' chatter."""
 
 from __future__ import annotations
 
+import contextlib
+import io
+import logging
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import onnx
-from onnx import GraphProto, ModelProto
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-from nonneg_runtime.bundle import storing
+from nonneg_runtime.bundle.bundle_folder import storing
 from nonneg_training.onnx_backbone.onnx_graph import stripped, subgraphs
 
 KEPT = "head."  # initializers of these names keep them: they may be moved into a file of their own
@@ -38,9 +44,9 @@ def _drop_unused_initializers(graph: GraphProto) -> None:
     if any(subgraphs(node) for node in graph.node):
         return
     used = {name for node in graph.node for name in node.input} | {value.name for value in graph.output}
-    kept = sorted((t for t in graph.initializer if t.name in used), key=lambda t: t.name)
+    tensors = sorted((t for t in graph.initializer if t.name in used), key=lambda t: t.name)
     graph.ClearField("initializer")
-    graph.initializer.extend(kept)
+    graph.initializer.extend(tensors)
 
 
 def _rename(graph: GraphProto) -> None:
@@ -68,3 +74,75 @@ def _rename(graph: GraphProto) -> None:
     graph.ClearField("initializer")
     graph.initializer.extend(tensors)
     graph.name = "encoder"
+
+
+# Weights stored in half the space: float16 in the file, widened once when it is loaded, computed with as float32.
+
+SMALLEST = 256  # entries of a tensor worth storing as float16
+LIMIT = float(np.finfo(np.float16).max)
+
+
+def store_fp16(model: ModelProto) -> ModelProto:
+    """Return the encoder with its matrices and kernels stored as float16. Biases are few, and stay as they are."""
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    casts = []
+    for tensor in copy.graph.initializer:
+        if not _worth_it(tensor):
+            continue
+        name, stored = tensor.name, f"{tensor.name}/fp16"
+        values = numpy_helper.to_array(tensor).astype(np.float16)
+        tensor.CopyFrom(numpy_helper.from_array(values, stored))
+        casts.append(helper.make_node("Cast", [stored], [name], to=TensorProto.FLOAT))
+    _set_nodes(copy, [*casts, *copy.graph.node])
+    return canonical(copy)
+
+
+def restore_fp32(model: ModelProto) -> ModelProto:
+    """Return the same encoder with the float16 weights written out as float32: what graph editing works on."""
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    stored = {tensor.name: tensor for tensor in copy.graph.initializer if tensor.data_type == TensorProto.FLOAT16}
+    remaining = []
+    for node in copy.graph.node:
+        if node.op_type == "Cast" and node.input[0] in stored and node.attribute[0].i == TensorProto.FLOAT:
+            values = numpy_helper.to_array(stored[node.input[0]]).astype(np.float32)
+            copy.graph.initializer.append(numpy_helper.from_array(values, node.output[0]))
+        else:
+            remaining.append(node)
+    _set_nodes(copy, remaining)
+    return canonical(copy)
+
+
+def is_lossless(model: ModelProto) -> bool:
+    """Return whether float16 holds all that it would store exactly: the weights of a half-precision encoder."""
+    worth = [numpy_helper.to_array(tensor) for tensor in model.graph.initializer if _worth_it(tensor)]
+    return bool(worth) and all(np.array_equal(values, values.astype(np.float16)) for values in worth)
+
+
+def _worth_it(tensor: TensorProto) -> bool:
+    if tensor.data_type != TensorProto.FLOAT or len(tensor.dims) < 2 or int(np.prod(tensor.dims)) < SMALLEST:
+        return False
+    return bool(np.abs(numpy_helper.to_array(tensor)).max() <= LIMIT)
+
+
+def _set_nodes(model: ModelProto, nodes: list[NodeProto]) -> None:
+    copies = [NodeProto.FromString(node.SerializeToString()) for node in nodes]  # clearing the field ends the old ones
+    model.graph.ClearField("node")
+    model.graph.node.extend(copies)
+
+
+# Silence for tools that print, log and warn about their own insides; their errors still come through.
+
+
+@contextlib.contextmanager
+def silenced() -> Iterator[None]:
+    """Silence standard output, warnings, and log records below errors."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from nonneg_export.graphs.canonical import KEPT
-from nonneg_runtime.graph import OUTPUT
+from nonneg_runtime.inference.runner import OUTPUT
 
 ACTIVATIONS = ("Relu", "LeakyRelu", "Elu", "Selu", "Sigmoid", "Softplus", "Exp", "Gelu", "Tanh", "Identity", "Dropout")
 POOLS = (
@@ -121,10 +121,10 @@ def _edits(model: ModelProto, columns: int) -> list[Edit] | None:
         step = _step(maker, shapes, columns, rank)
         if step is None:
             return None
-        found, value_before, rank = step
-        if any(readers[name] != 1 for name, _ in found):  # another node reads these weights too
+        changes, value_before, rank = step
+        if any(readers[name] != 1 for name, _ in changes):  # another node reads these weights too
             return None
-        edits += found
+        edits += changes
         if value_before is None:
             return edits
         value = value_before

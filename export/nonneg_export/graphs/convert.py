@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from onnx import ModelProto
 
 from nonneg_core.errors import CheckFailed
-from nonneg_export.graphs.canonical import canonical
-from nonneg_export.silence import silenced
-from nonneg_runtime.graph import INPUT, OUTPUT
-from nonneg_runtime.words.text_tower import TOKENS
+from nonneg_export.graphs.canonical import canonical, silenced
+from nonneg_runtime.inference.runner import INPUT, OUTPUT
+from nonneg_runtime.inference.text_tower import TOKENS
 
 OPSET = 20
 OURS = "nonneg."

@@ -22,9 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nonneg_core.pixels.view import Pixels
-from nonneg_runtime.graph import INPUT, OUTPUT
-from nonneg_runtime.inference.providers import on_cores
-from nonneg_runtime.inference.session import Session
+from nonneg_runtime.inference.onnx_session import Session
+from nonneg_runtime.inference.runner import INPUT, OUTPUT, on_cores
 
 RUNTIMES = ("libcudart.so.13", "libcudart.so.12", "libcudart.so", "cudart64_13.dll", "cudart64_12.dll")
 PORTABLE = 1  # cudaHostRegisterPortable: locked for every device's context

@@ -15,10 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nonneg_core.errors import BundleInvalid, ConfigInvalid, MissingExtra
-from nonneg_core.installing import extra_hint
 from nonneg_core.pixels.view import Pixels
-from nonneg_runtime.graph import OUTPUT
-from nonneg_runtime.inference.providers import OPENVINO, refused
+from nonneg_core.terminal.installing import extra_hint
+from nonneg_runtime.inference.runner import OPENVINO, OUTPUT, provider_refused
 
 DEVICE = "CPU"
 
@@ -46,7 +45,7 @@ class OpenVino:
             ) from error
         runs = self.compiled.get_property("INFERENCE_PRECISION_HINT")
         if runs != (ov.Type.bf16 if bf16 else ov.Type.f32):
-            raise _no_bf16(f"OpenVINO runs {runs}") if bf16 else refused(OPENVINO, f"it would run {runs}")
+            raise _no_bf16(f"OpenVINO runs {runs}") if bf16 else provider_refused(OPENVINO, f"it would run {runs}")
         self.providers: tuple[str, ...] = (OPENVINO,)
         self._own = threading.local()
 

@@ -1,1 +1,1 @@
-"""Names of dimensions, words that a model knows, and text towers: from text to vectors."""
+"""Names of dimensions, and words that a model knows: from text and expressions to vectors."""

@@ -13,8 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from nonneg_core.errors import BundleInvalid, DataInvalid
 from nonneg_core.shortening import Vectors, unit
-from nonneg_runtime.bundle import Bundle
-from nonneg_runtime.manifest import read_manifest
+from nonneg_runtime.bundle.bundle_folder import Bundle
+from nonneg_runtime.bundle.manifest import read_manifest
 
 LEXICON = "lexicon.json"
 MOST_BYTES = 2_000_000  # of the file: it is read with the bundle
@@ -70,14 +70,14 @@ class Lexicon(_Record):
         """Return a word's vector of length one, (dimensions,): the sum of its classes', each of length one."""
         total = np.zeros(self.dimensions, dtype=np.float32)
         for number in self.members(word):
-            held = self.classes[number]
-            total[list(held.dimensions)] += unit(np.array(held.weights, dtype=np.float32))
+            klass = self.classes[number]
+            total[list(klass.dimensions)] += unit(np.array(klass.weights, dtype=np.float32))
         return unit(total)
 
     def own(self, word: str) -> list[int]:
         """Return the dimensions that stand for a word's classes alone: columns of their own; none where it has none."""
-        held = [self.classes[number].dimensions for number in self.members(word)]
-        return sorted(dimensions[0] for dimensions in held if len(dimensions) == 1)
+        columns = [self.classes[number].dimensions for number in self.members(word)]
+        return sorted(dimensions[0] for dimensions in columns if len(dimensions) == 1)
 
     def write(self, path: Path) -> None:
         """Write it as JSON, a class, a group and a word a line; raise DataInvalid where that is too long a file."""
@@ -124,15 +124,15 @@ def _read(folder: Path, _digest: str) -> Lexicon | None:
 def read_lexicon(path: Path, dimensions: int) -> Lexicon:
     """Return the lexicon in a file, which must be of a model with so many dimensions."""
     try:
-        found = Lexicon.model_validate_json(path.read_bytes())
+        lexicon = Lexicon.model_validate_json(path.read_bytes())
     except (OSError, ValidationError) as error:
         raise BundleInvalid(f"{path} holds no lexicon ({error})", fix="copy or export the bundle again") from error
-    if found.dimensions != dimensions:
+    if lexicon.dimensions != dimensions:
         raise BundleInvalid(
-            f"{path} is of a model with {found.dimensions} dimensions, not {dimensions}",
+            f"{path} is of a model with {lexicon.dimensions} dimensions, not {dimensions}",
             fix="take the file that was exported with this bundle",
             field="lexicon",
-            value=found.dimensions,
+            value=lexicon.dimensions,
             limit=dimensions,
         )
-    return found
+    return lexicon

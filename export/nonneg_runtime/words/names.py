@@ -89,20 +89,20 @@ def read_names(path: Path, dimensions: int) -> Names:
     try:
         if path.stat().st_size > LARGEST:
             raise BundleInvalid(f"{path} is larger than {LARGEST} bytes", fix="copy or export the bundle again")
-        found = Names.model_validate_json(path.read_bytes())
+        record = Names.model_validate_json(path.read_bytes())
     except (OSError, ValidationError) as error:
         raise BundleInvalid(f"{path} holds no names ({error})", fix="copy or export the bundle again") from error
-    if found.dimensions != dimensions or any(name.dimension >= dimensions for name in found.names):
+    if record.dimensions != dimensions or any(name.dimension >= dimensions for name in record.names):
         raise BundleInvalid(
-            f"{path} names dimensions of a model with {found.dimensions}, not {dimensions}",
+            f"{path} names dimensions of a model with {record.dimensions}, not {dimensions}",
             fix="take the file that was exported with this bundle",
             field="names",
-            value=found.dimensions,
+            value=record.dimensions,
             limit=dimensions,
         )
-    if len({name.dimension for name in found.names}) < len(found.names):
+    if len({name.dimension for name in record.names}) < len(record.names):
         raise BundleInvalid(f"{path} names a dimension twice", fix="export the bundle again", field="names")
-    return found
+    return record
 
 
 def _said(name: Name) -> dict[str, Any]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from nonneg_server.api.cohere.routes import COHERE
-from nonneg_server.api.dialect import Dialect
-from nonneg_server.api.kserve.routes import KSERVE
-from nonneg_server.api.native.routes import NATIVE
-from nonneg_server.api.openai.routes import OPENAI
-from nonneg_server.api.studio.routes import STUDIO
-from nonneg_server.api.tei.routes import TEI
+from nonneg_server.api.cohere import COHERE
+from nonneg_server.api.kserve_routes import KSERVE
+from nonneg_server.api.native_routes import NATIVE
+from nonneg_server.api.openai import OPENAI
+from nonneg_server.api.route import Dialect
+from nonneg_server.api.studio_routes import STUDIO
+from nonneg_server.api.tei import TEI
 
 __all__ = ["DIALECTS", "dialect_of"]
 
@@ -17,8 +17,8 @@ DIALECTS: tuple[Dialect, ...] = (NATIVE, OPENAI, COHERE, KSERVE, TEI, STUDIO)
 
 def dialect_of(path: str) -> Dialect:
     """Return the dialect of a path, known or not: the one with the longest prefix of it."""
-    found = [(len(prefix), dialect) for dialect in DIALECTS for prefix in dialect.prefixes if _begins(path, prefix)]
-    return max(found, key=lambda pair: pair[0])[1]
+    matches = [(len(prefix), dialect) for dialect in DIALECTS for prefix in dialect.prefixes if _begins(path, prefix)]
+    return max(matches, key=lambda pair: pair[0])[1]
 
 
 def _begins(path: str, prefix: str) -> bool:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nonneg_core.pixels.view import Pixels
-from nonneg_server.engine.pool import WorkerPool, not_available
+from nonneg_server.engine.workers import WorkerPool, not_available
 
 RawVector = NDArray[np.float32]
 Run = Callable[[Pixels], RawVector]

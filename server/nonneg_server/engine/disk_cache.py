@@ -78,10 +78,10 @@ class DiskCache:
         if self._resting():
             self.misses += len(keys)
             return {}
-        found = await asyncio.wrap_future(self._reader.submit(self._attempt, lambda: self._read(keys))) or {}
-        self.hits += len(found)
-        self.misses += len(set(keys)) - len(found)
-        return found
+        vectors = await asyncio.wrap_future(self._reader.submit(self._attempt, lambda: self._read(keys))) or {}
+        self.hits += len(vectors)
+        self.misses += len(set(keys)) - len(vectors)
+        return vectors
 
     def put(self, key: bytes, vector: RawVector) -> None:
         """Keep a vector, soon."""
@@ -159,8 +159,8 @@ class DiskCache:
         """Return this thread's own."""
         if getattr(self._local, "connection", None) is None:
             self._local.connection = self._opened()
-        found: sqlite3.Connection = self._local.connection
-        return found
+        database: sqlite3.Connection = self._local.connection
+        return database
 
     def _let_go(self) -> None:
         connection = getattr(self._local, "connection", None)
@@ -169,17 +169,17 @@ class DiskCache:
             connection.close()
 
     def _read(self, keys: Sequence[bytes]) -> dict[bytes, RawVector]:
-        found: dict[bytes, RawVector] = {}
+        vectors: dict[bytes, RawVector] = {}
         now = int(self._now())
         for key in keys:
             row = self._connection().execute("SELECT body, used FROM vectors WHERE key = ?", (key,)).fetchone()
             vector = None if row is None else _unpacked(row[0])
             if vector is not None:
-                found[key] = vector
+                vectors[key] = vector
                 if now - row[1] > self._stale:
                     with self._lock:
                         self._used.add(key)
-        return found
+        return vectors
 
     def _write(self) -> None:
         with self._lock:

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nonneg_core.errors import NonnegError, RateLimited, Unauthorized
 from nonneg_server.api.route import RouteTable
-from nonneg_server.http.error_responses import on_error
+from nonneg_server.http.context import on_error
 from nonneg_server.http.keys import Keys, digest_of
 
 MOST_CLIENTS = 10_000

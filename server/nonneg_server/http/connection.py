@@ -15,19 +15,19 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from nonneg_core.errors import NonnegError
-from nonneg_server.http.connection_limits import ConnectionState
+from nonneg_server.http.connection_limits import ConnectionState, UnreadOutput, unread_bytes
 from nonneg_server.http.context import CLIENT_CLOSED, Completed, request_id_of
 from nonneg_server.http.refusals import (
     head_too_large,
     malformed_request,
     not_a_proxy,
+    parser_for,
     refusal,
     request_timed_out,
     too_many_bytes,
     too_many_connections,
+    without_upgrade,
 )
-from nonneg_server.http.unread_output import UnreadOutput, unread_bytes
-from nonneg_server.http.upgrade import parser_for, without_upgrade
 
 if TYPE_CHECKING:
     from starlette.types import Scope
@@ -249,8 +249,8 @@ class Connection(HttpToolsProtocol):
         """Return whether the request body is small enough to read and discard."""
         length = next((value for name, value in self.headers if name == b"content-length"), b"")
         small = length.isdigit() and len(length) < 9 and int(length) <= SMALL
-        wanted = self.parser.should_keep_alive() and self.parser.get_http_version() == "1.1"
-        return small and wanted and not self.expect_100_continue and not self._shared.draining
+        persistent = self.parser.should_keep_alive() and self.parser.get_http_version() == "1.1"
+        return small and persistent and not self.expect_100_continue and not self._shared.draining
 
     def _hang_up(self) -> None:
         """Close the connection after the client had time to read the answer."""

@@ -1,25 +1,102 @@
-"""What every answer has in common: a request id, the total time, and an error body even where the code failed."""
+"""What every answer has in common: a request id, the total time, and each failure in the form its dialect expects."""
 
 from __future__ import annotations
 
 import asyncio
+import difflib
 import logging
+import math
 import random
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+import orjson
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nonneg_core.errors import NonnegError, RequestInvalid
-from nonneg_server.health import still_loading
-from nonneg_server.http.error_responses import respond
+from nonneg_core.errors import MethodNotAllowed, NonnegError, NotFound, RequestInvalid
+from nonneg_server.api import dialect_of
+from nonneg_server.api.route import Dialect, Route
+from nonneg_server.models.served_models import still_loading
 
 if TYPE_CHECKING:
     from nonneg_server.api.route import RouteTable
     from nonneg_server.http.connection_limits import ConnectionState
 
 logger = logging.getLogger("nonneg")
+MOST_CHARACTERS = 1_000  # of each part of an error
+
+
+def respond(error: NonnegError, request_id: str, path: str = "", dialect: Dialect | None = None) -> Response:
+    """Return the error answer in the dialect of the request, which is its path's unless its body said otherwise."""
+    body = (dialect or dialect_of(path)).error_body(_cut(error), request_id)
+    headers = {} if error.retry_after is None else retry_headers(error.retry_after)
+    return Response(orjson.dumps(body), error.status, headers, "application/json")
+
+
+def _cut(error: NonnegError) -> NonnegError:
+    """Shorten what the error quotes of a request: a name may be as long as a body."""
+    for name in ("message", "fix", "field", "value"):
+        text = getattr(error, name)
+        if isinstance(text, str) and len(text) > MOST_CHARACTERS:
+            setattr(error, name, text[:MOST_CHARACTERS] + "…")
+    return error
+
+
+def retry_headers(seconds: float) -> dict[str, str]:
+    """Return the wait in whole seconds, as the standard requires, and in milliseconds, as some SDKs expect."""
+    return {"retry-after": str(max(1, math.ceil(seconds))), "retry-after-ms": str(math.ceil(seconds * 1000))}
+
+
+def logged(error: NonnegError, request_id: str, path: str, dialect: Dialect | None = None) -> Response:
+    """Return the error's answer; where the server itself failed, the answer does not tell why, the log does."""
+    if error.status == NonnegError.status:
+        logger.error("request %s failed", request_id, exc_info=error)
+    return respond(error, request_id, path, dialect)
+
+
+async def on_error(request: Request, error: Exception) -> Response:
+    """Answer one of our own errors."""
+    assert isinstance(error, NonnegError)
+    state = request.scope["state"]
+    return logged(error, state["request_id"], request.scope["path"], state.get("dialect"))
+
+
+async def on_http_exception(request: Request, error: Exception) -> Response:
+    """Answer an error of the router: no such path, no such method."""
+    assert isinstance(error, HTTPException)
+    response = respond(_translated(request, error), request.scope["state"]["request_id"], request.scope["path"])
+    for name, value in (error.headers or {}).items():
+        response.headers[name] = _allowed(request) if name.lower() == "allow" else value
+    return response
+
+
+def _allowed(request: Request) -> str:
+    """Return the methods of all routes at the request's path; HEAD is answered wherever GET is."""
+    routes = [route for route in request.app.routes if isinstance(route, Route)]
+    method_sets = [route.methods or () for route in routes if route.path_regex.match(request.scope["path"])]
+    methods = sorted({method for listed in method_sets for method in listed})
+    return ", ".join([*methods, "HEAD"] if "GET" in methods and "HEAD" not in methods else methods)
+
+
+def _translated(request: Request, error: HTTPException) -> NonnegError:
+    path, method = request.scope["path"], request.scope["method"]
+    if error.status_code == 405:
+        fix = f"use {_allowed(request)}"
+        return MethodNotAllowed(f"{path} does not answer {method}", fix=fix, field="method", value=method)
+    if error.status_code == 404:
+        known = sorted({getattr(route, "path", "") for route in request.app.routes} - {""})
+        close = difflib.get_close_matches(path[:200], known, n=1, cutoff=0.7)
+        hint = f"did you mean {close[0]}? " if close else ""
+        return NotFound(f"{path} does not exist here", fix=f"{hint}see /docs", field="path", value=path)
+    return RequestInvalid(str(error.detail))
+
+
+# What every answer has in common: a request id, the total time, and an error body even where the code failed.
+
 _draw = random.Random().getrandbits  # seeded by the system
 SINGLE = frozenset(  # headers that mean one thing: one value, however often they are given
     (b"host", b"content-type", b"authorization", b"x-api-key", b"x-request-id", b"x-request-timeout",
@@ -69,7 +146,7 @@ class RequestContext:
         started = state.setdefault("started", time.perf_counter())
         request_id = state.setdefault("request_id", request_id_of(scope))
         state["task"] = asyncio.current_task()
-        asked = scope if scope["method"] != "HEAD" else {**scope, "method": "GET"}
+        get_scope = scope if scope["method"] != "HEAD" else {**scope, "method": "GET"}
         status = 0
 
         async def wrapped(message: Message) -> None:
@@ -82,19 +159,19 @@ class RequestContext:
                     (b"x-request-id", request_id.encode()),
                     (b"x-total-time", total),
                 ]
-            elif asked is not scope:  # HEAD is answered as GET, without the body
+            elif get_scope is not scope:  # HEAD is answered as GET, without the body
                 message = {**message, "body": b""}
             await send(message)
 
         try:
             if "abandoned" in state:
                 status = state["abandoned"]
-            elif self._shared.loading and not self._answers_while_loading(asked):
+            elif self._shared.loading and not self._answers_while_loading(get_scope):
                 await respond(still_loading(), request_id, scope["path"])(scope, receive, wrapped)
             elif (name := ambiguous(scope)) is not None:
                 await respond(given_twice(name), request_id, scope["path"])(scope, receive, wrapped)
             else:
-                await self._app(asked, receive, wrapped)
+                await self._app(get_scope, receive, wrapped)
         except asyncio.CancelledError:
             if "abandoned" not in state:  # the connection has gone, or has refused it
                 raise
@@ -103,7 +180,7 @@ class RequestContext:
             logger.exception("request %s to %s failed", request_id, scope["path"])
             if not status:
                 await respond(internal(), request_id, scope["path"], state.get("dialect"))(scope, receive, wrapped)
-        scope.setdefault("route", asked.get("route"))
+        scope.setdefault("route", get_scope.get("route"))
         seconds = time.perf_counter() - started
         completed = Completed(scope, status, time.time() - seconds, seconds)
         for observe in self._shared.observers:
@@ -128,9 +205,9 @@ def ambiguous(scope: Scope) -> str | None:
     headers = scope["headers"]
     if len({name for name, _ in headers}) == len(headers):
         return None
-    found: dict[bytes, bytes] = {}
+    firsts: dict[bytes, bytes] = {}
     for name, value in headers:
-        if name in SINGLE and found.setdefault(name, value) != value:
+        if name in SINGLE and firsts.setdefault(name, value) != value:
             return str(name.decode("ascii"))
     return None
 

@@ -28,11 +28,11 @@ class Keys:
 
     def name_of(self, presented: str) -> str | None:
         """Return the name of a known key, or None. Every known key is compared, whichever one it is."""
-        digest, found = digest_of(presented), None
+        digest, owner = digest_of(presented), None
         for name, known in self._digests.items():
             if hmac.compare_digest(digest, known):
-                found = name
-        return found
+                owner = name
+        return owner
 
     def replace(self, others: Keys) -> tuple[list[str], list[str]]:
         """Replace all keys; return the names of those that are new and of those that were withdrawn."""
@@ -47,8 +47,8 @@ def reload_keys(keys: Keys, given: Sequence[str], file: Path) -> None:
     except ConfigInvalid as error:
         logger.error("the API keys stay as they were, withdrawn ones included: %s; then send SIGHUP again", error)
         return
-    told = f"new: {', '.join(added) or 'none'}; withdrawn: {', '.join(withdrawn) or 'none'}"
-    logger.warning("read the API keys again: %s, %d keys, %s", file, len(keys), told)
+    changes = f"new: {', '.join(added) or 'none'}; withdrawn: {', '.join(withdrawn) or 'none'}"
+    logger.warning("read the API keys again: %s, %d keys, %s", file, len(keys), changes)
 
 
 def read_keys(given: Sequence[str], file: Path | None) -> Keys:
@@ -91,12 +91,12 @@ def _digest(text: str, where: str) -> bytes:
             )
         return digest_of(text)
     try:
-        found = bytes.fromhex(text[len(MARK) :])
+        digest = bytes.fromhex(text[len(MARK) :])
     except ValueError:
-        found = b""
-    if len(found) != hashlib.sha256().digest_size:
+        digest = b""
+    if len(digest) != hashlib.sha256().digest_size:
         raise ConfigInvalid(f"{where} is not a SHA-256 in hex", fix="make a key with `nonneg key`", field="api_key")
-    return found
+    return digest
 
 
 def _lines(file: Path | None) -> list[str]:

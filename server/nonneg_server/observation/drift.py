@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nonneg_core.curation.differences import in_words, shares_differ
+from nonneg_vectors.curation.differences import in_words, shares_differ
 
 if TYPE_CHECKING:
-    from nonneg_server.engine.engine import InferenceEngine
+    from nonneg_server.engine.inference_engine import InferenceEngine
 
 LEAST_IMAGES = 100  # below, a share says nothing
 MOST = 10  # dimensions that are named
@@ -73,13 +73,13 @@ def moved_at(engine: InferenceEngine) -> list[Moved]:
     return moved(known, manifest.calibration.images, stats.frequencies(), stats.seen)
 
 
-def sentences(found: list[Moved], names: Mapping[int, str], images: int, since: float) -> list[str]:
+def sentences(moves: list[Moved], names: Mapping[int, str], images: int, since: float) -> list[str]:
     """Return a sentence for each dimension that moved, as `nonneg diff` says it; so many images came since a time."""
     when = f"{images} images since {datetime.fromtimestamp(since, UTC):%Y-%m-%d %H:%M} UTC"
     often = "{:.2g}x as often as on the calibration photos"
-    called = [names.get(m.dimension) or f"dim {m.dimension}" for m in found]
-    told = [in_words(name, m.then, m.now, often.format(m.times)) for name, m in zip(called, found, strict=True)]
-    return [f"{sentence} ({when})" for sentence in told]
+    called = [names.get(m.dimension) or f"dim {m.dimension}" for m in moves]
+    lines = [in_words(name, m.then, m.now, often.format(m.times)) for name, m in zip(called, moves, strict=True)]
+    return [f"{sentence} ({when})" for sentence in lines]
 
 
 def drift(known: NDArray[Any], live: NDArray[Any], images: float) -> DriftMeasure | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from nonneg_core.installing import needing
+from nonneg_core.terminal.installing import needing
 from nonneg_core.version import __version__
 from nonneg_server.http.context import Completed
 
@@ -67,7 +67,7 @@ class Tracer:
 
 def _attributes(completed: Completed) -> dict[str, str | int]:
     state = completed.scope["state"]
-    found: dict[str, str | int] = {
+    attributes: dict[str, str | int] = {
         "http.request.method": completed.method,
         "http.route": completed.route,
         "http.response.status_code": completed.status,
@@ -75,5 +75,8 @@ def _attributes(completed: Completed) -> dict[str, str | int]:
     }
     answer = state.get("answer")
     if answer is not None:
-        found |= {"nonneg.model": answer.manifest.name, "nonneg.images": len(answer.positions) + len(answer.errors)}
-    return found
+        attributes |= {
+            "nonneg.model": answer.manifest.name,
+            "nonneg.images": len(answer.positions) + len(answer.errors),
+        }
+    return attributes

@@ -1,4 +1,4 @@
-"""The parameters of an embedding request: one name and one meaning in query, form and JSON."""
+"""The parameters of requests: one name and one meaning in query, form and JSON, in every route."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from nonneg_core.errors import JsonScalar, ParameterInvalid
+from nonneg_vectors.expressions.expression_parser import MOST_CHARACTERS
 
 Body = TypeVar("Body", bound=BaseModel)
 
@@ -114,7 +115,7 @@ def _sorts(kind: type[BaseModel]) -> dict[str, type]:
     """Return which fields are yes or no and which are numbers; all others are text."""
     texts = (str, str | None)
     fields = {name: field.annotation for name, field in kind.model_fields.items()}
-    return {name: bool if found is bool else int for name, found in fields.items() if found not in texts}
+    return {name: bool if annotation is bool else int for name, annotation in fields.items() if annotation not in texts}
 
 
 def _number(text: str) -> int | str:
@@ -182,13 +183,13 @@ def _path(loc: tuple[int | str, ...]) -> str | None:
     """Return `inputs[0].shape` for ("inputs", 0, "shape"); pydantic's names for the arms of a union are left out."""
     if not loc:
         return None
-    found = str(loc[0])
+    path = str(loc[0])
     for part in loc[1:]:
         if isinstance(part, int):
-            found += f"[{part}]"
+            path += f"[{part}]"
         elif part.isidentifier() and part not in ("int", "str", "bool", "float"):
-            found += f".{part}"
-    return found
+            path += f".{part}"
+    return path
 
 
 def _fix(kind: str, context: dict[str, Any], field: str | None) -> str:
@@ -207,3 +208,80 @@ def _unknown(name: str, value: JsonScalar, known: list[str]) -> ParameterInvalid
     return ParameterInvalid(
         f"parameter {name!r} is not known", fix=f"{hint}Known: {', '.join(known)}".strip(), field=name, value=value
     )
+
+
+# What a client of /studio/… may ask for: names and meanings as everywhere else.
+
+DimensionNumber = Annotated[int, Field(ge=0)]
+Several = DimensionNumber | Annotated[list[DimensionNumber], Field(min_length=1, max_length=64)] | None
+
+
+class Sized(BaseModel):
+    """At which length."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    dimensions: Annotated[PositiveCount | None, Field(description="Use this many of the model's dimensions.")] = None
+    top_k: Annotated[PositiveCount | None, Field(description="Of those, each vector's largest this many.")] = None
+
+
+class Paged(BaseModel):
+    """Which part of a list."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    limit: Annotated[int, Field(ge=1, le=500, description="So many.")] = 60
+    offset: Annotated[int, Field(ge=0, description="From this place on.")] = 0
+
+
+class Listed(Paged):
+    """Photos by name."""
+
+    name: Annotated[str | None, Field(description="Only the one that has this path within the folder.")] = None
+
+
+class Searched(Sized):
+    """A search of the indexed folder."""
+
+    expression: Annotated[
+        str | None,
+        Field(
+            max_length=MOST_CHARACTERS,
+            description="`winter/cat.jpg + 2*dim:snow !dim:17`, as POST /query takes it; photos by their path within "
+            "the folder, or by the id of an upload.",
+        ),
+    ] = None
+    only: Annotated[Several, Field(description="In which all of these are active.")] = None
+    tenth: Annotated[bool, Field(description="As if only each stored vector's largest tenth had been kept.")] = False
+    limit: Annotated[int, Field(ge=1, le=500, description="Hits to answer.")] = 60
+    offset: Annotated[int, Field(ge=0, description="From this hit on.")] = 0
+
+
+class ComparedPair(Sized):
+    """Two photos side by side."""
+
+    a: Annotated[str, Field(description="A photo's id.")]
+    b: Annotated[str, Field(description="Another's.")]
+    limit: Annotated[int, Field(ge=1, le=200, description="Dimensions to list of each kind.")] = 12
+
+
+class LocatedDimension(BaseModel):
+    """Where a dimension comes from."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    dimension: Annotated[DimensionNumber, Field(description="Of this dimension.")]
+
+
+class Bars(Sized):
+    """One photo's dimensions."""
+
+    limit: Annotated[int, Field(ge=1, le=2048, description="Dimensions to list.")] = 24
+    named: Annotated[bool, Field(description="Only those that have a name.")] = False
+
+
+def several(given: int | list[int] | None) -> list[int]:
+    """Return a parameter that may be one number or a list of them, as a list."""
+    if given is None:
+        return []
+    return [given] if isinstance(given, int) else given

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from nonneg_core.errors import MediaUnsupported, ParameterInvalid, RequestInvalid, TooLarge
 from nonneg_core.shortening import Vectors
-from nonneg_runtime.manifest import Manifest
-from nonneg_server.requests.json_body import json_object
+from nonneg_runtime.bundle.manifest import Manifest
+from nonneg_server.requests.bodies import json_object
 from nonneg_server.requests.parameters import Parameters, from_json, merged
 
 MOST_NUMBERS = 8_000_000
@@ -150,11 +150,11 @@ def _from_sparse(rows: list[Any], width: int) -> Vectors:
 def _list(numbers: Any, kinds: str, dtype: type[np.generic]) -> NDArray[Any]:
     """Return a flat list of numbers of these kinds."""
     try:
-        found = np.asarray(numbers)
-        if found.ndim != 1 or (found.size and found.dtype.kind not in kinds):
+        array = np.asarray(numbers)
+        if array.ndim != 1 or (array.size and array.dtype.kind not in kinds):
             raise ValueError("not a list of numbers")
         with np.errstate(over="ignore"):
-            return found.astype(dtype)
+            return array.astype(dtype)
     except (ValueError, TypeError, OverflowError):
         raise _malformed() from None
 

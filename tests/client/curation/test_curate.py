@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 from nonneg_client import Embeddings
-from nonneg_client.curation.collection import read_collection
-from nonneg_client.curation.comparing import compare
-from nonneg_client.curation.photos import photos_of
 from nonneg_client.search import Index
-from nonneg_core.curation.neighbours import Block, PairLimits, Scan, Tiling
 from nonneg_core.errors import DataInvalid, FingerprintMismatch
-from nonneg_core.interrupting import Interrupted
+from nonneg_core.process.long_runs import Interrupted
+from nonneg_vectors.curation.collection import read_collection
+from nonneg_vectors.curation.comparing import compare
+from nonneg_vectors.curation.neighbours import Block, PairLimits, Scan, Tiling
+from nonneg_vectors.curation.photos import photos_of
 
 
 def found(result) -> dict:

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from nonneg_client import Embeddings
-from nonneg_client.curation.collection import Collection
-from nonneg_client.curation.distinguish import distinguish
 from nonneg_core.errors import DataInvalid, FingerprintMismatch
+from nonneg_vectors.curation.collection import Collection
+from nonneg_vectors.curation.distinguish import distinguish
 
 SNOW, CARS = 7, 11
 
@@ -117,8 +117,8 @@ def test_too_few_photos_and_another_model_are_refused(run, months, tmp_path):
 
 def test_the_names_of_the_default_model_are_used_for_its_vectors_and_for_no_others():
     from nonneg_client.model_of_vectors import names_of
-    from nonneg_runtime.bundle import DEFAULT, SHIPPED
-    from nonneg_runtime.manifest import read_manifest
+    from nonneg_runtime.bundle.bundle_folder import DEFAULT, SHIPPED
+    from nonneg_runtime.bundle.manifest import read_manifest
 
     for model in ("photo", "photo-fast"):
         fingerprint = read_manifest(SHIPPED / model).fingerprint

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from PIL import Image
 
 from nonneg_cli.table import nonneg
-from nonneg_client.curation.photos import attributes, look
 from nonneg_client.search import Index
+from nonneg_vectors.curation.photos import attributes, measure
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def test_the_pixels_are_measured_through_a_server_and_in_this_process(invoke, fo
     served, local = payloads(tmp_path / "served.index"), payloads(tmp_path / "local.index")
     assert served == local
     for name, payload in served.items():
-        expected = attributes(look((folder / name).read_bytes()))
+        expected = attributes(measure((folder / name).read_bytes()))
         assert {field: payload[field] for field in expected} == expected
     assert served["black.png"]["dark"] is True
     assert served["00.png"]["dark"] is False

@@ -19,16 +19,15 @@ from click.testing import CliRunner, Result
 
 from nonneg_cli.table import nonneg
 from nonneg_client import Embeddings, Encoder
-from nonneg_client.data_set import lock
-from nonneg_client.data_set.addresses import Address
-from nonneg_client.data_set.dry_run import estimate
-from nonneg_client.data_set.groups import Files
-from nonneg_client.data_set.layout import read_failed, read_manifest
-from nonneg_client.data_set.listing import Sources, groups
-from nonneg_client.data_set.shard_job import ShardJob, ShardWriter
+from nonneg_client.bulk import run_lock as lock
+from nonneg_client.bulk.groups import Files
+from nonneg_client.bulk.listing import Sources, groups
+from nonneg_client.bulk.shard_job import ShardJob, ShardWriter, estimate
 from nonneg_client.embedder import local
 from nonneg_client.wire.protocol import Options
 from nonneg_core.errors import ConfigInvalid, ConnectionFailed, DataInvalid, StorageFailed
+from nonneg_vectors.storage.addresses import Address
+from nonneg_vectors.storage.data_set_files import read_failed, read_manifest
 
 pyarrow_dataset = pytest.importorskip("pyarrow.dataset")
 MODEL = "photo-fast"
@@ -307,14 +306,14 @@ def test_a_lock_that_cannot_be_made_is_an_error_of_storage(source: Path, tmp_pat
 
 
 def test_a_second_run_into_one_folder_is_refused(source: Path, tmp_path: Path) -> None:
-    with lock.held(Address.of(str(tmp_path / "v"))):
+    with lock.locked_target(Address.of(str(tmp_path / "v"))):
         result = embedded(source, tmp_path / "v")
     assert isinstance(result.exception, StorageFailed)
     assert "another nonneg embed is writing" in str(result.exception)
 
 
 def test_in_a_store_a_run_that_is_alive_keeps_others_out_and_one_that_died_does_not() -> None:
-    held = partial(lock.held, every=0.05, settled=0.02)
+    held = partial(lock.locked_target, every=0.05, settled=0.02)
     memory = pytest.importorskip("fsspec").filesystem("memory")
     target = Address.of("memory://locked")
     with held(target), pytest.raises(StorageFailed, match="another"), held(target):

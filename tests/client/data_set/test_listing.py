@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from nonneg_client.data_set.addresses import Address
-from nonneg_client.data_set.groups import cut
-from nonneg_client.data_set.listing import Sources, groups
-from nonneg_client.sources.image_ids import root_of, rooted
+from nonneg_client.bulk.groups import cut
+from nonneg_client.bulk.listing import Sources, groups
+from nonneg_client.sources.rooted_images import root_of, rooted
 from nonneg_core.errors import ConfigInvalid, ConnectionFailed, DataInvalid
+from nonneg_vectors.storage.addresses import Address
 
 pyarrow = pytest.importorskip("pyarrow")
 

@@ -15,17 +15,18 @@ from pathlib import Path
 import pytest
 
 from nonneg_client import Embeddings
-from nonneg_client.data_set import bundle_copy, worker_checks
-from nonneg_client.data_set.addresses import Address
-from nonneg_client.data_set.layout import JOB, Shard, read_job, write_job
-from nonneg_client.data_set.listing import Sources, groups
-from nonneg_client.data_set.on_ray import WorkerShape, check_seen
-from nonneg_client.data_set.ray_tasks import TRIES, Desk, Expected, Worker, list_pieces, open_piece
-from nonneg_client.data_set.shard_job import MadeShard, ShardJob
+from nonneg_client.bulk import ray_tasks as bundle_copy
+from nonneg_client.bulk import ray_tasks as worker_checks
+from nonneg_client.bulk.listing import Sources, groups
+from nonneg_client.bulk.on_ray import WorkerShape, check_seen
+from nonneg_client.bulk.ray_tasks import TRIES, Expected, RunState, Worker, list_pieces, open_piece
+from nonneg_client.bulk.shard_job import MadeShard, ShardJob
 from nonneg_client.embedder import Model, local
 from nonneg_client.local import folder_of
 from nonneg_client.wire.protocol import Options
 from nonneg_core.errors import ConfigInvalid, DataInvalid, NonnegError
+from nonneg_vectors.storage.addresses import Address
+from nonneg_vectors.storage.data_set_files import JOB, Shard, read_job, write_job
 
 pytest.importorskip("ray")
 MODEL = "photo-fast"
@@ -228,7 +229,7 @@ def made_by(worker: Worker, group: object) -> MadeShard | NonnegError:
 
 def test_an_error_travels_to_the_driver_as_a_row(source: Path, model: Model, tmp_path: Path) -> None:
     (tmp_path / "broken.tar").write_bytes(b"junk" * 1000)
-    sources, desk = Sources((str(tmp_path / "broken.tar"),), 5), Desk()
+    sources, desk = Sources((str(tmp_path / "broken.tar"),), 5), RunState()
     (listed,) = list_pieces({}, sources=sources, desk=desk)
     (opened,) = open_piece(listed, sources=sources, desk=desk)
     job = ShardJob(Address.of(str(tmp_path / "v")), Options(), model)
@@ -242,7 +243,7 @@ def test_an_error_travels_to_the_driver_as_a_row(source: Path, model: Model, tmp
 
 def test_a_group_that_ends_every_worker_is_given_up_and_named(source: Path, model: Model, tmp_path: Path) -> None:
     (group, other, *_) = groups(Sources((str(source),), 5))
-    desk = Desk()
+    desk = RunState()
     job = ShardJob(Address.of(str(tmp_path / "v")), Options(), model)
     worker = Worker(job, Expected({**worker_checks.versions(), "numpy": "0.1"}, "", desk, 1))
     for _ in range(TRIES):
@@ -261,7 +262,7 @@ def test_a_target_that_is_another_folder_on_another_machine_is_refused(
     write_job(target, {"names": ["photos"]})
     begun = read_job(target)
     worker_checks.check_target(target, begun)
-    job, expected = ShardJob(target, Options(), model), Expected(worker_checks.versions(), "", Desk(), 1, begun)
+    job, expected = ShardJob(target, Options(), model), Expected(worker_checks.versions(), "", RunState(), 1, begun)
     (group, *_) = groups(Sources((str(source),), 5))
     for content in (None, {"names": ["of another run"]}):  # as the worker's own disk has it
         (tmp_path / "v" / JOB).unlink(missing_ok=True)
@@ -317,7 +318,7 @@ def test_a_bundle_is_fetched_once_and_found_by_its_content(tmp_path: Path, monke
 
 
 def test_totals_are_known_when_all_is_listed_and_count_what_is_listed_twice_once() -> None:
-    desk = Desk()
+    desk = RunState()
     desk.opened("a.tar", 5)
     assert desk.total() is None
     desk.pieces(7, 2)

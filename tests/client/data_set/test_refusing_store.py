@@ -10,8 +10,8 @@ from click.testing import CliRunner, Result
 from loopback_bucket import Bucket, loopback_bucket
 
 from nonneg_cli.table import nonneg
-from nonneg_client.data_set.addresses import filesystem
 from nonneg_core.errors import ConnectionFailed, DataInvalid, NonnegError, StorageFailed
+from nonneg_vectors.storage.addresses import filesystem
 
 pytest.importorskip("pyarrow")
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sparse_photos import photos, sparse, unit
 
-from nonneg_core.curation.clusters import clusters, usual_number
+from nonneg_vectors.curation.clusters import clusters, usual_number
 
 
 def planted(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from sparse_photos import sparse, unit
 
-from nonneg_core.curation.differences import benjamini_hochberg, differences, normal_of, shares_differ, two_sided
 from nonneg_core.errors import DataInvalid
+from nonneg_vectors.curation.differences import benjamini_hochberg, differences, normal_of, shares_differ, two_sided
 
 
 def some(n: int, d: int = 12, seed: int = 0) -> np.ndarray:

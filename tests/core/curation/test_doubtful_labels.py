@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from sparse_photos import photos, sparse
 
-from nonneg_core.curation.doubtful_labels import SHRINKING, doubts
 from nonneg_core.errors import DataInvalid
+from nonneg_vectors.curation.doubtful_labels import SHRINKING, doubts
 
 
 def test_the_margins_are_those_of_a_classifier_trained_without_the_photo() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nonneg_core.curation.groups import stars
+from nonneg_vectors.curation.duplicates import stars
 
 
 def test_a_chain_of_look_alikes_is_not_a_group() -> None:

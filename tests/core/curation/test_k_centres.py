@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sparse_photos import photos, sparse
 
-from nonneg_core.curation.k_centres import k_centres
+from nonneg_vectors.curation.clusters import k_centres
 
 
 def test_each_next_photo_is_the_farthest_from_those_chosen() -> None:

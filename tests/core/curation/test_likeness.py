@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from nonneg_core.curation.likeness import PLACES, SCALES, coarse, likeness, mirrored, standardised
-from nonneg_core.curation.pixel_checks import GRID, check_pixels
+from nonneg_core.pixels.pixel_checks import GRID, PLACES, SCALES, check_pixels, coarse, likeness, mirrored, standardised
 
 
 def scene(seed: int) -> Image.Image:

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 from sparse_photos import photos, sparse, unit
 
-from nonneg_core.curation.likeness import standardised
-from nonneg_core.curation.neighbours import PairLimits, Scan, Tiling, copies, joined, scanned, starts
-from nonneg_core.curation.pixel_checks import GRID
-from nonneg_core.curation.projection import bounding
+from nonneg_core.pixels.pixel_checks import GRID, standardised
+from nonneg_vectors.curation.neighbours import PairLimits, Scan, Tiling, copies, joined, scanned, starts
+from nonneg_vectors.curation.row_blocks import bounding
 
 
 @pytest.fixture(params=["in full", "projected"])

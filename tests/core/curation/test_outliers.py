@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from sparse_photos import photos, sparse, unit
 
-from nonneg_core.curation.neighbours import PairLimits, Scan, joined, scanned
-from nonneg_core.curation.outliers import NEAREST, outliers
+from nonneg_vectors.curation.clusters import NEAREST, outliers
+from nonneg_vectors.curation.neighbours import PairLimits, Scan, joined, scanned
 
 
 def closeness(z: np.ndarray) -> np.ndarray:

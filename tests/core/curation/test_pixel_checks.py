@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFilter
 
-from nonneg_core.curation.pixel_checks import as_text, check_pixels, from_text
+from nonneg_core.pixels.pixel_checks import as_text, check_pixels, from_text
 
 
 def plain(width: int = 400, height: int = 300) -> Image.Image:

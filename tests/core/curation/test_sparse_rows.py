@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sparse_photos import photos, sparse
 
-from nonneg_core.curation.sparse_rows import column_means, shares, summed, times
+from nonneg_vectors.curation.row_blocks import column_means, shares, summed, times
 
 
 @pytest.mark.parametrize("at_once", [1, 7, 100, 10**6])

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nonneg_core.errors import ExpressionInvalid
-from nonneg_core.expressions.expression import Dimension, Expression, Photo, Term, Words
-from nonneg_core.expressions.parse import MOST_BRACKETS, MOST_CHARACTERS, MOST_TERMS, parse
+from nonneg_vectors.expressions.expression import Dimension, Expression, Photo, Term, Words
+from nonneg_vectors.expressions.expression_parser import MOST_BRACKETS, MOST_CHARACTERS, MOST_TERMS, parse
 
 
 def one(*terms, without=()):

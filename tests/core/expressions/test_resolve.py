@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from nonneg_core.errors import ExpressionInvalid
-from nonneg_core.expressions.expression import Photo, Words
-from nonneg_core.expressions.names import near
-from nonneg_core.expressions.parse import parse
-from nonneg_core.expressions.resolve import Meanings, resolve
+from nonneg_vectors.expressions.expression import Photo, Words, near
+from nonneg_vectors.expressions.expression_parser import parse
+from nonneg_vectors.expressions.weightings import Meanings, resolve
 
 NAMES = {2: "snow", 5: "Polar bear", 6: "crane", 7: "crane"}
 ROWS = {

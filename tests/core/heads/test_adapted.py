@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from nonneg_core.heads.adapted import Weights, adapted_basis, adapted_head, last, passing
-from nonneg_core.heads.head import Head, analytic, first, roots
-from nonneg_core.heads.rotated import fit_basis, random_rotation, within
-from nonneg_core.heads.spread import spread, streamed, within_classes
 from nonneg_core.shortening import unit
+from nonneg_runtime.heads.analytic_head import fit_basis, random_rotation, within
+from nonneg_runtime.heads.feature_head import Weights, adapted_basis, adapted_head, last, passing
+from nonneg_runtime.heads.head import Head, analytic, first, roots
+from nonneg_runtime.heads.moments import spread, streamed, within_classes
 
 Rows = NDArray[np.float32]
 

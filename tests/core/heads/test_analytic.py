@@ -9,10 +9,10 @@ import pytest
 from numpy.typing import NDArray
 
 from nonneg_core.errors import ConfigInvalid, DataInvalid
-from nonneg_core.heads.head import analytic, roots
-from nonneg_core.heads.rotated import fit_basis, polar, random_rotation, rotation, strongest
-from nonneg_core.heads.spread import spread, unpacked
 from nonneg_core.shortening import unit
+from nonneg_runtime.heads.analytic_head import fit_basis, polar, random_rotation, rotation, strongest
+from nonneg_runtime.heads.head import analytic, roots
+from nonneg_runtime.heads.moments import spread, unpacked
 
 EDGES = (0, 4, 8, 16)
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from nonneg_core.errors import DataInvalid
-from nonneg_core.heads.from_features import fit_head, gates, suited, taken
 from nonneg_core.shortening import shorten, unit
+from nonneg_runtime.heads.feature_head import fit_head, gates, head_input, suitable_input
 
 RNG = np.random.default_rng(0)
 GROUPS = np.repeat(np.arange(12), 25)
@@ -40,7 +40,7 @@ def test_features_that_never_go_below_zero_are_taken_as_their_roots() -> None:
     rows = np.abs(SIGNED)
     fitted = fit_head(rows, dimensions=16)
     assert fitted.takes == "roots"
-    np.testing.assert_allclose(taken(rows, "roots"), np.sqrt(rows))
+    np.testing.assert_allclose(head_input(rows, "roots"), np.sqrt(rows))
     np.testing.assert_allclose(fitted.embed(rows), fitted.head.embed(np.sqrt(rows)))
 
 
@@ -50,8 +50,8 @@ def test_the_length_of_signed_features_does_not_matter() -> None:
 
 
 def test_one_photo_below_zero_makes_features_signed() -> None:
-    assert suited(np.array([[0.0, 1.0], [2.0, 0.0]])) == "roots"
-    assert suited(np.array([[0.0, 1.0], [2.0, -0.1]])) == "directions"
+    assert suitable_input(np.array([[0.0, 1.0], [2.0, 0.0]])) == "roots"
+    assert suitable_input(np.array([[0.0, 1.0], [2.0, -0.1]])) == "directions"
 
 
 def test_the_columns_in_front_are_open() -> None:

@@ -7,10 +7,9 @@ import pytest
 from numpy.typing import NDArray
 
 from nonneg_core.errors import ConfigInvalid
-from nonneg_core.heads.head import analytic, roots
-from nonneg_core.heads.named import choose_names, class_directions, with_names
-from nonneg_core.heads.rotated import Basis, fit_basis
-from nonneg_core.heads.spread import spread
+from nonneg_runtime.heads.analytic_head import Basis, fit_basis
+from nonneg_runtime.heads.head import analytic, choose_names, class_directions, roots, with_names
+from nonneg_runtime.heads.moments import spread
 
 CLASSES, FEATURES = 10, 24
 

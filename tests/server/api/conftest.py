@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nonneg_client.embeddings import Embeddings
-from nonneg_runtime.bundle import Bundle
+from nonneg_runtime.bundle.bundle_folder import Bundle
 from nonneg_server import Encoder
+from nonneg_vectors.storage.embeddings import Embeddings
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import pytest
 import tritonclient.http as triton
 from tritonclient.utils import InferenceServerException
 
-from nonneg_runtime.bundle import Bundle
+from nonneg_runtime.bundle.bundle_folder import Bundle
 from nonneg_server import Encoder
 
 Paint = Callable[[int], bytes]

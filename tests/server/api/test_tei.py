@@ -12,7 +12,7 @@ import pytest
 from huggingface_hub import InferenceClient
 from huggingface_hub.errors import HfHubHTTPError
 
-from nonneg_runtime.bundle import Bundle
+from nonneg_runtime.bundle.bundle_folder import Bundle
 
 Paint = Callable[[int], bytes]
 Uri = Callable[[int], str]

@@ -12,7 +12,7 @@ import openai
 import pytest
 import tritonclient.http as triton
 
-from nonneg_runtime.bundle import open_bundle
+from nonneg_runtime.bundle.bundle_folder import open_bundle
 from nonneg_runtime.words.text_vector import MOST_WORDS, vector_of
 
 TEXTS = ["a golden retriever", "strawberries on a table"]

@@ -12,13 +12,12 @@ import numpy as np
 import pytest
 
 from nonneg_core.shortening import Vectors, shorten
-from nonneg_runtime.bundle import Bundle
-from nonneg_runtime.encoder import BundleEncoder
-from nonneg_server.app import create_app
-from nonneg_server.registry import Registry
-from nonneg_server.settings import Settings
-from nonneg_server.studio.collection import IndexedFolder
-from nonneg_server.studio.column_index import StoredRows
+from nonneg_runtime.bundle.bundle_folder import Bundle
+from nonneg_runtime.inference.encoder import BundleEncoder
+from nonneg_server.models.served_models import Registry
+from nonneg_server.startup.app import create_app
+from nonneg_server.startup.server_settings import Settings
+from nonneg_server.studio.indexed_folder import IndexedFolder, StoredRows
 
 NAMES = [f"{place}/photo-{i:02d}.png" for i, place in enumerate(["sea", "wood", "town"] * 8)]
 HOME = "http://127.0.0.1:8000"

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from nonneg_core.shortening import Vectors, shorten
-from nonneg_runtime.bundle import Bundle
-from nonneg_runtime.column_statistics import chance_of
-from nonneg_server.studio.collection import IndexedFolder, id_of
+from nonneg_runtime.bundle.bundle_folder import Bundle
+from nonneg_runtime.words.column_facts import chance_of
+from nonneg_server.studio.indexed_folder import IndexedFolder, id_of
 
 from .conftest import NAMES, stored
 

@@ -9,10 +9,10 @@ import httpx
 import pytest
 
 from nonneg_core.shortening import Vectors, shorten
-from nonneg_server.app import create_app
-from nonneg_server.registry import Registry
-from nonneg_server.settings import Settings
-from nonneg_server.studio.collection import IndexedFolder, id_of
+from nonneg_server.models.served_models import Registry
+from nonneg_server.startup.app import create_app
+from nonneg_server.startup.server_settings import Settings
+from nonneg_server.studio.indexed_folder import IndexedFolder, id_of
 
 from .conftest import HOME, NAMES, stored
 

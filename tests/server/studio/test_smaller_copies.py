@@ -16,16 +16,14 @@ from PIL import Image
 from nonneg_core.errors import NotFound
 from nonneg_core.pixels.identify import MAX_PIXELS
 from nonneg_core.shortening import Vectors
-from nonneg_runtime.bundle import Bundle
-from nonneg_server.app import create_app
-from nonneg_server.engine.engine import InferenceEngine
+from nonneg_runtime.bundle.bundle_folder import Bundle
+from nonneg_server.engine.inference_engine import InferenceEngine
 from nonneg_server.engine.workers import Workers
-from nonneg_server.registry import Registry
-from nonneg_server.settings import Settings
-from nonneg_server.studio.collection import id_of
-from nonneg_server.studio.smaller_copies import THUMBNAIL, SmallerCopies
-from nonneg_server.studio.thumbnails import Thumbnails
-from nonneg_server.studio.uploads import MOST, Upload, Uploads
+from nonneg_server.models.served_models import Registry
+from nonneg_server.startup.app import create_app
+from nonneg_server.startup.server_settings import Settings
+from nonneg_server.studio.indexed_folder import id_of
+from nonneg_server.studio.pictures import MOST, THUMBNAIL, SmallerCopies, Thumbnails, Upload, Uploads
 
 from .conftest import HOME, NAMES, StudioFor
 

@@ -10,12 +10,12 @@ import pytest
 from text_bundle import with_text_tower
 
 from nonneg_core.shortening import Vectors, shorten, unit
-from nonneg_runtime.bundle import Bundle
-from nonneg_server.app import create_app
-from nonneg_server.engine.engine import InferenceEngine
-from nonneg_server.registry import Registry
-from nonneg_server.settings import Settings
-from nonneg_server.studio.collection import IndexedFolder
+from nonneg_runtime.bundle.bundle_folder import Bundle
+from nonneg_server.engine.inference_engine import InferenceEngine
+from nonneg_server.models.served_models import Registry
+from nonneg_server.startup.app import create_app
+from nonneg_server.startup.server_settings import Settings
+from nonneg_server.studio.indexed_folder import IndexedFolder
 
 from .conftest import HOME, NAMES
 

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from nonneg_runtime.bundle import open_bundle
-from nonneg_server.app import create_app
-from nonneg_server.engine.cache import Cache
-from nonneg_server.engine.engine import InferenceEngine
-from nonneg_server.registry import Registry
-from nonneg_server.settings import Settings
+from nonneg_runtime.bundle.bundle_folder import open_bundle
+from nonneg_server.engine.inference_engine import InferenceEngine
+from nonneg_server.engine.vector_cache import Cache
+from nonneg_server.models.served_models import Registry
+from nonneg_server.startup.app import create_app
+from nonneg_server.startup.server_settings import Settings
 
 pytestmark = pytest.mark.anyio
 

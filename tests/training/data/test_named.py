@@ -11,7 +11,7 @@ from PIL import Image
 
 from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_training.data import Sprites, held_out, open_data
-from nonneg_training.data.sprites import render
+from nonneg_training.data.named_data_sets import render
 
 
 def test_stl10_is_stored_column_by_column(tmp_path: Path) -> None:

@@ -14,15 +14,15 @@ import pytest
 import torch
 
 from nonneg_core.errors import ConfigInvalid, ConnectionFailed, DataInvalid
-from nonneg_training.batch_order import Steps
-from nonneg_training.batches import StreamBatches
-from nonneg_training.build import resolve
 from nonneg_training.data import Sample, ShardStream, open_source
-from nonneg_training.data.download import Download, shown
-from nonneg_training.data.shard_patterns import expand
-from nonneg_training.distributed import ProcessGroup
-from nonneg_training.run import train
-from nonneg_training.settings import Data, Views, read_settings
+from nonneg_training.data.resumed_download import Download, shown
+from nonneg_training.data.tar_shards import expand
+from nonneg_training.loop.batches import StreamBatches
+from nonneg_training.loop.build_encoder import resolve
+from nonneg_training.loop.training_run import train
+from nonneg_training.setup.batch_order import Steps
+from nonneg_training.setup.process_group import ProcessGroup
+from nonneg_training.setup.run_settings import Data, Views, read_settings
 from nonneg_training.views import cutter_for
 
 

@@ -9,8 +9,9 @@ import pytest
 
 from nonneg_core.errors import ConfigInvalid
 from nonneg_core.pixels.view import View
-from nonneg_training.data import Captions, Images, open_data, open_source, subset, unseen
-from nonneg_training.settings import Data
+from nonneg_training.data import Captions, Images, open_data, open_source, unseen
+from nonneg_training.data import images as subset
+from nonneg_training.setup.run_settings import Data
 
 
 def opened(**settings: object) -> Images:

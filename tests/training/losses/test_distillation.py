@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from nonneg_training.losses.distillation import divergence, squared, teacher_similarity
+from nonneg_training.losses import divergence, squared_difference, teacher_similarity
 
 
 def test_the_teacher_compares_centred_features() -> None:
@@ -23,7 +23,7 @@ def test_the_teacher_compares_centred_features() -> None:
 def test_squared_asks_for_zero_where_the_teacher_is_negative_and_ignores_the_diagonal() -> None:
     student = torch.tensor([[9.0, 0.5], [0.2, 9.0]])
     teacher = torch.tensor([[1.0, 0.3], [-0.7, 1.0]])
-    assert float(squared(student, teacher)) == pytest.approx((0.2**2 + 0.2**2) / 2)
+    assert float(squared_difference(student, teacher)) == pytest.approx((0.2**2 + 0.2**2) / 2)
 
 
 def test_divergence_is_the_mean_of_the_rows_kl() -> None:

@@ -7,14 +7,13 @@ import torch
 from torch.nn import functional as F
 
 from nonneg_core.errors import ConfigInvalid
-from nonneg_training.losses.infonce import infonce
-from nonneg_training.losses.nested import check_lengths, nested, prefix_similarities
+from nonneg_training.losses import check_lengths, infonce, nested_loss, prefix_similarities
 
 
 def test_nested_is_the_mean_over_the_prefixes() -> None:
     z1, z2 = torch.rand(5, 8), torch.rand(5, 8)
     expected = (infonce(z1[:, :3], z2[:, :3], 0.5) + infonce(z1, z2, 0.5)) / 2
-    torch.testing.assert_close(nested(lambda a, b: infonce(a, b, 0.5), (3, 8), z1, z2), expected)
+    torch.testing.assert_close(nested_loss(lambda a, b: infonce(a, b, 0.5), (3, 8), z1, z2), expected)
 
 
 def test_prefix_similarities_are_the_cosines_of_the_cut_vectors_and_so_are_their_gradients() -> None:

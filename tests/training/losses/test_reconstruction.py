@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from nonneg_training.losses.reconstruction import annealed, batch_top_k, relative_error, revival, top_k
+from nonneg_training.losses import annealed, batch_top_k, relative_error, revival, top_k
 
 
 def test_top_k_keeps_each_rows_largest() -> None:

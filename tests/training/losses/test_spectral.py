@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nonneg_training.losses.spectral import clip_length, spectral
+from nonneg_training.losses import clip_length, spectral
 
 
 def slowly(z1: Tensor, z2: Tensor) -> float:

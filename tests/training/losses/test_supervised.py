@@ -7,8 +7,7 @@ import math
 import pytest
 import torch
 
-from nonneg_training.losses.cross_entropy import cross_entropy, non_negative_cross_entropy
-from nonneg_training.losses.supervised_contrastive import supervised_contrastive
+from nonneg_training.losses import cross_entropy, non_negative_cross_entropy, supervised_contrastive
 
 
 @pytest.mark.parametrize("non_negative", [False, True])

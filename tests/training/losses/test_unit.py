@@ -9,15 +9,20 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from nonneg_training.activations import rep_relu
-from nonneg_training.losses.clip import clip
-from nonneg_training.losses.distillation import divergence, squared
-from nonneg_training.losses.infonce import infonce
-from nonneg_training.losses.nested import nested, prefix_similarities
-from nonneg_training.losses.spectral import clip_length, spectral
-from nonneg_training.losses.supervised_contrastive import supervised_contrastive
-from nonneg_training.losses.unit import unit
-from nonneg_training.methods.head import sparsity
+from nonneg_training.encoder.encoder_module import rep_relu
+from nonneg_training.losses import (
+    clip,
+    clip_length,
+    divergence,
+    infonce,
+    nested_loss,
+    prefix_similarities,
+    spectral,
+    squared_difference,
+    supervised_contrastive,
+    unit,
+)
+from nonneg_training.methods.head_method import sparsity
 
 HALF, D = 8, 16
 TEACHER = F.normalize(torch.randn(2 * HALF, 5, generator=torch.Generator().manual_seed(1)), dim=1)
@@ -27,10 +32,10 @@ LENGTHS = (2, D)
 Loss = Callable[[Tensor], Tensor]
 LOSSES: dict[str, Loss] = {
     "infonce": lambda z: infonce(z[:HALF], z[HALF:], 0.2),
-    "nested": lambda z: nested(lambda a, b: infonce(a, b, 0.2), LENGTHS, z[:HALF], z[HALF:]),
+    "nested": lambda z: nested_loss(lambda a, b: infonce(a, b, 0.2), LENGTHS, z[:HALF], z[HALF:]),
     "clip": lambda z: clip(z[:HALF], z[HALF:], torch.tensor(5.0)),
     "supervised": lambda z: supervised_contrastive(prefix_similarities(z, LENGTHS)[1], LABELS, 0.2),
-    "squared": lambda z: squared(prefix_similarities(z, LENGTHS)[0], COSINES),
+    "squared": lambda z: squared_difference(prefix_similarities(z, LENGTHS)[0], COSINES),
     "divergence": lambda z: divergence(prefix_similarities(z, LENGTHS)[1], COSINES, 0.2),
     "sparsity": sparsity,
     "spectral": lambda z: spectral(clip_length(z[:HALF], 1.0), clip_length(z[HALF:], 1.0)),

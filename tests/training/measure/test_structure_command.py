@@ -15,11 +15,11 @@ from onnx import TensorProto, helper
 import nonneg_training
 from nonneg_cli.table import nonneg
 from nonneg_core.errors import ConfigInvalid, DataInvalid
-from nonneg_runtime.bundle import open_bundle
+from nonneg_runtime.bundle.bundle_folder import open_bundle
 from nonneg_training.data import open_data
-from nonneg_training.measure.subject import open_subject
-from nonneg_training.run import train
-from nonneg_training.settings import read_settings
+from nonneg_training.loop.training_run import train
+from nonneg_training.measure.target_to_measure import open_target
+from nonneg_training.setup.run_settings import read_settings
 
 pytestmark = pytest.mark.slow
 
@@ -143,7 +143,7 @@ def test_people_get_a_table(trained: Path) -> None:
 
 
 def test_a_model_that_comes_with_nonneg_has_a_name() -> None:
-    assert open_subject(Path("photo-fast")).what == "photo-fast: photo-fast 1"
+    assert open_target(Path("photo-fast")).what == "photo-fast: photo-fast 1"
 
 
 def test_load_encoder_takes_a_path_or_a_string(trained: Path) -> None:

@@ -9,15 +9,14 @@ import torch
 from torch.nn import functional as F
 
 from nonneg_core.errors import ConfigInvalid
-from nonneg_training.checkpoint import load_encoder, read_checkpoint
 from nonneg_training.data import open_data
-from nonneg_training.head_init import start
-from nonneg_training.loop import RunOutcome
-from nonneg_training.methods.head import PARTS, sparsity
-from nonneg_training.metrics import read_metrics
-from nonneg_training.monitor import nearest
-from nonneg_training.run import train
-from nonneg_training.settings import read_settings
+from nonneg_training.loop.run_health import nearest_share, read_metrics
+from nonneg_training.loop.training_checkpoint import load_encoder, read_checkpoint
+from nonneg_training.loop.training_loop import RunOutcome
+from nonneg_training.loop.training_run import train
+from nonneg_training.methods.head_method import PARTS, sparsity
+from nonneg_training.methods.head_start import start_linear
+from nonneg_training.setup.run_settings import read_settings
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +122,7 @@ def test_nested_lengths_make_better_prefixes(trained: Path, cache: Path, tmp_pat
             encoder = load_encoder(out)
             with torch.inference_mode():
                 z = encoder(torch.from_numpy(images.pixels(range(len(labels)), encoder.view)))
-            score[name].append([nearest(z[:, :k], labels) for k in lengths])
+            score[name].append([nearest_share(z[:, :k], labels) for k in lengths])
     nested, plain, begun = (torch.tensor(score[name]) for name in kinds)  # (seeds, lengths)
     assert (nested[:, :2] > plain[:, :2]).all()
     assert (nested[:, :2] > begun[:, :2]).all()
@@ -167,7 +166,7 @@ def test_a_start_answers_centred_directions() -> None:
     x = torch.rand(50, 6) + 3
     for how, width in (("random", 5), ("centred", 5), ("principal", 5), ("both", 8)):
         layer = torch.nn.Linear(6, width)
-        start(layer, x, how, torch.Generator().manual_seed(0))
+        start_linear(layer, x, how, torch.Generator().manual_seed(0))
         z = layer(x)
         torch.testing.assert_close(z.mean(dim=0), torch.zeros(width), atol=1e-4, rtol=0)
         assert float(z.square().mean().sqrt().detach()) == pytest.approx(1, rel=1e-3)

@@ -8,15 +8,15 @@ import pytest
 import torch
 
 from nonneg_core.errors import ConfigInvalid
-from nonneg_training.activations import CONTROLS, NON_NEGATIVE
-from nonneg_training.build import build_encoder, resolve
-from nonneg_training.checkpoint import load_encoder
 from nonneg_training.data import open_data
-from nonneg_training.distributed import ProcessGroup
-from nonneg_training.methods.supervised import Supervised
-from nonneg_training.metrics import read_metrics
-from nonneg_training.run import train
-from nonneg_training.settings import Loss, RunSettings, read_settings, validate
+from nonneg_training.encoder.encoder_module import CONTROLS, NON_NEGATIVE
+from nonneg_training.loop.build_encoder import build_encoder, resolve
+from nonneg_training.loop.run_health import read_metrics
+from nonneg_training.loop.training_checkpoint import load_encoder
+from nonneg_training.loop.training_run import train
+from nonneg_training.methods.view_methods import Supervised
+from nonneg_training.setup.process_group import ProcessGroup
+from nonneg_training.setup.run_settings import Loss, RunSettings, read_settings, validate
 
 BASE = {
     "data.source": "digits",

@@ -10,18 +10,17 @@ import torch
 from numpy.typing import NDArray
 
 from nonneg_core.errors import ConfigInvalid, DataInvalid
-from nonneg_core.heads.head import analytic, roots
-from nonneg_core.heads.rotated import fit_basis
-from nonneg_core.heads.spread import spread
-from nonneg_core.heads.teacher import half_whitened, taught
 from nonneg_core.pixels.view import View
-from nonneg_training.backbones import Backbone
-from nonneg_training.checkpoint import load_encoder, read_checkpoint
-from nonneg_training.encoder import EncoderModule
-from nonneg_training.head_init import start_rotated
-from nonneg_training.losses.distillation import divergence
-from nonneg_training.run import train
-from nonneg_training.settings import HeadSettings, read_settings
+from nonneg_runtime.heads.analytic_head import fit_basis, half_whitened, teacher_vectors
+from nonneg_runtime.heads.head import analytic, roots
+from nonneg_runtime.heads.moments import spread
+from nonneg_training.encoder.encoder_module import EncoderModule
+from nonneg_training.encoder.named_backbones import Backbone
+from nonneg_training.loop.training_checkpoint import load_encoder, read_checkpoint
+from nonneg_training.loop.training_run import train
+from nonneg_training.losses import divergence
+from nonneg_training.methods.head_start import start_rotated
+from nonneg_training.setup.run_settings import HeadSettings, read_settings
 
 FEATURES = 20
 
@@ -101,7 +100,7 @@ def test_the_teacher_has_components_of_their_eigenvalue_to_the_half(pooled: NDAr
 
 
 def test_two_teachers_are_as_near_as_both_say_on_average(pooled: NDArray[np.float32]) -> None:
-    one, both = taught([pooled]), taught([pooled, pooled])
+    one, both = teacher_vectors([pooled]), teacher_vectors([pooled, pooled])
     np.testing.assert_allclose(both @ both.T, one @ one.T, atol=1e-4)
 
 

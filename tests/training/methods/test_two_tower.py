@@ -12,13 +12,13 @@ import torch
 from PIL import Image
 
 from nonneg_core.errors import ConfigInvalid, DataInvalid
-from nonneg_training.checkpoint import load_encoder
 from nonneg_training.data import open_data
-from nonneg_training.losses.clip import clip
-from nonneg_training.metrics import read_metrics
-from nonneg_training.run import train
-from nonneg_training.settings import read_settings
-from nonneg_training.text_encoder import PAD, TextTowerModule, tokens
+from nonneg_training.encoder.text_tower import PAD, TextTowerModule, tokens
+from nonneg_training.loop.run_health import read_metrics
+from nonneg_training.loop.training_checkpoint import load_encoder
+from nonneg_training.loop.training_run import train
+from nonneg_training.losses import clip
+from nonneg_training.setup.run_settings import read_settings
 
 COLOURS = {"red": (200, 30, 30), "green": (30, 200, 30), "blue": (30, 30, 200), "white": (240, 240, 240)}
 

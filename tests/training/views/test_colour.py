@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 import torch
 
-import nonneg_training.torchvision_schemas  # noqa: F401
-from nonneg_training.views import colour
+import nonneg_training.encoder.torchvision_schemas  # noqa: F401
+from nonneg_training.views import augmentations as colour
 
 functional = pytest.importorskip("torchvision.transforms.v2.functional")
 

@@ -10,9 +10,9 @@ import skimage.data
 import torch
 from PIL import Image
 
-import nonneg_training.torchvision_schemas  # noqa: F401
+import nonneg_training.encoder.torchvision_schemas  # noqa: F401
 from nonneg_training.data import Arrays, ImageFolder, Images
-from nonneg_training.settings import Views
+from nonneg_training.setup.run_settings import Views
 from nonneg_training.views import Pipeline, pipeline_for
 
 pytest.importorskip("torchvision.transforms.v2")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-import nonneg_training.torchvision_schemas  # noqa: F401
-from nonneg_training.views import resample
+import nonneg_training.encoder.torchvision_schemas  # noqa: F401
+from nonneg_training.views import augmentations as resample
 
 functional = pytest.importorskip("torchvision.transforms.v2.functional")
 

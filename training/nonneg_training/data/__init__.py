@@ -6,18 +6,12 @@ import os
 from pathlib import Path
 
 from nonneg_core.errors import ConfigInvalid
-from nonneg_training.data.captions import Captions
-from nonneg_training.data.cifar import cifar
-from nonneg_training.data.digits import digits
-from nonneg_training.data.folder import ImageFolder
-from nonneg_training.data.images import Arrays, Images
-from nonneg_training.data.shards import Shards
-from nonneg_training.data.sprites import Sprites
-from nonneg_training.data.stl10_and_fashion_mnist import fashion_mnist, stl10
-from nonneg_training.data.stream import SCHEMES, SampledImages, ShardStream
-from nonneg_training.data.subset import ImageSubset, subset
-from nonneg_training.data.tar_samples import Sample
-from nonneg_training.settings import Data
+from nonneg_training.data.image_folder import ImageFolder
+from nonneg_training.data.images import Arrays, Captions, Images, ImageSubset, subset
+from nonneg_training.data.named_data_sets import Sprites, cifar, digits, fashion_mnist, stl10
+from nonneg_training.data.shard_stream import SCHEMES, Sample, SampledImages, ShardStream
+from nonneg_training.data.tar_shards import Shards
+from nonneg_training.setup.run_settings import Data
 
 __all__ = [
     "NAMES",

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nonneg_core.errors import ConfigInvalid
-from nonneg_core.evaluation.metrics import retrieval
-from nonneg_core.evaluation.probe import probe
-from nonneg_core.evaluation.selection import by_chance, falling, fit_pca
 from nonneg_core.shortening import unit
+from nonneg_vectors.evaluation.linear_probes import probe
+from nonneg_vectors.evaluation.ranking import retrieval
+from nonneg_vectors.evaluation.retrieval import by_chance, falling, fit_pca
 
 NEIGHBOURS = 20
 DRAWS = 5  # of random dimensions; their mean is reported
@@ -40,7 +40,7 @@ class ProbeResult:
         return asdict(self)
 
 
-def rows(
+def probe_rows(
     pair: Pair,
     labels: LabelPair,
     *,
@@ -86,13 +86,13 @@ def _row(name: str, pairs: Iterable[Pair], labels: LabelPair) -> ProbeResult:
 
 def _scores(pair: Pair, labels: LabelPair) -> dict[str, float]:
     teach, ask = pair
-    found = retrieval(teach, labels[0], ask, labels[1], k=10, neighbours=NEIGHBOURS)
+    ranking = retrieval(teach, labels[0], ask, labels[1], k=10, neighbours=NEIGHBOURS)
     return {
         "dimensions": teach.shape[1],
         "probe": probe(teach, labels[0], ask, labels[1]),
-        "knn": float(found.knn.mean()),
-        "p_at_1": float(found.precision[1].mean()),
-        "p_at_10": float(found.precision[10].mean()),
+        "knn": float(ranking.knn.mean()),
+        "p_at_1": float(ranking.precision[1].mean()),
+        "p_at_10": float(ranking.precision[10].mean()),
         "live": float(np.any(ask, axis=0).sum()),
         "zero_share": float(1 - np.any(ask, axis=1).mean()),
     }

@@ -5,14 +5,10 @@ from __future__ import annotations
 from torch import Tensor
 
 from nonneg_training.data import Images, ShardStream
-from nonneg_training.encoder import EncoderModule
-from nonneg_training.methods.contrastive import Contrastive
-from nonneg_training.methods.head import Fit, HeadMethod
-from nonneg_training.methods.method import Batch, Method
-from nonneg_training.methods.spectral import Spectral
-from nonneg_training.methods.supervised import Supervised
-from nonneg_training.methods.two_tower import TwoTower
-from nonneg_training.settings import RunSettings
+from nonneg_training.encoder.encoder_module import EncoderModule
+from nonneg_training.methods.head_method import Fit, HeadMethod
+from nonneg_training.methods.view_methods import Batch, Contrastive, Method, Spectral, Supervised, TwoTower
+from nonneg_training.setup.run_settings import RunSettings
 
 __all__ = ["Batch", "Method", "build_method"]
 

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from nonneg_core.errors import ConfigInvalid, DataInvalid
-from nonneg_core.pixels.resizing import Interpolation
-from nonneg_core.pixels.view import View
+from nonneg_core.pixels.view import Interpolation, View
 from nonneg_training.onnx_backbone.scaling_and_pooling import Scaling
 
 RESAMPLE: dict[int, Interpolation] = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}  # Pillow's numbers
@@ -115,11 +114,11 @@ def _sides(size: Any, *, short_side: bool) -> tuple[int, ...] | None:
     """Return the short side, or height and width; `short_side`: what one number means."""
     if isinstance(size, int):
         return (size,) if short_side else (size, size)
-    said = {name: side for name, side in size.items() if side is not None} if isinstance(size, dict) else {}
-    if said.keys() == {"shortest_edge"}:
-        return (int(said["shortest_edge"]),)
-    if said.keys() == {"height", "width"}:
-        return int(said["height"]), int(said["width"])
+    sides = {name: side for name, side in size.items() if side is not None} if isinstance(size, dict) else {}
+    if sides.keys() == {"shortest_edge"}:
+        return (int(sides["shortest_edge"]),)
+    if sides.keys() == {"height", "width"}:
+        return int(sides["height"]), int(sides["width"])
     return None
 
 

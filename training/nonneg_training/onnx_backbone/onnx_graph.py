@@ -1,12 +1,13 @@
-"""An ONNX file in memory, with nothing but its graph."""
+"""An ONNX file in memory, with nothing but its graph; a half-precision one in single precision."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
 
+import numpy as np
 import onnx
-from onnx import AttributeProto, GraphProto, ModelProto, NodeProto
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, numpy_helper
 
 from nonneg_core.errors import DataInvalid
 
@@ -14,7 +15,7 @@ IR_VERSION = 10  # what ONNX Runtime 1.20 and later read
 PRODUCER = "nonneg"
 
 
-def load(path: Path) -> ModelProto:
+def load_graph(path: Path) -> ModelProto:
     """Return an ONNX file as a model, its weights within."""
     try:
         model = onnx.load(path)
@@ -72,3 +73,49 @@ def subgraphs(node: NodeProto) -> list[GraphProto]:
 
 def _first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+# A half-precision graph in single precision: processors compute no faster in halves, and ONNX Runtime's fusions of
+# half-precision attention have crashed the process.
+
+FLOAT_TYPES = ("to", "dtype")  # the attributes of operators that name an element type
+
+
+def to_float32(model: ModelProto) -> ModelProto:
+    """Return a copy that computes in float32 what it computed in float16."""
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    _widen_graph(copy.graph)
+    for function in copy.functions:
+        _widen_nodes(function.node)
+        _widen_values(function.value_info)
+    return copy
+
+
+def _widen_graph(graph: GraphProto) -> None:
+    for tensor in graph.initializer:
+        _widen_tensor(tensor)
+    _widen_values([*graph.input, *graph.output, *graph.value_info])
+    _widen_nodes(graph.node)
+
+
+def _widen_nodes(nodes: Iterable[NodeProto]) -> None:
+    for node in nodes:
+        for attribute in node.attribute:
+            if attribute.type == AttributeProto.TENSOR:
+                _widen_tensor(attribute.t)
+            elif attribute.name in FLOAT_TYPES and attribute.i == TensorProto.FLOAT16:
+                attribute.i = TensorProto.FLOAT
+        for graph in subgraphs(node):
+            _widen_graph(graph)
+
+
+def _widen_values(values: Iterable[ValueInfoProto]) -> None:
+    for value in values:
+        if value.type.tensor_type.elem_type == TensorProto.FLOAT16:
+            value.type.tensor_type.elem_type = TensorProto.FLOAT
+
+
+def _widen_tensor(tensor: TensorProto) -> None:
+    if tensor.data_type == TensorProto.FLOAT16:
+        tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float32), tensor.name))

@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, compose, helper, numpy_helper
 
 from nonneg_core.errors import ConfigInvalid, DataInvalid
-from nonneg_runtime.graph import INPUT, OUTPUT, test_pattern
-from nonneg_runtime.inference.session import Session
-from nonneg_training.onnx_backbone.onnx_graph import stripped
-from nonneg_training.onnx_backbone.to_float32 import to_float32
+from nonneg_runtime.inference.onnx_session import Session
+from nonneg_runtime.inference.runner import INPUT, OUTPUT, test_pattern
+from nonneg_training.onnx_backbone.onnx_graph import stripped, to_float32
 
 Pool = Literal["cls", "mean"]
 INNER = "inner/"  # before every name of the wrapped graph, so that none collides with ours
@@ -92,8 +91,8 @@ def _entry(model: ModelProto, name: str | None) -> ValueInfoProto:
     only: str = next(iter(inputs))
     if name not in (None, only):
         raise ConfigInvalid(f"the model has no input {name!r}", fix=f"its input is {only!r}", field="input", value=name)
-    found: ValueInfoProto = inputs[only]
-    return found
+    entry: ValueInfoProto = inputs[only]
+    return entry
 
 
 def output_of(model: ModelProto, name: str | None) -> str:
@@ -103,7 +102,7 @@ def output_of(model: ModelProto, name: str | None) -> str:
         raise ConfigInvalid(
             f"the model has no output {name!r}", fix=f"choose one of {', '.join(names)}", field="output", value=name
         )
-    usual = [wanted for wanted in USUAL_OUTPUTS if wanted in names]
+    usual = [candidate for candidate in USUAL_OUTPUTS if candidate in names]
     chosen = name or (names[0] if len(names) == 1 else usual[0] if usual else None)
     if chosen is None:
         raise ConfigInvalid(
@@ -160,16 +159,16 @@ def _try(model: ModelProto, name: str, size: int) -> tuple[int, ...]:
         raise DataInvalid("this model is larger than 2 GB", fix="store it as float16 first")
     pixels = np.concatenate([test_pattern(size)] * 2)
     try:
-        found: NDArray[Any] = Session(model.SerializeToString(), output=name).run(pixels)
+        answer: NDArray[Any] = Session(model.SerializeToString(), output=name).run(pixels)
     except Exception as error:  # onnxruntime's own classes, none of them public
         reason = str(error.__cause__ or error).strip().splitlines()[0]
         raise DataInvalid(
             f"ONNX Runtime cannot run this model on two images ({reason})",
             fix="export it with a dynamic batch and operators that ONNX Runtime has (opset 17 is safe)",
         ) from error
-    if found.shape[:1] != (2,):
-        raise DataInvalid(f"output {name.removeprefix(INNER)!r} has shape {found.shape} for two images", fix=_CHOOSE)
-    return found.shape
+    if answer.shape[:1] != (2,):
+        raise DataInvalid(f"output {name.removeprefix(INNER)!r} has shape {answer.shape} for two images", fix=_CHOOSE)
+    return answer.shape
 
 
 _CHOOSE = "choose the output that holds one row an image with --output"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from nonneg_training.data import Arrays, Images
-from nonneg_training.settings import Views
-from nonneg_training.views.pipeline import Cutter, FromMemory, FromPictures, Pipeline, evaluation_view
+from nonneg_training.setup.run_settings import Views
+from nonneg_training.views.pipeline import Cutter, MemoryViews, PictureViews, Pipeline, evaluation_view
 
 __all__ = ["Pipeline", "cutter_for", "evaluation_view", "pipeline_for"]
 
@@ -14,17 +14,17 @@ __all__ = ["Pipeline", "cutter_for", "evaluation_view", "pipeline_for"]
 def pipeline_for(images: Images, views: Views, size: int, device: torch.device | None = None) -> Pipeline:
     """Return the pipeline that `views.pipeline` names, for such images."""
     if isinstance(images, Arrays) and views.pipeline == "batched":
-        return FromMemory(views, size, device)
+        return MemoryViews(views, size, device)
     return cutter_for(views, size, device)
 
 
 def cutter_for(views: Views, size: int, device: torch.device | None = None) -> Cutter:
     """Return the pipeline that `views.pipeline` names, for decoded pictures."""
     if views.pipeline == "torchvision":
-        from nonneg_training.views.reference import PerImage
+        from nonneg_training.views.pipeline import TorchvisionViews
 
-        return PerImage(views, size, device)
-    return FromPictures(views, size, device)
+        return TorchvisionViews(views, size, device)
+    return PictureViews(views, size, device)
 
 
 def __dir__() -> list[str]:

@@ -65,19 +65,19 @@ class Frame(NamedTuple):
         return self.blocks * sum(scans)
 
 
-def price(data: bytes, at_least: int | None = None) -> Price:
+def price_of_jpeg(data: bytes, at_least: int | None = None) -> Price:
     """Return what it takes at the least scale at which no side is shorter than `at_least`."""
-    found = frame(data)
-    visits = check_visits(found.visits(data))
-    scale = 1 if at_least is None else _scale(found, at_least)
-    width, height = math.ceil(found.width / scale), math.ceil(found.height / scale)
-    pixel = PER_PIXEL + (CONVERTED_INKS if found.components == 4 else CONVERTED if found.profile else 0)
-    seconds = visits * PER_VISIT + len(data) * PER_BYTE + width * height * pixel + found.parts * PER_PART
-    stored = 1 if found.components == 1 else 4
-    held = 0 if found.in_one_scan(data) else found.blocks * found.components * COEFFICIENTS
-    kept = held + width * height * stored + found.exif
-    memory = max(resident(width, height, decoding=stored, stored=stored), kept)
-    return Price("JPEG", found.width, found.height, seconds + found.exif * PER_EXIF_BYTE, memory)
+    header = frame(data)
+    visits = check_visits(header.visits(data))
+    scale = 1 if at_least is None else _scale(header, at_least)
+    width, height = math.ceil(header.width / scale), math.ceil(header.height / scale)
+    pixel = PER_PIXEL + (CONVERTED_INKS if header.components == 4 else CONVERTED if header.profile else 0)
+    seconds = visits * PER_VISIT + len(data) * PER_BYTE + width * height * pixel + header.parts * PER_PART
+    stored = 1 if header.components == 1 else 4
+    coefficients = 0 if header.in_one_scan(data) else header.blocks * header.components * COEFFICIENTS
+    buffers = coefficients + width * height * stored + header.exif
+    memory = max(resident(width, height, decoding=stored, stored=stored), buffers)
+    return Price("JPEG", header.width, header.height, seconds + header.exif * PER_EXIF_BYTE, memory)
 
 
 def components_of_scans(data: bytes, at: int, most: int) -> list[int]:
@@ -100,7 +100,7 @@ def check_visits(visits: int) -> int:
 
 def frame(data: bytes) -> Frame:
     """Return the header as decoders find it, the last where there are several."""
-    at, parts, exif, profile, found = 2, 0, 0, False, b""
+    at, parts, exif, profile, segment = 2, 0, 0, False, b""
     while True:
         start, marker_at = _marker(data, at)
         parts += 1 + marker_at - 1 - at  # fill bytes, and what lies between segments, are read one by one
@@ -108,9 +108,9 @@ def frame(data: bytes) -> Frame:
         marker, length = data[marker_at], int.from_bytes(data[marker_at + 1 : marker_at + 3], "big")
         body = marker_at + 3
         if marker == _SCAN:
-            return _frame(found, len(data))._replace(scans_at=start, parts=parts, exif=exif, profile=profile)
+            return _frame(segment, len(data))._replace(scans_at=start, parts=parts, exif=exif, profile=profile)
         if marker in _FRAMES:
-            found = data[marker_at : marker_at + 1 + length]
+            segment = data[marker_at : marker_at + 1 + length]
         elif marker == _EXIF and data.startswith(b"Exif\0\0", body):
             exif += WHOLE_SEGMENT
             check_exif(exif, "JPEG")
@@ -147,7 +147,7 @@ def _frame(segment: bytes, size: int) -> Frame:
     return Frame(width, height, segment[8], segment[0] in _SEQUENTIAL, blocks, 0, 0, 0, False)
 
 
-def _scale(found: Frame, at_least: int) -> int:
+def _scale(header: Frame, at_least: int) -> int:
     """Return Pillow's choice: the largest of 8, 4 and 2 that leaves both sides long enough."""
-    ratio = min(found.width // at_least, found.height // at_least)
+    ratio = min(header.width // at_least, header.height // at_least)
     return next((scale for scale in (8, 4, 2) if ratio >= scale), 1)

@@ -98,13 +98,13 @@ class TiffDirectory:
         return np.frombuffer(self._data, np.dtype(self._order + _NUMBERS[field.kind]), field.values, field.at)
 
     def _number(self, at: int, size: int) -> int:
-        found = self._data[at : at + size]
-        if len(found) < size:
+        chunk = self._data[at : at + size]
+        if len(chunk) < size:
             raise broken("TIFF", len(self._data))
-        return int.from_bytes(found, "little" if self._order == "<" else "big")
+        return int.from_bytes(chunk, "little" if self._order == "<" else "big")
 
 
-def price(data: bytes) -> Price:
+def price_of_tiff(data: bytes) -> Price:
     """Read what decoding a TIFF's first page takes from its directory."""
     page = TiffDirectory(data)
     exif = _exif(page, len(data))
@@ -174,7 +174,7 @@ def _visits(page: TiffDirectory, data: bytes, pieces: int, area: int) -> int:
 
 def _exif(page: TiffDirectory, size: int) -> int:
     """Return bytes of EXIF, all of which Pillow reads, in directories that may lead to one another."""
-    found = tags = 0
+    total = tags = 0
     waiting = [(at, 1) for at in page.pointers(page.fields.values())]
     while waiting:
         at, depth = waiting.pop()
@@ -182,11 +182,11 @@ def _exif(page: TiffDirectory, size: int) -> int:
             continue
         fields = list(page.entries(at))
         tags += len(fields)
-        found += sum(field.size for field in fields) + 12 * len(fields)
+        total += sum(field.size for field in fields) + 12 * len(fields)
         check_parts(tags, "TIFF", "tags")
-        check_exif(found, "TIFF")
+        check_exif(total, "TIFF")
         if depth < MAX_DEPTH:
             waiting += [(below, depth + 1) for below in page.pointers(fields)]
     arrays = sum(field.values for field in page.fields.values() if field.kind not in (1, 2, 7))
     check_pieces(arrays // 4)
-    return found
+    return total

@@ -38,8 +38,8 @@ class Price(NamedTuple):
 
 def resident(width: int, height: int, *, decoding: float, stored: int) -> int:
     """Return the most bytes that a picture takes: decoded, at so many bytes a pixel, or turned and made opaque."""
-    held = round(width * height * max(decoding, 2 * stored, stored + 4))
-    return OVERHEAD + height * PER_ROW + held + min(held // 4, PILLOWS_BLOCK)
+    bitmap = round(width * height * max(decoding, 2 * stored, stored + 4))
+    return OVERHEAD + height * PER_ROW + bitmap + min(bitmap // 4, PILLOWS_BLOCK)
 
 
 def check_parts(parts: int, kind: str, what: str) -> None:

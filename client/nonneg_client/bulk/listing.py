@@ -1,0 +1,286 @@
+"""From sources to groups: folders, globs, tar files and Parquet files are listed as they are; sources that may overlap are refused."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from itertools import combinations, groupby, takewhile
+from operator import itemgetter
+from pathlib import Path, PurePosixPath
+
+from nonneg_client.bulk.groups import PARQUET, TAR, Container, Files, ImageGroup, cut, of_parquet, of_tar
+from nonneg_core.errors import ConfigInvalid, DataInvalid
+from nonneg_core.files.image_files import leads_back
+from nonneg_core.pixels.formats import OF_IMAGES
+from nonneg_vectors.storage.addresses import Address
+
+
+class Wild(str):
+    """A part of a glob that stands for more than one name."""
+
+    __slots__ = ()
+
+
+ANY_FOLDERS, ANY_NAME = Wild("**"), Wild("*")
+
+
+@dataclass(frozen=True)
+class SourcePattern:
+    """The paths that a source stands for, part by part; a plain str is one name."""
+
+    source: str
+    parts: tuple[str, ...]
+    suffixes: frozenset[str] = frozenset()  # of the files that a folder is searched for
+
+    @property
+    def is_file(self) -> bool:
+        return not any(isinstance(part, Wild) for part in self.parts)
+
+
+def folder_pattern(source: str, folder: str, suffixes: frozenset[str]) -> SourcePattern:
+    """Return the files of a folder and of the folders in it."""
+    return SourcePattern(source, (*folder.split("/"), ANY_FOLDERS, ANY_NAME), suffixes)
+
+
+def glob_pattern(source: str, base: str, rest: Sequence[str]) -> SourcePattern:
+    """Return what matches the parts of a glob below a folder, or a file in it."""
+    behind = [Wild(part) if glob.has_magic(part) else part for part in rest]
+    return SourcePattern(source, (*base.split("/"), *behind, *([ANY_NAME] if rest[-1] == ANY_FOLDERS else [])))
+
+
+def file_pattern(source: str, folder: str, name: str) -> SourcePattern:
+    """Return one file, whatever letters its name has."""
+    return SourcePattern(source, (*folder.split("/"), name))
+
+
+def check_apart(patterns: Sequence[SourcePattern]) -> None:
+    """Raise ConfigInvalid where two sources may name the same image."""
+    many = [pattern for pattern in patterns if not pattern.is_file]
+    files = [pattern for pattern in patterns if pattern.is_file]  # may be all files of a folder, as a shell lists them
+    for one, other in [*combinations(many, 2), *((one, other) for one in many for other in files)]:
+        if _may_share(one, other):
+            raise _shared(one.source, other.source)
+    sources: dict[tuple[str, ...], str] = {}
+    for pattern in files:
+        if pattern.parts in sources:
+            raise _shared(sources[pattern.parts], pattern.source)
+        sources[pattern.parts] = pattern.source
+
+
+def _shared(one: str, other: str) -> ConfigInvalid:
+    return ConfigInvalid(
+        f"the sources {one} and {other} may name the same image, which would be embedded twice",
+        fix="name one source that covers both, or embed each into a data set of its own",
+        field="sources",
+    )
+
+
+def _may_share(one: SourcePattern, other: SourcePattern) -> bool:
+    return not (_passed_over(one, other) or _passed_over(other, one)) and _may_meet(one.parts, other.parts)
+
+
+def _passed_over(pattern: SourcePattern, folder: SourcePattern) -> bool:
+    """Return whether a folder is not searched for the files of a source, as .tar files beside its images."""
+    suffix = PurePosixPath(pattern.parts[-1]).suffix.lower()
+    plain = bool(suffix) and not glob.has_magic(suffix)
+    return bool(folder.suffixes) and plain and suffix not in folder.suffixes
+
+
+def _may_meet(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    """Return whether a path may match both."""
+    if not one or not other:
+        return all(part == ANY_FOLDERS and isinstance(part, Wild) for part in one + other)
+    if isinstance(one[0], Wild) and one[0] == ANY_FOLDERS:
+        return _may_meet(one[1:], other) or _may_meet(one, other[1:])
+    if isinstance(other[0], Wild) and other[0] == ANY_FOLDERS:
+        return _may_meet(other, one)
+    return _names_may_meet(one[0], other[0]) and _may_meet(one[1:], other[1:])
+
+
+def _names_may_meet(one: str, other: str) -> bool:
+    if isinstance(one, Wild) and isinstance(other, Wild):
+        ends = ((_plain_start(one), _plain_start(other)), (_plain_start(one[::-1]), _plain_start(other[::-1])))
+        return all(a.startswith(b) or b.startswith(a) for a, b in ends)
+    if isinstance(one, Wild):
+        return fnmatchcase(other, one)
+    return fnmatchcase(one, other) if isinstance(other, Wild) else one == other
+
+
+def _plain_start(part: str) -> str:
+    return "".join(takewhile(lambda letter: letter not in "*?[]", part))
+
+
+# From sources to groups: folders, globs, tar files and Parquet files are listed as they are walked.
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What is to be embedded, and into groups of what size."""
+
+    names: tuple[str, ...]
+    size: int
+    column: str | None = None  # of images, in Parquet files; folders are searched for such files where it is named
+    id_column: str | None = None
+
+    def root(self) -> Address:
+        """Return the folder that all sources have in common, within which images are named."""
+        names = list(dict.fromkeys(self.names))
+        bases = [base(name) for name in names]
+        if len({(address.scheme, address.here or address.path.partition("/")[0]) for address in bases}) > 1:
+            raise ConfigInvalid("the sources lie in more than one store", fix="embed each into a data set of its own")
+        check_apart([self._pattern(*pair) for pair in zip(names, bases, strict=True)])
+        return Address(bases[0].scheme, os.path.commonpath([address.path for address in bases]))
+
+    @property
+    def suffixes(self) -> frozenset[str]:
+        """What a folder is searched for."""
+        return OF_IMAGES | ({PARQUET} if self.column else set())
+
+    def _pattern(self, name: str, place: Address) -> SourcePattern:
+        kind = Address.of(name).kind()
+        if kind == "folder":
+            return folder_pattern(name, place.path, self.suffixes)
+        if kind == "file":
+            return file_pattern(name, place.path, Address.of(name).name)
+        return glob_pattern(name, place.path, _glob_parts(name))
+
+
+Piece = ImageGroup | Container
+
+
+def pieces(sources: Sources) -> Iterator[Piece]:
+    """Yield groups of images that are files, and files that hold many images."""
+    root = sources.root()
+    nonempty = False
+    for name in dict.fromkeys(sources.names):
+        for piece in _of_source(name, sources, root):
+            nonempty = True
+            yield piece
+    if not nonempty:
+        raise no_images(sources)
+
+
+def groups_of(piece: Piece, sources: Sources) -> Iterator[ImageGroup]:
+    """Yield the groups of a piece; a container is opened and listed."""
+    if isinstance(piece, ImageGroup):
+        yield piece
+    elif piece.file.name.lower().endswith(TAR):
+        yield from of_tar(piece, sources.size)
+    else:
+        yield from of_parquet(piece, sources.size, sources.column, sources.id_column)
+
+
+def groups(sources: Sources) -> Iterator[ImageGroup]:
+    """Yield all groups, in order; an error where there is none."""
+    nonempty = False
+    for piece in pieces(sources):
+        for group in groups_of(piece, sources):
+            nonempty = True
+            yield group
+    if not nonempty:
+        raise no_images(sources)
+
+
+def no_images(sources: Sources) -> DataInvalid:
+    """Make the error of sources in which there is nothing to embed."""
+    return DataInvalid(
+        f"{', '.join(sources.names)}: no images",
+        fix="name files, folders or globs of images or .tar files, or Parquet files with --column",
+    )
+
+
+def base(name: str) -> Address:
+    """Return the folder from which a source's images are found: itself, a file's, or a glob's last plain one."""
+    address = Address.of(name)
+    while glob.has_magic(address.path) and address.kind() == "nothing":
+        address = address.parent
+    kind = address.kind()
+    if kind == "nothing":
+        raise DataInvalid(f"{name} is not there", fix="check the path or address", value=name)
+    folder = address if kind == "folder" else address.parent
+    return Address("", os.path.realpath(folder.path)) if folder.here else folder
+
+
+def _glob_parts(name: str) -> list[str]:
+    return Address.of(name).within(_typed_base(name)).split("/")
+
+
+def _of_source(name: str, sources: Sources, root: Address) -> Iterator[Piece]:
+    place, typed = base(name), _typed_base(name)
+
+    def named(address: Address) -> tuple[str, Address]:
+        return (place / address.within(typed)).within(root), address
+
+    for many, some in groupby(_found(name, sources), is_container):
+        if many:
+            yield from (Container(address, own) for own, address in map(named, some))
+        else:
+            for near in cut(map(named, some), sources.size, itemgetter(0)):
+                ids, files = zip(*near, strict=True)
+                yield ImageGroup(ids, Files(files))
+
+
+def _typed_base(name: str) -> Address:
+    """Return what `base` does, with links as they were typed."""
+    address = Address.of(name)
+    while glob.has_magic(address.path) and address.kind() == "nothing":
+        address = address.parent
+    return address if address.kind() == "folder" else address.parent
+
+
+def _found(name: str, sources: Sources) -> Iterator[Address]:
+    """Yield the files that a source stands for, in order."""
+    address = Address.of(name)
+    kind = address.kind()
+    if kind == "folder":
+        suffixes = sources.suffixes
+        yield from (file for file in walk(address, address) if PurePosixPath(file.name).suffix.lower() in suffixes)
+    elif kind == "file":
+        yield _readable(address)
+    elif glob.has_magic(address.path):
+        yield from map(_readable, matching(_typed_base(name), _glob_parts(name)))
+    else:
+        raise DataInvalid(f"{name} is not there", fix="check the path or address", value=name)
+
+
+def is_container(address: Address) -> bool:
+    """Return whether a file holds many images."""
+    return address.name.lower().endswith((TAR, PARQUET))
+
+
+def _readable(address: Address) -> Address:
+    packed = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst", ".tar.lz4")
+    if address.name.lower().endswith(packed):
+        raise DataInvalid(f"{address} is compressed, and is not read in parts", fix="unpack it to .tar")
+    return address
+
+
+def walk(folder: Address, root: Address) -> Iterator[Address]:
+    """Yield every file below a folder, folder by folder, each in the order of names."""
+    for entry in folder.entries():
+        address = folder / entry.name
+        if entry.is_folder:
+            if not (address.here and leads_back(Path(address.path), Path(root.path))):
+                yield from walk(address, root)
+        elif entry.is_file:
+            yield address
+
+
+def matching(folder: Address, parts: Sequence[str]) -> Iterator[Address]:
+    """Yield the files below a folder whose path matches a glob's parts; `**` stands for any number of folders."""
+    head, rest = parts[0], parts[1:]
+    if head == "**":
+        yield from matching(folder, rest or ["*"])
+    for entry in folder.entries():
+        address = folder / entry.name
+        if head == "**":
+            if entry.is_folder:
+                yield from matching(address, parts)
+        elif fnmatchcase(entry.name, head):
+            if rest and entry.is_folder:
+                yield from matching(address, rest)
+            elif not rest and entry.is_file:
+                yield address

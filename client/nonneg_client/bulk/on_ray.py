@@ -1,0 +1,156 @@
+"""Groups become shards on a Ray cluster: Ray Data lists, schedules, restarts and holds back; this file says of what.
+
+Each worker is an actor that opens the model once. It is booked with nine tenths of the cores that it computes on:
+actors that took whole cores would leave none for the tasks that list the sources, and the run would wait for ever.
+What goes through the driver is a line a shard; vectors go from worker to target.
+"""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import ExitStack, closing, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
+
+from nonneg_client.bulk.listing import Sources
+from nonneg_client.bulk.ray_tasks import (
+    Expected,
+    RayRow,
+    RemoteRunState,
+    RunState,
+    Worker,
+    digest_of,
+    list_pieces,
+    not_shared,
+    open_piece,
+    packed,
+    versions,
+)
+from nonneg_client.bulk.shard_job import MadeShard, ShardJob
+from nonneg_core.errors import ConfigInvalid, NonnegError
+from nonneg_core.process.ray_cluster import joined
+from nonneg_vectors.storage.addresses import Address
+from nonneg_vectors.storage.data_set_files import is_there, read_job
+
+BOOKED = 0.9  # of a core, for each that a worker computes on
+LISTING, OPENING = 0.02, 0.03  # cores booked by the two kinds of tasks that list; two numbers, or Ray makes one of them
+
+
+@dataclass(frozen=True)
+class WorkerShape:
+    """How many workers, by default as many as fit, and what each computes on."""
+
+    number: int | None = None
+    threads: int = 1
+    gpus: float | None = None  # of one, less where workers share it
+
+    def fitting(self, resources: Mapping[str, float]) -> int:
+        """Return how many workers a cluster gets; a typed error where these do not fit."""
+        cores, gpus = resources.get("CPU", 0), resources.get("GPU", 0)
+        most = int(cores // self.threads)
+        if self.gpus is not None:
+            most = min(most, int(gpus / self.gpus + 1e-6))
+        workers = most if self.number is None else self.number
+        if not 1 <= workers <= most:
+            each, there = f"{self.threads} cores", f"{cores:g} cores"
+            if self.gpus is not None:
+                each, there = f"{each} and {self.gpus:g} GPUs", f"{there} and {gpus:g} GPUs"
+            raise ConfigInvalid(
+                f"{workers} workers of {each} do not fit the cluster's {there}",
+                fix="pass fewer --workers, less --worker-threads or --worker-gpus, or add machines",
+                field="workers",
+                value=workers,
+                limit=most,
+            )
+        return workers
+
+
+class OnRay:
+    """A cluster that is joined, or started on this machine."""
+
+    def __init__(self, address: str, bundle: str | None, shape: WorkerShape) -> None:
+        self._ray: Any = None  # until the cluster is joined
+        self._address, self._bundle = address, bundle
+        self._shape = shape
+        self._desk: RemoteRunState | None = None
+        self._listed: int | None = None
+
+    def __enter__(self) -> Self:
+        with ExitStack() as opening:
+            self._ray = opening.enter_context(joined(self._address))
+            self.workers = self._shape.fitting(self._ray.cluster_resources())
+            self._joined = opening.pop_all()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self._joined.close()
+
+    def run(self, sources: Sources, job: ShardJob) -> Generator[MadeShard, None, None]:
+        """Yield the shards as they are made, in any order."""
+        absolute = tuple(str(Address.of(name)) for name in sources.names)  # workers have other current folders
+        sources = replace(sources, names=absolute)
+        warnings.filterwarnings("ignore", module=r"ray\.")  # advice to who wrote the pipeline
+        self._desk = desk = RemoteRunState(self._ray.remote(num_cpus=0)(RunState).remote())
+        batches = iter(self._pipeline(sources, job, desk).iter_batches(batch_size=None, prefetch_batches=0))
+        with closing(batches):  # left to Python's exit, Ray waits there for ever
+            while (batch := next_of(batches)) is not None:
+                for made in map(pickle.loads, batch["made"]):
+                    if isinstance(made, NonnegError):
+                        raise made
+                    check_seen(job.target, made)
+                    yield made
+
+    def listed(self) -> int | None:
+        """Return how many images there are, once all are listed; what is not known at once is asked again later."""
+        if self._listed is None and self._desk is not None:
+            with suppress(self._ray.exceptions.RayError):
+                self._listed = self._desk.total()
+        return self._listed
+
+    def _pipeline(self, sources: Sources, job: ShardJob, desk: RemoteRunState) -> Any:
+        context = self._ray.data.DataContext.get_current()
+        context.enable_progress_bars = False
+        context.print_on_execution_start = False
+        context.issue_detectors_config.detectors = []
+        context.target_max_block_size = context.target_min_block_size = 1  # each group goes to the next free worker
+        expected = self._expected(job, desk)
+        booked = {"num_cpus": BOOKED * self._shape.threads}
+        if self._shape.gpus is not None:
+            booked["num_gpus"] = self._shape.gpus
+        return (
+            self._ray.data.from_items([{"begin": 0}])
+            .flat_map(partial(list_pieces, sources=sources, desk=desk), num_cpus=LISTING)
+            .flat_map(partial(open_piece, sources=sources, desk=desk), num_cpus=OPENING)
+            .map_batches(
+                Worker,
+                fn_constructor_args=(job, expected),
+                batch_size=1,
+                compute=self._ray.data.ActorPoolStrategy(size=self.workers),
+                **booked,
+            )
+        )
+
+    def _expected(self, job: ShardJob, desk: RemoteRunState) -> Expected:
+        from nonneg_client.local import folder_of
+
+        files = packed(folder_of(self._bundle))
+        desk.keep(files)
+        return Expected(versions(), digest_of(files), desk, self._shape.threads, read_job(job.target))
+
+
+def check_seen(target: Address, made: MadeShard) -> None:
+    """Refuse a shard that a worker wrote to a disk of its own."""
+    if target.here and not is_there(target, made.shard):
+        raise not_shared(target, f"the shard {made.shard.name} that a worker has made is not here")
+
+
+def next_of(batches: Iterator[RayRow]) -> RayRow | None:
+    """Return the next batch; what fails in Ray itself becomes an error of ours."""
+    try:
+        return next(batches, None)
+    except Exception as error:  # a class for each part of Ray
+        raise NonnegError(f"the run on Ray failed ({error})", fix="give the same command again: it goes on") from error

@@ -1,0 +1,183 @@
+"""A group becomes a shard, unless the shard is there; and what a run would cost, by a try of some."""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from nonneg_client.bulk.groups import ContainerGone, ImageGroup
+from nonneg_client.embedder import Embedder, EmbeddingsBuilder, Model
+from nonneg_client.sources.image_sources import Item
+from nonneg_client.wire.protocol import Options
+from nonneg_core.errors import ConnectionFailed, DataInvalid, FingerprintMismatch
+from nonneg_core.process.long_runs import bounded_map
+from nonneg_vectors.storage import parquet
+from nonneg_vectors.storage.addresses import Address
+from nonneg_vectors.storage.data_set_files import Shard, finished_shard, shard_names, write_shard
+from nonneg_vectors.storage.embeddings import Embeddings
+from nonneg_vectors.storage.results import Failure, reason
+
+
+@dataclass(frozen=True)
+class ShardJob:
+    """Where shards go, and what is asked of the model."""
+
+    target: Address
+    options: Options
+    model: Model
+    downscale: int | None = None
+    retry_failed: bool = False  # make a shard again of which images failed
+    provider: str | None = None  # what computes, if not the processor: its vectors differ in their last bits
+
+    def empty(self) -> Embeddings:
+        """Return no vectors, of the form that all shards have."""
+        return Embeddings.from_rows(
+            [],
+            dimensions=self.options.dimensions or self.model.dimensions,
+            fingerprint=self.model.fingerprint,
+            model=self.model.name,
+            ids=(),
+            normalized=self.options.normalize,
+        )
+
+
+@dataclass(frozen=True)
+class MadeShard:
+    """A shard, and whether it was made now."""
+
+    shard: Shard
+    fresh: bool
+
+
+class ShardWriter:
+    """Turns groups into shards with one embedder."""
+
+    def __init__(self, job: ShardJob, embedder: Embedder) -> None:
+        self._job = job
+        self._embedder = embedder
+        self._there: frozenset[str] | None = None  # listed once: to open each that may be there is a request a shard
+
+    def ensure(self, group: ImageGroup) -> MadeShard:
+        """Return the group's shard: the one that is there, or a new one."""
+        if self._there is None:
+            self._there = shard_names(self._job.target)
+        there = finished_shard(self._job.target, group.name) if group.name in self._there else None
+        if there is None or (there.failed and self._job.retry_failed):
+            return MadeShard(self._made(group), True)
+        return MadeShard(there, False)
+
+    def _made(self, group: ImageGroup) -> Shard:
+        built = EmbeddingsBuilder("return")
+        with closing(self._embedder.stream(images(group), self._job.options, downscale=self._job.downscale)) as parts:
+            for part in parts:
+                built.add(part)
+        raise_fault_of_source(built.failures)
+        vectors = built.embeddings() if built.vectors else self._job.empty()
+        if vectors.fingerprint != self._job.model.fingerprint:
+            raise FingerprintMismatch(
+                f"the vectors are of {vectors.fingerprint}, and the data set of {self._job.model.fingerprint}",
+                fix="embed into another target, or begin again with --replace",
+                value=vectors.fingerprint,
+            )
+        reasons = [reason(failure) for failure in built.failures]
+        entries = int((vectors.values.astype(np.float16) > 0).sum())
+        ids = group.ids
+        shard = Shard(group.name, ids[0], ids[-1], len(ids), len(vectors), entries, len(reasons), 0)
+        return write_shard(self._job.target, vectors, reasons, shard)
+
+
+def raise_fault_of_source(failures: Iterable[Failure]) -> None:
+    """Raise the error of a store or a container that failed, which is not its images' fault."""
+    for failure in failures:
+        if isinstance(failure.error, (ConnectionFailed, ContainerGone)):
+            raise failure.error
+
+
+def images(group: ImageGroup) -> Iterator[Item]:
+    """Yield the images of a group, read ahead by some threads."""
+    threads = group.reader.threads
+    with ThreadPoolExecutor(threads, thread_name_prefix="read") as pool:
+        coming = bounded_map(lambda i: pool.submit(group.reader.read, i), range(len(group.ids)), ahead=2 * threads)
+        with closing(coming):
+            for i, data in coming:
+                yield Item(group.ids[i], data.result)
+
+
+# `--dry-run`: what a run would cost, from a list of all images and a try of some.
+
+TRIED = 200
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What is to be expected."""
+
+    images: int
+    shards: int
+    tried: int
+    seconds: float  # of one core, an image
+    bytes_each: float  # of a vector in a shard
+    failed: float  # share of images
+    largest: int  # images of the largest shard
+
+    def told(self, workers: int) -> str:
+        """Return lines for people."""
+        hours = self.images * self.seconds / 3600
+        megabytes = self.images * self.bytes_each / 1e6
+        worst = min(self.images, workers * self.largest)
+        return "\n".join(
+            (
+                f"{self.images:,} images in {self.shards:,} shards",
+                f"{self.tried} tried here: {1000 * self.seconds:.1f} ms of one core and {self.bytes_each:,.0f} bytes "
+                f"each, {self.failed:.1%} failed",
+                f"{workers} cores: {_hours(hours / workers)}, {_hours(hours)} of one core, {megabytes:,.1f} MB of "
+                f"vectors, about {self.images * self.failed:,.0f} failures",
+                f"after the loss of every worker at most {worst:,} images ({worst / self.images:.2%}) are done twice",
+            )
+        )
+
+
+def estimate(
+    groups: Iterable[ImageGroup],
+    embedder: Embedder,
+    options: Options,
+    *,
+    downscale: int | None = None,
+    tried: int = TRIED,
+) -> Forecast:
+    """List all images, and embed those whose ids have the least digests: an even choice, and always the same."""
+    images = shards = largest = 0
+    chosen: list[tuple[int, int, ImageGroup, int]] = []
+    for group in groups:
+        for i, name in enumerate(group.ids):
+            rank = -int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big")
+            images += 1
+            if len(chosen) < tried or rank > chosen[0][0]:
+                (heapq.heappush if len(chosen) < tried else heapq.heappushpop)(chosen, (rank, images, group, i))
+        shards, largest = shards + 1, max(largest, len(group.ids))
+    began = time.perf_counter()
+    built = EmbeddingsBuilder("return")
+    for part in embedder.stream(_items(chosen), options, downscale=downscale):
+        built.add(part)
+    raise_fault_of_source(built.failures)
+    seconds = (time.perf_counter() - began) / len(chosen)
+    if not built.vectors:
+        raise DataInvalid(f"none of {len(chosen)} images that were tried could be embedded", fix="embed a few by hand")
+    size = len(parquet.to_bytes(built.embeddings(), {})) / len(built.vectors)
+    return Forecast(images, shards, len(chosen), seconds, size, len(built.failures) / len(chosen), largest)
+
+
+def _items(chosen: Iterable[tuple[int, int, ImageGroup, int]]) -> Iterable[Item]:
+    return (Item(group.ids[i], partial(group.reader.read, i)) for _, _, group, i in chosen)
+
+
+def _hours(hours: float) -> str:
+    return f"{hours:,.1f} h" if hours >= 1 else f"{60 * hours:.1f} min"

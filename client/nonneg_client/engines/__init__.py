@@ -1,0 +1,1 @@
+"""Engines on servers that an `Index` can stand on."""

@@ -1,0 +1,135 @@
+"""A Qdrant server as an engine: a collection with one sparse vector, searched exactly.
+
+    client = QdrantClient(url="http://...")       # of qdrant-client
+    index = Index(QdrantEngine(client, "photos", made_for=describe(embeddings)))
+
+Whose vectors a collection holds stands in a point of its own, which no search finds since it has no vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nonneg_core.terminal.installing import needing
+from nonneg_vectors.search import converters
+from nonneg_vectors.search.converters import NAME, as_float, point_id
+from nonneg_vectors.search.vector_engine import Description, Engine, EngineHit, Payload, Where, split_condition
+from nonneg_vectors.storage.embeddings import Embeddings
+
+BATCH = 500
+PAGE = 1000
+_DESCRIPTION = point_id("\0description")
+
+
+class QdrantEngine(Engine):
+    """A collection; the client is the caller's, to be closed by the caller."""
+
+    noun = "collection"
+
+    def __init__(self, client: Any, collection: str, made_for: Description | None = None) -> None:
+        with needing("a Qdrant server", package="qdrant-client"):
+            from qdrant_client import models
+        self._models: Any = models
+        self._client = client
+        self._collection = collection
+        self.description = self._open(collection, made_for)
+
+    def upsert(self, embeddings: Embeddings, payloads: Sequence[Payload]) -> None:
+        m = self._models
+        points = [
+            m.PointStruct(id=point_id(name), vector={NAME: m.SparseVector(**row)}, payload={**payload, "id": name})
+            for name, row, payload in zip(embeddings.ids or (), converters.qdrant(embeddings), payloads, strict=True)
+        ]
+        for start in range(0, len(points), BATCH):
+            self._client.upsert(self._collection, points[start : start + BATCH], wait=True)
+
+    def delete(self, ids: Sequence[str]) -> None:
+        selector = self._models.PointIdsList(points=[point_id(name) for name in ids])
+        self._client.delete(self._collection, selector, wait=True)
+
+    def nearest(
+        self, indices: NDArray[np.int32], values: NDArray[np.float32], limit: int, where: Where | None
+    ) -> list[EngineHit]:
+        m = self._models
+        answer = self._client.query_points(
+            self._collection,
+            query=m.SparseVector(indices=indices.tolist(), values=values.tolist()),
+            using=NAME,
+            limit=limit,
+            query_filter=self._filter(where),
+            with_payload=True,
+        )
+        return [EngineHit(*_parted(p.payload, p.score)) for p in answer.points if p.score > 0]
+
+    def get(self, ids: Sequence[str]) -> Embeddings:
+        points = [point_id(name) for name in ids]
+        records = self._client.retrieve(self._collection, points, with_payload=True, with_vectors=True)
+        vectors = [record.vector[NAME] for record in records]
+        return self._embeddings(((v.indices, v.values) for v in vectors), (r.payload["id"] for r in records))
+
+    def payloads(self) -> dict[str, Payload]:
+        by_id: dict[str, Payload] = {}
+        offset = None
+        while True:
+            records, offset = self._client.scroll(self._collection, limit=PAGE, offset=offset, with_payload=True)
+            for record in records:
+                if "id" in record.payload:
+                    rest = dict(record.payload)
+                    by_id[rest.pop("id")] = rest
+            if offset is None:
+                return by_id
+
+    def count(self) -> int:
+        return int(self._client.count(self._collection, exact=True).count) - 1  # the description
+
+    def _held(self) -> Description | None:
+        if not self._client.collection_exists(self._collection):
+            return None
+        records = self._client.retrieve(self._collection, [_DESCRIPTION], with_payload=True)
+        if not records:
+            raise self._not_ours(self._collection)
+        return Description(**records[0].payload["description"])
+
+    def _create(self, made_for: Description) -> None:
+        m = self._models
+        index = m.SparseIndexParams(on_disk=False)
+        self._client.create_collection(
+            self._collection, vectors_config={}, sparse_vectors_config={NAME: m.SparseVectorParams(index=index)}
+        )
+        point = m.PointStruct(id=_DESCRIPTION, vector={}, payload={"description": asdict(made_for)})
+        self._client.upsert(self._collection, [point], wait=True)
+
+    def _filter(self, where: Where | None) -> Any:
+        m = self._models
+        must, must_not = [], []
+        for name, condition in (where or {}).items():
+            if isinstance(condition, dict):
+                bounds, unwanted = split_condition(condition)
+                must += [m.FieldCondition(key=name, range=m.Range(**bounds))] if bounds else []
+                must_not += [self._condition(name, value) for value in unwanted]
+            else:
+                must.append(self._condition(name, condition))
+        return m.Filter(must=must, must_not=must_not) if where else None
+
+    def _condition(self, name: str, condition: Any) -> Any:
+        m = self._models
+        if isinstance(condition, (list, tuple)) and any(isinstance(value, (float, dict)) for value in condition):
+            return m.Filter(should=[self._condition(name, as_float(value)) for value in condition])
+        if isinstance(condition, dict):
+            return m.FieldCondition(key=name, range=m.Range(**split_condition(condition)[0]))
+        if isinstance(condition, float):
+            return m.FieldCondition(key=name, range=m.Range(gte=condition, lte=condition))
+        match = (
+            m.MatchAny(any=list(condition)) if isinstance(condition, (list, tuple)) else m.MatchValue(value=condition)
+        )
+        return m.FieldCondition(key=name, match=match)
+
+
+def _parted(payload: dict[str, Any], score: float) -> tuple[str, float, Payload]:
+    rest = dict(payload)
+    return str(rest.pop("id")), float(score), rest

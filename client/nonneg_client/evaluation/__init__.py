@@ -1,1 +1,0 @@
-"""How good retrieval is: labelled images, rankings, metrics, lengths, selections, and how sure one may be."""

@@ -1,0 +1,127 @@
+"""Which image is which, by its path within a root folder, and which of an index could not be read.
+
+The root is the folder that was named, or what all named folders and files have in common. It is kept with the vectors,
+so that a later run, an evaluation or a search finds the same images again. What lies outside of the root has its
+absolute path as its id; a URL is its own.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from nonneg_client.sources.image_sources import Item, items
+from nonneg_core.errors import ConfigInvalid, NonnegError
+from nonneg_core.files.atomic import atomic_write
+from nonneg_core.files.image_files import path_text
+
+Stamp = tuple[int, int]  # bytes and time of the last change: what an edited file differs in
+
+
+def root_of(names: Sequence[str]) -> Path:
+    """Return the folder that these paths, folders and globs have in common; the current one if all are URLs."""
+    bases = {os.path.realpath(_base(name)) for name in names if not _is_url(name)}
+    return Path(os.path.commonpath(bases) if bases else os.path.realpath("."))
+
+
+def rooted(names: Iterable[str], root: Path) -> Iterator[Item]:
+    """Yield the images that the names stand for, with their paths within the root as ids."""
+    for name in names:
+        if _is_url(name):
+            yield from items(name)
+            continue
+        base = _base(name)
+        place = Path(os.path.realpath(base))  # links above the images are followed, those among them are names
+        for item in items(name):
+            if item.path is None:
+                yield item
+            else:
+                where = identity(place / os.path.relpath(item.path, base), root)
+                yield replace(item, id=where + item.id.removeprefix(path_text(item.path)))
+
+
+def covered(names: Iterable[str], root: Path) -> Callable[[str], bool]:
+    """Return whether an id lies within one of the named folders: if it does and was not found, it is gone."""
+    folders = [Path(os.path.realpath(name)) for name in names if not _is_url(name) and Path(name).is_dir()]
+    return lambda name: not _is_url(name) and any((root / name).is_relative_to(folder) for folder in folders)
+
+
+def kept_root(root: str, names: Sequence[str], made: object) -> Path:
+    """Return the root that is kept with vectors; raises if it is gone and the images seem to be somewhere else now."""
+    path = Path(root)
+    if not path.is_dir() and not all(map(_is_url, names)) and not root_of(names).is_relative_to(path):
+        raise ConfigInvalid(
+            f"{made} was made of images in {root}, which is not there any more",
+            fix="pass --root with the folder that they are in now",
+            field="root",
+            value=root,
+        )
+    return path
+
+
+def identity(path: Path, root: Path) -> str:
+    """Return the id of a file with this absolute path."""
+    return path_text(path.relative_to(root) if path.is_relative_to(root) else path)
+
+
+def place_of(name: str, root: str) -> str:
+    """Return where an image with this id lies."""
+    return name if _is_url(name) or not root else str(Path(root) / name)
+
+
+def stamp(path: Path | None) -> Stamp | None:
+    """Return what shows that a file was changed; None for what is not a file."""
+    if path is None:
+        return None
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_size, int(status.st_mtime)
+
+
+def _base(name: str) -> Path:
+    """Return the folder from which a name's images are found: itself, a file's, or a glob's last plain one."""
+    path = Path(name).expanduser()
+    if path.is_dir():
+        return path
+    if not glob.has_magic(name) or path.exists():
+        return path.parent
+    plain = [part for part in path.parents if not glob.has_magic(str(part))]
+    return plain[0]
+
+
+def _is_url(name: str) -> bool:
+    return name.startswith(("http://", "https://"))
+
+
+# broken.json in an index's folder: images that could not be read, not tried again until their files change.
+
+FILE = "broken.json"
+
+
+def is_broken(error: NonnegError) -> bool:
+    """Return whether an error says something of the image, and not of a server or a network."""
+    return error.type.startswith("image_")
+
+
+def read_broken(index: Path) -> dict[str, Stamp]:
+    """Return the images, with each one's size and time of the last change; none where the list is damaged."""
+    try:
+        stamps = json.loads((index / FILE).read_text(encoding="utf-8"))
+        return {str(name): (int(size), int(changed)) for name, (size, changed) in stamps.items()}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
+
+
+def write_broken(index: Path, broken: Mapping[str, Stamp]) -> None:
+    """Keep the list, or remove it where it is empty."""
+    if not broken:
+        (index / FILE).unlink(missing_ok=True)
+        return
+    with atomic_write(index / FILE) as temporary:
+        temporary.write_text(json.dumps(broken), encoding="utf-8")

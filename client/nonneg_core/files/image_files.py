@@ -1,0 +1,149 @@
+"""Where images lie: folders, globs, names and tar files become files, and files have ids within a root."""
+
+from __future__ import annotations
+
+import glob
+import os
+import stat
+import tarfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from nonneg_core.errors import DataInvalid
+from nonneg_core.pixels.formats import OF_IMAGES
+
+
+def find(name: str) -> Iterable[Path]:
+    """Return the files that a path, a glob or a folder stands for."""
+    if not name:
+        raise DataInvalid("an empty path names nothing", fix='give a path; "." is this folder')
+    path = Path(name).expanduser()
+    if path.is_dir():
+        return find_images(path)
+    if not glob.has_magic(name) or path.exists():
+        return [path]
+    paths = sorted(Path(p) for p in glob.glob(str(path), recursive=True))  # noqa: PTH207  absolute patterns too
+    files = [p for p in paths if p.is_file()]
+    if not files:
+        raise DataInvalid(f"no file matches {name}", fix="check the pattern, and quote it against the shell")
+    return files
+
+
+def find_images(folder: Path) -> list[Path]:
+    """Return every image file below a folder, sorted by path; hidden files and folders are passed over."""
+    return list(walk_images(folder))
+
+
+def walk_images(folder: Path) -> Iterator[Path]:
+    """Yield the same one by one, of a folder that holds more than memory should."""
+    nonempty = False
+    try:
+        for path in _walk(folder, folder):
+            nonempty = True
+            yield path
+    except OSError as error:
+        raise DataInvalid(
+            f"{error.filename or folder} cannot be read ({error.strerror})", fix="check the path and its permissions"
+        ) from error
+    if not nonempty:
+        raise DataInvalid(
+            f"{folder} holds no images",
+            fix="give a folder with .jpg, .png, .webp or other image files in it; their names must end so",
+        )
+
+
+def _walk(folder: Path, root: Path) -> Iterator[Path]:
+    for name in sorted(os.listdir(folder)):  # noqa: PTH208  a million names take a tenth of a million paths
+        if name.startswith("."):
+            continue
+        entry = folder / name
+        if entry.is_dir():
+            if not leads_back(entry, root):
+                yield from _walk(entry, root)
+        elif entry.suffix.lower() in OF_IMAGES and ends(entry):
+            yield entry
+
+
+def leads_back(folder: Path, root: Path) -> bool:
+    """Return whether it is a link to a folder that it lies in, or that the way from the root went through.
+
+    To follow it is to find everything forty times. Two links to one folder that lies elsewhere are both followed: in
+    training each gives its own label.
+    """
+    if not folder.is_symlink():
+        return False
+    if folder.parent.resolve().is_relative_to(folder.resolve()):
+        return True
+    way = [above for above in folder.parents if above.is_relative_to(root)]
+    return any(above.samefile(folder) for above in way)  # by device and inode
+
+
+def ends(path: Path) -> bool:
+    """Return whether to read it ends, as with no pipe, socket or device; reading what cannot be asked says why."""
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except OSError:
+        return True
+
+
+def path_text(path: Path) -> str:
+    """Return a path as text that every file and database takes: bytes that are not UTF-8 are written as their codes."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def read_image(path: Path) -> bytes:
+    """Return the bytes of a file."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise DataInvalid(
+            f"{path} cannot be read ({error.strerror})", fix="check the path and its permissions", value=str(path)
+        ) from error
+
+
+# A file inside a tar file: its place, found by the headers, so that it is read without opening the archive again.
+
+
+@dataclass(frozen=True)
+class TarSpan:
+    """So many bytes from there, in an archive that is not compressed."""
+
+    archive: Path
+    name: str
+    offset: int
+    size: int
+
+    @property
+    def is_image(self) -> bool:
+        """Whether its name ends as an image's."""
+        return PurePosixPath(self.name).suffix.lower() in OF_IMAGES
+
+    def read(self) -> bytes:
+        """Return the bytes; DataInvalid where the archive has fewer."""
+        try:
+            with self.archive.open("rb") as file:
+                file.seek(self.offset)
+                data = file.read(self.size)
+        except OSError as error:
+            raise DataInvalid(
+                f"{self.archive}/{self.name} cannot be read ({error.strerror})", fix="check the archive"
+            ) from error
+        if len(data) != self.size:
+            raise DataInvalid(f"{self.archive} breaks off within {self.name}", fix="copy the archive again")
+        return data
+
+
+def places(archive: Path) -> Iterator[TarSpan]:
+    """Yield the files of an archive, in its order; errors are tarfile's and the system's."""
+    with tarfile.open(archive, mode="r:") as tar:
+        for entry in tar:
+            if entry.isfile():
+                yield TarSpan(archive, entry.name, entry.offset_data, entry.size)
+
+
+def sample_of(name: str) -> tuple[str, str]:
+    """Return the key that all files of one WebDataset sample share, and the rest of the name: `a/7.cls` -> a/7, cls."""
+    folder, slash, last = name.rpartition("/")
+    stem, _, suffix = last.partition(".")
+    return f"{folder}{slash}{stem}", suffix.lower()

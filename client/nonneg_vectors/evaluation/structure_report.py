@@ -1,0 +1,136 @@
+"""The figures of structure of any encoder's vectors, each beside its floors: a figure without floors says nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nonneg_core.errors import DataInvalid
+from nonneg_vectors.evaluation import structure as measures
+from nonneg_vectors.evaluation.structure import Codes, as_sparse, mean_score, rotated, sparsity_to_keep
+
+
+@dataclass(frozen=True)
+class CodeFigures:
+    """What the dimensions of one encoder are like."""
+
+    dimensions: int
+    live: int  # dimensions that are not zero on every image
+    zero_share: float  # vectors without any entry
+    nnz: float  # entries a vector that are not zero
+    sparsity: float
+    correlation: float
+    consistency: float  # weighted by how many images a dimension is active on
+    consistency_unweighted: float
+    purity: float
+    monosemanticity: float
+    sepin: dict[str, float] | None  # @1, @10, @100, @all, in nats
+    sepin_intervals: dict[str, tuple[float, float]] | None  # of 95 %, over images
+
+
+@dataclass(frozen=True)
+class StructureReport:
+    """The figures, and the same of three things that mean nothing."""
+
+    measured: CodeFigures
+    shuffled: CodeFigures  # the same codes, the labels in another order
+    rotated: CodeFigures  # the same codes, randomly rotated and cut to the same sparsity
+    untrained: CodeFigures | None  # an untrained head on the same features, cut to the same sparsity
+    images: int
+    classes: int
+    estimator: str  # of SEPIN
+    judge: str  # of monosemanticity
+
+    def record(self) -> dict[str, Any]:
+        """Return it as JSON shows it."""
+        return asdict(self)
+
+
+def structure(
+    z: NDArray[Any],
+    labels: Sequence[Any] | NDArray[Any],
+    *,
+    second: NDArray[Any] | None = None,
+    untrained: tuple[NDArray[Any], NDArray[Any] | None] | None = None,
+    judge: NDArray[Any] | None = None,
+    seed: int = 0,
+) -> StructureReport:
+    """Measure vectors (images, D), signed ones too, and their floors.
+
+    second: the vectors of another view of the first images, for SEPIN; without them it is left out.
+    untrained: what an untrained head makes of the same images and second views.
+    judge: another encoder's vectors of the same images, which say what is alike; without it labels do.
+    """
+    z = np.asarray(z, dtype=np.float32)
+    _check(z, second)
+    classes = measures.codes(labels, len(z))
+    judged = np.eye(classes.max() + 1, dtype=np.float32)[classes] if judge is None else np.asarray(judge)
+    if len(judged) != len(z):
+        raise DataInvalid(f"{len(judged)} vectors of the judge for {len(z)} images", fix="give one an image")
+    order = np.random.default_rng(seed).permutation(len(z))
+    turned = rotated(z, second, seed=seed)
+    share = sparsity_to_keep(z)
+    return StructureReport(
+        measured=_figures(z, second, classes, judged),
+        shuffled=_figures(z, None, classes[order], judged[order]),
+        rotated=_figures(*turned, classes, judged),
+        untrained=None if untrained is None else _figures(*_cut(untrained, share), classes, judged),
+        images=len(z),
+        classes=int(classes.max()) + 1,
+        estimator=_estimator(second),
+        judge="labels" if judge is None else "another encoder",
+    )
+
+
+def _figures(z: Codes, second: Codes | None, classes: NDArray[np.int64], judged: NDArray[Any]) -> CodeFigures:
+    weighted, unweighted = measures.shares((z != 0).astype(np.float32), classes)
+    sepin = None if second is None else measures.sepin_ranked(z[: len(second)], second)
+    return CodeFigures(
+        dimensions=z.shape[1],
+        live=measures.live_dimensions(z),
+        zero_share=measures.zero_share(z),
+        nnz=float((z != 0).sum(axis=1).mean()),
+        sparsity=measures.sparsity(z),
+        correlation=measures.correlation(z),
+        consistency=weighted,
+        consistency_unweighted=unweighted,
+        purity=measures.purity(z, classes),
+        monosemanticity=mean_score(z, judged),
+        sepin=None if sepin is None else {k: interval.mean for k, interval in sepin.items()},
+        sepin_intervals=None if sepin is None else {k: (interval.low, interval.high) for k, interval in sepin.items()},
+    )
+
+
+def _cut(pair: tuple[NDArray[Any], NDArray[Any] | None], share: float | None) -> tuple[Codes, Codes | None]:
+    z, second = pair
+    if second is None:
+        return as_sparse(z, share), None
+    both = as_sparse(np.concatenate([z, second]), share)
+    return both[: len(z)], both[len(z) :]
+
+
+def _estimator(second: NDArray[Any] | None) -> str:
+    if second is None:
+        return "not measured: it needs second views"
+    half = len(second) // 2
+    return (
+        f"nats, by the InfoNCE bound: temperature {measures.TEMPERATURE}, {half - 1} negatives, dimensions chosen on "
+        f"{half} pairs and measured on {len(second) - half} others, both ways; in brackets 95 % over images; values "
+        "near zero are zero"
+    )
+
+
+def _check(z: Codes, second: NDArray[Any] | None) -> None:
+    if z.ndim != 2 or not len(z):
+        raise DataInvalid(f"vectors of shape {z.shape}", fix="give one row an image, (images, D)")
+    if not all(np.isfinite(rows).all() for rows in (z, second) if rows is not None):
+        raise DataInvalid("the vectors hold values that are not numbers", fix="see which images gave them")
+    if second is not None and (second.shape[1:] != z.shape[1:] or not 4 <= len(second) <= len(z)):
+        raise DataInvalid(
+            f"second views of shape {second.shape} for vectors of shape {z.shape}",
+            fix="give the vectors of another view of the first images, at least four",
+        )

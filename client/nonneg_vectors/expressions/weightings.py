@@ -1,0 +1,147 @@
+"""From an expression and vectors to weightings of dimensions, and the score below which a hit of these may be chance.
+
+A part is the sum of its terms' vectors, each of length one times its weight, and itself of length one again: its inner
+product with a stored vector of length one is a cosine. What is subtracted may leave weights below zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nonneg_core.errors import ExpressionInvalid
+from nonneg_core.shortening import Vectors, shorten, unit
+from nonneg_vectors.expressions.expression import Dimension, Expression, Leaf, Term, Words, dimension_of
+
+SparseRow: TypeAlias = tuple[NDArray[np.int32], NDArray[np.float32]]  # indices, sorted and unique, and their values
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """What is looked for: the smallest of the cosines with all parts counts; none of `without` may be active."""
+
+    parts: tuple[SparseRow, ...]
+    without: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Meanings:
+    """What the leaves of an expression stand for."""
+
+    dimensions: int
+    names: Mapping[int, str]
+    vectors: Mapping[Leaf, SparseRow]
+    unwanted: Mapping[Words, Sequence[int]]  # dimensions that must not be active where these words are unwanted
+
+
+def resolve(expression: Expression, meanings: Meanings) -> Resolved:
+    """Return an expression's weightings of dimensions; raise where one does not exist or nothing is left of a part."""
+    parts = tuple(_summed(part, meanings) for part in expression.parts)
+    without = {dimension for leaf in expression.without for dimension in _unwanted(leaf, meanings)}
+    return Resolved(parts, tuple(sorted(without)))
+
+
+def _summed(part: Sequence[Term], meanings: Meanings) -> SparseRow:
+    total = np.zeros(meanings.dimensions, dtype=np.float32)
+    for term in part:
+        indices, values = _row(term.leaf, meanings)
+        total[indices] += term.weight * unit(values)
+    if not (total > 0).any():
+        raise ExpressionInvalid(
+            f"character {part[0].leaf.at + 1} of the expression: nothing is left of this sum to look for",
+            fix="subtract less", field=f"expression[{part[0].leaf.at}]", value=str(part[0].leaf),
+        )  # fmt: skip
+    left = np.flatnonzero(total).astype(np.int32)
+    return left, unit(total[left])
+
+
+def _row(leaf: Leaf, meanings: Meanings) -> SparseRow:
+    if isinstance(leaf, Dimension):
+        number = dimension_of(leaf, meanings.names, meanings.dimensions)
+        return np.array([number], dtype=np.int32), np.ones(1, dtype=np.float32)
+    return meanings.vectors[leaf]
+
+
+def _unwanted(leaf: Leaf, meanings: Meanings) -> Sequence[int]:
+    if isinstance(leaf, Dimension):
+        return [dimension_of(leaf, meanings.names, meanings.dimensions)]
+    assert isinstance(leaf, Words)  # the parser lets no photo through
+    return meanings.unwanted[leaf]
+
+
+# What a random photo shares with a query: the score below which a hit may be chance.
+#
+# A score is a sum over dimensions, weight times value. With ordinary photos its mean is the sum of weight times each
+# dimension's mean over them. Its spread follows from the dimensions' variances, taken as independent; since a
+# vector's length is one, what it has along the mean of all photos cannot vary, and does not count (the derivative of
+# a cosine). The line lies some deviations above that mean, the fewer the more of a vector's length all photos have in
+# common. So a query of frequent dimensions, which many photos share by chance, has a higher line than a query of rare
+# ones.
+
+DEVIATIONS = 7.5  # benchmarks/matches.py says what this loses and lets through
+HIGHEST = 0.99  # of all lines: a copy is a match at any length
+DRAWN = 256  # vectors that say what `top_k` leaves
+Doubles = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Chance:
+    """Mean and variance of every dimension over ordinary photos, whose vectors have length one."""
+
+    mean: Doubles  # (k,)
+    variance: Doubles  # (k,)
+
+    def line(self, parts: Sequence[SparseRow]) -> float:
+        """Return the score that few random photos reach with a query of these parts.
+
+        Of several parts the worst counts: what is rare for one of them is rare for all, so the lowest line holds.
+        """
+        return min(self._of(indices, values) for indices, values in parts)
+
+    def _of(self, indices: NDArray[np.int32], values: Vectors) -> float:
+        weights = np.zeros(len(self.mean))
+        weights[indices] = values
+        usual = float(weights @ self.mean)
+        weights -= usual * self.mean
+        own = max(0.0, 1 - float(self.mean @ self.mean))  # of the squared length, what photos have not in common
+        spread = float(np.sqrt(own * (weights**2 @ self.variance)))
+        return min(HIGHEST, usual + DEVIATIONS * spread)
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnStatistics:
+    """What a manifest says of every column, over photos whose vectors have length one."""
+
+    mean: Doubles  # (D,)
+    variance: Doubles  # (D,)
+    frequency: Doubles  # (D,): the share of photos in which it is above zero
+
+    def at(self, dimensions: int, top_k: int | None = None) -> Chance:
+        """Return the same of vectors that are shortened so, and have length one again."""
+        mean, variance = self.mean[:dimensions], self.variance[:dimensions]
+        left = float((mean**2 + variance).sum()) or 1.0  # of the squared length, on average
+        chance = Chance(mean / left**0.5, variance / left)
+        if top_k is None or top_k >= dimensions:
+            return chance
+        whole, cut = (shorten(self._drawn, dimensions, m).astype(np.float64) for m in (None, top_k))
+        change = [_ratio((cut**n).mean(axis=0), (whole**n).mean(axis=0)) for n in (1, 2)]
+        return Chance(chance.mean * change[0], chance.variance * change[1])
+
+    @cached_property
+    def _drawn(self) -> Vectors:
+        """Vectors whose columns are active as often and as strong, each drawn from a gamma distribution by itself."""
+        often = np.maximum(self.frequency, 1e-9)
+        active = np.maximum(self.mean / often, 1e-9)
+        spread = np.maximum((self.variance + self.mean**2) / often - active**2, 1e-4 * active**2)
+        rng = np.random.default_rng(0)
+        z = rng.gamma(active**2 / spread, spread / active, (DRAWN, len(often)))
+        return np.where(rng.random(z.shape) < self.frequency, z, 0).astype(np.float32)
+
+
+def _ratio(after: Doubles, before: Doubles) -> Doubles:
+    return np.divide(after, before, out=np.ones_like(after), where=before > 0)

@@ -1,0 +1,294 @@
+"""An index: images under their ids, searched by vector or by dimensions, with the reasons for every hit."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from nonneg_client.model_of_vectors import DimensionNames, names_of, statistics_of
+from nonneg_core.errors import ConfigInvalid, DataInvalid
+from nonneg_vectors.expressions.weightings import ColumnStatistics
+from nonneg_vectors.search.converters import checked_ids
+from nonneg_vectors.search.query_and_hits import (
+    Hit,
+    HitLimits,
+    Query,
+    check_line,
+    marked,
+    of_dimensions,
+    reasons_of,
+    shown,
+)
+from nonneg_vectors.search.vector_engine import (
+    Description,
+    Engine,
+    EngineHit,
+    Payload,
+    SparseWeights,
+    Where,
+    best,
+    check_where,
+    largest,
+)
+from nonneg_vectors.storage.embeddings import Embeddings
+
+if TYPE_CHECKING:
+    from nonneg_client.embedder import Embedder
+
+
+class Index:
+    """Vectors of one model in an engine.
+
+    with Index.open("photos.index", like=embeddings) as index:
+        index.add(embeddings)
+        hits = index.search(query, k=10)
+    """
+
+    def __init__(
+        self, engine: Engine, *, names: DimensionNames | None = None, statistics: ColumnStatistics | None = None
+    ) -> None:
+        """Search in an engine's vectors; by default with the names and statistics of the shipped model that made them.
+
+        names: of dimensions, for the reasons of hits. statistics: of the columns, which say where matches end.
+        """
+        profile = engine.description
+        self.engine = engine
+        self.names: DimensionNames = names_of(profile.fingerprint) if names is None else names
+        self.know(statistics_of(profile.fingerprint) if statistics is None else statistics)
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        like: Embeddings | Description | None = None,
+        names: DimensionNames | None = None,
+        statistics: ColumnStatistics | None = None,
+    ) -> Self:
+        """Open the index in this folder; made for vectors `like` these if it does not exist. The rest: as `Index`."""
+        from nonneg_vectors.search.qdrant_local import LocalEngine
+
+        made_for = like if like is None or isinstance(like, Description) else describe(like)
+        return cls(LocalEngine(path, made_for), names=names, statistics=statistics)
+
+    def know(self, statistics: ColumnStatistics | None) -> None:
+        """Tell matches from other hits by these statistics of the model's columns; by none, not at all."""
+        profile = self.description
+        self._chance = None if statistics is None else statistics.at(profile.dimensions, profile.kept)
+
+    @property
+    def description(self) -> Description:
+        return self.engine.description
+
+    def __len__(self) -> int:
+        return self.engine.count()
+
+    def add(self, embeddings: Embeddings, payloads: Sequence[Payload] | None = None) -> None:
+        """Store vectors under their ids; an id that is there already is replaced."""
+        self._same(embeddings)
+        ids = checked_ids(embeddings, payloads)
+        unit = embeddings if embeddings.normalized else embeddings.shorten()
+        last = {name: i for i, name in enumerate(ids)}  # an id given twice: the last one counts
+        rows = sorted(last.values())
+        chosen = unit if len(rows) == len(unit) else unit[rows]
+        self.engine.upsert(chosen, [dict(payloads[i]) for i in rows] if payloads else [{}] * len(rows))
+
+    def delete(self, ids: Sequence[str]) -> None:
+        """Forget vectors; unknown ids do not matter."""
+        self.engine.delete(list(ids))
+
+    def search(
+        self,
+        query: Embeddings | Query | str,
+        k: int = 10,
+        *,
+        through: Embedder | None = None,
+        where: Where | None = None,
+        without: Sequence[int] = (),
+        exclude: Sequence[str] = (),
+        cut: int | None = None,
+        reasons: bool = True,
+        matches_only: bool = False,
+    ) -> list[Hit]:
+        """Return the k nearest to one vector, or to what an expression says (`photo.jpg + dim:17 !dim:40`), by cosine.
+
+        through: what embeds the photos and words of an expression: a `Client`, or `local()`.
+        where: conditions on the payload. without: dimensions that must not be active in a hit. exclude: ids that are
+            not wanted, such as the query's own.
+        cut: ask with the query's `cut` largest entries only, for many times `k`, and rank these exactly: nearly always
+            the same answer, for engines whose time grows with the query's entries (the local one's is shorter
+            without). Without it the answer is exact.
+        matches_only: end the list where random photos may score as much; it may be empty.
+        """
+        if isinstance(query, str):
+            query = self.read(query, through)
+        limits = HitLimits(where, without, exclude, cut, reasons, matches_only)
+        if isinstance(query, Query):
+            return self._by_query(query, k, limits)
+        if len(query) != 1:
+            raise DataInvalid(f"a search takes one vector, not {len(query)}", fix="query[i]")
+        self._same(query)
+        unit = query if query.normalized else query.shorten()
+        return self._by_weights(unit.row(0), k, limits)
+
+    def read(self, expression: str, through: Embedder | None = None, *, model: str | None = None) -> Query:
+        """Return the query that an expression stands for, among vectors as they are here."""
+        profile = self.description
+        if through is None:
+            return of_dimensions(expression, profile.dimensions, profile.fingerprint)
+        return through.query(expression, profile.dimensions, model=model)
+
+    def by_dimensions(
+        self,
+        more: Mapping[int, float],
+        k: int = 10,
+        *,
+        without: Sequence[int] = (),
+        where: Where | None = None,
+        matches_only: bool = False,
+    ) -> list[Hit]:
+        """Return the images in which these dimensions are strongest: `more={17: 1.0}, without=[40]`."""
+        self._are_there(more)
+        if not more or any(weight <= 0 for weight in more.values()):
+            raise ConfigInvalid(
+                f"more={dict(more)} names no dimension with a weight above 0",
+                fix="give at least one: {17: 1.0}",
+                field="more",
+            )
+        indices = np.array(sorted(more), dtype=np.int32)
+        values = np.array([more[int(i)] for i in indices], dtype=np.float32)
+        return self._by_weights((indices, values), k, HitLimits(where, without, matches_only=matches_only))
+
+    def by_weights(
+        self,
+        query: SparseWeights,
+        k: int,
+        *,
+        where: Where | None = None,
+        without: Sequence[int] = (),
+        exclude: Sequence[str] = (),
+        cut: int | None = None,
+        reasons: bool = True,
+        matches_only: bool = False,
+    ) -> list[Hit]:
+        """Return the k largest inner products with a weighting of dimensions."""
+        return self._by_weights(query, k, HitLimits(where, without, exclude, cut, reasons, matches_only))
+
+    def _by_weights(self, query: SparseWeights, k: int, limits: HitLimits, line: float | None = None) -> list[Hit]:
+        """Return the same; `line`: the score that random photos reach, where the query says so."""
+        check_where(limits.where)
+        self._are_there(limits.without)
+        if not len(query[0]):
+            return []  # a zero vector is near to nothing
+        line = self._line([query]) if line is None else line
+        check_line(line, limits)
+        unwanted = frozenset(limits.exclude)
+        depth = _at_least_one(k) + len(unwanted)
+        while True:
+            if limits.cut is None:
+                candidates = self.engine.nearest(*query, depth, limits.where)
+            else:
+                among = max(200, 20 * depth)
+                candidates = self.engine.reranked(largest(query, limits.cut), query, among, depth, limits.where)
+            matches = [one for one in candidates if one.id not in unwanted]
+            hits = self._ranked(matches, query, limits.without, explained=limits.reasons)
+            if len(hits) >= k or len(candidates) < depth:
+                return marked(hits[:k], line, limits)
+            depth *= 4  # those that are unwanted took the places
+
+    def _by_query(self, query: Query, k: int, limits: HitLimits) -> list[Hit]:
+        """Return the k with the largest smallest cosine with the query's parts, without what is unwanted."""
+        profile = self.description
+        self._same(Embeddings.from_rows([], dimensions=query.dimensions, fingerprint=query.fingerprint))
+        limits = replace(limits, without=(*query.without, *limits.without))
+        line = query.chance if self._chance is None else self._line(query.parts)
+        if len(query.parts) == 1 and (query.parts[0][1] > 0).all():
+            return self._by_weights(query.parts[0], k, limits, line)
+        check_where(limits.where)
+        self._are_there(limits.without)
+        check_line(line, limits)
+        if limits.cut is not None:
+            raise ConfigInvalid(
+                "cut= has no meaning beside & or -", fix="leave one of them out", field="cut", value=limits.cut
+            )
+        left_out = frozenset(limits.exclude)
+        parts, without = query.parts, limits.without
+        matches = best(self.engine, parts, _at_least_one(k), limits.where, without, lambda name: name not in left_out)
+        together = np.zeros(profile.dimensions, dtype=np.float32)
+        for indices, values in parts:
+            together[indices] += values / len(parts)
+        (there,) = np.nonzero(together)
+        hits = self._ranked(matches, (there.astype(np.int32), together[there]), (), explained=limits.reasons)
+        return marked(hits, line, limits)
+
+    def _line(self, parts: Sequence[SparseWeights]) -> float | None:
+        """Return the score that a random photo may reach; None where the model's statistics are not at hand."""
+        return None if self._chance is None else self._chance.line(parts)
+
+    def close(self) -> None:
+        """Close the engine."""
+        self.engine.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _ranked(
+        self, matches: Sequence[EngineHit], query: SparseWeights, without: Sequence[int], *, explained: bool
+    ) -> list[Hit]:
+        """Return hits with reasons; the stored vectors are fetched only if something depends on them."""
+        if not without and not explained:
+            return [Hit(f.id, f.score, shown(f.payload)) for f in matches]
+        stored = self.engine.get([f.id for f in matches])
+        weights = np.zeros(self.description.dimensions)
+        weights[query[0]] = query[1]
+        parts = weights[stored.indices] * stored.values  # (nnz,): every entry's part of its vector's score
+        unwanted = np.isin(stored.indices, without) if without else None
+        rows = {name: slice(*stored.indptr[i : i + 2]) for i, name in enumerate(stored.ids or ())}
+        hits = []
+        for f in matches:
+            row = rows[f.id]
+            if unwanted is None or not unwanted[row].any():
+                why = reasons_of(stored.indices[row], parts[row])
+                called = {d: self.names[d] for d, _ in why if d in self.names}
+                hits.append(Hit(f.id, f.score, shown(f.payload), why, called))
+        return hits
+
+    def _are_there(self, dimensions: Iterable[int]) -> None:
+        for dimension in dimensions:
+            if not 0 <= dimension < self.description.dimensions:
+                raise ConfigInvalid(
+                    f"dimension={dimension} is not one of this index",
+                    fix=f"ask for 0 to {self.description.dimensions - 1}",
+                )
+
+    def _same(self, embeddings: Embeddings) -> None:
+        profile = self.description
+        Embeddings.from_rows(
+            [], dimensions=profile.dimensions, fingerprint=profile.fingerprint, model=profile.model
+        ).same_model(embeddings)
+        if embeddings.dimensions != profile.dimensions:
+            longer = embeddings.dimensions > profile.dimensions
+            raise DataInvalid(
+                f"the index holds vectors of {profile.dimensions} dimensions, these have {embeddings.dimensions}",
+                fix=f"embeddings.shorten({profile.dimensions})"
+                if longer
+                else f"embed with dimensions={profile.dimensions}",
+            )
+
+
+def _at_least_one(k: int) -> int:
+    if k < 1:
+        raise ConfigInvalid(f"k={k} asks for nothing", fix="ask for 1 or more", field="k")
+    return k
+
+
+def describe(embeddings: Embeddings) -> Description:
+    """Return what an index of these vectors would say of itself."""
+    return Description(embeddings.fingerprint, embeddings.dimensions, embeddings.model)

@@ -1,0 +1,245 @@
+"""What an engine must be able to do so that an `Index` can stand on it, and what all of them do alike."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from nonneg_core.errors import ConfigInvalid, DataInvalid, FingerprintMismatch
+from nonneg_vectors.storage.embeddings import Embeddings, model_label
+
+SparseWeights = tuple[NDArray[np.int32], NDArray[np.float32]]  # indices, sorted and unique, and what each is worth
+
+
+def score(query: SparseWeights, stored: SparseWeights) -> float:
+    """Return the inner product."""
+    _, i, j = np.intersect1d(query[0], stored[0], assume_unique=True, return_indices=True)
+    return float(query[1][i].astype(np.float64) @ stored[1][j])
+
+
+def ascending(indices: ArrayLike, values: ArrayLike) -> SparseWeights:
+    """Return a sparse vector's entries in the order of their indices."""
+    i, v = np.asarray(indices, np.int32), np.asarray(values, np.float32)
+    if (i[1:] > i[:-1]).all():
+        return i, v
+    order = np.argsort(i)
+    return i[order], v[order]
+
+
+def largest(query: SparseWeights, cut: int | None) -> SparseWeights:
+    """Return its `cut` largest entries, in the order of their indices."""
+    if cut is None or cut >= len(query[0]):
+        return query
+    positions = np.sort(np.argsort(-query[1], kind="stable")[:cut])
+    return query[0][positions], query[1][positions]
+
+
+# What an engine must be able to do so that an `Index` can stand on it, and what all of them do alike.
+
+Payload: TypeAlias = Mapping[str, Any]
+# A field must equal a value, be one of a list, or lie in a range {"gte": .., "gt": .., "lte": .., "lt": ..};
+# {"not": [..]} keeps out those with one of these values, and may stand beside a range. Ranges may stand in lists.
+Where: TypeAlias = Mapping[str, Any]
+SIGNS = {"gte": ">=", "gt": ">", "lte": "<=", "lt": "<"}
+BOUNDS = tuple(SIGNS)
+
+
+@dataclass(frozen=True)
+class Description:
+    """Which vectors an index holds; kept with it, so that no others get in."""
+
+    fingerprint: str
+    dimensions: int
+    model: str = ""
+    root: str = ""  # the folder within which ids are paths; empty if they are something else
+    fields: Mapping[str, str] = field(default_factory=dict)  # number, date, truth or text, of those that were declared
+    kept: int | None = None  # values that are stored of each vector, its largest; queries are asked whole
+
+
+@dataclass(frozen=True)
+class EngineHit:
+    """One answer of an engine."""
+
+    id: str
+    score: float  # the inner product of the query with the stored vector
+    payload: Payload
+
+
+class Engine(ABC):
+    """Vectors under names, searched by inner product, exactly."""
+
+    noun: ClassVar[str] = "index"  # what it calls the place of the vectors: a collection, a table
+    description: Description
+
+    @abstractmethod
+    def upsert(self, embeddings: Embeddings, payloads: Sequence[Payload]) -> None:
+        """Store every vector under its id, in place of what stood there."""
+
+    @abstractmethod
+    def delete(self, ids: Sequence[str]) -> None:
+        """Forget these ids; unknown ones do not matter."""
+
+    @abstractmethod
+    def nearest(
+        self, indices: NDArray[np.int32], values: NDArray[np.float32], limit: int, where: Where | None
+    ) -> list[EngineHit]:
+        """Return the `limit` largest inner products, falling."""
+
+    @abstractmethod
+    def get(self, ids: Sequence[str]) -> Embeddings:
+        """Return the stored vectors of those ids that exist, named."""
+
+    @abstractmethod
+    def payloads(self) -> dict[str, Payload]:
+        """Return every id with its payload."""
+
+    @abstractmethod
+    def count(self) -> int:
+        """Return how many vectors are stored."""
+
+    def close(self) -> None:  # noqa: B027  most have nothing to give back
+        """Do nothing: the connection is the caller's."""
+
+    def reranked(
+        self, cut: SparseWeights, query: SparseWeights, among: int, limit: int, where: Where | None
+    ) -> list[EngineHit]:
+        """Return the `limit` largest inner products with `query` among the `among` largest with `cut`."""
+        candidates = self.nearest(*cut, among, where)
+        stored = self.get([hit.id for hit in candidates])
+        rows = dict(zip(stored.ids or (), stored, strict=True))
+        exact = [replace(hit, score=score(query, rows[hit.id])) for hit in candidates]
+        return sorted(exact, key=lambda hit: -hit.score)[:limit]
+
+    def _open(self, name: str, made_for: Description | None) -> Description:
+        """Return what the index of this name holds; where there is none, it is made for these vectors."""
+        description = self._held()
+        if description is None:
+            if made_for is None:
+                raise DataInvalid(f"{self.noun} {name} does not exist", fix="give made_for= to make it")
+            self._create(made_for)
+            return made_for
+        if made_for is not None and made_for.fingerprint != description.fingerprint:
+            raise FingerprintMismatch(
+                f"{name} holds vectors of {model_label(description.model, description.fingerprint)}, not of "
+                f"{model_label(made_for.model, made_for.fingerprint)}",
+                fix=f"use the model it was made with, or make another {self.noun}: nonneg index PHOTOS -o NEW",
+                field="fingerprint",
+                value=made_for.fingerprint,
+            )
+        return description
+
+    @abstractmethod
+    def _held(self) -> Description | None:
+        """Return what is kept as the description; None before the index is made."""
+
+    @abstractmethod
+    def _create(self, made_for: Description) -> None:
+        """Make the index, and keep the description with it."""
+
+    def _not_ours(self, name: str) -> DataInvalid:
+        return DataInvalid(f"the {self.noun} {name} belongs to another program", fix="use another name")
+
+    def _embeddings(self, rows: Iterable[tuple[ArrayLike, ArrayLike]], ids: Iterable[str]) -> Embeddings:
+        """Return stored vectors, in whatever order their entries come, as embeddings of this index's model."""
+        description = self.description
+        return Embeddings.from_rows(
+            [ascending(*row) for row in rows],
+            dimensions=description.dimensions,
+            fingerprint=description.fingerprint,
+            model=description.model,
+            ids=tuple(ids),
+        )
+
+
+def check_where(where: Where | None) -> None:
+    """Raise unless every condition is a value, a list or a range."""
+    for name, condition in (where or {}).items():
+        good = isinstance(condition, (str, int, float, bool))
+        if isinstance(condition, Mapping):
+            good = bool(condition) and all(map(_is_part, condition.items()))
+        elif isinstance(condition, Sequence) and not isinstance(condition, str):
+            good = bool(condition) and all(map(_is_one, condition))
+        if not good:
+            raise ConfigInvalid(
+                f"{name}={condition!r} is not a condition",
+                fix='give a value, a list of values, or a range of numbers like {"gte": 2001, "lt": 2010}; '
+                'or, without some values, {"not": [...]}',
+                field=name,
+            )
+
+
+def split_condition(condition: Mapping[str, Any]) -> tuple[dict[str, float], list[Any]]:
+    """Return the bounds of a range, and the values and ranges that it leaves out."""
+    return {key: float(bound) for key, bound in condition.items() if key != "not"}, list(condition.get("not", ()))
+
+
+def _is_part(part: tuple[str, Any]) -> bool:
+    key, value = part
+    if key == "not":
+        return isinstance(value, (list, tuple)) and all(map(_is_one, value)) and bool(value)
+    return key in BOUNDS and isinstance(value, (int, float))
+
+
+def _is_one(value: Any) -> bool:
+    """Return whether this may stand in a list: a value, or a range."""
+    if isinstance(value, Mapping):
+        return bool(value) and "not" not in value and all(map(_is_part, value.items()))
+    return isinstance(value, (str, int, float))
+
+
+# The k best for a query of several parts, of which a vector's worst counts, or of weights below zero; exactly.
+#
+# Any engine gives the largest inner products with weights above zero. The positive weights alone of a part bound it
+# from above; and a vector that an engine has not listed for a part has no larger inner product with it than the last
+# that it has. So the lists grow until the k-th score is above what any vector outside of them can have.
+
+GROWTH = 4
+FIRST = 64  # vectors of a part that are listed at first, at least
+
+Keep = Callable[[str], bool]
+
+
+def best(
+    engine: Engine, parts: Sequence[SparseWeights], k: int, where: Where | None, without: Sequence[int], keep: Keep
+) -> list[EngineHit]:
+    """Find the k vectors with the largest smallest inner product with the parts, above zero, with nothing unwanted."""
+    known: dict[str, EngineHit] = {}  # with their scores; zero for those that are unwanted
+    depth = max(FIRST, GROWTH * k)
+    while True:
+        lists = [engine.nearest(*_positive(part), depth, where) for part in parts]
+        fresh = {hit.id: hit for listed in lists for hit in listed if hit.id not in known}
+        known |= _scored(engine, list(fresh.values()), parts, without)
+        beyond = min((listed[-1].score if len(listed) >= depth else 0.0) for listed in lists)
+        hits = [hit for hit in known.values() if hit.score > 0 and keep(hit.id)]
+        hits.sort(key=lambda hit: (-hit.score, hit.id))
+        if not beyond or (len(hits) >= k and hits[k - 1].score >= beyond):
+            return hits[:k]
+        depth *= GROWTH
+
+
+def _positive(part: SparseWeights) -> SparseWeights:
+    return part[0][part[1] > 0], part[1][part[1] > 0]
+
+
+def _scored(
+    engine: Engine, hits: Sequence[EngineHit], parts: Sequence[SparseWeights], without: Sequence[int]
+) -> dict[str, EngineHit]:
+    """Return the same with the score that counts: of the worst part, or zero where something unwanted is active."""
+    stored = engine.get([one.id for one in hits])
+    weights = np.zeros((engine.description.dimensions, len(parts)))
+    for column, (indices, values) in enumerate(parts):
+        weights[indices, column] = values
+    unwanted = np.zeros(len(weights), dtype=bool)
+    unwanted[list(without)] = True
+    payloads = {one.id: one.payload for one in hits}
+    scored = {}
+    for i, name in enumerate(stored.ids or ()):
+        indices, values = stored.row(i)
+        score = 0.0 if unwanted[indices].any() else float((values @ weights[indices]).min())
+        scored[name] = EngineHit(name, score, payloads[name])
+    return scored

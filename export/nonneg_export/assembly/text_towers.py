@@ -1,0 +1,161 @@
+"""A text tower beside an image tower: the same head behind it, or columns of its own in the image tower's order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx import ModelProto
+
+from nonneg_core.errors import DataInvalid
+from nonneg_core.process.cores_and_allocator import available_cores
+from nonneg_core.shortening import unit
+from nonneg_export.calibrate.column_ranking import rounded
+from nonneg_export.checks import encoder_checks as verify
+from nonneg_export.graphs.canonical import canonical, save
+from nonneg_export.graphs.columns import select_columns, width
+from nonneg_export.graphs.head_layers import refer_to_head, with_root_head
+from nonneg_runtime.bundle.bundle_folder import SHIPPED, Bundle
+from nonneg_runtime.bundle.evidence import Check, Golden
+from nonneg_runtime.bundle.head_file import HEAD, read_head
+from nonneg_runtime.bundle.manifest import TextRecord
+from nonneg_runtime.inference.onnx_session import Session
+from nonneg_runtime.inference.text_tower import GOLDEN, TOKENS, Tokenizer, Tokens
+from nonneg_runtime.words.names import NAMES, read_names
+from nonneg_training.onnx_backbone.onnx_graph import load_graph
+
+TEXT, TOKENIZER = "text.onnx", "tokenizer.json"
+TEXT_FEATURES = "text-features.onnx"  # the tower before its head
+SAMPLES = 200  # texts that the towers' gap is measured on
+ALIKE = 1 - 1e-5  # least cosine of any to the mean of all, from which on texts are one
+FEW = 16  # of these are compared with the original framework, one by one and together
+Rows = NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class TextEncoder:
+    """tokens -> features; `reference` is what the original answers, where it is at hand."""
+
+    model: ModelProto
+    tokenizer: str  # the content of its file
+    length: int
+    pad: int
+    reference: Callable[[Tokens], Rows] | None = None
+
+    def reader(self) -> Tokenizer:
+        """Return what turns texts into tokens."""
+        return Tokenizer(self.tokenizer, self.length, self.pad)
+
+
+def beside(text: TextEncoder, images: Rows, place: Path) -> TextRecord:
+    """Write text.onnx and its tokenizer beside the encoder and its head; `images`: features that it was computed from.
+
+    The two towers of CLIP-like models lie apart (the modality gap): all texts differ from all images in one direction.
+    The texts' mean is moved to the images', so that the head sees what differs between texts.
+    """
+    rows = text.reader().rows(samples(), truncate=True)
+    save(text.model, place / TEXT_FEATURES)
+    session = Session(place / TEXT_FEATURES, threads=available_cores(), takes=TOKENS)
+    features = np.concatenate([session.run(rows[i : i + FEW]) for i in range(0, len(rows), FEW)])
+    _check_apart(features)
+    few = rows[:FEW]
+    alone = np.concatenate([session.run(row[None]) for row in few])
+    shift = unit(images).mean(axis=0) - unit(features).mean(axis=0)
+    model = canonical(
+        with_root_head(text.model, read_head(place / HEAD), takes="directions", shift=shift.astype(np.float32))
+    )
+    refer_to_head(model, place)
+    save(model, place / TEXT)
+    (place / TOKENIZER).write_text(text.tokenizer, encoding="utf-8")
+    checks = [verify.texts_ignore_each_other(alone, features[: len(few)])]
+    if text.reference is not None:
+        checks.insert(0, verify.features_agree(text.reference(few), alone, f"{len(few)} texts"))
+    return described(place, text.reader(), tuple(checks))
+
+
+def check_width(text: TextEncoder, images: ModelProto) -> None:
+    """Refuse two towers of unequal width."""
+    if width(text.model) != width(images):
+        raise DataInvalid(
+            f"the image tower answers {width(images)} columns and the text tower {width(text.model)}",
+            fix="take two towers of one model",
+            value=width(text.model),
+            limit=width(images),
+        )
+
+
+def _check_apart(features: Rows) -> None:
+    """Refuse a tower to which all texts are one: it looks for a token that its tokenizer does not give."""
+    directions = unit(features)
+    if (directions @ directions.mean(axis=0)).min() > ALIKE:
+        raise DataInvalid(
+            f"the text tower answers all of {len(features)} texts alike: its tokenizer is another model's",
+            fix="take the tokenizer of the same model, or wrap the image tower alone with --no-text",
+        )
+
+
+def described(place: Path, reader: Tokenizer, checks: tuple[Check, ...]) -> TextRecord:
+    """Return what a manifest says of the text tower whose files lie in `place`."""
+    z = Session(place / TEXT, takes=TOKENS).run(reader.rows([GOLDEN], truncate=True))[0]
+    active = np.flatnonzero(z > 0)
+    return TextRecord(
+        file=TEXT,
+        tokenizer=TOKENIZER,
+        length=reader.length,
+        pad=reader.pad,
+        golden=Golden(indices=tuple(active.tolist()), values=rounded(z[active])),
+        checks=checks,
+    )
+
+
+def samples() -> list[str]:
+    """Return texts as people write them, of many things."""
+    names = read_names(SHIPPED / "photo" / NAMES, 2048).names
+    chosen = [names[i * len(names) // SAMPLES].name for i in range(SAMPLES)]
+    return [f"a photo of a {name}" for name in chosen]
+
+
+# A text tower that makes its own columns: they are put in the order that ranks the image tower's.
+
+
+@dataclass(frozen=True, eq=False)
+class TextColumns:
+    """tokens -> the columns of a draft, in the draft's order; `reference` is what the original answers, if at hand."""
+
+    model: ModelProto
+    tokenizer: str  # the content of its file
+    length: int
+    pad: int
+    reference: Callable[[Tokens], Rows] | None = None
+    checks: tuple[Check, ...] = ()  # that held already
+
+    def beside(self, order: NDArray[np.int64], place: Path) -> TextRecord:
+        """Write text.onnx, its columns in this order, and its tokenizer."""
+        save(canonical(select_columns(self.model, order)), place / TEXT)
+        (place / TOKENIZER).write_text(self.tokenizer, encoding="utf-8")
+        reader = Tokenizer(place / TOKENIZER, self.length, self.pad)
+        return described(place, reader, self.checks or self._verified(order, reader, place))
+
+    def _verified(self, order: NDArray[np.int64], reader: Tokenizer, place: Path) -> tuple[Check, ...]:
+        rows = reader.rows(samples()[:FEW], truncate=True)
+        session = Session(place / TEXT, takes=TOKENS)
+        alone = np.concatenate([session.run(row[None]) for row in rows])
+        checks = [verify.texts_ignore_each_other(alone, session.run(rows))]
+        if self.reference is not None:
+            by_original = self.reference(rows)[:, order]
+            checks.insert(0, verify.features_agree(by_original, alone, f"{len(rows)} texts"))
+        return tuple(checks)
+
+
+def columns_of(bundle: Bundle) -> TextColumns | None:
+    """Return the text tower of a bundle, its head within; None where it has none."""
+    record = bundle.manifest.text
+    if record is None:
+        return None
+    tokenizer = (bundle.path / record.tokenizer).read_text(encoding="utf-8")
+    return TextColumns(
+        load_graph(bundle.path / record.file), tokenizer, record.length, record.pad, checks=record.checks
+    )

@@ -1,0 +1,1 @@
+"""A bundle: the folder that is a model, and the files in it."""

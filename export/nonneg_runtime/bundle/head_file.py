@@ -1,0 +1,74 @@
+"""head.safetensors: the weights of the layer behind the backbone, in a file of their own beside the graph.
+
+`weight` is F16 (features, D), `bias` and `gate` are F32 (D,). The graph reads them from this file at fixed places, so a
+head of the same shape can be written here without touching the graph; the bundle's manifest has to be sealed again.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nonneg_core.errors import BundleInvalid
+from nonneg_core.files import safetensors_file
+from nonneg_runtime.heads.head import Head
+from nonneg_runtime.heads.moments import Spread, unpacked
+
+HEAD = "head.safetensors"
+SPREAD = "spread.safetensors"
+HEADER = 4096  # bytes before the first weight
+PARTS = ("weight", "bias", "gate")
+FORMAT = "nonneg-head-1"
+
+
+def arrays_of(head: Head) -> dict[str, NDArray[Any]]:
+    """Return the arrays as they are stored."""
+    return {
+        "weight": head.weight.astype(np.float16),
+        "bias": head.bias.astype(np.float32),
+        "gate": head.gate.astype(np.float32),
+    }
+
+
+def write_head(head: Head, path: Path) -> None:
+    """Put a head where an encoder's graph reads it from."""
+    safetensors_file.write(path, arrays_of(head), metadata_of(head), header=HEADER)
+
+
+def metadata_of(head: Head) -> dict[str, str]:
+    """Return what the file says beside its arrays."""
+    return metadata(head.power)
+
+
+def metadata(power: float) -> dict[str, str]:
+    """Return the same of a head with this power."""
+    return {"format": FORMAT, "power": str(power)}
+
+
+def read_head(path: Path) -> Head:
+    """Return the head in a file, its weights widened to float32."""
+    try:
+        arrays, _, metadata = safetensors_file.read(path)
+        weight, bias, gate = (np.asarray(arrays[name], dtype=np.float32) for name in PARTS)
+        head = Head(weight, bias, gate, float(metadata["power"]))
+    except (OSError, ValueError, KeyError) as error:
+        raise BundleInvalid(f"{path} holds no head ({error})", fix="copy or export the bundle again") from error
+    if not (bias.shape == gate.shape == weight.shape[1:] and metadata.get("format") == FORMAT):
+        raise BundleInvalid(f"{path} holds a head whose parts do not fit each other", fix="export the bundle again")
+    return head
+
+
+def write_spread(spread: Spread, path: Path) -> None:
+    """Keep what a head was computed from, for `adapt`."""
+    safetensors_file.write(path, spread.packed(), {"format": FORMAT})
+
+
+def read_spread(path: Path) -> Spread:
+    """Return what `write_spread` wrote."""
+    try:
+        return unpacked(safetensors_file.read(path).arrays)
+    except (OSError, ValueError, KeyError) as error:
+        raise BundleInvalid(f"{path} holds no statistics ({error})", fix="copy or export the bundle again") from error

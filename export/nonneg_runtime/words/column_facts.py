@@ -1,0 +1,99 @@
+"""What a bundle says of its columns: what each is called and on what evidence, and how strong it is over photos."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from nonneg_runtime.bundle.atlas_file import FILE_NAME as ATLAS
+from nonneg_runtime.bundle.atlas_file import Atlas
+from nonneg_runtime.bundle.bundle_folder import SHIPPED, Bundle, shipped_names
+from nonneg_runtime.bundle.manifest import read_manifest
+from nonneg_runtime.words.names import Name, Names, read_names
+from nonneg_vectors.expressions.weightings import Chance, ColumnStatistics
+
+
+def known_names(bundle: Bundle) -> Mapping[int, Name]:
+    """Return the names of those dimensions of a bundle that have one, in their order."""
+    return _known(bundle.path, bundle.manifest.digest, bundle.atlas)
+
+
+def why_unnamed(bundle: Bundle) -> str:
+    """Return why the other dimensions of a bundle have no name; empty where it does not say."""
+    record = bundle.manifest.names
+    return "" if record is None else _written(bundle.path / record.file, bundle.manifest.dimensions).unnamed
+
+
+def names_of(bundle: Bundle) -> Mapping[int, str]:
+    """Return what the dimensions of a bundle that have a name are called."""
+    return {dimension: name.name for dimension, name in known_names(bundle).items()}
+
+
+@lru_cache(maxsize=16)
+def names_shipped(fingerprint: str) -> Mapping[int, str]:
+    """Name the dimensions of the model with this fingerprint, if it comes with nonneg and has names."""
+    for name in shipped_names():
+        manifest = read_manifest(SHIPPED / name)
+        if manifest.fingerprint == fingerprint:
+            return {d: entry.name for d, entry in _known(SHIPPED / name, manifest.digest, None).items()}
+    return {}
+
+
+@lru_cache(maxsize=16)
+def _written(path: Path, dimensions: int) -> Names:
+    return read_names(path, dimensions)
+
+
+@lru_cache(maxsize=16)
+def _known(folder: Path, _digest: str, beside: Path | None) -> Mapping[int, Name]:
+    by_dimension: dict[int, Name] = {}
+    manifest = read_manifest(folder)
+    atlas_path = beside or (folder / ATLAS if ATLAS in manifest.files else None)
+    if atlas_path is not None:
+        with Atlas(atlas_path) as atlas:
+            for d in atlas.dimensions():
+                if d.name:
+                    by_dimension[d.id] = Name(dimension=d.id, name=d.name, source="atlas", precision=d.share)
+    if manifest.names is not None:
+        written = read_names(folder / manifest.names.file, manifest.dimensions)
+        by_dimension |= {name.dimension: name for name in written.names}
+    return dict(sorted(by_dimension.items()))
+
+
+# What a bundle's manifest says of its columns, from which follows what random photos share with a query.
+
+
+def chance_of(bundle: Bundle, dimensions: int, top_k: int | None = None) -> Chance:
+    """Return what random photos share, by a bundle's calibration photos, where vectors are shortened so."""
+    return _shortened(bundle.path, bundle.manifest.digest, dimensions, top_k)
+
+
+@lru_cache(maxsize=16)
+def statistics_shipped(fingerprint: str) -> ColumnStatistics | None:
+    """Return the statistics of the model with this fingerprint, if it comes with nonneg."""
+    for name in shipped_names():
+        manifest = read_manifest(SHIPPED / name)
+        if manifest.fingerprint == fingerprint:
+            return _read(SHIPPED / name, manifest.digest)
+    return None
+
+
+def statistics_of(bundle: Bundle) -> ColumnStatistics:
+    """Return the statistics of a bundle's calibration photos."""
+    return _read(bundle.path, bundle.manifest.digest)
+
+
+@lru_cache(maxsize=64)
+def _shortened(folder: Path, digest: str, dimensions: int, top_k: int | None) -> Chance:
+    return _read(folder, digest).at(dimensions, top_k)
+
+
+@lru_cache(maxsize=16)
+def _read(folder: Path, _digest: str) -> ColumnStatistics:
+    columns = read_manifest(folder).columns
+    return ColumnStatistics(
+        np.array(columns.expected_activation), np.array(columns.variance), np.array(columns.frequency)
+    )

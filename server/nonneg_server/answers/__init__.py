@@ -1,1 +1,0 @@
-"""Answers: the vectors in the form the client asked for."""

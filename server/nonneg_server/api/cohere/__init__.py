@@ -1,1 +1,0 @@
-"""Cohere's v2 embed API."""

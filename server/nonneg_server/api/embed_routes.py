@@ -1,0 +1,236 @@
+"""POST /embed, /query, /shorten and /explain: images, expressions or stored vectors in, vectors and their reasons out."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Annotated, Any
+
+import orjson
+from fastapi import APIRouter, Request, Response
+from PIL import Image
+from pydantic import BaseModel, ConfigDict, Field
+
+from nonneg_core.errors import ExpressionInvalid, ParameterInvalid
+from nonneg_runtime.bundle.bundle_folder import Bundle
+from nonneg_server.api import tei
+from nonneg_server.api.answer_examples import EMBEDDED, EXPLAINED, QUERIED
+from nonneg_server.api.native_answers import EmbedAnswer, ErrorAnswer, ExplainAnswer, QueryAnswer
+from nonneg_server.api.native_request import (
+    FORMS,
+    IMAGE,
+    LISTS,
+    from_object,
+    images,
+    is_mixed,
+    query_parameters,
+    read_request,
+    vectors,
+    words,
+)
+from nonneg_server.api.route import PIXEL, Route, Schema, body, documented, embedding, flat, json_response
+from nonneg_server.api.tei import TEI, TeiEmbedRequest
+from nonneg_server.engine.jobs import Text
+from nonneg_server.models.explanation import explain, maps_of, queried, query_json, with_cells
+from nonneg_server.pipeline.answer_forms import form_for
+from nonneg_server.pipeline.request_pipeline import (
+    Answer,
+    EncodedBatch,
+    deadline_of,
+    fetched,
+    lengths_of,
+    reply,
+    serve,
+    shortened,
+)
+from nonneg_server.requests.bodies import LARGE, json_object, parse_in_thread, read_body, serialized
+from nonneg_server.requests.inputs import Incoming, Limits, Link, check_count, image_from
+from nonneg_server.requests.parameters import Comparison, Parameters, PositiveCount, from_json
+from nonneg_server.requests.vectors import as_array, check_size, stored_vectors
+from nonneg_vectors.expressions.expression import Expression, Photo, Words
+from nonneg_vectors.expressions.expression_parser import MOST_CHARACTERS, parse
+
+embed_router = APIRouter(route_class=Route, tags=["embed"])
+
+
+def _body() -> Schema:
+    """Return the native body, of images, of texts or of both, or TEI's."""
+    request_body = images(Parameters)
+    of_json = request_body["content"]["application/json"]
+    of_json["schema"] = {"anyOf": [of_json["schema"], *words(of_json["schema"]), flat(TeiEmbedRequest)]}
+    return request_body
+
+
+@embed_router.post(
+    "/embed", summary="Embed one image or many; JSON with `inputs` is TEI's request, and answered as TEI does"
+)
+@embedding
+@documented(
+    EmbedAnswer | list[list[float]],
+    EMBEDDED,
+    body=_body,
+    query=Parameters,
+    others=FORMS,
+    says="Vectors in the order of the images; of TEI's request, a bare list of them.",
+    failure=ErrorAnswer | TEI.failure,
+)
+async def post_embed(request: Request) -> Response:
+    form, state = form_for(", ".join(request.headers.getlist("accept"))), request.scope["state"]
+
+    def read_object(given: dict[str, Any], limits: Limits) -> tuple[list[Incoming], Parameters]:
+        if "inputs" not in given or "images" in given or is_mixed(given):
+            state["field"] = next((name for name in LISTS if name in given), "images")
+            return from_object(Parameters, given, limits)
+        state["dialect"] = TEI
+        if request.scope["query_string"]:
+            raise ParameterInvalid(
+                "parameters stand beside `inputs` and in the URL", fix="give all in the body", field="query"
+            )
+        return tei.read(given, limits)
+
+    photos, parameters = await read_request(request, Parameters, read_object)
+    if state.get("dialect") is TEI:
+        answer = await serve(request, photos, parameters, field="inputs")
+        return reply(tei.write(answer), answer)
+    form.check(parameters)
+    answer = await serve(request, photos, parameters, field=state.get("field", "images"))
+    return reply(form.write(answer), answer, form.MEDIA_TYPE)
+
+
+# POST /query: an expression of photos, words and dimensions becomes weightings of dimensions and conditions.
+
+
+class QueryRequest(BaseModel):
+    """What a client of /query may ask for."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    expression: Annotated[
+        str,
+        Field(
+            max_length=MOST_CHARACTERS, description='`photo.jpg + 2*dim:snow - "text" & "dog" !dim:17`: see the docs.'
+        ),
+    ]
+    images: Annotated[
+        dict[str, Any], Field(description="The photos by the names that they have in the expression.")
+    ] = Field(default_factory=dict)
+    model: Annotated[str | None, Field(description="A served model's name; without it, the default one.")] = None
+    dimensions: Annotated[PositiveCount | None, Field(description="Ask vectors of this length.")] = None
+
+
+def _query_body() -> Schema:
+    schema = flat(QueryRequest)
+    schema["properties"]["images"] |= {"additionalProperties": IMAGE}
+    example = {"expression": "a.png + dim:3 !dim:5", "images": {"a.png": PIXEL}, "dimensions": 8}
+    return body({"application/json": {"schema": schema, "example": example}})
+
+
+@embed_router.post("/query", summary="Read an expression: the vectors to search with, and the dimensions to leave out")
+@documented(QueryAnswer, QUERIED, body=_query_body)
+async def post_query(request: Request) -> Response:
+    given = await read_body(request, request.app.state.settings.max_body)
+    limits = request.app.state.settings.limits
+    query, expression, photos = await parse_in_thread(given, lambda: _read(json_object(given), limits))
+    bundle = request.app.state.registry.get(query.model).bundle
+    parameters = Parameters(model=query.model, dimensions=query.dimensions, errors="item")
+    embedded: dict[Photo | Words, Incoming] = dict([*photos.items(), *_texts(bundle, expression).items()])
+    if not embedded:
+        return json_response(query_json(queried(bundle, expression, query.dimensions, {})))
+    answer = await serve(request, list(embedded.values()), parameters)
+    leaves = list(embedded)
+    for i, error in answer.errors.items():  # the first: a query needs all that it names
+        if isinstance(leaf := leaves[i], Photo):
+            error.field = f"images[{leaf.name!r}]"
+        raise error
+    vectors = dict(zip(leaves, answer.rows, strict=True))
+    return reply(orjson.dumps(query_json(queried(bundle, expression, query.dimensions, vectors))), answer)
+
+
+def _texts(bundle: Bundle, expression: Expression) -> dict[Words, Text]:
+    """Return what a text tower embeds; what a lexicon knows is looked up as the expression is resolved."""
+    if bundle.manifest.text is None:
+        return {}
+    return {words: Text(words.text, f"expression[{words.at}]") for words in expression.searched()}
+
+
+def _read(given: dict[str, Any], limits: Limits) -> tuple[QueryRequest, Expression, dict[Photo, Incoming]]:
+    """Return what is asked, read; and its photos, each of which must be given or be a link."""
+    query = from_json(QueryRequest, given)
+    expression = parse(query.expression)
+    references = expression.photos()
+    check_count(max(1, len(query.images)), limits.images)
+    for name in query.images:
+        if Photo(name) not in references:
+            raise ExpressionInvalid(
+                f"images holds {name!r}, and the expression does not", fix="leave it out, or use it", field="images"
+            )
+    return query, expression, {photo: _photo(photo, query.images, limits) for photo in references}
+
+
+def _photo(photo: Photo, images: dict[str, Any], limits: Limits) -> Incoming:
+    if photo.name in images:
+        return image_from(images[photo.name], f"images[{photo.name!r}]", limits)
+    if photo.name[:8].lower().startswith(("http://", "https://")):
+        return Link(photo.name, f"expression[{photo.at}]")
+    raise ExpressionInvalid(
+        f"character {photo.at + 1} of the expression: the photo {photo.name!r} is not among the images",
+        fix=f'send it: {{"images": {{"{photo.name}": "<base64>"}}}}; words stand in quotes',
+        field=f"expression[{photo.at}]",
+        value=photo.name[:200],
+    )
+
+
+# POST /shorten: stored vectors in, shorter ones out, without a run of the model.
+
+
+@embed_router.post("/shorten", summary="Shorten stored vectors by the rule of /embed")
+@documented(EmbedAnswer, EMBEDDED, body=vectors, query=Parameters, others=FORMS)
+async def post_shorten(request: Request) -> Response:
+    form = form_for(", ".join(request.headers.getlist("accept")))
+    query = query_parameters(request.scope["query_string"], Parameters)
+    body = await read_body(request, request.app.state.settings.max_body)
+    content_type = request.headers.get("content-type", "")
+
+    def work() -> tuple[bytes, Answer]:
+        stored = stored_vectors(body, content_type, query)
+        form.check(stored.parameters)
+        manifest = request.app.state.registry.get(stored.parameters.model).bundle.manifest
+        z = as_array(stored, manifest)
+        check_size(len(z), sum(lengths_of(stored.parameters, manifest, z.shape[1])))
+        answer = shortened(manifest, EncodedBatch(z, list(range(len(z))), {}), stored.parameters)
+        return form.write(answer), answer
+
+    content, answer = await serialized(work) if len(body) > LARGE else await asyncio.to_thread(work)
+    return reply(content, answer, form.MEDIA_TYPE)
+
+
+# POST /explain: why two images are alike.
+
+
+@embed_router.post("/explain", summary="Split the cosine of two images into its dimensions")
+@embedding
+@documented(ExplainAnswer, EXPLAINED, body=partial(images, Comparison, 2), query=Comparison)
+async def post_explain(request: Request) -> Response:
+    photos, comparison = await read_request(request, Comparison)
+    if len(photos) != 2:
+        raise ParameterInvalid(
+            f"/explain compares 2 images, not {len(photos)}", fix="send two", field="images", value=len(photos), limit=2
+        )
+    state = request.app.state
+    deadline = deadline_of(request, state.settings.timeout)
+    parameters = Parameters(
+        model=comparison.model, dimensions=comparison.dimensions, top_k=comparison.top_k, errors="fail"
+    )
+    engine = state.registry.get(comparison.model)  # before: another may have its name afterwards
+    async with fetched(request, photos, deadline) as pictures:
+        answer = await serve(request, pictures, parameters, deadline=deadline)
+        a, b = answer.vectors[0]
+        explanation = await asyncio.to_thread(
+            explain, engine.bundle, a, b, comparison.limit
+        )  # the atlas is on the disk
+        if comparison.where:
+            read = [picture for picture in pictures if isinstance(picture, (bytes, Image.Image))]
+            dimensions = [one["dimension"] for one in explanation["contributions"]]
+            located = await maps_of(state).locate(engine.workers, engine.bundle, read, dimensions, deadline=deadline)
+            explanation = with_cells(explanation, located)
+    return reply(orjson.dumps(explanation), answer)

@@ -1,1 +1,0 @@
-"""The API of our own, of which the others are translations."""

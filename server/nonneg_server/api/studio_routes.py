@@ -1,0 +1,180 @@
+"""The studio's routes, and the page's own files; what they answer from is imported when it is first asked for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from fastapi import APIRouter, Request, Response
+
+from nonneg_core.errors import NotFound, ParameterInvalid
+from nonneg_server.api import studio_schemas as group_schemas
+from nonneg_server.api import studio_schemas as schemas
+from nonneg_server.api.native_answers import ErrorAnswer
+from nonneg_server.api.native_request import error_body, images, query_parameters, read_request
+from nonneg_server.api.route import BINARY, Dialect, Route, documented, embedding, json_response, open_to_all
+from nonneg_server.models.explanation import maps_of
+from nonneg_server.pipeline.request_pipeline import deadline_of
+from nonneg_server.requests.parameters import Bars, ComparedPair, Listed, LocatedDimension, Searched
+
+if TYPE_CHECKING:
+    from nonneg_server.studio.studio_state import Studio
+
+router = APIRouter(route_class=Route, tags=["studio"])
+
+
+@router.get("/studio", summary="What is looked at: model, folder, lengths")
+@documented(schemas.Overview, schemas.OVERVIEW)
+async def get_studio(request: Request) -> Response:
+    return json_response(_studio(request).overview())
+
+
+@router.get("/studio/photos", summary="The indexed photos, by name")
+@documented(schemas.PhotoList, schemas.PHOTOS, query=Listed)
+async def get_photos(request: Request) -> Response:
+    studio, listing = _studio(request), query_parameters(request.scope["query_string"], Listed)
+    return json_response(studio.photos(listing.limit, listing.offset, listing.name))
+
+
+@router.get("/studio/photos/{photo}", summary="One photo's dimensions, the strongest first")
+@documented(schemas.PhotoBars, schemas.BARS, query=Bars)
+async def get_photo(request: Request) -> Response:
+    studio, options = _studio(request), query_parameters(request.scope["query_string"], Bars)
+    return json_response(await asyncio.to_thread(studio.bars, _photo(request), options))
+
+
+@router.get("/studio/photos/{photo}/thumbnail", summary="A photo, at most 320 pixels wide and high")
+@documented(others={"image/jpeg": BINARY}, says="A JPEG.")
+async def get_thumbnail(request: Request) -> Response:
+    return await _picture(request, lambda studio, *given: studio.thumbnail(*given))
+
+
+@router.get("/studio/photos/{photo}/image", summary="A photo, at most 1280 pixels wide and high")
+@documented(others={"image/jpeg": BINARY}, says="A JPEG.")
+async def get_image(request: Request) -> Response:
+    return await _picture(request, lambda studio, photo, _, deadline: studio.image(photo, deadline))
+
+
+@router.get("/studio/photos/{photo}/where", summary="Which cells of a photo a dimension comes from")
+@documented(schemas.StudioWhere, schemas.WHERE, query=LocatedDimension)
+async def get_where(request: Request) -> Response:
+    studio, target = _studio(request), query_parameters(request.scope["query_string"], LocatedDimension)
+    deadline = deadline_of(request, request.app.state.settings.timeout)
+    maps = maps_of(request.app.state)
+    return json_response(await studio.where(_photo(request), target.dimension, maps, deadline))
+
+
+@router.post("/studio/uploads", summary="Embed a photo to search with; it is kept in memory alone, for a while")
+@embedding
+@documented(schemas.PhotoBars, schemas.BARS, body=lambda: images(Bars, 1), query=Bars, headers={"X-Nonneg-Studio": "1"})
+async def post_upload(request: Request) -> Response:
+    from nonneg_server.studio.browser_access import check_meant
+
+    studio = _studio(request)
+    check_meant(request)
+    photos, options = await read_request(request, Bars)
+    if len(photos) != 1:
+        raise ParameterInvalid(
+            f"one photo at a time, not {len(photos)}", fix="send one", field="images", value=len(photos), limit=1
+        )
+    return json_response(await studio.upload(request, photos[0], options))
+
+
+@router.get("/studio/search", summary="Photos like one, or by dimensions, with the parts that make each score")
+@documented(schemas.Found, schemas.FOUND, query=Searched)
+async def get_search(request: Request) -> Response:
+    studio, query = _studio(request), query_parameters(request.scope["query_string"], Searched)
+    words = await studio.words(request, query)
+    return json_response(await asyncio.to_thread(studio.search, query, words))
+
+
+@router.get("/studio/pair", summary="Two photos: what only one has, and what they share")
+@documented(schemas.Sides, schemas.SIDES, query=ComparedPair)
+async def get_pair(request: Request) -> Response:
+    studio, comparison = _studio(request), query_parameters(request.scope["query_string"], ComparedPair)
+    record = await asyncio.to_thread(studio.pair, comparison)
+    deadline = deadline_of(request, request.app.state.settings.timeout)
+    return json_response({**record, **await studio.judged(comparison.a, comparison.b, deadline)})
+
+
+@router.get("/studio/dimensions/{dimension}", summary="One dimension here: strongest photos, company, drift")
+@documented(schemas.Meaning, schemas.MEANING)
+async def get_meaning(request: Request) -> Response:
+    text: str = request.path_params["dimension"]
+    if not (text.isascii() and text.isdecimal()) or len(text) > 9:
+        raise NotFound(f"dimension {text[:40]!r} is not a number", fix="name it by its number", field="dimension")
+    return json_response(await asyncio.to_thread(_studio(request).meaning, int(text)))
+
+
+@router.get("/studio/groups", summary="Duplicates, clusters and outliers: begins the search; ask again until found")
+@documented(group_schemas.Sections, group_schemas.SECTIONS)
+async def get_groups(request: Request) -> Response:
+    return json_response(_studio(request).groups())
+
+
+@router.get("/studio/groups/progress", summary="How far the search for groups is, without beginning it")
+@documented(group_schemas.GroupsProgress, group_schemas.GROUPS_PROGRESS)
+async def get_groups_progress(request: Request) -> Response:
+    return json_response(_studio(request).grouping.progress())
+
+
+@router.get("/studio/page/{file}", include_in_schema=False)
+@open_to_all
+async def get_file(request: Request) -> Response:
+    """Answer one of the page's own files."""
+    from nonneg_server.studio.browser_access import HEADERS, asset, check_host
+
+    _check_on(request)
+    check_host(request)
+    page_file = asset(request.path_params["file"])
+    headers = {**HEADERS, "etag": page_file.tag}
+    if request.headers.get("if-none-match") == page_file.tag:
+        return Response(status_code=304, headers=headers)
+    return Response(page_file.content, headers=headers, media_type=page_file.type)
+
+
+def _studio(request: Request) -> Studio:
+    """Return the studio of this server, made when it is first asked for."""
+    from nonneg_server.studio.browser_access import check_host
+
+    _check_on(request)
+    check_host(request)
+    state: Any = request.app.state
+    if state.studio is None:
+        from nonneg_server.studio.studio_state import Studio
+
+        state.studio = Studio(state.registry, state.collection, max_pixels=state.settings.max_pixels)
+    current: Studio = state.studio
+    return current
+
+
+def _check_on(request: Request) -> None:
+    from nonneg_server.studio.browser_access import is_on
+
+    if not is_on(request.app.state.settings):
+        raise NotFound("the studio is off on other than loopback", fix="start the server with --studio", field="studio")
+
+
+def _photo(request: Request) -> str:
+    photo_id: str = request.path_params["photo"]
+    return photo_id
+
+
+async def _picture(request: Request, make: Callable[[Studio, str, str, float], Awaitable[bytes]]) -> Response:
+    """Answer a JPEG, by what makes it of the photo's id and stamp; nothing where the browser has it already."""
+    studio, photo = _studio(request), _photo(request)
+    stamp = await asyncio.to_thread(studio.stamp, photo)
+    headers = {
+        "cache-control": "private, no-cache",  # the browser asks whether it is still so
+        "etag": f'"{stamp}"',
+        "cross-origin-resource-policy": "same-origin",
+        "x-content-type-options": "nosniff",
+    }
+    if request.headers.get("if-none-match") == headers["etag"]:
+        return Response(status_code=304, headers=headers)
+    content = await make(studio, photo, stamp, deadline_of(request, request.app.state.settings.timeout))
+    return Response(content, media_type="image/jpeg", headers=headers)
+
+
+STUDIO = Dialect("studio", ("/studio",), error_body, ErrorAnswer, tuple(router.routes))

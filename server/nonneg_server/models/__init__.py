@@ -1,0 +1,1 @@
+"""The models that are served, and what their dimensions mean."""

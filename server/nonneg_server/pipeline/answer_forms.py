@@ -1,0 +1,186 @@
+"""The form of an answer, by the Accept header: JSON, msgpack, one .npy, or an Arrow stream."""
+
+from __future__ import annotations
+
+import io
+import json
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import ormsgpack
+from numpy.typing import NDArray
+
+from nonneg_core.errors import JsonScalar, NotAcceptable, ParameterInvalid
+from nonneg_server.pipeline import json_answer as as_json
+from nonneg_server.pipeline.json_answer import check_objects, head, one_by_one, record
+from nonneg_server.pipeline.json_answer import check_objects as refuse_compact_dense
+from nonneg_server.pipeline.request_pipeline import Answer
+from nonneg_server.requests.parameters import Parameters
+from nonneg_vectors.storage import packing as compact
+from nonneg_vectors.storage.packing import pack
+
+__all__ = ["MSGPACK", "check_objects", "write_msgpack"]
+
+MSGPACK = "application/msgpack"
+
+
+def write_msgpack(answer: Answer) -> bytes:
+    """Write the answer in msgpack."""
+    return ormsgpack.packb(record(answer, one_by_one(_raw)))
+
+
+def _raw(array: NDArray[Any]) -> bytes:
+    return array.tobytes()
+
+
+# The answer as one .npy: a dense matrix, one row an image. It has no place for errors, scales or two lengths.
+
+NPY = "application/x-npy"
+
+
+def check_npy(parameters: Parameters) -> None:
+    """Refuse what a plain matrix cannot hold."""
+    given = parameters.model_fields_set
+    if "format" in given and parameters.format != "dense":
+        raise _npy_refused("format", parameters.format, "omit format: an .npy is dense")
+    if parameters.encoding in ("int8", "compact"):
+        raise _npy_refused(
+            "encoding", parameters.encoding, "ask for application/msgpack, which carries each vector's own"
+        )
+    if "errors" in given and parameters.errors == "item":
+        raise _npy_refused("errors", "item", "omit errors: with an .npy a bad image fails the request")
+    if isinstance(parameters.dimensions, list):
+        raise _npy_refused("dimensions", str(parameters.dimensions), "ask for one length, or for application/msgpack")
+
+
+def write_npy(answer: Answer) -> bytes:
+    """Write the vectors as one dense .npy array."""
+    for error in answer.errors.values():
+        raise error
+    encoding = answer.parameters.encoding
+    assert encoding != "compact"  # `check` refused it
+    buffer = io.BytesIO()
+    np.save(buffer, pack(answer.vectors[0], encoding).numbers, allow_pickle=False)
+    return buffer.getvalue()
+
+
+def _npy_refused(field: str, value: JsonScalar, fix: str) -> ParameterInvalid:
+    return ParameterInvalid(f"{field}={value} does not fit into an .npy", fix=fix, field=field, value=value)
+
+
+# The answer as an Arrow IPC stream: one row an image and length; the head stands in the schema's metadata.
+
+ARROW = "application/vnd.apache.arrow.stream"
+
+
+def check_arrow(parameters: Parameters) -> None:
+    """Refuse where pyarrow is not installed; Arrow carries everything else."""
+    refuse_compact_dense(parameters)
+    try:
+        import pyarrow  # noqa: F401
+    except ModuleNotFoundError:
+        raise NotAcceptable(
+            "this server writes no Arrow: it lacks pyarrow",
+            fix='accept application/msgpack, or install "nonneg[scale]" where the server runs',
+            field="accept",
+            value=ARROW,
+        ) from None
+
+
+def write_arrow(answer: Answer) -> bytes:
+    """Write the answer as an Arrow IPC stream."""
+    import pyarrow as pa
+
+    metadata = {key: value if isinstance(value, str) else json.dumps(value) for key, value in head(answer).items()}
+    table = pa.Table.from_pylist(_rows(answer), schema=_schema(answer.parameters)).replace_schema_metadata(metadata)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def _schema(parameters: Parameters) -> Any:
+    import pyarrow as pa
+
+    types = {"float16": pa.float16(), "int8": pa.int8(), "binary": pa.uint8()}
+    numbers = types.get(parameters.encoding, pa.float32())
+    fields = {"index": pa.int32(), "dimensions": pa.int32(), "nnz": pa.int32(), "zero": pa.bool_()}
+    if parameters.encoding == "compact":
+        fields["packed"] = pa.binary()
+    elif parameters.format != "dense":
+        fields["indices"] = pa.list_(pa.int32())
+        if parameters.encoding != "binary":
+            fields["values"] = pa.list_(numbers)
+    if parameters.format != "sparse":
+        fields["embedding"] = pa.list_(numbers)
+    if parameters.encoding == "int8":
+        fields["scale"] = pa.float32()
+    fields["error"] = pa.struct({"type": pa.string(), "message": pa.string(), "fix": pa.string()})
+    return pa.schema(fields)
+
+
+def _rows(answer: Answer) -> list[dict[str, Any]]:
+    options = answer.parameters
+    rows: list[dict[str, Any]] = []
+    for k, vectors in zip(answer.lengths, answer.vectors, strict=True):
+        for i, z in zip(answer.positions, vectors, strict=True):
+            active = np.flatnonzero(z)
+            row = {"index": i, "dimensions": k, "nnz": active.size, "zero": active.size == 0}
+            if options.encoding == "compact":
+                rows.append({**row, "packed": compact.pack_sparse(active, z[active], k)})
+                continue
+            sparse, dense = pack(z[active], options.encoding), pack(z, options.encoding)
+            numbers = {"values": sparse.numbers, "embedding": dense.numbers, "scale": dense.scale}
+            rows.append({**row, "indices": active, **numbers})
+    for i, error in answer.errors.items():
+        rows.append({"index": i, "error": {"type": error.type, "message": error.message, "fix": error.fix}})
+    return sorted(rows, key=lambda row: row["index"])
+
+
+# The form of an answer: the first media type of the Accept header that is available.
+
+FORMS: dict[str, ModuleType] = {form.MEDIA_TYPE: form for form in (as_json, as_msgpack, as_npy, as_arrow)}
+MOST_MEDIA_TYPES = 32  # media types in one Accept header
+_ALIASES = {
+    "*/*": as_json,
+    "application/*": as_json,
+    "application/x-msgpack": as_msgpack,
+    "application/vnd.msgpack": as_msgpack,
+}
+
+
+def form_for(accept: str | None) -> ModuleType:
+    """Return the module that writes the answer: it has MEDIA_TYPE, check(parameters) and write(answer)."""
+    if accept is None or accept in ("*/*", "application/json", ""):
+        return as_json
+    if accept.count(",") >= MOST_MEDIA_TYPES:
+        raise NotAcceptable(
+            f"the header names more than {MOST_MEDIA_TYPES} media types",
+            fix=f"accept one of {', '.join(FORMS)}",
+            field="accept",
+            limit=MOST_MEDIA_TYPES,
+        )
+    for wish in _media_types(accept):
+        form = FORMS.get(wish) or _ALIASES.get(wish)
+        if form is not None:
+            return form
+    raise NotAcceptable(
+        f"no answer in {accept!r}", fix=f"accept one of {', '.join(FORMS)}", field="accept", value=accept[:200]
+    )
+
+
+def _media_types(accept: str) -> list[str]:
+    """Return the media types, the most wanted first; those with q=0 are not wanted at all."""
+    weighted: list[tuple[float, str]] = []
+    for entry in accept.split(","):
+        kind, *options = (part.strip().lower() for part in entry.split(";"))
+        weighted.append((next((_quality(o[2:]) for o in options if o.startswith("q=")), 1.0), kind))
+    return [kind for quality, kind in sorted(weighted, key=lambda pair: -pair[0]) if quality > 0]
+
+
+def _quality(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0

@@ -1,0 +1,272 @@
+"""From a request's images and parameters to its answer: fetched, encoded, shortened; a bad image fails alone."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import NamedTuple
+
+import numpy as np
+from starlette.requests import Request
+from starlette.responses import Response
+
+from nonneg_core.errors import OF_AN_IMAGE, LinkFailed, NonnegError, ParameterInvalid
+from nonneg_core.shortening import Vectors, check_dimensions, shorten
+from nonneg_runtime.bundle.bundle_folder import Bundle
+from nonneg_runtime.bundle.manifest import Manifest
+from nonneg_server.engine.inference_engine import InferenceEngine
+from nonneg_server.engine.jobs import Encoded, Text, too_late
+from nonneg_server.requests.inputs import Incoming, Link, ReadyImage, check_count, sized, understood
+from nonneg_server.requests.parameters import Parameters
+
+_OF_ITS_OWN = (*OF_AN_IMAGE, LinkFailed, ParameterInvalid)  # an image's own errors; any other fails the request
+
+
+class Timing(NamedTuple):
+    """Seconds, summed over the request's images; the queue's is the longest wait."""
+
+    queue: float = 0.0
+    decode: float = 0.0
+    inference: float = 0.0
+
+
+class EncodedBatch(NamedTuple):
+    """The encoder's own vectors of those images that could be read, and the errors of the others."""
+
+    vectors: Vectors  # (good, D)
+    positions: list[int]  # the image each vector belongs to
+    errors: dict[int, NonnegError]
+    timing: Timing = Timing()
+
+
+class Answer(NamedTuple):
+    """Shortened vectors, once for every length that was asked for."""
+
+    manifest: Manifest
+    parameters: Parameters
+    lengths: tuple[int, ...]
+    vectors: tuple[Vectors, ...]  # one (good, length) array a length
+    positions: list[int]
+    errors: dict[int, NonnegError]
+    timing: Timing
+
+    @property
+    def images(self) -> int:
+        """How many images there were, those with an error included."""
+        return len(self.positions) + len(self.errors)
+
+    @property
+    def rows(self) -> Vectors:
+        """One vector an image, in order, at the first length: zeros where there is an error, so that widths agree."""
+        if not self.errors:
+            return self.vectors[0]
+        z = np.zeros((self.images, self.lengths[0]), np.float32)  # (images, k)
+        z[self.positions] = self.vectors[0]
+        return z
+
+    @property
+    def several(self) -> bool:
+        """Whether a list of lengths was asked for, be it a list of one."""
+        return isinstance(self.parameters.dimensions, list)
+
+
+async def embed(
+    engine: InferenceEngine,
+    images: Sequence[ReadyImage],
+    parameters: Parameters,
+    *,
+    field: str = "images",
+    deadline: float | None = None,
+) -> Answer:
+    """Encode and shorten; parameters are checked before any work is done."""
+    manifest = engine.bundle.manifest
+    lengths_of(parameters, manifest)
+    raw = await encode(engine, images, fail=fails_request(parameters, len(images)), field=field, deadline=deadline)
+    return shortened(manifest, raw, parameters)
+
+
+def fails_request(parameters: Parameters, count: int) -> bool:
+    """Return whether one bad image fails the request; a request's only image does, unless its item was asked for."""
+    return parameters.errors == "fail" or (count == 1 and "errors" not in parameters.model_fields_set)
+
+
+def shortened(manifest: Manifest, raw: EncodedBatch, parameters: Parameters) -> Answer:
+    """Shorten the raw vectors to every length, by the one rule."""
+    lengths = lengths_of(parameters, manifest, raw.vectors.shape[1])
+    vectors = tuple(shorten(raw.vectors, k, parameters.top_k, normalize=parameters.normalize) for k in lengths)
+    return Answer(manifest, parameters, lengths, vectors, raw.positions, raw.errors, raw.timing)
+
+
+def lengths_of(parameters: Parameters, manifest: Manifest, width: int | None = None) -> tuple[int, ...]:
+    """Check the lengths asked for, each within the vectors' width: the model's unless they were cut before."""
+    lengths = parameters.dimensions if isinstance(parameters.dimensions, list) else [parameters.dimensions]
+    try:
+        return tuple(check_dimensions(k, width or manifest.dimensions) for k in lengths)
+    except ParameterInvalid as error:
+        if error.limit == manifest.dimensions:
+            error.fix = "; ".join([str(error.fix), *measured(manifest)])
+        raise
+
+
+def measured(manifest: Manifest) -> list[str]:
+    """Return what the lengths that were measured are good for, in one sentence, or none."""
+    rows = () if manifest.quality is None else manifest.quality.rows
+    precisions = {
+        row.dimensions: row.p_at_1 for row in rows if row.selection == "expected-activation" and row.top_k is None
+    }
+    figures = ", ".join(f"{k}: {precisions[k]:.3f}" for k in sorted(precisions, reverse=True))
+    return [f"P@1 as measured at each length: {figures}"] if figures else []
+
+
+async def encode(
+    engine: InferenceEngine,
+    images: Sequence[ReadyImage],
+    *,
+    fail: bool,
+    field: str = "images",
+    deadline: float | None = None,
+) -> EncodedBatch:
+    """Encode every image as a job of its own; a bad one fails alone unless `fail`."""
+    readable = [image for image in images if not isinstance(image, (Encoded, NonnegError))]
+    results = iter(await engine.encode_all(readable, deadline=deadline) if readable else [])
+    outcomes = [image if isinstance(image, (Encoded, NonnegError)) else next(results) for image in images]
+    return collect(outcomes, engine.bundle.manifest.dimensions, fail=fail, field=field)
+
+
+def collect(
+    outcomes: Sequence[Encoded | NonnegError], width: int, *, fail: bool, field: str = "images"
+) -> EncodedBatch:
+    """Return the images' outcomes as one; an error that is not an image's own is raised, or any error if `fail`."""
+    encoded: list[Encoded] = []
+    positions: list[int] = []
+    errors: dict[int, NonnegError] = {}
+    for i, result in enumerate(outcomes):
+        if isinstance(result, Encoded):
+            encoded.append(result)
+            positions.append(i)
+            continue
+        if fail or not isinstance(result, _OF_ITS_OWN):
+            result.field = result.field or f"{field}[{i}]"
+            raise result
+        errors[i] = result
+    if encoded:
+        vectors = np.stack([e.vector for e in encoded]) if len(encoded) > 1 else encoded[0].vector[None]
+    else:
+        vectors = np.zeros((0, width), np.float32)
+    return EncodedBatch(vectors, positions, errors, _timing(encoded))
+
+
+def _timing(encoded: list[Encoded]) -> Timing:
+    queue = decode = run = 0.0
+    for image in encoded:
+        queue = max(queue, image.queue_seconds)
+        decode += image.decode_seconds
+        run += image.run_seconds
+    return Timing(queue, decode, run)
+
+
+# From a request's images and parameters to its answer: what every dialect's route does in between.
+
+
+async def serve(
+    request: Request,
+    images: Sequence[Incoming | ReadyImage],
+    parameters: Parameters,
+    *,
+    field: str = "images",
+    deadline: float | None = None,
+) -> Answer:
+    """Check, fetch what are links, encode and shorten; `field` is what the dialect calls its images.
+
+    deadline: the request's, where its route has asked for it already.
+    """
+    state = request.app.state
+    limits = state.settings.limits
+    check_count(len(images), limits.images, field)
+    engine = state.registry.get(parameters.model)
+    fewest = min(lengths_of(parameters, engine.bundle.manifest))
+    deadline = deadline or deadline_of(request, state.settings.timeout)
+    known = await _understood(engine.bundle, [sized(image, limits) for image in images], fewest)
+    async with fetched(request, known, deadline) as ready:
+        answer = await embed(engine, ready, parameters, field=field, deadline=deadline)
+    engine.stats.zero_vectors += zeros_of(answer)
+    request.scope["state"]["answer"] = answer
+    return answer
+
+
+@asynccontextmanager
+async def fetched(
+    request: Request, images: Sequence[Link | ReadyImage], deadline: float
+) -> AsyncIterator[list[ReadyImage]]:
+    """Yield the images with the bytes that links lead to in their place, which the server holds until the end of it."""
+    ready = [image for image in images if not isinstance(image, Link)]
+    if len(ready) == len(images):
+        yield ready
+        return
+    state = request.app.state
+    async with AsyncExitStack() as stack:
+        try:
+            async with asyncio.timeout_at(deadline):
+                arriving = state.fetcher.fetched(images, budget=state.settings.max_body)
+                downloads: list[ReadyImage] = await stack.enter_async_context(arriving)
+        except TimeoutError:
+            raise too_late() from None
+        yield downloads
+
+
+def zeros_of(answer: Answer) -> int:
+    """Count the vectors of which nothing is left."""
+    return sum([len(z) - int(np.add.reduce(np.logical_or.reduce(z, axis=1))) for z in answer.vectors])
+
+
+async def _understood(
+    bundle: Bundle, images: Sequence[Incoming | ReadyImage], dimensions: int
+) -> list[Link | ReadyImage]:
+    """Return the images, with the vectors of texts in their place where words are looked up, which waits for no thread.
+
+    A text tower takes time as an encoder does: its texts are queued with the images.
+    """
+    if bundle.manifest.text is not None or not any(isinstance(image, Text) for image in images):
+        return list(images)
+    return await asyncio.to_thread(
+        lambda: [understood(bundle, image, dimensions) if isinstance(image, Text) else image for image in images]
+    )
+
+
+def deadline_of(request: Request, timeout: float) -> float:
+    """Return when a request has to be answered, by the server's timeout or the client's, in the event loop's time."""
+    now, given = asyncio.get_running_loop().time(), request.headers.get("x-request-timeout")
+    if given is None:
+        return now + timeout
+    try:
+        seconds = float(given)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise ParameterInvalid(
+            f"x-request-timeout: {given!r} is not a positive number",
+            fix="give seconds, as in 2.5, or omit it",
+            field="x-request-timeout",
+            value=given[:40],
+        )
+    return now + min(seconds, timeout)
+
+
+def reply(content: bytes, answer: Answer, media_type: str = "application/json") -> Response:
+    """Return the answer with the headers that say which vectors these are and where the milliseconds went."""
+    response = Response(content, media_type=media_type)
+    response.raw_headers.extend(timing_headers(answer))
+    return response
+
+
+def timing_headers(answer: Answer) -> list[tuple[bytes, bytes]]:
+    """Return the headers that say which vectors these are and where the milliseconds went."""
+    queue, decode, inference = answer.timing
+    return [
+        (b"x-fingerprint", answer.manifest.fingerprint.encode()),
+        (b"x-queue-time", b"%.3f" % (queue * 1e3)),
+        (b"x-decode-time", b"%.3f" % (decode * 1e3)),
+        (b"x-inference-time", b"%.3f" % (inference * 1e3)),
+    ]

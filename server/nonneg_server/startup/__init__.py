@@ -1,0 +1,1 @@
+"""Starting the server: settings -> models -> application -> process."""

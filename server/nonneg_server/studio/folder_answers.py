@@ -1,0 +1,187 @@
+"""What the studio answers of a model, a photo's dimensions, two photos side by side, and one dimension."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nonneg_core.pixels.decode import decode
+from nonneg_core.pixels.pixel_checks import check_pixels, likeness, standardised
+from nonneg_core.shortening import Vectors, shorten
+from nonneg_runtime.bundle.bundle_folder import Bundle
+from nonneg_runtime.bundle.manifest import Columns as Evidence
+from nonneg_server.models.explanation import can_locate
+from nonneg_server.studio.indexed_folder import IndexedFolder
+from nonneg_vectors.curation.neighbours import PairLimits, Pairs, copies
+from nonneg_vectors.expressions.expression import Dimension
+
+
+class Cards:
+    """The dimensions of one model."""
+
+    def __init__(self, names: Mapping[int, str], dimensions: int) -> None:
+        self.names = names
+        self.named: NDArray[np.bool_] = np.isin(np.arange(dimensions), list(names))
+        self._having = Counter(name.casefold() for name in names.values())
+
+    def __call__(self, j: int) -> dict[str, Any]:
+        """Return one dimension in a list of others."""
+        return {"dimension": j, "name": self.names.get(j), "term": self.term(j)}
+
+    def term(self, j: int) -> str:
+        """Return a dimension as an expression says it: by its name where one dimension alone has it."""
+        name = self.names.get(j)
+        if name is None or name.isdecimal() or self._having[name.casefold()] > 1:
+            return f"dim:{j}"
+        return str(Dimension(name))
+
+
+# One photo as bars, and two photos side by side: only here, shared, only there.
+
+
+def bars(z: Vectors, cards: Cards, limit: int, *, named: bool = False) -> list[dict[str, Any]]:
+    """Return the strongest dimensions of a vector of length one; `share` is their part of its squared length."""
+    active = np.flatnonzero((z > 0) & cards.named[: len(z)] if named else z > 0)
+    order = active[np.argsort(-z[active], kind="stable")][:limit].tolist()
+    return [_bar(j, float(z[j]), float(z[j]) ** 2, cards) for j in order]
+
+
+def pair(a: Vectors, b: Vectors, cards: Cards, limit: int) -> dict[str, Any]:
+    """Return what two vectors of length one share and do not; the parts of what is shared sum to the cosine."""
+    products = a.astype(np.float64) * b.astype(np.float64)
+    cosine = float(products.sum())
+    shared = [
+        {**_bar(int(j), float(products[j]), float(products[j]) / cosine, cards), "values": [float(a[j]), float(b[j])]}
+        for j in _largest(products, limit)
+    ]
+    return {
+        "cosine": cosine,
+        "shared": shared,
+        "only_a": _only(a, b, cards, limit),
+        "only_b": _only(b, a, cards, limit),
+        "counts": [int(((a > 0) & (b == 0)).sum()), int((products > 0).sum()), int(((b > 0) & (a == 0)).sum())],
+        "rest": cosine - sum(bar["value"] for bar in shared),
+    }
+
+
+def _only(one: Vectors, other: Vectors, cards: Cards, limit: int) -> list[dict[str, Any]]:
+    alone = np.where(other > 0, np.float32(0), one)
+    return bars(alone, cards, limit)
+
+
+def _largest(products: NDArray[np.float64], limit: int) -> list[int]:
+    order = np.argsort(-products, kind="stable")[:limit]
+    return [int(j) for j in order if products[j] > 0]
+
+
+def _bar(j: int, value: float, share: float, cards: Cards) -> dict[str, Any]:
+    return {**cards(j), "value": value, "share": share}
+
+
+# Whether two photos are copies of one: by their cosine and the likeness of their thumbnails, as curation judges.
+
+ONE, OTHER = np.zeros(1, np.intp), np.ones(1, np.intp)
+UNKNOWN: dict[str, Any] = {"likeness": None, "copy": None}  # where one of the two cannot be read
+
+
+def judged(pictures: list[bytes], vectors: list[Vectors], top_k: int | None) -> dict[str, Any]:
+    """Return how alike two small copies of photos are, and whether the photos are copies, by their whole vectors.
+
+    kept: how many of each vector's entries are stored, if not all; of these alone copies have smaller cosines.
+    """
+    limits = PairLimits() if top_k is None else PairLimits().of_cut_vectors()
+    a, b = (shorten(z, min(map(len, vectors)), top_k) for z in vectors)
+    same = pictures[0] == pictures[1]
+    alike = 1.0 if same else _likeness(pictures)
+    pair = Pairs(ONE, OTHER, np.array([a @ b], np.float32), np.array([alike], np.float32))
+    return {"likeness": alike, "copy": same or bool(copies(pair, limits)[0])}
+
+
+def _likeness(pictures: list[bytes]) -> float:
+    grey = [np.frombuffer(check_pixels(decode(data)).thumbnail, np.uint8) for data in pictures]
+    return float(likeness(standardised(np.stack(grey)), ONE, OTHER)[0])
+
+
+# One dimension in a folder: the photos it is strongest in, what it goes together with, and how it drifts.
+
+COMPANY = 8
+STRONGEST = 48
+EXEMPLARS = 3
+
+
+def meaning(collection: IndexedFolder, j: int, evidence: Evidence, cards: Cards) -> dict[str, Any]:
+    """Return what this folder says of a dimension, beside what its calibration said."""
+    whole = collection.stored.whole
+    count = int(whole.counts[j])
+    here = count / max(1, len(collection))
+    mean = float(whole.strengths(j).sum()) / max(1, len(collection))
+    return {
+        "photos": [
+            {"photo": collection.ids[i], "name": collection.names[i], "value": float(value)}
+            for i, value in zip(*whole.strongest(j, STRONGEST), strict=True)
+        ],
+        "count": count,
+        "of": len(collection),
+        "frequency": here,
+        "mean": mean,
+        "drift": {
+            "frequency": _ratio(here, evidence.frequency[j]),
+            "mean": _ratio(mean, evidence.expected_activation[j]),
+        },
+        "company": company(collection, j, cards),
+    }
+
+
+def strongest(collection: IndexedFolder, j: int, count: int) -> list[str]:
+    """Return the ids of the photos in which a dimension is strongest."""
+    photos, _ = collection.stored.whole.strongest(j, count)
+    return [collection.ids[i] for i in photos]
+
+
+def company(collection: IndexedFolder, j: int, cards: Cards) -> list[dict[str, Any]]:
+    """Return the dimensions whose columns have the largest cosine with this one's."""
+    stored, whole = collection.stored, collection.stored.whole
+    strengths = np.zeros(len(collection), np.float32)
+    strengths[whole.active(j)] = whole.strengths(j)
+    weights = np.repeat(strengths, np.diff(stored.indptr)) * stored.values
+    together = np.bincount(stored.indices, weights, minlength=stored.dimensions)
+    lengths = stored.norms
+    cosines = together / np.maximum(lengths * lengths[j], 1e-12)
+    cosines[j] = 0
+    order = np.argsort(-cosines, kind="stable")[:COMPANY]
+    return [
+        {
+            **cards(int(o)),
+            "cosine": float(cosines[o]),
+            "exemplars": strongest(collection, int(o), EXEMPLARS),
+        }
+        for o in order
+        if cosines[o]
+    ]
+
+
+def _ratio(here: float, there: float) -> float | None:
+    return here / there if there > 0 else None
+
+
+# What is looked at, in one answer: the model, its lengths, and the folder.
+
+
+def overview(bundle: Bundle, dimensions: int, named: int, folder: IndexedFolder | None) -> dict[str, Any]:
+    """Return what is looked at; `dimensions`: the model's, or those of them that the folder's index holds."""
+    from nonneg_server.api.native_routes import lengths
+
+    manifest = bundle.manifest
+    return {
+        "model": manifest.name,
+        "fingerprint": manifest.fingerprint,
+        "dimensions": dimensions,
+        "named": named,
+        "lengths": lengths(manifest),
+        "where": can_locate(bundle),
+        "folder": folder and {"name": folder.root.name, "photos": len(folder), "groups": folder.groups is not None},
+    }

@@ -1,0 +1,1 @@
+"""The encoder: backbones by name, projector and activation, and the text tower beside it."""

@@ -1,0 +1,1 @@
+"""A backbone's features of a data set, computed once and kept."""

@@ -1,0 +1,133 @@
+"""Features of a data set, a block of images at a time, here or on a Ray cluster: a block depends on its number alone."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from nonneg_core.errors import NonnegError
+from nonneg_core.process.ray_cluster import joined
+from nonneg_training.data import Images
+from nonneg_training.encoder.encoder_module import EncoderModule
+from nonneg_training.setup.batch_order import Prefetcher, generator
+from nonneg_training.setup.run_settings import Views
+from nonneg_training.views import pipeline_for
+
+BLOCK = 64  # images
+Block = NDArray[np.float32]  # (views, images, width)
+FetchedBlock = tuple[Any, Any, torch.Generator]
+
+
+@dataclass(frozen=True)
+class FeatureRequest:
+    """Which features are wanted: of which encoder and images, through which views."""
+
+    encoder: EncoderModule
+    images: Images
+    views: Views
+    random: int  # random views beside the evaluation view
+    seed: int
+
+    @property
+    def blocks(self) -> int:
+        """The number of blocks."""
+        return -(-len(self.images) // BLOCK)
+
+    def about(self) -> dict[str, Any]:
+        """Return all that the numbers depend on."""
+        settings = self.views.model_dump(mode="json", exclude={"size"})  # that of the view counts
+        drawn = {"settings": settings, "seed": self.seed} if self.random else None
+        return {
+            "format": "nonneg-features-1",
+            "backbone": hashlib.sha256(self.encoder.backbone.identity()).hexdigest(),
+            "data": self.images.digest(),
+            "images": len(self.images),
+            "width": self.encoder.backbone.width,
+            "view": self.encoder.view.model_dump(mode="json"),
+            "random": self.random,
+            "drawn": drawn,
+        }
+
+
+class BlockMaker:
+    """Makes blocks: reads and cuts the images of one, runs the backbone over its views."""
+
+    def __init__(self, request: FeatureRequest) -> None:
+        self._of, self._encoder = request, request.encoder.eval()
+        self._device = request.encoder.output.weight.device
+        self._pipeline = pipeline_for(request.images, request.views, request.encoder.view.size, self._device)
+
+    def fetch(self, number: int) -> FetchedBlock:
+        """Read the images of a block and cut their views."""
+        of = self._of
+        indices = range(number * BLOCK, min((number + 1) * BLOCK, len(of.images)))
+        draw = generator(of.seed, "cache", number)
+        drawn = self._pipeline.fetch(of.images, indices, draw, of.random) if of.random else None
+        return self._pipeline.evaluate(of.images, indices, self._encoder.view), drawn, draw
+
+    @torch.inference_mode()
+    def finish(self, fetched: FetchedBlock) -> Block:
+        """Return the features of what was fetched."""
+        pixels, drawn, draw = fetched
+        views = [self._encoder.features(torch.from_numpy(pixels).to(self._device))]
+        if self._of.random:
+            finished = self._pipeline.finish(drawn, draw, self._of.random)
+            views += map(self._encoder.see, finished.chunk(self._of.random))
+        return np.stack([view.float().cpu().numpy() for view in views])
+
+    def from_block(self, first: int) -> Iterator[Block]:
+        """Yield the blocks from number `first` on; the next one is read while one is computed."""
+        with Prefetcher(self.fetch, self.finish, self._of.blocks) as ahead:
+            for number in range(first, self._of.blocks):
+                yield ahead.take(number)
+
+
+# Blocks of features from the workers of a Ray cluster, which come in their order to the process that keeps them.
+#
+# A worker is an actor on one core with the encoder and the data set; it opens images by the same paths as this
+# process.
+
+RESTARTS = 3  # of a worker, and as many tries of a block
+MadeBlock = tuple[Block, dict[str, str]] | NonnegError
+
+
+def blocks_on_ray(request: FeatureRequest, first: int, address: str) -> Iterator[Block]:
+    """Yield the blocks from number `first` on, in order; images that workers could not read are noted here."""
+    with joined(address) as ray:
+        pool = import_module("ray.util").ActorPool(_workers(ray, request))
+        for made in pool.map(lambda worker, number: worker.make.remote(number), range(first, request.blocks)):
+            if isinstance(made, NonnegError):
+                raise made
+            block, broken = made
+            if request.images.tolerance:
+                request.images.tolerance.add(broken)
+            yield block
+
+
+def _workers(ray: Any, request: FeatureRequest) -> list[Any]:
+    shared = ray.put(request)
+    limits = {"num_cpus": 1, "max_restarts": RESTARTS, "max_task_retries": RESTARTS}
+    remote = ray.remote(**limits)(BlockWorker)
+    return [remote.remote(shared) for _ in range(max(1, int(ray.cluster_resources().get("CPU", 1))))]
+
+
+class BlockWorker:
+    """An actor that makes blocks; an error of ours is returned, since raised through Ray it would arrive as a text."""
+
+    def __init__(self, request: FeatureRequest) -> None:
+        torch.set_num_threads(1)
+        self._images, self._maker = request.images, BlockMaker(request)
+
+    def make(self, number: int) -> MadeBlock:
+        """Return a block, and the images that could not be read so far, with the reasons."""
+        try:
+            return self._maker.finish(self._maker.fetch(number)), dict(self._images.broken)
+        except NonnegError as error:
+            return error

@@ -1,0 +1,91 @@
+"""From settings to an encoder; and the settings with everything filled in that was left to choose."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nonneg_core.terminal.installing import needing
+from nonneg_training.data import Images, ShardStream
+from nonneg_training.encoder import backbone
+from nonneg_training.encoder.encoder_module import EncoderModule
+from nonneg_training.encoder.named_backbones import Backbone
+from nonneg_training.loop.settings_checks import (
+    CONTROL_METHODS,
+    check_activation,
+    check_batch,
+    check_foreign,
+    check_labels,
+    check_method,
+    check_stream,
+)
+from nonneg_training.onnx_backbone import encoder_file, is_onnx_file
+from nonneg_training.setup.process_group import ProcessGroup
+from nonneg_training.setup.run_settings import SETTINGS_FILE as CONFIG
+from nonneg_training.setup.run_settings import RunSettings
+from nonneg_training.views import evaluation_view
+
+SMALL = 64  # up to this side a network starts with the 3x3 stem
+
+
+def resolve(settings: RunSettings, images: Images | ShardStream, world: ProcessGroup) -> RunSettings:
+    """Return the settings of this run on this data: nothing is left to default, so that the run folder stands alone."""
+    chosen_backbone = {"backbone": encoder_file(settings.model.backbone)}
+    settings = settings.model_copy(update={"model": settings.model.model_copy(update=chosen_backbone)})
+    check_foreign(settings)
+    if is_onnx_file(settings.model.backbone):
+        with needing("an ONNX encoder as backbone", extra="export"):
+            from nonneg_training.onnx_backbone.onnx_features import resolve_onnx
+        settings = resolve_onnx(settings)
+    model, method = settings.model, settings.method
+    name = model.activation or ("identity" if method in CONTROL_METHODS else "relu")
+    check_activation(method, name)
+    check_stream(settings, images) if isinstance(images, ShardStream) else check_labels(settings, images)
+    check_batch(settings, len(images), world)
+    check_method(settings, images)
+    size = settings.views.size or images.side or backbone(model.backbone, small=False).size
+    chosen = {
+        "activation": name,
+        "stem": ("small" if size <= SMALL else "imagenet") if model.stem == "auto" else model.stem,
+        "hidden": (() if method == "head" else (256,)) if model.hidden is None else model.hidden,
+        "batch_norm": method != "head" if model.batch_norm is None else model.batch_norm,
+    }
+    views = settings.views.model_copy(update={"size": size})
+    return settings.model_copy(update={"views": views, "model": model.model_copy(update=chosen)})
+
+
+def build_encoder(settings: RunSettings, *, pretrained: bool = True) -> EncoderModule:
+    """Build the encoder of resolved settings; without `pretrained` nothing is fetched: its weights are loaded next."""
+    model, size = settings.model, settings.views.size
+    assert size is not None
+    assert model.activation is not None
+    return EncoderModule(
+        _backbone(settings, size, pretrained=pretrained),
+        evaluation_view(settings.views, size),
+        dimensions=model.dimensions or None,
+        hidden=model.hidden or (),
+        activation=model.activation,
+        batch_norm=bool(model.batch_norm),
+        root=model.root,
+        power=model.power,
+        gated=bool(settings.head.gate or settings.head.names_gate),
+    )
+
+
+def _backbone(settings: RunSettings, size: int, *, pretrained: bool) -> Backbone:
+    model = settings.model
+    if is_onnx_file(settings.model.backbone):
+        with needing("an ONNX encoder as backbone", extra="export"):
+            from nonneg_training.onnx_backbone.onnx_features import OnnxBackbone
+        return OnnxBackbone(Path(model.backbone), settings.onnx, size)
+    named = model.pretrained if pretrained and not _is_run(model.pretrained) else None
+    return backbone(model.backbone, small=model.stem == "small", pretrained=named, size=size)
+
+
+def pretrained_run(settings: RunSettings) -> Path | None:
+    """Return the run folder whose backbone is to be the start, if that is what `model.pretrained` names."""
+    name = settings.model.pretrained
+    return Path(name) if name and _is_run(name) else None
+
+
+def _is_run(name: str | None) -> bool:
+    return bool(name) and (Path(str(name)) / CONFIG).is_file()

@@ -1,0 +1,182 @@
+"""A run, from its settings to its folder: open the data, build what learns, claim the folder, loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from nonneg_core.errors import ConfigInvalid, StorageFailed
+from nonneg_core.process.cores_and_allocator import tune_for_training
+from nonneg_core.terminal.progress import ProgressBar
+from nonneg_training.data import Captions, Images, SampledImages, ShardStream, open_source, unseen
+from nonneg_training.encoder.encoder_module import EncoderModule
+from nonneg_training.features.feature_blocks import FeatureRequest
+from nonneg_training.features.feature_cache import CachedFeatures, cached_features
+from nonneg_training.loop import run_health as monitor
+from nonneg_training.loop.batches import Batches, CaptionBatches, FeatureBatches, StreamBatches, ViewBatches
+from nonneg_training.loop.build_encoder import build_encoder, pretrained_run, resolve
+from nonneg_training.loop.training_checkpoint import (
+    CHECKPOINT_FILE,
+    Checkpoint,
+    load_backbone,
+    read_checkpoint,
+    run_settings,
+)
+from nonneg_training.loop.training_loop import Loop, RunOutcome
+from nonneg_training.methods import Method, build_method
+from nonneg_training.methods.head_start import (
+    every_view,
+    sample_features,
+    start_linear,
+    start_rotated,
+    teacher_rows,
+    teachers,
+)
+from nonneg_training.setup.batch_order import derive, generator
+from nonneg_training.setup.process_group import ProcessGroup, barrier, join, leave
+from nonneg_training.setup.run_settings import SETTINGS_FILE as CONFIG
+from nonneg_training.setup.run_settings import RunSettings, write_settings
+from nonneg_training.views import cutter_for, pipeline_for
+
+
+def train(settings: RunSettings, run: Path, *, progress: bool | None = None) -> RunOutcome:
+    """Train as `settings` says into the folder `run`, or go on with the interrupted run of the same that it holds."""
+    checkpoint = read_checkpoint(run) if (run / CHECKPOINT_FILE).exists() else None
+    return _train(settings, run, checkpoint, progress)
+
+
+def resume(run: Path, *, progress: bool | None = None) -> RunOutcome:
+    """Go on with the run in the folder `run`: it ends as if it had never stopped."""
+    settings = run_settings(run)
+    checkpoint = read_checkpoint(run) if (run / CHECKPOINT_FILE).exists() else None
+    return _train(settings, run, checkpoint, progress)
+
+
+def _train(settings: RunSettings, run: Path, checkpoint: Checkpoint | None, progress: bool | None) -> RunOutcome:
+    world = join()
+    try:
+        images = open_source(settings.data)
+        outcome = prepare(settings, run, images, checkpoint, world).run(progress)
+    except BaseException:
+        leave(together=False)  # the others may wait for us elsewhere: they hear at once that we are gone
+        raise
+    leave()
+    return replace(outcome, broken=dict(images.broken))
+
+
+def prepare(
+    settings: RunSettings,
+    run: Path,
+    images: Images | ShardStream,
+    checkpoint: Checkpoint | None = None,
+    world: ProcessGroup | None = None,
+) -> Loop:
+    """Return everything but the steps; the folder is ours from here on."""
+    world = world or ProcessGroup()
+    if settings.loop.threads:
+        torch.set_num_threads(settings.loop.threads)
+    tune_for_training()
+    device = choose_device(settings.loop.device)
+    settings = resolve(settings, images, world)
+    torch.manual_seed(derive(settings.seed, "weights"))
+    encoder = build_encoder(settings)
+    if earlier := pretrained_run(settings):
+        load_backbone(encoder, earlier)
+    encoder.to(device)
+    watched = None if isinstance(images, ShardStream) else unseen(settings.data)
+    method, batches, look = _learner(settings, encoder, images, watched, world, device)
+    torch.nn.Module.to(method, device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    if world.size > 1 and device.type == "cuda":
+        method = torch.nn.SyncBatchNorm.convert_sync_batchnorm(method)  # type: ignore[no-untyped-call]
+    if world.first and not (run / CONFIG).exists():
+        write_settings(run / CONFIG, settings)
+    elif (run / CONFIG).exists() and run_settings(run) != settings:
+        raise StorageFailed(
+            f"{run} holds a run already, of other settings",
+            fix="remove it, choose another --out, or pass --resume",
+            value=str(run),
+        )
+    barrier()
+    tested = watched is not None and watched.classes == images.classes
+    return Loop(settings, run, method, batches, look, world=world, checkpoint=checkpoint, tested=tested)
+
+
+Look = Callable[[], tuple[Tensor, Tensor]]
+
+
+def _learner(
+    settings: RunSettings,
+    encoder: EncoderModule,
+    images: Images | ShardStream,
+    watched: Images | None,
+    world: ProcessGroup,
+    device: torch.device,
+) -> tuple[Method, Batches, Look]:
+    """Return the method, what feeds it, and what a reading looks at."""
+    method = None if settings.method == "head" else build_method(settings, encoder, images)
+    if isinstance(images, ShardStream):
+        assert method is not None
+        cutter = cutter_for(settings.views, encoder.view.size, device)
+        batches = StreamBatches(images, cutter, method.views, settings.seed, world)
+        return method, batches, _first_of(images, encoder, settings.loop.monitor_images)
+    if method is None:
+        return _head(settings, encoder, images, world, device)
+    pipeline = pipeline_for(images, settings.views, encoder.view.size, device)
+    look = partial(monitor.embed, encoder, watched or images, settings.loop.monitor_images)
+    if isinstance(images, Captions) and settings.method == "two-tower":
+        return method, CaptionBatches(images, pipeline, settings.text.length), look
+    return method, ViewBatches(images, pipeline, method.views), look
+
+
+def _first_of(stream: ShardStream, encoder: EncoderModule, most: int) -> Look:
+    """Look at the first images of a stream, fetched when the first reading is due."""
+    images: list[SampledImages] = []
+
+    def look() -> tuple[Tensor, Tensor]:
+        if not images:
+            images.append(stream.first(most))
+        return monitor.embed(encoder, images[0], most)
+
+    return look
+
+
+def _head(
+    settings: RunSettings, encoder: EncoderModule, images: Images, world: ProcessGroup, device: torch.device
+) -> tuple[Method, Batches, Look]:
+    """Cache the features, start the head from them."""
+    head = settings.head
+
+    def cached(of: EncoderModule) -> CachedFeatures:
+        with ProgressBar("caching features", len(images), shown=None if world.first else False) as bar:
+            return cached_features(
+                FeatureRequest(of, images, settings.views, head.views, settings.seed), head.cache, tick=bar.move
+            )
+
+    pooled = cached(encoder)
+    taught = teacher_rows([cached(each.to(device)) for each in teachers(settings)]) if head.teachers else None
+    x, fit = sample_features(pooled), None
+    if head.start == "rotated":
+        fit = start_rotated(encoder, every_view(pooled), head, settings.seed)
+    elif not len(encoder.hidden):  # behind hidden layers the features mean nothing
+        start_linear(encoder.output, x, head.start, generator(settings.seed, "start"))
+    method = build_method(settings, encoder, images, x, fit)
+    batches = FeatureBatches(images, pooled, 2 if head.contrastive else 1, device, taught)
+    return method, batches, partial(monitor.embed_cached, encoder, pooled, batches.labels, settings.loop.monitor_images)
+
+
+def choose_device(name: str) -> torch.device:
+    """Return the device of that name if torch has it; of `auto`, the best there is."""
+    if name == "auto":
+        return torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ConfigInvalid(
+            f"loop.device={name!r}: {reason}", fix="use auto, cpu, or a device that torch sees", field="loop.device"
+        ) from error

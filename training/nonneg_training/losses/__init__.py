@@ -1,1 +1,0 @@
-"""The losses: pure functions of tensors, one formula a file."""

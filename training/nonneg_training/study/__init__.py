@@ -1,9 +1,0 @@
-"""Studies: a grid of runs, what is measured of each, and whether the claims hold; from a TOML file to a verdict."""
-
-from nonneg_training.study.study import Study
-
-__all__ = ["Study"]
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
