@@ -32,7 +32,7 @@ from nonneg_runtime.bundle.bundle_folder import open_bundle
 from nonneg_server.engine.inference_engine import InferenceEngine
 from nonneg_server.engine.jobs import Encoded
 from nonneg_server.models.served_models import Registry
-from nonneg_server.pipeline import json_answer as as_json
+from nonneg_server.pipeline.json_answer import write_json
 from nonneg_server.pipeline.request_pipeline import EncodedBatch, shortened
 from nonneg_server.requests.parameters import Parameters
 from nonneg_server.startup.app import create_app
@@ -116,8 +116,8 @@ def serialising(manifest: Any, share: float, rounds: int = 60) -> dict[str, floa
     dense, sparse = (shortened(manifest, raw, Parameters(format=form)) for form in ("dense", "sparse"))
     ways = {
         "orjson": lambda: orjson.dumps(dense.vectors[0], option=orjson.OPT_SERIALIZE_NUMPY),
-        "dense": lambda: as_json.write_json(dense),
-        "sparse": lambda: as_json.write_json(sparse),
+        "dense": lambda: write_json(dense),
+        "sparse": lambda: write_json(sparse),
     }
     found: dict[str, list[float]] = {name: [] for name in ways}
     for i in range(rounds):

@@ -18,7 +18,6 @@ PACKAGES = {
     "nonneg_client.search": "Search: the extra `search`.",
     "nonneg_vectors.storage.vector_files": "Files of vectors.",
     "nonneg_vectors.search.converters": "Vectors in the forms of databases and libraries.",
-    "nonneg_server": "Embed without a server: the extra `server`.",
     "nonneg_training": "Training and studies: the extra `training`.",
 }
 HEAD = """# The Python API

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-LOAD = "from nonneg_server import Encoder; Encoder().close()"
+LOAD = "from nonneg_client import Encoder; Encoder().close()"
 OPENVINO = """
 import sys
 from nonneg_runtime.bundle.bundle_folder import open_bundle

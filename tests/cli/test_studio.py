@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 from PIL import Image
-from pydantic import TypeAdapter
+from pydantic import ConfigDict, TypeAdapter, with_config
+from typing_extensions import TypedDict
 
 from nonneg_cli.studio import index_of, model_of, opened, studio, update_index
 from nonneg_core.errors import ConfigInvalid, DataInvalid, FingerprintMismatch
 from nonneg_runtime.bundle.bundle_folder import open_bundle
-from nonneg_server.api.studio_schemas import Section
 from nonneg_vectors.search.index import Index
 from nonneg_vectors.storage.embeddings import Embeddings
 
@@ -23,6 +24,36 @@ pytest.importorskip("qdrant_edge")
 def photo(path: Path, seed: int) -> None:
     small = Image.fromarray(np.random.default_rng(seed).integers(0, 256, (6, 6, 3), dtype=np.uint8))
     small.resize((120, 90), Image.Resampling.BICUBIC).save(path)
+
+
+@with_config(ConfigDict(extra="forbid"))
+class GroupedPhoto(TypedDict):
+    photo: str
+    name: str
+    of: str | None
+    action: Literal["keep", "remove", "review", "choose", ""]
+    why: str
+    cosine: float | None
+
+
+@with_config(ConfigDict(extra="forbid"))
+class PhotoGroup(TypedDict):
+    title: str
+    photos: int
+    unlisted: int
+    findings: list[GroupedPhoto]
+
+
+@with_config(ConfigDict(extra="forbid"))
+class Section(TypedDict):
+    """What the page reads of one part of curation."""
+
+    part: str
+    title: str
+    how: str
+    groups: list[PhotoGroup]
+    notes: list[str]
+    rows: list[dict[str, Any]]
 
 
 def test_what_is_new_is_embedded_and_what_is_gone_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,19 +19,7 @@ from hypothesis import strategies as st
 from nonneg_core.errors import ImageUnreadable, NotAcceptable, ParameterInvalid
 from nonneg_core.shortening import shorten
 from nonneg_runtime.bundle.bundle_folder import Bundle
-from nonneg_server.pipeline import (
-    answer_forms as as_arrow,
-)
-from nonneg_server.pipeline import (
-    answer_forms as as_msgpack,
-)
-from nonneg_server.pipeline import (
-    answer_forms as as_npy,
-)
-from nonneg_server.pipeline import (
-    json_answer as as_json,
-)
-from nonneg_server.pipeline.answer_forms import form_for
+from nonneg_server.pipeline.answer_forms import as_arrow, as_json, as_msgpack, as_npy, form_for
 from nonneg_server.pipeline.request_pipeline import EncodedBatch, shortened
 from nonneg_server.requests.parameters import Parameters
 from nonneg_vectors.storage.packing import unpack_sparse
@@ -120,8 +108,8 @@ def test_any_combination_equals_the_clients_shorten(
 @pytest.mark.parametrize("encoding", ["float", "base64", "float16", "binary"])
 def test_an_npy_is_the_dense_matrix(bundle: Bundle, encoding: Any) -> None:
     wanted = Parameters(dimensions=20, encoding=encoding)
-    as_npy.check_npy(wanted)
-    found = np.load(io.BytesIO(as_npy.write_npy(shortened(bundle.manifest, raw(), wanted))))
+    as_npy.check(wanted)
+    found = np.load(io.BytesIO(as_npy.write(shortened(bundle.manifest, raw(), wanted))))
     reference = shorten(raw().vectors, 20)
     if encoding == "binary":
         found = np.unpackbits(found, axis=1, count=20)
@@ -135,7 +123,7 @@ def test_an_npy_is_the_dense_matrix(bundle: Bundle, encoding: Any) -> None:
 )
 def test_what_an_npy_cannot_hold_is_refused(wanted: dict[str, Any]) -> None:
     with pytest.raises(ParameterInvalid) as refused:
-        as_npy.check_npy(Parameters(**wanted))
+        as_npy.check(Parameters(**wanted))
     assert refused.value.field == next(iter(wanted))
 
 
@@ -154,7 +142,7 @@ def test_the_compact_form_of_every_number_is_refused(form: Any, shape: Any) -> N
 def test_arrow_holds_lengths_errors_and_the_head(bundle: Bundle, encoding: Any, shape: Any) -> None:
     vectors = EncodedBatch(raw().vectors, [0, 2, 3], {1: ImageUnreadable("broken", fix="send it whole")})
     wanted = Parameters(dimensions=[30, 10], encoding=encoding, format=shape)
-    stream = pa.ipc.open_stream(as_arrow.write_arrow(shortened(bundle.manifest, vectors, wanted)))
+    stream = pa.ipc.open_stream(as_arrow.write(shortened(bundle.manifest, vectors, wanted)))
     table = stream.read_all()
     assert table.schema.metadata[b"fingerprint"].decode() == bundle.manifest.fingerprint
     rows = table.to_pylist()
@@ -211,8 +199,8 @@ def test_many_vectors_at_once_say_the_same_as_one_by_one(
     answer = shortened(
         bundle.manifest, EncodedBatch(vectors, [*range(5), *range(6, 71)], {5: ImageUnreadable("b")}), wanted
     )
-    found = orjson.loads(as_json.write_json(answer))
-    reference = ormsgpack.unpackb(as_msgpack.write_msgpack(answer))
+    found = orjson.loads(as_json.write(answer))
+    reference = ormsgpack.unpackb(as_msgpack.write(answer))
     assert found["data"][5]["error"]["type"] == "image_unreadable"
     for item, other in zip(found["data"], reference["data"], strict=True):
         pairs = zip(item["lengths"], other["lengths"], strict=True) if "lengths" in item else [(item, other)]
@@ -244,13 +232,11 @@ def test_a_batch_is_written_as_its_vectors_are_one_by_one(
     gone = {"none": [], "first": [0], "last": [rows - 1], "half": list(range(rows // 2)), "all": list(range(rows))}
     z[gone[empty]] = 0
     wanted = Parameters(format=shape, normalize=False)
-    together = orjson.loads(
-        as_json.write_json(shortened(bundle.manifest, EncodedBatch(z, list(range(rows)), {}), wanted))
-    )["data"]
+    together = orjson.loads(as_json.write(shortened(bundle.manifest, EncodedBatch(z, list(range(rows)), {}), wanted)))[
+        "data"
+    ]
     alone = [
-        orjson.loads(as_json.write_json(shortened(bundle.manifest, EncodedBatch(row[None], [0], {}), wanted)))["data"][
-            0
-        ]
+        orjson.loads(as_json.write(shortened(bundle.manifest, EncodedBatch(row[None], [0], {}), wanted)))["data"][0]
         for row in z
     ]
     assert list(map(as_floats, together)) == list(map(as_floats, alone))

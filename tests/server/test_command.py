@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from nonneg_client import Encoder
 from nonneg_runtime.bundle.bundle_folder import Bundle
-from nonneg_server import Encoder
 
 
 def nonneg(*words: str) -> subprocess.CompletedProcess[str]:
@@ -133,15 +133,3 @@ def test_where_the_fast_resize_has_no_build_the_server_says_so_once_and_serves(
             said = process.communicate(timeout=30)[1]
         assert said.count("images are resized by Pillow") == len(said.splitlines()) == lines
     assert vectors[:2] == vectors[2:]
-
-
-def test_the_former_name_of_the_fast_decoding_is_taken_with_a_word(
-    start: Callable, bundle: Bundle, served: str, png: Callable[[int], bytes]
-) -> None:
-    with start("--model", str(bundle.path), "--drain", "0", "--decode", "fastest") as (address, process):
-        assert (
-            httpx.post(f"{address}/embed", content=png(0)).json()
-            == httpx.post(f"{served}/embed", content=png(0)).json()
-        )
-        process.terminate()
-        assert "decode=fastest is called decode=fast now" in process.communicate(timeout=30)[1]

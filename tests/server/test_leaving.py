@@ -87,9 +87,9 @@ def test_who_takes_no_answers_holds_up_the_end_no_longer_than_the_grace_period(s
 HANGING = """
 import signal, time
 from nonneg_cli.table import main
-from nonneg_server import command
+from nonneg_server.startup import serve_command
 
-original = command.repository_of
+original = serve_command.repository_of
 
 def repository_of(*given, **named):
     repository = original(*given, **named, stall_seconds=1)
@@ -97,7 +97,7 @@ def repository_of(*given, **named):
     signal.signal(signal.SIGUSR1, lambda *_: pool.submit(lambda: time.sleep(600)))
     return repository
 
-command.repository_of = repository_of
+serve_command.repository_of = repository_of
 main()
 """
 
@@ -122,7 +122,7 @@ def test_a_thread_that_hangs_keeps_no_process_alive(
 
 GONE_AT = """
 import atexit, os, threading, time
-from nonneg_server import process
+from nonneg_server.startup import server_process
 
 def began():
     told = time.monotonic()
@@ -131,8 +131,8 @@ def began():
             print(time.monotonic() - told, file=file)
         time.sleep(0.01)
 
-stacks = process.thread_stacks
-process.thread_stacks = lambda: threading.Thread(target=began, daemon=True).start() or stacks()
+stacks = server_process.thread_stacks
+server_process.thread_stacks = lambda: threading.Thread(target=began, daemon=True).start() or stacks()
 """
 
 

@@ -13,7 +13,7 @@ import pytest
 import skimage
 from PIL import Image
 
-from nonneg_server import Encoder
+from nonneg_client import Encoder
 from nonneg_vectors.storage.embeddings import Embeddings
 
 PHOTOS = Path(skimage.__file__).parent / "data"

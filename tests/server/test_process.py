@@ -275,9 +275,9 @@ def test_a_stop_while_the_session_for_lone_images_opens_is_clean(start: Callable
 DYING = """
 import signal, sys
 from nonneg_cli.table import main
-from nonneg_server import command
+from nonneg_server.startup import serve_command
 
-original = command.repository_of
+original = serve_command.repository_of
 
 def repository_of(*given, **named):
     repository = original(*given, **named)
@@ -285,7 +285,7 @@ def repository_of(*given, **named):
     signal.signal(signal.SIGUSR1, lambda *_: pool.submit(lambda: sys.exit("torn down")))
     return repository
 
-command.repository_of = repository_of
+serve_command.repository_of = repository_of
 main()
 """
 

@@ -74,48 +74,6 @@ def another(field: FieldInfo) -> object:
     return default - 1 if default and default > 1 else 0.5 if "float" in kind else 7
 
 
-def test_the_names_of_the_last_release_work_with_a_warning_and_give_way_to_the_present_ones(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setenv("NONNEG_SILENCE", "3")
-    config = tmp_path / "nonneg.toml"
-    config.write_text("arrival = 40\nread_timeout = 9\n")
-    settings = read_settings(config=config, wide=False)
-    assert (settings.read_timeout, settings.receive_timeout, settings.all_cores) == (3, 40, False)
-    assert [line.split(";")[0] for line in caplog.messages] == [
-        "wide is called all_cores now",
-        "NONNEG_SILENCE is called NONNEG_READ_TIMEOUT now",
-        "arrival is called receive_timeout now",
-    ]
-    monkeypatch.setenv("NONNEG_READ_TIMEOUT", "5")
-    assert read_settings(silence=4).read_timeout == 4
-    assert read_settings(silence=4, read_timeout=6).read_timeout == 6
-    assert read_settings().read_timeout == 5
-
-
-def test_the_former_value_of_a_setting_is_taken_everywhere_with_a_warning_and_not_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    config = tmp_path / "nonneg.toml"
-    config.write_text('decode = "fastest"\n')
-    assert read_settings(config=config).decode == read_settings(decode="fastest").decode == "fast"
-    monkeypatch.setenv("NONNEG_DECODE", "fastest")
-    assert read_settings().decode == "fast"
-    assert [line.split(";")[0] for line in caplog.messages] == [
-        "decode=fastest is called decode=fast now",
-        "decode=fastest is called decode=fast now",
-        "NONNEG_DECODE=fastest is called NONNEG_DECODE=fast now",
-    ]
-    assert read_settings(decode="exact").decode == "exact"
-    assert "fastest" not in str(next(option for option in serve.params if option.name == "decode").to_info_dict())
-
-
-def test_the_flags_of_the_last_release_work_and_are_not_shown() -> None:
-    old = [option for option in serve.params if option.name in ("silence", "arrival", "wide")]
-    assert [option.opts[0] for option in old] == ["--wide", "--arrival", "--silence"]
-    assert "--silence" not in CliRunner().invoke(serve, ["--help"]).output
-
-
 def test_help_shows_every_setting_with_its_variable() -> None:
     shown = CliRunner().invoke(serve, ["--help"]).output
     for name in Settings.model_fields:

@@ -1,4 +1,4 @@
-"""The APIs that this server speaks, a folder for each: a new one is its folder, and its line here."""
+"""The APIs that this server speaks, each in files of its name: a new one is its file, and its line here."""
 
 from __future__ import annotations
 

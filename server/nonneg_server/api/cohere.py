@@ -72,9 +72,6 @@ ANSWER: CohereAnswer = {
 }
 
 
-# Cohere's v2 embed: images in one of two shapes, several embedding types in one answer.
-
-
 def read(given: dict[str, Any], limits: Limits) -> tuple[list[Incoming], Parameters, list[EmbeddingType]]:
     """Return the images, what is asked of them, and the types to answer in."""
     request = from_json(EmbedBody, given)

@@ -1,4 +1,4 @@
-"""POST /embed, /query, /shorten and /explain: images, expressions or stored vectors in, vectors and their reasons out."""
+"""POST /embed, /query, /shorten and /explain: images, expressions or stored vectors in, vectors and reasons out."""
 
 from __future__ import annotations
 

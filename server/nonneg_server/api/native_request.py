@@ -1,4 +1,4 @@
-"""The native request: whatever form it came in, the images and the parameters; and its bodies for the OpenAPI document."""
+"""The native request: whatever form it came in, images and parameters; and its bodies for the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ from nonneg_core.errors import MediaUnsupported, NonnegError, ParameterInvalid
 from nonneg_core.pixels.identify import signature
 from nonneg_server.api.native_answers import ErrorAnswer, ErrorDetail
 from nonneg_server.api.route import BINARY, PIXEL, Schema, Shape, body, flat, parameter
-from nonneg_server.pipeline import answer_forms as as_arrow
-from nonneg_server.pipeline import answer_forms as as_msgpack
-from nonneg_server.pipeline import answer_forms as as_npy
+from nonneg_server.pipeline.answer_forms import as_arrow, as_msgpack, as_npy
 from nonneg_server.requests.bodies import json_object, parse_form, parse_in_thread, read_body
 from nonneg_server.requests.inputs import Incoming, Limits, check_count, images_from, input_from, texts_from
 from nonneg_server.requests.parameters import Parameters, from_json, from_strings, merged

@@ -1,9 +1,8 @@
-"""The native API: GET /models and below, health, metrics and the pages about them; and all its routes as one dialect."""
+"""The native API: GET /models and below, health, metrics, the pages about them; and all its routes as one dialect."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -11,28 +10,16 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from nonneg_core.errors import NotFound
 from nonneg_core.version import __version__
 from nonneg_runtime.bundle.bundle_folder import Bundle
-from nonneg_runtime.bundle.manifest import Manifest
 from nonneg_runtime.words.column_facts import names_of
 from nonneg_server.api import answer_examples as examples
-from nonneg_server.api import (
-    embed_routes as embed,
-)
-from nonneg_server.api import (
-    embed_routes as explain,
-)
-from nonneg_server.api import (
-    embed_routes as query,
-)
-from nonneg_server.api import (
-    embed_routes as shorten,
-)
 from nonneg_server.api import native_answers as schemas
 from nonneg_server.api.answer_examples import ALIVE
+from nonneg_server.api.embed_routes import embed_router
 from nonneg_server.api.native_answers import ErrorAnswer, Health
 from nonneg_server.api.native_request import error_body, query_parameters
 from nonneg_server.api.route import BINARY, Dialect, Route, documented, health, json_response, open_to_all
 from nonneg_server.models.dimensions import dimension_details, list_dimensions, thumbnail
-from nonneg_server.models.served_models import check_alive, check_ready
+from nonneg_server.models.served_models import check_alive, check_ready, lengths, summary
 from nonneg_server.observation.drift import moved_at, sentences
 from nonneg_server.requests.parameters import Listing
 
@@ -91,27 +78,6 @@ def _number(request: Request, what: str) -> int:
     if not (text.isascii() and text.isdecimal()) or len(text) > 9:
         raise NotFound(f"{what} {text!r} is not a number", fix="name it by its number", field=what, value=text[:40])
     return int(text)
-
-
-def summary(manifest: Manifest) -> dict[str, Any]:
-    """Return a model in a few lines."""
-    return {
-        "name": manifest.name,
-        "version": manifest.version,
-        "description": manifest.description,
-        "fingerprint": manifest.fingerprint,
-        "dimensions": manifest.dimensions,
-        "precision": manifest.precision,
-        "view": manifest.view.model_dump(mode="json"),
-    }
-
-
-def lengths(manifest: Manifest) -> list[dict[str, Any]]:
-    """Return what each prefix was measured to keep; empty where the exporter had no images to measure on."""
-    if manifest.quality is None:
-        return []
-    rows = [row for row in manifest.quality.rows if row.selection == "expected-activation"]
-    return [row.model_dump(mode="json", exclude={"selection"}) for row in rows]
 
 
 # GET /livez and /readyz: whether the process should be restarted, and whether it should be sent work.
@@ -200,7 +166,7 @@ async def get_openapi(request: Request) -> Response:
 
 # The native API: images, stored vectors, models, health, and the pages about them.
 
-_ROUTERS = [part.router for part in (embed, query, shorten, explain, models, health, metrics, docs)]
+_ROUTERS = (embed_router, models_router, health_router, docs_router)
 NATIVE = Dialect(
     "native", ("",), error_body, ErrorAnswer, tuple(route for router in _ROUTERS for route in router.routes)
 )

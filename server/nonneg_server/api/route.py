@@ -1,4 +1,4 @@
-"""What routes and APIs say of themselves: whether a route embeds or tells health, its OpenAPI operation, its dialect."""
+"""What routes and APIs say of themselves: whether a route embeds or tells health, its OpenAPI operation, its API."""
 
 from __future__ import annotations
 
@@ -48,7 +48,6 @@ class Operation:
     others: Schema = field(default_factory=dict)  # further media types of the answer
     says: str | None = None  # of the answer; without it, its type's first line
     failure: Any = None  # the type of its errors; without it, its dialect's
-    headers: Schema = field(default_factory=dict)  # that a request must have, with an example of each
 
 
 def documented(
@@ -60,14 +59,11 @@ def documented(
     others: Schema | None = None,
     says: str | None = None,
     failure: Any = None,
-    headers: Schema | None = None,
 ) -> Callable[[Endpoint], Endpoint]:
     """Note on an endpoint what it takes and answers."""
 
     def note(endpoint: Endpoint) -> Endpoint:
-        vars(endpoint)["operation"] = Operation(
-            answer, example, body, query, others or {}, says, failure, headers or {}
-        )
+        vars(endpoint)["operation"] = Operation(answer, example, body, query, others or {}, says, failure)
         return endpoint
 
     return note

@@ -1,4 +1,4 @@
-"""The studio's routes, and the page's own files; what they answer from is imported when it is first asked for."""
+"""The studio's routes, private to its page, and that page's files; what they answer from is imported only when asked."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Any
 from fastapi import APIRouter, Request, Response
 
 from nonneg_core.errors import NotFound, ParameterInvalid
-from nonneg_server.api import studio_schemas as group_schemas
-from nonneg_server.api import studio_schemas as schemas
 from nonneg_server.api.native_answers import ErrorAnswer
-from nonneg_server.api.native_request import error_body, images, query_parameters, read_request
-from nonneg_server.api.route import BINARY, Dialect, Route, documented, embedding, json_response, open_to_all
+from nonneg_server.api.native_request import error_body, query_parameters, read_request
+from nonneg_server.api.route import Dialect, Route, embedding, json_response, open_to_all
 from nonneg_server.models.explanation import maps_of
 from nonneg_server.pipeline.request_pipeline import deadline_of
 from nonneg_server.requests.parameters import Bars, ComparedPair, Listed, LocatedDimension, Searched
@@ -21,54 +19,54 @@ from nonneg_server.requests.parameters import Bars, ComparedPair, Listed, Locate
 if TYPE_CHECKING:
     from nonneg_server.studio.studio_state import Studio
 
-router = APIRouter(route_class=Route, tags=["studio"])
+router = APIRouter(route_class=Route, include_in_schema=False)
 
 
-@router.get("/studio", summary="What is looked at: model, folder, lengths")
-@documented(schemas.Overview, schemas.OVERVIEW)
+@router.get("/studio")
 async def get_studio(request: Request) -> Response:
+    """What is looked at: model, folder, lengths."""
     return json_response(_studio(request).overview())
 
 
-@router.get("/studio/photos", summary="The indexed photos, by name")
-@documented(schemas.PhotoList, schemas.PHOTOS, query=Listed)
+@router.get("/studio/photos")
 async def get_photos(request: Request) -> Response:
+    """The indexed photos, by name."""
     studio, listing = _studio(request), query_parameters(request.scope["query_string"], Listed)
     return json_response(studio.photos(listing.limit, listing.offset, listing.name))
 
 
-@router.get("/studio/photos/{photo}", summary="One photo's dimensions, the strongest first")
-@documented(schemas.PhotoBars, schemas.BARS, query=Bars)
+@router.get("/studio/photos/{photo}")
 async def get_photo(request: Request) -> Response:
+    """One photo's dimensions, the strongest first."""
     studio, options = _studio(request), query_parameters(request.scope["query_string"], Bars)
     return json_response(await asyncio.to_thread(studio.bars, _photo(request), options))
 
 
-@router.get("/studio/photos/{photo}/thumbnail", summary="A photo, at most 320 pixels wide and high")
-@documented(others={"image/jpeg": BINARY}, says="A JPEG.")
+@router.get("/studio/photos/{photo}/thumbnail")
 async def get_thumbnail(request: Request) -> Response:
+    """A photo, at most 320 pixels wide and high."""
     return await _picture(request, lambda studio, *given: studio.thumbnail(*given))
 
 
-@router.get("/studio/photos/{photo}/image", summary="A photo, at most 1280 pixels wide and high")
-@documented(others={"image/jpeg": BINARY}, says="A JPEG.")
+@router.get("/studio/photos/{photo}/image")
 async def get_image(request: Request) -> Response:
+    """A photo, at most 1280 pixels wide and high."""
     return await _picture(request, lambda studio, photo, _, deadline: studio.image(photo, deadline))
 
 
-@router.get("/studio/photos/{photo}/where", summary="Which cells of a photo a dimension comes from")
-@documented(schemas.StudioWhere, schemas.WHERE, query=LocatedDimension)
+@router.get("/studio/photos/{photo}/where")
 async def get_where(request: Request) -> Response:
+    """Which cells of a photo a dimension comes from."""
     studio, target = _studio(request), query_parameters(request.scope["query_string"], LocatedDimension)
     deadline = deadline_of(request, request.app.state.settings.timeout)
     maps = maps_of(request.app.state)
     return json_response(await studio.where(_photo(request), target.dimension, maps, deadline))
 
 
-@router.post("/studio/uploads", summary="Embed a photo to search with; it is kept in memory alone, for a while")
+@router.post("/studio/uploads")
 @embedding
-@documented(schemas.PhotoBars, schemas.BARS, body=lambda: images(Bars, 1), query=Bars, headers={"X-Nonneg-Studio": "1"})
 async def post_upload(request: Request) -> Response:
+    """Embed a photo to search with; it is kept in memory alone, for a while."""
     from nonneg_server.studio.browser_access import check_meant
 
     studio = _studio(request)
@@ -81,45 +79,45 @@ async def post_upload(request: Request) -> Response:
     return json_response(await studio.upload(request, photos[0], options))
 
 
-@router.get("/studio/search", summary="Photos like one, or by dimensions, with the parts that make each score")
-@documented(schemas.Found, schemas.FOUND, query=Searched)
+@router.get("/studio/search")
 async def get_search(request: Request) -> Response:
+    """Photos like one, or by dimensions, with the parts that make each score."""
     studio, query = _studio(request), query_parameters(request.scope["query_string"], Searched)
     words = await studio.words(request, query)
     return json_response(await asyncio.to_thread(studio.search, query, words))
 
 
-@router.get("/studio/pair", summary="Two photos: what only one has, and what they share")
-@documented(schemas.Sides, schemas.SIDES, query=ComparedPair)
+@router.get("/studio/pair")
 async def get_pair(request: Request) -> Response:
+    """Two photos: what only one has, and what they share."""
     studio, comparison = _studio(request), query_parameters(request.scope["query_string"], ComparedPair)
     record = await asyncio.to_thread(studio.pair, comparison)
     deadline = deadline_of(request, request.app.state.settings.timeout)
     return json_response({**record, **await studio.judged(comparison.a, comparison.b, deadline)})
 
 
-@router.get("/studio/dimensions/{dimension}", summary="One dimension here: strongest photos, company, drift")
-@documented(schemas.Meaning, schemas.MEANING)
+@router.get("/studio/dimensions/{dimension}")
 async def get_meaning(request: Request) -> Response:
+    """One dimension here: strongest photos, company, drift."""
     text: str = request.path_params["dimension"]
     if not (text.isascii() and text.isdecimal()) or len(text) > 9:
         raise NotFound(f"dimension {text[:40]!r} is not a number", fix="name it by its number", field="dimension")
     return json_response(await asyncio.to_thread(_studio(request).meaning, int(text)))
 
 
-@router.get("/studio/groups", summary="Duplicates, clusters and outliers: begins the search; ask again until found")
-@documented(group_schemas.Sections, group_schemas.SECTIONS)
+@router.get("/studio/groups")
 async def get_groups(request: Request) -> Response:
+    """Duplicates, clusters and outliers: begins the search; ask again until found."""
     return json_response(_studio(request).groups())
 
 
-@router.get("/studio/groups/progress", summary="How far the search for groups is, without beginning it")
-@documented(group_schemas.GroupsProgress, group_schemas.GROUPS_PROGRESS)
+@router.get("/studio/groups/progress")
 async def get_groups_progress(request: Request) -> Response:
+    """How far the search for groups is, without beginning it."""
     return json_response(_studio(request).grouping.progress())
 
 
-@router.get("/studio/page/{file}", include_in_schema=False)
+@router.get("/studio/page/{file}")
 @open_to_all
 async def get_file(request: Request) -> Response:
     """Answer one of the page's own files."""

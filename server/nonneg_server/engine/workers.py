@@ -4,7 +4,7 @@ While there is plenty to do, a thread hands over what it has done several jobs a
 still in the caches, and writing an answer after an inference takes several times as long as after another answer.
 No thread idles for it: the queue is long enough until the next requests come.
 
-What waits, and what comes next, is in `fair_queue.py`. A job that is not wanted any more is withdrawn (client gone,
+What waits, and what comes next, is in `admission.py`. A job that is not wanted any more is withdrawn (client gone,
 deadline passed) and then never runs. A thread that ends without being told to, or a job that does not end, makes the
 pool unhealthy: `/livez` asks.
 """

@@ -1,4 +1,4 @@
-"""What bounds all connections of a server: shared limits and counts, open files, output that clients do not read, bytes that links bring."""
+"""What bounds all connections: shared limits and counts, open files, unread output, and the bytes that links bring."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is refused before the application: malformed requests, upgrades, requests while the queue is full, idle TLS handshakes."""
+"""What is refused before the application: malformed requests, upgrades, requests to a full queue, idle handshakes."""
 
 from __future__ import annotations
 

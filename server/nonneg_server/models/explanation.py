@@ -1,4 +1,4 @@
-"""What vectors say in dimensions: why two images are alike, which cells that comes from, what an expression stands for."""
+"""What vectors say in dimensions: why two images are alike, from which cells, and what an expression stands for."""
 
 from __future__ import annotations
 

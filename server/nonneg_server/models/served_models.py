@@ -15,7 +15,7 @@ from nonneg_core.errors import ConfigInvalid, ModelNotFound, NonnegError, NotRea
 from nonneg_core.process import cores_and_allocator as allocator
 from nonneg_runtime.bundle.atlas_file import with_atlas
 from nonneg_runtime.bundle.bundle_folder import DEFAULT, Bundle, located
-from nonneg_runtime.bundle.manifest import read_manifest
+from nonneg_runtime.bundle.manifest import Manifest, read_manifest
 from nonneg_runtime.inference.variants import PrecisionChoice, open_variant
 from nonneg_server.engine.admission import Admission
 from nonneg_server.engine.inference_engine import InferenceEngine
@@ -239,6 +239,27 @@ def named(bundle: Bundle, name: str) -> Bundle:
     if bundle.manifest.name == name:
         return bundle
     return replace(bundle, manifest=bundle.manifest.model_copy(update={"name": name}))
+
+
+def summary(manifest: Manifest) -> dict[str, Any]:
+    """Return a model in a few lines."""
+    return {
+        "name": manifest.name,
+        "version": manifest.version,
+        "description": manifest.description,
+        "fingerprint": manifest.fingerprint,
+        "dimensions": manifest.dimensions,
+        "precision": manifest.precision,
+        "view": manifest.view.model_dump(mode="json"),
+    }
+
+
+def lengths(manifest: Manifest) -> list[dict[str, Any]]:
+    """Return what each prefix was measured to keep; empty where the exporter had no images to measure on."""
+    if manifest.quality is None:
+        return []
+    rows = [row for row in manifest.quality.rows if row.selection == "expected-activation"]
+    return [row.model_dump(mode="json", exclude={"selection"}) for row in rows]
 
 
 # Whether the process works, and whether it takes work: what the health routes of every API ask.

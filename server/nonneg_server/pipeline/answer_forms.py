@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import io
 import json
-from types import ModuleType
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 import ormsgpack
 from numpy.typing import NDArray
 
 from nonneg_core.errors import JsonScalar, NotAcceptable, ParameterInvalid
-from nonneg_server.pipeline import json_answer as as_json
-from nonneg_server.pipeline.json_answer import check_objects, head, one_by_one, record
-from nonneg_server.pipeline.json_answer import check_objects as refuse_compact_dense
+from nonneg_server.pipeline.json_answer import JSON, check_objects, head, one_by_one, record, write_json
 from nonneg_server.pipeline.request_pipeline import Answer
 from nonneg_server.requests.parameters import Parameters
-from nonneg_vectors.storage import packing as compact
-from nonneg_vectors.storage.packing import pack
-
-__all__ = ["MSGPACK", "check_objects", "write_msgpack"]
+from nonneg_vectors.storage.packing import pack, pack_sparse
 
 MSGPACK = "application/msgpack"
 
@@ -59,7 +54,7 @@ def write_npy(answer: Answer) -> bytes:
     for error in answer.errors.values():
         raise error
     encoding = answer.parameters.encoding
-    assert encoding != "compact"  # `check` refused it
+    assert encoding != "compact"  # `check_npy` refused it
     buffer = io.BytesIO()
     np.save(buffer, pack(answer.vectors[0], encoding).numbers, allow_pickle=False)
     return buffer.getvalue()
@@ -76,7 +71,7 @@ ARROW = "application/vnd.apache.arrow.stream"
 
 def check_arrow(parameters: Parameters) -> None:
     """Refuse where pyarrow is not installed; Arrow carries everything else."""
-    refuse_compact_dense(parameters)
+    check_objects(parameters)
     try:
         import pyarrow  # noqa: F401
     except ModuleNotFoundError:
@@ -128,7 +123,7 @@ def _rows(answer: Answer) -> list[dict[str, Any]]:
             active = np.flatnonzero(z)
             row = {"index": i, "dimensions": k, "nnz": active.size, "zero": active.size == 0}
             if options.encoding == "compact":
-                rows.append({**row, "packed": compact.pack_sparse(active, z[active], k)})
+                rows.append({**row, "packed": pack_sparse(active, z[active], k)})
                 continue
             sparse, dense = pack(z[active], options.encoding), pack(z, options.encoding)
             numbers = {"values": sparse.numbers, "embedding": dense.numbers, "scale": dense.scale}
@@ -140,7 +135,20 @@ def _rows(answer: Answer) -> list[dict[str, Any]]:
 
 # The form of an answer: the first media type of the Accept header that is available.
 
-FORMS: dict[str, ModuleType] = {form.MEDIA_TYPE: form for form in (as_json, as_msgpack, as_npy, as_arrow)}
+
+class Form(NamedTuple):
+    """How an answer is written, and what it cannot hold."""
+
+    MEDIA_TYPE: str
+    check: Callable[[Parameters], None]
+    write: Callable[[Answer], bytes]
+
+
+as_json = Form(JSON, check_objects, write_json)
+as_msgpack = Form(MSGPACK, check_objects, write_msgpack)
+as_npy = Form(NPY, check_npy, write_npy)
+as_arrow = Form(ARROW, check_arrow, write_arrow)
+FORMS = {form.MEDIA_TYPE: form for form in (as_json, as_msgpack, as_npy, as_arrow)}
 MOST_MEDIA_TYPES = 32  # media types in one Accept header
 _ALIASES = {
     "*/*": as_json,
@@ -150,8 +158,8 @@ _ALIASES = {
 }
 
 
-def form_for(accept: str | None) -> ModuleType:
-    """Return the module that writes the answer: it has MEDIA_TYPE, check(parameters) and write(answer)."""
+def form_for(accept: str | None) -> Form:
+    """Return the form of the answer."""
     if accept is None or accept in ("*/*", "application/json", ""):
         return as_json
     if accept.count(",") >= MOST_MEDIA_TYPES:

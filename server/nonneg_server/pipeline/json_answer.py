@@ -14,8 +14,7 @@ from nonneg_core.errors import ParameterInvalid
 from nonneg_core.shortening import Vectors
 from nonneg_server.pipeline.request_pipeline import Answer
 from nonneg_server.requests.parameters import Parameters
-from nonneg_vectors.storage import packing as compact
-from nonneg_vectors.storage.packing import pack
+from nonneg_vectors.storage.packing import pack, pack_sparse
 
 Wrap = Callable[[NDArray[Any]], Any]  # how an array is carried: as numbers, as base64, as bytes
 RowWriter = Callable[[Vectors, Parameters], Iterable[dict[str, Any]]]  # every vector of one length as an object
@@ -75,7 +74,7 @@ def vector(z: Vectors, parameters: Parameters, wrap: Wrap) -> dict[str, Any]:
         (active,) = (z > 0).nonzero()  # and looking for true ones, too
         nnz = active.size
         if parameters.encoding == "compact":
-            packed_bytes = np.frombuffer(compact.pack_sparse(active, z[active], len(z)), np.uint8)
+            packed_bytes = np.frombuffer(pack_sparse(active, z[active], len(z)), np.uint8)
             return {"packed": wrap(packed_bytes), "nnz": nnz, "zero": nnz == 0}
         fields["indices"] = wrap(active.astype("<i4"))
         if parameters.encoding != "binary":  # there the indices say all
@@ -90,10 +89,6 @@ def vector(z: Vectors, parameters: Parameters, wrap: Wrap) -> dict[str, Any]:
     fields["zero"] = nnz == 0
     return fields
 
-
-# The answer in JSON, written by orjson straight from numpy; other encodings than float are base64 text.
-
-__all__ = ["JSON", "check_objects", "write_json"]
 
 JSON = "application/json"
 

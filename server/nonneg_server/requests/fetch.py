@@ -1,4 +1,4 @@
-"""Images by URL, where the operator allows hosts: the address is resolved once, checked, and only that one is reached."""
+"""Images by URL, where the operator allows hosts: the address is resolved once, checked, and then connected to."""
 
 from __future__ import annotations
 
@@ -67,8 +67,6 @@ def matches(allowed: str, host: str, port: int) -> bool:
     return name in ("*", host) or (name.startswith("*.") and host.endswith(name[1:]))
 
 
-# Images by URL, where the operator allows hosts: the address is resolved once, checked, and then connected to.
-#
 # Checking a name and connecting to it later would let its owner answer differently the second time. Nothing of this
 # process goes along: no cookies, no credentials, no proxies from the environment.
 

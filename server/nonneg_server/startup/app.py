@@ -18,11 +18,10 @@ from nonneg_core.errors import ConfigInvalid, NonnegError
 from nonneg_core.version import __version__
 from nonneg_server.api import DIALECTS
 from nonneg_server.api.route import RouteTable
-from nonneg_server.http import context as error_responses
 from nonneg_server.http.auth import AuthMiddleware, RateLimiter, is_authorized
 from nonneg_server.http.connection import Connection
 from nonneg_server.http.connection_limits import ConnectionLimits, ConnectionState, open_files, raise_file_limit
-from nonneg_server.http.context import Observer, RequestContext
+from nonneg_server.http.context import Observer, RequestContext, on_error, on_http_exception
 from nonneg_server.http.keys import Keys, read_keys, reload_keys
 from nonneg_server.http.refusals import READABLE_HEADERS, EarlyRejection
 from nonneg_server.models.served_models import Registry, Repository
@@ -61,8 +60,8 @@ def create_app(
     for dialect in DIALECTS:
         app.router.routes.extend(dialect.routes)  # flat: an included router costs each request a second match
     app.openapi = partial(_document, app)  # type: ignore[method-assign]
-    app.add_exception_handler(NonnegError, error_responses.on_error)
-    app.add_exception_handler(HTTPException, error_responses.on_http_exception)
+    app.add_exception_handler(NonnegError, on_error)
+    app.add_exception_handler(HTTPException, on_http_exception)
     keys, table = read_keys(settings.api_key, settings.api_key_file), RouteTable(app.routes)
     if settings.api_key_file is not None:
         app.state.reload_hooks.append(partial(reload_keys, keys, settings.api_key, settings.api_key_file))

@@ -72,11 +72,7 @@ def openapi_document(app: FastAPI) -> dict[str, Any]:
     for dialect, route, operation in operations():
         for method in route.methods or ():
             slot = specification["paths"][route.path_format][method.lower()]
-            slot["parameters"] = [
-                *map(_in_path, route.param_convertors),
-                *query_parameters(operation.query),
-                *(_in_head(name, example) for name, example in operation.headers.items()),
-            ]
+            slot["parameters"] = [*map(_in_path, route.param_convertors), *query_parameters(operation.query)]
             _fill(slot, dialect, operation, shapes)
     return specification
 
@@ -107,18 +103,6 @@ def _fill(slot: dict[str, Any], dialect: Dialect, operation: Operation, shapes: 
 
 def _in_path(name: str) -> Schema:
     return {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
-
-
-def _in_head(name: str, example: str) -> Schema:
-    sentence = "Any value: a header that pages of other sites cannot send."
-    return {
-        "name": name,
-        "in": "header",
-        "required": True,
-        "description": sentence,
-        "example": example,
-        "schema": {"type": "string"},
-    }
 
 
 def _failure(dialect: Dialect, shape: Schema, description: str) -> Schema:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import difflib
-import logging
 import os
 import tomllib
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -23,8 +22,6 @@ def with_settings(command: Callable[..., Any]) -> Callable[..., Any]:
     """Decorate a function with one option a setting; those not given arrive as None."""
     for name, field in reversed(Settings.model_fields.items()):
         command = _option(name, field)(command)
-    for old, new in RENAMED.items():
-        command = _option(old, Settings.model_fields[new], hidden=True)(command)
     return command
 
 
@@ -44,28 +41,14 @@ class Grouped(click.Command):
                 formatter.write_dl(records)
 
 
-class _Choice(click.Choice[str]):
-    """One of the values that are listed, or the former name of one."""
-
-    def __init__(self, choices: Sequence[str], former: Mapping[str, str]) -> None:
-        super().__init__(choices)
-        self._former = former
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        return value if value in self._former else super().convert(value, param, ctx)
-
-
-def _option(name: str, field: FieldInfo, *, hidden: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def _option(name: str, field: FieldInfo) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     kind, several = _kind(field.annotation)
-    if isinstance(kind, click.Choice):
-        kind = _Choice(kind.choices, RENAMED_VALUES.get(name, {}))
     names = [f"{flag(name)}/--no-{flag(name)[2:]}" if kind is bool else flag(name), name]
     return click.option(
         *names,
         type=None if kind is bool else kind,
         default=None,
         multiple=several,
-        hidden=hidden,
         metavar=metavar_of(field),
         help=f"{field.description} [{variable(name)}{shown_default(field)}]",
         callback=(lambda _ctx, _option, given: given or None) if several else None,
@@ -100,8 +83,7 @@ OF_OTHERS = frozenset({"NONNEG_URL", "NONNEG_FEATURE_CACHE"})  # that the client
 
 def read_settings(**flags: Any) -> Settings:
     """Return the settings of this run: flags first, then the environment, then the file, then the defaults."""
-    flags = with_new_names({name: value for name, value in flags.items() if value is not None})
-    given = from_old_variables() | flags
+    given = {name: value for name, value in flags.items() if value is not None}
     file = given.get("config") or os.environ.get(variable("config"))
     from_file = {} if not file else _from_file(Path(file))
     try:
@@ -148,7 +130,7 @@ def _from_file(path: Path) -> dict[str, Any]:
         raise ConfigInvalid(f"{path} cannot be read ({error})", fix="check --config", field="config") from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigInvalid(f"{path} is not TOML: {error}", fix='write lines like port = 9000 or host = "::"') from None
-    return {name: value for name, value in with_new_names(table).items() if not os.environ.get(variable(name))}
+    return {name: value for name, value in table.items() if not os.environ.get(variable(name))}
 
 
 def _fix(name: str) -> str:
@@ -156,44 +138,3 @@ def _fix(name: str) -> str:
         return f"change {flag(name)} or {variable(name)}"
     close = difflib.get_close_matches(name, Settings.model_fields, n=1)
     return f"did you mean {close[0]}?" if close else "see `nonneg serve --help` for what there is"
-
-
-# Settings and values that have another name since the last release: the old ones still work, with a warning.
-
-RENAMED = {"silence": "read_timeout", "arrival": "receive_timeout", "wide": "all_cores"}
-RENAMED_VALUES = {"decode": {"fastest": "fast"}}  # of a setting: the old value, and the present one
-logger = logging.getLogger("nonneg")
-
-
-def with_new_names(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Put each setting under its present name; one given under both keeps the present one's value."""
-    renamed = dict(given)
-    for old, new in RENAMED.items():
-        if old in renamed:
-            value = renamed.pop(old)
-            renamed.setdefault(new, value)
-            _warn(old, new)
-    for name, values in RENAMED_VALUES.items():
-        if isinstance(former := renamed.get(name), str) and former in values:
-            renamed[name] = values[former]
-            _warn(f"{name}={former}", f"{name}={values[former]}")
-    return renamed
-
-
-def from_old_variables() -> dict[str, str]:
-    """Return what the environment sets by old names alone, or to old values."""
-    renamed = {}
-    for old, new in RENAMED.items():
-        value = os.environ.get(PREFIX + old.upper())
-        if value and not os.environ.get(PREFIX + new.upper()):
-            renamed[new] = value
-            _warn(PREFIX + old.upper(), PREFIX + new.upper())
-    for name, values in RENAMED_VALUES.items():
-        if (value := os.environ.get(PREFIX + name.upper(), "")) in values:
-            renamed[name] = values[value]
-            _warn(f"{PREFIX}{name.upper()}={value}", f"{PREFIX}{name.upper()}={values[value]}")
-    return renamed
-
-
-def _warn(old: str, new: str) -> None:
-    logger.warning("%s is called %s now; the old name works in this release, and not in the next", old, new)

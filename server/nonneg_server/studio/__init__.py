@@ -1,16 +1,11 @@
 """The studio: a folder's photos looked at through their dimensions; what the page and /studio/… answer from.
 
-column_index       vectors by row and by column: what is cut off, scores, counts
-collection         an indexed folder: names, ids and vectors
-dimension_cards    a dimension as every answer names it
-query              what is searched for, as weights and conditions
-search             hits with reasons, their line, what shortening costs
-facets             the dimensions of a result, counted over the whole index
-grouping           duplicates, clusters and outliers, and how far the search for them is
-comparison         one photo's dimensions, and two photos side by side
-dimension_details  one dimension: its strongest photos here, its company, its drift
-thumbnails         thumbnails and photos, by id
-uploads            photos that were dropped on the page, in memory
-host_check         which names a browser may call this server by
-page_files         the page's own files, and the policy they are served under
+studio_state    what the routes ask: the model, the folder that was indexed, and photos dropped on the page
+indexed_folder  the folder: names and ids, vectors by row and by column, and its groups
+photo_query     what is searched for, as weights and conditions
+folder_search   hits with reasons, their line, what shortening costs, and the dimensions of a result
+folder_answers  a photo's dimensions, two photos side by side, and one dimension
+pictures        photos by id, their smaller copies, and photos that were dropped on the page
+browser_access  the page's own files and their policy, and which names a browser may call this server by
+page            the page
 """

@@ -15,6 +15,7 @@ from nonneg_core.shortening import Vectors, shorten
 from nonneg_runtime.bundle.bundle_folder import Bundle
 from nonneg_runtime.bundle.manifest import Columns as Evidence
 from nonneg_server.models.explanation import can_locate
+from nonneg_server.models.served_models import lengths
 from nonneg_server.studio.indexed_folder import IndexedFolder
 from nonneg_vectors.curation.neighbours import PairLimits, Pairs, copies
 from nonneg_vectors.expressions.expression import Dimension
@@ -91,7 +92,7 @@ UNKNOWN: dict[str, Any] = {"likeness": None, "copy": None}  # where one of the t
 def judged(pictures: list[bytes], vectors: list[Vectors], top_k: int | None) -> dict[str, Any]:
     """Return how alike two small copies of photos are, and whether the photos are copies, by their whole vectors.
 
-    kept: how many of each vector's entries are stored, if not all; of these alone copies have smaller cosines.
+    top_k: how many of each vector's entries are stored, if not all; of these alone copies have smaller cosines.
     """
     limits = PairLimits() if top_k is None else PairLimits().of_cut_vectors()
     a, b = (shorten(z, min(map(len, vectors)), top_k) for z in vectors)
@@ -173,8 +174,6 @@ def _ratio(here: float, there: float) -> float | None:
 
 def overview(bundle: Bundle, dimensions: int, named: int, folder: IndexedFolder | None) -> dict[str, Any]:
     """Return what is looked at; `dimensions`: the model's, or those of them that the folder's index holds."""
-    from nonneg_server.api.native_routes import lengths
-
     manifest = bundle.manifest
     return {
         "model": manifest.name,

@@ -1,4 +1,4 @@
-"""Hits with the parts that make their scores, where chance begins, what shortening loses, and the dimensions in common."""
+"""Hits and the parts of their scores, where chance begins, what shortening loses, and the dimensions in common."""
 
 from __future__ import annotations
 
@@ -48,8 +48,6 @@ def facets(collection: IndexedFolder, result: NDArray[np.intp], cards: Cards) ->
         if telling[j] > 0
     ]
 
-
-# Hits with the parts that make their scores, where chance begins, and what is lost by shortening.
 
 REASONS = 6
 ASKED = 12  # dimensions of the query that are told

@@ -21,8 +21,17 @@ from nonneg_server.models.explanation import CellMaps, scaled
 from nonneg_server.models.served_models import Registry
 from nonneg_server.pipeline.request_pipeline import deadline_of, encode, fetched
 from nonneg_server.requests.inputs import Incoming, Link, sized
-from nonneg_server.studio import folder_answers as comparison
-from nonneg_server.studio.folder_answers import EXEMPLARS, UNKNOWN, Cards, judged, meaning, overview, strongest
+from nonneg_server.studio.folder_answers import (
+    EXEMPLARS,
+    UNKNOWN,
+    Cards,
+    bars,
+    judged,
+    meaning,
+    overview,
+    pair,
+    strongest,
+)
 from nonneg_server.studio.folder_search import Page, SearchLength, search
 from nonneg_server.studio.indexed_folder import Grouping, IndexedFolder
 from nonneg_server.studio.photo_query import as_json, read_query
@@ -79,7 +88,7 @@ class Studio:
     def bars(self, photo: str, options: Bars) -> dict[str, Any]:
         """Return a photo's dimensions, the strongest first."""
         z = shorten(self._vector(photo), self._length(options), options.top_k)
-        chart = comparison.bars(z, self.cards, options.limit, named=options.named)
+        chart = bars(z, self.cards, options.limit, named=options.named)
         return {
             **self._entry(photo),
             "dimensions": len(z),
@@ -161,7 +170,7 @@ class Studio:
         a, b = (shorten(self._vector(photo), k, options.top_k) for photo in (options.a, options.b))
         chance = chance_of(self.bundle, k, options.top_k)
         line = chance.line([(np.flatnonzero(z).astype(np.int32), z[z > 0]) for z in (a, b)])
-        answer = comparison.pair(a, b, self.cards, options.limit)
+        answer = pair(a, b, self.cards, options.limit)
         for side in ("shared", "only_a", "only_b"):
             answer[side] = [self._shown_by(bar) for bar in answer[side]]
         return {"a": self._entry(options.a), "b": self._entry(options.b), **answer, "chance": line}

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nonneg_client import Encoder
 from nonneg_runtime.bundle.bundle_folder import Bundle
-from nonneg_server import Encoder
 from nonneg_vectors.storage.embeddings import Embeddings
 
 

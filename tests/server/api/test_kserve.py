@@ -12,8 +12,8 @@ import pytest
 import tritonclient.http as triton
 from tritonclient.utils import InferenceServerException
 
+from nonneg_client import Encoder
 from nonneg_runtime.bundle.bundle_folder import Bundle
-from nonneg_server import Encoder
 
 Paint = Callable[[int], bytes]
 Uri = Callable[[int], str]
