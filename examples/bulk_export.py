@@ -8,8 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from nonneg_vectors.search import converters
-from nonneg_vectors.storage.parquet import parts
+from nonneg_client import converters
+from nonneg_client.storage import parts
 
 photos, out, *database = sys.argv[1:]
 again = ["--update"] if Path(out).exists() else []

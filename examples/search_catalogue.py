@@ -8,8 +8,7 @@ import sys
 from pathlib import Path
 
 from nonneg_client import Client
-from nonneg_client.search import Index
-from nonneg_vectors.search.attributes import read_attributes
+from nonneg_client.search import Index, read_attributes
 
 photos, table, query = Path(sys.argv[1]).resolve(), Path(sys.argv[2]), sys.argv[3]
 said = read_attributes(table, photos).payloads  # numbers, dates, truth values and text, by path

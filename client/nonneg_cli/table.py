@@ -1,4 +1,4 @@
-"""The `nonneg` command: subcommands are found in one table and loaded when they are used; named data sets stand for folders."""
+"""The `nonneg` command: a table of subcommands, loaded when they are used; names of data sets stand for folders."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from nonneg_core.process.start_up import open_missing_streams
+
+# Named data sets stand for folders.
 
 NAMES = ("digits", "cifar10", "cifar100", "stl10", "fashion-mnist")
 HOME = "NONNEG_DATA"  # the variable with the folder of named data sets
@@ -69,9 +71,6 @@ def _unpacked(name: str) -> Path:
     return unpacked(name)
 
 
-# The `nonneg` command: subcommands are found in one table and loaded when they are used.
-
-
 @dataclass(frozen=True)
 class Subcommand:
     """Where a subcommand lives, what it says of itself in the list, and the extra that brings what it needs."""
@@ -85,11 +84,7 @@ COMMANDS: dict[str, Subcommand] = {
     "train": Subcommand(
         "nonneg_training.train_command:train", "Train a non-negative encoder on a folder of images.", "training"
     ),
-    "study": Subcommand("research.study.__main__:study", "Measure the method's claims, with verdicts.", "training"),
     "export": Subcommand("nonneg_export.commands.export:export", "Turn a checkpoint into a bundle.", "training"),
-    "build-default": Subcommand(
-        "research.models.build_default:build_default", "Rebuild the default model.", "default-model"
-    ),
     "rank": Subcommand("nonneg_export.commands.bundle_from_bundle:rank", "Rank a bundle by your own photos.", "export"),
     "wrap": Subcommand(
         "nonneg_export.commands.wrap:wrap", "Turn any image encoder, a file or a name, into a bundle.", "export"
@@ -141,10 +136,7 @@ class Lazy(click.Group):
         try:
             command: click.Command = getattr(import_module(module), attribute)
         except ModuleNotFoundError as error:
-            failure = missing(cmd_name, error)
-            if failure is error:
-                raise
-            return Uninstalled(cmd_name, failure)
+            raise missing(cmd_name, error) from None
         finally:
             gc.enable()
         return accept_names(command)
@@ -174,26 +166,6 @@ class Lazy(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, entry.summary) for name, entry in COMMANDS.items()])
-
-
-class Uninstalled(click.Command):
-    """A command whose extra is missing: it tells its help, as it was when this package was made, and does no more."""
-
-    def __init__(self, name: str, failure: Exception) -> None:
-        super().__init__(name)
-        self._failure = failure
-
-    def make_context(
-        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
-    ) -> click.Context:
-        if not {"-h", "--help"} & set(args):
-            raise self._failure
-        from nonneg_cli.helps import stored
-        from nonneg_core.errors import MissingExtra
-
-        assert isinstance(self._failure, MissingExtra)
-        click.echo(f"{stored(str(self.name))}\n\nNot installed here: {self._failure.message}.\n  {self._failure.fix}")
-        raise click.exceptions.Exit(0)
 
 
 def missing(command: str, error: ModuleNotFoundError) -> Exception:
@@ -229,10 +201,15 @@ def nonneg() -> None:
 
 
 def main() -> None:
-    """Run the command; an error of ours is one line for people and an exit code for programs."""
+    """Run the command `nonneg`."""
+    run_command(nonneg, "nonneg")
+
+
+def run_command(command: click.Command, name: str) -> None:
+    """Run a command; an error of ours is one line for people and an exit code for programs."""
     open_missing_streams()
     try:
-        nonneg(prog_name="nonneg")
+        command(prog_name=name)
     except Exception as error:
         from nonneg_core.errors import NonnegError
 

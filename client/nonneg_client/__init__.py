@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from nonneg_client.client import Client
     from nonneg_client.evaluation import evaluate
     from nonneg_client.local import Encoder
+    from nonneg_client.model_of_vectors import Index
     from nonneg_core.errors import NonnegError
     from nonneg_core.pixels.view import View
     from nonneg_core.shortening import shorten
     from nonneg_core.version import __version__
-    from nonneg_vectors.search.index import Index
     from nonneg_vectors.storage.embeddings import Embeddings
 
 __all__ = [
@@ -41,7 +41,7 @@ __getattr__, __dir__ = lazy_names(
         "Client": "nonneg_client.client",
         "Embeddings": "nonneg_vectors.storage.embeddings",
         "Encoder": "nonneg_client.local",
-        "Index": "nonneg_vectors.search.index",
+        "Index": "nonneg_client.model_of_vectors",
         "NonnegError": "nonneg_core.errors",
         "View": "nonneg_core.pixels.view",
         "__version__": "nonneg_core.version",

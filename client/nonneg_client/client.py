@@ -77,8 +77,6 @@ def _work(jobs: Jobs) -> None:
         del job, future, act  # images are not kept while the thread waits for the next
 
 
-# The blocking client: images in, embeddings out.
-
 MOMENT = 0.5  # seconds
 
 

@@ -1,4 +1,4 @@
-"""What embeds images, a client of a server or a bundle in this process; and from the parts of its stream to `Embeddings`."""
+"""What embeds images, a client of a server or a bundle in this process; and how its stream becomes `Embeddings`."""
 
 from __future__ import annotations
 
@@ -148,9 +148,6 @@ def with_id(failure: Failure) -> NonnegError:
     if failure.id not in error.message:
         error.message = f"{failure.id}: {error.message}"
     return error
-
-
-# What embeds images: a client of a server, or a bundle in this process. Both are asked the same way.
 
 
 @dataclass(frozen=True)

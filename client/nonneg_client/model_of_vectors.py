@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import TypeAlias
 
 from nonneg_core.errors import FingerprintMismatch
 from nonneg_runtime.bundle.bundle_folder import Bundle, open_bundle
@@ -12,8 +10,9 @@ from nonneg_runtime.words.column_facts import names_of as names_in
 from nonneg_runtime.words.column_facts import names_shipped, statistics_shipped
 from nonneg_runtime.words.column_facts import statistics_of as statistics_in
 from nonneg_vectors.expressions.weightings import ColumnStatistics
-
-DimensionNames: TypeAlias = Mapping[int, str]  # of dimensions
+from nonneg_vectors.search.index import Index as PlainIndex
+from nonneg_vectors.search.query_and_hits import DimensionNames
+from nonneg_vectors.search.vector_engine import Engine
 
 
 def names_of(fingerprint: str, bundle: str | os.PathLike[str] | None = None) -> DimensionNames:
@@ -38,6 +37,19 @@ def bundle_of(fingerprint: str, bundle: str | os.PathLike[str]) -> Bundle:
     return model_bundle
 
 
-def name_of(dimension: int, names: DimensionNames) -> str:
-    """Return what a dimension is called: its name, or its number where it has none."""
-    return names.get(dimension) or f"dim {dimension}"
+class Index(PlainIndex):
+    """An index with the names and statistics of the shipped model that made its vectors, unless others are given."""
+
+    def __init__(
+        self, engine: Engine, *, names: DimensionNames | None = None, statistics: ColumnStatistics | None = None
+    ) -> None:
+        """Search in an engine's vectors.
+
+        names: of dimensions, for the reasons of hits. statistics: of the columns, which say where matches end.
+        """
+        fingerprint = engine.description.fingerprint
+        super().__init__(
+            engine,
+            names=names_of(fingerprint) if names is None else names,
+            statistics=statistics_of(fingerprint) if statistics is None else statistics,
+        )

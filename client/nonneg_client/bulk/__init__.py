@@ -1,13 +1,9 @@
-"""Long runs that may be killed: many images into one file of vectors, or into a data set of shards, here or on a cluster.
+"""Long runs that may be killed: many images become one file of vectors, or a data set of shards, also on a cluster.
 
-addresses    where files lie: a folder, s3://bucket/folder, hf://datasets/...
-overlap      sources that may name the same image are refused
-listing      sources -> groups of neighbouring images, as they are found
-containers   the same of tar and Parquet files
-groups       a group: ids, and how the bytes of each image are read
-layout       shard, side table and manifest: written and read
-shard_job    a group -> a shard, unless it is there
-ray_tasks    the same on the machines of a cluster, and worker_checks what these must have in common
-on_ray       the cluster and what it is given to do
-embedding    the whole run: lock, progress, manifest
+file_run       one file of vectors, gone on with after an interruption
+listing        sources -> groups of neighbouring images, as they are found
+groups         a group: ids, and how the bytes of each image are read; tar and Parquet files
+shard_job      a group -> a shard, unless it is there
+data_set_run   the whole run: lock, progress, manifest
+on_ray         the cluster and what it is given to do; ray_tasks runs on its machines
 """

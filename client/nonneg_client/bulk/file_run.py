@@ -27,10 +27,10 @@ from typing import Any, Literal, Self, TypeAlias
 
 from nonneg_client.embedder import EmbeddingsBuilder, grouped
 from nonneg_client.sources.image_sources import Item
-from nonneg_client.sources.rooted_images import Stamp, stamp
 from nonneg_client.wire.protocol import Options
 from nonneg_core.errors import ConfigInvalid, DataInvalid, StorageFailed
 from nonneg_core.files.atomic import atomic_write, storage_error
+from nonneg_core.files.image_files import Stamp, stamp
 from nonneg_core.files.one_writer import one_writer
 from nonneg_vectors.storage.embeddings import Embeddings
 from nonneg_vectors.storage.results import BatchResult, FailureRecord, failures_of, list_failures, reason

@@ -1,4 +1,4 @@
-"""From sources to groups: folders, globs, tar files and Parquet files are listed as they are; sources that may overlap are refused."""
+"""From sources, listed as they are walked, to groups of neighbouring images; sources that may overlap are refused."""
 
 from __future__ import annotations
 
@@ -111,9 +111,6 @@ def _names_may_meet(one: str, other: str) -> bool:
 
 def _plain_start(part: str) -> str:
     return "".join(takewhile(lambda letter: letter not in "*?[]", part))
-
-
-# From sources to groups: folders, globs, tar files and Parquet files are listed as they are walked.
 
 
 @dataclass(frozen=True)

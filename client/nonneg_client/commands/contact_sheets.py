@@ -14,17 +14,16 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from nonneg_client.model_of_vectors import name_of
 from nonneg_client.sources.image_sources import items
-from nonneg_client.sources.rooted_images import place_of
 from nonneg_core.errors import NonnegError
 from nonneg_core.files.atomic import atomic_write
+from nonneg_core.files.image_files import place_of
 from nonneg_core.pixels.decode import decode
 from nonneg_core.process.cores_and_allocator import available_cores
 from nonneg_core.process.long_runs import bounded_map
 from nonneg_core.terminal.progress import ProgressBar
 from nonneg_vectors.curation.collection import Collection, Finding, Group, Section
-from nonneg_vectors.search.query_and_hits import Hit
+from nonneg_vectors.search.query_and_hits import Hit, name_of
 
 THUMBNAIL = 320  # pixels of the longer side
 

@@ -96,6 +96,7 @@ def curate(
       nonneg curate photos.index --only subset --subset 500 --list choose
     """
     from nonneg_client.model_of_vectors import names_of
+    from nonneg_client.sources.image_sources import read_source
     from nonneg_vectors.curation.collection import read_collection
     from nonneg_vectors.curation.curation_parts import CurationOptions
     from nonneg_vectors.curation.neighbours import PairLimits
@@ -104,7 +105,7 @@ def curate(
     collection = read_collection(index).where(where)
     names = names_of(collection.vectors.fingerprint, None if bundle == DEFAULT_BUNDLE else bundle)
     alike = PairLimits(similar=similar)
-    options = CurationOptions(only, alike, clusters, subset, labels, names, False if quiet else None)
+    options = CurationOptions(only, alike, clusters, subset, labels, names, False if quiet else None, read_source)
     if against is None:
         _look_at_labels(collection, options)
     sections = sections_of(collection, None if against is None else read_collection(against), options)

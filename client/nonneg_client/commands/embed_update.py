@@ -14,8 +14,8 @@ from nonneg_core.errors import ConfigInvalid, DataInvalid
 if TYPE_CHECKING:
     from nonneg_client.bulk.file_run import BulkJob
     from nonneg_client.sources.image_sources import Item
-    from nonneg_client.sources.rooted_images import Stamp
     from nonneg_client.wire.protocol import Options
+    from nonneg_core.files.image_files import Stamp
     from nonneg_vectors.storage.embeddings import Embeddings
     from nonneg_vectors.storage.results import FailureRecord
 
@@ -91,7 +91,8 @@ def _update(
     job: BulkJob, embeddings: Embeddings, now: dict[str, Item], names: list[str], root: Path, stamps: dict[str, Stamp]
 ) -> bool:
     """Drop what is gone from the named folders or has changed."""
-    from nonneg_client.sources.rooted_images import covered, stamp
+    from nonneg_client.sources.rooted_images import covered
+    from nonneg_core.files.image_files import stamp
 
     assert embeddings.ids is not None
     within = covered(names, root)

@@ -1,4 +1,4 @@
-"""Options that subcommands share: which server or bundle embeds, at which lengths, and where vectors of labelled images come from."""
+"""Options that subcommands share: what embeds, at which lengths, and where vectors of labelled images come from."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def read_length(text: str) -> Length:
 
 # Options of `nonneg evaluate` that change nothing for some kinds of data: typed, they are refused.
 
-OF_LABELS = ("k", "vectors", "selections", "with_probe", "picture", "kept", "missed")
+OF_LABELS = ("k", "vectors", "selections", "with_probe", "picture", "vector_file", "missed")
 
 
 def refuse_options(*names: str, reason: str) -> None:
@@ -155,8 +155,7 @@ def of_these(embeddings: Embeddings, data: Labelled, source: Path) -> Embeddings
 def _namings(data: Labelled, source: Path) -> Iterator[dict[str, str]]:
     """Yield what images may be called in a file of vectors -> what they are called here: within the root that the file
     keeps, within the labelled folder, and as typed, which is what the library's own calls name them by."""
-    from nonneg_client.sources.rooted_images import identity
-    from nonneg_core.files.image_files import path_text
+    from nonneg_core.files.image_files import identity, path_text
     from nonneg_vectors.storage.vector_files import read_record
 
     origins = read_record(source)

@@ -52,7 +52,7 @@ others of its label. With --captions it is a CSV file of image,caption, and each
 @click.option("--intervals", is_flag=True, help="Add 95 % intervals (bootstrap over queries).")
 @click.option("--probe", "with_probe", is_flag=True, help="Add a linear probe: half the images teach, half are asked.")
 @click.option("--plot", "picture", type=click.Path(path_type=Path), help="Draw mAP over length (.png, .svg, .pdf).")
-@click.option("--save-vectors", "kept", type=click.Path(path_type=Path), help="Keep the vectors in this file.")
+@click.option("--save-vectors", "vector_file", type=click.Path(path_type=Path), help="Keep the vectors in this file.")
 @click.option(
     "--missed",
     type=click.Path(path_type=Path),
@@ -82,7 +82,7 @@ def evaluate(
 ) -> None:
     """Measure retrieval at several lengths."""
     from nonneg_client.commands.embedder_options import vectors_of
-    from nonneg_client.commands.evaluate_reports import write_missed
+    from nonneg_client.commands.evaluate_reports import check_missed_form, write_missed
     from nonneg_vectors.evaluation.labelled_images import read_dataset
     from nonneg_vectors.evaluation.retrieval import check_selections
 
@@ -100,7 +100,7 @@ def evaluate(
     chosen = selections.split(",")
     check_selections(chosen)
     check_files(vector_file, vectors, picture)
-    check_picture_form(missed)
+    check_missed_form(missed)
     labelled = read_dataset(data)
     embeddings = vectors_of(labelled, vectors, through, lengths)
     keep(embeddings, labelled, vector_file)
@@ -145,8 +145,7 @@ def keep(embeddings: Embeddings, data: Labelled, out: Path | None) -> None:
     """Save the vectors if a file is named, under their paths within the data's folder as `nonneg embed` would."""
     if out is None:
         return
-    from nonneg_client.sources.rooted_images import identity, stamp
-    from nonneg_core.files.image_files import path_text
+    from nonneg_core.files.image_files import identity, path_text, stamp
     from nonneg_vectors.storage.vector_files import VectorFileRecord, record_path, write_record
 
     root = data.root.resolve()

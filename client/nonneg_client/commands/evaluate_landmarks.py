@@ -1,4 +1,4 @@
-"""`nonneg evaluate GROUND_TRUTH.json`: the revisited Oxford and Paris sets, scored as their authors do: easy, medium, hard.
+"""`nonneg evaluate GROUND_TRUTH.json`: the revisited Oxford and Paris sets, scored as their authors do.
 
 The ground truth is their published one as JSON (theirs is a pickle, which this package does not open):
 `{"imlist": [names], "qimlist": [names], "gnd": [{"bbx": [x1, y1, x2, y2], "easy": [..], "hard": [..], "junk": [..]}]}`,
@@ -121,9 +121,6 @@ def _query(path: Path, truth: dict[str, Any]) -> LandmarkQuery:
 
 def _image(path: Path, name: str) -> Path:
     return path.parent / "jpg" / (name if Path(name).suffix else f"{name}.jpg")
-
-
-# `nonneg evaluate GROUND_TRUTH.json`: the revisited Oxford and Paris sets, scored by their protocols.
 
 
 def landmarks(path: Path, lengths: list[Length] | None, through: EmbedderOptions, as_json: bool) -> None:

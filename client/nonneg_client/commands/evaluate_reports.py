@@ -1,4 +1,4 @@
-"""What `nonneg evaluate` shows beside its table: the queries without a right first hit, and retrieval over length, drawn."""
+"""What `nonneg evaluate` shows beside its table: missed queries, and retrieval over length, drawn."""
 
 from __future__ import annotations
 
@@ -100,19 +100,18 @@ MISSED_FORMS = (".csv", ".html")
 
 def check_missed_form(path: Path | None) -> None:
     """Raise unless the file's suffix names a form: before anything is embedded."""
-    from nonneg_core.errors import ConfigInvalid
-
     if path is not None and path.suffix.lower() not in MISSED_FORMS:
         raise ConfigInvalid(
-            f"--missed {path} is neither a table nor a sheet", fix=f"end it with {' or '.join(MISSED_FORMS)}", field="missed",
+            f"--missed {path} is neither a table nor a sheet",
+            fix=f"end it with {' or '.join(MISSED_FORMS)}",
+            field="missed",
             value=str(path),
-        )  # fmt: skip
+        )
 
 
 def write_missed(path: Path, data: Path, labelled: Labelled, embeddings: Embeddings, row: LengthResult) -> None:
     """Write the queries that were missed at one length, and say how many they are."""
     from nonneg_client.commands.contact_sheets import write_page
-    from nonneg_core.files.atomic import atomic_write
     from nonneg_vectors.curation.collection import Collection, as_csv
 
     section = missed(row, asked_images(labelled, embeddings))

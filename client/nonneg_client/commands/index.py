@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nonneg_client.engines.engine_upload import Part, StoreCounts, StoredForm
 
 ALONE = ("attributes", "root", "retry", "prune", "model")  # options that fit no engine that runs elsewhere
-ENGINES = ("qdrant", "pgvector", "opensearch", "milvus")
+ENGINES = ("qdrant", "pgvector")
 
 
 def for_engines(command: Command) -> Command:
@@ -46,10 +46,10 @@ def for_engines(command: Command) -> Command:
 def into_engine(engine: str, sources: tuple[str, ...], name: str, form: StoredForm, *, quiet: bool) -> None:
     """Store what is not stored yet."""
     from nonneg_client.engines.engine_upload import Journal, opened, store
+    from nonneg_client.model_of_vectors import Index
     from nonneg_core.errors import DataInvalid
     from nonneg_core.process.long_runs import Interrupted, Interrupts
     from nonneg_core.terminal.progress import ProgressBar
-    from nonneg_vectors.search.index import Index
 
     url = _address()
     parts = _parts(sources)
@@ -66,8 +66,8 @@ def into_engine(engine: str, sources: tuple[str, ...], name: str, form: StoredFo
                     parts,
                     journal,
                     form,
-                    told=lambda so_far: bar.move(so_far.before + so_far.new),
-                    held=interrupts.held,
+                    report=lambda so_far: bar.move(so_far.before + so_far.new),
+                    guard=interrupts.held,
                 )
         except Interrupted as interrupted:
             click.echo(f"{interrupted}: {len(index)} vectors are in {name}; the same command goes on", err=True)

@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nonneg_client.sources.image_sources import Item, items
-from nonneg_client.sources.rooted_images import identity
 from nonneg_core.errors import DataInvalid
+from nonneg_core.files.image_files import identity
 from nonneg_vectors.expressions.expression import Dimension, Expression, Photo
 from nonneg_vectors.expressions.expression_parser import parse
 
 if TYPE_CHECKING:
     from nonneg_client.commands.embedder_options import EmbedderOptions
     from nonneg_client.embedder import Embedder
-    from nonneg_vectors.search.index import Index
+    from nonneg_client.model_of_vectors import Index
     from nonneg_vectors.search.query_and_hits import Hit
 
 

@@ -15,7 +15,7 @@ from nonneg_client.commands.embedder_options import DEFAULT_BUNDLE, embeds, serv
 if TYPE_CHECKING:
     from nonneg_client.commands.embedder_options import EmbedderOptions
     from nonneg_client.commands.queries import SearchOptions
-    from nonneg_vectors.search.index import Index
+    from nonneg_client.model_of_vectors import Index
     from nonneg_vectors.search.query_and_hits import Hit
 
 
@@ -100,8 +100,8 @@ def search(
 ) -> None:
     """Find the images of INDEX that are like QUERY: photos, folders, globs, URLs, or an expression."""
     from nonneg_client.commands.queries import SearchOptions, hits_of
+    from nonneg_client.model_of_vectors import Index
     from nonneg_vectors.search.attributes import read_conditions
-    from nonneg_vectors.search.index import Index
 
     queries = all_queries(queries, texts, more)
     with Index.open(index) as opened:

@@ -25,7 +25,7 @@ from nonneg_vectors.storage.data_set_files import read_manifest, read_shard
 from nonneg_vectors.storage.embeddings import Embeddings
 from nonneg_vectors.storage.vector_files import load
 
-KEY = "NONNEG_ENGINE_KEY"  # of a Qdrant or Milvus server that wants one
+KEY = "NONNEG_ENGINE_KEY"  # of a Qdrant server that wants one
 
 
 @contextmanager
@@ -37,7 +37,7 @@ def opened(engine: str, url: str, name: str, made_for: Description | None) -> It
     except NonnegError:
         raise
     except Exception as error:  # each client has errors of its own
-        if type(error).__module__.partition(".")[0] in ("psycopg", "qdrant_client", "pymilvus", "httpx", "grpc"):
+        if type(error).__module__.partition(".")[0] in ("psycopg", "qdrant_client", "httpx", "grpc"):
             raise ConnectionFailed(
                 f"the engine {engine} at {_without_password(url)} failed ({type(error).__name__}: {error})",
                 fix="check its address and its log, and give the same command again: it goes on",
@@ -65,33 +65,9 @@ def _qdrant(url: str, name: str, made_for: Description | None) -> Iterator[Engin
         client.close()
 
 
-@contextmanager
-def _milvus(url: str, name: str, made_for: Description | None) -> Iterator[Engine]:
-    module = _client("pymilvus")
-    from nonneg_client.search.connectors.milvus import MilvusEngine
-
-    client = module.MilvusClient(url, token=os.environ.get(KEY, ""))
-    try:
-        yield MilvusEngine(client, name, made_for)
-    finally:
-        client.close()
-
-
-@contextmanager
-def _opensearch(url: str, name: str, made_for: Description | None) -> Iterator[Engine]:
-    import httpx
-
-    from nonneg_client.search.connectors.opensearch import OpenSearchEngine
-
-    with httpx.Client(base_url=url, timeout=60) as http:
-        yield OpenSearchEngine(http, name, made_for)
-
-
 OPENERS: dict[str, Callable[..., Any]] = {
     "qdrant": _qdrant,
     "pgvector": _pgvector,
-    "opensearch": _opensearch,
-    "milvus": _milvus,
 }
 
 
@@ -263,7 +239,7 @@ def store(
     report: Callable[[StoreCounts], object] = lambda _: None,
     guard: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> StoreCounts:
-    """Store what is not stored yet. `held`: a context in which nothing interrupts, for the note of a part."""
+    """Store what is not stored yet. `guard`: a context in which nothing interrupts, for the note of a part."""
     check_form(index, form)
     if len(index) < max(1, sum(journal.of(part.key) for part in sources)):
         journal.forget()

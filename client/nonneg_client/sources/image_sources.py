@@ -1,4 +1,4 @@
-"""What may be embedded: paths, globs, folders, tars, URLs, bytes, PIL images, arrays, and anything that yields these."""
+"""What may be embedded: paths, globs, folders, tars, URLs, bytes, PIL images, arrays, and iterables of these."""
 
 from __future__ import annotations
 
@@ -158,8 +158,6 @@ class Unpacked:
         weakref.finalize(self, self.path.unlink, missing_ok=True)
 
 
-# What may be embedded: paths, globs, folders, tars, URLs, bytes, PIL images, arrays, and anything that yields these.
-#
 # All of it becomes a stream of `Item`s, each of which can produce the bytes of one image file when its turn comes.
 
 Source: TypeAlias = Union[str, "os.PathLike[str]", bytes, bytearray, memoryview, "Image", "NDArray[np.uint8]"]
@@ -189,6 +187,12 @@ def items(sources: ImageSources) -> Iterator[Item]:
         for item in _expand(source, count):
             yield item
             count += 1
+
+
+def read_source(name: str) -> bytes:
+    """Return the bytes of the one image that a path or a URL stands for."""
+    (item,) = items(name)
+    return item.load()
 
 
 def inputs(images: ImageSources | None, texts: str | Iterable[str] | None) -> Iterator[Item]:

@@ -17,21 +17,19 @@ from pathlib import Path
 from nonneg_client.sources.image_sources import Item, items
 from nonneg_core.errors import ConfigInvalid, NonnegError
 from nonneg_core.files.atomic import atomic_write
-from nonneg_core.files.image_files import path_text
-
-Stamp = tuple[int, int]  # bytes and time of the last change: what an edited file differs in
+from nonneg_core.files.image_files import Stamp, identity, is_url, path_text
 
 
 def root_of(names: Sequence[str]) -> Path:
     """Return the folder that these paths, folders and globs have in common; the current one if all are URLs."""
-    bases = {os.path.realpath(_base(name)) for name in names if not _is_url(name)}
+    bases = {os.path.realpath(_base(name)) for name in names if not is_url(name)}
     return Path(os.path.commonpath(bases) if bases else os.path.realpath("."))
 
 
 def rooted(names: Iterable[str], root: Path) -> Iterator[Item]:
     """Yield the images that the names stand for, with their paths within the root as ids."""
     for name in names:
-        if _is_url(name):
+        if is_url(name):
             yield from items(name)
             continue
         base = _base(name)
@@ -46,14 +44,14 @@ def rooted(names: Iterable[str], root: Path) -> Iterator[Item]:
 
 def covered(names: Iterable[str], root: Path) -> Callable[[str], bool]:
     """Return whether an id lies within one of the named folders: if it does and was not found, it is gone."""
-    folders = [Path(os.path.realpath(name)) for name in names if not _is_url(name) and Path(name).is_dir()]
-    return lambda name: not _is_url(name) and any((root / name).is_relative_to(folder) for folder in folders)
+    folders = [Path(os.path.realpath(name)) for name in names if not is_url(name) and Path(name).is_dir()]
+    return lambda name: not is_url(name) and any((root / name).is_relative_to(folder) for folder in folders)
 
 
 def kept_root(root: str, names: Sequence[str], made: object) -> Path:
     """Return the root that is kept with vectors; raises if it is gone and the images seem to be somewhere else now."""
     path = Path(root)
-    if not path.is_dir() and not all(map(_is_url, names)) and not root_of(names).is_relative_to(path):
+    if not path.is_dir() and not all(map(is_url, names)) and not root_of(names).is_relative_to(path):
         raise ConfigInvalid(
             f"{made} was made of images in {root}, which is not there any more",
             fix="pass --root with the folder that they are in now",
@@ -61,27 +59,6 @@ def kept_root(root: str, names: Sequence[str], made: object) -> Path:
             value=root,
         )
     return path
-
-
-def identity(path: Path, root: Path) -> str:
-    """Return the id of a file with this absolute path."""
-    return path_text(path.relative_to(root) if path.is_relative_to(root) else path)
-
-
-def place_of(name: str, root: str) -> str:
-    """Return where an image with this id lies."""
-    return name if _is_url(name) or not root else str(Path(root) / name)
-
-
-def stamp(path: Path | None) -> Stamp | None:
-    """Return what shows that a file was changed; None for what is not a file."""
-    if path is None:
-        return None
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_size, int(status.st_mtime)
 
 
 def _base(name: str) -> Path:
@@ -93,10 +70,6 @@ def _base(name: str) -> Path:
         return path.parent
     plain = [part for part in path.parents if not glob.has_magic(str(part))]
     return plain[0]
-
-
-def _is_url(name: str) -> bool:
-    return name.startswith(("http://", "https://"))
 
 
 # broken.json in an index's folder: images that could not be read, not tried again until their files change.

@@ -1,4 +1,4 @@
-"""Where the server is and how to talk to it: arguments, environment, defaults; how fast to ask and when to ask again."""
+"""Where the server is and how to talk to it, from arguments and environment; how fast to ask and when to ask again."""
 
 from __future__ import annotations
 

@@ -147,3 +147,34 @@ def sample_of(name: str) -> tuple[str, str]:
     folder, slash, last = name.rpartition("/")
     stem, _, suffix = last.partition(".")
     return f"{folder}{slash}{stem}", suffix.lower()
+
+
+# Ids: the path of an image within a root folder; what lies outside of it has its absolute path, and a URL is its own.
+
+Stamp = tuple[int, int]  # bytes and time of the last change: what an edited file differs in
+
+
+def identity(path: Path, root: Path) -> str:
+    """Return the id of a file with this absolute path."""
+    return path_text(path.relative_to(root) if path.is_relative_to(root) else path)
+
+
+def place_of(name: str, root: str) -> str:
+    """Return where an image with this id lies."""
+    return name if is_url(name) or not root else str(Path(root) / name)
+
+
+def stamp(path: Path | None) -> Stamp | None:
+    """Return what shows that a file was changed; None for what is not a file."""
+    if path is None:
+        return None
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_size, int(status.st_mtime)
+
+
+def is_url(name: str) -> bool:
+    """Return whether an id is an address on the web."""
+    return name.startswith(("http://", "https://"))

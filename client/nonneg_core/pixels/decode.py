@@ -133,8 +133,6 @@ def _changes_nothing(transform: ImageCms.ImageCmsTransform, mode: str) -> bool:
     )
 
 
-# From a file's bytes to an upright, opaque sRGB image: the one decoder of training, serving and local use.
-#
 # What the file is, is decided by its content, never by its name, and what it will take is read from its header before
 # any decoder sees it, so that a bomb of any kind costs nothing. Only the format it has is tried: a general opener
 # would hand PostScript to an interpreter.

@@ -23,9 +23,6 @@ FORMATS = tuple(SUFFIXES)
 OF_IMAGES = frozenset(suffix for suffixes in SUFFIXES.values() for suffix in suffixes)  # lower case
 
 
-# Arrays of pixels as images.
-
-
 def from_array(array: Any) -> Image:
     """Return a PIL image of uint8 pixels: (height, width), (height, width, 1), 3 (RGB) or 4 (RGBA)."""
     from PIL import Image

@@ -99,8 +99,6 @@ def _numbers(tags: dict[int, Any], tag: int, default: int) -> tuple[int, ...]:
     return tuple(number for number in numbers if isinstance(number, int)) or (default,)
 
 
-# What an image's bytes are and what decoding them will take: one look at the header, before anything is begun.
-
 MAX_PIXELS = 100_000_000
 _HEIC_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
 _PRICES: dict[str, Callable[[bytes], Price]] = {

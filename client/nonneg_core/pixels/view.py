@@ -1,4 +1,4 @@
-"""The evaluation view: from an upright RGB image to the pixels an encoder sees, resized with SIMD instructions or by Pillow.
+"""The evaluation view: from an upright RGB image to the pixels an encoder sees, resized with SIMD or by Pillow.
 
 SIMD instructions take a quarter of Pillow's time. Most of their pixels are Pillow's, nearly all others are one level
 away: sums are rounded elsewhere, and what lies outside the crop has no part in its outermost columns. Where an image is
@@ -95,8 +95,6 @@ def _options(interpolation: Interpolation, crop: tuple[float, float, float, floa
     return ResizeOptions(resize_alg=algorithm, use_alpha=False, crop_box=CropBox(*crop))
 
 
-# The evaluation view: from an upright RGB image to the pixels an encoder sees.
-#
 # One function for training's evaluation, for calibration, for serving and for local use, because two resize
 # implementations in one system give two different vectors for one photo. Scaling and normalisation of the pixel
 # values are not here: they live inside the ONNX graph.

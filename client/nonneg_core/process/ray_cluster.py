@@ -38,8 +38,6 @@ def without_line(known: str) -> Iterator[None]:
                     os.write(STANDARD_ERROR, line)
 
 
-# A Ray cluster: joined, or started on this machine's cores, and left again.
-
 THIS_MACHINE = "local"  # the address that starts a cluster of this machine alone
 LOG_LEVEL = "RAY_BACKEND_LOG_LEVEL"
 

@@ -1,4 +1,4 @@
-"""What happens first in a process: missing standard streams, no usage reports, names that are loaded when they are used.
+"""What happens first in a process: missing standard streams, no usage reports, names that are loaded when used.
 
 What is opened first would become descriptor 0, 1 or 2: a socket, or a file of vectors, into which libraries then write
 their messages.

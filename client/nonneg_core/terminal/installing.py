@@ -80,7 +80,7 @@ def _clone() -> Path | None:
     try:
         folder = _editable(distribution("nonneg"))
     except PackageNotFoundError:  # run from a source tree that was never installed
-        folder = Path(__file__).resolve().parents[2]
+        folder = Path(__file__).resolve().parents[3]
     return folder if folder is not None and (folder / "pyproject.toml").is_file() else None
 
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from nonneg_client.sources.rooted_images import place_of
 from nonneg_core.errors import DataInvalid
+from nonneg_core.files.image_files import place_of
 from nonneg_vectors.search.attributes import explain_none, holds, read_conditions
 from nonneg_vectors.storage.embeddings import Embeddings
 from nonneg_vectors.storage.vector_files import read_record

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from nonneg_client.model_of_vectors import DimensionNames, name_of
 from nonneg_vectors.curation.collection import Collection, Group, Section, cut_alike, found_at
 from nonneg_vectors.curation.differences import Differences, differences, in_words
+from nonneg_vectors.search.query_and_hits import DimensionNames, name_of
 
 EXEMPLARS = 6
 WEAKER = "what photos have little of is not seen, and fewer dimensions are named"

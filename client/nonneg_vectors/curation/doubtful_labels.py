@@ -1,4 +1,4 @@
-"""What labels say: those that the other photos contradict, what a search by example misses, and classes beside each other.
+"""What labels say: those that other photos contradict, what a search by example misses, and classes side by side.
 
 Ridge regression from unit vectors to one-hot labels, with intercept. Without photo i its prediction for i would be
 

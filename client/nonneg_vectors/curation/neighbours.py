@@ -127,7 +127,7 @@ class Scan:
         self.limits, self.k = limits, k
         self._alone = others is None
         self.tiling = tiling
-        self._bounds = bounding(rows, others, exact=tiling.exact, kept=tiling.kept)
+        self._bounds = bounding(rows, others, exact=tiling.exact, share=tiling.kept)
         self._exact = self._bounds is None
         self._once = self._alone and self._exact  # each product is computed once, for both of its rows
         self._best = TopKAccumulator(count(rows), k if self._exact else CANDIDATES * k)

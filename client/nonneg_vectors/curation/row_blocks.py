@@ -1,4 +1,4 @@
-"""Sparse rows in dense blocks: the best few columns of every row, and shorter rows whose products bound the full ones from above."""
+"""Sparse rows in dense blocks: the best few columns of each, and shorter rows whose products bound the full ones."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def bounding(
     """Return short forms of `rows` and `others` (or `rows` twice) whose inner products bound those of the full rows.
 
     None where it is as well to compute these in full: for at most `exact` rows, or where it takes half of the
-    directions to keep the share `kept` of the energy.
+    directions to keep this share of the energy.
     """
     total = count(rows) + (0 if others is None else count(others))
     basis = None if total <= exact else directions(rows, share)

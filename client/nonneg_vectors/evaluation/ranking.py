@@ -1,4 +1,4 @@
-"""Exact rankings of a gallery for many queries, in blocks that fit memory, and how good they are: P@k, R-precision, AP@k, recall, nDCG, kNN.
+"""Exact rankings of a gallery for many queries, in blocks that fit memory, and the metrics of how good they are.
 
 The order is by cosine, falling; among equals the lower gallery index comes first. A cosine of exactly zero means
 that two non-negative vectors share no dimension: such an item may fill a place in the list but is never found.

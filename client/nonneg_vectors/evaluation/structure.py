@@ -1,4 +1,4 @@
-"""What the dimensions of vectors are like: sparse, uncorrelated, consistent, informative, of one meaning; and the codes they are held against.
+"""What dimensions are like: sparse, uncorrelated, consistent, informative, of one meaning; and codes to compare with.
 
 All take raw or normalised vectors (images, D), signed ones too, and normalise the rows themselves. A dimension is
 active on an image where its entry is not zero: of signed, dense vectors every dimension is, on every image.

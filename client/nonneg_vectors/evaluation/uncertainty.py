@@ -1,4 +1,4 @@
-"""How sure a figure is: bootstrap intervals, paired tests on the same queries, the jackknife, and a figure with its parts."""
+"""How sure a figure is: bootstrap intervals, paired tests on the same queries, the jackknife, figures with parts."""
 
 from __future__ import annotations
 

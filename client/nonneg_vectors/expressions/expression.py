@@ -1,4 +1,4 @@
-"""What a query says, in one normal form, and the dimensions that it names: by number, by name, or the names that are near.
+"""What a query says, in one normal form, and the dimensions that it names, by number or by name.
 
 Brackets, signs and weights are worked out by the parser, so that nothing behind it needs a tree.
 """

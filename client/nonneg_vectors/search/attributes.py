@@ -1,4 +1,4 @@
-"""What is known of images besides their pixels, from a CSV file, and conditions on it as they are typed: `price<30`, `folder!=cup`.
+"""What is known of images besides their pixels, from a CSV file, and conditions on it: `price<30`, `folder!=cup`.
 
 The column `path` (within the root of the images, or absolute) or `id` says which image a line is about. Every other
 column has one kind, that which all of its filled cells have; an empty cell is not there. A date like 2024-05-31 is kept
@@ -16,9 +16,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nonneg_client.sources.rooted_images import identity
 from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_core.files.csv_table import read_table
+from nonneg_core.files.image_files import identity
 from nonneg_vectors.search.vector_engine import Payload, Where
 
 OURS = ("id", "folder", "bytes", "changed")  # what every image has anyway

@@ -1,4 +1,4 @@
-"""Sparse vectors with their payloads in the forms that databases and libraries take; nothing here needs their packages."""
+"""Sparse vectors and payloads in the forms that databases and libraries take; their packages are not needed."""
 
 from __future__ import annotations
 
@@ -84,8 +84,6 @@ def _condition(q: Any, name: str, condition: Any) -> Any:
     return q.FieldCondition(name, match=q.MatchValue(_WORDS[condition] if isinstance(condition, bool) else condition))
 
 
-# Sparse vectors in the forms that databases and libraries take; nothing here needs their packages.
-#
 # Every function takes `Embeddings` and gives one entry a vector, in order. Indices are 0-based unless said otherwise.
 # Those that end with `_points` give whole entries, with id and payload, as the database's own client takes them.
 # `active=True` puts the dimensions that are above zero beside each vector, in the field `active`; those that end with

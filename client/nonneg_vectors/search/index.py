@@ -5,18 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 
-from nonneg_client.model_of_vectors import DimensionNames, names_of, statistics_of
 from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_vectors.expressions.weightings import ColumnStatistics
 from nonneg_vectors.search.converters import checked_ids
 from nonneg_vectors.search.query_and_hits import (
+    DimensionNames,
     Hit,
     HitLimits,
     Query,
+    QueryReader,
     check_line,
     marked,
     of_dimensions,
@@ -36,9 +37,6 @@ from nonneg_vectors.search.vector_engine import (
 )
 from nonneg_vectors.storage.embeddings import Embeddings
 
-if TYPE_CHECKING:
-    from nonneg_client.embedder import Embedder
-
 
 class Index:
     """Vectors of one model in an engine.
@@ -51,14 +49,13 @@ class Index:
     def __init__(
         self, engine: Engine, *, names: DimensionNames | None = None, statistics: ColumnStatistics | None = None
     ) -> None:
-        """Search in an engine's vectors; by default with the names and statistics of the shipped model that made them.
+        """Search in an engine's vectors.
 
         names: of dimensions, for the reasons of hits. statistics: of the columns, which say where matches end.
         """
-        profile = engine.description
         self.engine = engine
-        self.names: DimensionNames = names_of(profile.fingerprint) if names is None else names
-        self.know(statistics_of(profile.fingerprint) if statistics is None else statistics)
+        self.names: DimensionNames = names or {}
+        self.know(statistics)
 
     @classmethod
     def open(
@@ -106,7 +103,7 @@ class Index:
         query: Embeddings | Query | str,
         k: int = 10,
         *,
-        through: Embedder | None = None,
+        through: QueryReader | None = None,
         where: Where | None = None,
         without: Sequence[int] = (),
         exclude: Sequence[str] = (),
@@ -135,7 +132,7 @@ class Index:
         unit = query if query.normalized else query.shorten()
         return self._by_weights(unit.row(0), k, limits)
 
-    def read(self, expression: str, through: Embedder | None = None, *, model: str | None = None) -> Query:
+    def read(self, expression: str, through: QueryReader | None = None, *, model: str | None = None) -> Query:
         """Return the query that an expression stands for, among vectors as they are here."""
         profile = self.description
         if through is None:

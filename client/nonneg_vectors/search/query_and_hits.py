@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nonneg_client.model_of_vectors import DimensionNames, name_of
 from nonneg_core.errors import ConfigInvalid, DataInvalid, ExpressionInvalid
 from nonneg_core.shortening import Vectors
 from nonneg_vectors.expressions.expression import Expression, Photo, Words
@@ -16,6 +16,13 @@ from nonneg_vectors.expressions.expression_parser import parse
 from nonneg_vectors.expressions.weightings import Meanings, Resolved, SparseRow, resolve
 from nonneg_vectors.search.vector_engine import Payload, Where
 from nonneg_vectors.storage.embeddings import Embeddings
+
+DimensionNames: TypeAlias = Mapping[int, str]  # of dimensions
+
+
+def name_of(dimension: int, names: DimensionNames) -> str:
+    """Return what a dimension is called: its name, or its number where it has none."""
+    return names.get(dimension) or f"dim {dimension}"
 
 
 @dataclass(frozen=True)
@@ -37,6 +44,13 @@ class Query:
     def without(self) -> tuple[int, ...]:
         """The dimensions that must not be active in a hit."""
         return self.resolved.without
+
+
+class QueryReader(Protocol):
+    """What embeds the photos and words of an expression: a client of a server, or a model in this process."""
+
+    def query(self, expression: str, dimensions: int | None = None, *, model: str | None = None) -> Query:
+        """Read an expression as weightings of the first `dimensions`."""
 
 
 def of_dimensions(text: str, dimensions: int, fingerprint: str) -> Query:

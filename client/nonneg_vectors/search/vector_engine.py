@@ -39,8 +39,6 @@ def largest(query: SparseWeights, cut: int | None) -> SparseWeights:
     return query[0][positions], query[1][positions]
 
 
-# What an engine must be able to do so that an `Index` can stand on it, and what all of them do alike.
-
 Payload: TypeAlias = Mapping[str, Any]
 # A field must equal a value, be one of a list, or lie in a range {"gte": .., "gt": .., "lte": .., "lt": ..};
 # {"not": [..]} keeps out those with one of these values, and may stand beside a range. Ranges may stand in lists.

@@ -1,4 +1,4 @@
-"""Compressed rows: the arithmetic of `indptr`, `indices` and `values` behind `Embeddings`, and rows as texts of words."""
+"""Compressed rows: the arithmetic of `indptr`, `indices` and `values`, and rows as texts of words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NumPy's own files: .npz as scipy's sparse matrices are laid out, exact and small; .npy dense, with a JSON file beside it."""
+"""NumPy's own files: .npz as scipy lays out sparse matrices, exact and small; .npy dense, beside a JSON file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The result of each image, a vector or a failure; parts of a stream; and failures as lines of JSON beside a file of vectors."""
+"""The result of each image, a vector or a failure; parts of a stream; failures as lines of JSON beside a file."""
 
 from __future__ import annotations
 

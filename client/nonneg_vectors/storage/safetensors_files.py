@@ -1,4 +1,4 @@
-"""safetensors: vectors as the arrays of one file, so that reading is mapping; and packed, in the compact form end to end.
+"""safetensors: vectors as the arrays of one file, read by mapping it; and packed, in the compact form end to end.
 
 The arrays are `indptr` (I64), `indices` (I32) and `values` (F32), and `ids` (U8, UTF-8 with a zero byte after each).
 """

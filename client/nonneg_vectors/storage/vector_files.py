@@ -1,4 +1,4 @@
-"""Embeddings as files: the suffix chooses the form; many shards become one file; and what a file was made of stands beside it.
+"""Embeddings as files: the suffix chooses the form; shards become one file; a record says what it was made of.
 
 .npz          exact, small, no extra package; scipy.sparse.load_npz reads it too
 .safetensors  exact, mapped into memory when read: for what does not fit
@@ -11,47 +11,42 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from importlib import import_module
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
-from nonneg_client.sources.rooted_images import Stamp
 from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_core.files.atomic import atomic_write
+from nonneg_core.files.image_files import Stamp
 from nonneg_vectors.storage import parquet
 from nonneg_vectors.storage.csr import check
 from nonneg_vectors.storage.embeddings import Embeddings
+from nonneg_vectors.storage.numpy_files import load_npy, load_npz, save_npy, save_npz
+from nonneg_vectors.storage.safetensors_files import load_packed, load_safetensors, save_packed, save_safetensors
 
-if TYPE_CHECKING:
-    from types import ModuleType
+Save: TypeAlias = Callable[[Embeddings, Path], None]
+Load: TypeAlias = Callable[[Path], Embeddings]
 
-    from nonneg_vectors.storage.embeddings import Embeddings
-
-__all__ = ["FORMATS", "check_writable", "files_of", "load", "save"]
-
-
-FORMATS = {
-    ".npz": "npz",
-    ".safetensors": "safetensors",
-    ".parquet": "parquet",
-    ".packed": "packed",
-    ".npy": "npy",
+FORMATS: dict[str, tuple[Save, Load]] = {
+    ".npz": (save_npz, load_npz),
+    ".safetensors": (save_safetensors, load_safetensors),
+    ".parquet": (parquet.save, parquet.load),
+    ".packed": (save_packed, load_packed),
+    ".npy": (save_npy, load_npy),
 }
 
 
 def save(embeddings: Embeddings, path: str | os.PathLike[str]) -> None:
     """Write embeddings in the form that the file's suffix names; the file is there whole or not at all."""
-    module_for(Path(path)).save(embeddings, Path(path))
+    write, _ = format_of(Path(path))
+    write(embeddings, Path(path))
 
 
 def load(path: str | os.PathLike[str]) -> Embeddings:
     """Read embeddings from a file that `save` wrote, or from the shards of a data set."""
     if "://" in os.fspath(path) or Path(path).is_dir():
-        from nonneg_vectors.storage.embeddings import Embeddings
-
         return Embeddings.concatenate(list(Embeddings.scan(path)))
     path = Path(path)
     if path.suffix.lower() not in FORMATS:
@@ -59,11 +54,11 @@ def load(path: str | os.PathLike[str]) -> Embeddings:
             f"{path} is not a file of vectors",
             fix=f"give one that nonneg embed wrote: {', '.join(FORMATS)}",
         )
-    module = module_for(path)
+    _, read = format_of(path)
     if not path.is_file():
         raise DataInvalid(f"{path} is not there or no file", fix="check the path", value=str(path))
     try:
-        embeddings: Embeddings = module.load(path)
+        embeddings = read(path)
         check(embeddings.rows, embeddings.dimensions)
     except OSError as error:
         raise DataInvalid(f"{path} cannot be read ({error.strerror or error})", fix="check the file") from error
@@ -76,10 +71,9 @@ def load(path: str | os.PathLike[str]) -> Embeddings:
 
 def check_writable(path: Path) -> None:
     """Raise if the suffix names no form, or one whose package is missing: before the work, not after it."""
-    if module_for(path).__name__.endswith(".parquet"):
-        from nonneg_vectors.storage.parquet import import_pyarrow
-
-        import_pyarrow()
+    write, _ = format_of(path)
+    if write is parquet.save:
+        parquet.import_pyarrow()
 
 
 def files_of(path: Path) -> list[Path]:
@@ -88,18 +82,14 @@ def files_of(path: Path) -> list[Path]:
     return [beside, path] if path.suffix.lower() == ".npy" else [path]
 
 
-def module_for(path: Path) -> ModuleType:
-    """Return the module that writes and reads files of this suffix."""
-    name = FORMATS.get(path.suffix.lower())
-    if name is None:
+def format_of(path: Path) -> tuple[Save, Load]:
+    """Return what writes and what reads files of this suffix."""
+    functions = FORMATS.get(path.suffix.lower())
+    if functions is None:
         raise ConfigInvalid(
             f"{path} has no suffix that names a form of embeddings", fix=f"call it {', '.join(FORMATS)}", field="path"
         )
-    return import_module(f"{__name__}.{name}")
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+    return functions
 
 
 # Many shards become one file: to Parquet as they come, to the other forms all at once.

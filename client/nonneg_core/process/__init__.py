@@ -1,0 +1,1 @@
+"""The process: its start, its cores and memory, its signals, and the cluster it may join."""

@@ -1,0 +1,1 @@
+"""What people read: progress, tables, and the command that installs what is missing."""

@@ -1,0 +1,1 @@
+"""Embeddings, and the files and data sets that hold them."""
