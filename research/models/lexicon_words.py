@@ -24,7 +24,7 @@ from nonneg_runtime.heads.head import Head
 from nonneg_runtime.heads.moments import Spread
 from nonneg_runtime.words.lexicon import LEXICON, Class, Lexicon, spelled
 from nonneg_runtime.words.names import read_names
-from nonneg_training.encoder import backbone
+from nonneg_training.encoder.named_backbones import open_backbone
 from research.models.rebuild import class_labels, plan_of
 from research.models.shown_classes import imagenet_classes
 from research.models.wordnet import WordNet, read_wordnet
@@ -42,7 +42,7 @@ def add_lexicon(name: str, wordnet: Path, out: Path, *, replace: bool = False) -
         raise ConfigInvalid(f"{name} has no names to begin with", fix="export it with names", field="names")
     names = read_names(bundle.path / manifest.names.file, manifest.dimensions).names
     own = {named.klass: named.dimension for named in names if named.klass is not None}
-    classifier = backbone(plan.backbone, small=False, pretrained="DEFAULT").classifier
+    classifier = open_backbone(plan.backbone, small=False, pretrained="DEFAULT").classifier
     assert classifier is not None
     rows = class_rows(read_head(bundle.path / HEAD), read_spread(bundle.path / SPREAD), classifier, own)
     words = ClassWords(read_wordnet(wordnet), list(imagenet_classes()), set(own), class_labels())

@@ -27,7 +27,7 @@ from nonneg_runtime.heads.head import Head
 from nonneg_runtime.inference import runner as golden
 from nonneg_runtime.inference.encoder import open_session
 from nonneg_runtime.inference.variants import as_variant
-from nonneg_training.encoder import backbone
+from nonneg_training.encoder.named_backbones import open_backbone
 
 INT8 = "encoder.int8.onnx"
 RECORDS = Path(__file__).parent / "shipped_models"  # NAME.ranges.json: of the int8 form's activations
@@ -122,7 +122,7 @@ class _Features(torch.nn.Module):
 
     def __init__(self, name: str) -> None:
         super().__init__()
-        self.backbone = backbone(name, small=False, pretrained="DEFAULT")
+        self.backbone = open_backbone(name, small=False, pretrained="DEFAULT")
         self.mean, self.std = float(self.backbone.mean[0]), float(self.backbone.std[0])
 
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:

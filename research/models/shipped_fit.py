@@ -31,7 +31,7 @@ from nonneg_runtime.inference.encoder import open_session
 from nonneg_runtime.words.names import NAMES, Names
 from nonneg_training.data import open_source
 from nonneg_training.data.image_folder import ImageFolder
-from nonneg_training.encoder import backbone
+from nonneg_training.encoder.named_backbones import open_backbone
 from nonneg_training.features.feature_blocks import FeatureRequest
 from nonneg_training.features.feature_cache import CachedFeatures, cached_features
 from nonneg_training.loop.build_encoder import build_encoder
@@ -189,7 +189,7 @@ def run_view(run: Path) -> Any:
 def named(network: str, trained: Trained, photos: Photos, work: Path, view: Any, data: str, tick: Tick | None) -> Names:
     """Return the names of the last columns, each with its evidence."""
     classes, first = trained.classes, trained.head.dimensions - len(trained.classes)
-    classifier = backbone(network, small=False, pretrained="DEFAULT").classifier
+    classifier = open_backbone(network, small=False, pretrained="DEFAULT").classifier
     assert classifier is not None
     wnids = sorted({m[0] for path in trained.paths if (m := naming.WNID.match(path.name))})
     activations = collect(work / ENCODER, photos, view, work / "evidence", tick=tick)

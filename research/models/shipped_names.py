@@ -80,7 +80,7 @@ def _mostly(one: Observed, dimension: int) -> Name:
 # package wordnet-base puts them into /usr/share/wordnet); a model is made from the table alone.
 
 WORDNET = Path("/usr/share/wordnet")
-TABLE = Path(__file__).parent.parent / "shipped_models" / "everyday_words.json"
+TABLE = Path(__file__).parent / "shipped_models" / "everyday_words.json"
 HYPERNYMS = ("@", "@i")  # WordNet's signs: of kinds and of instances
 _WORDS = """
 animal ant antelope ape bat bear bee beetle bird butterfly camel cat chicken coral cow crab crocodile deer dog

@@ -6,12 +6,17 @@ from pathlib import Path
 
 import click
 
+from nonneg_cli.table import run_command
 from nonneg_core.errors import NonnegError, TrainingStopped
 from research.study.plan import names, read_plan
 
 _name = click.argument("name")
 _results = click.option(
-    "--results", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="Their folder."
+    "--results",
+    type=click.Path(path_type=Path),
+    default=Path("research/results"),
+    show_default=True,
+    help="Their folder.",
 )
 _root = click.option(
     "--root", type=click.Path(path_type=Path), help="Where named data sets lie; default: $NONNEG_DATA."
@@ -23,18 +28,18 @@ def study() -> None:
     """Measure the method's claims: a grid of runs, a table, a plot, and a verdict that may be "not decided".
 
     \b
-      nonneg study list
-      nonneg study run digits
-      nonneg study run quick --root data/ --budget 0.25
-      nonneg study check cifar10
+      python -m research.study list
+      python -m research.study run digits
+      python -m research.study run quick --root data/ --budget 0.25
+      python -m research.study check cifar10
 
-    NAME is a study that comes with nonneg, or a TOML file of the same form.
+    NAME is a study of research/study/plans, or a TOML file of the same form.
     """
 
 
 @study.command("list")
 def list_studies() -> None:
-    """List the studies that come with nonneg."""
+    """List the studies of research/study/plans."""
     from nonneg_core.terminal.tables import table
 
     plans = [read_plan(name) for name in names()]
@@ -117,3 +122,7 @@ def check(name: str | None, results: Path, root: Path | None) -> None:
         failed += bool(strangers or missing)
     if failed:
         raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    run_command(study, "python -m research.study")

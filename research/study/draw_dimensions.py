@@ -1,6 +1,6 @@
 """Draws the test images that activate eight dimensions of CL and eight of NCL most: docs/dimensions.png.
 
-    python research/study/draw_dimensions.py --work WORK --root DIR    WORK: where `nonneg study run` kept its runs
+    python -m research.study.draw_dimensions --work WORK --root DIR    WORK: where the study kept its runs
 
 Of the study quick, variants cl and ncl, unless --study and --variant say otherwise. The dimensions are drawn by
 chance among those that are active on at least eight images (the study's seed 0, seed 0 of the draw), not chosen for
@@ -27,7 +27,7 @@ from research.study.plan import differing
 
 ROWS = TILES = 8
 GAP, HEAD = 24, 16
-OUT = Path(__file__).parents[1] / "docs" / "dimensions.png"
+OUT = Path(__file__).parents[2] / "docs" / "dimensions.png"
 
 
 def run_of(study: Study, variant: str) -> Path:
@@ -36,7 +36,9 @@ def run_of(study: Study, variant: str) -> Path:
     for run in sorted(study.work.glob(f"{wanted.settings['method']}-0-*")):
         if not differing(wanted.settings, portable(run_settings(run)), {}):
             return run
-    raise SystemExit(f"{study.work} holds no run of {variant}: nonneg study run {study.name} --work {study.work}")
+    raise SystemExit(
+        f"{study.work} holds no run of {variant}: python -m research.study run {study.name} --work {study.work}"
+    )
 
 
 def rows(z: NDArray[np.float32]) -> NDArray[np.int64]:

@@ -1,6 +1,6 @@
 """Draws what each part of the digits looks like to PCA, NMF, CL and NCL: research/results/parts/pictures.png.
 
-    python research/study/draw_parts.py --work WORK    WORK: where `nonneg study run parts` kept its runs
+    python -m research.study.draw_parts --work WORK    WORK: where the study kept its runs
 
 Red is more, blue less than nothing (PCA, NMF) or than the mean image (CL, NCL). Prints how sparse the pictures are.
 """

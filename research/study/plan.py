@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from nonneg_core.errors import ConfigInvalid
 
-OURS = Path(__file__).parents[1] / "studies"
+OURS = Path(__file__).parent / "plans"
 Record = dict[str, Any]
 PaperClaim = Literal[  # the paper's claims that the results page decides, in its order
     "features", "sparsity", "consistency", "correlation", "sepin", "selection", "distribution", "supervised", "nmf",
@@ -73,7 +73,7 @@ class StudyPlan(PlanSection):
 
 
 def read_plan(name: str) -> tuple[str, StudyPlan]:
-    """Return a study's name and plan: one that comes with nonneg, or a file."""
+    """Return a study's name and plan: one of our plans, or a file."""
     path = Path(name) if name.endswith(".toml") else OURS / f"{name}.toml"
     try:
         record = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -95,7 +95,7 @@ def read_plan(name: str) -> tuple[str, StudyPlan]:
 
 
 def names() -> list[str]:
-    """Return the studies that come with nonneg."""
+    """Return the names of our plans."""
     return sorted(path.stem for path in OURS.glob("*.toml"))
 
 

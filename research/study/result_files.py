@@ -67,7 +67,8 @@ def read_result(path: Path) -> Result:
         result = Result(**record)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DigestMismatch(
-            f"{path} is not a result of a study ({error})", fix="remove it; `nonneg study run` makes it again"
+            f"{path} is not a result of a study ({error})",
+            fix="remove it; `python -m research.study run` makes it again",
         ) from error
     if sealed != _digest(record):
         raise DigestMismatch(

@@ -1,7 +1,7 @@
-"""Writes docs/results.md and research/results-by-study.md from the results in results/: claims, our numbers, verdicts.
+"""Writes docs/results.md and research/results-by-study.md from research/results: claims, our numbers, verdicts.
 
-python research/study/results_page.py            writes both pages
-python research/study/results_page.py --print    prints the first
+python -m research.study.results_page            writes both pages
+python -m research.study.results_page --print    prints the first
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from nonneg_training.setup.run_settings import validate
 from research.study import Study
 from research.study.claim_verdict import FAILED, HELD, OPEN, PART, Checked, Verdict, decide, short, together
 
-ROOT = Path(__file__).parents[1]
-PAGE, BY_STUDY = ROOT / "docs" / "results.md", ROOT / "docs" / "results-by-study.md"
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "research" / "results"
+PAGE, BY_STUDY = ROOT / "docs" / "results.md", ROOT / "research" / "results-by-study.md"
 STUDIES = (  # in the order of the page by study
     "cifar10", "quick", "longer", "finetune", "selection", "selection-mini-imagenet", "distribution", "supervised",
     "activations", "theory", "parts", "sprites", "heads", "active", "towers", "questions",
@@ -45,7 +46,8 @@ HEAD = """# Results: the method's claims, measured here
 
 [Non-negative Contrastive Learning](https://arxiv.org/abs/2403.12459) (NCL) makes eleven claims. {count} Our runs are
 small, so that directions can be compared and sizes cannot. Every check, table and plot, and what else was measured,
-stands in [results by study](results-by-study.md); how to run them again in [studies](studies.md).
+stands in [results by study](../research/results-by-study.md); how to run them again in
+[studies](../research/studies.md).
 
 | claim | paper | ours | setting | verdict |
 |---|---|---|---|---|
@@ -66,25 +68,26 @@ FOOT = """
 - What the figures are: [training](training.md#what-an-encoder-is-worth). SEPIN@k is in nats, by the InfoNCE bound
   (temperature 0.2) on up to 512 pairs of views: dimensions are chosen on one half of the pairs and measured on the
   other.
-- The numbers come from files in [results](../results) that `nonneg study run NAME` wrote. `python
-  research/study/results_page.py` writes the page, and a test fails where the two disagree. A file's `commit` names the state
-  of the clone that made it; the history was joined into fewer commits since, so that most of these are not in it.
-  Settings, measures and figures of a file are complete without it, and its digest shows whether it was edited.
+- The numbers come from files in [results](../research/results) that `python -m research.study run NAME` wrote.
+  `python -m research.study.results_page` writes the page, and a test fails where the two disagree. A file's `commit`
+  names the state of the clone that made it; the history was joined into fewer commits since, so that most of these are
+  not in it. Settings, measures and figures of a file are complete without it, and its digest shows whether it was
+  edited.
 
 ![Test images of CIFAR-10 with the largest entries in eight dimensions of CL and eight of NCL](dimensions.png)
 """
 ALL = """# Results by study
 
 Every claim of every study, with its checks. Which study decides a claim of the paper, and how to read the numbers:
-[results](results.md). `python research/study/results_page.py` writes the page from [results](../results), and a test fails
-where the two disagree.
+[results](../docs/results.md). `python -m research.study.results_page` writes the page from [results](results), and a
+test fails where the two disagree.
 
 | claim | paper | ours | study | verdict |
 |---|---|---|---|---|
 """
 
 
-def page(results: Path = ROOT / "results") -> str:
+def page(results: Path = RESULTS) -> str:
     """Return the page of the eleven claims, in Markdown."""
     studies = _studies(results)
     found = {key: _deciding(key, studies) for key in CLAIMS}
@@ -98,7 +101,7 @@ def page(results: Path = ROOT / "results") -> str:
     return HEAD.format(count=count) + "\n".join(rows) + "\n" + FOOT
 
 
-def by_study(results: Path = ROOT / "results") -> str:
+def by_study(results: Path = RESULTS) -> str:
     """Return the page with every claim and every check, study by study."""
     studies = _studies(results)
     lines = [ALL.rstrip("\n")]
@@ -174,7 +177,7 @@ def _row(key: str, study: Study, verdicts: Sequence[Verdict], others: Sequence[t
     words += [f"Note: {v.claim.note}" for v in verdicts if v.claim.note]
     words += [note.removeprefix("; ").capitalize() for v in verdicts if (note := _before(study, v))]
     if others:
-        said = [f"[{other.name}](results-by-study.md#{other.name}) {status}" for other, status in others]
+        said = [f"[{other.name}](../research/results-by-study.md#{other.name}) {status}" for other, status in others]
         words.append(f"Smaller studies: {', '.join(said)}")
     cells = [CLAIMS[key], "; ".join(papers), "<br>".join(ours), _setting(study), "<br>".join(words)]
     return f"| {' | '.join(cells)} |"
@@ -184,7 +187,7 @@ def _setting(study: Study) -> str:
     """Return data, epochs and seeds in a few words."""
     found = study.results()
     settings, seeds = found[0].settings, len({r.seed for r in found})
-    link = f"[{study.name}](results-by-study.md#{study.name})"
+    link = f"[{study.name}](../research/results-by-study.md#{study.name})"
     if study.plan.task != "encoder":
         return f"{link}: {study.plan.setting.partition(';')[0]}; {seeds} seeds"
     data, epochs = settings["data"], max(r.settings["loop"]["epochs"] for r in found)
@@ -238,13 +241,13 @@ def _section(study: Study, results: Path) -> list[str]:
     added = f" (began with {plan.began_with})" if plan.began_with else ""
     lines += [
         f"{plan.setting[0].upper()}{plan.setting[1:]}; {len({r.seed for r in found})} seeds{added}, "
-        f"{len(found)} of {len(plan.seeds) * len(plan.variants)} runs ([table](../results/{study.name}/table.md)).",
+        f"{len(found)} of {len(plan.seeds) * len(plan.variants)} runs ([table](results/{study.name}/table.md)).",
         "",
     ]
     for verdict in study.verdicts():
         lines += _claim(study, verdict)
     for picture in sorted((results / study.name).glob("*.png")):
-        lines += ["", f"![{plan.title}](../results/{study.name}/{picture.name})"]
+        lines += ["", f"![{plan.title}](results/{study.name}/{picture.name})"]
     return lines
 
 

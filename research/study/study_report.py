@@ -32,7 +32,7 @@ def page(name: str, plan: StudyPlan, results: Sequence[Result]) -> str:
     """Return the study in Markdown."""
     planned = len(plan.seeds) * len(plan.variants)
     lines = [f"# {plan.title}", "", plan.question, "", f"Setting: {plan.setting}", ""]
-    lines += [f"{len(results)} of {planned} runs of `nonneg study run {name}`{_where(results)}", ""]
+    lines += [f"{len(results)} of {planned} runs of `python -m research.study run {name}`{_where(results)}", ""]
     columns, rows = table(plan, results)
     lines += [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
     lines += [f"| {' | '.join(row)} |" for row in rows]

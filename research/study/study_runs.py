@@ -12,12 +12,12 @@ from typing import Any
 from nonneg_core.errors import ConfigInvalid, DataInvalid, StorageFailed, TrainingStopped
 from nonneg_core.files.atomic import locked, storage_error
 from nonneg_training.features.feature_cache import feature_folder
-from research.study import result_files, task
+from research.study import result_files
 from research.study.claim_verdict import Verdict, decide
 from research.study.plan import Record, check_figures, differing, flat, merged, read_plan
 from research.study.result_files import Result
 from research.study.study_report import PAGE, page, write_report
-from research.study.task import Task
+from research.study.task import Task, task
 
 Say = Callable[[str], None]
 LOCK = ".lock"  # held by the process that makes results here
@@ -36,7 +36,7 @@ class Study:
     """A study by its name or file; its results lie in `results`/NAME, checkpoints in `work`."""
 
     def __init__(
-        self, name: str, *, results: Path = Path("results"), work: Path | None = None, root: Path | None = None
+        self, name: str, *, results: Path = Path("research/results"), work: Path | None = None, root: Path | None = None
     ) -> None:
         self.name, self.plan = read_plan(name)
         self.folder = results / self.name
@@ -70,7 +70,7 @@ class Study:
             if other:
                 raise DataInvalid(
                     f"{self.folder}: the runs of {result.variant} differ in {min(other)}",
-                    fix="remove the older ones; `nonneg study run` makes them again",
+                    fix="remove the older ones; `python -m research.study run` makes them again",
                     field=min(other),
                 )
         self._check_alone(settings)

@@ -82,7 +82,7 @@ def test_it_looks_for_a_package_of_every_extra() -> None:
     """But for those that are made of others; one whose own package is absent is not called whole."""
     whole = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
     extras = whole["project"]["optional-dependencies"]
-    assert set(extras) - set(checks.EXTRAS) == {"local", "gpu", "serving", "default-model", "all"}
+    assert set(extras) - set(checks.EXTRAS) == {"local", "gpu", "serving", "all"}
     assert set(checks.EXTRAS["search"]) == {requirement.split(">")[0] for requirement in extras["search"]}
 
 

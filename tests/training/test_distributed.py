@@ -22,7 +22,7 @@ from pathlib import Path
 from safetensors.torch import save_file
 from torch.nn.parallel import DistributedDataParallel
 from nonneg_core.pixels.view import View
-from nonneg_training.encoder.named_backbones import backbone
+from nonneg_training.encoder.named_backbones import open_backbone
 from nonneg_training.setup.process_group import join, leave
 from nonneg_training.encoder.encoder_module import EncoderModule
 from nonneg_training.methods.view_methods import Contrastive
@@ -35,7 +35,7 @@ found = {}
 for kind in (Contrastive, Spectral):
     torch.manual_seed(0)
     shape = {"dimensions": 24, "hidden": (32,), "activation": "rep_relu"}
-    encoder = EncoderModule(backbone("tiny-cnn", small=True), View(size=16), **shape)
+    encoder = EncoderModule(open_backbone("tiny-cnn", small=True), View(size=16), **shape)
     method = kind(encoder, Loss(lengths=(8, 24)))
     views = torch.rand(2, 12, 3, 16, 16) * 255  # (view, image, ...)
     share = 12 // world.size

@@ -9,15 +9,15 @@ import torch
 
 from nonneg_core.pixels.view import View
 from nonneg_training.data import open_data
-from nonneg_training.encoder import backbone
 from nonneg_training.encoder.encoder_module import ACTIVATIONS, EncoderModule, rep_relu
+from nonneg_training.encoder.named_backbones import open_backbone
 from nonneg_training.loop.training_checkpoint import load_encoder
 
 
 def encoder(**rest: object) -> EncoderModule:
     torch.manual_seed(0)
     options = {"dimensions": 24, "hidden": (32,), **rest}
-    return EncoderModule(backbone("tiny-cnn", small=True), View(size=16), **options).eval()  # type: ignore[arg-type]
+    return EncoderModule(open_backbone("tiny-cnn", small=True), View(size=16), **options).eval()  # type: ignore[arg-type]
 
 
 def pixels(count: int = 4) -> torch.Tensor:

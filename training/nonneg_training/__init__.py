@@ -1,10 +1,4 @@
-"""Training of non-negative encoders: images -> views -> encoder -> loss -> checkpoint.
-
-GNU OpenMP, which torch's CPU builds use, spins some 16 ms at each of the thousands of barriers of a step before it
-sleeps. Beside other work the thread that is waited for often has no core, and those that spin keep it from getting one.
-After a thousand turns, some 50 microseconds, they sleep: the number that OpenMP itself takes where it knows of more
-threads than cores. It reads the variable when it is loaded, so this comes before torch.
-"""
+"""Training of non-negative encoders: images -> views -> encoder -> loss -> checkpoint."""
 
 from __future__ import annotations
 
@@ -16,8 +10,13 @@ from nonneg_core.process.start_up import lazy_names
 if TYPE_CHECKING:
     from nonneg_training.loop.training_checkpoint import load_encoder
     from nonneg_vectors.evaluation.structure_report import structure
-    from research.study import Study
 
+__all__ = ["load_encoder", "structure"]
+
+# GNU OpenMP, which torch's CPU builds use, spins some 16 ms at each of the thousands of barriers of a step before it
+# sleeps. Beside other work the thread that is waited for often has no core, and those that spin keep it from getting
+# one. After a thousand turns, some 50 microseconds, they sleep: the number that OpenMP itself takes where it knows of
+# more threads than cores. It reads the variable when it is loaded, so this comes before torch.
 VARIABLE = "GOMP_SPINCOUNT"
 TURNS = 1000
 
@@ -28,16 +27,11 @@ def limit_spinning() -> None:
         os.environ.setdefault(VARIABLE, str(TURNS))
 
 
-# Training of non-negative encoders: images -> views -> encoder -> loss -> checkpoint.
-
-__all__ = ["Study", "load_encoder", "structure"]
-
 limit_spinning()
 
 __getattr__, __dir__ = lazy_names(
     __name__,
     {  # settings and data need no torch
-        "Study": "research.study",
         "load_encoder": "nonneg_training.loop.training_checkpoint",
         "structure": "nonneg_vectors.evaluation.structure_report",
     },

@@ -92,8 +92,8 @@ def check_labels_weight(request: AdaptationRequest, labels: Labels) -> None:
     """Refuse a weight of labels where there are none to weigh."""
     if request.labels_weight and not labels.useful:
         raise ConfigInvalid(
-            f"--labels-weight={request.labels_weight:g} changes nothing: the photos have {len(labels.names)} labels with "
-            f"{int((labels.codes >= 0).sum())} photos, and two labels are needed, one of them with two photos",
+            f"--labels-weight={request.labels_weight:g} changes nothing: the photos have {len(labels.names)} labels "
+            f"with {int((labels.codes >= 0).sum())} photos, and two labels are needed, one of them with two photos",
             fix="leave it out, or give labels: a folder for each, or --labels FILE.csv",
             field="labels_weight",
             value=request.labels_weight,
@@ -116,7 +116,7 @@ def adapt_to(collection: PhotosToAdaptTo, *, tick: Tick | None = None) -> Judged
     if collection.others is not None:
         everyone = np.arange(len(collection.others))
         gains += of_others(judge(collection, fitted, collection.others, everyone, labels_of(collection.others, None)))
-    summary = verdict(gains, len(parts.judged), kept=bool(fitted.front and not fitted.steps))
+    summary = verdict(gains, len(parts.judged), source_front=bool(fitted.front and not fitted.steps))
     return JudgedHead(AdaptationRecords(source, features, parts, fitted, gains, summary, request.data))
 
 

@@ -124,7 +124,7 @@ FEW = 200  # photos to judge by, below which an interval is wide
 
 
 def verdict(gains: Sequence[Gain], judged: int, *, source_front: bool = False) -> str:
-    """Say what was gained and lost, and what these photos can say; `kept`: the source's columns are still in front."""
+    """Say what was gained and lost, and what is not known; `source_front`: the source's columns are still in front."""
     own = [gain for gain in gains if not gain.metric.startswith(OTHERS)]
     labelled = any(gain.metric in METRICS for gain in own)
     lost = losses(gains)
@@ -133,7 +133,7 @@ def verdict(gains: Sequence[Gain], judged: int, *, source_front: bool = False) -
     sentences += [_labelled(own) if labelled else _unlabelled(own)]
     if judged < FEW:
         sentences += [f"{judged} photos to judge by are few: only large differences show."]
-    return " ".join([*sentences, _others(gains) if len(gains) > len(own) else _unknown(kept=source_front)])
+    return " ".join([*sentences, _others(gains) if len(gains) > len(own) else _unknown(source_front=source_front)])
 
 
 def _labelled(gains: Sequence[Gain]) -> str:

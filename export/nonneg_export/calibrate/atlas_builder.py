@@ -65,7 +65,7 @@ def build_atlas(
     data: str,
     fingerprint: str,
 ) -> AtlasRecord:
-    """Write the atlas of `seen` to `path`, with at most `budget` bytes of thumbnails; `fingerprint`: the model's."""
+    """Write the atlas to `path`, with at most `budget` bytes of thumbnails; `fingerprint`: the model's."""
     top = strongest(activations.values, examples)
     labels = [photos.label(p) for p in activations.paths]
     usual = {label: count / len(labels) for label, count in Counter(labels).items()}

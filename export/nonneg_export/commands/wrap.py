@@ -39,8 +39,34 @@ from nonneg_training.onnx_backbone.scaling_and_pooling import Scaling
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # on a busy machine its threads wait for each other
 
-
 LOST = 0.01  # of the features' squares: less below zero is rounding
+NUMBERS = (click.FLOAT,) * 3
+USUAL_GIGABYTES = 4
+SEEN = ("size", "crop", "fit", "interpolation")
+
+tower_options = together(
+    click.option(
+        "--file",
+        metavar="NAME|fp32|fp16|int8|torch",
+        help="Which file of the repository: an ONNX file, a precision, or its weights through torch.",
+    ),
+    click.option("--max-download", type=click.FloatRange(0, min_open=True),
+                 help="Largest tower to fetch, all its files, in GB; else 4."),
+    click.option("--accept-license", help="Take a model whose licence forbids changed copies, by that licence's name."),
+    click.option("--preprocessor", type=PATH, help="A Hugging Face preprocessor_config.json to take the view from."),
+    click.option("--size", type=click.IntRange(1), help="Side of the encoder's input; else 224."),
+    click.option("--crop", type=click.FloatRange(0, 1, min_open=True), help="Share of the short side; else 0.875."),
+    click.option("--fit", type=click.Choice(("cover", "squash", "contain")), help="Other shapes; else cover."),
+    click.option("--interpolation", type=click.Choice(get_args(Interpolation)),
+                 help="Else bicubic."),
+    click.option("--mean", type=NUMBERS, help=f"Of pixels between 0 and 1; else {Scaling().mean}."),
+    click.option("--std", type=NUMBERS, help=f"Of pixels between 0 and 1; else {Scaling().std}."),
+    click.option("--input", "input_name", help="The ONNX file's input, if it has several."),
+    click.option("--output", "output_name", help="The output that is taken; by default by the architecture."),
+    click.option("--no-text", is_flag=True, help="Leave a second tower, of texts, out."),
+    click.option("--pool", type=click.Choice(("cls", "mean")), help="How tokens or a feature map become one row; by "
+                 "default by the architecture."),
+)  # fmt: skip
 
 
 @click.command()
@@ -100,37 +126,6 @@ def wrap(model: str, **flags: Any) -> None:
         warn("the text tower was left out: it needs the analytic head, of features that go below zero")
     for sentence in doubts(made.manifest):
         warn(sentence)
-
-
-# Options of `nonneg wrap` that say which tower of a model is taken and how it sees photos.
-
-NUMBERS = (click.FLOAT,) * 3
-USUAL_GIGABYTES = 4
-SEEN = ("size", "crop", "fit", "interpolation")
-
-tower_options = together(
-    click.option(
-        "--file",
-        metavar="NAME|fp32|fp16|int8|torch",
-        help="Which file of the repository: an ONNX file, a precision, or its weights through torch.",
-    ),
-    click.option("--max-download", type=click.FloatRange(0, min_open=True),
-                 help="Largest tower to fetch, all its files, in GB; else 4."),
-    click.option("--accept-license", help="Take a model whose licence forbids changed copies, by that licence's name."),
-    click.option("--preprocessor", type=PATH, help="A Hugging Face preprocessor_config.json to take the view from."),
-    click.option("--size", type=click.IntRange(1), help="Side of the encoder's input; else 224."),
-    click.option("--crop", type=click.FloatRange(0, 1, min_open=True), help="Share of the short side; else 0.875."),
-    click.option("--fit", type=click.Choice(("cover", "squash", "contain")), help="Other shapes; else cover."),
-    click.option("--interpolation", type=click.Choice(get_args(Interpolation)),
-                 help="Else bicubic."),
-    click.option("--mean", type=NUMBERS, help=f"Of pixels between 0 and 1; else {Scaling().mean}."),
-    click.option("--std", type=NUMBERS, help=f"Of pixels between 0 and 1; else {Scaling().std}."),
-    click.option("--input", "input_name", help="The ONNX file's input, if it has several."),
-    click.option("--output", "output_name", help="The output that is taken; by default by the architecture."),
-    click.option("--no-text", is_flag=True, help="Leave a second tower, of texts, out."),
-    click.option("--pool", type=click.Choice(("cls", "mean")), help="How tokens or a feature map become one row; by "
-                 "default by the architecture."),
-)  # fmt: skip
 
 
 def tower_of(model: str, flags: dict[str, Any]) -> Tower:

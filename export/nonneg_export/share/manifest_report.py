@@ -72,8 +72,8 @@ def stability(record: StabilityRecord) -> str:
     """Return how alike names are over seeds."""
     return (
         f"of {record.seeds} seeds two share {record.shared:.0%} of the names; over {record.data} columns of one name "
-        f"correlate {record.correlation:.2f} (of two names {record.floor:.2f}) and share {record.strongest:.0%} of their "
-        "ten strongest photos"
+        f"correlate {record.correlation:.2f} (of two names {record.floor:.2f}) and share {record.strongest:.0%} of "
+        "their ten strongest photos"
     )
 
 
@@ -84,8 +84,8 @@ def _interval(bounds: Bounds | None) -> str:
 def kept(record: Kept) -> str:
     """Return what the columns keep of the encoder's own features, by length."""
     head = (
-        f"against the encoder's own {record.features} features ({4 * record.features} bytes), on {record.images:,} photos "
-        f"of {record.data} that the head was not computed from"
+        f"against the encoder's own {record.features} features ({4 * record.features} bytes), on {record.images:,} "
+        f"photos of {record.data} that the head was not computed from"
     )
     rows = [
         (str(row.dimensions), share(row.neighbours), f"{row.zero_share:.2%}", f"{row.mean_nnz:.1f}", f"{row.bytes:.0f}")
@@ -163,8 +163,8 @@ def structure(statistics: Structure) -> str:
     )
     estimator = statistics.sepin_estimator + ("" if statistics.sepin_intervals else "; without intervals")
     return (
-        f"sparsity {share(statistics.sparsity)}; correlation {share(statistics.correlation)}; "
-        f"consistency {share(statistics.consistency)} weighted (shuffled labels {share(statistics.consistency_floor)}), "
+        f"sparsity {share(statistics.sparsity)}; correlation {share(statistics.correlation)}; consistency "
+        f"{share(statistics.consistency)} weighted (shuffled labels {share(statistics.consistency_floor)}), "
         f"{share(statistics.consistency_unweighted)} unweighted ({share(statistics.consistency_unweighted_floor)}); "
         f"SEPIN {sepin} ({estimator})"
     )

@@ -13,6 +13,7 @@ from nonneg_export.share.manifest_report import adaptation, quality, summary
 from nonneg_runtime.bundle.manifest import Manifest
 
 LONGEST = 100  # letters of a name
+NOT_STATED = "not stated"  # a licence
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,6 @@ def name_after(out: Path) -> str:
 
 
 # What a model's licence allows, as far as its card's short name tells.
-
-NOT_STATED = "not stated"
 
 
 def licence_of(card: dict[str, Any]) -> str:

@@ -53,7 +53,7 @@ def of_repository(repository: HubRepository, overrides: TowerOverrides) -> Tower
 def _of_transformers(repository: HubRepository, config: dict[str, Any], overrides: TowerOverrides) -> Tower:
     view, scaling = preprocessing(repository, config, overrides)
     two = has_two_towers(config)
-    chosen = None if overrides.file == TORCH else choose(repository.files, two_towers=two, asked=overrides.file)
+    chosen = None if overrides.file == TORCH else choose(repository.files, two_towers=two, choice=overrides.file)
     if chosen is None:
         return _module("from_transformers").tower(repository, config, view, scaling, overrides)  # type: ignore[no-any-return]
     return _of_onnx(repository, chosen, config, view, scaling, overrides)

@@ -18,7 +18,7 @@ from nonneg_runtime.bundle.external_data import external_files
 from nonneg_runtime.bundle.manifest import FILE_NAME, FileRecord, Manifest, read_manifest
 
 ENCODER = "encoder.onnx"
-SHIPPED = Path(__file__).parent / "models"  # the models that come with nonneg, a folder each
+SHIPPED = Path(__file__).parents[1] / "models"  # the models that come with nonneg, a folder each
 DEFAULT = SHIPPED / "photo"
 DEFAULT_NAME = "default"  # another name of it
 PUBLISHED = ("hf:", "timm:", "open_clip:", "torchvision:")  # how addresses of others' models begin

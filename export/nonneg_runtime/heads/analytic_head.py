@@ -1,4 +1,4 @@
-"""The analytic head: principal components, half whitened, turned so that their positive parts are sparse; and what it is taught.
+"""The analytic head: principal components, half whitened, turned to sparse positive parts; and what it is taught.
 
 A feature row x (the square root of pooled features) becomes p = (x - mean) S R: S are the first components, each
 divided by its eigenvalue^exponent, and R turns every block of them by itself, so that blocks of small components stay

@@ -107,7 +107,8 @@ def checked_cosine(recorded: Golden, similarity: float, name: str) -> float:
     """Return the cosine, unless it is below what was recorded."""
     if not similarity >= recorded.tolerance:
         raise CheckFailed(
-            f"{name} fails its self-test: cosine {similarity:.6f} to the exporter's vector, less than {recorded.tolerance}",
+            f"{name} fails its self-test: cosine {similarity:.6f} to the exporter's vector, less than "
+            f"{recorded.tolerance}",
             fix="reinstall onnxruntime, or export the bundle again on this machine; `nonneg doctor` says more",
             value=similarity,
             limit=recorded.tolerance,

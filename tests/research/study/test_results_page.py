@@ -2,38 +2,27 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from pathlib import Path
-from types import ModuleType
 from typing import get_args
 
 import pytest
 
+from research.study import results_page
 from research.study.plan import PaperClaim
 from research.study.result_files import read_results
 from research.study.study_runs import Study
 
 ROOT = Path(__file__).parents[3]
-STUDIES = sorted(path.name for path in (ROOT / "results").iterdir())
-
-
-@pytest.fixture(scope="module")
-def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("results_script", ROOT / "benchmarks" / "results.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+RESULTS = ROOT / "research" / "results"
+STUDIES = sorted(path.name for path in RESULTS.iterdir())
 
 
 @pytest.mark.slow
-def test_the_page_is_what_the_results_say(script: ModuleType) -> None:
-    assert (ROOT / "docs" / "results.md").read_text() == script.page(), "run python research/study/results_page.py"
-    assert (ROOT / "docs" / "results-by-study.md").read_text() == script.by_study(), (
-        "run python research/study/results_page.py"
-    )
+def test_the_page_is_what_the_results_say() -> None:
+    fix = "run python -m research.study.results_page"
+    assert results_page.PAGE.read_text() == results_page.page(), fix
+    assert results_page.BY_STUDY.read_text() == results_page.by_study(), fix
 
 
 def test_the_page_has_a_row_for_each_of_the_papers_claims_and_is_read_in_five_minutes() -> None:
@@ -44,23 +33,23 @@ def test_the_page_has_a_row_for_each_of_the_papers_claims_and_is_read_in_five_mi
 
 
 @pytest.mark.slow
-def test_the_largest_study_decides_whatever_it_says(script: ModuleType) -> None:
-    longer, quick = (Study(name, results=ROOT / "results") for name in ("longer", "quick"))
-    assert script.size(longer) == 6 * script.size(quick), "of the same network, 36 epochs in place of 6"
-    cifar10 = Study("cifar10", results=ROOT / "results")
-    assert script.size(cifar10) > script.size(longer), (
+def test_the_largest_study_decides_whatever_it_says() -> None:
+    longer, quick = (Study(name, results=RESULTS) for name in ("longer", "quick"))
+    assert results_page.size(longer) == 6 * results_page.size(quick), "of the same network, 36 epochs in place of 6"
+    cifar10 = Study("cifar10", results=RESULTS)
+    assert results_page.size(cifar10) > results_page.size(longer), (
         "a larger network counts for more than more epochs of a small one"
     )
-    row = next(line for line in script.page().splitlines() if line.startswith("| At least nine tenths"))
-    assert "[cifar10](results-by-study.md#cifar10): CIFAR-10, 8,000 images, 6 epochs, slim-resnet, 3 seeds" in row
+    row = next(line for line in results_page.page().splitlines() if line.startswith("| At least nine tenths"))
+    assert "(../research/results-by-study.md#cifar10): CIFAR-10, 8,000 images, 6 epochs, slim-resnet, 3 seeds" in row
     assert "**did not hold here**" in row
-    assert "Smaller studies: [longer](results-by-study.md#longer) held" in row
+    assert "Smaller studies: [longer](../research/results-by-study.md#longer) held" in row
 
 
-def test_a_verdict_that_came_with_more_seeds_says_what_three_had_said(script: ModuleType) -> None:
+def test_a_verdict_that_came_with_more_seeds_says_what_three_had_said() -> None:
     line = next(
         line
-        for line in script.by_study().splitlines()
+        for line in results_page.by_study().splitlines()
         if line.startswith("- NCL's dimensions are less corr") and "held" in line
     )
     assert (
@@ -68,18 +57,18 @@ def test_a_verdict_that_came_with_more_seeds_says_what_three_had_said(script: Mo
     )
 
 
-def test_every_study_with_results_is_on_the_page(script: ModuleType) -> None:
-    assert set(STUDIES) <= set(script.STUDIES)
+def test_every_study_with_results_is_on_the_page() -> None:
+    assert set(STUDIES) <= set(results_page.STUDIES)
 
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_committed_results_are_sealed_and_of_the_study_as_it_is(name: str) -> None:
-    study = Study(name, results=ROOT / "results")
+    study = Study(name, results=RESULTS)
     held = read_results(study.folder)
     assert held
     assert study.results() == held, "results of other settings: run the study again, or remove them"
     assert (study.folder / "table.md").read_text() == study.page(), (
-        f"nonneg study show {name} > results/{name}/table.md"
+        f"python -m research.study show {name} > research/results/{name}/table.md"
     )
     assert not any(result.commit.endswith("+") for result in held), "made by code that is committed"
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from nonneg_core.pixels.view import Pixels, View
-from nonneg_training.data import images as subset
 from nonneg_training.data import open_data
+from nonneg_training.data.images import subset
 from nonneg_training.measure.encoder_outputs import Floats, encode_images
 from research.study.robustness import CORRUPTIONS, STRENGTHS, corrupt, corrupted
 

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from nonneg_cli.table import nonneg
 from nonneg_core.errors import ConfigInvalid, DataInvalid, DigestMismatch, StorageFailed, TrainingStopped
 from nonneg_core.files.atomic import locked
-from nonneg_training import Study
-from research.study import task
+from research.study.__main__ import study as study_command
 from research.study.plan import differing, names, read_plan
 from research.study.result_files import read_result, same, this_commit, write_result
+from research.study.study_runs import Study
+from research.study.task import task
 
 pytestmark = pytest.mark.slow
 PLAN = """
@@ -93,7 +93,7 @@ def write(folder: Path, text: str = PLAN) -> str:
 
 
 def said(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(nonneg, ["study", *map(str, arguments)], catch_exceptions=False)
+    return CliRunner().invoke(study_command, [*map(str, arguments)], catch_exceptions=False)
 
 
 @pytest.fixture(scope="module")
@@ -186,7 +186,7 @@ def test_a_report_that_a_killed_run_did_not_write_is_written_when_all_results_ar
 
 def test_a_study_that_is_killed_goes_on(tmp_path: Path) -> None:
     name = write(tmp_path, quick())
-    command = [sys.executable, "-u", "-m", "nonneg_cli", "study", "run", name]
+    command = [sys.executable, "-u", "-m", "research.study", "run", name]
     command += ["--results", str(tmp_path / "results"), "--work", str(tmp_path / "work")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -224,7 +224,7 @@ def test_a_result_of_other_settings_is_neither_counted_nor_shown(finished: Path,
     assert other.results() == []
     assert len(other.strangers()) == len(other.missing()) == 4
     assert "| cl | 0 |" in other.page()
-    answer = CliRunner().invoke(nonneg, ["study", "check", str(changed), "--results", str(finished / "results")])
+    answer = CliRunner().invoke(study_command, ["check", str(changed), "--results", str(finished / "results")])
     assert "0 of 4 runs; cl-0.json is of other settings" in answer.output
 
 
@@ -233,7 +233,7 @@ def test_results_are_shown_without_the_data_they_were_measured_on(
 ) -> None:
     monkeypatch.delenv("NONNEG_DATA", raising=False)
     assert "0 of 12 runs" in said("show", "cifar10", "--results", tmp_path).output
-    assert "cifar10 needs to know where it lies" in CliRunner().invoke(nonneg, ["study", "check", "cifar10"]).output
+    assert "cifar10 needs to know where it lies" in CliRunner().invoke(study_command, ["check", "cifar10"]).output
 
 
 def test_results_that_differ_in_what_the_file_does_not_name_are_refused(finished: Path, tmp_path: Path) -> None:
@@ -340,8 +340,8 @@ def test_a_variant_that_stops_is_named_and_the_others_are_made(tmp_path: Path) -
     text = re.sub(r"finetune = .*\n", "", text).replace("batch = 50 }", "batch = 50 }\nhealth = { dead_share = 0.0 }")
     text = text.replace('activation = "relu" }', 'activation = "relu", batch_norm = false }\noptimiser = { lr = 50.0 }')
     name = write(tmp_path, text)
-    given = ["study", "run", name, "--results", str(tmp_path / "results"), "--work", str(tmp_path / "work")]
-    answer = CliRunner().invoke(nonneg, given)
+    given = ["run", name, "--results", str(tmp_path / "results"), "--work", str(tmp_path / "work")]
+    answer = CliRunner().invoke(study_command, given)
     assert answer.exit_code == 1
     assert "small: ncl, seed 0 (step " in answer.output
     assert "1 of 2 runs" in answer.output
@@ -369,14 +369,14 @@ def test_a_file_under_another_runs_name_is_refused(finished: Path, tmp_path: Pat
 def test_check_ends_with_1_where_results_are_missing_or_of_other_settings(finished: Path, tmp_path: Path) -> None:
     place, runner = tmp_path / "results" / "small", CliRunner()
     shutil.copytree(finished / "results" / "small", place)
-    command = ["study", "check", str(finished / "small.toml"), "--results", str(tmp_path / "results")]
-    assert runner.invoke(nonneg, command).exit_code == 0
+    command = ["check", str(finished / "small.toml"), "--results", str(tmp_path / "results")]
+    assert runner.invoke(study_command, command).exit_code == 0
     (place / "cl-0.json").unlink()
-    missing = runner.invoke(nonneg, command)
+    missing = runner.invoke(study_command, command)
     assert (missing.exit_code, "3 of 4 runs" in missing.output) == (1, True)
     result = read_result(finished / "results" / "small" / "cl-0.json")
     write_result(place, replace(result, settings={**result.settings, "method": "ncl"}))
-    other = runner.invoke(nonneg, command)
+    other = runner.invoke(study_command, command)
     assert (other.exit_code, "cl-0.json is of other settings" in other.output) == (1, True)
 
 

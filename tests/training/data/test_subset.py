@@ -10,7 +10,7 @@ import pytest
 from nonneg_core.errors import ConfigInvalid
 from nonneg_core.pixels.view import View
 from nonneg_training.data import Captions, Images, open_data, open_source, unseen
-from nonneg_training.data import images as subset
+from nonneg_training.data.images import subset
 from nonneg_training.setup.run_settings import Data
 
 

@@ -1,4 +1,4 @@
-"""What a data set of images is to the rest: labelled, with captions, or a part of another; broken images are skipped."""
+"""What a data set of images is to the rest: labelled, captioned, or a part of another; broken images are skipped."""
 
 from __future__ import annotations
 

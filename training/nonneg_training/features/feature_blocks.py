@@ -1,4 +1,4 @@
-"""Features of a data set, a block of images at a time, here or on a Ray cluster: a block depends on its number alone."""
+"""Features of a data set, a block of images at a time, here or on Ray: a block depends on its number alone."""
 
 from __future__ import annotations
 

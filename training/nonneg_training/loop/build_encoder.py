@@ -6,9 +6,8 @@ from pathlib import Path
 
 from nonneg_core.terminal.installing import needing
 from nonneg_training.data import Images, ShardStream
-from nonneg_training.encoder import backbone
 from nonneg_training.encoder.encoder_module import EncoderModule
-from nonneg_training.encoder.named_backbones import Backbone
+from nonneg_training.encoder.named_backbones import Backbone, open_backbone
 from nonneg_training.loop.settings_checks import (
     CONTROL_METHODS,
     check_activation,
@@ -42,7 +41,7 @@ def resolve(settings: RunSettings, images: Images | ShardStream, world: ProcessG
     check_stream(settings, images) if isinstance(images, ShardStream) else check_labels(settings, images)
     check_batch(settings, len(images), world)
     check_method(settings, images)
-    size = settings.views.size or images.side or backbone(model.backbone, small=False).size
+    size = settings.views.size or images.side or open_backbone(model.backbone, small=False).size
     chosen = {
         "activation": name,
         "stem": ("small" if size <= SMALL else "imagenet") if model.stem == "auto" else model.stem,
@@ -78,7 +77,7 @@ def _backbone(settings: RunSettings, size: int, *, pretrained: bool) -> Backbone
             from nonneg_training.onnx_backbone.onnx_features import OnnxBackbone
         return OnnxBackbone(Path(model.backbone), settings.onnx, size)
     named = model.pretrained if pretrained and not _is_run(model.pretrained) else None
-    return backbone(model.backbone, small=model.stem == "small", pretrained=named, size=size)
+    return open_backbone(model.backbone, small=model.stem == "small", pretrained=named, size=size)
 
 
 def pretrained_run(settings: RunSettings) -> Path | None:

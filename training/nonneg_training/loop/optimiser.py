@@ -1,4 +1,4 @@
-"""The optimiser of a run with its learning rate: AdamW, SGD or LARS, the schedule, and autocast with fp16's loss scale."""
+"""The optimiser of a run with its learning rate: AdamW, SGD or LARS, the schedule, and autocast with a loss scale."""
 
 from __future__ import annotations
 

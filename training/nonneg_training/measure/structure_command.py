@@ -185,7 +185,7 @@ def _see(
 
 
 def _limited(images: object, limit: int | None) -> Images:
-    from nonneg_training.data import images as subset
+    from nonneg_training.data import subset
 
     if not isinstance(images, Images):
         raise ConfigInvalid("a stream cannot be measured", fix="copy its images to a folder", field="--data")

@@ -14,8 +14,8 @@ from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_runtime.heads.analytic_head import EDGES, Basis, fit_basis, teacher_vectors, within
 from nonneg_runtime.heads.head import Head, Named, analytic, choose_names, class_directions, roots, with_names
 from nonneg_runtime.heads.moments import Rows, Spread, spread
-from nonneg_training.encoder import backbone
 from nonneg_training.encoder.encoder_module import EncoderModule
+from nonneg_training.encoder.named_backbones import open_backbone
 from nonneg_training.features.feature_cache import CachedFeatures
 from nonneg_training.setup.run_settings import HeadSettings, RunSettings
 from nonneg_training.views import evaluation_view
@@ -24,7 +24,7 @@ from nonneg_training.views import evaluation_view
 def teachers(settings: RunSettings) -> Iterator[EncoderModule]:
     """Yield the pretrained backbones that the settings name, each at the size it was made for."""
     for name in settings.head.teachers:
-        network = backbone(name, small=False, pretrained="DEFAULT")
+        network = open_backbone(name, small=False, pretrained="DEFAULT")
         yield EncoderModule(network, evaluation_view(settings.views, network.size), dimensions=None).eval()
 
 

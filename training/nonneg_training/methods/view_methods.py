@@ -9,7 +9,6 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from nonneg_training import losses as infonce
 from nonneg_training.encoder.encoder_module import EncoderModule
 from nonneg_training.encoder.text_tower import tower_beside
 from nonneg_training.losses import (
@@ -17,6 +16,8 @@ from nonneg_training.losses import (
     clip,
     clip_length,
     cross_entropy,
+    infonce,
+    loss_of_equal_vectors,
     nested_loss,
     non_negative_cross_entropy,
     spectral,
@@ -73,10 +74,10 @@ class Contrastive(Method):
         return {"loss": nested_loss(self._loss, self.lengths, z1, z2)}
 
     def collapsed(self, batch: int) -> float:
-        return infonce.loss_of_equal_vectors(batch)
+        return loss_of_equal_vectors(batch)
 
     def _loss(self, z1: Tensor, z2: Tensor) -> Tensor:
-        return infonce.infonce(z1, z2, self.temperature)
+        return infonce(z1, z2, self.temperature)
 
 
 def pair(encoder: EncoderModule, views: Tensor) -> tuple[Tensor, Tensor]:

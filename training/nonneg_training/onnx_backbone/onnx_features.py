@@ -1,4 +1,4 @@
-"""An ONNX encoder as a backbone: the graph of its features by the settings, run by ONNX Runtime; nothing of it learns."""
+"""An ONNX encoder as a backbone: its features' graph by the settings, run by ONNX Runtime; nothing of it learns."""
 
 from __future__ import annotations
 

@@ -95,8 +95,8 @@ class Steps:
 
 # The next batch is fetched while this one is learnt from; it depends on its number only, so nothing gets mixed up.
 
-PrefetchedBatch = TypeVar("Fetched")
-FinishedBatch = TypeVar("Finished")
+PrefetchedBatch = TypeVar("PrefetchedBatch")
+FinishedBatch = TypeVar("FinishedBatch")
 
 
 class Prefetcher(Generic[PrefetchedBatch, FinishedBatch]):

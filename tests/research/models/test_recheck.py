@@ -100,7 +100,7 @@ def evidence(real_photos: list[Image.Image], tmp_path: Path) -> Path:
     return tmp_path / "evidence"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_command_measures_precisions_and_leaves_all_else(evidence: Path, tmp_path: Path) -> None:
     arguments = ["photo-fast", "--evidence", evidence, "--evidence-data", "six photos", "--out", tmp_path / "out"]
     result = CliRunner().invoke(build_default, [*map(str, arguments)])
@@ -124,7 +124,7 @@ def test_the_command_measures_precisions_and_leaves_all_else(evidence: Path, tmp
             assert (made.path / path.name).read_bytes() == path.read_bytes()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_photos_that_show_no_known_class_and_a_missing_folder_are_refused(labelled: Path, tmp_path: Path) -> None:
     for arguments, error in ((["--out", tmp_path / "out"], DataInvalid), ([], ConfigInvalid)):
         asked = ["photo-fast", "--evidence", labelled, *arguments]
