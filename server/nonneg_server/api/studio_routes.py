@@ -1,4 +1,4 @@
-"""The studio's routes, private to its page, and that page's files; what they answer from is imported only when asked."""
+"""The studio's routes, private to its page, and the page's files; what they answer from is imported when asked for."""
 
 from __future__ import annotations
 
@@ -24,39 +24,39 @@ router = APIRouter(route_class=Route, include_in_schema=False)
 
 @router.get("/studio")
 async def get_studio(request: Request) -> Response:
-    """What is looked at: model, folder, lengths."""
+    """Answer what is looked at: model, folder, lengths."""
     return json_response(_studio(request).overview())
 
 
 @router.get("/studio/photos")
 async def get_photos(request: Request) -> Response:
-    """The indexed photos, by name."""
+    """Answer the indexed photos, by name."""
     studio, listing = _studio(request), query_parameters(request.scope["query_string"], Listed)
     return json_response(studio.photos(listing.limit, listing.offset, listing.name))
 
 
 @router.get("/studio/photos/{photo}")
 async def get_photo(request: Request) -> Response:
-    """One photo's dimensions, the strongest first."""
+    """Answer one photo's dimensions, the strongest first."""
     studio, options = _studio(request), query_parameters(request.scope["query_string"], Bars)
     return json_response(await asyncio.to_thread(studio.bars, _photo(request), options))
 
 
 @router.get("/studio/photos/{photo}/thumbnail")
 async def get_thumbnail(request: Request) -> Response:
-    """A photo, at most 320 pixels wide and high."""
+    """Answer a photo, at most 320 pixels wide and high."""
     return await _picture(request, lambda studio, *given: studio.thumbnail(*given))
 
 
 @router.get("/studio/photos/{photo}/image")
 async def get_image(request: Request) -> Response:
-    """A photo, at most 1280 pixels wide and high."""
+    """Answer a photo, at most 1280 pixels wide and high."""
     return await _picture(request, lambda studio, photo, _, deadline: studio.image(photo, deadline))
 
 
 @router.get("/studio/photos/{photo}/where")
 async def get_where(request: Request) -> Response:
-    """Which cells of a photo a dimension comes from."""
+    """Answer which cells of a photo a dimension comes from."""
     studio, target = _studio(request), query_parameters(request.scope["query_string"], LocatedDimension)
     deadline = deadline_of(request, request.app.state.settings.timeout)
     maps = maps_of(request.app.state)
@@ -81,7 +81,7 @@ async def post_upload(request: Request) -> Response:
 
 @router.get("/studio/search")
 async def get_search(request: Request) -> Response:
-    """Photos like one, or by dimensions, with the parts that make each score."""
+    """Find photos like one, or by dimensions, with the parts that make each score."""
     studio, query = _studio(request), query_parameters(request.scope["query_string"], Searched)
     words = await studio.words(request, query)
     return json_response(await asyncio.to_thread(studio.search, query, words))
@@ -89,7 +89,7 @@ async def get_search(request: Request) -> Response:
 
 @router.get("/studio/pair")
 async def get_pair(request: Request) -> Response:
-    """Two photos: what only one has, and what they share."""
+    """Compare two photos: what only one has, and what they share."""
     studio, comparison = _studio(request), query_parameters(request.scope["query_string"], ComparedPair)
     record = await asyncio.to_thread(studio.pair, comparison)
     deadline = deadline_of(request, request.app.state.settings.timeout)
@@ -98,7 +98,7 @@ async def get_pair(request: Request) -> Response:
 
 @router.get("/studio/dimensions/{dimension}")
 async def get_meaning(request: Request) -> Response:
-    """One dimension here: strongest photos, company, drift."""
+    """Answer one dimension here: strongest photos, company, drift."""
     text: str = request.path_params["dimension"]
     if not (text.isascii() and text.isdecimal()) or len(text) > 9:
         raise NotFound(f"dimension {text[:40]!r} is not a number", fix="name it by its number", field="dimension")
@@ -107,13 +107,13 @@ async def get_meaning(request: Request) -> Response:
 
 @router.get("/studio/groups")
 async def get_groups(request: Request) -> Response:
-    """Duplicates, clusters and outliers: begins the search; ask again until found."""
+    """Answer duplicates, clusters and outliers: begins the search; ask again until found."""
     return json_response(_studio(request).groups())
 
 
 @router.get("/studio/groups/progress")
 async def get_groups_progress(request: Request) -> Response:
-    """How far the search for groups is, without beginning it."""
+    """Answer how far the search for groups is, without beginning it."""
     return json_response(_studio(request).grouping.progress())
 
 

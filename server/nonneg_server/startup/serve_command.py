@@ -72,9 +72,8 @@ def run(settings: Settings, collection: IndexedFolder | None = None) -> None:
         repository = repository_of(settings, opening=opening.set)
         loading = in_thread(repository.load_all, opening)
         opening.wait(HEAD_START)
-        from nonneg_server.startup.app import (
-            prepare,  # while the runtime opens the first model, and needs no interpreter
-        )
+        # imported while the runtime opens the first model, and needs no interpreter
+        from nonneg_server.startup.app import prepare
 
         def announce() -> None:
             allocator.tune_for_serving()
