@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("client/", "export/", "server/", "training/")
+PACKAGES = ("client/", "export/", "research/", "server/", "training/")
 # A phrase, and what to write in its place.
 BANNED = {
     r"(?<![a-z])(somebody|nobody|whoever|anybody)(?![a-z])": "name the thing: the client, the worker, another process",

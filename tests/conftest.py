@@ -24,6 +24,8 @@ from PIL import Image
 if TYPE_CHECKING:
     from onnx import ModelProto
 
+    from nonneg_vectors import Embeddings
+
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell's background job: tests' processes would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -35,6 +37,7 @@ os.environ["OPENBLAS_NUM_THREADS"] = "1"  # before NumPy comes: its threads wait
 os.environ["RAY_AUTH_MODE"] = "token"  # of clusters that tests start, as by default, and of those who join them
 
 StartServer = Callable[..., str]
+MakeEmbeddings = Callable[..., "Embeddings"]
 # Photographs that lie inside scikit-image's wheel: subjects that differ as a person's photos do.
 SUBJECTS = {
     "astronaut": "astronaut.png",
@@ -150,6 +153,23 @@ def address_of(process: subprocess.Popen[str], seconds: float = 120) -> str:
 def server(start_server: StartServer) -> str:
     """The address of a server with the default model."""
     return start_server()
+
+
+@pytest.fixture(scope="session")
+def random_embeddings() -> MakeEmbeddings:
+    """Sparse, non-negative vectors of length one, with skewed dimensions as real ones have."""
+    import numpy as np
+
+    from nonneg_vectors import Embeddings
+
+    def make(n: int = 50, dimensions: int = 64, *, seed: int = 0, fingerprint: str = "f" * 32) -> Embeddings:
+        rng = np.random.default_rng(seed)
+        z = np.maximum(rng.normal(size=(n, dimensions)) - np.linspace(0, 2, dimensions), 0)
+        ids = tuple(f"photos/{i:05d}.jpg" for i in range(n))
+        raw = Embeddings.from_dense(z, fingerprint=fingerprint, model="random", ids=ids, normalized=False)
+        return raw.shorten()
+
+    return make
 
 
 @pytest.fixture(scope="session")

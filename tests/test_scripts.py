@@ -129,7 +129,7 @@ def python_for_anyone(user: dict[str, Any]) -> str:
 
 
 def test_the_fast_suite_leaves_out_what_is_slow_and_what_is_for_the_night() -> None:
-    file = "tests/client/data_set/test_on_ray.py"
+    file = "tests/client/bulk/test_on_ray.py"
     command = [SCRIPTS / "test", "--fast", "--numprocesses", "0", "--collect-only", "-q", file]
     done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stderr

@@ -1,55 +1,25 @@
-"""A client of the real server, a server that fails on demand, and vectors to play with."""
+"""A client of the real server, and a server that fails on demand."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-import numpy as np
 import pytest
 
-from nonneg_client import Client, Embeddings
-
-Random = Callable[..., Embeddings]
+from nonneg_client import Client
 
 
 @pytest.fixture(scope="session")
 def client(server: str) -> Iterator[Client]:
     with Client(server) as client:
         yield client
-
-
-@pytest.fixture(scope="session")
-def opensearch() -> Iterator[str]:
-    """The address of a process that answers what the OpenSearch engine asks, and refuses all else."""
-    script = Path(__file__).parent / "opensearch_server.py"
-    with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        yield process.stdout.readline().strip()
-        process.kill()
-
-
-@pytest.fixture(scope="session")
-def random_embeddings() -> Random:
-    """Sparse, non-negative vectors of length one, with skewed dimensions as real ones have."""
-
-    def make(n: int = 50, dimensions: int = 64, *, seed: int = 0, fingerprint: str = "f" * 32) -> Embeddings:
-        rng = np.random.default_rng(seed)
-        z = np.maximum(rng.normal(size=(n, dimensions)) - np.linspace(0, 2, dimensions), 0)
-        ids = tuple(f"photos/{i:05d}.jpg" for i in range(n))
-        raw = Embeddings.from_dense(z, fingerprint=fingerprint, model="random", ids=ids, normalized=False)
-        return raw.shorten()
-
-    return make
 
 
 class Faulty(ThreadingHTTPServer):

@@ -16,24 +16,22 @@ from importlib import import_module
 from itertools import count
 from pathlib import Path
 
-CLIENT = (
-    "commands.embed",
-    "commands.index_update",
-    "data_set.embedding",
-    "client",
-    "search.connectors.qdrant_local",
-    "storage.npz",
-    "storage.npy",
-    "bulk",
+CLIENT = ("commands.embed", "commands.index_update", "bulk.data_set_run", "bulk.file_run", "client")
+CLIENTS = (
+    "httpx",
+    "pyarrow.fs",
+    "pyarrow.parquet",
+    "nonneg_vectors.search.qdrant_local",
+    "nonneg_vectors.storage.vector_files",
+    *(f"nonneg_client.{module}" for module in CLIENT),
 )
-CLIENTS = ("httpx", "pyarrow.fs", "pyarrow.parquet", *(f"nonneg_client.{module}" for module in CLIENT))
 EXPORT = (
-    "assemble",
-    "checks.evaluation",
-    "checks.verify",
-    "rerank_columns",
-    "activations",
-    "commands.rank",
+    "assembly.calibrate_and_seal",
+    "assembly.reranked_bundle",
+    "calibrate.activations",
+    "checks.encoder_checks",
+    "checks.quality_report",
+    "commands.bundle_from_bundle",
     "commands.export",
 )
 EXPORTS = (
@@ -43,11 +41,11 @@ EXPORTS = (
     *(f"nonneg_export.{module}" for module in EXPORT),
 )
 TRAINING = ("torch._dynamo", "nonneg_training.loop.training_run", "nonneg_training.train_command")
-ADAPTS = ("commands.adapt", "adaptation.adapt", "adaptation.training", "adaptation.new_graph")
+ADAPTS = ("commands.adapt", "adapt.adaptation", "adapt.trained_front", "graphs.head_layers")
 LOADED = {
     "embed": CLIENTS, "index": CLIENTS, "rank": EXPORTS, "export": (*EXPORTS, *TRAINING), "train": TRAINING,
     "pull": ("nonneg_export.commands.whole_bundles",),
-    "quantize": (*EXPORTS, "nonneg_export.commands.bundle_from_bundle"), "atlas": (*EXPORTS, "nonneg_export.commands.atlas"),
+    "quantize": EXPORTS, "atlas": (*EXPORTS, "nonneg_export.commands.atlas"),
     "adapt": (*EXPORTS, *TRAINING, *(f"nonneg_export.{module}" for module in ADAPTS)),
 }  # fmt: skip
 WRITES = {"os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.truncate", "os.chmod", "shutil.rmtree"}

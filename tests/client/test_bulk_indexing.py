@@ -165,12 +165,6 @@ def test_a_table_of_another_program_is_refused_and_stays(vectors: Path, database
             assert f"the table {name} belongs to another program" in str(refused)
 
 
-def test_another_engine_is_reached_by_its_address(vectors: Path, opensearch: str, home: Path) -> None:
-    result = index(vectors, "bulk", opensearch, "--keep", 8, engine="opensearch")
-    assert result.exception is None, result.exception
-    assert f"bulk: {N} vectors" in result.output
-
-
 def test_batches_are_sized_by_bytes_and_keep_every_vector(random_embeddings) -> None:
     whole = random_embeddings(100, 64)
     parts = list(batches(whole, 800))
@@ -191,5 +185,5 @@ def test_what_cannot_be_is_refused(vectors: Path, photos: Path, home: Path, monk
     unreachable = index(vectors, "x", "postgresql://me:secret@127.0.0.1:1/d").exception
     assert isinstance(unreachable, ConnectionFailed)
     assert "secret" not in str(unreachable)
-    monkeypatch.setitem(__import__("sys").modules, "pymilvus", None)
-    assert isinstance(index(vectors, "x", "http://h:1", engine="milvus").exception, MissingExtra)
+    monkeypatch.setitem(__import__("sys").modules, "qdrant_client", None)
+    assert isinstance(index(vectors, "x", "http://h:1", engine="qdrant").exception, MissingExtra)

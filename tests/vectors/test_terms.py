@@ -7,8 +7,8 @@ import sqlite3
 import numpy as np
 import pytest
 
-from nonneg_client import Embeddings
 from nonneg_core.errors import ConfigInvalid
+from nonneg_vectors import Embeddings
 
 
 def test_a_dimension_is_a_word_that_stands_the_more_often_the_stronger_it_is():

@@ -8,8 +8,8 @@ import struct
 import numpy as np
 import pytest
 
-from nonneg_client import Embeddings
 from nonneg_core.errors import ConfigInvalid, DataInvalid
+from nonneg_vectors import Embeddings
 from nonneg_vectors.search import converters
 
 Z = np.float32([[0, 0.5, 0, 0.25], [0, 0, 0, 0], [1, 0, 0, 0.1]])

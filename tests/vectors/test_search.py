@@ -11,10 +11,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from nonneg_client import Embeddings
-from nonneg_client.search import Index, describe
 from nonneg_core.errors import ConfigInvalid, DataInvalid, FingerprintMismatch, StorageFailed
+from nonneg_vectors import Embeddings
 from nonneg_vectors.expressions.weightings import ColumnStatistics
+from nonneg_vectors.search.index import Index, describe
 from nonneg_vectors.search.qdrant_local import LocalEngine
 
 N = 400
@@ -143,7 +143,7 @@ def test_an_index_lasts(random_embeddings, tmp_path):
 
 def test_what_was_added_survives_a_process_that_dies(random_embeddings, tmp_path):
     script = (
-        "import os, sys, numpy as np; from nonneg_client import Embeddings; from nonneg_client.search import Index\n"
+        "import os, sys, numpy as np; from nonneg_vectors import Embeddings, Index\n"
         "e = Embeddings.from_dense(np.eye(9), fingerprint='f' * 32, ids=tuple('abcdefghi'))\n"
         "index = Index.open(sys.argv[1], like=e); index.add(e); os.kill(os.getpid(), 9)\n"
     )

@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from nonneg_client import Embeddings
 from nonneg_core.errors import ConfigInvalid, DataInvalid, StorageFailed
+from nonneg_vectors import Embeddings
 from nonneg_vectors.storage import parquet
 from nonneg_vectors.storage import safetensors_files as safetensors
 from nonneg_vectors.storage.vector_files import FORMATS
@@ -158,7 +158,7 @@ def test_a_missing_file_and_an_unknown_suffix_are_said(random_embeddings, tmp_pa
 def test_no_space_left_leaves_the_old_file_and_nothing_half_written(suffix, random_embeddings, tmp_path):
     """On a file system of 300 kB where there is the right to mount one; a file size limit does elsewhere."""
     script = (
-        "import resource, signal, sys; from nonneg_client import Embeddings; import numpy as np\n"
+        "import resource, signal, sys; from nonneg_vectors import Embeddings; import numpy as np\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "e = Embeddings.from_dense(np.random.default_rng(0).random((2000, 300)), fingerprint='f')\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))\n"
