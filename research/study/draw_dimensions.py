@@ -49,6 +49,7 @@ def rows(z: NDArray[np.float32]) -> NDArray[np.int64]:
 
 
 def main() -> None:
+    """Draw the picture."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--root", type=Path, required=True)

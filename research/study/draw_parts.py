@@ -30,6 +30,7 @@ def coloured(row: np.ndarray, side: int) -> Image.Image:
 
 
 def main() -> None:
+    """Draw the picture."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--work", type=Path, required=True)
     work, sparse = parser.parse_args().work, {}

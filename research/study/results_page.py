@@ -136,7 +136,7 @@ def size(study: Study) -> float:
     """Return the multiplications of the study's largest run: those of its encoder for an image, times images seen."""
     settings = [r.settings for r in {r.variant: r for r in study.results()}.values()]
     return max(
-        s["data"]["limit"] * s["loop"]["epochs"] * _multiplications(json.dumps({n: s[n] for n in SHAPE}))
+        float(s["data"]["limit"] * s["loop"]["epochs"] * _multiplications(json.dumps({n: s[n] for n in SHAPE})))
         for s in settings
     )
 

@@ -151,7 +151,7 @@ def test_manifest_card_and_description_tell_of_the_adaptation(adapted: tuple[Pat
 def test_adapting_again_reads_what_was_embedded_and_gives_the_same_model(
     adapted: tuple[Path, dict[str, object]], tiles: Path, tmp_path: Path
 ) -> None:
-    blind = "from nonneg_export.adapt.photo_features import Seer; Seer.record = None"
+    blind = "from nonneg_export.adapt.photo_features import FeatureExtractor; FeatureExtractor.record = None"
     again = run(tiles, tmp_path / "again.bundle", "--force", "--json", before=WITH_THE_SERVERS_EXTRA + blind)
     assert again.returncode == 0, again.stderr
     assert json.loads(again.stdout)["fingerprint"] == adapted[1]["fingerprint"]
@@ -172,10 +172,10 @@ def test_without_labels_parts_of_photos_are_looked_for(tiles: Path, tmp_path: Pa
 
 
 LOSING = """
-from nonneg_export.adapt import adapt
+from nonneg_export.adapt import adaptation
 from nonneg_runtime.bundle.evidence import Gain
 worse = dict(length="512", metric="P@1", before=0.9, after=0.5, difference=-0.4, low=-0.5, high=-0.3, p=0.0001)
-adapt.by_labels = lambda *_: [Gain(queries=99, **worse)]
+adaptation.by_labels = lambda *_: [Gain(queries=99, **worse)]
 """
 
 

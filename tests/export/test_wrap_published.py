@@ -224,14 +224,14 @@ def test_of_two_towers_the_image_file_is_chosen() -> None:
     names = ("onnx/text_model.onnx", "onnx/vision_model_quantized.onnx", "onnx/vision_model.onnx", "onnx/model.onnx",
              "onnx/vision_model_q4.onnx", "onnx/decoder.onnx")  # fmt: skip
     files = {name: Remote(size=10) for name in names}
-    chosen = choose(files, two_towers=True, asked=None)
+    chosen = choose(files, two_towers=True, choice=None)
     assert chosen is not None
     assert chosen.name == "onnx/vision_model.onnx"
-    text = choose(files, two_towers=True, asked=None, role="text")
+    text = choose(files, two_towers=True, choice=None, role="text")
     assert text is not None
     assert text.name == "onnx/text_model.onnx"
     assert len(onnx_files(files)) == 4
-    assert choose({"model.onnx": Remote()}, two_towers=True, asked=None) is None
+    assert choose({"model.onnx": Remote()}, two_towers=True, choice=None) is None
 
 
 def test_the_command_wraps_a_model_of_the_hub(hub: Hub, labelled: Path, tmp_path: Path) -> None:
