@@ -16,8 +16,9 @@ from typing import Any
 PACKAGES = {
     "nonneg_client": "Embed, shorten and evaluate images: the client of the server, and the same in this process.",
     "nonneg_client.search": "Search: the extra `search`.",
-    "nonneg_vectors.storage.vector_files": "Files of vectors.",
-    "nonneg_vectors.search.converters": "Vectors in the forms of databases and libraries.",
+    "nonneg_client.storage": "Files of vectors.",
+    "nonneg_client.converters": "Vectors in the forms of databases and libraries.",
+    "nonneg_vectors": "What needs stored vectors alone: no server, no model.",
     "nonneg_training": "Training and studies: the extra `training`.",
 }
 HEAD = """# The Python API
@@ -30,10 +31,13 @@ used together: [the client](client.md), [training](training.md).
 def main() -> None:
     """Print the page."""
     print(HEAD)
+    listed = []
     for package, about in PACKAGES.items():
         print(f"## {package}\n\n{about}\n")
         for name, value in members(package):
-            print("\n".join(entry(name, value)))
+            if value not in listed:
+                print("\n".join(entry(name, value)))
+            listed.append(value)
 
 
 def members(package: str) -> Iterator[tuple[str, Any]]:

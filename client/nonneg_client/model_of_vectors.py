@@ -38,7 +38,12 @@ def bundle_of(fingerprint: str, bundle: str | os.PathLike[str]) -> Bundle:
 
 
 class Index(PlainIndex):
-    """An index with the names and statistics of the shipped model that made its vectors, unless others are given."""
+    """Vectors of one model in an engine; names and statistics are the shipped model's, unless others are given.
+
+    with Index.open("photos.index", like=embeddings) as index:
+        index.add(embeddings)
+        hits = index.search(query, k=10)
+    """
 
     def __init__(
         self, engine: Engine, *, names: DimensionNames | None = None, statistics: ColumnStatistics | None = None

@@ -124,7 +124,7 @@ def write_page(
     numbers: PictureNumbers = {name: i for i, name in enumerate(paths) if pictures[i]}
     body = "\n".join(_section(section, numbers) for section in sections)
     tabs = "".join(f'<a href="#{s.part}">{html.escape(s.title)} <b>{_count(s)}</b></a>' for s in sections)
-    template = files("nonneg_client.curation").joinpath("page.html").read_text(encoding="utf-8")
+    template = files("nonneg_client.commands").joinpath("contact_sheet.html").read_text(encoding="utf-8")
     vectors = collection.vectors
     values = {
         "title": html.escape(title),

@@ -33,7 +33,7 @@ class CurationOptions:
     labels: str = "folder"  # the field that holds them
     names: DimensionNames = field(default_factory=dict)
     shown: Progress = None
-    read: ReadPlace = read_place  # the bytes of a photo at its place
+    read: ReadPlace = field(default_factory=lambda: read_place)  # the bytes of the photo at a place
 
 
 def curate(collection: Collection, options: CurationOptions) -> list[Section]:

@@ -197,7 +197,7 @@ def test_an_interrupt_says_that_the_same_command_goes_on(run, index, monkeypatch
 
 def test_only_the_last_few_comparisons_are_kept(index, cache):
     for cosine in (0.5, 0.6, 0.7):
-        compare(read_collection(index), PairLimits(similar=cosine), None, kept=2)
+        compare(read_collection(index), PairLimits(similar=cosine), None, capacity=2)
     assert len(list(cache.iterdir())) == 2
 
 
