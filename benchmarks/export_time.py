@@ -37,8 +37,8 @@ from nonneg_export.graphs.canonical import save
 from nonneg_export.graphs.convert import to_onnx
 from nonneg_runtime.bundle.manifest import Provenance
 from nonneg_runtime.inference.onnx_session import Session
-from nonneg_training.encoder.named_backbones import open_backbone
 from nonneg_training.encoder.encoder_module import EncoderModule
+from nonneg_training.encoder.named_backbones import open_backbone
 
 NOWHERE = Provenance(weights="random", weights_license="none", data="none", data_license="none")
 

@@ -26,8 +26,8 @@ from torch import nn
 from nonneg_core.pixels.view import View
 from nonneg_core.process.cores_and_allocator import tune_for_training
 from nonneg_training.data import Arrays
+from nonneg_training.encoder.backbone import Backbone
 from nonneg_training.encoder.encoder_module import EncoderModule
-from nonneg_training.encoder.named_backbones import Backbone
 from nonneg_training.loop.batches import FeatureBatches
 from nonneg_training.loop.training_loop import Loop
 from nonneg_training.methods.head_method import HeadMethod

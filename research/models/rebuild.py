@@ -24,8 +24,8 @@ from nonneg_runtime.bundle.bundle_folder import ENCODER, SHIPPED, Bundle, open_b
 from nonneg_runtime.bundle.head_file import HEAD, metadata_of, read_head
 from nonneg_runtime.bundle.manifest import Provenance
 from nonneg_runtime.heads.head import Head
-from nonneg_runtime.inference import runner as golden
 from nonneg_runtime.inference.encoder import open_session
+from nonneg_runtime.inference.runner import check_golden
 from nonneg_runtime.inference.variants import as_variant
 from nonneg_training.encoder.named_backbones import open_backbone
 
@@ -153,7 +153,7 @@ def rebuild(name: str, out: Path, *, replace: bool = False) -> Bundle:
             if file not in BUILT:
                 shutil.copyfile(source.path / file, work / file)
         for form in (source, *(as_variant(source, variant) for variant in source.manifest.variants)):
-            golden.check_golden(open_session(work / form.file), form.manifest)
+            check_golden(open_session(work / form.file), form.manifest)
         return write_bundle(
             out, source.manifest, {file: work / file for file in source.manifest.files}, replace=replace
         )

@@ -14,10 +14,9 @@ from nonneg_export.assembly.quantized_bundle import to_int8
 from nonneg_export.calibrate.activations import Tick, calibrated_on, collect
 from nonneg_export.calibrate.column_ranking import measure
 from nonneg_export.calibrate.photo_folder import Photos, find_photos
-from nonneg_export.checks import encoder_checks as verify
 from nonneg_export.checks import preprocessing_checks
 from nonneg_export.checks.agreement import agreement, as_checks
-from nonneg_export.checks.encoder_checks import record
+from nonneg_export.checks.encoder_checks import ignores_batch_mates, record, samples
 from nonneg_export.checks.quality_report import evaluate
 from nonneg_export.graphs.canonical import restore_fp32, save
 from nonneg_runtime.bundle.bundle_folder import ENCODER, Bundle, write_bundle
@@ -148,7 +147,7 @@ def checks_of(encoder: Path, photos: Photos, view: Any) -> tuple[Check, ...]:
     """Return what must hold of the encoder, on some of these photos."""
     photos = photos.every(FOR_JUDGING)
     return (
-        verify.ignores_batch_mates(open_session(encoder), verify.samples(photos.paths, view)),
+        ignores_batch_mates(open_session(encoder), samples(photos.paths, view)),
         preprocessing_checks.decodes_alike(open_session(encoder), view, photos.paths),
         preprocessing_checks.resizes_alike(open_session(encoder), view, photos.paths),
     )
@@ -165,7 +164,7 @@ def int8_variant(work: Path, photos: Photos, view: Any, tick: Tick | None) -> Va
         golden=record(work / INT8, view.size, "int8").model_copy(update={"tolerance": TOLERANCE}),
         checks=(
             *as_checks(agreement(exact.values, rounded.values), LEAST_KEPT["int8"]),
-            verify.ignores_batch_mates(open_session(work / INT8, precision="int8"), verify.samples(photos.paths, view)),
+            ignores_batch_mates(open_session(work / INT8, precision="int8"), samples(photos.paths, view)),
         ),
     )
 

@@ -150,10 +150,6 @@ def write_table(folder: Path, wnids: Sequence[str]) -> None:
     TABLE.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 
-if __name__ == "__main__":
-    write_table(Path(sys.argv[1]) if len(sys.argv) > 1 else WORDNET, sorted(read_table()))
-
-
 # Names for columns that stand for none of the classes: what their strongest photos show.
 #
 # A name is chosen on some photos, where it must hold on both halves of them, and checked on others.
@@ -212,3 +208,7 @@ def _shares(codes: AnyFloats, has: NDArray[np.float64], strongest: int) -> NDArr
     active = np.take_along_axis(codes, order, axis=0) > 0
     shares: NDArray[np.float64] = np.einsum("sct,sc->ct", has[order], active) / strongest
     return shares
+
+
+if __name__ == "__main__":
+    write_table(Path(sys.argv[1]) if len(sys.argv) > 1 else WORDNET, sorted(read_table()))

@@ -1,6 +1,6 @@
 """How much a probe loses: on corrupted, stylised and sketched images, of few labels, of wrong ones.
 
-All take pixels uint8 (n, side, side, 3) and answer the same; strengths are set for small images and grow.
+Corruptions take pixels uint8 (n, side, side, 3) and answer the same; strengths are set for small images and grow.
 """
 
 from __future__ import annotations
@@ -129,8 +129,6 @@ def _clipped(values: NDArray[np.floating]) -> Pixels:
     clipped: Pixels = np.rint(np.clip(values, 0, 255)).astype(np.uint8)
     return clipped
 
-
-# How much a probe loses: on corrupted, stylised and sketched images, of few labels, of wrong ones.
 
 SIDES = ("backbone", "embedding")
 APART = ("stylised", "sketch")  # no mere corruption: counted by themselves

@@ -85,10 +85,6 @@ class Alone(Task):
         return {name: field.default for name, field in self.kind.model_fields.items()}, {}
 
 
-# The kinds of work a study can consist of: each checks its settings, and turns them into figures.
-
-__all__ = ["Figures", "Record", "Task", "task"]
-
 _HOMES = {
     "encoder": "research.study.encoder_task:TASK",
     "parts": "research.study.parts_task:TASK",
@@ -104,7 +100,3 @@ def task(name: str) -> Task:
     module, _, attribute = _HOMES[name].partition(":")
     instance: Task = getattr(import_module(module), attribute)
     return instance
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

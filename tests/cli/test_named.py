@@ -79,7 +79,7 @@ def test_what_a_killed_process_unpacked_of_a_named_data_set_is_removed_by_the_ne
 
 
 def test_a_name_stands_for_a_folder_in_evaluate_and_embed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NONNEG_FEATURE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     vectors = str(tmp_path / "digits.npz")
     given = [["embed", "digits:test", "--bundle", "default", "-o", vectors]]
     given += [["evaluate", "digits:test", "--vectors", vectors, "--lengths", "64", "--json"]]

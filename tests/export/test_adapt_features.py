@@ -19,7 +19,7 @@ from PIL import Image
 from nonneg_core.errors import DataInvalid, StorageFailed
 from nonneg_core.process.long_runs import Interrupted
 from nonneg_core.shortening import unit
-from nonneg_export.adapt import fitting as splitting
+from nonneg_export.adapt import fitting
 from nonneg_export.adapt.backbone import FeatureBackbone, open_source
 from nonneg_export.adapt.feature_records import RecordBuffer, Records, record_form, sealed
 from nonneg_export.adapt.fitting import fit, largest, split
@@ -257,8 +257,8 @@ def test_reading_some_records_of_a_large_file_takes_the_memory_of_these_alone(tm
 
 def test_many_equal_files_are_not_compared_with_each_other(features: Features, monkeypatch: pytest.MonkeyPatch) -> None:
     compared: list[int] = []
-    alike = splitting.likeness
-    monkeypatch.setattr(splitting, "likeness", lambda *given: compared.append(len(given[1])) or alike(*given))
+    alike = fitting.likeness
+    monkeypatch.setattr(fitting, "likeness", lambda *given: compared.append(len(given[1])) or alike(*given))
     head, before = open_source(SOURCE).head, split(features, open_source(SOURCE).head)
     once = sum(compared)
     compared.clear()

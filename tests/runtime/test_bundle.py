@@ -13,7 +13,7 @@ from onnx import ModelProto, SparseTensorProto, TensorProto, external_data_helpe
 
 from nonneg_core.errors import BundleInvalid, DigestMismatch, SchemaUnknown, StorageFailed
 from nonneg_core.pixels.view import View
-from nonneg_export.checks import encoder_checks as golden
+from nonneg_export.checks import encoder_checks
 from nonneg_export.graphs.canonical import save
 from nonneg_runtime.bundle.bundle_folder import ENCODER, Bundle, open_bundle, write_bundle
 from nonneg_runtime.bundle.external_data import ExternalTensor, Malformed, external_files, locations
@@ -35,7 +35,7 @@ def describe(encoder: Path, columns: int) -> Manifest:
         provenance=Provenance(weights="random", weights_license="CC0", data="none", data_license="CC0"),
         columns=Columns(original=tuple(range(columns)), expected_activation=zeros, frequency=zeros, variance=zeros),
         calibration=Calibration(images=1, data="none", digest="0"),
-        golden=golden.record(encoder, 16),
+        golden=encoder_checks.record(encoder, 16),
         files={},
     )
 

@@ -71,7 +71,7 @@ def train(out: Path, config: str | None, others: tuple[str, ...], resume: bool, 
 
     Interrupted by Ctrl-C or SIGTERM, it keeps the steps that are done, and the same command goes on.
     """
-    from nonneg_training.loop import training_run as run
+    from nonneg_training.loop import training_run
 
     if flags["epochs"] is not None and flags["steps"]:
         raise ConfigInvalid("--epochs and --steps both say how long", fix="give one of them", field="steps")
@@ -80,7 +80,7 @@ def train(out: Path, config: str | None, others: tuple[str, ...], resume: bool, 
     if resume and (config or changes):
         raise ConfigInvalid("--resume goes on with the run's own settings", fix="leave the other options out")
     try:
-        outcome = run.resume(out) if resume else run.train(recipe_settings(config, changes), out)
+        outcome = training_run.resume(out) if resume else training_run.train(recipe_settings(config, changes), out)
     except Interrupted as interrupted:
         click.echo(f"{interrupted}: {_kept(out)}", err=True)
         raise SystemExit(interrupted.exit_code) from None

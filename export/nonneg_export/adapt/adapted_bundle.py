@@ -17,9 +17,9 @@ from nonneg_export.adapt.photo_features import Features
 from nonneg_export.calibrate.activations import collect
 from nonneg_export.calibrate.column_ranking import measure
 from nonneg_export.calibrate.photo_folder import Photos, digest_of
-from nonneg_export.checks import encoder_checks as golden
-from nonneg_export.checks import encoder_checks as verify
+from nonneg_export.checks import encoder_checks
 from nonneg_export.checks.agreement import agreement, as_checks
+from nonneg_export.checks.encoder_checks import ignores_batch_mates, samples
 from nonneg_export.share.manifest_report import PREFIX
 from nonneg_export.share.model_card import name_after
 from nonneg_runtime.bundle.bundle_folder import ENCODER, Bundle, storing, write_bundle
@@ -123,7 +123,7 @@ def _manifest(adapted: AdaptationRecords, out: Path, work: Path) -> Manifest:
     source, size = adapted.source.bundle.manifest, adapted.source.view.size
     features, parts = adapted.features, adapted.parts
     few = Photos(features.photos.folder, tuple(features.path(n) for n in parts.judged[:COMPARED].tolist()))
-    pixels = verify.samples(few.paths, source.view)
+    pixels = samples(few.paths, source.view)
     statistics = measure(adapted.fitted.head.embed(sample(features, parts.fit)))
     apart = adapted.source.ordinary is not None
     takes = source.head.takes if apart and source.head is not None else "roots"
@@ -137,8 +137,8 @@ def _manifest(adapted: AdaptationRecords, out: Path, work: Path) -> Manifest:
             "provenance": _provenance(adapted),
             "columns": statistics.columns(np.arange(adapted.fitted.head.dimensions)),
             "calibration": _calibration(adapted),
-            "golden": golden.record(work / ENCODER, size),
-            "checks": (verify.ignores_batch_mates(open_session(work / ENCODER), pixels),),
+            "golden": encoder_checks.record(work / ENCODER, size),
+            "checks": (ignores_batch_mates(open_session(work / ENCODER), pixels),),
             "quality": None,
             "certificate": None,
             "atlas": None,
@@ -170,11 +170,11 @@ def _variants(adapted: AdaptationRecords, few: Photos, work: Path) -> tuple[Vari
         try:
             checks = (
                 *as_checks(agreement(exact, rounded.values), LEAST_KEPT),
-                verify.ignores_batch_mates(session, verify.samples(few.paths, view)),
+                ignores_batch_mates(session, samples(few.paths, view)),
             )
         except CheckFailed:
             continue
-        vector = golden.record(work / variant.file, view.size, variant.precision)
+        vector = encoder_checks.record(work / variant.file, view.size, variant.precision)
         found.append(
             variant.model_copy(update={"golden": vector.model_copy(update={"tolerance": TOLERANCE}), "checks": checks})
         )

@@ -19,9 +19,19 @@ from nonneg_export.assembly.text_towers import TextColumns
 from nonneg_export.calibrate.activations import Activations, Origin, Tick, calibrated_on, collect
 from nonneg_export.calibrate.column_ranking import Rule, measure, ranking
 from nonneg_export.calibrate.photo_folder import Photos, load_pixels
-from nonneg_export.checks import encoder_checks as golden
-from nonneg_export.checks import encoder_checks as verify
-from nonneg_export.checks import preprocessing_checks
+from nonneg_export.checks import encoder_checks, preprocessing_checks
+from nonneg_export.checks.encoder_checks import (
+    BATCH,
+    CachedRunner,
+    Matrix,
+    agrees_with_torch,
+    answers,
+    computes_the_head,
+    emits_the_ranking,
+    ignores_batch_mates,
+    prefix_is_export,
+    samples,
+)
 from nonneg_export.checks.quality_report import evaluate
 from nonneg_export.graphs.canonical import canonical, save, store_fp16
 from nonneg_export.graphs.columns import select_columns, width
@@ -211,11 +221,11 @@ def _verify(
     draft: Draft, order: NDArray[np.int64], activations: Activations, work: Path
 ) -> tuple[Golden, tuple[Check, ...]]:
     """Open one session at a time, on all cores: each holds the weights once more, and what its largest batch needed."""
-    pixels = verify.samples(activations.paths, draft.view)
-    few = pixels[-verify.BATCH :]
+    pixels = samples(activations.paths, draft.view)
+    few = pixels[-BATCH:]
     opened = partial(Session, threads=available_cores())
 
-    def short(k: int) -> verify.Matrix:
+    def short(k: int) -> Matrix:
         save(_chosen(draft, order[:k]), work / "short.onnx")
         return opened(work / "short.onnx").run(few)
 
@@ -223,29 +233,29 @@ def _verify(
         return load_pixels(path, draft.view, exact=True)[0]
 
     full = opened(work / ENCODER)
-    ranked = verify.answers(full.run, pixels)
-    alike = verify.ignores_batch_mates(full, pixels, ranked)
+    ranked = answers(full.run, pixels)
+    alike = ignores_batch_mates(full, pixels, ranked)
     if draft.smooth is not None:
         del full
         full = opened(draft.smooth)
-    once = verify.CachedRunner(full)
+    once = CachedRunner(full)
     fast = preprocessing_checks.decodes_alike(once, draft.view, activations.paths)
     resized = preprocessing_checks.resizes_alike(once, draft.view, activations.paths)
     if draft.columns is not None:
-        chosen = verify.computes_the_head(draft.columns(verify.answers(full.run, pixels))[:, order], ranked)
+        chosen = computes_the_head(draft.columns(answers(full.run, pixels))[:, order], ranked)
     del full, once
     if draft.columns is None:
-        chosen = verify.emits_the_ranking(verify.answers(opened(_plain(draft, work)).run, pixels), ranked, order)
+        chosen = emits_the_ranking(answers(opened(_plain(draft, work)).run, pixels), ranked, order)
     read_back = View.model_validate_json(draft.view.model_dump_json())
     checks = [
         alike,
         chosen,
-        verify.prefix_is_export(ranked[-verify.BATCH :], short),
+        prefix_is_export(ranked[-BATCH:], short),
         preprocessing_checks.sees_alike(read_back, draft.evaluation or in_full, activations.paths),
         fast,
         resized,
     ]
     if draft.reference is not None:
-        by_torch = verify.answers(draft.reference, pixels)
-        checks.insert(0, verify.agrees_with_torch(by_torch[:, order], ranked))
-    return golden.recorded(ranked[-1]), (*draft.checks, *checks)
+        by_torch = answers(draft.reference, pixels)
+        checks.insert(0, agrees_with_torch(by_torch[:, order], ranked))
+    return encoder_checks.recorded(ranked[-1]), (*draft.checks, *checks)

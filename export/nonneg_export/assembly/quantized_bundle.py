@@ -19,9 +19,9 @@ from nonneg_core.files.atomic import storage_error
 from nonneg_core.pixels.view import Pixels, View
 from nonneg_export.calibrate.activations import Activations, Tick, collect
 from nonneg_export.calibrate.photo_folder import Photos, load_pixels
-from nonneg_export.checks import encoder_checks as golden
-from nonneg_export.checks import encoder_checks as verify
+from nonneg_export.checks import encoder_checks
 from nonneg_export.checks.agreement import Agreement, agreement, as_checks
+from nonneg_export.checks.encoder_checks import ignores_batch_mates, samples
 from nonneg_export.checks.quality_report import evaluate
 from nonneg_export.graphs.canonical import canonical, restore_fp32, save, silenced, store_fp16
 from nonneg_runtime.bundle.bundle_folder import ENCODER, Bundle
@@ -74,7 +74,7 @@ def quantized(
         save(load_graph(bundle.encoder), encoder)
     after = collect(encoder, others, view, work / "after", precision=to, tick=tick)
     fidelity = agreement(before.values, after.values)
-    recorded = golden.record(encoder, view.size, to)
+    recorded = encoder_checks.record(encoder, view.size, to)
     tolerance = TOLERANCES.get(to, recorded.tolerance)
     manifest = bundle.manifest.model_copy(
         update={
@@ -83,7 +83,7 @@ def quantized(
             "golden": recorded.model_copy(update={"tolerance": tolerance}),
             "checks": (
                 *as_checks(fidelity, min_quality),
-                verify.ignores_batch_mates(open_session(encoder, precision=to), verify.samples(before.paths, view)),
+                ignores_batch_mates(open_session(encoder, precision=to), samples(before.paths, view)),
             ),
             "quality": None,
             "certificate": None,

@@ -14,7 +14,7 @@ from nonneg_core.errors import DataInvalid
 from nonneg_core.process.cores_and_allocator import available_cores
 from nonneg_core.shortening import unit
 from nonneg_export.calibrate.column_ranking import rounded
-from nonneg_export.checks import encoder_checks as verify
+from nonneg_export.checks.encoder_checks import features_agree, texts_ignore_each_other
 from nonneg_export.graphs.canonical import canonical, save
 from nonneg_export.graphs.columns import select_columns, width
 from nonneg_export.graphs.head_layers import refer_to_head, with_root_head
@@ -70,9 +70,9 @@ def beside(text: TextEncoder, images: Rows, place: Path) -> TextRecord:
     refer_to_head(model, place)
     save(model, place / TEXT)
     (place / TOKENIZER).write_text(text.tokenizer, encoding="utf-8")
-    checks = [verify.texts_ignore_each_other(alone, features[: len(few)])]
+    checks = [texts_ignore_each_other(alone, features[: len(few)])]
     if text.reference is not None:
-        checks.insert(0, verify.features_agree(text.reference(few), alone, f"{len(few)} texts"))
+        checks.insert(0, features_agree(text.reference(few), alone, f"{len(few)} texts"))
     return described(place, text.reader(), tuple(checks))
 
 
@@ -143,10 +143,10 @@ class TextColumns:
         rows = reader.rows(samples()[:FEW], truncate=True)
         session = Session(place / TEXT, takes=TOKENS)
         alone = np.concatenate([session.run(row[None]) for row in rows])
-        checks = [verify.texts_ignore_each_other(alone, session.run(rows))]
+        checks = [texts_ignore_each_other(alone, session.run(rows))]
         if self.reference is not None:
             by_original = self.reference(rows)[:, order]
-            checks.insert(0, verify.features_agree(by_original, alone, f"{len(rows)} texts"))
+            checks.insert(0, features_agree(by_original, alone, f"{len(rows)} texts"))
         return tuple(checks)
 
 

@@ -1,4 +1,4 @@
-"""What an encoder answers to many photos, in a file that grows: an interrupted run resumes.
+"""What an encoder answers to many photos, with the features it answers from, in a file that grows and resumes.
 
 key           names what the rows depend on (encoder, photos, view) and how wide they are
 rows.f32      float32 rows, one after the other
@@ -114,8 +114,6 @@ class ActivationStore:
         return lines
 
 
-# What the encoder answers to many photos, streamed through ONNX Runtime into a file; an interrupted run resumes.
-#
 # Each job reads, decodes, views and encodes one photo on one thread, with as many threads as cores on one shared
 # session: the fastest way on CPUs. Rows are appended in the photos' order, so the result does not depend on threads.
 

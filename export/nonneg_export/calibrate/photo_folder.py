@@ -1,4 +1,4 @@
-"""Paths below one folder as one piece of memory: a million of them take the bytes of their names and little more."""
+"""The images of a folder: found in one order on every machine, decoded and viewed as the server does it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nonneg_runtime.seeing.preprocess import Preprocessor
 
 
 class PathList(Sequence[Path]):
-    """A sequence of paths; each is made when it is asked for."""
+    """Paths below one folder, kept as the bytes of their names; each is made when it is asked for."""
 
     def __init__(self, folder: Path, paths: Iterable[Path]) -> None:
         """Keep `paths`, all of them below `folder`, as bytes."""
@@ -42,9 +42,6 @@ class PathList(Sequence[Path]):
         """Return the path within the folder, as the system writes it."""
         place = range(len(self))[place]
         return bytes(self._names[self._ends[place] : self._ends[place + 1]])
-
-
-# The images of a folder: found in one order on every machine, decoded and viewed as the server does it.
 
 
 @dataclass(frozen=True)

@@ -116,8 +116,6 @@ def _check_other(judge: Bundle, certified: Bundle) -> None:
         )
 
 
-# Photos and pictures through two encoders: the one that is certified and the one that judges.
-
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 

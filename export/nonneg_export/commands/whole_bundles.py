@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from nonneg_export.share import bundle_sharing as sharing
+from nonneg_export.share import bundle_sharing
 from nonneg_export.share.manifest_report import named, summary
 from nonneg_runtime.bundle.bundle_folder import open_bundle
 from nonneg_runtime.words.column_facts import known_names
@@ -59,7 +59,9 @@ def push(bundle: Path, target: str, replace: bool, private: bool) -> None:
       nonneg push photos.bundle hf:me/photos
     """
     opened = open_bundle(bundle)
-    click.echo(f"{sharing.push(opened, target, replace=replace, private=private)}: {opened.manifest.fingerprint}")
+    click.echo(
+        f"{bundle_sharing.push(opened, target, replace=replace, private=private)}: {opened.manifest.fingerprint}"
+    )
 
 
 @click.command()
@@ -78,6 +80,6 @@ def pull(source: str, out: Path, replace: bool, digest: str | None) -> None:
       nonneg pull hf:me/photos photos.bundle
       nonneg pull s3://models/photos /models/photos --replace --digest 5c0f...
     """
-    bundle = sharing.pull(source, out, replace=replace, digest=digest)
+    bundle = bundle_sharing.pull(source, out, replace=replace, digest=digest)
     details = bundle.manifest
     click.echo(f"{out}: {details.name} {details.version}, fingerprint {details.fingerprint}, digest {details.digest}")

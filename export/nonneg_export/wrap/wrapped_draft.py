@@ -14,8 +14,8 @@ from nonneg_export.assembly.head_steps import EncoderWithHead, HeadSteps, behind
 from nonneg_export.assembly.text_towers import TextEncoder, beside, check_width
 from nonneg_export.calibrate.activations import Activations, Origin, Tick, collect
 from nonneg_export.calibrate.photo_folder import Photos
-from nonneg_export.checks import encoder_checks as verify
 from nonneg_export.checks.agreement import held_out, shared_neighbours
+from nonneg_export.checks.encoder_checks import answers, features_agree, samples
 from nonneg_export.checks.preprocessing_checks import sees_as_original
 from nonneg_export.graphs.canonical import is_lossless, save
 from nonneg_export.share.model_card import NOT_STATED, About
@@ -108,9 +108,9 @@ def _as_the_original(tower: Tower, encoder: Path, activations: Activations) -> t
         seen_alike = (sees_as_original(tower.view, tower.original_pixels, activations.paths),)
     if tower.reference is None:
         return seen_alike
-    pixels = verify.samples(activations.paths, tower.view)
-    ours = verify.answers(Session(encoder, threads=available_cores()).run, pixels)
+    pixels = samples(activations.paths, tower.view)
+    ours = answers(Session(encoder, threads=available_cores()).run, pixels)
     return (
         *seen_alike,
-        verify.features_agree(verify.answers(tower.reference, pixels), ours, f"{len(pixels) - 1} photos and a pattern"),
+        features_agree(answers(tower.reference, pixels), ours, f"{len(pixels) - 1} photos and a pattern"),
     )

@@ -38,9 +38,6 @@ class QualityRow(BaseModel):
         return record
 
 
-# What was measured of a model and is kept in its manifest: self-test, checks, quality by length, gains.
-
-
 class ManifestRecord(BaseModel):
     """A part of the manifest: frozen, and without fields that are not known."""
 

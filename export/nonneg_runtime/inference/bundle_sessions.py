@@ -13,13 +13,12 @@ from numpy.typing import NDArray
 
 from nonneg_core.errors import BundleInvalid, CheckFailed, DataInvalid, NonnegError, NotReady, StorageFailed
 from nonneg_core.pixels.view import Pixels
-from nonneg_core.process import cores_and_allocator as allocator
+from nonneg_core.process.cores_and_allocator import trim
 from nonneg_runtime.bundle.bundle_folder import Bundle, open_bundle
-from nonneg_runtime.inference import runner as golden
 from nonneg_runtime.inference.device_session import warm_sizes
 from nonneg_runtime.inference.encoder import open_session
 from nonneg_runtime.inference.onnx_session import Session, sessions_sharing_weights
-from nonneg_runtime.inference.runner import Runner
+from nonneg_runtime.inference.runner import Runner, check_golden
 from nonneg_runtime.inference.text_tower import RestingTextTower, TextTower
 
 logger = logging.getLogger("nonneg")
@@ -209,7 +208,7 @@ class Sessions:
             ) from error
 
     def _test(self, session: Runner) -> None:
-        golden.check_golden(session, self._bundle.manifest)
+        check_golden(session, self._bundle.manifest)
 
     def _open(self, threads: int) -> Runner:
         return open_session(
@@ -255,4 +254,4 @@ class AllCoresSession:
         until = time.monotonic() + LAST_RUNS
         while self.replaced is not None and self.replaced() is not None and time.monotonic() < until:
             time.sleep(0.01)
-        allocator.trim()
+        trim()

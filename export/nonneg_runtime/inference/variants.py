@@ -10,7 +10,7 @@ from typing import Literal
 from nonneg_core.errors import BundleInvalid, CheckFailed
 from nonneg_runtime.bundle.bundle_folder import SHIPPED, Bundle, located, open_bundle
 from nonneg_runtime.bundle.manifest import FILE_NAME, Variant, read_manifest
-from nonneg_runtime.inference import runner as golden
+from nonneg_runtime.inference.runner import check_golden
 
 Computed = Literal["fp32", "int8", "bf16"]  # what computes; weights stored as fp16 are computed with as fp32
 PrecisionChoice = Literal["auto", "fp32", "int8", "bf16"]
@@ -52,7 +52,7 @@ def passes(form: Bundle) -> bool:
     from nonneg_runtime.inference.encoder import open_session  # only here: looking at a bundle needs no runtime
 
     try:
-        golden.check_golden(open_session(form.encoder, precision=form.manifest.precision), form.manifest)
+        check_golden(open_session(form.encoder, precision=form.manifest.precision), form.manifest)
     except CheckFailed:
         return False
     return True

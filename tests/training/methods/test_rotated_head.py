@@ -14,8 +14,8 @@ from nonneg_core.pixels.view import View
 from nonneg_runtime.heads.analytic_head import fit_basis, half_whitened, teacher_vectors
 from nonneg_runtime.heads.head import analytic, roots
 from nonneg_runtime.heads.moments import spread
+from nonneg_training.encoder.backbone import Backbone
 from nonneg_training.encoder.encoder_module import EncoderModule
-from nonneg_training.encoder.named_backbones import Backbone
 from nonneg_training.loop.training_checkpoint import load_encoder, read_checkpoint
 from nonneg_training.loop.training_run import train
 from nonneg_training.losses import divergence

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import nonneg_training.encoder.torchvision_schemas  # noqa: F401
-from nonneg_training.views import augmentations as colour
+from nonneg_training.views import augmentations
 
 functional = pytest.importorskip("torchvision.transforms.v2.functional")
 
@@ -24,10 +24,10 @@ def images() -> torch.Tensor:
 @pytest.mark.parametrize(
     ("ours", "theirs", "factors"),
     [
-        (colour.brightness, functional.adjust_brightness, [0.2, 0.7, 1.0, 1.3, 1.8, 0.0]),
-        (colour.contrast, functional.adjust_contrast, [0.2, 0.7, 1.0, 1.3, 1.8, 0.0]),
-        (colour.saturation, functional.adjust_saturation, [0.2, 0.7, 1.0, 1.3, 1.8, 0.0]),
-        (colour.hue, functional.adjust_hue, [-0.2, 0.0, 0.1, 0.2, -0.5, 0.5]),
+        (augmentations.brightness, functional.adjust_brightness, [0.2, 0.7, 1.0, 1.3, 1.8, 0.0]),
+        (augmentations.contrast, functional.adjust_contrast, [0.2, 0.7, 1.0, 1.3, 1.8, 0.0]),
+        (augmentations.saturation, functional.adjust_saturation, [0.2, 0.7, 1.0, 1.3, 1.8, 0.0]),
+        (augmentations.hue, functional.adjust_hue, [-0.2, 0.0, 0.1, 0.2, -0.5, 0.5]),
     ],
 )
 def test_each_image_gets_its_own_factor(
@@ -43,4 +43,4 @@ def test_each_image_gets_its_own_factor(
 
 def test_grey_is_torchvisions() -> None:
     x = images()
-    torch.testing.assert_close(colour.grey(x), functional.rgb_to_grayscale(x), atol=0.05, rtol=0)
+    torch.testing.assert_close(augmentations.grey(x), functional.rgb_to_grayscale(x), atol=0.05, rtol=0)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import nonneg_training.encoder.torchvision_schemas  # noqa: F401
-from nonneg_training.views import augmentations as resample
+from nonneg_training.views import augmentations
 
 functional = pytest.importorskip("torchvision.transforms.v2.functional")
 
@@ -20,8 +20,8 @@ def test_crop_and_resize_are_torchvisions(side: int, size: int) -> None:
     g = torch.Generator().manual_seed(2)
     x = images(side)
     full = torch.full((len(x),), float(side))
-    boxes = resample.random_boxes(len(x), full, full, (0.08, 1.0), g)
-    ours = resample.crop_resize(x, boxes, size, torch.tensor([False, True] * 3))
+    boxes = augmentations.random_boxes(len(x), full, full, (0.08, 1.0), g)
+    ours = augmentations.crop_resize(x, boxes, size, torch.tensor([False, True] * 3))
     for i, (top, left, height, width) in enumerate(boxes.int().tolist()):
         theirs = functional.resized_crop(x[i], top, left, height, width, [size, size], antialias=True)
         torch.testing.assert_close(ours[i], theirs.flip(2) if i % 2 else theirs, atol=0.02, rtol=0)
@@ -29,9 +29,9 @@ def test_crop_and_resize_are_torchvisions(side: int, size: int) -> None:
 
 def test_boxes_lie_inside_and_cover_the_share_asked_for() -> None:
     height, width = torch.full((2000,), 60.0), torch.full((2000,), 100.0)
-    top, left, h, w = resample.random_boxes(2000, height, width, (0.25, 0.5), torch.Generator().manual_seed(0)).unbind(
-        1
-    )
+    top, left, h, w = augmentations.random_boxes(
+        2000, height, width, (0.25, 0.5), torch.Generator().manual_seed(0)
+    ).unbind(1)
     assert (top >= 0).all()
     assert (left >= 0).all()
     assert (top + h <= 60).all()
@@ -43,7 +43,7 @@ def test_boxes_lie_inside_and_cover_the_share_asked_for() -> None:
 
 
 def test_a_picture_too_narrow_for_any_box_is_cut_square() -> None:
-    boxes = resample.random_boxes(5, torch.full((5,), 2.0), torch.full((5,), 100.0), (0.9, 1.0), torch.Generator())
+    boxes = augmentations.random_boxes(5, torch.full((5,), 2.0), torch.full((5,), 100.0), (0.9, 1.0), torch.Generator())
     assert (boxes[:, 2:] == 2).all()
 
 
@@ -51,8 +51,8 @@ def test_a_picture_too_narrow_for_any_box_is_cut_square() -> None:
 def test_the_blur_is_torchvisions(size: int, kernel: int) -> None:
     x = images(size, count=3)
     sigma = torch.tensor([0.1, 0.7, 2.0])
-    matrix = resample.blur_weights(sigma, size, kernel)
-    ours = resample.separable(x, matrix, matrix)
+    matrix = augmentations.blur_weights(sigma, size, kernel)
+    ours = augmentations.separable(x, matrix, matrix)
     for i in range(3):
         theirs = functional.gaussian_blur(x[i], [kernel, kernel], [float(sigma[i])] * 2)
         torch.testing.assert_close(ours[i], theirs, atol=0.01, rtol=0)

@@ -6,9 +6,8 @@ import os
 import shutil
 from pathlib import Path
 
-from nonneg_core.files.atomic import begun, remove_abandoned, storage_error
+from nonneg_core.files.atomic import begun, cache_folder, remove_abandoned, storage_error
 from nonneg_training.data import Images, open_data
-from nonneg_training.features.feature_cache import feature_folder
 
 DONE = ".whole"
 
@@ -17,7 +16,7 @@ def unpacked(name: str, folder: Path | None = None) -> Path:
     """Return the folder of `digits`, `cifar10:test`, ...: written once, as PNG, below the user's cache."""
     images = open_data(name)
     title = name.replace(":", "-") if ":" in name else f"{name}-train"
-    target = (folder or feature_folder().parent / "named") / f"{title}-{images.digest()[:12]}" / title
+    target = (folder or cache_folder("named")) / f"{title}-{images.digest()[:12]}" / title
     if not (target.parent / DONE).exists():
         try:
             _write(images, target)

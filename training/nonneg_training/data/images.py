@@ -61,9 +61,6 @@ class BrokenImages:
             )
 
 
-# What a data set of labelled images is to the rest: a length, labels, and the upright RGB image number i.
-
-
 class Images(ABC):
     """Labelled images; `side` is their common height and width, or None when they differ."""
 

@@ -70,8 +70,6 @@ def shuffled(every: Iterator[Sample], hold: int, rng: np.random.Generator) -> It
     yield from (waiting[i] for i in rng.permutation(len(waiting)))
 
 
-# Tar shards behind http(s), read once an epoch from front to back: for what does not fit a disk.
-#
 # Everything follows from (seed, epoch, rank): the order of the shards, which of them are this rank's, and the draws
 # of the shuffle buffer. A run that goes on in the middle of an epoch reads that epoch again up to where it was,
 # without decoding.

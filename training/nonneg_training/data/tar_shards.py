@@ -1,4 +1,4 @@
-"""Tar shards on a disk, as WebDataset names and writes them: key.jpg beside key.cls; read in place."""
+"""Tar shards on a disk, as WebDataset writes them: key.jpg beside key.cls; read in place, a member at a time."""
 
 from __future__ import annotations
 
@@ -32,9 +32,6 @@ def expand(pattern: str) -> list[str]:
         parts = [str(n).zfill(len(first)) for n in range(int(first), int(last) + 1)]
     tails = expand(pattern[brace.end() :])
     return [pattern[: brace.start()] + part + tail for part in parts for tail in tails]
-
-
-# Tar shards as WebDataset writes them: key.jpg beside key.cls; read in place, a member at a time, never unpacked.
 
 
 class Shards(Images):

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from nonneg_core.errors import ConfigInvalid
 from nonneg_core.pixels.view import View
-from nonneg_training.encoder.named_backbones import Backbone
+from nonneg_training.encoder.backbone import Backbone
 
 
 def rep_relu(z: Tensor) -> Tensor:
@@ -49,7 +49,7 @@ def activation(name: str) -> Callable[[Tensor], Tensor]:
     return ACTIVATIONS[name]
 
 
-# The encoder: pixels -> backbone -> projector -> activation. What training trains and `nonneg export` exports.
+# What training trains and `nonneg export` exports.
 
 SMOOTH = 1e-3  # added below the power while learning
 

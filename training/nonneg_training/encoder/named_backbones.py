@@ -114,8 +114,6 @@ def timm_backbone(name: str, *, pretrained: str | None, size: int | None) -> Bac
 
 # The backbones by name.
 
-__all__ = ["BACKBONE_NAMES", "Backbone", "open_backbone"]
-
 OWN = ("tiny-cnn", "slim-resnet")
 RESNETS = ("resnet18", "resnet34", "resnet50")
 BACKBONE_NAMES = (*OWN, *RESNETS, *MOBILENETS, "vit-s-16", *LITE_SIZES, JOINED_LITE, "timm:NAME")
@@ -150,7 +148,3 @@ def open_backbone(name: str, *, small: bool, pretrained: str | None = None, size
         field="model.backbone",
         value=name,
     )
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

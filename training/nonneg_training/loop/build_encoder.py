@@ -6,8 +6,9 @@ from pathlib import Path
 
 from nonneg_core.terminal.installing import needing
 from nonneg_training.data import Images, ShardStream
+from nonneg_training.encoder.backbone import Backbone
 from nonneg_training.encoder.encoder_module import EncoderModule
-from nonneg_training.encoder.named_backbones import Backbone, open_backbone
+from nonneg_training.encoder.named_backbones import open_backbone
 from nonneg_training.loop.settings_checks import (
     CONTROL_METHODS,
     check_activation,

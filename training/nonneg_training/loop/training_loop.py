@@ -16,10 +16,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 from nonneg_core.process.long_runs import Interrupted, Interrupts
 from nonneg_core.terminal.progress import ProgressBar
-from nonneg_training.loop import run_health as monitor
 from nonneg_training.loop.batches import Batches
 from nonneg_training.loop.optimiser import MixedPrecision, build_optimiser, scheduled_rate
-from nonneg_training.loop.run_health import HealthChecks, MetricsFile
+from nonneg_training.loop.run_health import HealthChecks, MetricsFile, Snapshot, read_snapshot
 from nonneg_training.loop.training_checkpoint import Checkpoint, restore_run, write_checkpoint
 from nonneg_training.methods import Batch, Method
 from nonneg_training.setup.batch_order import Prefetcher, Steps, derive, generator
@@ -44,7 +43,7 @@ class RunOutcome:
     taken: int  # of these, by this process: fewer, where a run was resumed
     loss: float
     images_per_second: float
-    reading: monitor.Snapshot | None
+    reading: Snapshot | None
     broken: dict[str, str] = field(default_factory=dict)  # images that were skipped, and why
 
 
@@ -77,7 +76,7 @@ class Loop:
         if loop.compile:
             self.learner = torch.compile(self.learner)
         self.gates = HealthChecks(settings.health, settings.model, method.collapsed(loop.batch))
-        self.reading: monitor.Snapshot | None = None
+        self.reading: Snapshot | None = None
 
     def run(self, progress: bool | None = None) -> RunOutcome:
         """Run all steps that are not done yet."""
@@ -171,7 +170,7 @@ class Loop:
 
     def _look(self) -> dict[str, float | None]:
         z, labels = self.look()
-        self.reading = monitor.read_snapshot(z, labels, self.method.classify(z) if self.tested else None)
+        self.reading = read_snapshot(z, labels, self.method.classify(z) if self.tested else None)
         return {name: value for name, value in asdict(self.reading).items() if name != "dimensions"}
 
     def _due(self) -> bool:

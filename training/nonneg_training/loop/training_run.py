@@ -17,9 +17,9 @@ from nonneg_training.data import Captions, Images, SampledImages, ShardStream, o
 from nonneg_training.encoder.encoder_module import EncoderModule
 from nonneg_training.features.feature_blocks import FeatureRequest
 from nonneg_training.features.feature_cache import CachedFeatures, cached_features
-from nonneg_training.loop import run_health as monitor
 from nonneg_training.loop.batches import Batches, CaptionBatches, FeatureBatches, StreamBatches, ViewBatches
 from nonneg_training.loop.build_encoder import build_encoder, pretrained_run, resolve
+from nonneg_training.loop.run_health import embed, embed_cached
 from nonneg_training.loop.training_checkpoint import (
     CHECKPOINT_FILE,
     Checkpoint,
@@ -127,7 +127,7 @@ def _learner(
     if method is None:
         return _head(settings, encoder, images, world, device)
     pipeline = pipeline_for(images, settings.views, encoder.view.size, device)
-    look = partial(monitor.embed, encoder, watched or images, settings.loop.monitor_images)
+    look = partial(embed, encoder, watched or images, settings.loop.monitor_images)
     if isinstance(images, Captions) and settings.method == "two-tower":
         return method, CaptionBatches(images, pipeline, settings.text.length), look
     return method, ViewBatches(images, pipeline, method.views), look
@@ -140,7 +140,7 @@ def _first_of(stream: ShardStream, encoder: EncoderModule, most: int) -> Look:
     def look() -> tuple[Tensor, Tensor]:
         if not images:
             images.append(stream.first(most))
-        return monitor.embed(encoder, images[0], most)
+        return embed(encoder, images[0], most)
 
     return look
 
@@ -166,7 +166,7 @@ def _head(
         start_linear(encoder.output, x, head.start, generator(settings.seed, "start"))
     method = build_method(settings, encoder, images, x, fit)
     batches = FeatureBatches(images, pooled, 2 if head.contrastive else 1, device, taught)
-    return method, batches, partial(monitor.embed_cached, encoder, pooled, batches.labels, settings.loop.monitor_images)
+    return method, batches, partial(embed_cached, encoder, pooled, batches.labels, settings.loop.monitor_images)
 
 
 def choose_device(name: str) -> torch.device:

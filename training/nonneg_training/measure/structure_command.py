@@ -107,9 +107,6 @@ def _short_number(value: Any) -> Any:
     return f"{value:.4g}" if isinstance(value, float) else "-" if value is None else value
 
 
-# `nonneg evaluate --structure`: what the dimensions of any encoder are like, beside floors that mean nothing.
-
-
 @click.command("evaluate --structure")
 @click.argument("what", type=click.Path(path_type=Path))
 @click.option("--data", help="Labelled images: digits:test, cifar10:test, ..., or a folder. Default: the run's own.")

@@ -83,9 +83,6 @@ def _check_size(pixels: int | None, view: View, path: Path) -> None:
         )
 
 
-# An ONNX encoder as a backbone: ONNX Runtime computes its features, nothing of it learns.
-
-
 class OnnxBackbone(Backbone):
     """Takes the pixels as they are, 0..255: scaling is part of the graph, as it will be in the bundle."""
 

@@ -40,8 +40,6 @@ def to_toml(record: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-# One record of everything a run was told: from a TOML file and flags, saved beside the checkpoint.
-
 SETTINGS_FILE = "config.toml"
 CHANGE = "change it; `nonneg train --help` lists the options"
 Share = tuple[float, float]

@@ -21,8 +21,7 @@ import nonneg_training.encoder.torchvision_schemas  # noqa: F401 - before torchv
 from nonneg_core.pixels.view import View
 from nonneg_training.data import Arrays, Images
 from nonneg_training.setup.run_settings import Views
-from nonneg_training.views import augmentations as resample
-from nonneg_training.views.augmentations import SIGMA, Recolour, blur_kernel, drawn_images
+from nonneg_training.views.augmentations import SIGMA, Recolour, blur_kernel, crop_resize, drawn_images, random_boxes
 
 
 def evaluation_view(views: Views, size: int) -> View:
@@ -64,9 +63,9 @@ class MemoryViews(Pipeline):
     def finish(self, fetched: Tensor, g: torch.Generator, count: int) -> Tensor:
         x = fetched.to(self.device).permute(0, 3, 1, 2).float().repeat(count, 1, 1, 1)
         height, width = (torch.full((len(x),), float(side)) for side in x.shape[2:])
-        boxes = resample.random_boxes(len(x), height, width, self.views.crop, g).to(self.device)
+        boxes = random_boxes(len(x), height, width, self.views.crop, g).to(self.device)
         flip = drawn_images(len(x), self.views.flip, g).to(self.device)
-        x = resample.crop_resize(x, boxes, self.size, flip)
+        x = crop_resize(x, boxes, self.size, flip)
         return Recolour(self.views, self.size)(x, g).contiguous(memory_format=torch.channels_last)
 
 
@@ -87,7 +86,7 @@ class PictureViews(Cutter):
     def cut(self, pictures: Sequence[Image.Image], g: torch.Generator, count: int) -> Tensor:
         """Return random boxes of decoded pictures: uint8 (count * batch, size, size, 3)."""
         sizes = torch.tensor([picture.size for picture in pictures], dtype=torch.float32).repeat(count, 1)
-        boxes = resample.random_boxes(len(sizes), sizes[:, 1], sizes[:, 0], self.views.crop, g)
+        boxes = random_boxes(len(sizes), sizes[:, 1], sizes[:, 0], self.views.crop, g)
         cuts = list(self.pool.map(self._cut, list(pictures) * count, boxes.tolist()))
         return torch.from_numpy(np.stack(cuts))
 
