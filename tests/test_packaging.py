@@ -18,6 +18,7 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parent.parent
 HOMES = {
     "nonneg_core": "client",
+    "nonneg_vectors": "client",
     "nonneg_client": "client",
     "nonneg_cli": "client",
     "nonneg_runtime": "export",

@@ -18,7 +18,6 @@ from nonneg_vectors.storage.results import BatchResult, Failure, SparseVector, j
 
 if TYPE_CHECKING:
     from nonneg_vectors.search.query_and_hits import Query
-    from nonneg_vectors.storage.embeddings import Embeddings
 
 
 class EmbeddingProgress:

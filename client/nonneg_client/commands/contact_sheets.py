@@ -92,8 +92,6 @@ def _card(hit: Hit, thumbnail: str | None, largest: float) -> str:
 
 
 def _thumbnail(source: str) -> str | None:
-    from nonneg_core.pixels.decode import decode
-
     try:
         (item,) = items(source)
         image = decode(item.load())

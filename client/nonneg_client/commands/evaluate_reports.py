@@ -17,7 +17,6 @@ from nonneg_vectors.evaluation.retrieval import LengthResult
 
 if TYPE_CHECKING:
     from nonneg_vectors.evaluation.labelled_images import Labelled
-    from nonneg_vectors.evaluation.retrieval import LengthResult
     from nonneg_vectors.storage.embeddings import Embeddings
 
 
