@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from nonneg_export.share import bundle_sharing
-from nonneg_export.share.manifest_report import named, summary
+from nonneg_export.share.manifest_report import draw, named, summary
 from nonneg_runtime.bundle.bundle_folder import open_bundle
 from nonneg_runtime.words.column_facts import known_names
 
@@ -27,8 +27,6 @@ def info(bundle: Path | None, as_json: bool, columns: bool, with_names: bool, pl
     opened = open_bundle(bundle)
     manifest, names = opened.manifest, tuple(known_names(opened).values())
     if plot is not None:
-        from nonneg_export.share.manifest_report import draw
-
         draw(manifest, plot)
     if as_json:
         record = manifest.model_dump(mode="json", exclude=None if columns else {"columns", "golden"})

@@ -14,7 +14,7 @@ import numpy as np
 from nonneg_core.errors import ConfigInvalid
 from nonneg_core.terminal.progress import ProgressBar
 from nonneg_core.terminal.tables import table
-from nonneg_training.data import Images, open_source, unseen
+from nonneg_training.data import Images, open_source, subset, unseen
 from nonneg_training.measure.encoder_outputs import Outputs
 from nonneg_training.measure.probing import SELECTIONS, ProbeResult, check_selections, probe_rows
 from nonneg_training.measure.target_to_measure import MeasuredTarget, is_array, open_target, read_array
@@ -182,8 +182,6 @@ def _see(
 
 
 def _limited(images: object, limit: int | None) -> Images:
-    from nonneg_training.data import subset
-
     if not isinstance(images, Images):
         raise ConfigInvalid("a stream cannot be measured", fix="copy its images to a folder", field="--data")
     return subset(images, limit=limit)

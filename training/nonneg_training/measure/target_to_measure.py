@@ -16,7 +16,7 @@ from nonneg_core.pixels.view import Pixels, View
 from nonneg_core.terminal.installing import needing
 from nonneg_runtime.bundle.bundle_folder import located, open_bundle
 from nonneg_training.data import Images
-from nonneg_training.measure.encoder_outputs import Floats, Outputs, Run, Tick, encode_images
+from nonneg_training.measure.encoder_outputs import Floats, Outputs, Run, Tick, encode_images, runner
 from nonneg_training.setup.run_settings import SETTINGS_FILE as CONFIG
 from nonneg_training.setup.run_settings import Data, read_settings
 
@@ -108,7 +108,6 @@ def _labels(path: Path) -> NDArray[Any]:
 
 def _run(path: Path, seed: int) -> MeasuredTarget:
     from nonneg_training.loop.training_checkpoint import load_encoder
-    from nonneg_training.measure.encoder_outputs import runner
 
     encoder, settings = load_encoder(path), read_settings(path / CONFIG, {})
     what = f"{path}: a run of {settings.method}, {settings.model.activation}"

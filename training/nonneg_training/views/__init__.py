@@ -6,7 +6,14 @@ import torch
 
 from nonneg_training.data import Arrays, Images
 from nonneg_training.setup.run_settings import Views
-from nonneg_training.views.pipeline import Cutter, MemoryViews, PictureViews, Pipeline, evaluation_view
+from nonneg_training.views.pipeline import (
+    Cutter,
+    MemoryViews,
+    PictureViews,
+    Pipeline,
+    TorchvisionViews,
+    evaluation_view,
+)
 
 __all__ = ["Pipeline", "cutter_for", "evaluation_view", "pipeline_for"]
 
@@ -21,8 +28,6 @@ def pipeline_for(images: Images, views: Views, size: int, device: torch.device |
 def cutter_for(views: Views, size: int, device: torch.device | None = None) -> Cutter:
     """Return the pipeline that `views.pipeline` names, for decoded pictures."""
     if views.pipeline == "torchvision":
-        from nonneg_training.views.pipeline import TorchvisionViews
-
         return TorchvisionViews(views, size, device)
     return PictureViews(views, size, device)
 
