@@ -209,7 +209,7 @@ def run_command(command: click.Command, name: str) -> None:
     """Run a command; an error of ours is one line for people and an exit code for programs."""
     open_missing_streams()
     try:
-        command(prog_name=name)
+        accept_names(command)(prog_name=name)
     except Exception as error:
         from nonneg_core.errors import NonnegError
 
