@@ -26,7 +26,8 @@ def test_the_names_are_those_of_training() -> None:
 
 
 TAKEN = [
-    ("adapt", "photos"), ("adapt", "others"), ("atlas", "calibrate"), ("certify", "images"), ("compare", "data"), ("diff", "a"), ("diff", "b"),
+    ("adapt", "photos"), ("adapt", "others"), ("atlas", "calibrate"), ("certify", "images"),
+    ("compare", "data"), ("diff", "a"), ("diff", "b"),
     ("embed", "images"), ("evaluate", "data"), ("export", "calibrate"), ("export", "evaluate"), ("index", "sources"),
     ("quantize", "calibrate"), ("quantize", "evaluate"), ("rank", "calibrate"), ("rank", "evaluate"),
     ("studio", "images"), ("wrap", "calibrate"), ("wrap", "evaluate"),
