@@ -321,6 +321,7 @@ def test_another_view_does_not_reuse_what_was_collected(tiny: ModelProto, labell
     assert np.abs(first - other).max() > 0.01
 
 
+@pytest.mark.nightly
 def test_a_killed_export_can_be_started_again(run: Path, labelled: Path, tmp_path: Path) -> None:
     command = [NONNEG, "export", str(run), "--calibrate", str(labelled), "--out", str(tmp_path / "bundle")]
     process = subprocess.Popen([*command, "--work", str(tmp_path / "work")], stderr=subprocess.PIPE)

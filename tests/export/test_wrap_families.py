@@ -143,9 +143,9 @@ def floats(pixels: np.ndarray) -> torch.Tensor:
     return torch.from_numpy(scaled.transpose(0, 3, 1, 2).astype(np.float32))
 
 
-# One is in the fast part of the suite: an export through torch takes seconds.
+# One is in the gate: an export through torch takes seconds.
 @pytest.mark.parametrize(
-    "name", [name if name == "CLIP" else pytest.param(name, marks=pytest.mark.slow) for name in FAMILIES]
+    "name", [name if name == "CLIP" else pytest.param(name, marks=pytest.mark.nightly) for name in FAMILIES]
 )
 def test_a_tower_answers_what_the_library_answers(name: str, here: Hub, tmp_path: Path) -> None:
     model = made(name)
