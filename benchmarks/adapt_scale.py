@@ -130,7 +130,7 @@ def measured(source: SourceBundle, photos: int, place: Path) -> dict[str, float]
     marks = [time.perf_counter()]
     paths = PathList(place, (place / f"class-{i * CLASSES // photos}" / f"{i:08}.jpg" for i in range(photos)))
     records, everyone = Records(place / "records", record_form(source.features)), np.arange(photos)
-    held = records.held()
+    held = records.stored()
     rows = held.rows(everyone.astype(np.uint64))
     features = Features(records, Photos(place, paths), everyone, rows, held.digests[rows], ())
     marks.append(time.perf_counter())

@@ -67,7 +67,7 @@ def main() -> None:
         structure.separate_information(z[:PAIRS], z[:PAIRS] + 0.01)
 
     total = sum(spent.values())
-    asked = split(images).asked
+    asked = split(images).query_count
     print(table(("part", "seconds"), [(name, f"{seconds:.1f}") for name, seconds in spent.items()]))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     what = f"{images} x {DIMENSIONS}, {asked} queries, {len(LENGTHS)} lengths, {len(rows)} rows"

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Check the words of this project: docstrings, phrases that are not plain, and names that stand for nothing any more.
 
-First words of docstrings, names of files in the docs, of our modules in code that is kept as text, and of variables
-that no page documents.
+First words of docstrings, long sentences, names that say nothing, names of files in the docs, of our modules in code
+that is kept as text, and of variables that no page documents.
 
     words.py        prints what is missing or wrong, one line each, and exits with 1 if there is anything
 
@@ -18,7 +18,24 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("client/", "export/", "research/", "server/", "training/")
+PRODUCT = ("client/", "export/", "server/", "training/")
+PACKAGES = (*PRODUCT, "research/")
+# Participles that say nothing of a value as its name: the noun (rows, session, lengths) says it.
+EMPTY = {"asked", "found", "held", "kept", "said", "seen", "told", "wanted", "wishes"}
+# Where one of them is a field of a file that is written: a manifest's, and that of `index.json`.
+WRITTEN = {
+    "client/nonneg_client/commands/index_update.py": {"kept"},
+    "client/nonneg_client/engines/engine_upload.py": {"kept"},
+    "client/nonneg_vectors/search/index.py": {"kept"},
+    "client/nonneg_vectors/search/vector_engine.py": {"kept"},
+    "export/nonneg_export/checks/agreement.py": {"kept"},
+    "export/nonneg_export/checks/quality.py": {"asked"},
+    "export/nonneg_export/share/manifest_report.py": {"asked", "kept"},
+    "export/nonneg_runtime/bundle/evidence.py": {"asked"},
+    "export/nonneg_runtime/bundle/manifest.py": {"kept"},
+}
+MOST_WORDS = 30  # of a sentence
+MESSAGES = {"description", "fix", "help"}  # arguments that are shown to users, beside the text of what is raised
 # A phrase, and what to write in its place.
 BANNED = {
     r"(?<![a-z])(somebody|nobody|whoever|anybody)(?![a-z])": "name the thing: the client, the worker, another process",
@@ -43,9 +60,10 @@ LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)(?:#[^)]*)?\)")
 
 def main() -> None:
     """Print every finding and exit accordingly."""
-    found = [*docstrings(), *verbs(), *phrases(), *links(), *named_files(), *imports(), *variables()]
-    print(*found, sep="\n", end="\n" if found else "")
-    sys.exit(bool(found))
+    checks = (docstrings, verbs, empty_names, long_sentences, phrases, links, named_files, imports, variables)
+    findings = [finding for check in checks for finding in check()]
+    print(*findings, sep="\n", end="\n" if findings else "")
+    sys.exit(bool(findings))
 
 
 def docstrings() -> Iterator[str]:
@@ -91,6 +109,54 @@ def is_verb(word: str) -> bool:
 def is_property(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """Return whether a decorator makes the function a property."""
     return any("property" in ast.unparse(decorator) for decorator in node.decorator_list)
+
+
+def empty_names() -> Iterator[str]:
+    """Yield names of variables, parameters, attributes and functions in the product that say nothing of the value."""
+    for file in tracked("*.py"):
+        if file.startswith(PRODUCT):
+            for node in ast.walk(ast.parse((ROOT / file).read_text(encoding="utf-8"))):
+                names = {str(getattr(node, part, "")) for part in ("id", "arg", "attr", "name")}
+                for name in sorted(names & EMPTY - WRITTEN.get(file, set())):
+                    yield f"{file}:{node.lineno}: {name!r} is a name: write the noun"
+
+
+def long_sentences() -> Iterator[str]:
+    """Yield sentences of public docstrings and of messages that have too many words."""
+    for file in tracked("*.py"):
+        if file.startswith(PRODUCT):
+            for node in ast.walk(ast.parse((ROOT / file).read_text(encoding="utf-8"))):
+                for text in texts(node):
+                    for sentence in sentences(text):
+                        if (count := len(sentence.split())) > MOST_WORDS:
+                            yield f"{file}:{getattr(node, 'lineno', 1)}: a sentence of {count} words: {sentence[:60]!r}"
+
+
+def texts(node: ast.AST) -> Iterator[str]:
+    """Yield what a node of a module says to readers: a public docstring, the message of an error, a help text."""
+    if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+        if not getattr(node, "name", "").startswith("_"):
+            yield ast.get_docstring(node) or ""
+    elif isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+        yield from map(as_text, node.exc.args)
+    elif isinstance(node, ast.keyword) and node.arg in MESSAGES:
+        yield as_text(node.value)
+
+
+def as_text(node: ast.expr) -> str:
+    """Return a string of the source, each value within it as one word."""
+    if isinstance(node, ast.JoinedStr):
+        return "".join(as_text(part) for part in node.values)
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, str) else ""
+    return "x" if isinstance(node, ast.FormattedValue) else ""
+
+
+def sentences(text: str) -> list[str]:
+    """Return the sentences of a text; lines that are set in, drawn or tables are not prose."""
+    prose = "\n".join(line if line[:1].strip() and "  " not in line else "" for line in text.splitlines())
+    paragraphs = re.split(r"\n\n+", prose)
+    return [sentence for part in paragraphs for sentence in re.split(r"(?<=[.!?;])\s", part.replace("\n", " "))]
 
 
 def phrases() -> Iterator[str]:

@@ -53,9 +53,15 @@ CROPS = ((0.0, 0.0, 0.8, 0.8), (0.2, 0.0, 1.0, 0.8), (0.0, 0.2, 0.8, 1.0), (0.2,
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put files with slow tests first, so that at the end no process waits for another's."""
+    """Put files with slow tests first, so that at the end no process waits for another's.
+
+    After every two of them comes a file of tests that wait for clocks: of three processes two have a core each.
+    """
     slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
-    items.sort(key=lambda item: -slow[item.path])
+    waiting = dict.fromkeys(item.path for item in items if item.get_closest_marker("waits"))
+    others = sorted(dict.fromkeys(item.path for item in items if item.path not in waiting), key=lambda p: -slow[p])
+    place = {path: float(i) for i, path in enumerate(others)} | {path: 2 * i + 1.5 for i, path in enumerate(waiting)}
+    items.sort(key=lambda item: place[item.path])
 
 
 def pytest_sessionfinish() -> None:

@@ -45,7 +45,8 @@ def blocks(page: Path) -> list[Block]:
     return found
 
 
-RUN = [page for page in PAGES if blocks(page)]
+BY_DAY = {"README.md", "client.md", "requests.md", "tutorial-retrieval.md"}
+RUN = [page if page.name in BY_DAY else pytest.param(page, marks=pytest.mark.nightly) for page in PAGES if blocks(page)]
 
 
 @pytest.mark.parametrize("page", RUN, ids=lambda page: page.name)

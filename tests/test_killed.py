@@ -59,6 +59,7 @@ def made(pictures: Path, run: Path, tmp_path_factory: pytest.TempPathFactory) ->
     return out
 
 
+@pytest.mark.nightly
 def test_training_killed_before_any_of_its_writes_ends_as_if_it_had_not_been(pictures: Path, tmp_path: Path) -> None:
     work = tmp_path / "work"
     steps = killed_at_each_step(work, "train", "--data", str(pictures), *TRAIN, "--out", str(work / "r"))
@@ -70,7 +71,7 @@ def test_training_killed_before_any_of_its_writes_ends_as_if_it_had_not_been(pic
     assert read_checkpoint(work / "r").step == 1
 
 
-@pytest.mark.parametrize("command", ["export", "rank"])
+@pytest.mark.parametrize("command", ["export", pytest.param("rank", marks=pytest.mark.nightly)])
 def test_a_bundle_whose_making_is_killed_before_any_of_its_writes_is_whole_when_it_is_made_again(
     command: str, pictures: Path, run: Path, made: Path, tmp_path: Path
 ) -> None:
@@ -104,6 +105,7 @@ def check_whole(work: Path, steps: list[dict[str, Any]], *, at_least: int) -> No
         assert set(before) <= set(step["left"]), step
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("how", ["new", "replace", "digest"])
 def test_a_bundle_whose_pulling_is_killed_is_whole_when_it_is_pulled_again(
     how: str, made: Path, tmp_path: Path
@@ -118,6 +120,7 @@ def test_a_bundle_whose_pulling_is_killed_is_whole_when_it_is_pulled_again(
     assert open_bundle(work / "b").manifest.digest == digest
 
 
+@pytest.mark.nightly
 def test_a_bundle_whose_quantising_is_killed_is_whole_when_it_is_quantised_again(
     pictures: Path, made: Path, tmp_path: Path
 ) -> None:
@@ -132,6 +135,7 @@ def test_a_bundle_whose_quantising_is_killed_is_whole_when_it_is_quantised_again
     assert open_bundle(work / "b").manifest.precision == "fp16"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "to", [[], ["--html", "a.html", "--file", "b.atlas", "--out", "c"]], ids=["in place", "elsewhere"]
 )
@@ -150,6 +154,7 @@ def test_an_atlas_whose_making_is_killed_is_whole_when_it_is_made_again(
     assert open_bundle(work / ("c" if to else "b")).manifest.atlas is not None
 
 
+@pytest.mark.nightly
 def test_a_bundle_whose_adaptation_is_killed_is_whole_when_it_is_adapted_again(made: Path, tmp_path: Path) -> None:
     """With what is kept of the photos between runs; training makes no files of its own."""
     work, photos = tmp_path / "work", tmp_path / "photos"

@@ -124,7 +124,7 @@ def indexed(collection: Curated, model: str | None = None) -> IndexedFolder:
         stored=StoredRows(vectors.indptr, vectors.indices, vectors.values, vectors.dimensions),
         model=vectors.model,
         fingerprint=vectors.fingerprint,
-        kept=collection.cut,
+        top_k=collection.cut,
         groups=partial(_groups, collection, names),
     )
 

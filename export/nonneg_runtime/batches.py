@@ -22,7 +22,7 @@ class Embed:
 
     An image is a file's bytes, a path, uint8 pixels, a PIL image, or a mapping with `bytes` or `path` as Hugging Face
     datasets hold them. An image that cannot be embedded has empty `indices` and `values`, and says why in `failure`,
-    which is empty for the others: a column of one type, as files with a schema need it.
+    which is empty for the others. A column of one type, as files with a schema need it.
 
     >>> embed = Embed("photo", keep=205, column="image")
     >>> embed({"id": ["a", "b"], "image": ["a.jpg", "b.jpg"]})["indices"]

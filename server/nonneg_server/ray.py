@@ -1,7 +1,7 @@
 """The application of `nonneg serve` in replicas of Ray Serve: `serve run nonneg_server.ray:app`.
 
 A replica is one process with the models of the settings, each of which is verified and tested before it takes
-requests. Ray Serve's proxy takes connections in the place of our own server: what that bounds (bytes that arrive,
+requests. Ray Serve's proxy takes connections in the place of our own server. What that bounds (bytes that arrive,
 slow clients, refusals before a body has come) is the proxy's work there. Routes, answers, errors, keys, queue and
 metrics are the same.
 

@@ -192,8 +192,7 @@ def test_a_run_killed_before_any_of_its_writes_is_complete_when_it_is_run_again(
     assert Embeddings.load(out).indices.tolist() == [0, 1]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("how", ["--retry-failed", "--replace"])
+@pytest.mark.parametrize("how", ["--retry-failed", pytest.param("--replace", marks=pytest.mark.nightly)])
 def test_a_data_set_that_is_killed_before_any_of_its_writes_is_whole_when_it_is_made_again(faulty, tmp_path, how):
     photos, work = tmp_path / "photos", tmp_path / "work"
     photos.mkdir()
@@ -212,6 +211,7 @@ def test_a_data_set_that_is_killed_before_any_of_its_writes_is_whole_when_it_is_
     assert Embeddings.load(work / "v").indices.tolist() == [0, 1]
 
 
+@pytest.mark.nightly
 def test_an_index_killed_before_any_of_its_writes_is_complete_when_it_is_made_again(faulty, tmp_path):
     photos, work = tmp_path / "photos", tmp_path / "work"
     photos.mkdir()

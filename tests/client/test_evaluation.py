@@ -174,8 +174,8 @@ def test_a_csv_names_paths_labels_and_who_asks(tmp_path):
     assert data.paths == (tmp_path / "a.jpg", tmp_path / "b" / "c.jpg", tmp_path / "d.jpg")
     assert data.labels == ("cat", "cat", "dog")
     assert data.asks == (True, False, False)
-    assert data.kept((str(tmp_path / "d.jpg"),)) == ["dog"]
-    assert data.kept_asks((str(tmp_path / "d.jpg"), str(tmp_path / "a.jpg"))) == [False, True]
+    assert data.labels_of((str(tmp_path / "d.jpg"),)) == ["dog"]
+    assert data.asks_of((str(tmp_path / "d.jpg"), str(tmp_path / "a.jpg"))) == [False, True]
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_the_folders_name_is_the_label_however_deep_the_image_lies(photos):
 
 def test_vectors_of_strange_images_have_no_label(photos):
     with pytest.raises(DataInvalid, match="none of the labelled images"):
-        image_folder(photos).kept(("elsewhere.jpg",))
+        image_folder(photos).labels_of(("elsewhere.jpg",))
 
 
 # Landmarks

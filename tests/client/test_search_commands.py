@@ -70,7 +70,7 @@ def test_names_of_another_model_are_refused_and_ones_own_are_taken(run, made, ph
     assert isinstance(other.exception, FingerprintMismatch)
     with Index.open(made, names={17: "stripes"}) as index:
         (hit, *_) = index.by_dimensions({17: 1.0})
-    assert hit.told() == f"stripes {hit.score:.3f}"
+    assert hit.reasons_text() == f"stripes {hit.score:.3f}"
     assert run("search", made, "--more", "17", "--bundle", "photo").exit_code == 0
 
 

@@ -266,6 +266,7 @@ def test_an_adapted_bundle_can_be_adapted(adapted: tuple[Path, dict[str, object]
     assert mine.digest == theirs.digest  # the same features, so that none is computed again
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_killed_run_goes_on_and_leaves_nothing_half_written(tiles: Path, tmp_path: Path) -> None:
     out = tmp_path / "killed.bundle"

@@ -136,12 +136,12 @@ def test_records_are_written_in_time_though_few_wait(tmp_path: Path) -> None:
     records = Records(tmp_path / "records", form)
     with RecordBuffer(records, clock=lambda: now) as buffer:
         buffer.add(sealed(np.zeros(1, dtype=form)))
-        assert len(records.held()) == 0
+        assert len(records.stored()) == 0
         now = 10.0
         buffer.add(sealed(np.zeros(1, dtype=form)))
-        assert len(records.held()) == 2
+        assert len(records.stored()) == 2
         buffer.add(sealed(np.zeros(1, dtype=form)))
-    assert len(records.held()) == 3
+    assert len(records.stored()) == 3
 
 
 def test_bad_files_are_left_out_and_named(tiles: Path, tmp_path: Path) -> None:
@@ -209,13 +209,13 @@ def test_a_new_photo_costs_one_photo_and_those_that_are_gone_are_dropped_in_time
     shutil.copy(folder / "cat" / "01.jpg", folder / "aaa.jpg")
     found, again = computed()
     assert again == {"aaa.jpg"}
-    assert len(found.records.held()) == 114, "the record of the photo as it was is still there"
+    assert len(found.records.stored()) == 114, "the record of the photo as it was is still there"
     for gone in sorted(folder.iterdir())[3:]:
         shutil.rmtree(gone)
     shutil.copy(folder / "aaa.jpg", folder / "bbb.jpg")
     found, again = computed()
     assert again == {"bbb.jpg"}
-    assert len(found.records.held()) == len(found) < 50
+    assert len(found.records.stored()) == len(found) < 50
     assert computed()[1] == set()
 
 

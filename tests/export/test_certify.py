@@ -84,10 +84,10 @@ def test_a_random_head_fails_though_it_claims_the_same_names() -> None:
 
 def test_photos_of_one_class_decide_nothing_and_that_is_said() -> None:
     seen = looked()
-    alone = np.zeros_like(seen.asked.classes)
+    alone = np.zeros_like(seen.truth.classes)
     by = split_for_certificate(alone)
-    asked = replace(seen.asked, classes=alone, teaching=by, pairs=pasted_pairs(by, 10))
-    found = replace(seen, asked=asked, shown={}).through(along_classes(), np.arange(800))
+    asked = replace(seen.truth, classes=alone, teaching=by, pairs=pasted_pairs(by, 10))
+    found = replace(seen, truth=asked, shown={}).through(along_classes(), np.arange(800))
     assert found.outcome == "not decided"
     assert [figure.name for figure in found.figures] == ["monosemanticity"]
     assert "consistency is not measured: the photos are of one class" in found.reason

@@ -43,7 +43,7 @@ def ranked(tiny: ModelProto, labelled: Path, tmp_path_factory: pytest.TempPathFa
 
 def test_columns_are_ranked_by_what_a_slow_second_version_finds(ranked: RankedDraft, tiny: ModelProto) -> None:
     plain = Session(ranked.encoder.with_name("plain.onnx"))
-    rows = [plain.run(load_pixels(p, VIEW)[0][None])[0].astype(np.float64) for p in ranked.seen.paths]
+    rows = [plain.run(load_pixels(p, VIEW)[0][None])[0].astype(np.float64) for p in ranked.activations.paths]
     normalised = [row / np.sqrt(sum(x * x for x in row)) if row.any() else row for row in rows]
     for column, original in enumerate(ranked.manifest.columns.original):
         values = [row[original] for row in normalised]
@@ -176,7 +176,7 @@ def test_broken_images_are_left_out_and_named(tiny: ModelProto, labelled: Path, 
     (photos / "coffee" / "03.jpg").write_bytes(data[: len(data) // 2])
     (photos / "coffee" / "empty.jpg").touch()
     (photos / "coffee" / "gone.jpg").symlink_to("nowhere.jpg")
-    seen = rank(draft_of(tiny), find_photos(photos), tmp_path / "work").seen
+    seen = rank(draft_of(tiny), find_photos(photos), tmp_path / "work").activations
     assert [path.name for path, _ in seen.broken] == ["00.jpg", "03.jpg", "empty.jpg", "gone.jpg"]
     assert len(seen.paths) == len(seen.values) == 58
 
@@ -321,6 +321,7 @@ def test_another_view_does_not_reuse_what_was_collected(tiny: ModelProto, labell
     assert np.abs(first - other).max() > 0.01
 
 
+@pytest.mark.nightly
 def test_a_killed_export_can_be_started_again(run: Path, labelled: Path, tmp_path: Path) -> None:
     command = [NONNEG, "export", str(run), "--calibrate", str(labelled), "--out", str(tmp_path / "bundle")]
     process = subprocess.Popen([*command, "--work", str(tmp_path / "work")], stderr=subprocess.PIPE)

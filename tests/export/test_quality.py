@@ -69,14 +69,14 @@ def test_pca_vectors_are_dense_and_cost_as_much() -> None:
 def test_of_many_images_a_sample_asks_the_rest() -> None:
     parts = split(60, every=50, sample=20)
     assert parts.queries is not None
-    assert parts.asked == 20
+    assert parts.query_count == 20
     assert sorted([*parts.queries, *parts.gallery]) == list(range(60))
     assert table()["expected-activation", 32, None].p_at_1 > 0.5
 
 
 def test_of_few_images_each_asks_all_others() -> None:
     assert split(60).queries is None
-    assert split(60).asked == 60
+    assert split(60).query_count == 60
 
 
 @pytest.mark.parametrize("n", [60, 300])

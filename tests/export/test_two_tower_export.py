@@ -116,6 +116,7 @@ def tokenizers_letter(byte: int) -> str:
     return chr(byte) if byte in plain else chr(256 + sum(b not in plain for b in range(byte)))
 
 
+@pytest.mark.nightly
 def test_ranking_it_again_moves_both_towers(bundle: Bundle, others: Path, tmp_path: Path) -> None:
     done = command("rank", bundle.path, "--images", others.parent, "--out", tmp_path / "b")
     assert done.exit_code == 0, done.output
@@ -129,6 +130,7 @@ def test_ranking_it_again_moves_both_towers(bundle: Bundle, others: Path, tmp_pa
     np.testing.assert_allclose(after.embed("a red square"), before.embed("a red square")[order], atol=1e-5)
 
 
+@pytest.mark.nightly
 def test_quantising_it_keeps_the_text_tower(bundle: Bundle, captions: Path, tmp_path: Path) -> None:
     words = ("--to", "int8", "--images", captions.parent, "--min-quality", "0", "--out", tmp_path / "b")
     done = command("quantize", bundle.path, *words)
@@ -211,6 +213,7 @@ def test_what_is_not_measured_of_captions_is_refused(
     assert message in done.output + str(done.exception)
 
 
+@pytest.mark.nightly
 def test_an_image_tower_alone_has_no_captions(run: Path, others: Path, tmp_path: Path) -> None:
     done = command("rank", "photo-fast", "--images", others.parent, "--captions", others, "--out", tmp_path / "b")
     assert isinstance(done.exception, ConfigInvalid)

@@ -143,9 +143,9 @@ def floats(pixels: np.ndarray) -> torch.Tensor:
     return torch.from_numpy(scaled.transpose(0, 3, 1, 2).astype(np.float32))
 
 
-# One is in the fast part of the suite: an export through torch takes seconds.
+# One is in the gate: an export through torch takes seconds.
 @pytest.mark.parametrize(
-    "name", [name if name == "CLIP" else pytest.param(name, marks=pytest.mark.slow) for name in FAMILIES]
+    "name", [name if name == "CLIP" else pytest.param(name, marks=pytest.mark.nightly) for name in FAMILIES]
 )
 def test_a_tower_answers_what_the_library_answers(name: str, here: Hub, tmp_path: Path) -> None:
     model = made(name)
@@ -208,7 +208,7 @@ def test_shards_count_together_towards_the_limit_before_one_is_fetched(here: Hub
 def test_a_size_that_the_positions_do_not_fit_is_refused(here: Hub, tmp_path: Path) -> None:
     publish(made("ViT"), here, tmp_path)
     with pytest.raises(ConfigInvalid, match="does not take 48 x 48 pixels"):
-        opened(seen={"size": 48})
+        opened(view_fields={"size": 48})
 
 
 def test_weights_that_are_broken_or_lack_a_part_are_refused(here: Hub, tmp_path: Path) -> None:

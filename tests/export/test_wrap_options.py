@@ -35,7 +35,7 @@ def test_where_a_preprocessor_is_not_understood_its_message_says_what_works(here
     holding(here, STRANGE)
     with pytest.raises(ConfigInvalid, match="say it with --size"):
         opened()
-    tower = opened(seen={"size": SIDE, "fit": "squash"})
+    tower = opened(view_fields={"size": SIDE, "fit": "squash"})
     assert tower.view == View(size=SIDE, crop=0.875, fit="squash")
 
 

@@ -98,6 +98,7 @@ def recall_by_hand(model: Any, photos: list[Path], captions: list[str], bundle: 
     return float(((texts @ images.T).argmax(axis=1) == np.arange(len(photos))).mean())
 
 
+@pytest.mark.nightly
 def test_a_tokenizer_of_the_hub_reads_texts_as_open_clip_cleans_them(
     here: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,6 +146,7 @@ def test_texts_are_cleaned_as_open_clip_cleans_them(clean: str) -> None:
     assert Tokenizer(cleaned(words().decode(), clean), LENGTH, 1).ids(" a\n dog ") == [2, 3, 0]
 
 
+@pytest.mark.nightly
 def test_a_text_tower_of_transformers_is_made_from_its_configuration_alone(
     here: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -64,7 +64,7 @@ def test_precision_output_pool_and_view_can_be_said_otherwise(here: Hub) -> None
     here.files[NAME] = published(model_onnx=encoder(tokens=True), model_fp16_onnx=encoder(half=True))
     half = opened(file="fp16")
     np.testing.assert_allclose(rows_of(half, PIXELS), by_hand(PIXELS).mean((2, 3)), atol=0.02)
-    tower = opened(output="last_hidden_state", pool="mean", seen={"crop": 0.5}, mean=(0.0,) * 3, std=(1.0,) * 3)
+    tower = opened(output="last_hidden_state", pool="mean", view_fields={"crop": 0.5}, mean=(0.0,) * 3, std=(1.0,) * 3)
     assert tower.view.crop == 0.5
     assert rows_of(tower, PIXELS).shape == (3, WIDTH)
     assert not np.allclose(rows_of(tower, PIXELS), by_hand(PIXELS).mean((2, 3)), atol=0.1)

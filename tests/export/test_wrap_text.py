@@ -114,6 +114,7 @@ def test_photos_are_seen_as_the_library_sees_them_and_that_is_recorded(bundle: B
     assert "of the original framework's processor" in found.what
 
 
+@pytest.mark.nightly
 def test_a_view_that_the_library_does_not_have_is_refused(here: Hub, labelled: Path, tmp_path: Path) -> None:
     """Of numbers that a file does not state, the library knows those of the model's family."""
     own = here.files[NAME]
@@ -202,6 +203,7 @@ def test_the_text_tower_is_part_of_what_is_verified(bundle: Bundle, tmp_path: Pa
             open_bundle(copy)
 
 
+@pytest.mark.nightly
 def test_an_image_tower_alone_has_no_text(here: Hub, labelled: Path, tmp_path: Path) -> None:
     result = wrapped(labelled, tmp_path / "b", "--no-text")
     assert result.exit_code == 0, result.output
@@ -231,6 +233,7 @@ def test_a_text_tower_that_needs_a_mask_is_left_out_with_a_word(here: Hub) -> No
     assert "read tokens without a mask" in text_encoder(repository, library.ChineseCLIPModel(config))[1]
 
 
+@pytest.mark.nightly
 def test_a_tokenizer_of_another_model_is_refused(here: Hub, labelled: Path, tmp_path: Path) -> None:
     own = here.files[NAME]
     here.files[NAME] = {**own, "tokenizer.json": tokenizer(ALPHABET + "".join(chr(i) for i in range(0x400, 0x440)))}
@@ -243,6 +246,7 @@ def test_a_tokenizer_of_another_model_is_refused(here: Hub, labelled: Path, tmp_
     assert not (tmp_path / "b").exists()
 
 
+@pytest.mark.nightly
 def test_both_towers_of_siglip_become_one_bundle_that_reads_texts_as_siglip_was_trained(
     here: Hub, labelled: Path, tmp_path: Path
 ) -> None:

@@ -75,7 +75,7 @@ def exported(tower: Tower, path: Path, kind: str) -> Path:
     ("kind", "options"),
     [
         ("legacy", ()),
-        pytest.param("dynamo", ("--output", "last_hidden_state", "--pool", "mean"), marks=pytest.mark.slow),
+        pytest.param("dynamo", ("--output", "last_hidden_state", "--pool", "mean"), marks=pytest.mark.nightly),
         ("half", ("--output", "last_hidden_state", "--pool", "cls")),
     ],
 )

@@ -46,7 +46,7 @@ def _of_images(image: bytes) -> list[Post]:
     part = b'--b\r\nContent-Disposition: form-data; name="images"; filename="a"\r\n\r\n' + image + b"\r\n"
     return [
         Post("/embed", "image/*", image),
-        Post("/embed", FORM, part + b"--b--\r\n"),
+        Post("/embed", FORM, part + b'--b\r\nContent-Disposition: form-data; name="dimensions"\r\n\r\n8\r\n--b--\r\n'),
         Post("/explain", FORM, part * 2 + b"--b--\r\n"),
         _json("/embed", {"images": [text, text], "dimensions": 64}),
         _json("/embed", {"texts": ["a dog"], "truncate": True}),

@@ -28,7 +28,7 @@ COUNTS = (0, 1, 2, 3, 9, 100, 256, 4096, 32_767, 32_768, 65_535, 130_000)
 
 
 def profiled(kind: str, chance: random.Random) -> bytes:
-    """A picture of this format with a profile that nobody has written."""
+    """A picture of this format with a profile that no program has written."""
     mode = chance.choice(KINDS[kind])
     options: dict[str, Any] = {"lossless": True} if kind == "WEBP" else {}
     buffer = io.BytesIO()

@@ -22,6 +22,10 @@ from seeds import seeds
 MOST_MEMORY = 700 * 2**20  # bytes that the server may grow by
 MOST_ANSWER = 32 * 2**20  # bytes
 ALLOWED = range(200, 500)  # and 503, 504: full or late, never at fault
+TOKENS = (
+    b"null", b"-1", b"1e999", b"9" * 40, b"[]", b"{}", b'""', b"true", b"\0", b"\xff\xfe", b'"\\ud800"', b"[[[[[[[[",
+    b"NaN", b"0.1", b'"a"', b"%00", b"\r\n", b"--b", b"('", b"'",
+)  # fmt: skip
 HEADERS = (
     "Content-Length: 0", "Content-Length: 5", "Content-Length: -1", "Content-Length: 99999999999",
     "Content-Length: 1, 1", "Transfer-Encoding: chunked", "Transfer-Encoding: gzip, chunked", "Expect: 100-continue",
@@ -179,9 +183,11 @@ def _changed_body(mime: str, body: bytes, chance: random.Random) -> bytes:
     if mime == "application/json" and chance.random() < 0.8:
         return changed_json(body, chance)
     parts = bytearray(body)
-    for _ in range(chance.choice((1, 3, 30))):
-        if parts:
-            parts[chance.randrange(min(len(parts), 400))] = chance.randrange(256)
+    for _ in range(chance.choice((1, 1, 3, 8, 30))):
+        place = chance.randrange(min(len(parts), 400) + 1)
+        length = chance.choice((0, 1, chance.randrange(20)))
+        kinds = (b"", chance.randbytes(1), chance.choice(TOKENS), bytes(parts[place:][: chance.randrange(40)]))
+        parts[place : place + length] = chance.choice(kinds)
     return bytes(parts[: chance.randrange(len(parts) + 1)] if chance.random() < 0.2 else parts)
 
 

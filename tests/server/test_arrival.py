@@ -420,6 +420,6 @@ def test_a_connection_that_is_over_is_freed_at_once(registry: Registry, png: Png
     gc.disable()
     try:
         assert asyncio.run(serve_one())() is None
-        assert shared.open == shared.held == 0
+        assert shared.open == shared.buffered == 0
     finally:
         gc.enable()

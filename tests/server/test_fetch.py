@@ -333,14 +333,14 @@ async def test_what_links_bring_counts_with_the_bodies_of_all_requests_until_it_
     by = fetcher(site, shared=shared)
     links = [Link(f"http://photos.example:{site.server_port}/{i}.png", f"images[{i}]") for i in range(3)]
     async with by.fetched(links[:2], budget=10**7) as found:
-        assert (found, shared.held) == ([png(0)] * 2, 2 * size)
+        assert (found, shared.buffered) == ([png(0)] * 2, 2 * size)
         with pytest.raises(Overloaded) as refused:  # they may have the half
             await fetch_all(by, links[2:])
-        assert (refused.value.field, refused.value.limit, shared.held) == ("upload_bytes", 5 * size // 2, 2 * size)
-    assert shared.held == 0
+        assert (refused.value.field, refused.value.limit, shared.buffered) == ("upload_bytes", 5 * size // 2, 2 * size)
+    assert shared.buffered == 0
     with pytest.raises(Overloaded):
         await fetch_all(by, links)
-    assert (await fetch_all(by, links[:1]), shared.held) == ([png(0)], 0)
+    assert (await fetch_all(by, links[:1]), shared.buffered) == ([png(0)], 0)
 
 
 async def test_a_request_whose_links_find_no_room_is_answered_429(site: Any, registry: Registry) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from nonneg_runtime.bundle.bundle_folder import Bundle
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.waits]
 HEAD = b"POST /embed HTTP/1.1\r\nHost: test\r\nContent-Type: image/png\r\nContent-Length: 1000\r\n\r\n"
 
 SLOW = """

@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.waits]
 ROOT = Path(__file__).parents[2]
 GROUPS = Path("/sys/fs/cgroup")
 PAIRS = (  # kinds, and about as many pixels as the memory for images has a place for
@@ -51,7 +51,6 @@ def environment() -> dict[str, str]:
     return {**os.environ, **dict(pairs)}
 
 
-@pytest.mark.slow
 def test_two_requests_of_the_worst_at_once_stay_within_the_limit_of_the_deployment(group: Path) -> None:
     sys.path.insert(0, str(ROOT / "benchmarks"))
     from hard_images import HARD, largest

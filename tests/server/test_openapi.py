@@ -15,7 +15,7 @@ from nonneg_server.api import DIALECTS
 from nonneg_server.api.route import Route
 from nonneg_server.startup import documents as made
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.waits]
 METHODS = {"get", "post", "put", "delete", "patch"}
 
 
@@ -110,7 +110,6 @@ def test_schemathesis_finds_nothing(served: str, tmp_path: Path) -> None:
     explored(served, tmp_path, 6)
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.timeout(3600)
 def test_schemathesis_finds_nothing_in_a_long_run(served: str, tmp_path: Path) -> None:

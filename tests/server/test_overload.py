@@ -18,7 +18,7 @@ from PIL import Image
 
 from nonneg_runtime.bundle.bundle_folder import Bundle
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.waits]
 Png = Callable[[int], bytes]
 
 

@@ -19,7 +19,7 @@ from nonneg_runtime.bundle.bundle_folder import Bundle
 from nonneg_server.http.connection_limits import unread_bytes
 from nonneg_server.http.refusals import SPARE
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.waits]
 HEAD = b"POST /embed HTTP/1.1\r\nHost: test\r\n"
 PIECE = 20_000
 

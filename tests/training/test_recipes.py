@@ -15,6 +15,7 @@ from nonneg_training.loop.training_run import train
 from nonneg_training.setup.run_settings import read_settings
 
 pytestmark = pytest.mark.slow
+BY_DAY = {"cifar10", "cpu"}
 RECIPES = sorted((Path(nonneg_training.__file__).parent / "recipes").glob("*.toml"))
 
 
@@ -49,7 +50,11 @@ def cifar(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "recipe",
+    [path if path.stem in BY_DAY else pytest.param(path, marks=pytest.mark.nightly) for path in RECIPES],
+    ids=lambda path: path.stem,
+)
 def test_a_recipe_runs_for_two_steps(recipe: Path, photos: Path, cifar: Path, tmp_path: Path) -> None:
     as_it_is = read_settings(recipe, {})
     named = as_it_is.data.source.startswith("cifar")

@@ -7,8 +7,8 @@ Beside `photos.parquet` lies, while it is being made, the folder `photos.parquet
     00000.json    its failures, and how its files looked; written last: a shard without it is done again
 
 A shard is put away when it is full, after some seconds, and when the run is interrupted. At the end `job.json` says
-that all is done, the shards become the one file, and the folder is renamed to `photos.parquet.parts.done` and removed:
-a run that is killed anywhere in this sequence is finished by the next. What failed is listed in
+that all is done, the shards become the one file, and the folder is renamed to `photos.parquet.parts.done` and removed.
+A run that is killed anywhere in this sequence is finished by the next. What failed is listed in
 `photos.parquet.failed.jsonl`, what the vectors were made of in `photos.parquet.origins.jsonl`.
 
 A run that adds to a file begins with shards of those of its vectors that stay.

@@ -1,7 +1,7 @@
 """Groups become shards on a Ray cluster: Ray Data lists, schedules, restarts and holds back; this file says of what.
 
-Each worker is an actor that opens the model once. It is booked with nine tenths of the cores that it computes on:
-actors that took whole cores would leave none for the tasks that list the sources, and the run would wait for ever.
+Each worker is an actor that opens the model once. It is booked with nine tenths of the cores that it computes on.
+Actors that took whole cores would leave none for the tasks that list the sources, and the run would wait for ever.
 What goes through the driver is a line a shard; vectors go from worker to target.
 """
 

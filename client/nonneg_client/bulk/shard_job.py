@@ -128,7 +128,7 @@ class Forecast:
     failed: float  # share of images
     largest: int  # images of the largest shard
 
-    def told(self, workers: int) -> str:
+    def summary(self, workers: int) -> str:
         """Return lines for people."""
         hours = self.images * self.seconds / 3600
         megabytes = self.images * self.bytes_each / 1e6

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 def compare(data: Path, a: str, b: str, k: int, as_json: bool, through: EmbedderOptions) -> None:
     """Compare two lengths or two models on the same queries.
 
-    DATA is what `nonneg evaluate` takes. A and B are each a length (2048; 512:64: the 64 largest of 512; 2048/205:
-    stored with the 205 largest and asked whole), a file of vectors, a server's address, a bundle's folder, or
-    one of the latter three with a length behind an @.
+    DATA is what `nonneg evaluate` takes. A and B are each a length, a file of vectors, a server's address or a
+    bundle's folder; the latter three may have a length behind an @. Lengths: 2048, 512:64 (the 64 largest of 512),
+    2048/205 (stored with the 205 largest and asked whole).
 
     The difference is B - A with its 95 % interval (bootstrap over queries) and the p-value of a sign-flip test.
 
@@ -139,7 +139,7 @@ def reports_of(data: Labelled, sides: list[tuple[Embeddings, Length | None]], k:
 
     shared = set(sides[0][0].ids or ()) & set(sides[1][0].ids or ())
     names = tuple(name for name in map(path_text, data.paths) if name in shared)
-    labels, asks = np.array(data.kept(names)), data.kept_asks(names)
+    labels, asks = np.array(data.labels_of(names)), data.asks_of(names)
     reports = []
     for embeddings, length in sides:
         place = {name: i for i, name in enumerate(embeddings.ids or ())}

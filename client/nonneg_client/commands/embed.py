@@ -201,7 +201,7 @@ def into_file(client: Embedder, stream: EmbedStream, run: FileRun) -> int:
                 failed = {r["id"] for r in read_failures(out)}
                 items = [item for item in items if item.id in failed]
             left = list(job.left(items))
-            job.write(stream.of(client, left, len(left)), shard_size=run.shard_size, guard=interrupts.held)
+            job.write(stream.of(client, left, len(left)), shard_size=run.shard_size, guard=interrupts.deferred)
             summary = job.finish()
         except Interrupted as interrupted:
             done = len(job.done) if job.adopted else 0

@@ -145,7 +145,7 @@ def report_dry_run(run: DataSetRun, through: EmbedderOptions) -> int:
         raise click.UsageError("--dry-run tries a bundle in this process: name it by --bundle, or pass --ray")
     with local(_named(through), 1) as embedder:
         forecast = estimate(groups(run.sources), embedder, run.options, downscale=run.downscale)
-    click.echo(forecast.told((run.how.workers or 0) * (run.how.worker_threads or 1) or available_cores()))
+    click.echo(forecast.summary((run.how.workers or 0) * (run.how.worker_threads or 1) or available_cores()))
     return 0
 
 

@@ -48,7 +48,7 @@ def _of_file(out: Path) -> dict[str, Any]:
     if not out.exists():
         raise DataInvalid(f"{out} is not there to be added to", fix="embed it first, without this option")
     form, origins = Embeddings.load(out)[:0], read_record(out)
-    options = {} if origins is None else origins.asked
+    options = {} if origins is None else origins.options
     return {
         "dimensions": form.dimensions,
         "top_k": options.get("top_k"),

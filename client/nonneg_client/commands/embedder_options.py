@@ -81,8 +81,8 @@ def read_lengths(_ctx: click.Context, _param: click.Parameter, text: str | None)
         return [read_length(part) for part in text.split(",")]
     except ValueError:
         raise click.BadParameter(
-            f"{text!r} is not like 2048,512,128 or 512:64 (512 dimensions, top_k 64) or 2048/205 (stored with the 205 "
-            "largest of 2048, asked with all) or 2048/64+ (and the first 200 put in order by whole vectors)"
+            f"{text!r} is not a list of lengths: write 2048,512,128. 512:64 has 512 dimensions and top_k 64. 2048/205 "
+            "stores the 205 largest of 2048 and asks with all. 2048/64+ re-ranks the first 200 by whole vectors"
         ) from None
 
 

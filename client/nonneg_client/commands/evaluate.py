@@ -108,7 +108,7 @@ def evaluate(
     rows = score(labelled, evaluated, others, lengths, k, chosen)
     records = [row.record(intervals=intervals) for row in rows]
     if with_probe:
-        add_probe(records, rows, evaluated, others, labelled.kept(evaluated.ids))
+        add_probe(records, rows, evaluated, others, labelled.labels_of(evaluated.ids))
     if picture is not None:
         draw(rows, picture, f"mAP@{k}", f"{data.name}, {embeddings.model}")
     if missed is not None:
@@ -181,8 +181,8 @@ def score(
 
     from nonneg_vectors.evaluation.retrieval import by_length
 
-    labels = np.array(data.kept(embeddings.ids))
-    asks = data.kept_asks(embeddings.ids)
+    labels = np.array(data.labels_of(embeddings.ids))
+    asks = data.asks_of(embeddings.ids)
     given: dict[str, Any] = {"lengths": lengths, "k": k, "selections": selections, "others": others}
     if asks is None:
         return by_length(embeddings, labels, **given)
@@ -220,7 +220,7 @@ def summary(
         "model": embeddings.model,
         "fingerprint": embeddings.fingerprint,
         "images": len(embeddings),
-        "labels": len(set(labelled.kept(embeddings.ids))),
+        "labels": len(set(labelled.labels_of(embeddings.ids))),
         "queries": len(rows[0].report.queries),
         "skipped": [{"id": failure.id, "error": failure.error.body()} for failure in embeddings.failures],
         "rows": records,
@@ -246,7 +246,7 @@ def show(
     metrics = list(dict.fromkeys(name for record in records for name in record if name not in _HIDDEN))
     asking = "each image asks for the others of its label" if labelled.asks is None else "queries ask the gallery"
     click.echo(
-        f"{data}: {len(embeddings)} images of {len(set(labelled.kept(embeddings.ids)))} labels, model "
+        f"{data}: {len(embeddings)} images of {len(set(labelled.labels_of(embeddings.ids)))} labels, model "
         f"{embeddings.model} ({embeddings.fingerprint[:8]}); {asking}"
     )
     lines: list[list[Any]] = [

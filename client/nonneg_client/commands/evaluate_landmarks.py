@@ -1,8 +1,8 @@
 """`nonneg evaluate GROUND_TRUTH.json`: the revisited Oxford and Paris sets, scored as their authors do.
 
-The ground truth is their published one as JSON (theirs is a pickle, which this package does not open):
-`{"imlist": [names], "qimlist": [names], "gnd": [{"bbx": [x1, y1, x2, y2], "easy": [..], "hard": [..], "junk": [..]}]}`,
-with the images beside it as `jpg/NAME.jpg`. Junk is taken out of a list before it is scored. AP is the area under the
+The ground truth is their published one as JSON; theirs is a pickle, which this package does not open.
+It holds `{"imlist": [names], "qimlist": [names], "gnd": [{"bbx": [x1, y1, x2, y2], "easy": [..], "hard": [..], ...}]}`.
+The images lie beside it as `jpg/NAME.jpg`. Junk is taken out of a list before it is scored. AP is the area under the
 precision-recall line by trapezoids, as in their own code, which is not the AP of `metrics`.
 """
 

@@ -127,8 +127,8 @@ def write_missed(path: Path, data: Path, labelled: Labelled, embeddings: Embeddi
 def asked_images(labelled: Labelled, embeddings: Embeddings) -> EvaluatedImages:
     """Return the gallery and the queries by their names, in the order in which they were scored."""
 
-    images = list(zip(embeddings.ids or (), labelled.kept(embeddings.ids), strict=True))
-    asks = labelled.kept_asks(embeddings.ids)
+    images = list(zip(embeddings.ids or (), labelled.labels_of(embeddings.ids), strict=True))
+    asks = labelled.asks_of(embeddings.ids)
     gallery = images if asks is None else [image for image, ask in zip(images, asks, strict=True) if not ask]
     queries = images if asks is None else [image for image, ask in zip(images, asks, strict=True) if ask]
     names, labels = zip(*gallery, strict=True)

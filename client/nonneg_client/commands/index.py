@@ -67,7 +67,7 @@ def into_engine(engine: str, sources: tuple[str, ...], name: str, form: StoredFo
                     journal,
                     form,
                     report=lambda so_far: bar.move(so_far.before + so_far.new),
-                    guard=interrupts.held,
+                    guard=interrupts.deferred,
                 )
         except Interrupted as interrupted:
             click.echo(f"{interrupted}: {len(index)} vectors are in {name}; the same command goes on", err=True)
@@ -156,9 +156,9 @@ def index(
     and changed images are embedded; an image is known by its path within the folder that was named first, however that
     folder is typed.
 
-    Each image can be filtered by `folder`, the name of the folder it lies in, by `bytes` and `changed`, by what its
-    pixels say (width, height, ratio, sharpness, brightness, contrast, and dark, flat, blurred, tiny, odd_ratio: true or
-    false), and by the columns of --attributes: numbers, true/false, dates (2024-05-31) and text are told apart.
+    Each image can be filtered by `folder` (the name of the folder it lies in), `bytes` and `changed`. Its pixels give
+    more fields: width, height, ratio, sharpness, brightness, contrast, and dark, flat, blurred, tiny, odd_ratio (true
+    or false). The columns of --attributes are fields, too: numbers, true/false, dates (2024-05-31) and text.
 
     \b
       nonneg index photos/ -o photos.index

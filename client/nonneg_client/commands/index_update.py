@@ -53,21 +53,21 @@ def _as_it_is(
 ) -> IndexUpdate:
     """Return the index as it is, or is going to be: its root, what it holds, and what is said about its images."""
     known: Mapping[str, Payload] = {}
-    held: Description | None = None
+    description: Description | None = None
     if (out / "index.json").exists():
         with Index.open(out) as opened:
-            known, held = opened.engine.payloads(), opened.description
+            known, description = opened.engine.payloads(), opened.description
     if root is not None:
         place = root.resolve()
-    elif held is not None and held.root:
-        place = kept_root(held.root, images, out) if images else Path(held.root)
+    elif description is not None and description.root:
+        place = kept_root(description.root, images, out) if images else Path(description.root)
     elif images:
         place = root_of(images)
     else:
-        origins = next((found for found in (read_record(Path(name)) for name in vectors) if found), None)
+        origins = next(filter(None, (read_record(Path(name)) for name in vectors)), None)
         place = root_of([]) if origins is None else Path(origins.root)
-    said = Attributes() if attributes is None else read_attributes(attributes, place)
-    return IndexUpdate(out, place, known, held, said)
+    table = Attributes() if attributes is None else read_attributes(attributes, place)
+    return IndexUpdate(out, place, known, description, table)
 
 
 @dataclass
@@ -77,24 +77,24 @@ class IndexUpdate:
     out: Path
     root: Path
     known: Mapping[str, Payload]
-    held: Description | None  # of the index, if there is one
+    description: Description | None  # of the index, if there is one
     attributes: Attributes
-    seen: set[str] = field(default_factory=set)
+    names: set[str] = field(default_factory=set)
     new: int = 0
     changed: int = 0
     failed: int = 0
     broken: dict[str, Stamp] = field(default_factory=dict)  # images that could not be read, now or before
     passed_over: int = 0  # of these, those that are the same as before
     measured: dict[str, dict[str, Any]] = field(default_factory=dict)  # what the pixels of each image say
-    kept: int | None = None  # values that are stored of each vector
+    top_k: int | None = None  # values that are stored of each vector
 
     def add_files(self, names: list[str], dimensions: int | None, keep: int | None) -> None:
         """Put files of vectors into the index."""
         self._as_its_first(dimensions, keep)
         for name in names:
             embeddings, origins = Embeddings.load(name), read_record(Path(name))
-            if dimensions is not None or self.kept is not None:
-                embeddings = embeddings.shorten(dimensions, self.kept)
+            if dimensions is not None or self.top_k is not None:
+                embeddings = embeddings.shorten(dimensions, self.top_k)
             ids = embeddings.ids or ()
             stamps = origins.stamps if origins else {}
             if origins is not None:
@@ -103,10 +103,10 @@ class IndexUpdate:
             payloads = [self.payload(name, file_stamp) for name, file_stamp in zip(ids, looks, strict=True)]
             with self.opened(embeddings) as index:
                 index.add(embeddings.named(ids) if ids else embeddings, payloads)
-            fresh = set(ids) - self.known.keys() - self.seen
+            fresh = set(ids) - self.known.keys() - self.names
             self.new += len(fresh)
             self.changed += len(set(ids) - fresh)
-            self.seen |= set(ids)
+            self.names |= set(ids)
 
     def add_images(
         self,
@@ -123,7 +123,7 @@ class IndexUpdate:
         self._as_its_first(dimensions, keep)
         with through.opened() as client:
             self._check_model(client, model)
-            self._add(client, names, Options(dimensions, self.kept, model=model), quiet, retry=retry)
+            self._add(client, names, Options(dimensions, self.top_k, model=model), quiet, retry=retry)
 
     def _add(self, client: Embedder, names: list[str], options: Options, quiet: bool, *, retry: bool) -> None:
         items = {item.id: item for item in rooted(names, self.root)}
@@ -139,10 +139,10 @@ class IndexUpdate:
         updates = {name: {**measures(self.known[name]), **self.measured.get(name, {}), **p} for name, p in same.items()}
         self._describe_again({name: p for name, p in updates.items() if p != self.known[name]})
         with EmbeddingProgress(len(left), False if quiet else None, lines=True) as watch:
-            length = options.dimensions if self.held is None else self.held.dimensions
+            length = options.dimensions if self.description is None else self.description.dimensions
             parts = client.stream(left, replace(options, dimensions=length))
             self._put(watch.over(parts), payloads, {item.id: stamp(item.path) for item in left})
-        self.seen |= items.keys()
+        self.names |= items.keys()
 
     def payload(self, name: str, looks: Stamp | None) -> dict[str, Any]:
         """Return what is kept beside a vector: its folder, by what a change of the file shows, and its attributes."""
@@ -151,18 +151,18 @@ class IndexUpdate:
         return {"folder": folder, **stamped, **self.attributes.payloads.get(name, {})}
 
     def opened(self, like: Embeddings) -> Index:
-        description = replace(describe(like), root=str(self.root), fields=self.attributes.kinds, kept=self.kept)
+        description = replace(describe(like), root=str(self.root), fields=self.attributes.kinds, kept=self.top_k)
         return Index.open(self.out, like=description)
 
     def tell(self, *, prune: bool) -> None:
         """Remove what is not to be kept, and say what the index holds."""
         describe_again(self.out, str(self.root), self.attributes.kinds)
-        if lost := self.attributes.unmatched(self.known.keys() | self.seen):
+        if lost := self.attributes.unmatched(self.known.keys() | self.names):
             click.echo(f"Warning: {lost}: paths are within {self.root}", err=True)
         with Index.open(self.out) as index:
-            gone = [name for name in index.engine.payloads() if name not in self.seen] if prune else []
+            gone = [name for name in index.engine.payloads() if name not in self.names] if prune else []
             index.delete(gone)
-            description, same = index.description, len(self.seen) - self.new - self.changed - self.failed
+            description, same = index.description, len(self.names) - self.new - self.changed - self.failed
             same -= self.passed_over
             counts = [f"{self.new} new", f"{self.changed} changed", f"{same} unchanged"]
             counts += [f"{self.failed} failed"] * bool(self.failed)
@@ -177,11 +177,11 @@ class IndexUpdate:
 
     def _as_its_first(self, dimensions: int | None, keep: int | None) -> None:
         """Refuse another length or cut than that of the index's first vectors: all of an index are alike."""
-        self.kept = keep
-        if self.held is None:
+        self.top_k = keep
+        if self.description is None:
             return
-        self.kept = self.held.kept
-        length, cut = self.held.dimensions, self.held.kept
+        self.top_k = self.description.kept
+        length, cut = self.description.dimensions, self.description.kept
         if dimensions not in (None, length):
             raise ConfigInvalid(
                 f"{self.out} holds vectors of {length} dimensions, not of {dimensions}",
@@ -199,14 +199,17 @@ class IndexUpdate:
 
     def _check_model(self, client: Embedder, name: str | None) -> None:
         """Refuse another model than the index's; a server is only needed where something is to be embedded."""
-        if self.held is None:
+        if self.description is None:
             return
         try:
             model = client.model(name)
         except ConnectionFailed:
             return
         form = Embeddings.from_rows(
-            [], dimensions=self.held.dimensions, fingerprint=self.held.fingerprint, model=self.held.model
+            [],
+            dimensions=self.description.dimensions,
+            fingerprint=self.description.fingerprint,
+            model=self.description.model,
         )
         form.same_model(replace(form, fingerprint=model.fingerprint, model=model.name))
 
@@ -221,7 +224,7 @@ class IndexUpdate:
 
     def remember_broken(self) -> None:
         """Keep which images could not be read."""
-        elsewhere = {name: looks for name, looks in read_broken(self.out).items() if name not in self.seen}
+        elsewhere = {name: looks for name, looks in read_broken(self.out).items() if name not in self.names}
         write_broken(self.out, elsewhere | self.broken)
 
     def _put(
@@ -232,7 +235,7 @@ class IndexUpdate:
             index: Index | None = None
             try:
                 for some in grouped(parts, AT_ONCE):
-                    with interrupts.held():
+                    with interrupts.deferred():
                         collected = EmbeddingsBuilder("return")
                         for part in some:
                             collected.add(part)

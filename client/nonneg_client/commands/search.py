@@ -190,7 +190,7 @@ def show(hits: list[Hit], as_json: bool, title: str) -> None:
     from nonneg_core.terminal.tables import Cell, table
 
     rows: list[list[Cell]] = [
-        [hit.score, hit.id, *match, hit.told(3)] for hit, match in zip(hits, matches(hits), strict=True)
+        [hit.score, hit.id, *match, hit.reasons_text(3)] for hit, match in zip(hits, matches(hits), strict=True)
     ]
     names = ["score", "image", *(["match"] if any(matches(hits)) else []), "because of"]
     click.echo(table(names, rows, title=title if sys.stdout.isatty() else ""))

@@ -101,7 +101,7 @@ class Member:
 
     archive: Path
     place: TarSpan  # in the tar file itself, or in what it was unpacked into
-    held: object = field(default=None, repr=False)  # as long as it lives, the unpacked file is there
+    unpacked: object = field(default=None, repr=False)  # as long as it lives, the unpacked file is there
 
     @property
     def id(self) -> str:

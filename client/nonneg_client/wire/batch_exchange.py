@@ -1,6 +1,6 @@
 """One batch's talk with the server, from its bytes to its vectors: what to send, when to wait, how to split.
 
-It is a generator of steps, so that the blocking and the asynchronous client share every decision: they perform a
+It is a generator of steps, so that the blocking and the asynchronous client share every decision. They perform a
 step (`Send` or `Wait`), hand back its outcome, and the generator's return value is the batch's outcome.
 """
 

@@ -93,7 +93,7 @@ def profile_transform(profile: bytes, mode: str) -> ImageCms.ImageCmsTransform |
     """Return the way to sRGB, built once a profile: building takes longer than converting a photo.
 
     None where the profile is broken or too much work, and a good picture is not refused for it (every viewer ignores
-    it too), and where it changes nothing: most photos that carry a profile carry sRGB itself.
+    it too), and where it changes nothing. Most photos that carry a profile carry sRGB itself.
     """
     if len(profile) > MAX_PROFILE:
         return None
@@ -152,7 +152,7 @@ def decode(
 ) -> Image.Image:
     """Decode the first frame in `data`: turned upright by its EXIF, colours in sRGB, transparency over `background`.
 
-    A JPEG can be decoded at a half, a quarter or an eighth of its size, at a fraction of the cost: with `at_least`,
+    A JPEG can be decoded at a half, a quarter or an eighth of its size, at a fraction of the cost. With `at_least`,
     the smallest of these at which no side is shorter.
     """
     return decode_then(data, lambda image: image, max_pixels=max_pixels, background=background, at_least=at_least)

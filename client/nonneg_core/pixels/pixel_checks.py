@@ -45,16 +45,16 @@ class PixelChecks:
         """The longer side in shorter ones."""
         return max(self.width, self.height) / max(1, min(self.width, self.height))
 
-    def found(self) -> list[str]:
+    def failed(self) -> list[str]:
         """Return the names of the checks that the photo fails."""
-        failed = {
+        outcomes = {
             "dark": self.brightness < DARK,
             "flat": self.contrast < FLAT,
             "blurred": self.sharpness < BLURRED and self.contrast >= FLAT,  # nothing of a flat photo could be sharp
             "tiny": min(self.width, self.height) < TINY,
             "odd_ratio": self.ratio > ODD,
         }
-        return [name for name, failing in failed.items() if failing]
+        return [name for name, failing in outcomes.items() if failing]
 
 
 def check_pixels(image: Image.Image, size: tuple[int, int] | None = None) -> PixelChecks:

@@ -26,7 +26,7 @@ class Interrupts:
 
     def __init__(self, signals: Sequence[signal.Signals] = SIGNALS) -> None:
         self._signals = signals
-        self._held = False
+        self._deferred = False
         self._pending: int | None = None
         self._before: dict[signal.Signals, Any] = {}
 
@@ -42,19 +42,19 @@ class Interrupts:
             signal.signal(number, before)
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def deferred(self) -> Iterator[None]:
         """Put signals off until the end of this block."""
-        self._held = True
+        self._deferred = True
         try:
             yield
         finally:
-            self._held = False
+            self._deferred = False
         if self._pending is not None:
             raise Interrupted(self._pending)
 
     def _on_signal(self, number: int, _: FrameType | None) -> None:
         repeated, self._pending = self._pending is not None, number
-        if not self._held and not repeated:  # a second one must not keep the first from putting away what is done
+        if not self._deferred and not repeated:  # a second one must not keep the first from putting away what is done
             raise Interrupted(number)
 
 

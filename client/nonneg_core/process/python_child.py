@@ -21,8 +21,8 @@ def start_python(
 
 def _environment() -> dict[str, str]:
     """Return our own environment with a search path that names no current folder."""
-    found = {**os.environ, "PYTHONSAFEPATH": "1"}
-    if "PYTHONPATH" in found:  # an empty entry stands for the current folder
-        entries = filter(None, found["PYTHONPATH"].split(os.pathsep))
-        found["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, entries))
-    return found
+    environment = {**os.environ, "PYTHONSAFEPATH": "1"}
+    if "PYTHONPATH" in environment:  # an empty entry stands for the current folder
+        entries = filter(None, environment["PYTHONPATH"].split(os.pathsep))
+        environment["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, entries))
+    return environment

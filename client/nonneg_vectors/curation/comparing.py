@@ -64,7 +64,7 @@ def compare(
                     for known in blocks:
                         scan.learn(known)
                 block = scan.block(start)
-                with interrupts.held():
+                with interrupts.deferred():
                     _write(path, block)
             blocks.append(block)
             pairs += len(block.pairs)

@@ -1,7 +1,7 @@
 """Which dimensions distinguish two collections: effect sizes with intervals, and a bound on false discoveries.
 
 A dimension's expected activation is its mean over the photos, zeros included. Two collections are compared by Welch's
-test of these means; the effect is their difference in standard deviations (Cohen's d), and how many times as strong
+test of these means. The effect is their difference in standard deviations (Cohen's d), and how many times as strong
 the dimension is in B as in A. Streams of which only counts are kept are compared by the test of two proportions.
 Benjamini and Hochberg's step-up over all dimensions keeps the expected part of false ones among those that are named
 at `discoveries` (for independent or positively dependent tests).

@@ -1,9 +1,9 @@
 """Every pair of vectors above a cosine, and each vector's nearest others, block by block so that a run can go on.
 
 A block is some rows against all, or, of one collection whose products are computed in full, against the rows from its
-own on: each product then serves the nearest of both its rows. Pairs are exact: the short forms' inner products are
+own on. Each product then serves the nearest of both its rows. Pairs are exact: the short forms' inner products are
 upper bounds (`projection`), what they let through is computed in full. Neighbours are exact up to `projection.EXACT`
-rows; beyond, the best by the bound are computed in full and put in order, and one that the bound ranks far below its
+rows. Beyond, the best by the bound are computed in full and put in order, and one that the bound ranks far below its
 cosine's place can be missed.
 """
 
@@ -99,14 +99,14 @@ class Tiling:
     """How the work is cut up, which changes nothing of what is found.
 
     rows, columns: of a tile. few: thumbnails are compared pair by pair where so small a share of a tile is left.
-    exact, kept: as `bounding` takes them.
+    exact, share: as `bounding` takes them.
     """
 
     rows: int = 2048
     columns: int = 4096
     few: float = 0.005
     exact: int = EXACT
-    kept: float = KEPT
+    share: float = KEPT
 
 
 class Scan:
@@ -127,7 +127,7 @@ class Scan:
         self.limits, self.k = limits, k
         self._alone = others is None
         self.tiling = tiling
-        self._bounds = bounding(rows, others, exact=tiling.exact, share=tiling.kept)
+        self._bounds = bounding(rows, others, exact=tiling.exact, share=tiling.share)
         self._exact = self._bounds is None
         self._once = self._alone and self._exact  # each product is computed once, for both of its rows
         self._best = TopKAccumulator(count(rows), k if self._exact else CANDIDATES * k)

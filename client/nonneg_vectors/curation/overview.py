@@ -99,7 +99,7 @@ def failing(collection: Collection, photos: MeasuredPhotos) -> Section:
     for check, meaning in MEANING.items():
         findings = []
         for i, photo in enumerate(photos.known):
-            if photo is not None and check in photo.checks.found():
+            if photo is not None and check in photo.checks.failed():
                 c = photo.checks
                 why = (
                     f"{c.width} x {c.height}, sharpness {c.sharpness:.3f}, brightness {c.brightness:.2f}, "

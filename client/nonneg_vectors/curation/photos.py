@@ -85,7 +85,7 @@ def upright(size: tuple[int, int], image: Image.Image) -> tuple[int, int]:
 def attributes(photo: MeasuredPhoto) -> dict[str, Any]:
     """Return what an index keeps of a photo beside its vector."""
     checks = photo.checks
-    failed = checks.found()
+    failed = checks.failed()
     return {
         "width": checks.width,
         "height": checks.height,

@@ -189,7 +189,7 @@ def bounding(
 ) -> tuple[Floats, Floats] | None:
     """Return short forms of `rows` and `others` (or `rows` twice) whose inner products bound those of the full rows.
 
-    None where it is as well to compute these in full: for at most `exact` rows, or where it takes half of the
+    None where these are computed in full: for at most `exact` rows, or where it takes half of the
     directions to keep this share of the energy.
     """
     total = count(rows) + (0 if others is None else count(others))

@@ -116,7 +116,7 @@ class CaptionResult:
     """Recall both ways at one length."""
 
     length: Length
-    found: Recall
+    recall: Recall
     image_nnz: float
     text_nnz: float
 
@@ -124,7 +124,7 @@ class CaptionResult:
         """Return the row as JSON and tables show it."""
         hits = {
             f"{way} R@{depth}": values for i, way in enumerate(WAYS)
-            for depth in DEPTHS for values in [self.found.hits(depth)[i]]
+            for depth in DEPTHS for values in [self.recall.hits(depth)[i]]
         }  # fmt: skip
         record: dict[str, Any] = {
             "dimensions": self.length.dimensions,
@@ -152,9 +152,9 @@ def recall_by_length(
     for length in all_lengths:
         stored = [cut_to_length(z, length) for z in faces]
         whole = [as_queries(z, length) for z in faces]
-        found = asymmetric((stored[0], whole[0]), (stored[1], whole[1]), of)
+        recall = asymmetric((stored[0], whole[0]), (stored[1], whole[1]), of)
         nnz = [float((z != 0).sum(axis=1).mean()) for z in stored]
-        rows.append(CaptionResult(length, found, *nnz))
+        rows.append(CaptionResult(length, recall, *nnz))
     return rows
 
 

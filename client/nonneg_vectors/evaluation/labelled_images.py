@@ -21,12 +21,12 @@ class Labelled:
     asks: tuple[bool, ...] | None = None
     root: Path = Path()  # the folder, or that of the CSV file
 
-    def kept(self, ids: tuple[str, ...] | None) -> list[str]:
+    def labels_of(self, ids: tuple[str, ...] | None) -> list[str]:
         """Return the labels of those images that were embedded, in the order of their ids."""
         by_id = {path_text(path): label for path, label in zip(self.paths, self.labels, strict=True)}
         return [by_id[name] for name in _known(ids, by_id)]
 
-    def kept_asks(self, ids: tuple[str, ...] | None) -> list[bool] | None:
+    def asks_of(self, ids: tuple[str, ...] | None) -> list[bool] | None:
         """Return which of the embedded images ask, in the order of their ids."""
         if self.asks is None:
             return None

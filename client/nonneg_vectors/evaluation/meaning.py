@@ -1,9 +1,10 @@
 """Whether dimensions mean something: figures of an encoder's codes, each beside codes and labels that mean nothing.
 
-Every figure is computed in the same way for the codes, for the codes with shuffled labels, for the codes randomly
-rotated and cut to the same sparsity, and for an untrained head cut alike. Figures that are means over dimensions
-(consistency, monosemanticity) do not tell a trained head from an untrained one, whose dimensions repeat each other
-along the few directions in which photos vary most; those that ask for every class by itself (`DECIDING`) do.
+Every figure is computed in the same way for the codes and for three floors. The floors are the codes with shuffled
+labels, the codes randomly rotated and cut to the same sparsity, and an untrained head cut alike. Figures that are means
+over dimensions (consistency, monosemanticity) do not tell a trained head from an untrained one. The dimensions of an
+untrained head repeat each other along the few directions in which photos vary most. Figures that ask for every class
+by itself (`DECIDING`) tell the two apart.
 """
 
 from __future__ import annotations

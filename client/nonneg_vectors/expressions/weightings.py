@@ -1,6 +1,6 @@
 """From an expression and vectors to weightings of dimensions, and the score below which a hit of these may be chance.
 
-A part is the sum of its terms' vectors, each of length one times its weight, and itself of length one again: its inner
+A part is the sum of its terms' vectors, each of length one times its weight, and itself of length one again. Its inner
 product with a stored vector of length one is a cosine. What is subtracted may leave weights below zero.
 """
 

@@ -130,8 +130,8 @@ class LocalEngine(Engine):
         self._ask_for_room()
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            found = {path.name for path in self.path.iterdir()}
-            if found and not found & {MAKING, "index.json"}:
+            names = {path.name for path in self.path.iterdir()}
+            if names and not names & {MAKING, "index.json"}:
                 raise DataInvalid(f"{self.path} is not an index, and not empty", fix="choose another folder")
             with locked(self.path / MAKING):
                 if not (self.path / "index.json").exists():  # else another process made it

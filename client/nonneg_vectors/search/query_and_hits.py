@@ -94,7 +94,7 @@ class Hit:
     names: DimensionNames = field(default_factory=dict)  # of those of these dimensions that have one
     match: bool | None = None  # False: a random photo may score as much; None: the model's statistics are not at hand
 
-    def told(self, most: int = REASONS) -> str:
+    def reasons_text(self, most: int = REASONS) -> str:
         """Return its reasons in words: `goldfish 0.310, dim 17 0.120`."""
         return ", ".join(f"{name_of(d, self.names)} {part:.3f}" for d, part in self.reasons[:most])
 

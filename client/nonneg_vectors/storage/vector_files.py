@@ -142,7 +142,7 @@ class VectorFileRecord:
     """Where vectors came from."""
 
     root: str  # absolute; ids are paths within it
-    asked: dict[str, Any]  # dimensions, top_k, normalize, model
+    options: dict[str, Any]  # dimensions, top_k, normalize, model
     stamps: dict[str, Stamp] = field(default_factory=dict)  # by id; without those that are not files
 
 
@@ -153,7 +153,7 @@ def record_path(out: Path) -> Path:
 
 def write_record(path: Path, origins: VectorFileRecord) -> None:
     """Write them all."""
-    lines = [{"root": origins.root, "asked": origins.asked}, *([name, *s] for name, s in origins.stamps.items())]
+    lines = [{"root": origins.root, "asked": origins.options}, *([name, *s] for name, s in origins.stamps.items())]
     with atomic_write(path) as temporary, temporary.open("w", encoding="utf-8") as file:
         file.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
 

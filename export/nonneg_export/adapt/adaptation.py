@@ -62,7 +62,7 @@ class JudgedHead:
 class PhotosToAdaptTo:
     """Photos as the source's backbone sees them."""
 
-    asked: AdaptationRequest
+    request: AdaptationRequest
     source: SourceBundle
     backbone: FeatureBackbone
     features: Features
@@ -102,7 +102,7 @@ def check_labels_weight(request: AdaptationRequest, labels: Labels) -> None:
 
 def adapt_to(collection: PhotosToAdaptTo, *, tick: Tick | None = None) -> JudgedHead:
     """Fit a head to the photos and judge it; `tick` is told of steps of training."""
-    request, source, features, labels = collection.asked, collection.source, collection.features, collection.labels
+    request, source, features, labels = collection.request, collection.source, collection.features, collection.labels
     check_labels_weight(request, labels)
     parts = split(features, source.head)
     weights = Weights() if request.labels_weight is None else replace(Weights(), labels=request.labels_weight)

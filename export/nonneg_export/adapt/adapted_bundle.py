@@ -159,7 +159,7 @@ def _manifest(adapted: AdaptationRecords, out: Path, work: Path) -> Manifest:
 
 def _variants(adapted: AdaptationRecords, few: Photos, work: Path) -> tuple[Variant, ...]:
     """Return the source's other forms, as far as they keep the neighbours of the new head too."""
-    found, view = [], adapted.source.view
+    agreeing, view = [], adapted.source.view
     variants = adapted.source.bundle.manifest.variants
     if not variants:
         return ()
@@ -175,10 +175,10 @@ def _variants(adapted: AdaptationRecords, few: Photos, work: Path) -> tuple[Vari
         except CheckFailed:
             continue
         vector = encoder_checks.record(work / variant.file, view.size, variant.precision)
-        found.append(
+        agreeing.append(
             variant.model_copy(update={"golden": vector.model_copy(update={"tolerance": TOLERANCE}), "checks": checks})
         )
-    return tuple(found)
+    return tuple(agreeing)
 
 
 def _names(adapted: AdaptationRecords, work: Path) -> NamesRecord | None:

@@ -84,7 +84,7 @@ class Records:
         self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
         weakref.finalize(self, os.close, self._handle)
 
-    def held(self) -> StoredRecords:
+    def stored(self) -> StoredRecords:
         """Read the whole records; those behind the first that is not whole do not count."""
         pieces = [(piece["key"].copy(), piece["digest"].copy()) for piece in self._whole()]
         nothing = np.zeros(0, dtype=self.form)

@@ -1,6 +1,6 @@
 """What an adapted head gained and lost on photos that neither head was fitted on, in figures and sentences.
 
-With labels: retrieval, query by query. Without: whether a photo is found by a random part of it; this says that a model
+With labels: retrieval, query by query. Without: whether a photo is found by a random part of it. This says that a model
 tells photos apart, and nothing of whether what it calls alike is alike to people.
 """
 

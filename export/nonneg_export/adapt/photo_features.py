@@ -90,7 +90,7 @@ def compute_features(
         folder.mkdir(parents=True, exist_ok=True)
         keys, records = _keys(photos), Records(folder / "records", form)
         lost: dict[int, str] = {}
-        if (records.held().rows(keys) < 0).any():
+        if (records.stored().rows(keys) < 0).any():
             records, lost = _completed(
                 FeatureExtractor(backbone, Preprocessor(source.view), form), photos, keys, folder, tick
             )
@@ -100,7 +100,7 @@ def compute_features(
 
 def _features(records: Records, photos: Photos, keys: RecordKeys, lost: dict[int, str]) -> Features:
     """Return the photos that could be read; `lost`: why others could not."""
-    index = records.held()
+    index = records.stored()
     rows = index.rows(keys)
     places = np.flatnonzero(rows >= 0)
     rows = rows[places]
@@ -163,7 +163,7 @@ def _completed(
                 f"another nonneg adapt is embedding {photos.folder}", fix="wait for it, or stop it, then go on"
             )
         records = Records(folder / "records", seer.form)
-        index = records.held()
+        index = records.stored()
         records.cut(len(index))
         rows = index.rows(keys)
         if len(index) and (rows >= 0).sum() < (1 - STALE) * len(index):
@@ -185,14 +185,14 @@ def _compute(
         )
         for count, (number, answer) in enumerate(jobs, start=1):
             record = answer.result()
-            with interrupts.held():
+            with interrupts.deferred():
                 if isinstance(record, str):
                     lost[number] = record
                 else:
                     buffer.add(record)
             if tick:
                 tick(there + count, len(photos))
-        with interrupts.held():
+        with interrupts.deferred():
             buffer.write()
     return lost
 

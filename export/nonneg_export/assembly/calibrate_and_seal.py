@@ -86,7 +86,9 @@ class Draft:
     precision: Precision = "fp32"
     nested: bool = False  # trained so that its own order is already the best
     head: HeadFileOptions | None = field(default=None, repr=False)
-    seen: Activations | None = field(default=None, repr=False)  # what it answers to the calibration photos, if known
+    activations: Activations | None = field(
+        default=None, repr=False
+    )  # what it answers to the calibration photos, if known
     smooth: Path | None = None  # the encoder before a gate, which jumps: what small changes of the pixels are judged by
     columns: SmoothToColumns | None = field(default=None, repr=False)  # what becomes of the answers of `smooth`
     checks: tuple[Check, ...] = ()  # that held already
@@ -101,7 +103,7 @@ class RankedDraft:
 
     encoder: Path
     manifest: Manifest
-    seen: Activations
+    activations: Activations
     origin: Origin | None = None  # the features that the columns were made of
 
 
@@ -118,7 +120,7 @@ def rank(
     """Calibrate `draft` on `photos`, permute its columns, verify what came out."""
     length = check_dimensions(dimensions, width(draft.model))
     encoder = work / ENCODER
-    activations = draft.seen or collect(_plain(draft, work), photos, draft.view, work / "activations", tick=tick)
+    activations = draft.activations or collect(_plain(draft, work), photos, draft.view, work / "activations", tick=tick)
     statistics = measure(activations.values)
     order = ranking(statistics, rule)[:length]
     chosen = _chosen(draft, order)
@@ -149,12 +151,12 @@ def rank(
 def report(ranked: RankedDraft, photos: Photos, work: Path, *, data: str = "", tick: Tick | None = None) -> RankedDraft:
     """Add its quality on labelled photos to the manifest."""
     order = list(ranked.manifest.columns.original)
-    calibration = np.ascontiguousarray(ranked.seen.values[:MOST_FOR_PCA][:, order])
+    calibration = np.ascontiguousarray(ranked.activations.values[:MOST_FOR_PCA][:, order])
     quality = evaluate(
         ranked.encoder,
         ranked.manifest,
         calibration,
-        ranked.seen.digests,
+        ranked.activations.digests,
         photos,
         work,
         origin=ranked.origin,

@@ -45,7 +45,7 @@ class SmallEncoder:
 
     encoder: Path
     manifest: Manifest
-    seen: Activations
+    activations: Activations
     agreement: Agreement
 
 
@@ -110,7 +110,7 @@ def _bring_text(bundle: Bundle, work: Path) -> None:
 def evaluated(shrunk: SmallEncoder, photos: Photos, labelled: Photos, work: Path, *, data: str = "") -> SmallEncoder:
     """Return the same with its own quality report; `photos` are what it was quantised with."""
     used = tuple(hashlib.sha256(path.read_bytes()).hexdigest() for path in photos.paths if path.is_file())
-    quality = evaluate(shrunk.encoder, shrunk.manifest, shrunk.seen.values, used, labelled, work, data=data)
+    quality = evaluate(shrunk.encoder, shrunk.manifest, shrunk.activations.values, used, labelled, work, data=data)
     manifest = shrunk.manifest.model_copy(update={"quality": quality})
     return replace(shrunk, manifest=manifest)
 

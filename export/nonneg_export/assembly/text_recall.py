@@ -36,7 +36,7 @@ def with_recall(
     activations, columns = features_and_columns(
         ranked.encoder, ranked.origin, photos, manifest, work / "captioned", tick
     )
-    check_apart(activations, ranked.seen.digests)
+    check_apart(activations, ranked.activations.digests)
     there = set(activations.paths)
     of = captioned([pair for pair in pairs if pair.image in there])
     tower, row = TextTower(work, text), {path: i for i, path in enumerate(activations.paths)}

@@ -24,8 +24,8 @@ _WRITTEN = "written"
 def workdir(out: Path, folder: Path | None = None) -> Iterator[Path]:
     """Give a folder for the activations that lead to `out`; emptied when the job ends, kept when it is interrupted.
 
-    It lies in the user's cache unless `folder` says otherwise, and is a fresh temporary folder where the cache cannot
-    be written or another process does the same job right now.
+    It lies in the user's cache unless `folder` says otherwise. Where the cache cannot be written, or another process
+    does the same job, it is a fresh temporary folder.
     """
     place = _place(out, folder)
     shutil.rmtree(_done(place), ignore_errors=True)

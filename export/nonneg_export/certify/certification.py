@@ -42,12 +42,12 @@ class HeadInputs:
 
     rows: Rows  # the embedding itself where no head lies apart
     shown: dict[str, Rows]
-    asked: ClassesAndJudge
+    truth: ClassesAndJudge
 
     def through(self, head: Head | None, named: Numbers) -> CertificateFigures:
         """Embed all of it by a head and hold it against the floors; `named`: the dimensions that have a name."""
         figures = _figures(self, head, named)
-        missing = _missing(self.asked, head)
+        missing = _missing(self.truth, head)
         return CertificateFigures(figures, missing, *verdict(figures, missing))
 
 
@@ -106,7 +106,7 @@ def _asked(labels: tuple[str, ...], judged: Rows) -> ClassesAndJudge:
 def _figures(looked: HeadInputs, head: Head | None, named: Numbers) -> tuple[FigureRecord, ...]:
     """Return those of the dimensions that have a name, and means over all of them; of all where none has one."""
     codes = _embedded(looked, head)
-    columns, truth = codes.photos.shape[1], looked.asked
+    columns, truth = codes.photos.shape[1], looked.truth
     if len(named) == columns:
         return records(examine(codes, truth, _untrained(looked, head, columns)), columns)
     chosen = EncoderCodes(codes.photos[:, named], {kind: z[:, named] for kind, z in codes.pictures.items()})

@@ -30,7 +30,7 @@ class Split:
     queries: NDArray[np.int64] | None
 
     @property
-    def asked(self) -> int:
+    def query_count(self) -> int:
         """How many queries there are."""
         return len(self.gallery if self.queries is None else self.queries)
 
@@ -85,7 +85,7 @@ def quality_by_length(
     parts: the gallery and the queries, if they are not those of `split`.
 
     `top_ks` are measured on the first selection at full width: what each vector's m largest entries keep, asked by
-    vectors that are cut likewise; these and a tenth of all also asked by whole vectors, and re-ranked by them.
+    vectors that are cut likewise. These and a tenth of all also asked by whole vectors, and re-ranked by them.
     """
     z = np.asarray(z, dtype=np.float32)
     labels = np.asarray(labels)

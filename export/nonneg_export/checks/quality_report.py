@@ -63,7 +63,7 @@ def evaluate(
         images=len(z),
         classes=len(counts),
         lonely_classes=int((counts == 1).sum()),
-        queries=split(len(z)).asked,
+        queries=split(len(z)).query_count,
         k=K,
         neighbours=NEIGHBOURS,
         seeds=SEEDS,

@@ -78,7 +78,7 @@ def atlas(
         written = size(made.stat().st_size)
     tell_broken(activations.broken)
     click.echo(
-        f"{to.told}: {record.images} thumbnails of {record.searched} images searched, {record.named} of "
+        f"{to.description}: {record.images} thumbnails of {record.searched} images searched, {record.named} of "
         f"{opened.manifest.dimensions} dimensions named by their labels, {written}"
     )
 
@@ -101,7 +101,7 @@ class AtlasTargets:
         return self.all[0]
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         return ", ".join(map(str, self.all))
 
 

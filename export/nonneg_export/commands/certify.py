@@ -31,7 +31,7 @@ def certify(
     """Measure whether the dimensions of BUNDLE mean something; without BUNDLE, of the default model.
 
     Class consistency, monosemanticity, sparse probing, and how the named dimensions answer to pictures that are
-    pasted, cropped and recoloured; each beside shuffled labels, the same codes randomly rotated, and an untrained head.
+    pasted, cropped and recoloured. Each beside shuffled labels, the same codes randomly rotated, and an untrained head.
     Exit code 0: every figure lies above every floor by more than chance. 3: one does not. 4: the photos do not decide.
 
     \b

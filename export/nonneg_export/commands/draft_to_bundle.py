@@ -58,7 +58,7 @@ def write_and_show(
         note_sealed(place, ranked.encoder)
         bundle = seal(ranked, out, overwrite=flags["replace"])
         repository = triton_repository(bundle, flags["triton"])
-    tell_broken(ranked.seen.broken)
+    tell_broken(ranked.activations.broken)
     _tell(bundle, repository)
     return bundle
 

@@ -77,7 +77,7 @@ tower_options = together(
     "--head",
     metavar="analytic|train|none|FILE",
     help="What makes features non-negative: analytic (the default) computes it from the photos, train teaches its "
-    "first columns on them as well (needs torch), none takes the output as it is; FILE is a linear layer, .npz or "
+    "first columns on them as well (needs torch), none takes the output as it is. FILE is a linear layer, .npz or "
     ".safetensors with `weight` and `bias`.",
 )
 @click.option("--centre", is_flag=True, help="Subtract the mean of the calibration photos, then ReLU.")
@@ -135,7 +135,7 @@ def tower_of(model: str, flags: dict[str, Any]) -> Tower:
         output=flags["output_name"],
         pool=flags["pool"],
         file=flags["file"],
-        seen={name: flags[name] for name in SEEN if flags[name] is not None},
+        view_fields={name: flags[name] for name in SEEN if flags[name] is not None},
         mean=flags["mean"],
         std=flags["std"],
         accepted=flags["accept_license"],

@@ -1,6 +1,6 @@
 """Editing an encoder's last layers: choose and reorder its columns, centre them, switch ReLU on.
 
-No torch and no checkpoint: the graph is walked back from its output to the layer that makes the columns, and that
+No torch and no checkpoint. The graph is walked back from its output to the layer that makes the columns. That
 layer's rows are permuted, with everything between that holds one number a column (bias, batch norm, centre).
 """
 

@@ -1,7 +1,7 @@
 """A head behind an ONNX encoder: a linear layer, or a head on roots with its weights in a file of their own.
 
 It takes the features' square roots, their directions or the features as they are. The file is safetensors with a header
-of a fixed size, which ONNX reads as external data: writing another head of the same shape there has another encoder,
+of a fixed size, which ONNX reads as external data. Writing another head of the same shape there has another encoder,
 without a tool for graphs.
 """
 

@@ -45,7 +45,7 @@ def summary(manifest: Manifest) -> str:
     if manifest.certificate is not None:
         parts.append(certificate(manifest.certificate))
     if manifest.kept is not None:
-        parts.append(kept(manifest.kept))
+        parts.append(neighbours_report(manifest.kept))
     if manifest.text is not None and manifest.text.recall:
         parts.append(recall(manifest.text))
     return "\n\n".join(parts)
@@ -81,7 +81,7 @@ def _interval(bounds: Bounds | None) -> str:
     return "-" if bounds is None else f"{bounds.value:.3f} [{bounds.low:.3f} {bounds.high:.3f}]"
 
 
-def kept(record: Kept) -> str:
+def neighbours_report(record: Kept) -> str:
     """Return what the columns keep of the encoder's own features, by length."""
     head = (
         f"against the encoder's own {record.features} features ({4 * record.features} bytes), on {record.images:,} "

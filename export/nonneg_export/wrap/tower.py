@@ -26,14 +26,14 @@ OriginalPixels = Callable[[Image.Image], NDArray[np.float32]]  # a photo -> (siz
 class TowerOverrides:
     """What a person says in place of what a model's own files say; None leaves it to them.
 
-    file: the name or the precision of an ONNX file, or `torch`. seen: fields of the view.
+    file: the name or the precision of an ONNX file, or `torch`. view_fields: fields of the view.
     """
 
     output: str | None = None
     pool: Pool | None = None
     file: str | None = None
     preprocessing: tuple[View, Scaling] | None = None
-    seen: dict[str, object] = field(default_factory=dict)
+    view_fields: dict[str, object] = field(default_factory=dict)
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
     accepted: str | None = None
@@ -43,18 +43,18 @@ class TowerOverrides:
     @property
     def otherwise(self) -> View | None:
         """Return the view to take where a model's own is not understood: there is one where its size is said."""
-        return USUAL_VIEW if "size" in self.seen else None
+        return USUAL_VIEW if "size" in self.view_fields else None
 
     @property
     def sees_otherwise(self) -> bool:
         """Return whether anything was said of how photos are seen."""
-        return bool(self.preprocessing or self.seen or self.mean or self.std)
+        return bool(self.preprocessing or self.view_fields or self.mean or self.std)
 
     def applied(self, view: View, scaling: Scaling) -> tuple[View, Scaling]:
         """Return the model's own preprocessing with what was said in its place."""
         if self.preprocessing is not None:
             view, scaling = self.preprocessing
-        view = View.model_validate({**view.model_dump(), **self.seen})
+        view = View.model_validate({**view.model_dump(), **self.view_fields})
         return view, Scaling(scaling.factor, self.mean or scaling.mean, self.std or scaling.std)
 
 

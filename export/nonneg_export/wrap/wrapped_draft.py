@@ -35,7 +35,7 @@ class Wrapped:
     draft: Draft
     behind: EncoderWithHead
     features: Activations  # the encoder's own, of the calibration photos
-    held: NDArray[np.bool_]  # photos that the head was not computed from
+    held_out: NDArray[np.bool_]  # photos that the head was not computed from
     text: TextEncoder | None = None
 
     @property
@@ -47,7 +47,9 @@ class Wrapped:
     def described(self, ranked: RankedDraft, data: str) -> RankedDraft:
         """Return the ranked encoder with what its columns keep of the features, and with the text tower beside it."""
         place, order = ranked.encoder.parent, list(ranked.manifest.columns.original)
-        neighbours = shared_neighbours(self.features.values[self.held], ranked.seen.values[self.held][:, order], data)
+        neighbours = shared_neighbours(
+            self.features.values[self.held_out], ranked.activations.values[self.held_out][:, order], data
+        )
         changes = {"kept": neighbours, "text": self._words(place)}
         origin = Origin(place / FEATURES, lambda rows: self.behind.apply(rows)[:, order])
         return replace(ranked, manifest=ranked.manifest.model_copy(update=changes), origin=origin)
@@ -57,7 +59,7 @@ class Wrapped:
         fitted = self.behind.fitted
         if self.text is None or fitted is None or fitted.takes != "directions":
             return None
-        return beside(self.text, np.asarray(self.features.values[~self.held]), place)
+        return beside(self.text, np.asarray(self.features.values[~self.held_out]), place)
 
 
 def draft(
@@ -83,7 +85,7 @@ def draft(
         smooth=place / FEATURES if rest.fitted is not None else None,
         columns=rest.apply if rest.fitted is not None else None,
         head=_apart(rest.fitted),
-        seen=replace(activations, values=rest.apply(np.asarray(activations.values))),
+        activations=replace(activations, values=rest.apply(np.asarray(activations.values))),
         checks=_as_the_original(tower, place / FEATURES, activations),
         provenance=Provenance(
             weights=tower.weights,

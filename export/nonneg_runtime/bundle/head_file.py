@@ -1,7 +1,7 @@
 """head.safetensors: the weights of the layer behind the backbone, in a file of their own beside the graph.
 
 `weight` is F16 (features, D), `bias` and `gate` are F32 (D,). The graph reads them from this file at fixed places, so a
-head of the same shape can be written here without touching the graph; the bundle's manifest has to be sealed again.
+head of the same shape can be written here without touching the graph. The bundle's manifest has to be sealed again.
 """
 
 from __future__ import annotations

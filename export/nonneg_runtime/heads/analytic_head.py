@@ -1,8 +1,8 @@
 """The analytic head: principal components, half whitened, turned to sparse positive parts; and what it is taught.
 
-A feature row x (the square root of pooled features) becomes p = (x - mean) S R: S are the first components, each
-divided by its eigenvalue^exponent, and R turns every block of them by itself, so that blocks of small components stay
-behind blocks of large ones. The columns are p and -p, strongest positive part first. No gradient, seconds on one core.
+A feature row x (the square root of pooled features) becomes p = (x - mean) S R. S are the first components, each
+divided by its eigenvalue^exponent. R turns every block of them by itself: blocks of small components stay behind
+blocks of large ones. The columns are p and -p, strongest positive part first. No gradient, seconds on one core.
 """
 
 from __future__ import annotations

@@ -119,9 +119,9 @@ def adapted_basis(own: Spread, ordinary: Spread, rows: Rows, weights: Weights, c
     """
     blended = ordinary.blended(own, weights.mean, weights.covariance)
     whitening = _whitening(ordinary if classes is None else ordinary.blended(classes, 0, weights.labels))
-    seen = Spread(blended.mean, whitening @ blended.covariance @ whitening, blended.count)
+    whitened = Spread(blended.mean, whitening @ blended.covariance @ whitening, blended.count)
     edges = within(EDGES, len(own.mean))
-    matrix = np.asarray(whitening @ components(seen, edges[-1], -weights.emphasis), dtype=np.float32)
+    matrix = np.asarray(whitening @ components(whitened, edges[-1], -weights.emphasis), dtype=np.float32)
     for begin, end in pairwise(edges):
         matrix[:, begin:end] = matrix[:, begin:end] @ random_rotation(end - begin, 0)
     mean = blended.mean.astype(np.float32)

@@ -1,8 +1,8 @@
 """Where in a picture a dimension comes from: its strength split over the cells whose mean the head reads.
 
 A convolutional backbone ends in a map F (channels, rows, columns) whose mean m over the cells goes through a root and a
-linear layer: p = b + sum_c W[c] sqrt(m[c]). Channel c's part of p is given to the cells in proportion to their parts of
-its mean, F[c, cell] / sum F[c], and b evenly to all. So the cells of a dimension sum to p, and scaled by z / p to its
+linear layer. So p = b + sum_c W[c] sqrt(m[c]). Channel c's part of p is given to the cells in proportion to their parts
+of its mean, F[c, cell] / sum F[c], and b evenly to all. So the cells of a dimension sum to p, scaled by z / p to its
 strength z. A cell against the dimension has a part below zero. Models without such a map, or whose head lies inside the
 graph, cannot be split: that is told when one is opened.
 

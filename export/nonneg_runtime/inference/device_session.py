@@ -1,6 +1,6 @@
 """An encoder on a GPU: page-locked buffers, outputs bound once, at batch sizes that are warm before they are needed.
 
-A GPU's libraries choose their kernels for every new batch size they meet, which takes seconds; so a batch is filled up
+A GPU's libraries choose their kernels for every new batch size they meet, which takes seconds. So a batch is filled up
 to the next power of two, and those are run when the server warms up. Copies to and from page-locked memory go at the
 bus's full speed; memory that Python allocates is copied twice.
 

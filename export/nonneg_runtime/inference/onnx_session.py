@@ -138,7 +138,7 @@ def provider_options(path: Path, providers: tuple[str, ...]) -> Mapping[str, Map
 def kept_engines(path: Path) -> dict[str, str]:
     """Return options that keep TensorRT's engine, which takes minutes to build; none where nothing can be written.
 
-    A folder for every encoder: TensorRT's provider names engines by the graph and not by the weights, and would take
+    A folder for every encoder. TensorRT's provider names engines by the graph and not by the weights, and would take
     the engine of another model of the same architecture for this one's.
     """
     folder = cache_folder("tensorrt") / record_of(path).sha256[:32]

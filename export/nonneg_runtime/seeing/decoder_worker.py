@@ -61,7 +61,7 @@ def limit_memory(room: int) -> None:
 
 def _seen(image: bytes, settings: dict[str, Any]) -> bytes:
     view = View.model_validate(settings.pop("view"))
-    pixels, size = Preprocessor(view, **settings).seen(image)
+    pixels, size = Preprocessor(view, **settings).view_with_size(image)
     return SIZE.pack(*size) + pixels.tobytes()
 
 

@@ -35,7 +35,7 @@ class Preprocessor:
     """One model's view of photos.
 
     `fast` decodes a large JPEG at the least scale that keeps twice the pixels the view takes, and resizes with SIMD
-    instructions where there is a build of them; `exact` decodes it whole and resizes by Pillow, equal in every bit.
+    instructions where there is a build of them. `exact` decodes it whole and resizes by Pillow, equal in every bit.
     `apart` is for images that anyone may send: formats whose work no header bounds are seen in a process of their own.
     """
 
@@ -66,9 +66,9 @@ class Preprocessor:
 
         price: what the method of that name found. inspect: shown the decoded image first.
         """
-        return self.seen(image, price, inspect=inspect).pixels
+        return self.view_with_size(image, price, inspect=inspect).pixels
 
-    def seen(self, image: PhotoInput, price: Price | None = None, *, inspect: Inspect | None = None) -> Seen:
+    def view_with_size(self, image: PhotoInput, price: Price | None = None, *, inspect: Inspect | None = None) -> Seen:
         """Return the same with the picture's size; `inspect` is shown nothing that is decoded apart."""
 
         def see(picture: Image.Image) -> Seen:

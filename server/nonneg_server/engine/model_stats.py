@@ -100,7 +100,7 @@ class ModelStats:
         return self
 
     @property
-    def seen(self) -> float:
+    def weight(self) -> float:
         """The weight of the images that `frequencies` rest on."""
         return self._seen
 

@@ -1,6 +1,6 @@
 """The process's workers: threads that each do one whole job, and the results' way back to the event loop.
 
-While there is plenty to do, a thread hands over what it has done several jobs at a time: code that has just run is
+While there is plenty to do, a thread hands over what it has done several jobs at a time. Code that has just run is
 still in the caches, and writing an answer after an inference takes several times as long as after another answer.
 No thread idles for it: the queue is long enough until the next requests come.
 

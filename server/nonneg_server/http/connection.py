@@ -68,7 +68,7 @@ class Connection(HttpToolsProtocol):
         self._give_up()
         super().connection_lost(exc)
         self._release()
-        self._shared.held -= self._unread.bytes
+        self._shared.buffered -= self._unread.bytes
         self._shared.open -= 1
 
     def eof_received(self) -> None:
@@ -167,9 +167,9 @@ class Connection(HttpToolsProtocol):
     def sweep(self, now: float) -> None:
         """End it if its request does not arrive, or its answer is not taken."""
         limits = self._shared.limits
-        self._shared.held -= self._unread.bytes
+        self._shared.buffered -= self._unread.bytes
         self._unread.look(self.transport, now)
-        self._shared.held += self._unread.bytes
+        self._shared.buffered += self._unread.bytes
         if self._unread.too_long(now, read_timeout=limits.read_timeout, receive_timeout=limits.receive_timeout):
             self._shared.turned_away["answer_not_taken"] += 1
             self.transport.abort()
@@ -273,12 +273,12 @@ class Connection(HttpToolsProtocol):
 
     def _hold(self, size: int) -> None:
         self._held += size
-        self._shared.held += size
-        if self._shared.held > self._shared.limits.bytes:
-            self.refuse(too_many_bytes(self._shared.held, self._shared.limits.bytes))
+        self._shared.buffered += size
+        if self._shared.buffered > self._shared.limits.bytes:
+            self.refuse(too_many_bytes(self._shared.buffered, self._shared.limits.bytes))
 
     def _release(self) -> None:
-        self._shared.held -= self._held
+        self._shared.buffered -= self._held
         self._held = 0
 
 

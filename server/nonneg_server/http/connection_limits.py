@@ -31,7 +31,7 @@ class ConnectionState:
     """The limits and the present state."""
 
     limits: ConnectionLimits = ConnectionLimits()
-    held: int = 0  # bytes of bodies that are arriving or being worked on, and of answers not taken yet
+    buffered: int = 0  # bytes of bodies that are arriving or being worked on, and of answers not taken yet
     open: int = 0  # connections
     handshakes: int = 0  # of TLS that are under way: not connections yet
     turned_away: Counter[str] = field(default_factory=Counter)  # requests the application never saw, by error
@@ -137,9 +137,9 @@ class FetchedBytes:
     def take(self, size: int) -> None:
         """Count bytes that came, until they are given back; Overloaded where they are too many."""
         self._bytes += size
-        self._shared.held += size
+        self._shared.buffered += size
         most = self._shared.limits.bytes
-        if self._bytes > most // PART or self._shared.held > most:
+        if self._bytes > most // PART or self._shared.buffered > most:
             raise Overloaded(
                 f"{self._bytes} bytes of images are fetched from links at once, the limit is {most // PART}",
                 fix="send fewer links at once, or raise --upload-bytes",
@@ -152,4 +152,4 @@ class FetchedBytes:
     def give_back(self, size: int) -> None:
         """Count them no more: their request is answered."""
         self._bytes -= size
-        self._shared.held -= size
+        self._shared.buffered -= size

@@ -65,7 +65,7 @@ class CellMaps:
         preprocessor = Preprocessor(bundle.manifest.view, max_pixels=self._max_pixels, apart=True)
 
         def find(photo: PhotoInput, price: Price) -> Located:
-            picture = preprocessor.seen(photo, price)
+            picture = preprocessor.view_with_size(photo, price)
             return Located(cell_map.split(picture.pixels, dimensions), bundle.manifest.view.seen_of(picture.size))
 
         request = object()

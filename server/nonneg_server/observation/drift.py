@@ -70,7 +70,7 @@ def moved_at(engine: InferenceEngine) -> list[Moved]:
     """Return the dimensions of a served model that moved most."""
     manifest, stats = engine.bundle.manifest, engine.stats.flush()
     known = np.asarray(manifest.columns.frequency)
-    return moved(known, manifest.calibration.images, stats.frequencies(), stats.seen)
+    return moved(known, manifest.calibration.images, stats.frequencies(), stats.weight)
 
 
 def sentences(moves: list[Moved], names: Mapping[int, str], images: int, since: float) -> list[str]:

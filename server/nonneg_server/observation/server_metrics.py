@@ -140,7 +140,7 @@ class Metrics(Collector):
         times = _gauge("nonneg_drift_times", "model", "dimension", "name")
         for engine in engines:
             known = np.asarray(engine.bundle.manifest.columns.frequency)
-            change = drift(known, engine.stats.frequencies(), engine.stats.seen)
+            change = drift(known, engine.stats.frequencies(), engine.stats.weight)
             for m in moved_at(engine):
                 called = names_of(engine.bundle).get(m.dimension, "")
                 times.add_metric([engine.name, str(m.dimension), called], m.times)
@@ -165,7 +165,7 @@ class Metrics(Collector):
         for kind, count in self._shared.turned_away.items():
             turned_away.add_metric([kind], count)
         yield turned_away
-        yield _value(_gauge("nonneg_upload_bytes"), self._shared.held)
+        yield _value(_gauge("nonneg_upload_bytes"), self._shared.buffered)
         yield _value(_counter("nonneg_log_lines_lost"), lines_lost())
         yield _value(_gauge("nonneg_draining"), self._shared.draining)
         build = _gauge("nonneg_build_info", "version")

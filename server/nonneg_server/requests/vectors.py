@@ -102,12 +102,12 @@ def _npy(body: bytes) -> NDArray[Any]:
     if not body.startswith(npy.MAGIC_PREFIX):
         raise _not_npy()
     try:
-        found = npy.read_array(io.BytesIO(body), allow_pickle=False, max_header_size=MOST_HEADER)
+        rows = npy.read_array(io.BytesIO(body), allow_pickle=False, max_header_size=MOST_HEADER)
     except Exception:  # numpy reads the header as Python: tokens, literals, types, each fails in its own way
         raise _not_npy() from None
-    if found.ndim != 2:
+    if rows.ndim != 2:
         raise _malformed()
-    return found
+    return rows
 
 
 def _not_npy() -> RequestInvalid:

@@ -193,7 +193,7 @@ class IndexedFolder:
     model: str
     fingerprint: str
     groups: FindGroups | None = None  # duplicates, clusters, outliers: found when they are asked for
-    kept: int | None = None  # entries of each vector that are stored, if not all
+    top_k: int | None = None  # entries of each vector that are stored, if not all
     _answers: dict[Hashable, frozenset[int]] = field(default_factory=dict, init=False)
     _remembering: Lock = field(default_factory=Lock, init=False)
 

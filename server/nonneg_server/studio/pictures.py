@@ -35,7 +35,7 @@ class SmallerCopies:
 
         def made(price: Price) -> bytes:
             view = _view(min(side, max(price.width, price.height)))  # never enlarged
-            return _jpeg(view, self._preprocessor(view).seen(photo, price))
+            return _jpeg(view, self._preprocessor(view).view_with_size(photo, price))
 
         return await done_by_worker(self._workers, self._preprocessor(_view(side)), photo, made, deadline=deadline)
 

@@ -178,7 +178,7 @@ class Studio:
     async def judged(self, a: str, b: str, deadline: float) -> dict[str, Any]:
         """Return whether two photos are copies of one; that is not known where one of them cannot be read."""
         pair, folder = (a, b), self._matching
-        top_k = None if folder is None or all(photo.startswith(PREFIX) for photo in pair) else folder.kept
+        top_k = None if folder is None or all(photo.startswith(PREFIX) for photo in pair) else folder.top_k
         try:
             pictures = [await self.thumbnail(photo, self.stamp(photo), deadline) for photo in pair]
         except RequestInvalid:

@@ -21,7 +21,7 @@ from research.study.result_files import read_result, same, this_commit, write_re
 from research.study.study_runs import Study
 from research.study.task import task
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 PLAN = """
 title = "Small"
 question = "Does it run?"
@@ -108,7 +108,6 @@ def study(folder: Path) -> Study:
     return Study(str(folder / "small.toml"), results=folder / "results", work=folder / "work")
 
 
-@pytest.mark.nightly  # research/studies.md runs it by day, to the same verdict
 def test_a_study_of_digits_is_run_to_its_verdict(tmp_path: Path) -> None:
     answer = said("run", "digits", "--results", tmp_path / "results", "--work", tmp_path / "work")
     assert "NCL's dimensions are more consistent than CL's: held" in answer.output

@@ -16,7 +16,7 @@ from research.study.encoder_task import Measure
 from research.study.task import task
 from research.study.towers_task import agreement, captions, meaning
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 
 def test_cached_features_give_what_pixels_give(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,7 +57,7 @@ def test_sprites_are_measured_by_their_factors(tmp_path: Path) -> None:
     assert found["factors.gap"] == pytest.approx(np.mean([gap for gap in gaps if isinstance(gap, float)]))
 
 
-@pytest.mark.parametrize("activation", [pytest.param("identity", marks=pytest.mark.nightly), "relu"])
+@pytest.mark.parametrize("activation", ["identity", "relu"])
 def test_two_towers_find_each_other(activation: str, tmp_path: Path) -> None:
     towers = task("towers")
     settings = towers.settle({"activation": activation, "epochs": 4, "dimensions": 32}, None)

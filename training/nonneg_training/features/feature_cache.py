@@ -1,7 +1,7 @@
 """The feature cache: a backbone's features of a data set, computed once, memory-mapped, shared between runs.
 
-A folder per (weights, data, views): about.json says what of, features.npy holds (views, images, width), done.json how
-far it got, so that a run that was stopped goes on from there. View 0 is the evaluation view, the others are random.
+A folder per (weights, data, views): about.json says what of, features.npy holds (views, images, width), done.json says
+how far it got. A run that was stopped goes on from there. View 0 is the evaluation view, the others are random.
 """
 
 from __future__ import annotations

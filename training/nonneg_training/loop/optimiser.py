@@ -81,11 +81,11 @@ def moments(optimiser: Optimizer) -> dict[str, Tensor]:
     }
 
 
-def restore_moments(optimiser: Optimizer, kept: dict[str, Tensor]) -> None:
+def restore_moments(optimiser: Optimizer, tensors: dict[str, Tensor]) -> None:
     """Put back what `moments` returned."""
     whole = optimiser.state_dict()
     state: dict[int, dict[str, Tensor]] = {}
-    for key, tensor in kept.items():
+    for key, tensor in tensors.items():
         number, _, name = key.partition(".")
         state.setdefault(int(number), {})[name] = tensor
     optimiser.load_state_dict({**whole, "state": state})

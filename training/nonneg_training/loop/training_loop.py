@@ -92,7 +92,7 @@ class Loop:
         with bar, Prefetcher(self.fetch, self.finish, parts) as ahead, self._interrupts() as interrupts:
             try:
                 while self.done < self.plan.total:
-                    with interrupts.held():  # weights are whole between two steps
+                    with interrupts.deferred():  # weights are whole between two steps
                         result = self.step(self.done, ahead)
                         self.done += 1
                         clock.tick()

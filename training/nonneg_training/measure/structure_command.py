@@ -132,10 +132,10 @@ def structure(
 ) -> None:
     """Measure what the dimensions of WHAT are like: signed or not, a run, a bundle, an ONNX file, or an array.
 
-    Sparsity, consistency, correlation, SEPIN and monosemanticity stand beside three floors: shuffled labels, the same
-    codes randomly rotated and cut to the same sparsity, and an untrained head on the same features. Then a linear probe
-    and neighbours on the embedding and, of a run, on the backbone's features. An array is .npz with z, labels and
-    perhaps second (another view of the first images), or .npy with --labels.
+    Sparsity, consistency, correlation, SEPIN and monosemanticity stand beside three floors. These are shuffled labels,
+    the same codes randomly rotated and cut to the same sparsity, and an untrained head on the same features. Then a
+    linear probe and neighbours on the embedding and, of a run, on the backbone's features. An array is .npz
+    with z, labels and perhaps second (another view of the first images), or .npy with --labels.
 
     \b
       nonneg evaluate --structure runs/cl

@@ -13,7 +13,7 @@ from .conftest import accessible, settled
 pytest.importorskip("playwright", reason="the browser's driver is not installed")
 from playwright.sync_api import Page, Route, expect
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 PANEL = re.compile(r"/studio/photos/[0-9a-f]+\?")
 DROP = """([count, bytes]) => {
     const data = new DataTransfer();

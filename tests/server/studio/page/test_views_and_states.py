@@ -15,7 +15,7 @@ pytest.importorskip("playwright", reason="the browser's driver is not installed"
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, Route, expect
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 WIDTH_OF = """image => new Promise(done => image.naturalWidth ? done(image.naturalWidth)
     : image.addEventListener("load", () => done(image.naturalWidth)))"""
 MANY, MOST_ELEMENTS = 100_000, 900

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from nonneg_core.errors import DataInvalid
 from nonneg_vectors.storage.packing import LEVELS, pack_sparse, unpack_sparse
 
-PAGE = Path(__file__).parents[2] / "docs" / "compact.md"
+PAGE = Path(__file__).parents[3] / "docs" / "compact.md"
 
 
 def drawn(count: int, dimensions: int = 2048, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -1,4 +1,4 @@
-"""A second writer is refused in one sentence, whatever it calls the file, and a dead one is no writer."""
+"""A second writer is refused in one sentence, whatever it calls the file, and one that ended holds nothing."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_the_second_is_refused_by_any_name_and_nothing_is_left(tmp_path: Path) -
     assert [path.name for path in tmp_path.iterdir()] == ["link"]
 
 
-def test_a_dead_writer_keeps_nobody_out(tmp_path: Path) -> None:
+def test_a_writer_that_died_refuses_no_other(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", DIES, str(tmp_path / "x")], timeout=60, check=False)
     assert [path.name for path in tmp_path.iterdir()] == [".x.lock"]
     with one_writer(tmp_path / "x"):

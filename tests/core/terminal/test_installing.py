@@ -17,7 +17,7 @@ from nonneg_core.errors import MissingExtra
 from nonneg_core.terminal import installing
 from nonneg_core.terminal.installing import extra_hint, package_hint, requirements
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 METADATA = """Metadata-Version: 2.4
 Name: nonneg
 Version: 0.1.0

@@ -28,16 +28,16 @@ def plain(width: int = 400, height: int = 300) -> Image.Image:
     ],
 )
 def test_each_check_finds_what_was_made_so(name: str, image: Image.Image) -> None:
-    assert name in check_pixels(image).found()
+    assert name in check_pixels(image).failed()
 
 
 def test_a_plain_photo_fails_no_check() -> None:
-    assert check_pixels(plain()).found() == []
+    assert check_pixels(plain()).failed() == []
 
 
 def test_a_photo_of_one_pixel_is_measured_too() -> None:
     found = check_pixels(Image.new("RGB", (1, 1)))
-    assert found.found() == ["dark", "flat", "tiny"]
+    assert found.failed() == ["dark", "flat", "tiny"]
     assert found.sharpness == 0
 
 

@@ -27,7 +27,7 @@ from nonneg_core.pixels.pricing.of_tiff import MAX_PIECES
 from nonneg_core.pixels.pricing.price import MAX_PARTS, MAX_SECONDS, MAX_SIDE
 
 pytestmark = pytest.mark.slow
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[3]
 PHOTO = Path(skimage.__file__).parent / "data" / "chelsea.png"
 MEGAPIXELS, SLACK = 9, 6 * 2**20  # bytes: what the allocator, and threads of decoders, take beside the pictures
 
