@@ -413,6 +413,7 @@ def test_an_update_is_asked_as_the_file_was(run, faulty, folder, tmp_path):
     assert isinstance(run(folder, "-o", tmp_path / "y.npz", "--update").exception, DataInvalid)
 
 
+@pytest.mark.nightly
 def test_an_update_killed_before_any_of_its_writes_is_complete_when_it_is_run_again(run, faulty, tmp_path):
     photos, work = tmp_path / "photos", tmp_path / "work"
     photos.mkdir()

@@ -283,7 +283,7 @@ def test_a_killed_run_goes_on_and_leaves_nothing_half_written(tiles: Path, tmp_p
     assert open_bundle(out).manifest.adaptation is not None
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_full_disk_is_said_and_leaves_nothing(tiles: Path, tmp_path: Path) -> None:
     """A limit on the size of files stands for the disk."""
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}

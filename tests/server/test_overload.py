@@ -162,7 +162,7 @@ def large(mode: str) -> bytes:
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads /proc")
-@pytest.mark.parametrize("mode", ["RGBA", "I;16"])
+@pytest.mark.parametrize("mode", ["RGBA", pytest.param("I;16", marks=pytest.mark.nightly)])
 def test_large_images_are_decoded_one_by_one_and_never_held_many_times(
     start: Callable, bundle: Bundle, mode: str
 ) -> None:

@@ -111,7 +111,7 @@ def test_two_workers_on_two_cores_make_the_bytes_of_one_process_though_one_is_ki
     assert bundle.is_file()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_worker_whose_copy_of_the_bundle_was_changed_ends_the_run_and_says_so(
     started: Start, source: Path, tmp_path: Path
 ) -> None:

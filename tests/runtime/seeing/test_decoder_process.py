@@ -45,7 +45,9 @@ def test_the_pixels_are_those_of_this_process(kind: str) -> None:
     np.testing.assert_array_equal(apart.pixels(data), here.pixels(data))
 
 
-@pytest.mark.parametrize("kind", [*UNBOUNDED, "WEBP"])
+@pytest.mark.parametrize(
+    "kind", [*(pytest.param(kind, marks=pytest.mark.nightly) for kind in UNBOUNDED[1:]), UNBOUNDED[0], "WEBP"]
+)
 def test_a_large_one_fits_the_memory_that_it_is_given(kind: str) -> None:
     data = saved(kind, (3000, 2000))
     assert Preprocessor(VIEW, apart=True).pixels(data).shape == (64, 64, 3)
