@@ -71,6 +71,7 @@ def test_an_environment_is_made_once_and_then_found_at_once(checkout: Path) -> N
     assert (env / "left over").exists()
 
 
+@pytest.mark.nightly
 def test_a_changed_requirement_makes_it_anew_and_an_unfinished_one_is_not_trusted(checkout: Path) -> None:
     env = Path(environment(checkout, ".venv").stdout.strip())
     (env / "left over").touch()

@@ -86,7 +86,7 @@ def served(tmp_path: Path) -> Iterator[str]:
     with log.open("w") as file:
         process = subprocess.Popen(command, env=environment, stdout=file, stderr=file)
     try:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 220
         while not is_ready(url):
             assert process.poll() is None, log.read_text()
             assert time.monotonic() < deadline, log.read_text()
@@ -109,6 +109,7 @@ def is_ready(url: str) -> bool:
 
 
 @pytest.mark.slow
+@pytest.mark.waits
 @pytest.mark.filterwarnings("ignore")  # Ray's own
 def test_serve_run_answers_as_the_server_does(served: str, photos: Path) -> None:
     photo = (photos / "cat" / "cat-0.jpg").read_bytes()

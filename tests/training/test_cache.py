@@ -120,7 +120,7 @@ def test_a_cluster_computes_the_same_features_and_goes_on_where_one_process_stop
     np.testing.assert_allclose(np.load(place / "features.npy"), whole, atol=1e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore")  # Ray's own
 def test_an_error_of_a_worker_of_the_cluster_is_the_error_of_the_run(
     cluster: str, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

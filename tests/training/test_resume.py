@@ -101,7 +101,7 @@ def start(code: str, world: int) -> list[subprocess.Popen[bytes]]:
 ONE_EPOCH = {**SETTINGS, "loop.epochs": 1}
 
 
-@pytest.mark.parametrize("kind", ["head", "fp16"])
+@pytest.mark.parametrize("kind", ["head", pytest.param("fp16", marks=pytest.mark.nightly)])
 def test_so_does_a_killed_head_and_a_run_with_a_loss_scale(kind: str, trained: Path, tmp_path: Path) -> None:
     head = {
         "method": "head",
@@ -120,6 +120,7 @@ def test_so_does_a_killed_head_and_a_run_with_a_loss_scale(kind: str, trained: P
     assert equal(tmp_path / "whole", tmp_path / "killed", steps=11)
 
 
+@pytest.mark.nightly
 def test_so_do_two_processes_that_were_killed(tmp_path: Path) -> None:
     def ended(code: str) -> None:
         for process in start(code, 2):
