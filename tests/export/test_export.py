@@ -274,6 +274,7 @@ main()
 """
 
 
+@pytest.mark.nightly
 def test_a_disk_that_fills_up_leaves_nothing_and_says_so(run: Path, labelled: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-c", FULL_DISK, "export", str(run), "--calibrate", str(labelled)]
     where = ["--out", str(tmp_path / "bundle"), "--work", str(tmp_path / "work")]

@@ -83,6 +83,7 @@ def test_a_form_that_the_bundle_holds_itself_is_not_made_beside_it(
     assert not any(tmp_path.iterdir())
 
 
+@pytest.mark.nightly
 def test_what_costs_too_much_is_not_written(labelled: Path, tmp_path: Path) -> None:
     result = command(labelled, tmp_path / "b", "--min-quality", "1")
     assert isinstance(result.exception, CheckFailed)

@@ -17,7 +17,7 @@ from nonneg_runtime.bundle.bundle_folder import Bundle
 
 pytestmark = pytest.mark.slow
 Popen = subprocess.Popen[str]
-MANY = 60  # of the default model: some seconds, on any machine
+MANY = 30  # of the default model: some seconds, on any machine
 
 
 @contextmanager

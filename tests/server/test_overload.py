@@ -201,6 +201,7 @@ def photo() -> bytes:
     return buffer.getvalue()
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads /proc")
 def test_what_a_burst_of_large_photos_took_is_given_back_once_requests_end(start: Callable, bundle: Bundle) -> None:
     body = photo()

@@ -108,8 +108,7 @@ def is_ready(url: str) -> bool:
         return False
 
 
-@pytest.mark.slow
-@pytest.mark.waits
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore")  # Ray's own
 def test_serve_run_answers_as_the_server_does(served: str, photos: Path) -> None:
     photo = (photos / "cat" / "cat-0.jpg").read_bytes()

@@ -78,6 +78,7 @@ def test_loss_and_gradients_are_those_of_one_process_on_the_joint_batch(tmp_path
             torch.testing.assert_close(shared[name], expected, atol=1e-5, rtol=1e-3, msg=name)
 
 
+@pytest.mark.nightly
 def test_a_run_of_two_processes_leaves_one_checkpoint_and_one_row_a_step(tmp_path: Path) -> None:
     arguments = ["--data", "digits", "--epochs", "1", "--batch", "256", "--out", str(tmp_path / "run")]
     code = "from nonneg_cli.table import main; main()"

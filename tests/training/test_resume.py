@@ -32,7 +32,14 @@ def equal(a: Path, b: Path, steps: int = 22) -> bool:
 
 
 @pytest.mark.parametrize(
-    "others", [{}, {"optimiser.name": "lars", "loop.accumulate": 2, "loop.batch": 64, "loop.precision": "bf16"}]
+    "others",
+    [
+        {},
+        pytest.param(
+            {"optimiser.name": "lars", "loop.accumulate": 2, "loop.batch": 64, "loop.precision": "bf16"},
+            marks=pytest.mark.nightly,
+        ),
+    ],
 )
 def test_a_run_killed_in_the_middle_of_an_epoch_ends_as_if_it_had_not_been(
     tmp_path: Path, others: dict[str, object]

@@ -178,6 +178,7 @@ def test_what_cannot_be_measured_is_refused(
         measured(*(argument.format(run=trained) for argument in arguments))
 
 
+@pytest.mark.nightly
 def test_a_bundle_and_its_onnx_file_are_measured_alike() -> None:
     bundle = open_bundle()
     shown = ["--data", "digits:test", "--limit", "40"]
