@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -130,6 +131,9 @@ def python_for_anyone(user: dict[str, Any]) -> str:
 
 
 def test_the_fast_suite_leaves_out_what_is_slow_and_what_is_for_the_night() -> None:
+    made = runpy.run_path(str(SCRIPTS / "environment.py"))
+    if not made["is_ready"](ROOT / ".venv-test" / "complete", made["state"]("all", "dev")):
+        pytest.skip("scripts/test would make its environment again, under the tests that run in it")
     file = "tests/client/bulk/test_on_ray.py"
     command = [SCRIPTS / "test", "--fast", "--numprocesses", "0", "--collect-only", "-q", file]
     done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False, cwd=ROOT)
