@@ -86,6 +86,7 @@ def test_a_changed_requirement_makes_it_anew_and_an_unfinished_one_is_not_truste
     assert (env / "bin" / "python").exists()
 
 
+@pytest.mark.nightly
 def test_a_failed_install_says_so_and_is_not_taken_for_ready(checkout: Path) -> None:
     (checkout / "backend.py").write_text(
         "def build_editable(*a, **k): raise SystemExit('no')\nbuild_wheel = build_editable\n"

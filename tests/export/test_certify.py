@@ -72,7 +72,7 @@ def test_the_default_model_passes() -> None:
     assert {figure.dimensions for figure in found.figures if not figure.decides} == {800, 2048}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_random_head_fails_though_it_claims_the_same_names() -> None:
     seen, like = looked(), read_head(DEFAULT / HEAD)
     weight = np.random.default_rng(3).normal(size=like.weight.shape).astype(np.float32) / 20

@@ -103,7 +103,7 @@ def test_names_and_words_go_with_their_columns(photos: Path, tmp_path: Path) -> 
     assert "not in the new bundle: the form int8" in said
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_fewer_columns_keep_their_names_and_lose_the_words(photos: Path, tmp_path: Path) -> None:
     old = open_bundle("photo-fast")
     new, said = rerank(old, photos, tmp_path / "fewer", "--dimensions", "1500")

@@ -108,7 +108,7 @@ def test_hugging_face_datasets_map_it_over_their_images(embed: Embed, some: list
     assert [row["indices"] for row in mapped] == expected
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Ray's own, about its own settings
 def test_ray_data_maps_it_in_actors(embed: Embed, some: list[Path]) -> None:
     ray = pytest.importorskip("ray", reason="the package ray is not installed")

@@ -51,6 +51,7 @@ def environment() -> dict[str, str]:
     return {**os.environ, **dict(pairs)}
 
 
+@pytest.mark.nightly
 def test_two_requests_of_the_worst_at_once_stay_within_the_limit_of_the_deployment(group: Path) -> None:
     sys.path.insert(0, str(ROOT / "benchmarks"))
     from hard_images import HARD, largest

@@ -59,7 +59,7 @@ def mixture(posterior: Tensor, share: Tensor) -> Tensor:
     return (given * share) @ given.T
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_its_minimum_is_the_factorisation_of_the_normalised_co_occurrence() -> None:
     posterior = torch.tensor(
         [[0.9, 0.1, 0.0], [0.7, 0.2, 0.1], [0.0, 1.0, 0.0], [0.1, 0.8, 0.1], [0.0, 0.1, 0.9], [0.2, 0.0, 0.8]]
