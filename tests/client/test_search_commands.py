@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from PIL import Image
 
 from nonneg_cli.table import nonneg
+from nonneg_client import Client
 from nonneg_client.commands.contact_sheets import write_sheet
 from nonneg_client.model_of_vectors import names_of
 from nonneg_client.search import Index
@@ -72,6 +73,23 @@ def test_names_of_another_model_are_refused_and_ones_own_are_taken(run, made, ph
         (hit, *_) = index.by_dimensions({17: 1.0})
     assert hit.reasons_text() == f"stripes {hit.score:.3f}"
     assert run("search", made, "--more", "17", "--bundle", "photo").exit_code == 0
+
+
+def test_a_folder_of_queries_that_grows_meanwhile_is_listed_once(run, made, photos, tmp_path, monkeypatch):
+    queries = tmp_path / "queries"
+    shutil.copytree(photos / "cat", queries)
+    embed = Client.embed
+
+    def growing(self, *arguments, **options):
+        vectors = embed(self, *arguments, **options)
+        shutil.copy(photos / "coffee" / "coffee-0.jpg", queries / "a-new-one.jpg")
+        return vectors
+
+    monkeypatch.setattr(Client, "embed", growing)
+    result = run("search", made, queries, "-k", 1, "--json")
+    assert result.exit_code == 0, result.exception
+    answers = json.loads(result.stdout)["queries"]
+    assert [answer["hits"][0]["id"] for answer in answers] == [f"cat/cat-{i}.jpg" for i in range(5)]
 
 
 def test_a_sheets_bars_are_on_one_scale_and_named(tmp_path):

@@ -160,7 +160,7 @@ class Unpacked:
 
 # All of it becomes a stream of `Item`s, each of which can produce the bytes of one image file when its turn comes.
 
-Source: TypeAlias = Union[str, "os.PathLike[str]", bytes, bytearray, memoryview, "Image", "NDArray[np.uint8]"]
+Source: TypeAlias = Union[str, "os.PathLike[str]", bytes, bytearray, memoryview, "Image", "NDArray[np.uint8]", "Item"]
 ImageSources: TypeAlias = Source | Iterable[Source]
 
 
@@ -225,7 +225,9 @@ def _flat(sources: ImageSources) -> Iterator[Source]:
 
 
 def _expand(source: Source, count: int) -> Iterator[Item]:
-    if isinstance(source, str) and source.startswith(("http://", "https://")):
+    if isinstance(source, Item):  # what has been listed is not listed again
+        yield source
+    elif isinstance(source, str) and source.startswith(("http://", "https://")):
         yield Item(source, lambda: fetch(source))
     elif isinstance(source, str) and source.startswith("data:"):
         raise DataInvalid("a data URI is not a path", fix="decode it and give the bytes", value=source[:40])
