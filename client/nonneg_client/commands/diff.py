@@ -55,20 +55,19 @@ def diff(
       nonneg diff photos.index photos.index --where-a 'day<2024-06-01' --where-b 'day>=2024-06-01'
     """
     from nonneg_client.model_of_vectors import names_of
-    from nonneg_core.files.atomic import atomic_write
+    from nonneg_core.files.csv_table import write_table
     from nonneg_vectors.curation.collection import as_json as for_programs
-    from nonneg_vectors.curation.distinguish import distinguish, rows_as_csv
+    from nonneg_vectors.curation.distinguish import distinguish
 
     one, other = collection_of(a, through).where(where_a), collection_of(b, through).where(where_b)
     bundle = None if through.bundle == DEFAULT_BUNDLE else through.bundle
     section = distinguish(one, other, names_of(one.vectors.fingerprint, bundle), discoveries)
     if csv_file is not None:
-        with atomic_write(csv_file) as temporary:
-            temporary.write_text(rows_as_csv(section), encoding="utf-8")
+        write_table(csv_file, section.columns, section.rows)
     if html is not None:
         from nonneg_client.commands.contact_sheets import write_page
 
-        write_page(html, f"{a} and {b}", [section], other)
+        write_page(html, f"{a} and {b}", [section], other, one)
     if as_json:
         click.echo(json.dumps({"a": str(a), "b": str(b), **for_programs([section])[0]}, ensure_ascii=False))
     else:

@@ -189,12 +189,6 @@ def items(sources: ImageSources) -> Iterator[Item]:
             count += 1
 
 
-def read_source(name: str) -> bytes:
-    """Return the bytes of the one image that a path or a URL stands for."""
-    (item,) = items(name)
-    return item.load()
-
-
 def inputs(images: ImageSources | None, texts: str | Iterable[str] | None) -> Iterator[Item]:
     """Return the images, or the texts in their place, as inputs."""
     if (images is None) == (texts is None):
