@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from nonneg_client.commands.embedder_options import DEFAULT_BUNDLE
+from nonneg_core.terminal.tables import printable
 
 if TYPE_CHECKING:
     from nonneg_vectors.curation.collection import Collection, Section
@@ -144,7 +146,7 @@ def print_names(sections: list[Section], action: str, *, null: bool) -> None:
     from nonneg_vectors.curation.collection import listed
 
     for name in listed(sections, action):
-        click.echo(name, nl=not null)
+        click.echo(printable(name) if sys.stdout.isatty() else name, nl=not null)  # programs get names as they are
         if null:
             click.echo("\0", nl=False)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nonneg_client.commands.embedder_options import DEFAULT_BUNDLE, embeds
+from nonneg_core.terminal.tables import printable
 
 if TYPE_CHECKING:
     from nonneg_client.commands.embedder_options import EmbedderOptions
@@ -85,7 +86,7 @@ def collection_of(path: Path, through: EmbedderOptions) -> Collection:
     with through.opened() as embedder:
         vectors = embedder.embed((item.path for item in rooted([str(path)], root) if item.path), on_error="return")
     for failure in vectors.failures:
-        click.echo(f"skipped {failure.id}: {failure.error}", err=True)
+        click.echo(printable(f"skipped {failure.id}: {failure.error}"), err=True)
     return Collection(str(path), vectors, [{}] * len(vectors))
 
 
@@ -102,6 +103,8 @@ def show(section: Section) -> None:
         for row, group in pairs[:SHOWN]:
             effect, low, high, q = row[-4:]
             example = group.findings[0].image if group.findings else "-"
-            click.echo(f"  {group.title}; effect {effect:+.2f} [{low:+.2f} {high:+.2f}], q {q:.1g}; {example}")
+            click.echo(
+                f"  {group.title}; effect {effect:+.2f} [{low:+.2f} {high:+.2f}], q {q:.1g}; {printable(example)}"
+            )
         if len(pairs) > SHOWN:
             click.echo(f"  … and {len(pairs) - SHOWN} more: --csv, --json and --html have all")

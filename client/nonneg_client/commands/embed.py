@@ -13,6 +13,7 @@ import click
 
 from nonneg_client.commands.embed_data_set import DataSetOptions, DataSetRun, for_data_sets
 from nonneg_client.commands.embedder_options import embeds, served_model
+from nonneg_core.terminal.tables import printable
 
 if TYPE_CHECKING:
     from nonneg_client.bulk.file_run import Kind
@@ -223,7 +224,7 @@ def report_written(out: Path, summary: Summary, failed: list[FailureRecord]) -> 
 
     click.echo(f"{out}: {summary}")
     for reason in failed[:20]:
-        click.echo(f"failed {reason['id']}: {reason['message']}", err=True)
+        click.echo(printable(f"failed {reason['id']}: {reason['message']}"), err=True)
     if failed:
         click.echo(f"{len(failed)} failed, listed in {failures_of(out)}; --retry-failed tries them again", err=True)
     return len(failed)
@@ -239,7 +240,7 @@ def print_lines(client: Embedder, stream: EmbedStream, images: tuple[str, ...]) 
         for result in part.results:
             if isinstance(result, Failure):
                 failed += 1
-                click.echo(f"failed {result.id}: {result.error}", err=True)
+                click.echo(printable(f"failed {result.id}: {result.error}"), err=True)
                 continue
             line = {
                 "id": result.id,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nonneg_client.commands.embedder_options import DEFAULT_BUNDLE, Command
+from nonneg_core.terminal.tables import printable
 
 if TYPE_CHECKING:
     from nonneg_client.bulk.data_set_run import EmbeddingRun, ShardRunner
@@ -187,7 +188,7 @@ def _told(run: DataSetRun, manifest: DataSetManifest) -> int:
     click.echo(f"{run.out}: {manifest}")
     failed = manifest.total("failed")
     for reason in islice(read_failed(Address.of(run.out), manifest.shards), SHOWN):
-        click.echo(f"failed {reason['id']}: {reason['message']}", err=True)
+        click.echo(printable(f"failed {reason['id']}: {reason['message']}"), err=True)
     if failed:
         click.echo(f"{failed} failed, listed in {Address.of(run.out) / FAILED}; --retry-failed tries again", err=True)
     return failed

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nonneg_client.wire.client_settings import API_KEY, DEFAULT_URL, URL
+from nonneg_core.terminal.tables import printable
 
 if TYPE_CHECKING:
     from nonneg_client.embedder import Embedder
@@ -130,7 +131,7 @@ def vectors_of(
             check_lengths(lengths, client.model().dimensions)
         embeddings = client.embed(data.paths, on_error="return")
     for failure in embeddings.failures:
-        click.echo(f"skipped {failure.id}: {failure.error}", err=True)
+        click.echo(printable(f"skipped {failure.id}: {failure.error}"), err=True)
     return embeddings
 
 

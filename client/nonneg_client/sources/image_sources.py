@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, Union
 
+from nonneg_client.wire.answer_limits import ReadDeadline
 from nonneg_core.errors import DataInvalid, NonnegError
 from nonneg_core.files.atomic import storage_error
 from nonneg_core.files.image_files import TarSpan, find, path_text, places, read_image
@@ -36,8 +37,12 @@ def fetch(url: str) -> bytes:
     import httpx
 
     data = bytearray()
+    ending = {"trace": ReadDeadline(FETCH_SECONDS)}
     try:
-        with httpx.stream("GET", url, follow_redirects=True, timeout=FETCH_SECONDS) as response:
+        with (
+            httpx.Client(follow_redirects=True, timeout=FETCH_SECONDS) as client,
+            client.stream("GET", url, extensions=ending) as response,
+        ):
             if response.status_code != 200:
                 raise DataInvalid(f"{url} answers {response.status_code}", fix="check the address", value=url)
             for chunk in response.iter_bytes():
