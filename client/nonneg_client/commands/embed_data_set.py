@@ -46,10 +46,8 @@ class DataSetOptions:
         if self.ray is not None and Path(self.ray).exists():
             raise click.UsageError(f"--ray took {self.ray!r} for its address: put --ray last, or write --ray=local")
         meant = out is not None and is_data_set(out)
-        if not meant and (self.ray or self.dry_run or self.column or self.id_column):
-            raise click.UsageError(
-                "--ray, --dry-run, --column and --id-column are for data sets: name a folder with --out"
-            )
+        if not meant and (self.ray or self.dry_run):
+            raise click.UsageError("--ray and --dry-run are for data sets: name a folder with --out")
         return meant
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, cast
@@ -144,7 +145,7 @@ def finished_shard(target: Address, name: str) -> Shard | None:
     place = target / SHARDS / f"{name}.parquet"
     try:
         with place.open() as file:
-            size = file.size()
+            size = file.seek(0, os.SEEK_END)
             metadata = parquet.metadata_in(file)
         return Shard(**{**json.loads(metadata["nonneg"]), "bytes": size})
     except Absent:
