@@ -182,7 +182,7 @@ class EmbedStream:
 
 def into_file(client: Embedder, stream: EmbedStream, run: FileRun) -> int:
     """Embed everything that an earlier, interrupted run did not; return the number of failed images."""
-    from nonneg_client.bulk.file_run import BulkJob, begin_again, finished_before
+    from nonneg_client.bulk.file_run import BulkJob
     from nonneg_client.bulk.groups import AT_ONCE
     from nonneg_client.bulk.shard_job import read_ahead
     from nonneg_client.sources.rooted_images import rooted
@@ -191,10 +191,6 @@ def into_file(client: Embedder, stream: EmbedStream, run: FileRun) -> int:
     from nonneg_vectors.storage.vector_files import Summary, load
 
     names, out, kind = run.names, run.out, run.kind
-    if kind == "replace":
-        begin_again(out)
-    elif finished_before(out):
-        return report_written(out, Summary.of(load(out)), read_failures(out))
     with Interrupts() as interrupts, BulkJob(out, stream.options, root=run.root, kind=kind) as job:
         try:
             items = list(rooted(names, run.root, column=run.column, id_column=run.id_column))
