@@ -108,7 +108,7 @@ def refuse_options(*names: str, reason: str) -> None:
     for name in names:
         if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
             (option,) = (p.opts[0] for p in context.command.params if p.name == name)
-            raise click.UsageError(f"{option} is {reason}")
+            raise click.UsageError(f"{option} {reason}")
 
 
 # Where a subcommand gets the vectors of labelled images: from a server, a bundle, or a file of vectors.

@@ -54,7 +54,7 @@ def check_options() -> None:
     """Refuse the options of labelled images, which change nothing for captions."""
     if not click.get_current_context().params["captions"]:
         raise click.UsageError("--truncate goes with --captions")
-    refuse_options(*OF_LABELS, reason="for labelled images: leave it out beside --captions")
+    refuse_options(*OF_LABELS, reason="is for labelled images: leave it out beside --captions")
 
 
 def embedded(
