@@ -7,7 +7,7 @@ Beside `photos.parquet` lies, while it is being made, the folder `photos.parquet
     00000.json    its failures, and how its files looked; written last: a shard without it is done again
 
 A shard is put away when it is full, after some seconds, and when the run is interrupted. At the end `job.json` says
-that all is done, the shards become the one file, and the folder is removed, `job.json` first: a run that is killed
+that all is done, the shards become the one file, and the folder is removed, `job.json` first. A run that is killed
 before that is finished by the next. What failed is listed in `photos.parquet.failed.jsonl`, what the vectors were made
 of in `photos.parquet.origins.jsonl`.
 

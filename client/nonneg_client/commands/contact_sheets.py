@@ -37,13 +37,13 @@ PictureNumbers = dict[str, int]  # a photo's path -> which of the sheet's pictur
 def write_sheet(path: Path, title: str, hits: Sequence[Hit], *, query: str | None = None, root: str = "") -> int:
     """Write the hits of a search; return how many of their images could not be read. Ids are paths within `root`."""
     loads = [partial(read_within, place_of(hit.id, root), root) for hit in hits]
-    *pictures, asked = _drawn([*loads, partial(_typed, query or "")], SIDE_OF_HITS, shown=False)
+    *pictures, query_picture = _drawn([*loads, partial(_typed, query or "")], SIDE_OF_HITS, shown=False)
     largest = max((part for hit in hits for _, part in hit.reasons), default=1.0)
     cards = "".join(_hit_card(hit, i if pictures[i] else None, largest) for i, hit in enumerate(hits))
-    picture = f'<p class=query><img data-picture="{len(hits)}" alt="query"></p>' if asked else ""
+    picture = f'<p class=query><img data-picture="{len(hits)}" alt="query"></p>' if query_picture else ""
     scale = f"<p class=how>All bars are on one scale: the longest is {largest:.3f} of a score.</p>" if hits else ""
     body = f"<section data-part=hits>{picture}{scale}<div class='cards hits'>{cards}</div></section>"
-    _write(path, title, f"{len(hits)} hits", "", body, [*pictures, asked])
+    _write(path, title, f"{len(hits)} hits", "", body, [*pictures, query_picture])
     return pictures.count(None)
 
 

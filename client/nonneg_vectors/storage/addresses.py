@@ -88,8 +88,8 @@ class Address:
     def entries(self) -> list[FolderEntry]:
         """Return what a folder holds, by name; hidden entries are left out."""
         if self.here:
-            with reading(self), os.scandir(self.path) as found:
-                names = sorted((entry.name, entry.is_dir()) for entry in found if not entry.name.startswith("."))
+            with reading(self), os.scandir(self.path) as entries:
+                names = sorted((entry.name, entry.is_dir()) for entry in entries if not entry.name.startswith("."))
             return [FolderEntry(name, folder, not folder and ends(Path(self.path, name))) for name, folder in names]
         fs = import_pyarrow_fs()
         with reading(self):
