@@ -131,12 +131,11 @@ def indexed(collection: Curated, model: str | None = None) -> IndexedFolder:
 
 def _groups(collection: Curated, names: Any, tell: Callable[[int, int | None], None]) -> list[dict[str, Any]]:
     """Return what curation finds, with the photos' ids in place of where they are."""
-    from nonneg_client.sources.image_sources import read_source
     from nonneg_server.studio.indexed_folder import id_of
     from nonneg_vectors.curation.collection import as_json
     from nonneg_vectors.curation.curation_parts import CurationOptions, curate
 
-    sections = as_json(curate(collection, CurationOptions(PARTS, names=names, shown=tell, read=read_source)))
+    sections = as_json(curate(collection, CurationOptions(PARTS, names=names, shown=tell)))
     for section in sections:
         for group in section["groups"]:
             group["photos"] = len(group["findings"])

@@ -215,7 +215,9 @@ def run_command(command: click.Command, name: str) -> None:
 
         if not isinstance(error, NonnegError):
             raise
-        click.secho(f"Error: {error.message}", fg="red", err=True)
+        from nonneg_core.terminal.tables import printable
+
+        click.secho(f"Error: {printable(error.message)}", fg="red", err=True)
         if error.fix:
-            click.echo(f"Fix:   {error.fix}", err=True)
+            click.echo(f"Fix:   {printable(error.fix)}", err=True)
         sys.exit(1)

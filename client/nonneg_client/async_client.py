@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from nonneg_client.embedder import Model
 from nonneg_client.sources.image_sources import ImageSources, Item
+from nonneg_client.wire.answer_limits import AsyncDeadline, Gathered
 from nonneg_client.wire.batch_exchange import Reply, Send, batched, exchange, load, next_step
 from nonneg_client.wire.client_settings import RateController, Tuning, settings
-from nonneg_client.wire.protocol import Options
+from nonneg_client.wire.protocol import PATH, Options
 from nonneg_client.wire.transport import (
     JSON,
     ServerConnection,
@@ -25,7 +26,7 @@ from nonneg_client.wire.transport import (
     request_of,
 )
 from nonneg_client.wire.transport import QUERY_PATH as QUERY
-from nonneg_core.errors import NonnegError
+from nonneg_core.errors import NonnegError, ResponseInvalid
 from nonneg_core.process.long_runs import bounded_map
 from nonneg_core.terminal.progress import Progress
 from nonneg_vectors.expressions.expression_parser import parse
@@ -54,7 +55,7 @@ class AsyncClient:
         import httpx
 
         self.settings = settings(url, api_key, **tuning)
-        self._errors = (httpx.HTTPError, httpx.InvalidURL)
+        self._errors = (httpx.HTTPError, httpx.InvalidURL, TimeoutError)
         self._http = httpx.AsyncClient(**options_of(self.settings))
         self._reach = ServerConnection(self.settings)
 
@@ -119,7 +120,7 @@ class AsyncClient:
         read = parse(expression)
         content = await asyncio.to_thread(request_of, read, dimensions, model)
         try:
-            return query_of(json_of(await self._http.post(QUERY, content=content, headers=JSON)), read)
+            return query_of(json_of(await self._answer("POST", QUERY, content=content, headers=JSON)), read)
         except self._errors as error:
             raise failure_of(error, self.settings) from error
 
@@ -140,8 +141,8 @@ class AsyncClient:
     async def ready(self) -> bool:
         """Return whether the server would answer now."""
         try:
-            return (await self._http.get("/readyz")).status_code == 200
-        except self._errors:
+            return (await self._answer("GET", "/readyz")).status == 200
+        except (*self._errors, ResponseInvalid):
             return False
 
     async def close(self) -> None:
@@ -180,13 +181,23 @@ class AsyncClient:
 
     async def _get(self, path: str) -> Any:
         try:
-            return json_of(await self._http.get(path))
+            return json_of(await self._answer("GET", path))
         except self._errors as error:
             raise failure_of(error, self.settings) from error
 
     async def _send(self, step: Send) -> Reply:
         try:
-            response = await self._http.post(**self._reach.request(step, closed=self._http.is_closed))
+            reply = await self._answer("POST", PATH, **self._reach.request(step, closed=self._http.is_closed))
         except self._errors as error:
             raise self._reach.failure(error) from error
-        return self._reach.reply(response)
+        return self._reach.reply(reply)
+
+    async def _answer(self, method: str, path: str, **content: Any) -> Reply:
+        """Ask, and return the answer: within the time, and no more bytes than the limit."""
+        async with AsyncDeadline(self.settings.timeout) as clock:
+            extensions = {"trace": clock}
+            async with self._http.stream(method, path, extensions=extensions, **content) as response:
+                body = Gathered()
+                async for part in response.aiter_bytes():
+                    body.add(part)
+                return Reply(response.status_code, response.headers, bytes(body))

@@ -11,9 +11,10 @@ from typing import Any, TypeVar, Unpack
 
 from nonneg_client.embedder import Embedder, Model
 from nonneg_client.sources.image_sources import Item
+from nonneg_client.wire.answer_limits import Gathered, ReadDeadline
 from nonneg_client.wire.batch_exchange import Reply, Send, batched, exchange, load, next_step
 from nonneg_client.wire.client_settings import RateController, Tuning, settings
-from nonneg_client.wire.protocol import Options
+from nonneg_client.wire.protocol import PATH, Options
 from nonneg_client.wire.transport import (
     JSON,
     ServerConnection,
@@ -27,7 +28,7 @@ from nonneg_client.wire.transport import (
     request_of,
 )
 from nonneg_client.wire.transport import QUERY_PATH as QUERY
-from nonneg_core.errors import ConnectionFailed, NonnegError
+from nonneg_core.errors import ConnectionFailed, NonnegError, ResponseInvalid
 from nonneg_core.process.long_runs import bounded_map
 from nonneg_vectors.expressions.expression_parser import parse
 from nonneg_vectors.search.query_and_hits import Query
@@ -101,6 +102,7 @@ class Client(Embedder):
         self.settings = settings(url, api_key, **tuning)
         self._errors = (httpx.HTTPError, httpx.InvalidURL)
         self._http = httpx.Client(**options_of(self.settings))
+        self._deadline = ReadDeadline(self.settings.timeout)
         self._reach = ServerConnection(self.settings)
 
     def stream(
@@ -152,8 +154,8 @@ class Client(Embedder):
     def ready(self) -> bool:
         """Return whether the server would answer now."""
         try:
-            return self._http.get("/readyz").status_code == 200
-        except self._errors:
+            return self._answer("GET", "/readyz").status == 200
+        except (*self._errors, ResponseInvalid):
             return False
 
     def close(self) -> None:
@@ -179,19 +181,27 @@ class Client(Embedder):
 
     def _send(self, step: Send) -> Reply:
         try:
-            response = self._http.post(**self._reach.request(step, closed=self._http.is_closed))
+            reply = self._answer("POST", PATH, **self._reach.request(step, closed=self._http.is_closed))
         except self._errors as error:
             raise self._reach.failure(error) from error
-        return self._reach.reply(response)
+        return self._reach.reply(reply)
 
     def _posted(self, path: str, content: bytes) -> Any:
         try:
-            return json_of(self._http.post(path, content=content, headers=JSON))
+            return json_of(self._answer("POST", path, content=content, headers=JSON))
         except self._errors as error:
             raise failure_of(error, self.settings) from error
 
     def _get(self, path: str) -> Any:
         try:
-            return json_of(self._http.get(path))
+            return json_of(self._answer("GET", path))
         except self._errors as error:
             raise failure_of(error, self.settings) from error
+
+    def _answer(self, method: str, path: str, **content: Any) -> Reply:
+        """Ask, and return the answer: within the time, and no more bytes than the limit."""
+        with self._http.stream(method, path, extensions={"trace": self._deadline}, **content) as response:
+            body = Gathered()
+            for part in response.iter_bytes():
+                body.add(part)
+            return Reply(response.status_code, response.headers, bytes(body))

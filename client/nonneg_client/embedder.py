@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from nonneg_client.sources.image_sources import ImageSources, Item, inputs
+from nonneg_client.wire.answer_limits import dimensions_of, readable
 from nonneg_client.wire.protocol import Options
 from nonneg_core.errors import ConfigInvalid, DataInvalid, NonnegError
 from nonneg_core.terminal.progress import Progress, ProgressBar
@@ -160,8 +161,9 @@ class Model:
     @classmethod
     def of(cls, answer: Mapping[str, Any]) -> Self:
         """Read the answer of GET /models/NAME, or of GET /models, which names the default first."""
-        entry = answer["models"][0] if "models" in answer else answer
-        return cls(str(entry["name"]), str(entry["fingerprint"]), int(entry["dimensions"]))
+        with readable("the description of a model"):
+            entry = answer["models"][0] if "models" in answer else answer
+            return cls(str(entry["name"]), str(entry["fingerprint"]), dimensions_of(entry))
 
 
 class Embedder(ABC):

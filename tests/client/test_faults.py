@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
+import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -314,3 +318,101 @@ def test_an_interrupt_ends_the_process_at_once_whatever_the_server_does(faulty):
         _, told = process.communicate(timeout=10)
     assert process.returncode != 0
     assert b"KeyboardInterrupt" in told
+
+
+@pytest.fixture
+def dribbling():
+    """A server that sends one more piece every twentieth of a second, without an end."""
+    stop = threading.Event()
+
+    def answer(connection, head, piece):
+        with connection:
+            connection.recv(65536)
+            connection.sendall(head)
+            while not stop.wait(0.05):
+                connection.sendall(piece)
+
+    def serve(head, piece):
+        listening = socket.create_server(("127.0.0.1", 0))
+        sockets.append(listening)
+
+        def accept():
+            with contextlib.suppress(OSError):
+                while True:
+                    connection, _ = listening.accept()
+                    threading.Thread(target=quietly, args=(connection, head, piece), daemon=True).start()
+
+        threading.Thread(target=accept, daemon=True).start()
+        return f"http://127.0.0.1:{listening.getsockname()[1]}"
+
+    def quietly(*arguments):
+        with contextlib.suppress(OSError):
+            answer(*arguments)
+
+    sockets = []
+    yield serve
+    stop.set()
+    for listening in sockets:
+        listening.close()
+
+
+OK = b"HTTP/1.1 200 OK\r\n"
+
+
+@both
+@pytest.mark.parametrize(
+    ("head", "piece"),
+    [(OK + b"Content-Length: 999999\r\n\r\n", b"{"), (OK, b"a: b\r\n"), (b"", b"HTTP/1.1 100 Continue\r\n\r\n")],
+    ids=["body", "headers", "continue"],
+)
+def test_an_answer_that_dribbles_ends_with_the_time(embed, dribbling, head, piece):
+    began = time.monotonic()
+    with pytest.raises(DeadlineExceeded, match=r"within 0\.5 s"):
+        embed(dribbling(head, piece), [b"1"], timeout=0.5, retries=0)
+    assert time.monotonic() - began < 10
+
+
+@both
+def test_an_answer_that_is_too_large_is_not_gathered(embed, dribbling):
+    endless = OK + b"Content-Length: 999999999999\r\n\r\n"
+    with pytest.raises(ResponseInvalid, match="larger than 67108864 bytes"):
+        embed(dribbling(endless, b"x" * 2**23), [b"1"], timeout=60, retries=0)
+
+
+@both
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[" * 200_000,
+        b'{"dimensions": 1e999, "data": [], "model": "m", "fingerprint": "f", "normalized": true}',
+        b'{"dimensions": 1000000000000000000, "data": [{"index": 0, "indices": [3], "values": [1]}], "model": "m", '
+        b'"fingerprint": "f", "normalized": true}',
+        b'{"dimensions": 9, "data": [{"index": 0, "indices": [1000000000000000000000000000000], "values": [1]}]}',
+        b'{"dimensions": 9, "data": [7]}',
+        b"null",
+    ],
+    ids=["deep", "infinite", "long", "far", "number", "null"],
+)
+def test_any_json_is_vectors_or_a_typed_error(embed, faulty, body):
+    faulty.plan = [("garbage", body)]
+    with pytest.raises(ResponseInvalid):
+        embed(faulty.url, [b"1"], retries=0)
+
+
+def test_deep_json_of_an_error_is_a_typed_error():
+    assert isinstance(error_of(400, {}, b"[" * 200_000), NonnegError)
+    assert error_of(400, {}, b'{"error": {"type": "image_unreadable", "message": "m", "fix": [1]}}').fix == "[1]"
+
+
+def test_no_message_of_a_server_and_no_name_of_a_file_reaches_the_terminal_as_a_command(faulty, tmp_path):
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "\x1b]0;PWNED\x07.jpg").write_text("bad")
+    (tmp_path / "photos" / "0.jpg").write_text("0")
+    command = [sys.executable, "-m", "nonneg_cli", "embed", str(tmp_path / "photos"), "--url", faulty.url]
+    failed = subprocess.run([*command, "-o", str(tmp_path / "x.npz")], capture_output=True, check=False)
+    assert b"PWNED" in failed.stderr
+    faulty.plan = [("garbage", b"\x1b]0;PWNED\x07")] * 9
+    message = subprocess.run(command, capture_output=True, check=False, env={**os.environ, "NONNEG_RETRIES": "0"})
+    for said in (failed.stdout + failed.stderr, message.stdout + message.stderr):
+        assert b"\x1b" not in said
+        assert b"\x07" not in said

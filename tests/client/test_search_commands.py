@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from PIL import Image
 
 from nonneg_cli.table import nonneg
+from nonneg_client import Client
 from nonneg_client.commands.contact_sheets import write_sheet
 from nonneg_client.model_of_vectors import names_of
 from nonneg_client.search import Index
@@ -72,6 +73,23 @@ def test_names_of_another_model_are_refused_and_ones_own_are_taken(run, made, ph
         (hit, *_) = index.by_dimensions({17: 1.0})
     assert hit.reasons_text() == f"stripes {hit.score:.3f}"
     assert run("search", made, "--more", "17", "--bundle", "photo").exit_code == 0
+
+
+def test_a_folder_of_queries_that_grows_meanwhile_is_listed_once(run, made, photos, tmp_path, monkeypatch):
+    queries = tmp_path / "queries"
+    shutil.copytree(photos / "cat", queries)
+    embed = Client.embed
+
+    def growing(self, *arguments, **options):
+        vectors = embed(self, *arguments, **options)
+        shutil.copy(photos / "coffee" / "coffee-0.jpg", queries / "a-new-one.jpg")
+        return vectors
+
+    monkeypatch.setattr(Client, "embed", growing)
+    result = run("search", made, queries, "-k", 1, "--json")
+    assert result.exit_code == 0, result.exception
+    answers = json.loads(result.stdout)["queries"]
+    assert [answer["hits"][0]["id"] for answer in answers] == [f"cat/cat-{i}.jpg" for i in range(5)]
 
 
 def test_a_sheets_bars_are_on_one_scale_and_named(tmp_path):
@@ -356,21 +374,22 @@ def test_the_contact_sheet_holds_thumbnails_scores_and_reasons(run, made, photos
     sheet = tmp_path / "hits.html"
     run("search", made, photos / "cat" / "cat-0.jpg", "-k", 4, "--html", sheet)
     page = sheet.read_text()
-    pictures = re.findall(r'src="data:image/jpeg;base64,([^"]+)"', page)
+    pictures = re.findall(r'"data:image/jpeg;base64,([^"]+)"', page)
     assert len(pictures) == 5  # the query and four hits
     for picture in pictures:
         with Image.open(io.BytesIO(base64.b64decode(picture))) as image:
             assert max(image.size) == 320
-    assert page.count("<figure>") == 4
+    assert page.count("<figure ") == 4
     assert 'class="score">1.000<' in page
-    assert "http" not in page  # nothing is fetched when it is opened
+    assert "http://" not in page
+    assert "https://" not in page
 
 
 def test_what_a_file_is_called_is_not_read_as_html(tmp_path):
     nasty = '<script>alert("x")</script>.jpg'
     write_sheet(tmp_path / "x.html", nasty, [Hit(nasty, 0.5, {}, ((3, 0.5),))])
     page = (tmp_path / "x.html").read_text()
-    assert "<script>" not in page
+    assert nasty not in page
     assert "no picture" in page
 
 

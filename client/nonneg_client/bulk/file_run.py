@@ -7,9 +7,9 @@ Beside `photos.parquet` lies, while it is being made, the folder `photos.parquet
     00000.json    its failures, and how its files looked; written last: a shard without it is done again
 
 A shard is put away when it is full, after some seconds, and when the run is interrupted. At the end `job.json` says
-that all is done, the shards become the one file, and the folder is renamed to `photos.parquet.parts.done` and removed.
-A run that is killed anywhere in this sequence is finished by the next. What failed is listed in
-`photos.parquet.failed.jsonl`, what the vectors were made of in `photos.parquet.origins.jsonl`.
+that all is done, the shards become the one file, and the folder is removed, `job.json` first. A run that is killed
+before that is finished by the next. What failed is listed in `photos.parquet.failed.jsonl`, what the vectors were made
+of in `photos.parquet.origins.jsonl`.
 
 A run that adds to a file begins with shards of those of its vectors that stay.
 """
@@ -29,9 +29,11 @@ from nonneg_client.embedder import EmbeddingsBuilder, grouped
 from nonneg_client.sources.image_sources import Item
 from nonneg_client.wire.protocol import Options
 from nonneg_core.errors import ConfigInvalid, DataInvalid, StorageFailed
-from nonneg_core.files.atomic import atomic_write, storage_error
+from nonneg_core.files.atomic import storage_error
 from nonneg_core.files.image_files import Stamp, stamp
 from nonneg_core.files.one_writer import one_writer
+from nonneg_vectors.storage.addresses import Address
+from nonneg_vectors.storage.data_set_files import JOB, read_job, read_json, write_job, write_json
 from nonneg_vectors.storage.embeddings import Embeddings
 from nonneg_vectors.storage.results import BatchResult, FailureRecord, failures_of, list_failures, reason
 from nonneg_vectors.storage.vector_files import (
@@ -58,6 +60,7 @@ class BulkJob:
         check_writable(out)
         self.out = out
         self.folder = parts_of(out)
+        self._target = Address.of(str(self.folder))
         self.kind: Kind = kind  # all but "new" keep a file of this name until the next one is whole
         self.adopted = kind in ("new", "replace")  # whether what stays of that file is among the shards
         self._asked = json.loads(json.dumps(asdict(options)))
@@ -80,6 +83,8 @@ class BulkJob:
                 raise storage_error(self.folder, error) from error
             self._lock = opening.pop_all()
         try:
+            if self.kind == "replace":
+                (self.folder / JOB).unlink(missing_ok=True)  # an unfinished run is forgotten
             self._resume()
             self._check_free()
         except BaseException as error:
@@ -147,15 +152,13 @@ class BulkJob:
         merged = self.folder / f"merged{self.out.suffix}"
         summary = merge(self._shards(), merged)
         write_record(record_path(merged), VectorFileRecord(self._root, self._asked, self._stamps))
-        done = done_of(self.out)
-        shutil.rmtree(done, ignore_errors=True)
         try:
             for path in (record_path(merged), *files_of(merged)):  # the file itself last
                 path.replace(self.out.with_name(self.out.name + path.name.removeprefix(merged.name)))
-            self.folder.rename(done)
+            (self.folder / JOB).unlink()
         except OSError as error:
             raise storage_error(self.out, error) from error
-        shutil.rmtree(done, ignore_errors=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
         return summary
 
     def _first_reason(self) -> str:
@@ -182,20 +185,16 @@ class BulkJob:
             save(vectors, path.with_suffix(".npz"))
             self._example = vectors[:0]
         stamps = {name: self._stamps[name] for name in names if name in self._stamps}
-        _write_json(path.with_suffix(".json"), {"failed": reasons, "stamps": stamps})
+        write_json(self._target / f"{path.name}.json", {"failed": reasons, "stamps": stamps})
         self.done |= {*names, *(r["id"] for r in reasons)}
         self.reasons += reasons
         self._next += 1
 
     def _resume(self) -> None:
-        described = self.folder / "job.json"
-        if not described.exists():
-            self._remove_remains()
-            self._describe()
-            return
-        job = _read_json(described)
-        if not job["adopted"]:
-            self._remove_remains()
+        job = read_job(self._target)
+        if job is None or not job["adopted"]:
+            for path in self.folder.iterdir():  # of a run that was killed before it began, or behind its end
+                path.unlink()
             self._describe()
             return
         if (options := {**job["asked"], "root": job["root"]}) != {**self._asked, "root": self._root}:
@@ -207,7 +206,7 @@ class BulkJob:
         self.kind = job["kind"]
         self._complete = job["complete"]
         for path in self._finished():
-            shard = _read_json(path)
+            shard = read_json(self._target / path.name)
             self.reasons += shard["failed"]
             self._stamps |= {name: tuple(file_stamp) for name, file_stamp in shard["stamps"].items()}
             self._next = int(path.stem) + 1
@@ -219,12 +218,7 @@ class BulkJob:
     def _describe(self) -> None:
         job = {"kind": self.kind, "asked": self._asked, "root": self._root}
         job |= {"adopted": self.adopted, "complete": self._complete}
-        _write_json(self.folder / "job.json", job)
-
-    def _remove_remains(self) -> None:
-        """Remove what a run left that was killed while it removed its folder."""
-        for path in self.folder.iterdir():
-            path.unlink()
+        write_job(self._target, job)
 
     def _finished(self) -> list[Path]:
         return sorted(path for path in self.folder.glob("*.json") if path.stem.isdigit())
@@ -240,40 +234,7 @@ def parts_of(out: Path) -> Path:
     return out.with_name(out.name + ".parts")
 
 
-def done_of(out: Path) -> Path:
-    """Return what that folder is called once the file is whole."""
-    return out.with_name(out.name + ".parts.done")
-
-
 def unfinished_options(out: Path) -> dict[str, Any] | None:
     """Return the options of the unfinished run that a file has, if it had begun its work."""
-    described = parts_of(out) / "job.json"
-    job = _read_json(described) if described.exists() else None
+    job = read_job(Address.of(str(parts_of(out))))
     return job["asked"] if job is not None and job["adopted"] else None
-
-
-def begin_again(out: Path) -> None:
-    """Forget an unfinished run."""
-    shutil.rmtree(done_of(out), ignore_errors=True)
-    shutil.rmtree(parts_of(out), ignore_errors=True)
-
-
-def finished_before(out: Path) -> bool:
-    """Return whether a run wrote the whole file and was killed before it had removed its shards; remove them."""
-    if not done_of(out).exists() or parts_of(out).exists():
-        return False
-    shutil.rmtree(done_of(out), ignore_errors=True)
-    return out.exists()
-
-
-def _write_json(path: Path, content: dict[str, Any]) -> None:
-    with atomic_write(path) as temporary:
-        temporary.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        return content
-    except (OSError, ValueError) as error:
-        raise DataInvalid(f"{path} is damaged ({error})", fix="pass --replace to begin again") from error

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import hashlib
 import io
 import json
+import lzma
+import os
 import tarfile
+import tempfile
+import weakref
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from operator import itemgetter
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any, Protocol, TypeVar
 
+from nonneg_client.sources.image_sources import Item, fetch
 from nonneg_core.errors import DataInvalid
+from nonneg_core.files.atomic import storage_error
+from nonneg_core.files.image_files import path_text, read_image
 from nonneg_core.pixels.formats import OF_IMAGES
 from nonneg_vectors.storage.addresses import Absent, Address, reading
 from nonneg_vectors.storage.parquet import import_pyarrow
@@ -42,6 +53,9 @@ class Reader(Protocol):
 
     threads: int  # that may read at once
 
+    def place(self, i: int) -> Address | None:
+        """Return the file that the i-th image lies in."""
+
     def read(self, i: int) -> bytes:
         """Return the bytes of its i-th image, or one of our errors."""
 
@@ -57,6 +71,13 @@ class ImageGroup:
     def name(self) -> str:
         return hashlib.sha256(json.dumps(self.ids).encode()).hexdigest()[:32]
 
+    def items(self) -> Iterator[Item]:
+        """Yield the images, none of which is read yet."""
+        for i, own in enumerate(self.ids):
+            place = self.reader.place(i)
+            path = Path(place.path) if place is not None and place.here else None
+            yield Item(own, partial(self.reader.read, i), path=path)
+
 
 @dataclass(frozen=True)
 class Files:
@@ -65,24 +86,87 @@ class Files:
     files: tuple[Address, ...]
     threads = AT_ONCE
 
+    def place(self, i: int) -> Address:
+        return self.files[i]
+
     def read(self, i: int) -> bytes:
-        return self.files[i].read()
+        file = self.files[i]
+        return read_image(Path(file.path)) if file.here else file.read()
+
+
+@dataclass(frozen=True)
+class Link:
+    """One image behind a URL."""
+
+    url: str
+    threads = 1
+
+    def place(self, _: int) -> None:
+        return None
+
+    def read(self, _: int) -> bytes:
+        return fetch(self.url)
+
+
+@dataclass(frozen=True)
+class Archive:
+    """A tar file; a compressed one cannot be read in place, and is unpacked where it is read."""
+
+    file: Address
+    _unpacked: list[Unpacked] = field(default_factory=list, repr=False, compare=False)
+
+    def __reduce__(self) -> tuple[type[Archive], tuple[Address]]:
+        return Archive, (self.file,)  # another machine unpacks it again
+
+    def plain(self) -> Address:
+        """Return where its bytes lie uncompressed: in the file itself, or in a temporary one."""
+        unpack = next((PACKED[suffix] for suffix in PACKED if self.file.name.lower().endswith(suffix)), None)
+        if unpack is None:
+            return self.file
+        if not self._unpacked:
+            self._unpacked.append(_unpack(self.file, unpack))
+        return Address("", str(self._unpacked[0].path))
+
+
+class Unpacked:
+    """A temporary file that is removed when nothing refers to it any more, at the latest when the process ends."""
+
+    def __init__(self) -> None:
+        handle, name = tempfile.mkstemp(prefix="nonneg-", suffix=TAR)
+        os.close(handle)
+        self.path = Path(name)
+        weakref.finalize(self, self.path.unlink, missing_ok=True)
+
+
+def _unpack(file: Address, unpack: Callable[[Any], Any]) -> Unpacked:
+    unpacked = Unpacked()
+    with file.open() as raw, reading(file), unpack(raw) as packed, unpacked.path.open("wb") as plain:
+        while block := packed.read(HEADER_BYTES):
+            try:
+                plain.write(block)
+            except OSError as error:
+                raise storage_error(unpacked.path, error) from error
+    return unpacked
 
 
 @dataclass(frozen=True)
 class Members:
     """Images inside a tar file, by place."""
 
-    archive: Address
+    archive: Archive
     places: tuple[tuple[int, int], ...]  # offset and size
     threads = AT_ONCE
 
+    def place(self, _: int) -> Address:
+        return self.archive.file
+
     def read(self, i: int) -> bytes:
         offset, size = self.places[i]
-        with still_there(self.archive), self.archive.open() as file:
-            data: bytes = file.read_at(size, offset)
+        with still_there(self.archive.file), self.archive.plain().open() as file:
+            file.seek(offset)
+            data: bytes = file.read(size)
         if len(data) != size:
-            raise DataInvalid(f"{self.archive} breaks off within an image", fix="copy the archive again")
+            raise DataInvalid(f"{self.archive.file} breaks off within an image", fix="copy the archive again")
         return data
 
 
@@ -94,7 +178,10 @@ class ParquetImages:
     column: str
     places: tuple[tuple[int, int], ...]  # row group, and row in it
     threads = 1  # more would read a row group more than once
-    _held: dict[int, Any] = field(default_factory=dict, repr=False, compare=False)
+    _held: list[tuple[int, Any]] = field(default_factory=list, repr=False, compare=False)
+
+    def place(self, _: int) -> Address:
+        return self.file
 
     def read(self, i: int) -> bytes:
         row_group, row = self.places[i]
@@ -105,11 +192,13 @@ class ParquetImages:
         return data
 
     def _of(self, row_group: int) -> Any:
-        if row_group not in self._held:
-            self._held.clear()
-            with still_there(self.file), opened_parquet(self.file) as file:
-                self._held[row_group] = file.read_row_group(row_group, columns=[self.column]).column(0)
-        return self._held[row_group]
+        for number, rows in tuple(self._held):
+            if number == row_group:
+                return rows
+        with still_there(self.file), opened_parquet(self.file) as file:
+            rows = file.read_row_group(row_group, columns=[self.column]).column(0)
+        self._held[:] = [(row_group, rows)]
+        return rows
 
 
 class ContainerGone(DataInvalid):
@@ -152,6 +241,13 @@ def _number(text: str) -> int:
 # Files that hold many images: a tar file's members are found by their headers, a Parquet file's rows are counted.
 
 TAR, PARQUET = ".tar", ".parquet"
+PACKED: dict[str, Callable[[Any], Any]] = {
+    ".tar.gz": gzip.open,
+    ".tgz": gzip.open,
+    ".tar.bz2": bz2.open,
+    ".tar.xz": lzma.open,
+}
+REFUSED = (".tar.zst", ".tar.lz4")
 HEADER_BYTES = 2**20  # bytes of a tar file that are fetched to look for headers
 
 
@@ -163,24 +259,35 @@ class Container:
     id: str
 
 
+def is_tar(name: str) -> bool:
+    """Return whether a file name says tar, compressed or not; what Python cannot unpack is refused."""
+    if name.lower().endswith(REFUSED):
+        raise DataInvalid(
+            f"{name} is compressed in a way that is not read", fix=f"unpack it, or write {', '.join(PACKED)}"
+        )
+    return name.lower().endswith((TAR, *PACKED))
+
+
 def of_tar(piece: Container, size: int) -> Iterator[ImageGroup]:
     """Yield the images of a tar file, found by their headers."""
-    for some in cut(_members(piece.file), size, lambda member: member[0]):
-        ids = tuple(f"{piece.id}/{name}" for name, _, _ in some)
-        yield ImageGroup(ids, Members(piece.file, tuple((offset, length) for _, offset, length in some)))
+    archive = Archive(piece.file)
+    for some in cut(_members(archive), size, lambda member: member[0]):
+        ids = tuple(f"{piece.id}/{path_text(Path(name))}" for name, _, _ in some)
+        yield ImageGroup(ids, Members(archive, tuple((offset, length) for _, offset, length in some)))
 
 
-def _members(archive: Address) -> Iterator[tuple[str, int, int]]:
+def _members(source: Archive) -> Iterator[tuple[str, int, int]]:
     """Yield name, offset and size of each image of a tar file."""
+    archive = source.file
     try:
-        with archive.open() as file, reading(archive):
+        with source.plain().open() as file, reading(archive):
             plain: Any = io.BufferedReader(file, HEADER_BYTES)
             with tarfile.open(fileobj=plain, mode="r:") as tar:
                 names: set[str] = set()
                 for entry in tar:
                     if entry.isfile() and PurePosixPath(entry.name).suffix.lower() in OF_IMAGES:
                         yield _once(entry.name, names, archive), entry.offset_data, entry.size
-    except (tarfile.TarError, EOFError) as error:
+    except (tarfile.TarError, gzip.BadGzipFile, lzma.LZMAError, zlib.error, EOFError) as error:
         raise DataInvalid(f"{archive} is not a tar file, or a broken one ({error})", fix="write it again") from error
 
 

@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from itertools import combinations, groupby, takewhile
+from itertools import chain, combinations, groupby, takewhile
 from operator import itemgetter
 from pathlib import Path, PurePosixPath
 
-from nonneg_client.bulk.groups import PARQUET, TAR, Container, Files, ImageGroup, cut, of_parquet, of_tar
+from nonneg_client.bulk.groups import (
+    PARQUET,
+    Container,
+    Files,
+    ImageGroup,
+    Link,
+    cut,
+    is_tar,
+    of_parquet,
+    of_tar,
+)
 from nonneg_core.errors import ConfigInvalid, DataInvalid
-from nonneg_core.files.image_files import leads_back
+from nonneg_core.files.image_files import is_url, leads_back, path_text
 from nonneg_core.pixels.formats import OF_IMAGES
 from nonneg_vectors.storage.addresses import Address
+
+HOLDS_NONE = "give a folder with .jpg, .png, .webp or other image files in it; their names must end so"
+MATCHES_NONE = "check the pattern, and quote it against the shell"
 
 
 class Wild(str):
@@ -121,9 +134,13 @@ class Sources:
     size: int
     column: str | None = None  # of images, in Parquet files; folders are searched for such files where it is named
     id_column: str | None = None
+    within: str | None = None  # the folder within which images are named, if not what all sources have in common
+    apart: bool = True  # whether all must be there, in one store, and name no image twice: else a list of anything
 
     def root(self) -> Address:
         """Return the folder that all sources have in common, within which images are named."""
+        if not self.apart:
+            return Address.of(self.within or str(common_folder(self.names)))
         names = list(dict.fromkeys(self.names))
         bases = [base(name) for name in names]
         if len({(address.scheme, address.here or address.path.partition("/")[0]) for address in bases}) > 1:
@@ -152,8 +169,9 @@ def pieces(sources: Sources) -> Iterator[Piece]:
     """Yield groups of images that are files, and files that hold many images."""
     root = sources.root()
     nonempty = False
-    for name in dict.fromkeys(sources.names):
-        for piece in _of_source(name, sources, root):
+    names = list(dict.fromkeys(sources.names))
+    for some in [[name] for name in names] if sources.apart else [names]:
+        for piece in _pieces_of(chain.from_iterable(_of_source(name, sources, root) for name in some), sources):
             nonempty = True
             yield piece
     if not nonempty:
@@ -164,7 +182,7 @@ def groups_of(piece: Piece, sources: Sources) -> Iterator[ImageGroup]:
     """Yield the groups of a piece; a container is opened and listed."""
     if isinstance(piece, ImageGroup):
         yield piece
-    elif piece.file.name.lower().endswith(TAR):
+    elif is_tar(piece.file.name):
         yield from of_tar(piece, sources.size)
     else:
         yield from of_parquet(piece, sources.size, sources.column, sources.id_column)
@@ -189,35 +207,45 @@ def no_images(sources: Sources) -> DataInvalid:
     )
 
 
-def base(name: str) -> Address:
+def base(name: str, *, loose: bool = False) -> Address:
     """Return the folder from which a source's images are found: itself, a file's, or a glob's last plain one."""
     address = Address.of(name)
-    while glob.has_magic(address.path) and address.kind() == "nothing":
-        address = address.parent
-    kind = address.kind()
-    if kind == "nothing":
+    folder = _typed_base(name)
+    if not glob.has_magic(address.path) and address.kind() == "nothing" and not (loose and address.here):
         raise DataInvalid(f"{name} is not there", fix="check the path or address", value=name)
-    folder = address if kind == "folder" else address.parent
     return Address("", os.path.realpath(folder.path)) if folder.here else folder
+
+
+def common_folder(names: Sequence[str]) -> Path:
+    """Return the folder that these paths, folders and globs have in common; the current one if none is a path."""
+    bases = {base(name, loose=True).path for name in names if "://" not in name}
+    return Path(os.path.commonpath(bases) if bases else os.path.realpath("."))
 
 
 def _glob_parts(name: str) -> list[str]:
     return Address.of(name).within(_typed_base(name)).split("/")
 
 
-def _of_source(name: str, sources: Sources, root: Address) -> Iterator[Piece]:
-    place, typed = base(name), _typed_base(name)
+def _of_source(name: str, sources: Sources, root: Address) -> Iterator[tuple[str, Address | None]]:
+    """Yield the files that a source stands for, each with its id; None beside a link."""
+    if not sources.apart and is_url(name):
+        yield name, None
+        return
+    place, typed = base(name, loose=not sources.apart), _typed_base(name)
+    for address in _found(name, sources):
+        own = (place / address.within(typed)).within(root)
+        yield path_text(Path(own)) if place.here else own, address
 
-    def named(address: Address) -> tuple[str, Address]:
-        return (place / address.within(typed)).within(root), address
 
-    for many, some in groupby(_found(name, sources), is_container):
-        if many:
-            yield from (Container(address, own) for own, address in map(named, some))
+def _pieces_of(files: Iterable[tuple[str, Address | None]], sources: Sources) -> Iterator[Piece]:
+    for kind, some in groupby(files, lambda file: "link" if file[1] is None else is_container(file[1])):
+        if kind == "link":
+            yield from (ImageGroup((own,), Link(own)) for own, _ in some)
+        elif kind:
+            yield from (Container(address, own) for own, address in some if address is not None)
         else:
-            for near in cut(map(named, some), sources.size, itemgetter(0)):
-                ids, files = zip(*near, strict=True)
-                yield ImageGroup(ids, Files(files))
+            for near in cut(some, sources.size, itemgetter(0)):
+                yield ImageGroup(tuple(own for own, _ in near), Files(tuple(a for _, a in near if a is not None)))
 
 
 def _typed_base(name: str) -> Address:
@@ -232,27 +260,32 @@ def _found(name: str, sources: Sources) -> Iterator[Address]:
     """Yield the files that a source stands for, in order."""
     address = Address.of(name)
     kind = address.kind()
+    files: Iterator[Address]
     if kind == "folder":
         suffixes = sources.suffixes
-        yield from (file for file in walk(address, address) if PurePosixPath(file.name).suffix.lower() in suffixes)
-    elif kind == "file":
-        yield _readable(address)
+        files = (file for file in walk(address, address) if PurePosixPath(file.name).suffix.lower() in suffixes)
+        yield from files if sources.apart else _some(files, f"{name} holds no images", HOLDS_NONE)
+    elif kind == "file" or (not glob.has_magic(address.path) and address.here and not sources.apart):
+        yield address
     elif glob.has_magic(address.path):
-        yield from map(_readable, matching(_typed_base(name), _glob_parts(name)))
+        files = matching(_typed_base(name), _glob_parts(name))
+        yield from files if sources.apart else _some(files, f"no file matches {name}", MATCHES_NONE)
     else:
         raise DataInvalid(f"{name} is not there", fix="check the path or address", value=name)
 
 
 def is_container(address: Address) -> bool:
     """Return whether a file holds many images."""
-    return address.name.lower().endswith((TAR, PARQUET))
+    return is_tar(address.name) or address.name.lower().endswith(PARQUET)
 
 
-def _readable(address: Address) -> Address:
-    packed = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst", ".tar.lz4")
-    if address.name.lower().endswith(packed):
-        raise DataInvalid(f"{address} is compressed, and is not read in parts", fix="unpack it to .tar")
-    return address
+def _some(files: Iterable[Address], message: str, fix: str) -> Iterator[Address]:
+    """Yield them all; an error where there is none."""
+    first = None
+    for first in files:
+        yield first
+    if first is None:
+        raise DataInvalid(message, fix=fix)
 
 
 def walk(folder: Address, root: Address) -> Iterator[Address]:

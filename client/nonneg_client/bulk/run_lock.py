@@ -11,12 +11,12 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from nonneg_core.errors import NonnegError, StorageFailed
-from nonneg_core.files.atomic import locked, storage_error
+from nonneg_core.files.one_writer import one_writer
 from nonneg_vectors.storage.addresses import Absent, Address
 
 LOCK = "lock"
@@ -33,14 +33,7 @@ def locked_target(target: Address, *, every: float = BEAT, settled: float = SETT
     if not target.here:
         yield from _by_heartbeat(ObjectStoreLock(target / LOCK, target, every, settled))
         return
-    with ExitStack() as stack:
-        try:
-            Path(target.path).mkdir(parents=True, exist_ok=True)
-            mine = stack.enter_context(locked(Path((target / LOCK).path), wait=False))
-        except OSError as error:
-            raise storage_error(Path(target.path), error) from error
-        if not mine:
-            raise _another(target)
+    with one_writer(Path(target.path)):
         yield lambda: None
 
 
@@ -128,4 +121,4 @@ class ObjectStoreLock:
 
 
 def _another(target: Address) -> StorageFailed:
-    return StorageFailed(f"another nonneg embed is writing {target}", fix="wait for it, or stop it", value=str(target))
+    return StorageFailed(f"another nonneg is writing {target}", fix="wait for it, or stop it", value=str(target))

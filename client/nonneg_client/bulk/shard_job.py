@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -76,7 +76,8 @@ class ShardWriter:
 
     def _made(self, group: ImageGroup) -> Shard:
         built = EmbeddingsBuilder("return")
-        with closing(self._embedder.stream(images(group), self._job.options, downscale=self._job.downscale)) as parts:
+        items = read_ahead(group.items(), group.reader.threads)
+        with closing(self._embedder.stream(items, self._job.options, downscale=self._job.downscale)) as parts:
             for part in parts:
                 built.add(part)
         raise_fault_of_source(built.failures)
@@ -101,14 +102,13 @@ def raise_fault_of_source(failures: Iterable[Failure]) -> None:
             raise failure.error
 
 
-def images(group: ImageGroup) -> Iterator[Item]:
-    """Yield the images of a group, read ahead by some threads."""
-    threads = group.reader.threads
+def read_ahead(items: Iterable[Item], threads: int) -> Iterator[Item]:
+    """Yield images that some threads read before their turn comes."""
     with ThreadPoolExecutor(threads, thread_name_prefix="read") as pool:
-        coming = bounded_map(lambda i: pool.submit(group.reader.read, i), range(len(group.ids)), ahead=2 * threads)
+        coming = bounded_map(lambda item: pool.submit(item.load), items, ahead=2 * threads)
         with closing(coming):
-            for i, data in coming:
-                yield Item(group.ids[i], data.result)
+            for item, data in coming:
+                yield replace(item, load=data.result)
 
 
 # `--dry-run`: what a run would cost, from a list of all images and a try of some.

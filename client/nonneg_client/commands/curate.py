@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from nonneg_client.commands.embedder_options import DEFAULT_BUNDLE
+from nonneg_core.terminal.tables import printable
 
 if TYPE_CHECKING:
     from nonneg_vectors.curation.collection import Collection, Section
@@ -96,7 +98,6 @@ def curate(
       nonneg curate photos.index --only subset --subset 500 --list choose
     """
     from nonneg_client.model_of_vectors import names_of
-    from nonneg_client.sources.image_sources import read_source
     from nonneg_vectors.curation.collection import read_collection
     from nonneg_vectors.curation.curation_parts import CurationOptions
     from nonneg_vectors.curation.neighbours import PairLimits
@@ -105,12 +106,13 @@ def curate(
     collection = read_collection(index).where(where)
     names = names_of(collection.vectors.fingerprint, None if bundle == DEFAULT_BUNDLE else bundle)
     alike = PairLimits(similar=similar)
-    options = CurationOptions(only, alike, clusters, subset, labels, names, False if quiet else None, read_source)
+    options = CurationOptions(only, alike, clusters, subset, labels, names, False if quiet else None)
     if against is None:
         _look_at_labels(collection, options)
-    sections = sections_of(collection, None if against is None else read_collection(against), options)
+    other = None if against is None else read_collection(against)
+    sections = sections_of(collection, other, options)
     title = f"{index}" if against is None else f"{index} against {against}"
-    write_files(sections, csv_file, html, title, collection, shown=False if quiet else None)
+    write_files(sections, csv_file, html, title, [c for c in (collection, other) if c], shown=False if quiet else None)
     if action is not None:
         print_names(sections, action, null=null)
     elif as_json:
@@ -144,7 +146,7 @@ def print_names(sections: list[Section], action: str, *, null: bool) -> None:
     from nonneg_vectors.curation.collection import listed
 
     for name in listed(sections, action):
-        click.echo(name, nl=not null)
+        click.echo(printable(name) if sys.stdout.isatty() else name, nl=not null)  # programs get names as they are
         if null:
             click.echo("\0", nl=False)
 
@@ -154,22 +156,19 @@ def write_files(
     csv_file: Path | None,
     html: Path | None,
     title: str,
-    collection: Collection,
+    collections: list[Collection],
     *,
     shown: bool | None,
 ) -> None:
     """Write the files that were asked for: a table of every photo, and a contact sheet."""
-    from nonneg_core.files.atomic import atomic_write
-
     if csv_file is not None:
-        from nonneg_vectors.curation.collection import as_csv
+        from nonneg_vectors.curation.collection import write_csv
 
-        with atomic_write(csv_file) as temporary:
-            temporary.write_text(as_csv(sections), encoding="utf-8")
+        write_csv(csv_file, sections)
     if html is not None:
         from nonneg_client.commands.contact_sheets import write_page
 
-        write_page(html, title, sections, collection, shown=shown)
+        write_page(html, title, sections, *collections, shown=shown)
 
 
 def _check(only: tuple[str, ...], against: Path | None, action: str | None, null: bool) -> None:

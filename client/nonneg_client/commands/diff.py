@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nonneg_client.commands.embedder_options import DEFAULT_BUNDLE, embeds
+from nonneg_core.terminal.tables import printable
 
 if TYPE_CHECKING:
     from nonneg_client.commands.embedder_options import EmbedderOptions
@@ -55,20 +56,19 @@ def diff(
       nonneg diff photos.index photos.index --where-a 'day<2024-06-01' --where-b 'day>=2024-06-01'
     """
     from nonneg_client.model_of_vectors import names_of
-    from nonneg_core.files.atomic import atomic_write
+    from nonneg_core.files.csv_table import write_table
     from nonneg_vectors.curation.collection import as_json as for_programs
-    from nonneg_vectors.curation.distinguish import distinguish, rows_as_csv
+    from nonneg_vectors.curation.distinguish import distinguish
 
     one, other = collection_of(a, through).where(where_a), collection_of(b, through).where(where_b)
     bundle = None if through.bundle == DEFAULT_BUNDLE else through.bundle
     section = distinguish(one, other, names_of(one.vectors.fingerprint, bundle), discoveries)
     if csv_file is not None:
-        with atomic_write(csv_file) as temporary:
-            temporary.write_text(rows_as_csv(section), encoding="utf-8")
+        write_table(csv_file, section.columns, section.rows)
     if html is not None:
         from nonneg_client.commands.contact_sheets import write_page
 
-        write_page(html, f"{a} and {b}", [section], other)
+        write_page(html, f"{a} and {b}", [section], other, one)
     if as_json:
         click.echo(json.dumps({"a": str(a), "b": str(b), **for_programs([section])[0]}, ensure_ascii=False))
     else:
@@ -86,7 +86,7 @@ def collection_of(path: Path, through: EmbedderOptions) -> Collection:
     with through.opened() as embedder:
         vectors = embedder.embed((item.path for item in rooted([str(path)], root) if item.path), on_error="return")
     for failure in vectors.failures:
-        click.echo(f"skipped {failure.id}: {failure.error}", err=True)
+        click.echo(printable(f"skipped {failure.id}: {failure.error}"), err=True)
     return Collection(str(path), vectors, [{}] * len(vectors))
 
 
@@ -103,6 +103,8 @@ def show(section: Section) -> None:
         for row, group in pairs[:SHOWN]:
             effect, low, high, q = row[-4:]
             example = group.findings[0].image if group.findings else "-"
-            click.echo(f"  {group.title}; effect {effect:+.2f} [{low:+.2f} {high:+.2f}], q {q:.1g}; {example}")
+            click.echo(
+                f"  {group.title}; effect {effect:+.2f} [{low:+.2f} {high:+.2f}], q {q:.1g}; {printable(example)}"
+            )
         if len(pairs) > SHOWN:
             click.echo(f"  … and {len(pairs) - SHOWN} more: --csv, --json and --html have all")

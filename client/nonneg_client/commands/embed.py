@@ -13,6 +13,7 @@ import click
 
 from nonneg_client.commands.embed_data_set import DataSetOptions, DataSetRun, for_data_sets
 from nonneg_client.commands.embedder_options import embeds, served_model
+from nonneg_core.terminal.tables import printable
 
 if TYPE_CHECKING:
     from nonneg_client.bulk.file_run import Kind
@@ -108,7 +109,7 @@ def embed(
         raise SystemExit(min(1, data_set_run.run(through, root)))
     if out is None and (kind != "new" or root is not None):
         raise click.UsageError("--root, --update, --retry-failed and --replace need a file: name it with --out")
-    run = None if out is None else run_of(images, Path(out), root, kind, shard_size or SHARD_OF_A_FILE)
+    run = None if out is None else run_of(images, Path(out), root, kind, shard_size or SHARD_OF_A_FILE, data_set)
     if run is not None and kind in ("update", "retry"):
         options = as_before(run.out, options)
     stream = EmbedStream(options, downscale, quiet)
@@ -127,12 +128,17 @@ class FileRun:
     kind: Kind
     root: Path
     shard_size: int
+    column: str | None
+    id_column: str | None
 
 
-def run_of(images: tuple[str, ...], out: Path, root: Path | None, kind: Kind, shard_size: int) -> FileRun:
+def run_of(
+    images: tuple[str, ...], out: Path, root: Path | None, kind: Kind, shard_size: int, how: DataSetOptions
+) -> FileRun:
     """Return the run that is asked for; `-` is read to its end."""
     names = list(_named(images))
-    return FileRun(names, out, kind, folder_of(names, root, out, kind, listed="-" in images), shard_size)
+    place = folder_of(names, root, out, kind, listed="-" in images)
+    return FileRun(names, out, kind, place, shard_size, how.column, how.id_column)
 
 
 def kind_of(*, update: bool, retry_failed: bool, replace: bool) -> Kind:
@@ -176,20 +182,18 @@ class EmbedStream:
 
 def into_file(client: Embedder, stream: EmbedStream, run: FileRun) -> int:
     """Embed everything that an earlier, interrupted run did not; return the number of failed images."""
-    from nonneg_client.bulk.file_run import BulkJob, begin_again, finished_before
+    from nonneg_client.bulk.file_run import BulkJob
+    from nonneg_client.bulk.groups import AT_ONCE
+    from nonneg_client.bulk.shard_job import read_ahead
     from nonneg_client.sources.rooted_images import rooted
     from nonneg_core.process.long_runs import Interrupted, Interrupts
     from nonneg_vectors.storage.results import read_failures
     from nonneg_vectors.storage.vector_files import Summary, load
 
     names, out, kind = run.names, run.out, run.kind
-    if kind == "replace":
-        begin_again(out)
-    elif finished_before(out):
-        return report_written(out, Summary.of(load(out)), read_failures(out))
     with Interrupts() as interrupts, BulkJob(out, stream.options, root=run.root, kind=kind) as job:
         try:
-            items = list(rooted(names, run.root))
+            items = list(rooted(names, run.root, column=run.column, id_column=run.id_column))
             if not job.adopted:
                 from nonneg_client.commands.embed_update import adopt
 
@@ -201,7 +205,8 @@ def into_file(client: Embedder, stream: EmbedStream, run: FileRun) -> int:
                 failed = {r["id"] for r in read_failures(out)}
                 items = [item for item in items if item.id in failed]
             left = list(job.left(items))
-            job.write(stream.of(client, left, len(left)), shard_size=run.shard_size, guard=interrupts.deferred)
+            coming = read_ahead(left, AT_ONCE) if any(item.path is None for item in left) else left
+            job.write(stream.of(client, coming, len(left)), shard_size=run.shard_size, guard=interrupts.deferred)
             summary = job.finish()
         except Interrupted as interrupted:
             done = len(job.done) if job.adopted else 0
@@ -223,7 +228,7 @@ def report_written(out: Path, summary: Summary, failed: list[FailureRecord]) -> 
 
     click.echo(f"{out}: {summary}")
     for reason in failed[:20]:
-        click.echo(f"failed {reason['id']}: {reason['message']}", err=True)
+        click.echo(printable(f"failed {reason['id']}: {reason['message']}"), err=True)
     if failed:
         click.echo(f"{len(failed)} failed, listed in {failures_of(out)}; --retry-failed tries them again", err=True)
     return len(failed)
@@ -239,7 +244,7 @@ def print_lines(client: Embedder, stream: EmbedStream, images: tuple[str, ...]) 
         for result in part.results:
             if isinstance(result, Failure):
                 failed += 1
-                click.echo(f"failed {result.id}: {result.error}", err=True)
+                click.echo(printable(f"failed {result.id}: {result.error}"), err=True)
                 continue
             line = {
                 "id": result.id,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nonneg_client.commands.embedder_options import DEFAULT_BUNDLE, Command
+from nonneg_core.terminal.tables import printable
 
 if TYPE_CHECKING:
     from nonneg_client.bulk.data_set_run import EmbeddingRun, ShardRunner
@@ -45,10 +46,8 @@ class DataSetOptions:
         if self.ray is not None and Path(self.ray).exists():
             raise click.UsageError(f"--ray took {self.ray!r} for its address: put --ray last, or write --ray=local")
         meant = out is not None and is_data_set(out)
-        if not meant and (self.ray or self.dry_run or self.column or self.id_column):
-            raise click.UsageError(
-                "--ray, --dry-run, --column and --id-column are for data sets: name a folder with --out"
-            )
+        if not meant and (self.ray or self.dry_run):
+            raise click.UsageError("--ray and --dry-run are for data sets: name a folder with --out")
         return meant
 
 
@@ -187,7 +186,7 @@ def _told(run: DataSetRun, manifest: DataSetManifest) -> int:
     click.echo(f"{run.out}: {manifest}")
     failed = manifest.total("failed")
     for reason in islice(read_failed(Address.of(run.out), manifest.shards), SHOWN):
-        click.echo(f"failed {reason['id']}: {reason['message']}", err=True)
+        click.echo(printable(f"failed {reason['id']}: {reason['message']}"), err=True)
     if failed:
         click.echo(f"{failed} failed, listed in {Address.of(run.out) / FAILED}; --retry-failed tries again", err=True)
     return failed

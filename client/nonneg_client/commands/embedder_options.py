@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nonneg_client.wire.client_settings import API_KEY, DEFAULT_URL, URL
+from nonneg_core.terminal.tables import printable
 
 if TYPE_CHECKING:
     from nonneg_client.embedder import Embedder
@@ -107,7 +108,7 @@ def refuse_options(*names: str, reason: str) -> None:
     for name in names:
         if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
             (option,) = (p.opts[0] for p in context.command.params if p.name == name)
-            raise click.UsageError(f"{option} is {reason}")
+            raise click.UsageError(f"{option} {reason}")
 
 
 # Where a subcommand gets the vectors of labelled images: from a server, a bundle, or a file of vectors.
@@ -130,7 +131,7 @@ def vectors_of(
             check_lengths(lengths, client.model().dimensions)
         embeddings = client.embed(data.paths, on_error="return")
     for failure in embeddings.failures:
-        click.echo(f"skipped {failure.id}: {failure.error}", err=True)
+        click.echo(printable(f"skipped {failure.id}: {failure.error}"), err=True)
     return embeddings
 
 

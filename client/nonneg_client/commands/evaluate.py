@@ -92,7 +92,7 @@ def evaluate(
         evaluate_captions(data, lengths, through, intervals=intervals, truncate=truncate, as_json=as_json)
         return
     if data.suffix.lower() == ".json":
-        refuse_options("intervals", *OF_LABELS, reason="for labelled images: leave it out with landmarks")
+        refuse_options("intervals", *OF_LABELS, reason="is for labelled images: leave it out with landmarks")
         from nonneg_client.commands.evaluate_landmarks import landmarks
 
         landmarks(data, lengths, through, as_json)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nonneg_client.commands.embedder_options import OF_LABELS, refuse_options
+from nonneg_core.terminal.tables import printable
 
 if TYPE_CHECKING:
     from nonneg_client.commands.embedder_options import EmbedderOptions
@@ -53,7 +54,7 @@ def check_options() -> None:
     """Refuse the options of labelled images, which change nothing for captions."""
     if not click.get_current_context().params["captions"]:
         raise click.UsageError("--truncate goes with --captions")
-    refuse_options(*OF_LABELS, reason="for labelled images: leave it out beside --captions")
+    refuse_options(*OF_LABELS, reason="is for labelled images: leave it out beside --captions")
 
 
 def embedded(
@@ -68,7 +69,7 @@ def embedded(
     images = client.embed(inputs.images, on_error="return")
     failures = (*texts.failures, *images.failures)
     for failure in failures:
-        click.echo(f"skipped {failure.id}: {failure.error}", err=True)
+        click.echo(printable(f"skipped {failure.id}: {failure.error}"), err=True)
     image_ids, read = set(images.ids or ()), set(texts.ids or ())
     left = [pair for pair in pairs if path_text(pair.image) in image_ids and pair.caption in read]
     return *of_pairs(images, texts, left), failures

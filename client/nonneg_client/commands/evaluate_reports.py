@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,15 +112,15 @@ def check_missed_form(path: Path | None) -> None:
 def write_missed(path: Path, data: Path, labelled: Labelled, embeddings: Embeddings, row: LengthResult) -> None:
     """Write the queries that were missed at one length, and say how many they are."""
     from nonneg_client.commands.contact_sheets import write_page
-    from nonneg_vectors.curation.collection import Collection, as_csv
+    from nonneg_vectors.curation.collection import Collection, write_csv
 
     section = missed(row, asked_images(labelled, embeddings))
     if path.suffix.lower() == ".html":
-        collection = Collection(str(data), embeddings, [{}] * len(embeddings))
+        root = os.path.commonpath([path.absolute() for path in labelled.paths])  # the data's own, wherever a CSV lies
+        collection = Collection(str(data), embeddings, [{}] * len(embeddings), root)
         write_page(path, f"{data}: missed at {row.length}", [section], collection)
     else:
-        with atomic_write(path) as temporary:
-            temporary.write_text(as_csv([section]), encoding="utf-8")
+        write_csv(path, [section])
     queries = len(row.report.queries)
     click.echo(f"{path}: {len(section.groups)} of {queries} queries have no right first hit at {row.length}", err=True)
 

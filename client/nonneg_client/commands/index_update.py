@@ -18,6 +18,7 @@ from nonneg_core.errors import ConfigInvalid, ConnectionFailed
 from nonneg_core.files.image_files import identity, place_of, stamp
 from nonneg_core.files.one_writer import one_writer
 from nonneg_core.process.long_runs import Interrupted, Interrupts
+from nonneg_core.terminal.tables import printable
 from nonneg_vectors.curation.photos import attributes, is_measured, measure_all, measure_decoded, measures
 from nonneg_vectors.search.attributes import Attributes, read_attributes
 from nonneg_vectors.search.index import describe
@@ -240,7 +241,7 @@ class IndexUpdate:
                         for part in some:
                             collected.add(part)
                         for failure in collected.failures:
-                            click.echo(f"failed {failure.id}: {failure.error}", err=True)
+                            click.echo(printable(f"failed {failure.id}: {failure.error}"), err=True)
                             if is_broken(failure.error) and (looks := stamps.get(failure.id)) is not None:
                                 self.broken[failure.id] = looks
                         self.failed += len(collected.failures)

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,15 +41,15 @@ def hits_of(
 ) -> dict[str, list[Hit]]:
     """Return the hits of every query, in their order; a folder or a pattern is several."""
     read = {query: _expression(query) for query in queries}
-    images = [query for query, expression in read.items() if expression is None]
+    images = {query: list(items(query)) for query, expression in read.items() if expression is None}
     with ExitStack() as stack:
         needed = any(expression is None or _needs_a_model(expression) for expression in read.values())
         embedder = stack.enter_context(through.opened()) if needed else None
-        by_image = _by_images(index, images, options, embedder, model) if images and embedder else {}
+        by_image = _by_images(index, list(chain(*images.values())), options, embedder, model) if images else {}
         answers: dict[str, list[Hit]] = {}
         for query, expression in read.items():
             if expression is None:
-                answers |= {item.id: by_image[item.id] for item in items(query)}
+                answers |= {item.id: by_image[item.id] for item in images[query]}
             else:
                 answers[query] = _by_expression(index, query, expression, options, embedder, model)
     return answers
@@ -75,11 +76,11 @@ def _needs_a_model(expression: Expression) -> bool:
 
 
 def _by_images(
-    index: Index, queries: Sequence[str], options: SearchOptions, embedder: Embedder, model: str | None
+    index: Index, sources: Sequence[Item], options: SearchOptions, embedder: Embedder | None, model: str | None
 ) -> dict[str, list[Hit]]:
     """Return the hits of each photo, looked for at the index's length; all photos are embedded together."""
-    sources = [item for query in queries for item in items(query)]
-    vectors = embedder.embed(list(queries), model=model)
+    assert embedder is not None
+    vectors = embedder.embed(sources, model=model)
     if vectors.fingerprint == index.description.fingerprint:  # else it is refused as another model's
         vectors = vectors.shorten(index.description.dimensions)
     return {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nonneg_client.commands.embedder_options import DEFAULT_BUNDLE, embeds, served_model
+from nonneg_client.commands.embedder_options import DEFAULT_BUNDLE, embeds, refuse_options, served_model
 
 if TYPE_CHECKING:
     from nonneg_client.commands.embedder_options import EmbedderOptions
@@ -125,7 +125,9 @@ def all_queries(queries: tuple[str, ...], texts: tuple[str, ...], more: dict[int
     queries += tuple(str(Words(text)) for text in texts)
     if bool(queries) == bool(more):
         raise click.UsageError("give QUERY, --text or --more, one of them (copies and look-alikes: nonneg curate)")
-    check_together("more" if more else "query")
+    if more:
+        reason = "has no meaning beside --more: leave one of them out"
+        refuse_options("model", "cut", "exclude_self", reason=reason)
     return queries
 
 
@@ -166,18 +168,6 @@ def explain(opened: Index, where: dict[str, Any], *, matches_only: bool) -> None
         click.echo(f"no hit: {explain_none(payloads, where, opened.description.fields)}", err=True)
     elif matches_only:
         click.echo("no match: every photo scores as random ones may; without --matches-only they are listed", err=True)
-
-
-NEEDLESS = {"more": ("model", "cut", "exclude_self"), "query": ()}
-
-
-def check_together(what: str) -> None:
-    """Raise if an option was given that says nothing about what is asked: none is ignored."""
-    context = click.get_current_context()
-    for name in NEEDLESS[what]:
-        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
-            flag = "-k" if name == "k" else f"--{name.replace('_', '-')}"
-            raise click.UsageError(f"{flag} has no meaning beside --{what}: leave one of them out")
 
 
 def show(hits: list[Hit], as_json: bool, title: str) -> None:

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import bz2
-import gzip
 import io
-import lzma
 import os
-import tarfile
-import tempfile
-import weakref
-import zlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, Union
 
+from nonneg_client.wire.answer_limits import ReadDeadline
 from nonneg_core.errors import DataInvalid, NonnegError
-from nonneg_core.files.atomic import storage_error
-from nonneg_core.files.image_files import TarSpan, find, path_text, places, read_image
+from nonneg_core.files.image_files import find, path_text, read_image
 from nonneg_core.pixels.formats import from_array
 
 if TYPE_CHECKING:
@@ -29,6 +23,8 @@ if TYPE_CHECKING:
 
 FETCH_LIMIT = 64 * 2**20
 FETCH_SECONDS = 20.0
+IN_TAR = (".tar", ".tgz", ".gz", ".bz2", ".xz", ".zst", ".lz4")  # last suffixes of what may be a tar file
+OF_A_TAR = 1000  # images of it that are listed at once
 
 
 def fetch(url: str) -> bytes:
@@ -36,8 +32,12 @@ def fetch(url: str) -> bytes:
     import httpx
 
     data = bytearray()
+    ending = {"trace": ReadDeadline(FETCH_SECONDS)}
     try:
-        with httpx.stream("GET", url, follow_redirects=True, timeout=FETCH_SECONDS) as response:
+        with (
+            httpx.Client(follow_redirects=True, timeout=FETCH_SECONDS) as client,
+            client.stream("GET", url, extensions=ending) as response,
+        ):
             if response.status_code != 200:
                 raise DataInvalid(f"{url} answers {response.status_code}", fix="check the address", value=url)
             for chunk in response.iter_bytes():
@@ -79,88 +79,9 @@ def downscaled(data: bytes, side: int) -> bytes:
     return buffer.getvalue()
 
 
-# Images inside tar files, as img2dataset and WebDataset write them: found by their headers, read in place.
-#
-# A compressed one cannot be read in place: it is unpacked into a temporary file first, which goes with its last
-# member.
-
-SUFFIX = ".tar"
-PACKED: dict[str, Callable[[Path], Any]] = {
-    ".tar.gz": gzip.open,
-    ".tgz": gzip.open,
-    ".tar.bz2": bz2.open,
-    ".tar.xz": lzma.open,
-}
-REFUSED = (".tar.zst", ".tar.lz4")
-AT_ONCE = 2**20  # bytes unpacked
-
-
-@dataclass(frozen=True)
-class Member:
-    """An image file inside a tar file, which may have been unpacked."""
-
-    archive: Path
-    place: TarSpan  # in the tar file itself, or in what it was unpacked into
-    unpacked: object = field(default=None, repr=False)  # as long as it lives, the unpacked file is there
-
-    @property
-    def id(self) -> str:
-        return f"{self.archive}/{self.place.name}"
-
-    def read(self) -> bytes:
-        """Return the member's bytes, without opening the archive again."""
-        return self.place.read()
-
-
-def is_tar(path: Path) -> bool:
-    """Return whether a file name says tar, compressed or not; what Python cannot unpack is refused."""
-    name = path.name.lower()
-    if name.endswith(REFUSED):
-        raise DataInvalid(
-            f"{path} is compressed in a way that is not read", fix=f"unpack it, or write {', '.join(PACKED)}"
-        )
-    return name.endswith((SUFFIX, *PACKED))
-
-
-def members(path: Path) -> Iterator[Member]:
-    """Yield the image files of a tar file, in its order."""
-    try:
-        plain, owner = _plain(path)
-        yield from (Member(path, place, owner) for place in places(plain) if place.is_image)
-    except (tarfile.TarError, gzip.BadGzipFile, lzma.LZMAError, zlib.error, EOFError) as error:
-        raise DataInvalid(f"{path} is not a tar file, or a broken one ({error})", fix="write it again") from error
-    except OSError as error:
-        raise DataInvalid(f"{path} cannot be read ({error.strerror or error})", fix="check the path") from error
-
-
-def _plain(path: Path) -> tuple[Path, object]:
-    """Return where its bytes lie uncompressed, and what keeps that file alive."""
-    unpack = next((unpack for suffix, unpack in PACKED.items() if path.name.lower().endswith(suffix)), None)
-    if unpack is None:
-        return path, None
-    unpacked = Unpacked()
-    with unpack(path) as packed, unpacked.path.open("wb") as plain:
-        while block := packed.read(AT_ONCE):
-            try:
-                plain.write(block)
-            except OSError as error:
-                raise storage_error(unpacked.path, error) from error
-    return unpacked.path, unpacked
-
-
-class Unpacked:
-    """A temporary file that is removed when nothing refers to it any more, at the latest when the process ends."""
-
-    def __init__(self) -> None:
-        handle, name = tempfile.mkstemp(prefix="nonneg-", suffix=SUFFIX)
-        os.close(handle)
-        self.path = Path(name)
-        weakref.finalize(self, self.path.unlink, missing_ok=True)
-
-
 # All of it becomes a stream of `Item`s, each of which can produce the bytes of one image file when its turn comes.
 
-Source: TypeAlias = Union[str, "os.PathLike[str]", bytes, bytearray, memoryview, "Image", "NDArray[np.uint8]"]
+Source: TypeAlias = Union[str, "os.PathLike[str]", bytes, bytearray, memoryview, "Image", "NDArray[np.uint8]", "Item"]
 ImageSources: TypeAlias = Source | Iterable[Source]
 
 
@@ -187,12 +108,6 @@ def items(sources: ImageSources) -> Iterator[Item]:
         for item in _expand(source, count):
             yield item
             count += 1
-
-
-def read_source(name: str) -> bytes:
-    """Return the bytes of the one image that a path or a URL stands for."""
-    (item,) = items(name)
-    return item.load()
 
 
 def inputs(images: ImageSources | None, texts: str | Iterable[str] | None) -> Iterator[Item]:
@@ -225,7 +140,9 @@ def _flat(sources: ImageSources) -> Iterator[Source]:
 
 
 def _expand(source: Source, count: int) -> Iterator[Item]:
-    if isinstance(source, str) and source.startswith(("http://", "https://")):
+    if isinstance(source, Item):  # what has been listed is not listed again
+        yield source
+    elif isinstance(source, str) and source.startswith(("http://", "https://")):
         yield Item(source, lambda: fetch(source))
     elif isinstance(source, str) and source.startswith("data:"):
         raise DataInvalid("a data URI is not a path", fix="decode it and give the bytes", value=source[:40])
@@ -243,8 +160,15 @@ def _expand(source: Source, count: int) -> Iterator[Item]:
 
 
 def _from_file(path: Path) -> Iterator[Item]:
-    if is_tar(path):
-        yield from (Item(member.id, member.read, path=path) for member in members(path))
+    if path.suffix.lower() not in IN_TAR:
+        yield Item(path_text(path), partial(read_image, path), path=path)
+        return
+    from nonneg_client.bulk.groups import Container, is_tar, of_tar
+    from nonneg_vectors.storage.addresses import Address
+
+    if is_tar(str(path)):
+        container = Container(Address.of(str(path)), path_text(path))
+        yield from chain.from_iterable(group.items() for group in of_tar(container, OF_A_TAR))
     else:
         yield Item(path_text(path), partial(read_image, path), path=path)
 

@@ -7,39 +7,30 @@ absolute path as its id; a URL is its own.
 
 from __future__ import annotations
 
-import glob
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
-from nonneg_client.sources.image_sources import Item, items
+from nonneg_client.bulk.listing import Sources, common_folder, groups
+from nonneg_client.sources.image_sources import Item
 from nonneg_core.errors import ConfigInvalid, NonnegError
 from nonneg_core.files.atomic import atomic_write
-from nonneg_core.files.image_files import Stamp, identity, is_url, path_text
+from nonneg_core.files.image_files import Stamp, is_url
 
 
 def root_of(names: Sequence[str]) -> Path:
     """Return the folder that these paths, folders and globs have in common; the current one if all are URLs."""
-    bases = {os.path.realpath(_base(name)) for name in names if not is_url(name)}
-    return Path(os.path.commonpath(bases) if bases else os.path.realpath("."))
+    return common_folder(names)
 
 
-def rooted(names: Iterable[str], root: Path) -> Iterator[Item]:
-    """Yield the images that the names stand for, with their paths within the root as ids."""
-    for name in names:
-        if is_url(name):
-            yield from items(name)
-            continue
-        base = _base(name)
-        place = Path(os.path.realpath(base))  # links above the images are followed, those among them are names
-        for item in items(name):
-            if item.path is None:
-                yield item
-            else:
-                where = identity(place / os.path.relpath(item.path, base), root)
-                yield replace(item, id=where + item.id.removeprefix(path_text(item.path)))
+def rooted(
+    names: Iterable[str], root: Path, *, column: str | None = None, id_column: str | None = None
+) -> Iterator[Item]:
+    """Yield the images that the names stand for, with their paths within the root as ids; none is read yet."""
+    sources = Sources(tuple(names), LISTED, column, id_column, str(root), apart=False)
+    return chain.from_iterable(group.items() for group in groups(sources))
 
 
 def covered(names: Iterable[str], root: Path) -> Callable[[str], bool]:
@@ -61,20 +52,10 @@ def kept_root(root: str, names: Sequence[str], made: object) -> Path:
     return path
 
 
-def _base(name: str) -> Path:
-    """Return the folder from which a name's images are found: itself, a file's, or a glob's last plain one."""
-    path = Path(name).expanduser()
-    if path.is_dir():
-        return path
-    if not glob.has_magic(name) or path.exists():
-        return path.parent
-    plain = [part for part in path.parents if not glob.has_magic(str(part))]
-    return plain[0]
-
-
 # broken.json in an index's folder: images that could not be read, not tried again until their files change.
 
 FILE = "broken.json"
+LISTED = 1000  # images of a group, which are listed together
 
 
 def is_broken(error: NonnegError) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nonneg_client.wire.answer_limits import UNREADABLE, dimensions_of, readable
 from nonneg_core.errors import BY_TYPE, NonnegError, ResponseInvalid
 from nonneg_vectors.storage.results import BatchResult, Failure, SparseVector
 
@@ -69,9 +70,9 @@ def parse(status: int, headers: Mapping[str, str], body: bytes, ids: Sequence[st
     """Return the results of the images that were sent; raises the error that the server names, or ResponseInvalid."""
     if status != 200:
         raise error_of(status, headers, body)
-    try:
+    with readable("of the native form"):
         content = _content(headers, body)
-        dimensions = int(content["dimensions"])
+        dimensions = dimensions_of(content)
         entries = sorted(content["data"], key=lambda entry: entry["index"])
         if len(entries) != len(ids):
             raise ResponseInvalid(
@@ -80,11 +81,6 @@ def parse(status: int, headers: Mapping[str, str], body: bytes, ids: Sequence[st
         results = tuple(_result(name, entry, dimensions) for name, entry in zip(ids, entries, strict=True))
         model, fingerprint = str(content["model"]), str(content["fingerprint"])
         return BatchResult(results, model, fingerprint, dimensions, bool(content["normalized"]))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ResponseInvalid(
-            f"the server's answer is not of the native form ({type(error).__name__}: {error})",
-            fix="check that the address is a nonneg server of this version",
-        ) from error
 
 
 def _content(headers: Mapping[str, str], body: bytes) -> Any:
@@ -118,8 +114,8 @@ def error_of(status: int, headers: Mapping[str, str], body: bytes) -> NonnegErro
     try:
         content = json.loads(body)
         error = _named(content["error"], status)
-        error.request_id = content.get("request_id")
-    except (ValueError, KeyError, TypeError, AttributeError):
+        error.request_id = _text(content.get("request_id"))
+    except UNREADABLE:
         kind = _by_status(status)
         error = kind(f"the server answered {status}: {body[:200].decode('utf-8', 'replace')!r}")
     error.retry_after = retry_after(headers)
@@ -139,11 +135,15 @@ def _named(body: Mapping[str, Any], status: int | None = None) -> NonnegError:
     kind = BY_TYPE.get(str(body["type"])) or (_by_status(status) if status else NonnegError)
     return kind(
         str(body["message"]),
-        fix=body.get("fix"),
-        field=body.get("field"),
+        fix=_text(body.get("fix")),
+        field=_text(body.get("field")),
         value=body.get("value"),
         limit=body.get("limit"),
     )
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
 
 
 def _by_status(status: int) -> type[NonnegError]:

@@ -5,22 +5,22 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Generator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import quote, urlencode
 
 import numpy as np
 
 from nonneg_client.sources.image_sources import items
+from nonneg_client.wire.answer_limits import MAX_DIMENSIONS, dimensions_of, readable
 from nonneg_client.wire.batch_exchange import Reply, Send
 from nonneg_client.wire.client_settings import RetryPolicy
-from nonneg_client.wire.protocol import PATH, error_of
+from nonneg_client.wire.protocol import error_of
 from nonneg_core.errors import (
     ConfigInvalid,
     ConnectionFailed,
     DataInvalid,
     DeadlineExceeded,
     NonnegError,
-    ResponseInvalid,
 )
 from nonneg_vectors.expressions.expression import Expression, Photo
 from nonneg_vectors.expressions.weightings import Resolved, SparseRow
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from nonneg_client.wire.client_settings import ClientSettings
 
 CONNECT_SECONDS = 5.0
+NotAnswered: TypeAlias = "httpx.HTTPError | httpx.InvalidURL | TimeoutError"
 
 
 class ServerConnection:
@@ -47,18 +48,18 @@ class ServerConnection:
         return RetryPolicy(options.retries, options.overload_timeout, options.retry_delay, self._answered)
 
     def request(self, step: Send, *, closed: bool) -> dict[str, Any]:
-        """Return the arguments of httpx's `post`."""
+        """Return the arguments of a request to embed."""
         if closed:
             raise ConfigInvalid("this client is closed", fix="make another one")
         message = step.request
-        return {"url": PATH, "params": message.params, "headers": message.headers, "content": message.content}
+        return {"params": message.params, "headers": message.headers, "content": message.content}
 
-    def reply(self, response: httpx.Response) -> Reply:
-        """Return what came back."""
+    def reply(self, reply: Reply) -> Reply:
+        """Return what came back, and remember that something did."""
         self._answered = True
-        return Reply(response.status_code, response.headers, response.content)
+        return reply
 
-    def failure(self, error: httpx.HTTPError | httpx.InvalidURL) -> NonnegError:
+    def failure(self, error: NotAnswered) -> NonnegError:
         """Return our error for one of httpx's; one from a server that was reached shows that it is there."""
         failure = failure_of(error, self.settings)
         self._answered |= failure.field != "url"
@@ -84,11 +85,11 @@ def options_of(settings: ClientSettings) -> dict[str, Any]:
     }
 
 
-def failure_of(error: httpx.HTTPError | httpx.InvalidURL, settings: ClientSettings) -> NonnegError:
-    """Return our error for one of httpx's."""
+def failure_of(error: NotAnswered, settings: ClientSettings) -> NonnegError:
+    """Return our error for one of httpx's, or for the end of the time."""
     import httpx
 
-    if isinstance(error, httpx.TimeoutException) and not isinstance(error, httpx.ConnectTimeout):
+    if isinstance(error, (httpx.TimeoutException, TimeoutError)) and not isinstance(error, httpx.ConnectTimeout):
         return DeadlineExceeded(
             f"no answer from {settings.url} within {settings.timeout:g} s",
             fix="give it more time (timeout=), or send smaller batches (batch_size=)",
@@ -105,16 +106,12 @@ def failure_of(error: httpx.HTTPError | httpx.InvalidURL, settings: ClientSettin
     )
 
 
-def json_of(response: httpx.Response) -> Any:
+def json_of(reply: Reply) -> Any:
     """Return the content of an answer that is JSON, or the error it stands for."""
-    if response.status_code != 200:
-        raise error_of(response.status_code, response.headers, response.content)
-    try:
-        return json.loads(response.content)
-    except ValueError as error:
-        raise ResponseInvalid(
-            f"{response.url} answered something that is not JSON", fix="check what answers at this address"
-        ) from error
+    if reply.status != 200:
+        raise error_of(reply.status, reply.headers, reply.body)
+    with readable("JSON"):
+        return json.loads(reply.body)
 
 
 # The list of a model's dimensions, page by page; nothing here waits.
@@ -128,9 +125,10 @@ def list_dimensions(model: str, filters: Mapping[str, str]) -> Generator[str, An
     while True:
         query = urlencode({**filters, "offset": len(entries), "limit": PAGE})
         answer = yield f"{model_path(model)}/dimensions?{query}"
-        entries += answer["dimensions"]
-        if not answer["dimensions"] or len(entries) >= answer["total"]:
-            return entries
+        with readable("a list of dimensions"):
+            entries += answer["dimensions"]
+            if not answer["dimensions"] or len(entries) >= min(answer["total"], MAX_DIMENSIONS):
+                return entries
 
 
 def dimension_parameters(sort: str, named: bool, contains: str | None) -> dict[str, str]:
@@ -155,18 +153,13 @@ def request_of(expression: Expression, dimensions: int | None, model: str | None
 
 def query_of(answer: Any, expression: Expression) -> Query:
     """Return the query in the server's answer."""
-    try:
-        dimensions = int(answer["dimensions"])
+    with readable("a query"):
+        dimensions = dimensions_of(answer)
         parts = tuple(_row(part, dimensions) for part in answer["parts"])
         without = tuple(int(unwanted["dimension"]) for unwanted in answer["without"])
         return Query(
             expression, Resolved(parts, without), dimensions, str(answer["fingerprint"]), float(answer["chance"])
         )
-    except (ValueError, KeyError, TypeError) as error:
-        raise ResponseInvalid(
-            f"the server's answer cannot be read as a query ({type(error).__name__}: {error})",
-            fix="check that the address is a nonneg server of this version",
-        ) from error
 
 
 def _bytes(photo: Photo) -> bytes:

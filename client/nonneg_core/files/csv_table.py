@@ -1,13 +1,18 @@
-"""A CSV file whose first line names its columns: in UTF-8, with or without a byte order mark, whole or line by line."""
+"""A CSV file whose first line names its columns, in UTF-8: read whole or line by line, and written safe to open."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from nonneg_core.errors import DataInvalid
+from nonneg_core.files.atomic import atomic_write
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # how a cell begins that is computed
+NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?")
 
 
 def read_table(path: Path, needed: Sequence[str] = ()) -> tuple[list[str], list[dict[str, str]]]:
@@ -22,6 +27,21 @@ def stream_table(path: Path, needed: Sequence[str] = ()) -> Iterator[dict[str, s
     with _opened(path) as reader:
         _columns(path, reader, needed)
         yield from _rows(reader)
+
+
+def write_table(path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Write a table that a spreadsheet shows as it is: a text that it would compute, as `=1+1`, gets a ' in front."""
+    with atomic_write(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows([_shown(cell) for cell in row] for row in rows)
+
+
+def _shown(cell: object) -> object:
+    """Return a cell as a spreadsheet shows it; a text that is a number stays one."""
+    if not isinstance(cell, str) or not cell.lstrip(" ").startswith(FORMULA):
+        return cell
+    return cell if NUMBER.fullmatch(cell) else f"'{cell}"
 
 
 @contextmanager

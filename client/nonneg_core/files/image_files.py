@@ -164,6 +164,18 @@ def place_of(name: str, root: str) -> str:
     return name if is_url(name) or not root else str(Path(root) / name)
 
 
+def read_within(place: str, *roots: str) -> bytes:
+    """Return the bytes of an image that lies in one of these folders; an empty one stands for the current folder.
+
+    Where images lie is said by indexes and files of vectors, which may be anyone's: nothing else is opened or fetched.
+    """
+    path = Path(os.path.abspath(place))  # noqa: PTH100  links stay: they are the user's own
+    if is_url(place) or not any(path.is_relative_to(os.path.abspath(root)) for root in roots):  # noqa: PTH100
+        folders = " or ".join(root or "the current folder" for root in roots)
+        raise DataInvalid(f"{place} does not lie in {folders}", fix="go to the folder of the images", value=place)
+    return read_image(path)
+
+
 def stamp(path: Path | None) -> Stamp | None:
     """Return what shows that a file was changed; None for what is not a file."""
     if path is None:

@@ -38,8 +38,12 @@ def width(text: str) -> int:
 def _text(cell: Cell) -> str:
     if cell is None:
         return "-"
-    text = f"{cell:.3f}" if isinstance(cell, float) else str(cell)
-    return "".join(c if c.isprintable() else "�" for c in text)  # a file's name may hold a line's end, or an escape
+    return printable(f"{cell:.3f}" if isinstance(cell, float) else str(cell))
+
+
+def printable(text: str) -> str:
+    """Return a text without what a terminal would obey: a name or a server's message may hold an escape."""
+    return "".join(c if c.isprintable() else "�" for c in text)
 
 
 # Pictures of numbers by matplotlib, which is imported when one is drawn, and without a window system.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -14,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from nonneg_core.errors import DataInvalid
-from nonneg_core.files.image_files import place_of
+from nonneg_core.files.csv_table import write_table
+from nonneg_core.files.image_files import place_of, read_within
 from nonneg_vectors.search.attributes import explain_none, holds, read_conditions
 from nonneg_vectors.storage.embeddings import Embeddings
 from nonneg_vectors.storage.vector_files import read_record
@@ -45,6 +44,10 @@ class Collection:
     def place(self, name: str) -> str:
         """Return where the photo with this id is."""
         return place_of(name, self.root)
+
+    def read(self, name: str) -> bytes:
+        """Return the bytes of the photo with this id; DataInvalid for one outside of the collection's folder."""
+        return read_within(self.place(name), self.root)
 
     def where(self, typed: Sequence[str]) -> Collection:
         """Return the photos that fulfil all conditions, as `nonneg search --where` takes them."""
@@ -206,13 +209,9 @@ def as_json(sections: Sequence[Section]) -> list[dict[str, Any]]:
     return bodies
 
 
-def as_csv(sections: Sequence[Section]) -> str:
-    """Return one line a photo, with the action that is suggested."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    writer.writerows(lines(sections))
-    return text.getvalue()
+def write_csv(path: Path, sections: Sequence[Section]) -> None:
+    """Write one line a photo, with the action that is suggested."""
+    write_table(path, COLUMNS, lines(sections))
 
 
 def lines(sections: Sequence[Section]) -> Iterator[tuple[Any, ...]]:

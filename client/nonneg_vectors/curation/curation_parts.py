@@ -13,7 +13,7 @@ from nonneg_vectors.curation.doubtful_labels import by_label, doubtful, is_label
 from nonneg_vectors.curation.duplicates import between, copied, exact_copies, removed_by, similar
 from nonneg_vectors.curation.neighbours import PairLimits
 from nonneg_vectors.curation.overview import clustered, failing, lonely, subset
-from nonneg_vectors.curation.photos import ReadPlace, photos_of, read_place
+from nonneg_vectors.curation.photos import photos_of
 from nonneg_vectors.search.query_and_hits import DimensionNames
 
 PARTS = ("exact", "copies", "similar", "pixels", "outliers", "clusters", "subset", "labels", "missed", "classes")
@@ -33,7 +33,6 @@ class CurationOptions:
     labels: str = "folder"  # the field that holds them
     names: DimensionNames = field(default_factory=dict)
     shown: Progress = None
-    read: ReadPlace = field(default_factory=lambda: read_place)  # the bytes of the photo at a place
 
 
 def curate(collection: Collection, options: CurationOptions) -> list[Section]:
@@ -41,7 +40,7 @@ def curate(collection: Collection, options: CurationOptions) -> list[Section]:
     _check_filled(collection)
     parts = set(options.parts)
     shown, limits = options.shown, limits_of(options, collection)
-    photos = photos_of(collection, read=options.read, shown=shown) if parts & OF_PHOTOS else None
+    photos = photos_of(collection, shown=shown) if parts & OF_PHOTOS else None
     labels = collection.labels(options.labels)
     if parts & set(OF_LABELS) and not is_labelled(labels):
         parts -= set(OF_LABELS)
@@ -77,7 +76,7 @@ def curate_two(one: Collection, other: Collection, options: CurationOptions) -> 
     one.vectors.same_form(other.vectors)
     one, other = cut_alike(one, other)
     limits = limits_of(options, one, other)
-    photos, others = (photos_of(c, read=options.read, shown=options.shown) for c in (one, other))
+    photos, others = (photos_of(c, shown=options.shown) for c in (one, other))
     pairs, _, _ = compare(one, limits, photos.thumbnails(), other, others.thumbnails(), shown=options.shown)
     sections = between(one, other, photos, others, pairs, limits)
     return [section for section in sections if section.part in options.parts]

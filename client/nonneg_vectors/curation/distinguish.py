@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable
 
 import numpy as np
@@ -50,15 +48,6 @@ def sentence(name: str, statistics: Differences, d: int) -> str:
     """Return what differs, in words: `snow: 3.1x (2.2x to 4.4x) as strong, in 12.4% of the photos instead of 4.0%`."""
     strong = f"{statistics.times[d]:.2g}x ({statistics.times_low[d]:.2g}x to {statistics.times_high[d]:.2g}x) as strong"
     return in_words(name, float(statistics.share_a[d]), float(statistics.share_b[d]), strong)
-
-
-def rows_as_csv(section: Section) -> str:
-    """Return the figures of a section, one line a dimension."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(section.columns)
-    writer.writerows(section.rows)
-    return text.getvalue()
 
 
 def _row(d: int, statistics: Differences, names: DimensionNames) -> tuple[object, ...]:

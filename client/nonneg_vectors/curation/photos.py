@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from nonneg_core.errors import NonnegError
-from nonneg_core.files.image_files import read_image
 from nonneg_core.pixels.decode import decode_then
 from nonneg_core.pixels.identify import identify
 from nonneg_core.pixels.pixel_checks import AMPLE, CHECKS, GRID, PixelChecks, as_text, check_pixels, from_text
@@ -36,8 +34,6 @@ MEASURED = (
     "_thumbnail",
     "_digest",
 )
-
-ReadPlace = Callable[[str], bytes]
 
 
 @dataclass(frozen=True)
@@ -124,20 +120,12 @@ def measures(payload: Mapping[str, Any]) -> dict[str, Any]:
     return {name: payload[name] for name in MEASURED if name in payload}
 
 
-def read_place(place: str) -> bytes:
-    """Return the bytes of a photo that is a file."""
-    return read_image(Path(place))
-
-
-def photos_of(collection: Collection, *, read: ReadPlace = read_place, shown: Progress = None) -> MeasuredPhotos:
-    """Return every photo of a collection; those that its index does not describe are read, with a bar.
-
-    read: gives the bytes of the photo at a place, which may be a file or a URL.
-    """
+def photos_of(collection: Collection, *, shown: Progress = None) -> MeasuredPhotos:
+    """Return every photo of a collection; those that its index does not describe are read, with a bar."""
     known = [from_attributes(payload) for payload in collection.payloads]
     unknown = [i for i, photo in enumerate(known) if photo is None]
-    places = [collection.place(collection.ids[i]) for i in unknown]
-    for i, photo in zip(unknown, measure_all([partial(read, place) for place in places], shown=shown), strict=True):
+    loads = [partial(collection.read, collection.ids[i]) for i in unknown]
+    for i, photo in zip(unknown, measure_all(loads, shown=shown), strict=True):
         known[i] = photo
     return MeasuredPhotos(known, [collection.ids[i] for i in unknown if known[i] is None])
 

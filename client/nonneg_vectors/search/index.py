@@ -160,23 +160,8 @@ class Index:
         values = np.array([more[int(i)] for i in indices], dtype=np.float32)
         return self._by_weights((indices, values), k, HitLimits(where, without, matches_only=matches_only))
 
-    def by_weights(
-        self,
-        query: SparseWeights,
-        k: int,
-        *,
-        where: Where | None = None,
-        without: Sequence[int] = (),
-        exclude: Sequence[str] = (),
-        cut: int | None = None,
-        reasons: bool = True,
-        matches_only: bool = False,
-    ) -> list[Hit]:
-        """Return the k largest inner products with a weighting of dimensions."""
-        return self._by_weights(query, k, HitLimits(where, without, exclude, cut, reasons, matches_only))
-
     def _by_weights(self, query: SparseWeights, k: int, limits: HitLimits, line: float | None = None) -> list[Hit]:
-        """Return the same; `line`: the score that random photos reach, where the query says so."""
+        """Return the k largest inner products; `line`: what random photos reach, where the query says so."""
         check_where(limits.where)
         self._are_there(limits.without)
         if not len(query[0]):

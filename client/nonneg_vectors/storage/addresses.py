@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typing import Any
 
 from nonneg_core.errors import ConfigInvalid, ConnectionFailed, DataInvalid, MissingExtra, StorageFailed
 from nonneg_core.files.atomic import atomic_write, storage_error
+from nonneg_core.files.image_files import ends
 from nonneg_core.terminal.installing import extra_hint
 from nonneg_vectors.storage.parquet import import_pyarrow
 
@@ -78,11 +80,17 @@ class Address:
     def kind(self) -> str:
         """Return `file`, `folder` or `nothing`."""
         with reading(self):
+            if self.here:
+                return _kind(Path(self.path))
             info = self._system.get_file_info(self.path)
         return {2: "file", 3: "folder", 0: "nothing"}.get(int(info.type), "other")
 
     def entries(self) -> list[FolderEntry]:
         """Return what a folder holds, by name; hidden entries are left out."""
+        if self.here:
+            with reading(self), os.scandir(self.path) as entries:
+                names = sorted((entry.name, entry.is_dir()) for entry in entries if not entry.name.startswith("."))
+            return [FolderEntry(name, folder, not folder and ends(Path(self.path, name))) for name, folder in names]
         fs = import_pyarrow_fs()
         with reading(self):
             infos = self._system.get_file_info(fs.FileSelector(self.path))
@@ -94,7 +102,7 @@ class Address:
     def open(self) -> Any:
         """Return a file to read from at any place."""
         with reading(self):
-            return self._system.open_input_file(self.path)
+            return Path(self.path).open("rb") if self.here else self._system.open_input_file(self.path)
 
     def read(self) -> bytes:
         """Return all bytes of a file."""
@@ -130,13 +138,19 @@ class Address:
         return filesystem(self.scheme, self.path.partition("/")[0] if self.scheme else "")
 
 
+def _kind(path: Path) -> str:
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return "nothing"
+    return "folder" if stat.S_ISDIR(mode) else "file" if stat.S_ISREG(mode) else "other"
+
+
 @lru_cache
 def filesystem(scheme: str, bucket: str) -> Any:
     """Return what reaches a bucket, as this machine's environment says (keys, region, endpoint)."""
     fs = import_pyarrow_fs()
     address = f"{scheme}://{bucket}"
-    if not scheme:
-        return fs.LocalFileSystem()
     if scheme == "az":
         account = os.environ.get(AZURE_ACCOUNT)
         if not account:

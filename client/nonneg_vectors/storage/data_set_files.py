@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, cast
@@ -144,7 +145,7 @@ def finished_shard(target: Address, name: str) -> Shard | None:
     place = target / SHARDS / f"{name}.parquet"
     try:
         with place.open() as file:
-            size = file.size()
+            size = file.seek(0, os.SEEK_END)
             metadata = parquet.metadata_in(file)
         return Shard(**{**json.loads(metadata["nonneg"]), "bytes": size})
     except Absent:
@@ -197,17 +198,28 @@ def read_failed(target: Address, shards: Iterable[Shard]) -> Iterator[FailureRec
 def read_job(target: Address) -> dict[str, Any] | None:
     """Return what a data set was begun with."""
     try:
-        settings: dict[str, Any] = json.loads((target / JOB).read())
-        return settings
+        return read_json(target / JOB)
     except Absent:
         return None
-    except ValueError as error:
-        raise DataInvalid(f"{target / JOB} is damaged ({error})", fix="pass --replace to begin again") from error
 
 
 def write_job(target: Address, settings: dict[str, Any]) -> None:
     """Say what a data set is begun with."""
-    (target / JOB).write(json.dumps(settings, indent=1, ensure_ascii=False).encode())
+    write_json(target / JOB, settings)
+
+
+def read_json(place: Address) -> dict[str, Any]:
+    """Return what a run wrote of itself."""
+    try:
+        record: dict[str, Any] = json.loads(place.read())
+    except ValueError as error:
+        raise DataInvalid(f"{place} is damaged ({error})", fix="pass --replace to begin again") from error
+    return record
+
+
+def write_json(place: Address, record: dict[str, Any]) -> None:
+    """Write it, whole or not at all."""
+    place.write(json.dumps(record, indent=1, ensure_ascii=False).encode())
 
 
 def _table_of(reasons: Sequence[FailureRecord]) -> bytes:

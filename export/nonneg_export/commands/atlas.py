@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import tempfile
 from dataclasses import dataclass
-from dataclasses import replace as replaced
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from nonneg_core.files.atomic import atomic_write
 from nonneg_core.terminal.progress import ProgressBar
 from nonneg_export.calibrate.activations import collect
 from nonneg_export.calibrate.atlas_builder import build_atlas, write_atlas_page
-from nonneg_export.calibrate.workdir import note_written, workdir, written_before
+from nonneg_export.calibrate.workdir import workdir
 from nonneg_export.commands.options import PATH, calibration, calibration_options, replace_option, tell_broken
 from nonneg_export.share.manifest_report import size
 from nonneg_runtime.bundle.atlas_file import FILE_NAME, open_atlas, with_atlas
@@ -58,7 +57,7 @@ def atlas(
       nonneg atlas photos.bundle --images photos/
     """
     opened = open_bundle(bundle)
-    to = _places(opened, html, beside, out, replace=replace, work=flags["work"])
+    to = _places(opened, html, beside, out, replace=replace)
     photos = calibration(flags, quiet=True)
     with workdir(to.first, flags["work"]) as place, tempfile.TemporaryDirectory(prefix="nonneg-") as work:
         with ProgressBar("searching") as bar:
@@ -74,7 +73,7 @@ def atlas(
         limits = {"examples": examples, "side": thumbnail, "budget": max_size * 2**20}
         fingerprint = opened.manifest.fingerprint
         record = build_atlas(activations, photos, made, **limits, data=flags["data"], fingerprint=fingerprint)
-        _write(opened, made, record, to, place)
+        _write(opened, made, record, to)
         written = size(made.stat().st_size)
     tell_broken(activations.broken)
     click.echo(
@@ -105,9 +104,7 @@ class AtlasTargets:
         return ", ".join(map(str, self.all))
 
 
-def _places(
-    bundle: Bundle, html: Path | None, beside: Path | None, out: Path | None, *, replace: bool, work: Path | None
-) -> AtlasTargets:
+def _places(bundle: Bundle, html: Path | None, beside: Path | None, out: Path | None, *, replace: bool) -> AtlasTargets:
     """Return where to write, refused before the work where that cannot be."""
     inside = out is None and html is None and beside is None
     if inside and bundle.path.parent == SHIPPED:
@@ -118,23 +115,13 @@ def _places(
             value=bundle.manifest.name,
         )
     to = AtlasTargets(html, beside, bundle.path if inside else out, replace or inside)
-    files = {place: place / FILE_NAME if place == to.bundle else place for place in to.all}
-    ours = written_before(to.first, files.values(), work)  # by a run that was killed before it had written all
-    for place, file in files.items():
-        check_free(place, replace=to.replace or file in ours)
-    return replaced(to, replace=to.replace or (out is not None and files[out] in ours))
+    for place in to.all:
+        check_free(place, replace=to.replace)
+    return to
 
 
-def _write(bundle: Bundle, made: Path, record: AtlasRecord, to: AtlasTargets, place: Path) -> None:
-    """Write the page into the folder of the atlas first, so that what is written can be noted before it is."""
-    page = made.with_name("page.html")
-    if to.html is not None:
-        shown = with_atlas(bundle, [made])
-        reader = open_atlas(shown)
-        assert reader is not None
-        with reader:
-            write_atlas_page(page, shown, reader, record.data)
-    note_written(place, [file for file in (made, page) if file.exists()])
+def _write(bundle: Bundle, made: Path, record: AtlasRecord, to: AtlasTargets) -> None:
+    """Write the atlas to each of its places, the page last."""
     if to.beside is not None:
         with atomic_write(to.beside) as temporary:
             shutil.copyfile(made, temporary)
@@ -142,5 +129,8 @@ def _write(bundle: Bundle, made: Path, record: AtlasRecord, to: AtlasTargets, pl
         files = {name: bundle.path / name for name in bundle.manifest.files} | {FILE_NAME: made}
         write_bundle(to.bundle, bundle.manifest.model_copy(update={"atlas": record}), files, replace=to.replace)
     if to.html is not None:
-        with atomic_write(to.html) as temporary:
-            shutil.copyfile(page, temporary)
+        shown = with_atlas(bundle, [made])
+        reader = open_atlas(shown)
+        assert reader is not None
+        with reader:
+            write_atlas_page(to.html, shown, reader, record.data)

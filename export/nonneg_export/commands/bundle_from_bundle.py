@@ -15,7 +15,7 @@ from nonneg_export.assembly.calibrate_and_seal import seal
 from nonneg_export.assembly.quantized_bundle import Small, evaluated, quantized
 from nonneg_export.assembly.reranked_bundle import compose_order, draft_of, left_out, overlaps
 from nonneg_export.calibrate.photo_folder import find_photos
-from nonneg_export.calibrate.workdir import note_sealed, sealed_before, workdir
+from nonneg_export.calibrate.workdir import workdir
 from nonneg_export.commands.draft_to_bundle import triton_repository, write_and_show
 from nonneg_export.commands.options import (
     PATH,
@@ -102,11 +102,7 @@ def quantize(bundle: Path | None, to: Small, min_quality: float, **flags: Any) -
     out: Path = flags["out"] or place_beside(old, to)
     if to == "bf16" and flags["triton"] is not None:
         raise ConfigInvalid("--triton serves through ONNX Runtime, which computes no bf16", fix="leave one of them out")
-    if sealed_before(out, flags["work"]) and not flags["replace"]:
-        new = open_bundle(out)
-        repository = triton_repository(new, flags["triton"], again=False)
-    else:
-        new, repository = quantize_and_show(old, to, out, min_quality, flags)
+    new, repository = quantize_and_show(old, to, out, min_quality, flags)
     before, after = old.stored, new.stored
     click.echo(f"{new.path}: encoder {size(before)} -> {size(after)}\n{summary(new.manifest)}")
     if repository is not None:
@@ -125,7 +121,6 @@ def quantize_and_show(
             shrunk = quantized(old, to, photos, work, min_quality=min_quality, tick=bar.move)
         if labelled is not None:
             shrunk = evaluated(shrunk, photos, labelled, work, data=flags["evaluation_data"])
-        note_sealed(work, shrunk.encoder)
         new = seal(shrunk, out, overwrite=flags["replace"])
         return new, triton_repository(new, flags["triton"])
 

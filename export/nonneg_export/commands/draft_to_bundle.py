@@ -14,11 +14,11 @@ from nonneg_export.assembly.text_recall import with_recall
 from nonneg_export.calibrate.activations import Tick
 from nonneg_export.calibrate.column_ranking import Rule
 from nonneg_export.calibrate.photo_folder import Photos, find_photos
-from nonneg_export.calibrate.workdir import note_sealed, sealed_before, workdir
+from nonneg_export.calibrate.workdir import workdir
 from nonneg_export.commands.options import calibration, tell_broken, warn
 from nonneg_export.share.manifest_report import summary
 from nonneg_export.share.triton_repository import write_repository
-from nonneg_runtime.bundle.bundle_folder import Bundle, check_free, open_bundle
+from nonneg_runtime.bundle.bundle_folder import Bundle, check_free
 from nonneg_vectors.evaluation.caption_retrieval import read_pairs
 
 
@@ -33,10 +33,6 @@ def write_and_show(
     draft: from a folder to work in, the calibration photos, and what to tell how many of them are done.
     """
     out: Path = flags["out"]
-    if sealed_before(out, flags["work"]) and not flags["replace"]:
-        bundle = open_bundle(out)
-        _tell(bundle, triton_repository(bundle, flags["triton"], again=False))
-        return bundle
     check_free(out, replace=flags["replace"])
     photos = calibration(flags)
     labelled = None if flags["evaluate"] is None else find_photos(flags["evaluate"])
@@ -55,7 +51,6 @@ def write_and_show(
         if labelled is not None:
             with ProgressBar("evaluating") as bar:
                 ranked = report(ranked, labelled, place, data=flags["evaluation_data"], tick=bar.move)
-        note_sealed(place, ranked.encoder)
         bundle = seal(ranked, out, overwrite=flags["replace"])
         repository = triton_repository(bundle, flags["triton"])
     tell_broken(ranked.activations.broken)
@@ -63,9 +58,9 @@ def write_and_show(
     return bundle
 
 
-def triton_repository(bundle: Bundle, folder: Path | None, *, again: bool = True) -> Path | None:
+def triton_repository(bundle: Bundle, folder: Path | None) -> Path | None:
     """Write the Triton model repository where one is asked for, and return its folder."""
-    return None if folder is None else write_repository(bundle, folder, again=again)
+    return None if folder is None else write_repository(bundle, folder)
 
 
 def _tell(bundle: Bundle, repository: Path | None) -> None:

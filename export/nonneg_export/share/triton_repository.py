@@ -7,7 +7,7 @@ from pathlib import Path
 
 from nonneg_core.errors import ConfigInvalid
 from nonneg_core.files.atomic import atomic_write
-from nonneg_runtime.bundle.bundle_folder import Bundle, record_of, staged, storing
+from nonneg_runtime.bundle.bundle_folder import Bundle, staged, storing
 from nonneg_runtime.bundle.external_data import external_files
 from nonneg_runtime.bundle.manifest import Manifest
 from nonneg_runtime.inference.runner import INPUT, OUTPUT
@@ -16,11 +16,8 @@ MAX_BATCH = 32
 MODEL = "model.onnx"
 
 
-def write_repository(bundle: Bundle, repository: Path, *, again: bool = True) -> Path:
-    """Add the bundle to a model repository; the model's folder is its name, an existing one gets a new version.
-
-    again: also where the newest version is this encoder, which a run that was killed may have written.
-    """
+def write_repository(bundle: Bundle, repository: Path) -> Path:
+    """Add the bundle to a model repository; the model's folder is its name, an existing one gets a new version."""
     if bundle.manifest.precision == "bf16":
         raise ConfigInvalid(
             "Triton's ONNX Runtime computes no bf16: it would answer other vectors under this fingerprint",
@@ -31,19 +28,13 @@ def write_repository(bundle: Bundle, repository: Path, *, again: bool = True) ->
     with storing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         newest = max((int(p.name) for p in folder.iterdir() if p.name.isdigit()), default=0)
-        if again or not _is(bundle, folder / str(newest)):
-            with staged(folder / str(newest + 1)) as place:
-                shutil.copyfile(bundle.encoder, place / MODEL)
-                for name in external_files(bundle.encoder):  # weights that lie beside the graph
-                    shutil.copyfile(bundle.path / name, place / name)
+        with staged(folder / str(newest + 1)) as place:
+            shutil.copyfile(bundle.encoder, place / MODEL)
+            for name in external_files(bundle.encoder):  # weights that lie beside the graph
+                shutil.copyfile(bundle.path / name, place / name)
         with atomic_write(folder / "config.pbtxt") as temporary:
             temporary.write_text(config(bundle.manifest), encoding="utf-8")
     return folder
-
-
-def _is(bundle: Bundle, version: Path) -> bool:
-    model = version / MODEL
-    return model.is_file() and record_of(model) == record_of(bundle.encoder)
 
 
 def config(manifest: Manifest) -> str:

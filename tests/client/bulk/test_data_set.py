@@ -299,8 +299,8 @@ def test_what_is_there_is_listed_once_and_what_is_not_is_never_asked_for(
 
 
 def test_a_lock_that_cannot_be_made_is_an_error_of_storage(source: Path, tmp_path: Path) -> None:
-    (tmp_path / "v" / "lock").mkdir(parents=True)
-    result = embedded(source, tmp_path / "v")
+    (tmp_path / "file").write_text("")
+    result = embedded(source, tmp_path / "file" / "v")
     assert isinstance(result.exception, StorageFailed), repr(result.exception)
     assert "cannot be written" in str(result.exception)
 
@@ -309,7 +309,7 @@ def test_a_second_run_into_one_folder_is_refused(source: Path, tmp_path: Path) -
     with lock.locked_target(Address.of(str(tmp_path / "v"))):
         result = embedded(source, tmp_path / "v")
     assert isinstance(result.exception, StorageFailed)
-    assert "another nonneg embed is writing" in str(result.exception)
+    assert "another nonneg is writing" in str(result.exception)
 
 
 def test_in_a_store_a_run_that_is_alive_keeps_others_out_and_one_that_died_does_not() -> None:

@@ -53,6 +53,12 @@ def vector(name: str) -> np.ndarray:
     return z
 
 
+@pytest.fixture(autouse=True)
+def current(folder, monkeypatch) -> None:
+    """Stand in the folder: vectors without origins say where no photo outside of it is."""
+    monkeypatch.chdir(folder)
+
+
 @pytest.fixture(scope="session")
 def vectors(folder) -> Embeddings:
     paths = sorted(folder.rglob("*.png"))

@@ -7,7 +7,10 @@ import io
 import json
 import re
 import signal
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -20,6 +23,7 @@ from nonneg_vectors.curation.collection import read_collection
 from nonneg_vectors.curation.comparing import compare
 from nonneg_vectors.curation.neighbours import Block, PairLimits, Scan, Tiling
 from nonneg_vectors.curation.photos import photos_of
+from nonneg_vectors.search.index import describe
 
 
 def found(result) -> dict:
@@ -101,6 +105,56 @@ def test_the_sheet_holds_every_photo_of_every_part_and_no_link_to_the_net(run, i
     assert "[[" not in page
     assert "http://" not in page
     assert "https://" not in page
+
+
+def test_no_cell_of_the_csv_is_a_formula(run, vectors, folder, tmp_path):
+    name = folder / "cat" / "=1+1.png"
+    name.write_bytes((folder / "cat" / "00.png").read_bytes())
+    vectors[:2].named((str(name), "@SUM(1).png")).save(tmp_path / "x.npz")
+    result = run("curate", tmp_path / "x.npz", "--only", "subset", "--csv", tmp_path / "x.csv")
+    name.unlink()
+    assert result.exit_code == 0, result.exception
+    cells = [cell for line in csv.reader(io.StringIO((tmp_path / "x.csv").read_text())) for cell in line]
+    assert "'@SUM(1).png" in cells
+    assert not [cell for cell in cells if cell.startswith(("=", "+", "@"))]
+
+
+@pytest.mark.parametrize("command", ["curate", "search", "diff"])
+def test_a_file_of_vectors_decides_neither_what_is_fetched_nor_what_is_opened(
+    run, vectors, folder, tmp_path, command, monkeypatch
+):
+    """Of its three ids one is a URL that answers with a photo, and two lead to a photo outside of its folder."""
+    fetched, photo = [], (folder / "cat" / "00.png").read_bytes()
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self):
+            fetched.append(self.path)
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(photo)
+
+        def log_message(self, *_):
+            pass
+
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret" / "0.png").write_bytes(photo)
+    (tmp_path / "here").mkdir()
+    with HTTPServer(("127.0.0.1", 0), Answer) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        ids = (f"http://127.0.0.1:{server.server_port}/0.png", str(tmp_path / "secret" / "0.png"), "../secret/0.png")
+        given = vectors[:23].named((*ids, *vectors.ids[3:23]))
+        monkeypatch.chdir(tmp_path / "here")
+        source, sheet = tmp_path / "x.index", tmp_path / "x.html"
+        with Index.open(source, like=replace(describe(given), root=str(tmp_path / "here"))) as index:
+            index.add(given)
+        more = {"curate": [], "search": ["--more", str(int(given.indices[0]))], "diff": [source]}[
+            command
+        ]  # of which diff shows none: it is one collection twice
+        result = run(command, source, *more, "--html", sheet)
+        server.shutdown()
+    assert result.exit_code == 0, result.exception
+    assert fetched == []
+    assert "data:image/jpeg" not in sheet.read_text()
 
 
 def test_photos_are_compared_across_two_indexes(run, vectors, tmp_path):
@@ -213,7 +267,7 @@ def test_photos_that_are_gone_are_said_and_compared_by_vector(run, vectors, tmp_
     assert "no picture" in (tmp_path / "gone.html").read_text()
 
 
-def test_one_photo_and_the_same_photo_many_times_are_no_trouble(run, vectors, tmp_path, folder):
+def test_one_photo_and_the_same_photo_many_times_are_no_trouble(run, vectors, tmp_path, folder, monkeypatch):
     vectors[:1].save(tmp_path / "one.npz")
     sections = found(run("curate", tmp_path / "one.npz", "--json"))
     assert all(not section["groups"] for part, section in sections.items() if part in ("exact", "copies", "similar"))
@@ -221,6 +275,7 @@ def test_one_photo_and_the_same_photo_many_times_are_no_trouble(run, vectors, tm
     for i in range(30):
         (tmp_path / f"{i}.png").write_bytes((folder / "cat" / "00.png").read_bytes())
     many.named([str(tmp_path / f"{i}.png") for i in range(30)]).save(tmp_path / "many.npz")
+    monkeypatch.chdir(tmp_path)
     sections = found(run("curate", tmp_path / "many.npz", "--json"))
     (group,) = sections["exact"]["groups"]
     assert len(group["findings"]) == 30
