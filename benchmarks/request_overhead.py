@@ -113,7 +113,8 @@ def serialising(manifest: Any, share: float, rounds: int = 60) -> dict[str, floa
     z = rng.random((64, 2048), dtype=np.float32)
     z[rng.random(z.shape) > share] = 0
     raw = EncodedBatch(z, list(range(64)), {})
-    dense, sparse = (shortened(manifest, raw, Parameters(format=form)) for form in ("dense", "sparse"))
+    lengths = (manifest.dimensions,)
+    dense, sparse = (shortened(manifest, raw, Parameters(format=form), lengths) for form in ("dense", "sparse"))
     ways = {
         "orjson": lambda: orjson.dumps(dense.vectors[0], option=orjson.OPT_SERIALIZE_NUMPY),
         "dense": lambda: write_json(dense),

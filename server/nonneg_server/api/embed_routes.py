@@ -13,34 +13,30 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from nonneg_core.errors import ExpressionInvalid, ParameterInvalid
 from nonneg_runtime.bundle.bundle_folder import Bundle
-from nonneg_server.api import tei
 from nonneg_server.api.answer_examples import EMBEDDED, EXPLAINED, QUERIED
-from nonneg_server.api.native_answers import EmbedAnswer, ErrorAnswer, ExplainAnswer, QueryAnswer
+from nonneg_server.api.native_answers import EmbedAnswer, ExplainAnswer, QueryAnswer
 from nonneg_server.api.native_request import (
     FORMS,
     IMAGE,
     LISTS,
     from_object,
     images,
-    is_mixed,
     query_parameters,
     read_request,
     vectors,
     words,
 )
 from nonneg_server.api.route import PIXEL, Route, Schema, body, documented, embedding, flat, json_response
-from nonneg_server.api.tei import TEI, TeiEmbedRequest
 from nonneg_server.engine.jobs import Text
 from nonneg_server.models.explanation import explain, maps_of, queried, query_json, with_cells
 from nonneg_server.pipeline.answer_forms import form_for
 from nonneg_server.pipeline.request_pipeline import (
     Answer,
     EncodedBatch,
-    deadline_of,
-    fetched,
     lengths_of,
     reply,
     serve,
+    served,
     shortened,
 )
 from nonneg_server.requests.bodies import LARGE, json_object, parse_in_thread, read_body, serialized
@@ -54,10 +50,10 @@ embed_router = APIRouter(route_class=Route, tags=["embed"])
 
 
 def _body() -> Schema:
-    """Return the native body, of images, of texts or of both, or TEI's."""
+    """Return the body, of images, of texts or of both."""
     request_body = images(Parameters)
     of_json = request_body["content"]["application/json"]
-    of_json["schema"] = {"anyOf": [of_json["schema"], *words(of_json["schema"]), flat(TeiEmbedRequest)]}
+    of_json["schema"] = {"anyOf": [of_json["schema"], *words(of_json["schema"])]}
     return request_body
 
 
@@ -72,26 +68,31 @@ def _body() -> Schema:
     query=Parameters,
     others=FORMS,
     says="Vectors in the order of the images; of TEI's request, a bare list of them.",
-    failure=ErrorAnswer | TEI.failure,
+    guests=True,
 )
 async def post_embed(request: Request) -> Response:
     form, state = form_for(", ".join(request.headers.getlist("accept"))), request.scope["state"]
 
     def read_object(given: dict[str, Any], limits: Limits) -> tuple[list[Incoming], Parameters]:
-        if "inputs" not in given or "images" in given or is_mixed(given):
+        dialect = next((one for one in request.app.state.guests if one.guest.claims(given)), None)
+        if dialect is None:
             state["field"] = next((name for name in LISTS if name in given), "images")
             return from_object(Parameters, given, limits)
-        state["dialect"] = TEI
+        state["dialect"] = dialect
         if request.scope["query_string"]:
             raise ParameterInvalid(
-                "parameters stand beside `inputs` and in the URL", fix="give all in the body", field="query"
+                f"parameters stand beside `{dialect.guest.field}` and in the URL",
+                fix="give all in the body",
+                field="query",
             )
-        return tei.read(given, limits)
+        images, parameters = dialect.guest.read(given, limits)
+        return images, parameters
 
     photos, parameters = await read_request(request, Parameters, read_object)
-    if state.get("dialect") is TEI:
-        answer = await serve(request, photos, parameters, field="inputs")
-        return reply(tei.write(answer), answer)
+    if "dialect" in state:
+        guest = state["dialect"].guest
+        answer = await serve(request, photos, parameters, field=guest.field)
+        return reply(guest.write(answer), answer)
     form.check(parameters)
     answer = await serve(request, photos, parameters, field=state.get("field", "images"))
     return reply(form.write(answer), answer, form.MEDIA_TYPE)
@@ -134,6 +135,7 @@ async def post_query(request: Request) -> Response:
     bundle = request.app.state.registry.get(query.model).bundle
     parameters = Parameters(model=query.model, dimensions=query.dimensions, errors="item")
     embedded: dict[Photo | Words, Incoming] = dict([*photos.items(), *_texts(bundle, expression).items()])
+    check_count(max(1, len(embedded)), limits.images)
     if not embedded:
         return json_response(query_json(queried(bundle, expression, query.dimensions, {})))
     answer = await serve(request, list(embedded.values()), parameters)
@@ -158,7 +160,6 @@ def _read(given: dict[str, Any], limits: Limits) -> tuple[QueryRequest, Expressi
     query = from_json(QueryRequest, given)
     expression = parse(query.expression)
     references = expression.photos()
-    check_count(max(1, len(query.images)), limits.images)
     for name in query.images:
         if Photo(name) not in references:
             raise ExpressionInvalid(
@@ -196,8 +197,9 @@ async def post_shorten(request: Request) -> Response:
         form.check(stored.parameters)
         manifest = request.app.state.registry.get(stored.parameters.model).bundle.manifest
         z = as_array(stored, manifest)
-        check_size(len(z), sum(lengths_of(stored.parameters, manifest, z.shape[1])))
-        answer = shortened(manifest, EncodedBatch(z, list(range(len(z))), {}), stored.parameters)
+        lengths = lengths_of(stored.parameters, manifest, z.shape[1])
+        check_size(len(z), sum(lengths))
+        answer = shortened(manifest, EncodedBatch(z, list(range(len(z))), {}), stored.parameters, lengths)
         return form.write(answer), answer
 
     content, answer = await serialized(work) if len(body) > LARGE else await asyncio.to_thread(work)
@@ -217,13 +219,11 @@ async def post_explain(request: Request) -> Response:
             f"/explain compares 2 images, not {len(photos)}", fix="send two", field="images", value=len(photos), limit=2
         )
     state = request.app.state
-    deadline = deadline_of(request, state.settings.timeout)
     parameters = Parameters(
         model=comparison.model, dimensions=comparison.dimensions, top_k=comparison.top_k, errors="fail"
     )
     engine = state.registry.get(comparison.model)  # before: another may have its name afterwards
-    async with fetched(request, photos, deadline) as pictures:
-        answer = await serve(request, pictures, parameters, deadline=deadline)
+    async with served(request, photos, parameters) as (answer, pictures):
         a, b = answer.vectors[0]
         explanation = await asyncio.to_thread(
             explain, engine.bundle, a, b, comparison.limit
@@ -231,6 +231,7 @@ async def post_explain(request: Request) -> Response:
         if comparison.where:
             read = [picture for picture in pictures if isinstance(picture, (bytes, Image.Image))]
             dimensions = [one["dimension"] for one in explanation["contributions"]]
+            deadline = request.scope["state"]["deadline"]()
             located = await maps_of(state).locate(engine.workers, engine.bundle, read, dimensions, deadline=deadline)
             explanation = with_cells(explanation, located)
     return reply(orjson.dumps(explanation), answer)

@@ -26,7 +26,7 @@ from nonneg_server.api.kserve_schemas import (
 )
 from nonneg_server.pipeline.request_pipeline import Answer
 from nonneg_server.requests.bodies import json_object
-from nonneg_server.requests.inputs import Incoming, Limits, ReadyImage, check_count, text_from, within
+from nonneg_server.requests.inputs import Incoming, Limits, ReadyImage, check_count, size_of, sized, text_from, within
 from nonneg_server.requests.parameters import Parameters, from_json
 
 IMAGE, PIXELS, TEXT = "image", "pixels", "text"
@@ -58,7 +58,7 @@ def photos(tensor: Tensor, tail: bytes, limits: Limits, max_pixels: int) -> list
         check_count(tensor.shape[0] if tensor.name == PIXELS else math.prod(tensor.shape), limits.images, "inputs[0]")
     if (tensor.name, tensor.datatype) == (IMAGE, "BYTES"):
         if size is not None:
-            pictures: list[Incoming | ReadyImage] = list(_split(tail, limits.images))
+            pictures: list[Incoming | ReadyImage] = [sized(piece, limits) for piece in _split(tail, limits.images)]
         else:
             pictures = [_bytes(entry, limits) for entry in _flat(tensor.data, limits.images)]
         if math.prod(tensor.shape) != len(pictures):
@@ -97,7 +97,7 @@ def _split(tail: bytes, most: int) -> list[bytes]:
 
 def _bytes(entry: Any, limits: Limits) -> bytes | NonnegError:
     """Read BYTES in JSON, which cannot be raw: the image is in base64."""
-    if isinstance(entry, str) and (too_large := within(len(entry) * 3 // 4 - 2, limits)):
+    if isinstance(entry, str) and (too_large := within(size_of(entry), limits)):
         return too_large
     try:
         return base64.b64decode(entry, validate=True)

@@ -11,10 +11,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from nonneg_core.errors import NonnegError, NotReady, Overloaded
 from nonneg_core.version import __version__
+from nonneg_server.api.native_request import is_mixed
 from nonneg_server.api.route import (
     FINGERPRINT,
     URI,
     Dialect,
+    Guest,
     Route,
     Shape,
     documented,
@@ -26,7 +28,7 @@ from nonneg_server.api.route import (
 from nonneg_server.models.served_models import check_alive, check_ready
 from nonneg_server.pipeline.request_pipeline import Answer, reply, serve
 from nonneg_server.requests.bodies import read_object
-from nonneg_server.requests.inputs import Incoming, Limits, check_count, input_from
+from nonneg_server.requests.inputs import Incoming, Limits, each, input_from
 from nonneg_server.requests.parameters import Parameters, PositiveCount, from_json
 
 
@@ -114,9 +116,7 @@ def read(given: dict[str, Any], limits: Limits) -> tuple[list[Incoming], Paramet
         format="dense",
         errors="fail",
     )
-    check_count(len(entries), limits.images, "inputs")
-    truncate = request.truncate is True
-    return [input_from(entry, f"inputs[{i}]", limits, truncate=truncate) for i, entry in enumerate(entries)], parameters
+    return each(entries, "inputs", limits, input_from, truncate=request.truncate is True), parameters
 
 
 def write(answer: Answer) -> bytes:
@@ -201,4 +201,11 @@ async def get_info(request: Request) -> Response:
     return json_response(info)
 
 
-TEI = Dialect("tei", ("/info", "/health", "/embed_sparse"), error_body, TeiFailure, tuple(router.routes))
+def _claims(given: dict[str, Any]) -> bool:
+    """Return whether a body of POST /embed is TEI's: `inputs` without what only the native API knows."""
+    return "inputs" in given and "images" not in given and not is_mixed(given)
+
+
+_PREFIXES = ("/info", "/health", "/embed_sparse")
+_GUEST = Guest(_claims, TeiEmbedRequest, read, write, "inputs")
+TEI = Dialect("tei", _PREFIXES, error_body, TeiFailure, tuple(router.routes), _GUEST)
