@@ -32,7 +32,7 @@ from nonneg_runtime.bundle.bundle_folder import open_bundle
 from nonneg_server.engine.inference_engine import InferenceEngine
 from nonneg_server.engine.jobs import Encoded
 from nonneg_server.models.served_models import Registry
-from nonneg_server.pipeline.json_answer import write_json
+from nonneg_server.pipeline.answer_forms import write_json
 from nonneg_server.pipeline.request_pipeline import EncodedBatch, shortened
 from nonneg_server.requests.parameters import Parameters
 from nonneg_server.startup.app import create_app

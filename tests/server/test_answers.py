@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from nonneg_core.errors import ImageUnreadable, NotAcceptable, ParameterInvalid
 from nonneg_core.shortening import shorten
 from nonneg_runtime.bundle.bundle_folder import Bundle
+from nonneg_runtime.bundle.manifest import Manifest
 from nonneg_server.pipeline.answer_forms import as_arrow, as_json, as_msgpack, as_npy, form_for
 from nonneg_server.pipeline.request_pipeline import Answer, EncodedBatch, lengths_of
 from nonneg_server.pipeline.request_pipeline import shortened as shortened_to

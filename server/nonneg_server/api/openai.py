@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from nonneg_core.errors import NonnegError, NotReady, Overloaded, ParameterInvalid, Unauthorized
 from nonneg_runtime.bundle.bundle_folder import Bundle
 from nonneg_server.api.route import URI, Dialect, Route, Shape, documented, embedding, json_body, json_response
-from nonneg_server.pipeline.json_answer import text
+from nonneg_server.pipeline.answer_forms import text
 from nonneg_server.pipeline.request_pipeline import Answer, reply, serve
 from nonneg_server.requests.bodies import read_object
 from nonneg_server.requests.inputs import Incoming, Limits, content_from, each, input_from

@@ -11,20 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from nonneg_core.errors import NonnegError, NotReady, Overloaded
 from nonneg_core.version import __version__
+from nonneg_server.api import route as api
 from nonneg_server.api.native_request import is_mixed
-from nonneg_server.api.route import (
-    FINGERPRINT,
-    URI,
-    Dialect,
-    Guest,
-    Route,
-    Shape,
-    documented,
-    embedding,
-    health,
-    json_body,
-    json_response,
-)
 from nonneg_server.models.served_models import check_alive, check_ready
 from nonneg_server.pipeline.request_pipeline import Answer, reply, serve
 from nonneg_server.requests.bodies import read_object
@@ -55,19 +43,19 @@ class TeiEmbedRequest(BaseModel):
 ErrorType = Literal["validation", "overloaded", "unhealthy", "backend"]
 
 
-class TeiFailure(Shape):
+class TeiFailure(api.Shape):
     """TEI's error body."""
 
     error: str
     error_type: ErrorType
 
 
-class TeiSparseValue(Shape):
+class TeiSparseValue(api.Shape):
     index: int
     value: float
 
 
-class TeiInfo(Shape):
+class TeiInfo(api.Shape):
     model_id: str
     model_sha: str
     model_dtype: str
@@ -83,7 +71,7 @@ class TeiInfo(Shape):
 
 INFO: TeiInfo = {
     "model_id": "photo",
-    "model_sha": FINGERPRINT,
+    "model_sha": api.FINGERPRINT,
     "model_dtype": "float32",
     "model_type": {"embedding": {"pooling": "model"}},
     "served_model_name": "photo",
@@ -94,7 +82,7 @@ INFO: TeiInfo = {
     "payload_limit": 67108864,
     "version": "0.1.0",
 }
-ASKED = {"inputs": [URI], "dimensions": 8}
+ASKED = {"inputs": [api.URI], "dimensions": 8}
 EMBEDDED = [[0.816, 0, 0, 0.408, 0, 0, 0, 0.41]]
 SPARSE: list[list[TeiSparseValue]] = [
     [{"index": 0, "value": 0.816}, {"index": 3, "value": 0.408}, {"index": 7, "value": 0.41}]
@@ -142,15 +130,15 @@ def error_body(error: NonnegError, _: str) -> TeiFailure:
 
 # TEI's routes: POST / and /embed_sparse, GET /info and /health; POST /embed is shared with the native API.
 
-router = APIRouter(route_class=Route, tags=["TEI"])
+router = APIRouter(route_class=api.Route, tags=["TEI"])
 
 
 @router.post("/embed_sparse", summary="Embed images; only their active dimensions are answered")
-@embedding
-@documented(
+@api.embedding
+@api.documented(
     list[list[TeiSparseValue]],
     SPARSE,
-    body=json_body(TeiEmbedRequest, ASKED),
+    body=api.json_body(TeiEmbedRequest, ASKED),
     says="The active dimensions of each image.",
 )
 async def post_embed_sparse(request: Request) -> Response:
@@ -158,8 +146,8 @@ async def post_embed_sparse(request: Request) -> Response:
 
 
 @router.post("/", summary="Embed images: /embed where Hugging Face's InferenceClient looks for it")
-@embedding
-@documented(list[list[float]], EMBEDDED, body=json_body(TeiEmbedRequest, ASKED), says="A list of vectors.")
+@api.embedding
+@api.documented(list[list[float]], EMBEDDED, body=api.json_body(TeiEmbedRequest, ASKED), says="A list of vectors.")
 async def post_root(request: Request) -> Response:
     request.scope["state"]["dialect"] = TEI
     return await _embedded(request, write)
@@ -172,8 +160,8 @@ async def _embedded(request: Request, write: Callable[[Answer], bytes]) -> Respo
 
 
 @router.get("/health", summary="Alive and ready, as TEI says it: with an empty body")
-@health
-@documented(says="Everything is working; the body is empty.")
+@api.health
+@api.documented(says="Everything is working; the body is empty.")
 async def get_health(request: Request) -> Response:
     check_alive(request.app.state)
     check_ready(request.app.state)
@@ -181,7 +169,7 @@ async def get_health(request: Request) -> Response:
 
 
 @router.get("/info", summary="The default model and the limits, as TEI names them")
-@documented(TeiInfo, INFO)
+@api.documented(TeiInfo, INFO)
 async def get_info(request: Request) -> Response:
     settings, engine = request.app.state.settings, request.app.state.registry.get()
     manifest = engine.bundle.manifest
@@ -198,7 +186,7 @@ async def get_info(request: Request) -> Response:
         "payload_limit": settings.max_body,
         "version": __version__,
     }
-    return json_response(info)
+    return api.json_response(info)
 
 
 def _claims(given: dict[str, Any]) -> bool:
@@ -207,5 +195,5 @@ def _claims(given: dict[str, Any]) -> bool:
 
 
 _PREFIXES = ("/info", "/health", "/embed_sparse")
-_GUEST = Guest(_claims, TeiEmbedRequest, read, write, "inputs")
-TEI = Dialect("tei", _PREFIXES, error_body, TeiFailure, tuple(router.routes), _GUEST)
+_GUEST = api.Guest(_claims, TeiEmbedRequest, read, write, "inputs")
+TEI = api.Dialect("tei", _PREFIXES, error_body, TeiFailure, tuple(router.routes), _GUEST)

@@ -19,11 +19,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nonneg_core.errors import MethodNotAllowed, NonnegError, NotFound, ParameterInvalid, RequestInvalid
 from nonneg_server.api import dialect_of
-from nonneg_server.api.route import Dialect, Route
+from nonneg_server.api.route import Dialect, Route, RouteTable
 from nonneg_server.models.served_models import still_loading
 
 if TYPE_CHECKING:
-    from nonneg_server.api.route import RouteTable
     from nonneg_server.http.connection_limits import ConnectionState
 
 logger = logging.getLogger("nonneg")
