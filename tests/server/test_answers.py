@@ -31,7 +31,8 @@ TYPES = {"float": "<f4", "base64": "<f4", "float16": "<f2", "int8": "i1"}
 
 
 def shortened(manifest: Manifest, batch: EncodedBatch, parameters: Parameters) -> Answer:
-    return shortened_to(manifest, batch, parameters, lengths_of(parameters, manifest))
+    lengths = lengths_of(parameters, manifest, batch.vectors.shape[1])
+    return shortened_to(manifest, batch, parameters, lengths)
 
 
 def raw(seed: int = 0, rows: int = 3) -> EncodedBatch:
