@@ -18,7 +18,7 @@ from nonneg_runtime.bundle.manifest import Manifest
 from nonneg_server.api import kserve_schemas as schemas
 from nonneg_server.pipeline.request_pipeline import Answer
 from nonneg_server.requests.bodies import json_object
-from nonneg_server.requests.inputs import Incoming, Limits, ReadyImage, check_count, size_of, sized, text_from, within
+from nonneg_server.requests.inputs import Incoming, Limits, ReadyImage, check_count, encoded_within, sized, text_from
 from nonneg_server.requests.parameters import Parameters, from_json
 
 IMAGE, PIXELS, TEXT = "image", "pixels", "text"
@@ -89,7 +89,7 @@ def _split(tail: bytes, most: int) -> list[bytes]:
 
 def _bytes(entry: Any, limits: Limits) -> bytes | NonnegError:
     """Read BYTES in JSON, which cannot be raw: the image is in base64."""
-    if isinstance(entry, str) and (too_large := within(size_of(entry), limits)):
+    if isinstance(entry, str) and (too_large := encoded_within(entry, limits)):
         return too_large
     try:
         return base64.b64decode(entry, validate=True)

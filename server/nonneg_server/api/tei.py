@@ -13,6 +13,7 @@ from nonneg_core.errors import NonnegError, NotReady, Overloaded
 from nonneg_core.version import __version__
 from nonneg_server.api import route as api
 from nonneg_server.api.native_request import is_mixed
+from nonneg_server.api.route import documented, embedding, health
 from nonneg_server.models.served_models import check_alive, check_ready
 from nonneg_server.pipeline.request_pipeline import Answer, reply, serve
 from nonneg_server.requests.bodies import read_object
@@ -134,8 +135,8 @@ router = APIRouter(route_class=api.Route, tags=["TEI"])
 
 
 @router.post("/embed_sparse", summary="Embed images; only their active dimensions are answered")
-@api.embedding
-@api.documented(
+@embedding
+@documented(
     list[list[TeiSparseValue]],
     SPARSE,
     body=api.json_body(TeiEmbedRequest, ASKED),
@@ -146,8 +147,8 @@ async def post_embed_sparse(request: Request) -> Response:
 
 
 @router.post("/", summary="Embed images: /embed where Hugging Face's InferenceClient looks for it")
-@api.embedding
-@api.documented(list[list[float]], EMBEDDED, body=api.json_body(TeiEmbedRequest, ASKED), says="A list of vectors.")
+@embedding
+@documented(list[list[float]], EMBEDDED, body=api.json_body(TeiEmbedRequest, ASKED), says="A list of vectors.")
 async def post_root(request: Request) -> Response:
     request.scope["state"]["dialect"] = TEI
     return await _embedded(request, write)
@@ -160,8 +161,8 @@ async def _embedded(request: Request, write: Callable[[Answer], bytes]) -> Respo
 
 
 @router.get("/health", summary="Alive and ready, as TEI says it: with an empty body")
-@api.health
-@api.documented(says="Everything is working; the body is empty.")
+@health
+@documented(says="Everything is working; the body is empty.")
 async def get_health(request: Request) -> Response:
     check_alive(request.app.state)
     check_ready(request.app.state)
@@ -169,7 +170,7 @@ async def get_health(request: Request) -> Response:
 
 
 @router.get("/info", summary="The default model and the limits, as TEI names them")
-@api.documented(TeiInfo, INFO)
+@documented(TeiInfo, INFO)
 async def get_info(request: Request) -> Response:
     settings, engine = request.app.state.settings, request.app.state.registry.get()
     manifest = engine.bundle.manifest

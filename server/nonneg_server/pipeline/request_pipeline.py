@@ -92,7 +92,7 @@ async def served(
     lengths = lengths_of(parameters, manifest)
     deadline = request.scope["state"]["deadline"]()
     known = await _looked_up(engine.bundle, images, min(lengths))
-    linked = any(isinstance(image, Link) for image in known)
+    linked = [image for image in known if isinstance(image, Link)]
     async with _fetched(request, known, deadline) if linked else nullcontext(known) as ready:
         raw = await encode(engine, ready, fail=fails_request(parameters, len(images)), field=field, deadline=deadline)
         answer = shortened(manifest, raw, parameters, lengths)

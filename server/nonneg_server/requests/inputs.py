@@ -83,9 +83,11 @@ def sized(image: bytes, limits: Limits) -> Incoming:
     return within(len(image), limits) or image
 
 
-def size_of(text: str) -> int:
-    """Return how many bytes base64 stands for, before there are that many."""
-    return (len(text) - text.count("\n") - text.count("\r")) * 3 // 4 - text[-4:].count("=")
+def encoded_within(text: str, limits: Limits) -> ImageTooLarge | None:
+    """Return the error of an image in base64, if its bytes will be too many; characters are counted only then."""
+    if len(text) * 3 // 4 <= limits.bytes:
+        return None
+    return within((len(text) - text.count("\n") - text.count("\r")) * 3 // 4 - text[-4:].count("="), limits)
 
 
 def image_from(entry: Any, field: str, limits: Limits) -> Incoming:
@@ -107,7 +109,7 @@ def image_from(entry: Any, field: str, limits: Limits) -> Incoming:
                 field=field,
                 value=head[:100],
             )
-    return within(size_of(text), limits) or _decoded(text, field)
+    return encoded_within(text, limits) or _decoded(text, field)
 
 
 def unwrapped(entry: Any) -> Any:

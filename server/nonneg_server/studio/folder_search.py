@@ -42,7 +42,7 @@ class PhotoQuery:
     vectors: Mapping[Leaf, Vectors] = field(default_factory=dict)  # of its photos and words, not shortened
     without: Sequence[int] = ()  # dimensions that must not be active, at whatever length is searched
     only: Sequence[int] = ()  # dimensions that must be
-    itself: Sequence[int] = ()  # rows of its photos, which are no hits
+    itself: Sequence[int] = ()  # rows of its photos, which are left out of the hits
 
     def at(self, dimensions: int, top_k: int | None) -> tuple[Resolved, tuple[LeftOut, ...]]:
         """Return the weightings at a length, photos cut as what is stored is, and what the length leaves out."""
