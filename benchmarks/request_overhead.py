@@ -32,7 +32,7 @@ from nonneg_runtime.bundle.bundle_folder import open_bundle
 from nonneg_server.engine.inference_engine import InferenceEngine
 from nonneg_server.engine.jobs import Encoded
 from nonneg_server.models.served_models import Registry
-from nonneg_server.pipeline.json_answer import write_json
+from nonneg_server.pipeline.answer_forms import write_json
 from nonneg_server.pipeline.request_pipeline import EncodedBatch, shortened
 from nonneg_server.requests.parameters import Parameters
 from nonneg_server.startup.app import create_app
@@ -113,7 +113,8 @@ def serialising(manifest: Any, share: float, rounds: int = 60) -> dict[str, floa
     z = rng.random((64, 2048), dtype=np.float32)
     z[rng.random(z.shape) > share] = 0
     raw = EncodedBatch(z, list(range(64)), {})
-    dense, sparse = (shortened(manifest, raw, Parameters(format=form)) for form in ("dense", "sparse"))
+    lengths = (manifest.dimensions,)
+    dense, sparse = (shortened(manifest, raw, Parameters(format=form), lengths) for form in ("dense", "sparse"))
     ways = {
         "orjson": lambda: orjson.dumps(dense.vectors[0], option=orjson.OPT_SERIALIZE_NUMPY),
         "dense": lambda: write_json(dense),

@@ -35,16 +35,15 @@ import httpx
 import numpy as np
 from curation_scale import made as with_copies
 
-from nonneg_cli.studio import indexed
 from nonneg_core.terminal.tables import table
 from nonneg_runtime.bundle.bundle_folder import Bundle, open_bundle
 from nonneg_runtime.inference.onnx_session import Session
 from nonneg_runtime.inference.runner import test_pattern
 from nonneg_runtime.words.column_facts import names_of
+from nonneg_server.studio.folder import IndexedFolder
 from nonneg_server.studio.folder_answers import Cards, meaning
-from nonneg_server.studio.folder_search import Page, SearchLength, facets, search
-from nonneg_server.studio.indexed_folder import IndexedFolder, StoredRows
-from nonneg_server.studio.photo_query import PhotoQuery
+from nonneg_server.studio.folder_search import Page, SearchLength, facets, photo_query, search
+from nonneg_vectors.curation.collection import Collection
 from nonneg_vectors.expressions.expression import Photo
 from nonneg_vectors.expressions.expression_parser import parse
 from nonneg_vectors.storage.embeddings import Embeddings
@@ -96,33 +95,35 @@ def measure(vectors: Path, sizes: list[int], busy: bool) -> None:
         threading.Thread(target=encode_for_ever, args=(bundle,), daemon=True).start()
     rows = []
     for size in sizes:
-        collection, megabytes = made(real, size)
-        rows += measured(bundle, collection, megabytes)
+        folder = IndexedFolder(made(real, size))
+        engine, whole = folder.engine, folder.engine.whole
+        arrays = (*engine.vectors.rows, whole.starts, whole.rows, whole.values, whole.lengths)
+        rows += measured(bundle, folder, sum(array.nbytes for array in arrays) / 1e6)
     print(table(["photos", "what", "first", "median", "95 %", "MB"], rows))
     print(json.dumps({"busy": busy, "rows": rows}))
 
 
-def measured(bundle: Bundle, collection: IndexedFolder, megabytes: float) -> list[tuple[Any, ...]]:
+def measured(bundle: Bundle, folder: IndexedFolder, megabytes: float) -> list[tuple[Any, ...]]:
     """Return a row for everything that is asked."""
     cards = Cards(names_of(bundle), bundle.manifest.dimensions)
-    asked = [int(i) for i in np.random.default_rng(1).choice(len(collection), ASKED, replace=False)]
+    asked = [int(i) for i in np.random.default_rng(1).choice(len(folder), ASKED, replace=False)]
 
     def ask(i: int, length: SearchLength) -> None:
-        name = Photo(collection.names[i])
-        query = PhotoQuery(bundle, collection.stored.dimensions, parse(str(name)), {name: collection.stored.dense(i)})
-        search(collection, query, [i], length, Page(), cards)
+        expression = parse(str(Photo(folder.names[i])))
+        query = photo_query(bundle, folder, expression, (), lambda _: folder.engine.dense(i), {})
+        search(folder, query, length, Page(), cards)
 
     rows = []
     for length in LENGTHS:
         said = f"search, {length.dimensions}" + (f", top_k {length.top_k}" if length.top_k else "")
         said += ", a tenth stored" * length.tenth
-        rows.append((len(collection), said, *times(lambda i, at=length: ask(i, at), asked), megabytes))
+        rows.append((len(folder), said, *times(lambda i, at=length: ask(i, at), asked), megabytes))
     result = np.arange(20)
-    rows.append((len(collection), "facets", *times(lambda _: facets(collection, result, cards), asked), megabytes))
+    rows.append((len(folder), "facets", *times(lambda _: facets(folder, result, cards), asked), megabytes))
     columns = bundle.manifest.columns
     some = [int(j) for j in np.random.default_rng(2).choice(2048, ASKED, replace=False)]
-    took = times(lambda j: meaning(collection, j, columns, cards), some)
-    rows.append((len(collection), "a dimension", *took, megabytes))
+    took = times(lambda j: meaning(folder, j, columns, cards), some)
+    rows.append((len(folder), "a dimension", *took, megabytes))
     return rows
 
 
@@ -136,8 +137,8 @@ def times(work: Callable[[int], object], over: list[int]) -> tuple[float, float,
     return found[0], float(np.median(found[1:])), float(np.quantile(found[1:], 0.95))
 
 
-def made(real: Embeddings, photos: int) -> tuple[IndexedFolder, float]:
-    """Return a collection of mixtures of two, as long as the real ones, and how many megabytes it takes."""
+def made(real: Embeddings, photos: int) -> Collection:
+    """Return a collection of mixtures of two, as long as the real ones."""
     rng, keep = np.random.default_rng(0), round(float(real.nnz.mean()))
     parts = []
     for start in range(0, photos, AT_ONCE):
@@ -145,14 +146,8 @@ def made(real: Embeddings, photos: int) -> tuple[IndexedFolder, float]:
         weight = rng.uniform(0.6, 0.9, (len(one), 1)).astype(np.float32)
         z = weight * real[one].numpy() + (1 - weight) * real[other].numpy()
         parts.append(Embeddings.from_dense(z, fingerprint=real.fingerprint).shorten(top_k=keep))
-    held = Embeddings.concatenate(parts)
-    del parts
-    stored = StoredRows(held.indptr, held.indices, held.values, held.dimensions)
-    whole = stored.whole
-    arrays = (stored.indptr, stored.indices, stored.values, stored.ranks, whole.rows, whole.values, whole.lengths)
     names = [f"{i:06d}.jpg" for i in range(photos)]
-    collection = IndexedFolder(Path(), names, stored, "photo", real.fingerprint)
-    return collection, sum(array.nbytes for array in arrays) / 1e6
+    return Collection("mixtures", Embeddings.concatenate(parts).named(names), [{}] * photos)
 
 
 def serve(vectors: Path, photos: int, port: int, *, grouped: bool) -> None:
@@ -161,7 +156,7 @@ def serve(vectors: Path, photos: int, port: int, *, grouped: bool) -> None:
     from nonneg_server.startup.setting_sources import read_settings
 
     real = Embeddings.load(vectors).shorten()
-    collection = indexed(with_copies(real, photos)) if grouped else made(real, photos)[0]
+    collection = with_copies(real, photos) if grouped else made(real, photos)
     run(read_settings(port=port, model=("photo",)), collection)
 
 

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 if TYPE_CHECKING:
     from nonneg_server.startup.server_settings import Settings
-    from nonneg_server.studio.indexed_folder import IndexedFolder
-    from nonneg_vectors.curation.collection import Collection as Curated
-
-PARTS = ("exact", "copies", "similar", "outliers", "clusters", "pixels")  # of curation, that the page shows
-SHOWN = 400  # photos of one group
+    from nonneg_vectors.curation.collection import Collection
 
 
 @click.command()
@@ -58,6 +52,7 @@ def studio(
     """
     from nonneg_server.startup.serve_command import run
     from nonneg_server.startup.setting_sources import read_settings
+    from nonneg_vectors.curation.collection import read_collection
 
     settings = read_settings(host=host, port=port, model=(model,) if model else None, studio=True)
     if not without_key:
@@ -67,7 +62,7 @@ def studio(
     index = place or index_of(images, model)
     if not _is_index(images):
         update_index(images, index, model, quiet=quiet)
-    collection = opened(index, model)
+    collection = read_collection(index)
     run(settings.model_copy(update={"model": (model_of(collection, model),)}), collection)
 
 
@@ -86,70 +81,23 @@ def check_private(settings: Settings) -> None:
     )
 
 
-def model_of(collection: IndexedFolder, given: str | None) -> str:
+def model_of(collection: Collection, given: str | None) -> str:
     """Return the model that a collection's vectors are of: the one that was given, else one that comes with nonneg."""
     from nonneg_core.errors import FingerprintMismatch
     from nonneg_runtime.bundle.bundle_folder import located, shipped_names
     from nonneg_runtime.bundle.manifest import read_manifest
 
+    vectors = collection.vectors
     for name in shipped_names() if given is None else [given]:
-        if read_manifest(located(name)).fingerprint == collection.fingerprint:
+        if read_manifest(located(name)).fingerprint == vectors.fingerprint:
             return name
     raise FingerprintMismatch(
-        f"the index is of model {collection.model} ({collection.fingerprint[:8]}), "
+        f"the index is of model {vectors.model} ({vectors.fingerprint[:8]}), "
         + (f"not of {given}" if given else "which does not come with nonneg"),
         fix="give --model the bundle that it was made with",
         field="model",
         value=given,
     )
-
-
-def opened(index: Path, model: str | None = None) -> IndexedFolder:
-    """Return the photos of an index as the server's studio takes them."""
-    from nonneg_vectors.curation.collection import read_collection
-
-    return indexed(read_collection(index), model)
-
-
-def indexed(collection: Curated, model: str | None = None) -> IndexedFolder:
-    """Return what curation takes as the server's studio takes it."""
-    from nonneg_client.model_of_vectors import names_of
-    from nonneg_server.studio.indexed_folder import IndexedFolder, StoredRows
-
-    vectors = collection.vectors
-    names = names_of(vectors.fingerprint, model)
-    return IndexedFolder(
-        root=Path(collection.root),
-        names=collection.ids,
-        stored=StoredRows(vectors.indptr, vectors.indices, vectors.values, vectors.dimensions),
-        model=vectors.model,
-        fingerprint=vectors.fingerprint,
-        top_k=collection.cut,
-        groups=partial(_groups, collection, names),
-    )
-
-
-def _groups(collection: Curated, names: Any, tell: Callable[[int, int | None], None]) -> list[dict[str, Any]]:
-    """Return what curation finds, with the photos' ids in place of where they are."""
-    from nonneg_server.studio.indexed_folder import id_of
-    from nonneg_vectors.curation.collection import as_json
-    from nonneg_vectors.curation.curation_parts import CurationOptions, curate
-
-    sections = as_json(curate(collection, CurationOptions(PARTS, names=names, shown=tell)))
-    for section in sections:
-        for group in section["groups"]:
-            group["photos"] = len(group["findings"])
-            group["unlisted"] = max(0, group["photos"] - SHOWN)
-            group["findings"] = [
-                {
-                    "photo": id_of(finding["image"]),
-                    "name": finding["image"],
-                    "of": id_of(finding["of"]) if finding["of"] else None,
-                    **{name: finding[name] for name in ("action", "why", "cosine")},
-                }
-                for finding in group["findings"][:SHOWN]
-            ]
-    return sections
 
 
 def update_index(images: tuple[str, ...], index: Path, model: str | None, *, quiet: bool) -> None:

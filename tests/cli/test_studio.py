@@ -12,9 +12,11 @@ from PIL import Image
 from pydantic import ConfigDict, TypeAdapter, with_config
 from typing_extensions import TypedDict
 
-from nonneg_cli.studio import index_of, model_of, opened, studio, update_index
+from nonneg_cli.studio import index_of, model_of, studio, update_index
 from nonneg_core.errors import ConfigInvalid, DataInvalid, FingerprintMismatch
 from nonneg_runtime.bundle.bundle_folder import open_bundle
+from nonneg_server.studio.folder import groups_of, id_of
+from nonneg_vectors.curation.collection import read_collection
 from nonneg_vectors.search.index import Index
 from nonneg_vectors.storage.embeddings import Embeddings
 
@@ -67,22 +69,22 @@ def test_what_is_new_is_embedded_and_what_is_gone_is_forgotten(tmp_path: Path, m
     assert index == index_of((f"{folder}/",), "photo-fast")
     assert index != index_of((str(folder),), None)
     update_index((str(folder),), index, "photo-fast", quiet=True)
-    assert opened(index).names == ("0.png", "1.png", "2.png")
+    assert read_collection(index).ids == ("0.png", "1.png", "2.png")
     (folder / "1.png").unlink()
     photo(folder / "3.png", 3)
     update_index((str(folder),), index, "photo-fast", quiet=True)
-    found = opened(index)
-    assert found.names == ("0.png", "2.png", "3.png")
-    assert found.root == folder
-    assert model_of(found, None) == "photo-fast"
-    assert found.groups is not None
-    told: list[tuple[int, int | None]] = []
-    sections = found.groups(lambda done, of: told.append((done, of)))
-    assert told[-1] == (len(found), len(found))
+    collection = read_collection(index)
+    assert collection.ids == ("0.png", "2.png", "3.png")
+    assert collection.root == str(folder)
+    assert model_of(collection, None) == "photo-fast"
+    steps: list[tuple[int, int | None]] = []
+    sections = groups_of(collection, {}, lambda done, of: steps.append((done, of)))
+    assert steps[-1] == (3, 3)
     assert {"exact", "clusters"} <= {section["part"] for section in sections}
-    assert all(finding["photo"] in found.ids for s in sections for g in s["groups"] for finding in g["findings"])
-    monkeypatch.setattr("nonneg_cli.studio.SHOWN", 2)
-    sections = found.groups(lambda *_: None)
+    ids = {id_of(name) for name in collection.ids}
+    assert all(finding["photo"] in ids for s in sections for g in s["groups"] for finding in g["findings"])
+    monkeypatch.setattr("nonneg_server.studio.folder.SHOWN", 2)
+    sections = groups_of(collection, {}, lambda *_: None)
     TypeAdapter(list[Section]).validate_python(sections)
     groups = [group for section in sections for group in section["groups"]]
     assert (3, 1) in [(group["photos"], group["unlisted"]) for group in groups]
@@ -139,8 +141,8 @@ def test_an_index_is_opened_with_the_model_it_was_made_with_or_not_at_all(tmp_pa
         with Index.open(place, like=rows) as index:
             index.add(rows.named(["a.jpg", "b.jpg"]))
     assert index_of((str(tmp_path / "ours"),), None) == tmp_path / "ours"
-    assert model_of(opened(tmp_path / "ours"), None) == "photo"
+    assert model_of(read_collection(tmp_path / "ours"), None) == "photo"
     with pytest.raises(FingerprintMismatch, match="not of photo-fast"):
-        model_of(opened(tmp_path / "ours"), "photo-fast")
+        model_of(read_collection(tmp_path / "ours"), "photo-fast")
     with pytest.raises(FingerprintMismatch, match="does not come with nonneg"):
-        model_of(opened(tmp_path / "foreign"), None)
+        model_of(read_collection(tmp_path / "foreign"), None)

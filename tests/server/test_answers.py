@@ -19,13 +19,20 @@ from hypothesis import strategies as st
 from nonneg_core.errors import ImageUnreadable, NotAcceptable, ParameterInvalid
 from nonneg_core.shortening import shorten
 from nonneg_runtime.bundle.bundle_folder import Bundle
+from nonneg_runtime.bundle.manifest import Manifest
 from nonneg_server.pipeline.answer_forms import as_arrow, as_json, as_msgpack, as_npy, form_for
-from nonneg_server.pipeline.request_pipeline import EncodedBatch, shortened
+from nonneg_server.pipeline.request_pipeline import Answer, EncodedBatch, lengths_of
+from nonneg_server.pipeline.request_pipeline import shortened as shortened_to
 from nonneg_server.requests.parameters import Parameters
 from nonneg_vectors.storage.packing import unpack_sparse
 
 WIDTH = 48
 TYPES = {"float": "<f4", "base64": "<f4", "float16": "<f2", "int8": "i1"}
+
+
+def shortened(manifest: Manifest, batch: EncodedBatch, parameters: Parameters) -> Answer:
+    lengths = lengths_of(parameters, manifest, batch.vectors.shape[1])
+    return shortened_to(manifest, batch, parameters, lengths)
 
 
 def raw(seed: int = 0, rows: int = 3) -> EncodedBatch:

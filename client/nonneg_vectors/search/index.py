@@ -31,7 +31,6 @@ from nonneg_vectors.search.vector_engine import (
     Payload,
     SparseWeights,
     Where,
-    best,
     check_where,
     largest,
 )
@@ -71,6 +70,22 @@ class Index:
 
         made_for = like if like is None or isinstance(like, Description) else describe(like)
         return cls(LocalEngine(path, made_for), names=names, statistics=statistics)
+
+    @classmethod
+    def of(
+        cls,
+        embeddings: Embeddings,
+        payloads: Sequence[Payload] = (),
+        *,
+        names: DimensionNames | None = None,
+        statistics: ColumnStatistics | None = None,
+    ) -> Self:
+        """Return an index of these vectors in memory, which needs no extra and no folder. The rest: as `Index`."""
+        from nonneg_vectors.search.columns import ColumnEngine
+
+        index = cls(ColumnEngine(embeddings[:0].named(())), names=names, statistics=statistics)
+        index.add(embeddings, payloads)
+        return index
 
     def know(self, statistics: ColumnStatistics | None) -> None:
         """Tell matches from other hits by these statistics of the model's columns; by none, not at all."""
@@ -199,7 +214,7 @@ class Index:
             )
         left_out = frozenset(limits.exclude)
         parts, without = query.parts, limits.without
-        matches = best(self.engine, parts, _at_least_one(k), limits.where, without, lambda name: name not in left_out)
+        matches = self.engine.best(parts, _at_least_one(k), limits.where, without, left_out)
         together = np.zeros(profile.dimensions, dtype=np.float32)
         for indices, values in parts:
             together[indices] += values / len(parts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, TypeAlias
 
@@ -113,6 +113,20 @@ class Engine(ABC):
         exact = [replace(hit, score=score(query, rows[hit.id])) for hit in candidates]
         return sorted(exact, key=lambda hit: -hit.score)[:limit]
 
+    def best(
+        self,
+        parts: Sequence[SparseWeights],
+        k: int,
+        where: Where | None = None,
+        without: Sequence[int] = (),
+        exclude: Collection[str] = (),
+    ) -> list[EngineHit]:
+        """Return the k vectors with the largest smallest inner product with the parts, above zero.
+
+        without: dimensions that are not active in them. exclude: ids of others.
+        """
+        return best(self, parts, k, where, without, exclude)
+
     def _open(self, name: str, made_for: Description | None) -> Description:
         """Return what the index of this name holds; where there is none, it is made for these vectors."""
         description = self._held()
@@ -199,11 +213,14 @@ def _is_one(value: Any) -> bool:
 GROWTH = 4
 FIRST = 64  # vectors of a part that are listed at first, at least
 
-Keep = Callable[[str], bool]
-
 
 def best(
-    engine: Engine, parts: Sequence[SparseWeights], k: int, where: Where | None, without: Sequence[int], keep: Keep
+    engine: Engine,
+    parts: Sequence[SparseWeights],
+    k: int,
+    where: Where | None,
+    without: Sequence[int],
+    exclude: Collection[str],
 ) -> list[EngineHit]:
     """Find the k vectors with the largest smallest inner product with the parts, above zero, with nothing unwanted."""
     known: dict[str, EngineHit] = {}  # with their scores; zero for those that are unwanted
@@ -213,7 +230,7 @@ def best(
         fresh = {hit.id: hit for listed in lists for hit in listed if hit.id not in known}
         known |= _scored(engine, list(fresh.values()), parts, without)
         beyond = min((listed[-1].score if len(listed) >= depth else 0.0) for listed in lists)
-        hits = [hit for hit in known.values() if hit.score > 0 and keep(hit.id)]
+        hits = [hit for hit in known.values() if hit.score > 0 and hit.id not in exclude]
         hits.sort(key=lambda hit: (-hit.score, hit.id))
         if not beyond or (len(hits) >= k and hits[k - 1].score >= beyond):
             return hits[:k]

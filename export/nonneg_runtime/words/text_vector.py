@@ -222,16 +222,18 @@ Given = Mapping[Any, Vectors]  # of `Photo` and `Words`
 
 def resolved(bundle: Bundle, expression: Expression, dimensions: int, given: Given) -> Resolved:
     """Weigh an expression's parts; `given`: vectors of that many dimensions, of its photos, perhaps its words."""
-    rows: dict[Leaf, SparseRow] = {leaf: _row(z) for leaf, z in given.items()}
+    rows: dict[Leaf, SparseRow] = {leaf: as_row(z) for leaf, z in given.items()}
     for words in expression.searched():
-        rows[words] = _within(words, rows.get(words) or _of_words(bundle, words, dimensions), dimensions)
+        row = rows.get(words) or as_row(vector_of_words(bundle, words)[:dimensions])
+        rows[words] = _within(words, row, dimensions)
     without = {leaf: _unwanted(bundle, leaf, dimensions) for leaf in expression.without if isinstance(leaf, Words)}
     return resolve(expression, Meanings(dimensions, names_of(bundle), rows, without))
 
 
-def _of_words(bundle: Bundle, words: Words, dimensions: int) -> SparseRow:
+def vector_of_words(bundle: Bundle, words: Words) -> Vectors:
+    """Return the whole vector of an expression's words; the error of unknown ones says where they stand."""
     try:
-        return _row(vector_of(bundle, words.text).vector[:dimensions])
+        return vector_of(bundle, words.text).vector
     except ParameterInvalid as error:
         raise _placed(error, words) from None
 
@@ -273,6 +275,7 @@ def _placed(error: ParameterInvalid, words: Words) -> ParameterInvalid:
     return error
 
 
-def _row(z: Vectors) -> SparseRow:
+def as_row(z: Vectors) -> SparseRow:
+    """Return the entries of a vector that are not zero."""
     there = np.flatnonzero(z).astype(np.int32)
     return there, np.asarray(z[there], dtype=np.float32)

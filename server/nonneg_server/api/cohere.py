@@ -12,10 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from nonneg_core.errors import NonnegError, ParameterInvalid
 from nonneg_core.shortening import Vectors
 from nonneg_server.api.route import URI, Dialect, Route, Shape, documented, embedding, json_body
-from nonneg_server.pipeline.json_answer import text
+from nonneg_server.pipeline.answer_forms import text
 from nonneg_server.pipeline.request_pipeline import Answer, reply, serve
 from nonneg_server.requests.bodies import read_object
-from nonneg_server.requests.inputs import Incoming, Limits, check_count, content_from, images_from, texts_from
+from nonneg_server.requests.inputs import Incoming, Limits, content_from, each, image_from, text_from
 from nonneg_server.requests.parameters import Errors, Parameters, PositiveCount, from_json
 from nonneg_vectors.storage.packing import bits
 
@@ -81,13 +81,11 @@ def read(given: dict[str, Any], limits: Limits) -> tuple[list[Incoming], Paramet
         )
     truncate = request.truncate == "END"
     if request.images is not None:
-        images = images_from(request.images, "images", limits)
+        images = each(request.images, "images", limits, image_from)
     elif request.texts is not None:
-        images = texts_from(request.texts, "texts", limits, truncate=truncate)
+        images = each(request.texts, "texts", limits, text_from, truncate=truncate)
     else:
-        check_count(len(request.inputs or []), limits.images, "inputs")
-        listed = enumerate(request.inputs or [])
-        images = [content_from(entry, f"inputs[{i}]", limits, truncate=truncate) for i, entry in listed]
+        images = each(request.inputs or [], "inputs", limits, content_from, truncate=truncate)
     parameters = Parameters(
         model=request.model, dimensions=request.output_dimension, format="dense", errors=request.errors
     )

@@ -13,36 +13,14 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from nonneg_core.errors import ExpressionInvalid, ParameterInvalid
 from nonneg_runtime.bundle.bundle_folder import Bundle
-from nonneg_server.api import tei
+from nonneg_server.api import native_request as native
 from nonneg_server.api.answer_examples import EMBEDDED, EXPLAINED, QUERIED
-from nonneg_server.api.native_answers import EmbedAnswer, ErrorAnswer, ExplainAnswer, QueryAnswer
-from nonneg_server.api.native_request import (
-    FORMS,
-    IMAGE,
-    LISTS,
-    from_object,
-    images,
-    is_mixed,
-    query_parameters,
-    read_request,
-    vectors,
-    words,
-)
+from nonneg_server.api.native_answers import EmbedAnswer, ExplainAnswer, QueryAnswer
 from nonneg_server.api.route import PIXEL, Route, Schema, body, documented, embedding, flat, json_response
-from nonneg_server.api.tei import TEI, TeiEmbedRequest
 from nonneg_server.engine.jobs import Text
 from nonneg_server.models.explanation import explain, maps_of, queried, query_json, with_cells
+from nonneg_server.pipeline import request_pipeline as pipeline
 from nonneg_server.pipeline.answer_forms import form_for
-from nonneg_server.pipeline.request_pipeline import (
-    Answer,
-    EncodedBatch,
-    deadline_of,
-    fetched,
-    lengths_of,
-    reply,
-    serve,
-    shortened,
-)
 from nonneg_server.requests.bodies import LARGE, json_object, parse_in_thread, read_body, serialized
 from nonneg_server.requests.inputs import Incoming, Limits, Link, check_count, image_from
 from nonneg_server.requests.parameters import Comparison, Parameters, PositiveCount, from_json
@@ -54,10 +32,10 @@ embed_router = APIRouter(route_class=Route, tags=["embed"])
 
 
 def _body() -> Schema:
-    """Return the native body, of images, of texts or of both, or TEI's."""
-    request_body = images(Parameters)
+    """Return the body, of images, of texts or of both."""
+    request_body = native.images(Parameters)
     of_json = request_body["content"]["application/json"]
-    of_json["schema"] = {"anyOf": [of_json["schema"], *words(of_json["schema"]), flat(TeiEmbedRequest)]}
+    of_json["schema"] = {"anyOf": [of_json["schema"], *native.words(of_json["schema"])]}
     return request_body
 
 
@@ -70,31 +48,36 @@ def _body() -> Schema:
     EMBEDDED,
     body=_body,
     query=Parameters,
-    others=FORMS,
+    others=native.FORMS,
     says="Vectors in the order of the images; of TEI's request, a bare list of them.",
-    failure=ErrorAnswer | TEI.failure,
+    guests=True,
 )
 async def post_embed(request: Request) -> Response:
     form, state = form_for(", ".join(request.headers.getlist("accept"))), request.scope["state"]
 
     def read_object(given: dict[str, Any], limits: Limits) -> tuple[list[Incoming], Parameters]:
-        if "inputs" not in given or "images" in given or is_mixed(given):
-            state["field"] = next((name for name in LISTS if name in given), "images")
-            return from_object(Parameters, given, limits)
-        state["dialect"] = TEI
+        dialect = next((one for one in request.app.state.guests if one.guest.claims(given)), None)
+        if dialect is None:
+            state["field"] = next((name for name in native.LISTS if name in given), "images")
+            return native.from_object(Parameters, given, limits)
+        state["dialect"] = dialect
         if request.scope["query_string"]:
             raise ParameterInvalid(
-                "parameters stand beside `inputs` and in the URL", fix="give all in the body", field="query"
+                f"parameters stand beside `{dialect.guest.field}` and in the URL",
+                fix="give all in the body",
+                field="query",
             )
-        return tei.read(given, limits)
+        images, parameters = dialect.guest.read(given, limits)
+        return images, parameters
 
-    photos, parameters = await read_request(request, Parameters, read_object)
-    if state.get("dialect") is TEI:
-        answer = await serve(request, photos, parameters, field="inputs")
-        return reply(tei.write(answer), answer)
+    photos, parameters = await native.read_request(request, Parameters, read_object)
+    if "dialect" in state:
+        guest = state["dialect"].guest
+        answer = await pipeline.serve(request, photos, parameters, field=guest.field)
+        return pipeline.reply(guest.write(answer), answer)
     form.check(parameters)
-    answer = await serve(request, photos, parameters, field=state.get("field", "images"))
-    return reply(form.write(answer), answer, form.MEDIA_TYPE)
+    answer = await pipeline.serve(request, photos, parameters, field=state.get("field", "images"))
+    return pipeline.reply(form.write(answer), answer, form.MEDIA_TYPE)
 
 
 # POST /query: an expression of photos, words and dimensions becomes weightings of dimensions and conditions.
@@ -120,7 +103,7 @@ class QueryRequest(BaseModel):
 
 def _query_body() -> Schema:
     schema = flat(QueryRequest)
-    schema["properties"]["images"] |= {"additionalProperties": IMAGE}
+    schema["properties"]["images"] |= {"additionalProperties": native.IMAGE}
     example = {"expression": "a.png + dim:3 !dim:5", "images": {"a.png": PIXEL}, "dimensions": 8}
     return body({"application/json": {"schema": schema, "example": example}})
 
@@ -134,16 +117,17 @@ async def post_query(request: Request) -> Response:
     bundle = request.app.state.registry.get(query.model).bundle
     parameters = Parameters(model=query.model, dimensions=query.dimensions, errors="item")
     embedded: dict[Photo | Words, Incoming] = dict([*photos.items(), *_texts(bundle, expression).items()])
+    check_count(max(1, len(embedded)), limits.images)
     if not embedded:
         return json_response(query_json(queried(bundle, expression, query.dimensions, {})))
-    answer = await serve(request, list(embedded.values()), parameters)
+    answer = await pipeline.serve(request, list(embedded.values()), parameters)
     leaves = list(embedded)
     for i, error in answer.errors.items():  # the first: a query needs all that it names
         if isinstance(leaf := leaves[i], Photo):
             error.field = f"images[{leaf.name!r}]"
         raise error
     vectors = dict(zip(leaves, answer.rows, strict=True))
-    return reply(orjson.dumps(query_json(queried(bundle, expression, query.dimensions, vectors))), answer)
+    return pipeline.reply(orjson.dumps(query_json(queried(bundle, expression, query.dimensions, vectors))), answer)
 
 
 def _texts(bundle: Bundle, expression: Expression) -> dict[Words, Text]:
@@ -158,7 +142,6 @@ def _read(given: dict[str, Any], limits: Limits) -> tuple[QueryRequest, Expressi
     query = from_json(QueryRequest, given)
     expression = parse(query.expression)
     references = expression.photos()
-    check_count(max(1, len(query.images)), limits.images)
     for name in query.images:
         if Photo(name) not in references:
             raise ExpressionInvalid(
@@ -184,24 +167,27 @@ def _photo(photo: Photo, images: dict[str, Any], limits: Limits) -> Incoming:
 
 
 @embed_router.post("/shorten", summary="Shorten stored vectors by the rule of /embed")
-@documented(EmbedAnswer, EMBEDDED, body=vectors, query=Parameters, others=FORMS)
+@documented(EmbedAnswer, EMBEDDED, body=native.vectors, query=Parameters, others=native.FORMS)
 async def post_shorten(request: Request) -> Response:
     form = form_for(", ".join(request.headers.getlist("accept")))
-    query = query_parameters(request.scope["query_string"], Parameters)
+    query = native.query_parameters(request.scope["query_string"], Parameters)
     body = await read_body(request, request.app.state.settings.max_body)
     content_type = request.headers.get("content-type", "")
 
-    def work() -> tuple[bytes, Answer]:
+    def work() -> tuple[bytes, pipeline.Answer]:
         stored = stored_vectors(body, content_type, query)
         form.check(stored.parameters)
         manifest = request.app.state.registry.get(stored.parameters.model).bundle.manifest
         z = as_array(stored, manifest)
-        check_size(len(z), sum(lengths_of(stored.parameters, manifest, z.shape[1])))
-        answer = shortened(manifest, EncodedBatch(z, list(range(len(z))), {}), stored.parameters)
+        lengths = pipeline.lengths_of(stored.parameters, manifest, z.shape[1])
+        check_size(len(z), sum(lengths))
+        answer = pipeline.shortened(
+            manifest, pipeline.EncodedBatch(z, list(range(len(z))), {}), stored.parameters, lengths
+        )
         return form.write(answer), answer
 
     content, answer = await serialized(work) if len(body) > LARGE else await asyncio.to_thread(work)
-    return reply(content, answer, form.MEDIA_TYPE)
+    return pipeline.reply(content, answer, form.MEDIA_TYPE)
 
 
 # POST /explain: why two images are alike.
@@ -209,21 +195,19 @@ async def post_shorten(request: Request) -> Response:
 
 @embed_router.post("/explain", summary="Split the cosine of two images into its dimensions")
 @embedding
-@documented(ExplainAnswer, EXPLAINED, body=partial(images, Comparison, 2), query=Comparison)
+@documented(ExplainAnswer, EXPLAINED, body=partial(native.images, Comparison, 2), query=Comparison)
 async def post_explain(request: Request) -> Response:
-    photos, comparison = await read_request(request, Comparison)
+    photos, comparison = await native.read_request(request, Comparison)
     if len(photos) != 2:
         raise ParameterInvalid(
             f"/explain compares 2 images, not {len(photos)}", fix="send two", field="images", value=len(photos), limit=2
         )
     state = request.app.state
-    deadline = deadline_of(request, state.settings.timeout)
     parameters = Parameters(
         model=comparison.model, dimensions=comparison.dimensions, top_k=comparison.top_k, errors="fail"
     )
     engine = state.registry.get(comparison.model)  # before: another may have its name afterwards
-    async with fetched(request, photos, deadline) as pictures:
-        answer = await serve(request, pictures, parameters, deadline=deadline)
+    async with pipeline.served(request, photos, parameters) as (answer, pictures):
         a, b = answer.vectors[0]
         explanation = await asyncio.to_thread(
             explain, engine.bundle, a, b, comparison.limit
@@ -231,6 +215,7 @@ async def post_explain(request: Request) -> Response:
         if comparison.where:
             read = [picture for picture in pictures if isinstance(picture, (bytes, Image.Image))]
             dimensions = [one["dimension"] for one in explanation["contributions"]]
+            deadline = request.scope["state"]["deadline"]()
             located = await maps_of(state).locate(engine.workers, engine.bundle, read, dimensions, deadline=deadline)
             explanation = with_cells(explanation, located)
-    return reply(orjson.dumps(explanation), answer)
+    return pipeline.reply(orjson.dumps(explanation), answer)

@@ -7,15 +7,7 @@ import logging
 
 from fastapi import APIRouter, Request, Response
 
-from nonneg_core.errors import (
-    BundleInvalid,
-    CheckFailed,
-    DataInvalid,
-    ModelNotFound,
-    NotFound,
-    ParameterInvalid,
-    StorageFailed,
-)
+from nonneg_core import errors
 from nonneg_server.api import kserve_schemas as schemas
 from nonneg_server.api import kserve_tensors as kserve
 from nonneg_server.api.kserve_schemas import INDEX, KServeDone, KServeIndexRow, config_of, statistics_of
@@ -48,9 +40,9 @@ async def load(request: Request) -> Response:
     repository, model = _repository(request), request.path_params["model"]
     try:
         engine = await asyncio.get_running_loop().run_in_executor(None, repository.load, model)
-    except (BundleInvalid, CheckFailed, DataInvalid, StorageFailed) as error:
+    except (errors.BundleInvalid, errors.CheckFailed, errors.DataInvalid, errors.StorageFailed) as error:
         _log(request, f"{model} was not loaded, {error}")
-        raise ParameterInvalid(
+        raise errors.ParameterInvalid(
             f"{model} cannot be loaded, what was served goes on: {error.message}",
             fix=error.fix,
             field="model",
@@ -65,7 +57,7 @@ async def load(request: Request) -> Response:
 async def unload(request: Request) -> Response:
     repository, model = _repository(request), request.path_params["model"]
     if [engine.name for engine in repository.registry.all()] == [model]:
-        raise ParameterInvalid(
+        raise errors.ParameterInvalid(
             f"{model} is the only model served", fix="load another one first, or stop the server", field="model"
         )
     await asyncio.get_running_loop().run_in_executor(None, repository.unload, model)
@@ -84,7 +76,7 @@ def _log(request: Request, what: str) -> None:
 def _repository(request: Request) -> Repository:
     state = request.app.state
     if state.repository is None or not state.settings.manage:
-        raise NotFound("this server does not let clients manage its models", fix="start it with --manage")
+        raise errors.NotFound("this server does not let clients manage its models", fix="start it with --manage")
     repo: Repository = state.repository
     return repo
 
@@ -184,7 +176,7 @@ def _engine(request: Request) -> InferenceEngine:
     engine: InferenceEngine = request.app.state.registry.get(model)
     current = engine.bundle.manifest.version
     if version is not None and version != current:
-        raise ModelNotFound(
+        raise errors.ModelNotFound(
             f"{model} has no version {version!r}", fix=f"ask for {current}", field="version", value=version
         )
     return engine

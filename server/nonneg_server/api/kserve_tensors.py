@@ -15,25 +15,17 @@ from PIL import Image
 from nonneg_core.errors import ImageTooLarge, NonnegError, ParameterInvalid, RequestInvalid
 from nonneg_core.version import __version__
 from nonneg_runtime.bundle.manifest import Manifest
-from nonneg_server.api.kserve_schemas import (
-    EXTENSIONS,
-    InferRequest,
-    KServeFailure,
-    KServeModel,
-    KServeServer,
-    Output,
-    Tensor,
-)
+from nonneg_server.api import kserve_schemas as schemas
 from nonneg_server.pipeline.request_pipeline import Answer
 from nonneg_server.requests.bodies import json_object
-from nonneg_server.requests.inputs import Incoming, Limits, ReadyImage, check_count, text_from, within
+from nonneg_server.requests.inputs import Incoming, Limits, ReadyImage, check_count, encoded_within, sized, text_from
 from nonneg_server.requests.parameters import Parameters, from_json
 
 IMAGE, PIXELS, TEXT = "image", "pixels", "text"
 DEEPEST = 5  # [batch][height][width][channel], and a look that finds nothing more to flatten
 
 
-def photos(tensor: Tensor, tail: bytes, limits: Limits, max_pixels: int) -> list[Incoming | ReadyImage]:
+def photos(tensor: schemas.Tensor, tail: bytes, limits: Limits, max_pixels: int) -> list[Incoming | ReadyImage]:
     """Return the images of one tensor; `tail` is what follows the JSON."""
     size = tensor.parameters.get("binary_data_size")
     if set(tensor.parameters) - {"binary_data_size"}:
@@ -58,7 +50,7 @@ def photos(tensor: Tensor, tail: bytes, limits: Limits, max_pixels: int) -> list
         check_count(tensor.shape[0] if tensor.name == PIXELS else math.prod(tensor.shape), limits.images, "inputs[0]")
     if (tensor.name, tensor.datatype) == (IMAGE, "BYTES"):
         if size is not None:
-            pictures: list[Incoming | ReadyImage] = list(_split(tail, limits.images))
+            pictures: list[Incoming | ReadyImage] = [sized(piece, limits) for piece in _split(tail, limits.images)]
         else:
             pictures = [_bytes(entry, limits) for entry in _flat(tensor.data, limits.images)]
         if math.prod(tensor.shape) != len(pictures):
@@ -97,7 +89,7 @@ def _split(tail: bytes, most: int) -> list[bytes]:
 
 def _bytes(entry: Any, limits: Limits) -> bytes | NonnegError:
     """Read BYTES in JSON, which cannot be raw: the image is in base64."""
-    if isinstance(entry, str) and (too_large := within(len(entry) * 3 // 4 - 2, limits)):
+    if isinstance(entry, str) and (too_large := encoded_within(entry, limits)):
         return too_large
     try:
         return base64.b64decode(entry, validate=True)
@@ -133,7 +125,7 @@ def _flat(data: Any, most: int | None = None) -> list[Any]:
     raise ParameterInvalid("inputs[0].data is nested too deep", fix="send a flat list", field="inputs[0].data")
 
 
-def _pixels(tensor: Tensor, tail: bytes | None, max_pixels: int) -> list[Image.Image]:
+def _pixels(tensor: schemas.Tensor, tail: bytes | None, max_pixels: int) -> list[Image.Image]:
     shape = tensor.shape
     if len(shape) != 4 or shape[3] != 3 or 0 in shape:
         raise _mismatch(tensor, "[batch, height, width, 3]")
@@ -153,7 +145,7 @@ def _pixels(tensor: Tensor, tail: bytes | None, max_pixels: int) -> list[Image.I
     return [Image.fromarray(image) for image in pixels]
 
 
-def _mismatch(tensor: Tensor, expected: str) -> ParameterInvalid:
+def _mismatch(tensor: schemas.Tensor, expected: str) -> ParameterInvalid:
     return ParameterInvalid(
         f"{tensor.name} has the shape {tensor.shape}, which is not {expected}",
         fix="send shape and data that agree",
@@ -172,14 +164,14 @@ _OURS = {"dimensions", "top_k", "normalize", "errors"}
 
 def read(
     body: bytes, header_length: str | None, limits: Limits, max_pixels: int
-) -> tuple[InferRequest, list[Incoming | ReadyImage], Parameters]:
+) -> tuple[schemas.InferRequest, list[Incoming | ReadyImage], Parameters]:
     """Return the request, its images and what is asked of them; binary tensors stand behind the JSON."""
     length = len(body) if header_length is None else _length(header_length, len(body))
-    request = from_json(InferRequest, json_object(body[:length]))
+    request = from_json(schemas.InferRequest, json_object(body[:length]))
     return request, photos(request.inputs[0], body[length:], limits, max_pixels), _parameters(request)
 
 
-def _parameters(request: InferRequest) -> Parameters:
+def _parameters(request: schemas.InferRequest) -> Parameters:
     for output in request.outputs or []:
         if output.name not in _TYPES:
             raise ParameterInvalid(
@@ -200,12 +192,12 @@ def _parameters(request: InferRequest) -> Parameters:
     return parameters
 
 
-def write(request: InferRequest, answer: Answer) -> tuple[bytes, int | None]:
+def write(request: schemas.InferRequest, answer: Answer) -> tuple[bytes, int | None]:
     """Return the response and, where a binary tensor was asked for, the length of its JSON."""
     tensors = _tensors(answer)
     default = request.parameters.get("binary_data_output") is True
     unasked = (EMBEDDING, ERROR) if answer.parameters.errors == "item" else (EMBEDDING,)
-    selection = request.outputs or [Output(name=name) for name in unasked]
+    selection = request.outputs or [schemas.Output(name=name) for name in unasked]
     outputs: list[dict[str, Any]] = []
     tail: list[bytes] = []
     for output in selection:
@@ -246,12 +238,12 @@ def _binary(tensor: NDArray[Any]) -> bytes:
     return b"".join(len(raw).to_bytes(4, "little") + raw for raw in (text.encode() for text in tensor))
 
 
-def server_metadata() -> KServeServer:
+def server_metadata() -> schemas.KServeServer:
     """Return what this server is and which extensions it has."""
-    return {"name": "nonneg", "version": __version__, "extensions": EXTENSIONS}
+    return {"name": "nonneg", "version": __version__, "extensions": schemas.EXTENSIONS}
 
 
-def model_metadata(manifest: Manifest) -> KServeModel:
+def model_metadata(manifest: Manifest) -> schemas.KServeModel:
     """Return a model's inputs and outputs as tensors."""
     return {
         "name": manifest.name,
@@ -270,7 +262,7 @@ def model_metadata(manifest: Manifest) -> KServeModel:
     }
 
 
-def error_body(error: NonnegError, _: str) -> KServeFailure:
+def error_body(error: NonnegError, _: str) -> schemas.KServeFailure:
     """Return the body of a failure as KServe's clients read it."""
     return {"error": str(error)}
 

@@ -16,7 +16,7 @@ from nonneg_server.api.native_answers import ErrorAnswer, ErrorDetail
 from nonneg_server.api.route import BINARY, PIXEL, Schema, Shape, body, flat, parameter
 from nonneg_server.pipeline.answer_forms import as_arrow, as_msgpack, as_npy
 from nonneg_server.requests.bodies import json_object, parse_form, parse_in_thread, read_body
-from nonneg_server.requests.inputs import Incoming, Limits, check_count, images_from, input_from, texts_from
+from nonneg_server.requests.inputs import Incoming, Limits, check_count, each, image_from, input_from, sized, text_from
 from nonneg_server.requests.parameters import Parameters, from_json, from_strings, merged
 
 P = TypeVar("P", bound=BaseModel)
@@ -44,10 +44,9 @@ async def read_request(
     query = query_parameters(request.scope["query_string"], kind)
     content_type = request.headers.get("content-type", "")
     body = await read_body(request, request.app.state.settings.max_body)
-    media = media_of(content_type)
+    media, limits = media_of(content_type), request.app.state.settings.limits
     if is_image(media, body):
-        return [body], query
-    limits = request.app.state.settings.limits
+        return [sized(body, limits)], query
     if media == "multipart/form-data":
         images, parameters = _from_form(body, content_type, kind, limits)
     elif media == "application/json":
@@ -94,7 +93,9 @@ def _from_form(body: bytes, content_type: str, kind: type[P], limits: Limits) ->
             raise ParameterInvalid(
                 f"a file in the field {name!r}", fix="name it images: curl -F images=@a.jpg", field=name, value=name
             )
-    return list(form.files), from_strings(kind, form.parameters)
+    if not form.files:
+        check_count(0, limits.images)
+    return [sized(file, limits) for file in form.files], from_strings(kind, form.parameters)
 
 
 def from_object(kind: type[P], given: dict[str, Any], limits: Limits) -> tuple[list[Incoming], P]:
@@ -112,11 +113,9 @@ def from_object(kind: type[P], given: dict[str, Any], limits: Limits) -> tuple[l
     parameters = from_json(kind, given)
     truncate = getattr(parameters, "truncate", False)
     if field == "images":
-        return images_from(listed, field, limits), parameters
-    if field == "texts":
-        return texts_from(listed, field, limits, truncate=truncate), parameters
-    check_count(len(listed), limits.images, field)
-    return [input_from(entry, f"inputs[{i}]", limits, truncate=truncate) for i, entry in enumerate(listed)], parameters
+        return each(listed, field, limits, image_from), parameters
+    read = text_from if field == "texts" else input_from
+    return each(listed, field, limits, read, truncate=truncate), parameters
 
 
 def is_mixed(given: dict[str, Any]) -> bool:

@@ -11,10 +11,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from nonneg_core.errors import NonnegError, NotReady, Overloaded, ParameterInvalid, Unauthorized
 from nonneg_runtime.bundle.bundle_folder import Bundle
 from nonneg_server.api.route import URI, Dialect, Route, Shape, documented, embedding, json_body, json_response
-from nonneg_server.pipeline.json_answer import text
+from nonneg_server.pipeline.answer_forms import text
 from nonneg_server.pipeline.request_pipeline import Answer, reply, serve
 from nonneg_server.requests.bodies import read_object
-from nonneg_server.requests.inputs import Incoming, Limits, check_count, content_from, input_from
+from nonneg_server.requests.inputs import Incoming, Limits, content_from, each, input_from
 from nonneg_server.requests.parameters import Errors, Parameters, PositiveCount, from_json
 
 _OfText = Annotated[bool | None, Field(description="Of text, which images have none of; sent beside messages.")]
@@ -128,8 +128,7 @@ def _images(request: EmbeddingsRequest, limits: Limits) -> list[Incoming]:
     entries = request.input if isinstance(request.input, list) else [request.input]
     if entries and isinstance(entries[0], (int, list)):
         raise ParameterInvalid("input holds tokens", fix="send images as data URIs, or text", field="input")
-    check_count(len(entries), limits.images, "input")
-    return [_of_entry(entry, f"input[{i}]", limits) for i, entry in enumerate(entries)]
+    return each(entries, "input", limits, _of_entry)
 
 
 def _of_entry(entry: Any, field: str, limits: Limits) -> Incoming:

@@ -47,7 +47,7 @@ class Operation:
     query: type[BaseModel] | None = None
     others: Schema = field(default_factory=dict)  # further media types of the answer
     says: str | None = None  # of the answer; without it, its type's first line
-    failure: Any = None  # the type of its errors; without it, its dialect's
+    guests: bool = False  # whether it also takes the bodies of other dialects' guests, and answers with their errors
 
 
 def documented(
@@ -58,12 +58,12 @@ def documented(
     query: type[BaseModel] | None = None,
     others: Schema | None = None,
     says: str | None = None,
-    failure: Any = None,
+    guests: bool = False,
 ) -> Callable[[Endpoint], Endpoint]:
     """Note on an endpoint what it takes and answers."""
 
     def note(endpoint: Endpoint) -> Endpoint:
-        vars(endpoint)["operation"] = Operation(answer, example, body, query, others or {}, says, failure)
+        vars(endpoint)["operation"] = Operation(answer, example, body, query, others or {}, says, guests)
         return endpoint
 
     return note
@@ -189,6 +189,17 @@ class RouteTable:
 ErrorBody = Callable[[NonnegError, str], Mapping[str, Any]]  # of an error and the request's id
 
 
+@dataclass(frozen=True)
+class Guest:
+    """How a dialect reads and answers POST /embed, which it shares with the native API."""
+
+    claims: Callable[[dict[str, Any]], bool]  # whether a JSON body is this dialect's
+    body: type[BaseModel]
+    read: Callable[..., Any]  # of the body and the limits: images and parameters
+    write: Callable[..., bytes]  # of the answer
+    field: str  # what it calls its images
+
+
 @dataclass(frozen=True, eq=False)
 class Dialect:
     """An API. Each route itself declares whether it embeds and whether it is open without a key."""
@@ -198,3 +209,4 @@ class Dialect:
     error_body: ErrorBody
     failure: Any  # the type of that body
     routes: tuple[BaseRoute, ...]
+    guest: Guest | None = None

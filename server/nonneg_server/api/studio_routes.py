@@ -12,8 +12,6 @@ from nonneg_core.errors import NotFound, ParameterInvalid
 from nonneg_server.api.native_answers import ErrorAnswer
 from nonneg_server.api.native_request import error_body, query_parameters, read_request
 from nonneg_server.api.route import Dialect, Route, embedding, json_response, open_to_all
-from nonneg_server.models.explanation import maps_of
-from nonneg_server.pipeline.request_pipeline import deadline_of
 from nonneg_server.requests.parameters import Bars, ComparedPair, Listed, LocatedDimension, Searched
 
 if TYPE_CHECKING:
@@ -58,9 +56,7 @@ async def get_image(request: Request) -> Response:
 async def get_where(request: Request) -> Response:
     """Answer which cells of a photo a dimension comes from."""
     studio, target = _studio(request), query_parameters(request.scope["query_string"], LocatedDimension)
-    deadline = deadline_of(request, request.app.state.settings.timeout)
-    maps = maps_of(request.app.state)
-    return json_response(await studio.where(_photo(request), target.dimension, maps, deadline))
+    return json_response(await studio.where(_photo(request), target.dimension, _deadline(request)))
 
 
 @router.post("/studio/uploads")
@@ -83,17 +79,14 @@ async def post_upload(request: Request) -> Response:
 async def get_search(request: Request) -> Response:
     """Find photos like one, or by dimensions, with the parts that make each score."""
     studio, query = _studio(request), query_parameters(request.scope["query_string"], Searched)
-    words = await studio.words(request, query)
-    return json_response(await asyncio.to_thread(studio.search, query, words))
+    return json_response(await studio.search(request, query))
 
 
 @router.get("/studio/pair")
 async def get_pair(request: Request) -> Response:
     """Compare two photos: what only one has, and what they share."""
     studio, comparison = _studio(request), query_parameters(request.scope["query_string"], ComparedPair)
-    record = await asyncio.to_thread(studio.pair, comparison)
-    deadline = deadline_of(request, request.app.state.settings.timeout)
-    return json_response({**record, **await studio.judged(comparison.a, comparison.b, deadline)})
+    return json_response(await studio.pair(comparison, _deadline(request)))
 
 
 @router.get("/studio/dimensions/{dimension}")
@@ -108,7 +101,7 @@ async def get_meaning(request: Request) -> Response:
 @router.get("/studio/groups")
 async def get_groups(request: Request) -> Response:
     """Answer duplicates, clusters and outliers: begins the search; ask again until found."""
-    return json_response(_studio(request).groups())
+    return json_response(_studio(request).grouping.sections())
 
 
 @router.get("/studio/groups/progress")
@@ -142,7 +135,7 @@ def _studio(request: Request) -> Studio:
     if state.studio is None:
         from nonneg_server.studio.studio_state import Studio
 
-        state.studio = Studio(state.registry, state.collection, max_pixels=state.settings.max_pixels)
+        state.studio = Studio(state)
     current: Studio = state.studio
     return current
 
@@ -152,6 +145,11 @@ def _check_on(request: Request) -> None:
 
     if not is_on(request.app.state.settings):
         raise NotFound("the studio is off on other than loopback", fix="start the server with --studio", field="studio")
+
+
+def _deadline(request: Request) -> float:
+    at: float = request.scope["state"]["deadline"]()
+    return at
 
 
 def _photo(request: Request) -> str:
@@ -171,7 +169,7 @@ async def _picture(request: Request, make: Callable[[Studio, str, str, float], A
     }
     if request.headers.get("if-none-match") == headers["etag"]:
         return Response(status_code=304, headers=headers)
-    content = await make(studio, photo, stamp, deadline_of(request, request.app.state.settings.timeout))
+    content = await make(studio, photo, stamp, _deadline(request))
     return Response(content, media_type="image/jpeg", headers=headers)
 
 

@@ -11,22 +11,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from nonneg_core.errors import NonnegError, NotReady, Overloaded
 from nonneg_core.version import __version__
-from nonneg_server.api.route import (
-    FINGERPRINT,
-    URI,
-    Dialect,
-    Route,
-    Shape,
-    documented,
-    embedding,
-    health,
-    json_body,
-    json_response,
-)
+from nonneg_server.api import route as api
+from nonneg_server.api.native_request import is_mixed
+from nonneg_server.api.route import documented, embedding, health
 from nonneg_server.models.served_models import check_alive, check_ready
 from nonneg_server.pipeline.request_pipeline import Answer, reply, serve
 from nonneg_server.requests.bodies import read_object
-from nonneg_server.requests.inputs import Incoming, Limits, check_count, input_from
+from nonneg_server.requests.inputs import Incoming, Limits, each, input_from
 from nonneg_server.requests.parameters import Parameters, PositiveCount, from_json
 
 
@@ -53,19 +44,19 @@ class TeiEmbedRequest(BaseModel):
 ErrorType = Literal["validation", "overloaded", "unhealthy", "backend"]
 
 
-class TeiFailure(Shape):
+class TeiFailure(api.Shape):
     """TEI's error body."""
 
     error: str
     error_type: ErrorType
 
 
-class TeiSparseValue(Shape):
+class TeiSparseValue(api.Shape):
     index: int
     value: float
 
 
-class TeiInfo(Shape):
+class TeiInfo(api.Shape):
     model_id: str
     model_sha: str
     model_dtype: str
@@ -81,7 +72,7 @@ class TeiInfo(Shape):
 
 INFO: TeiInfo = {
     "model_id": "photo",
-    "model_sha": FINGERPRINT,
+    "model_sha": api.FINGERPRINT,
     "model_dtype": "float32",
     "model_type": {"embedding": {"pooling": "model"}},
     "served_model_name": "photo",
@@ -92,7 +83,7 @@ INFO: TeiInfo = {
     "payload_limit": 67108864,
     "version": "0.1.0",
 }
-ASKED = {"inputs": [URI], "dimensions": 8}
+ASKED = {"inputs": [api.URI], "dimensions": 8}
 EMBEDDED = [[0.816, 0, 0, 0.408, 0, 0, 0, 0.41]]
 SPARSE: list[list[TeiSparseValue]] = [
     [{"index": 0, "value": 0.816}, {"index": 3, "value": 0.408}, {"index": 7, "value": 0.41}]
@@ -114,9 +105,7 @@ def read(given: dict[str, Any], limits: Limits) -> tuple[list[Incoming], Paramet
         format="dense",
         errors="fail",
     )
-    check_count(len(entries), limits.images, "inputs")
-    truncate = request.truncate is True
-    return [input_from(entry, f"inputs[{i}]", limits, truncate=truncate) for i, entry in enumerate(entries)], parameters
+    return each(entries, "inputs", limits, input_from, truncate=request.truncate is True), parameters
 
 
 def write(answer: Answer) -> bytes:
@@ -142,7 +131,7 @@ def error_body(error: NonnegError, _: str) -> TeiFailure:
 
 # TEI's routes: POST / and /embed_sparse, GET /info and /health; POST /embed is shared with the native API.
 
-router = APIRouter(route_class=Route, tags=["TEI"])
+router = APIRouter(route_class=api.Route, tags=["TEI"])
 
 
 @router.post("/embed_sparse", summary="Embed images; only their active dimensions are answered")
@@ -150,7 +139,7 @@ router = APIRouter(route_class=Route, tags=["TEI"])
 @documented(
     list[list[TeiSparseValue]],
     SPARSE,
-    body=json_body(TeiEmbedRequest, ASKED),
+    body=api.json_body(TeiEmbedRequest, ASKED),
     says="The active dimensions of each image.",
 )
 async def post_embed_sparse(request: Request) -> Response:
@@ -159,7 +148,7 @@ async def post_embed_sparse(request: Request) -> Response:
 
 @router.post("/", summary="Embed images: /embed where Hugging Face's InferenceClient looks for it")
 @embedding
-@documented(list[list[float]], EMBEDDED, body=json_body(TeiEmbedRequest, ASKED), says="A list of vectors.")
+@documented(list[list[float]], EMBEDDED, body=api.json_body(TeiEmbedRequest, ASKED), says="A list of vectors.")
 async def post_root(request: Request) -> Response:
     request.scope["state"]["dialect"] = TEI
     return await _embedded(request, write)
@@ -198,7 +187,14 @@ async def get_info(request: Request) -> Response:
         "payload_limit": settings.max_body,
         "version": __version__,
     }
-    return json_response(info)
+    return api.json_response(info)
 
 
-TEI = Dialect("tei", ("/info", "/health", "/embed_sparse"), error_body, TeiFailure, tuple(router.routes))
+def _claims(given: dict[str, Any]) -> bool:
+    """Return whether a body of POST /embed is TEI's: `inputs` without what only the native API knows."""
+    return "inputs" in given and "images" not in given and not is_mixed(given)
+
+
+_PREFIXES = ("/info", "/health", "/embed_sparse")
+_GUEST = api.Guest(_claims, TeiEmbedRequest, read, write, "inputs")
+TEI = api.Dialect("tei", _PREFIXES, error_body, TeiFailure, tuple(router.routes), _GUEST)

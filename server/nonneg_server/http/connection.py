@@ -7,30 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from httptools import HttpParserError, HttpParserUpgrade
+from starlette.types import Scope
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from nonneg_core.errors import NonnegError
+from nonneg_server.http import refusals
 from nonneg_server.http.connection_limits import ConnectionState, UnreadOutput, unread_bytes
 from nonneg_server.http.context import CLIENT_CLOSED, Completed, request_id_of
-from nonneg_server.http.refusals import (
-    head_too_large,
-    malformed_request,
-    not_a_proxy,
-    parser_for,
-    refusal,
-    request_timed_out,
-    too_many_bytes,
-    too_many_connections,
-    without_upgrade,
-)
-
-if TYPE_CHECKING:
-    from starlette.types import Scope
 
 SMALL = 2**20  # bytes of a refused body that are let pass by, so that the connection can be used again
 MOST_HEAD = 2**16  # bytes of a head that is not whole yet, or of what comes behind a body
@@ -62,7 +50,7 @@ class Connection(HttpToolsProtocol):
         self._shared.open += 1
         self._unread = UnreadOutput()
         if len(self.connections) > self._shared.limits.connections:
-            self.refuse(too_many_connections(self._shared.limits.connections))
+            self.refuse(refusals.too_many_connections(self._shared.limits.connections))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._give_up()
@@ -85,9 +73,9 @@ class Connection(HttpToolsProtocol):
         try:
             self._parse(memoryview(data))
         except HttpParserError:
-            self.refuse(malformed_request())
+            self.refuse(refusals.malformed_request())
         if (self._beside > MOST_HEAD or len(self.headers or ()) > MOST_HEADERS) and not self._refused:
-            self.refuse(head_too_large(MOST_HEAD, MOST_HEADERS))
+            self.refuse(refusals.head_too_large(MOST_HEAD, MOST_HEADERS))
             self.headers.clear()  # as objects they take many times the bytes that came
 
     def _parse(self, data: memoryview) -> None:
@@ -102,10 +90,12 @@ class Connection(HttpToolsProtocol):
             except HttpParserUpgrade as stopped:
                 data = data[stopped.args[0] :]
                 if self.scope["method"] == "CONNECT":
-                    self.refuse(not_a_proxy())
+                    self.refuse(refusals.not_a_proxy())
                 else:
-                    head = without_upgrade(self.scope["method"], self.url, self.scope["http_version"], self.headers)
-                    self.parser = parser_for(self)
+                    head = refusals.without_upgrade(
+                        self.scope["method"], self.url, self.scope["http_version"], self.headers
+                    )
+                    self.parser = refusals.parser_for(self)
                     self.parser.feed_data(head)
             else:
                 return
@@ -123,7 +113,7 @@ class Connection(HttpToolsProtocol):
         self._beside = 0
         self.scope["state"]["started"] = time.perf_counter()
         if len(self.url) >= MOST_HEAD:  # more than uvicorn's parser of addresses takes
-            self.refuse(head_too_large(MOST_HEAD, MOST_HEADERS))
+            self.refuse(refusals.head_too_large(MOST_HEAD, MOST_HEADERS))
         if self._refused or self._rejected_early():
             return
         super().on_headers_complete()
@@ -179,10 +169,12 @@ class Connection(HttpToolsProtocol):
         if late and self._answered_early():
             self.transport.close()
         elif now - self._heard > limits.read_timeout:
-            self.refuse(request_timed_out(f"nothing arrived for {limits.read_timeout:g} s", limits.read_timeout))
+            self.refuse(
+                refusals.request_timed_out(f"nothing arrived for {limits.read_timeout:g} s", limits.read_timeout)
+            )
         elif now - self._began > limits.receive_timeout:
             what = f"the request took longer than {limits.receive_timeout:g} s to arrive"
-            self.refuse(request_timed_out(what, limits.receive_timeout))
+            self.refuse(refusals.request_timed_out(what, limits.receive_timeout))
 
     def _answered_early(self) -> bool:
         """Return whether the arriving request is answered; another answer would be read as the next request's."""
@@ -197,7 +189,7 @@ class Connection(HttpToolsProtocol):
         if not self._passing and (running is None or not running.response_started or running.response_complete):
             scope, seconds = self._asked()
             status = error.status
-            self.transport.write(refusal(error, scope, seconds))
+            self.transport.write(refusals.refusal(error, scope, seconds))
             if not self._in_work():  # else the application counts and logs it
                 self._shared.report(Completed(scope, status, time.time() - seconds, seconds))
         self._give_up(status)
@@ -275,7 +267,7 @@ class Connection(HttpToolsProtocol):
         self._held += size
         self._shared.buffered += size
         if self._shared.buffered > self._shared.limits.bytes:
-            self.refuse(too_many_bytes(self._shared.buffered, self._shared.limits.bytes))
+            self.refuse(refusals.too_many_bytes(self._shared.buffered, self._shared.limits.bytes))
 
     def _release(self) -> None:
         self._shared.buffered -= self._held

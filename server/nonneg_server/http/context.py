@@ -1,4 +1,4 @@
-"""What every answer has in common: a request id, the total time, and each failure in the form its dialect expects."""
+"""What every request has in common: an id, a clock, a deadline, and failures in the form its dialect expects."""
 
 from __future__ import annotations
 
@@ -17,13 +17,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nonneg_core.errors import MethodNotAllowed, NonnegError, NotFound, RequestInvalid
+from nonneg_core.errors import MethodNotAllowed, NonnegError, NotFound, ParameterInvalid, RequestInvalid
 from nonneg_server.api import dialect_of
-from nonneg_server.api.route import Dialect, Route
+from nonneg_server.api.route import Dialect, Route, RouteTable
 from nonneg_server.models.served_models import still_loading
 
 if TYPE_CHECKING:
-    from nonneg_server.api.route import RouteTable
     from nonneg_server.http.connection_limits import ConnectionState
 
 logger = logging.getLogger("nonneg")
@@ -127,16 +126,52 @@ class Completed(NamedTuple):
 Observer = Callable[[Completed], None]
 
 
+class Deadline:
+    """When a request has to be answered, in the event loop's time; its body, which the server awaits, is not counted.
+
+    It is set when it is first read, by the server's timeout or the client's, and stays.
+    """
+
+    def __init__(self, scope: Scope, timeout: float) -> None:
+        self._scope = scope
+        self._timeout = timeout
+        self._at: float | None = None
+
+    def __call__(self) -> float:
+        """Return it; ParameterInvalid where the client's timeout is not a positive number."""
+        if self._at is None:
+            given = next((value for name, value in self._scope["headers"] if name == b"x-request-timeout"), None)
+            seconds = self._timeout if given is None else min(_seconds(given.decode("latin-1")), self._timeout)
+            self._at = asyncio.get_running_loop().time() + seconds
+        return self._at
+
+
+def _seconds(given: str) -> float:
+    try:
+        seconds = float(given)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise ParameterInvalid(
+            f"x-request-timeout: {given!r} is not a positive number",
+            fix="give seconds, as in 2.5, or omit it",
+            field="x-request-timeout",
+            value=given[:40],
+        )
+    return seconds
+
+
 class RequestContext:
-    """Outermost middleware: request id, timing, unexpected errors, and observers.
+    """Outermost middleware: request id, clock and deadline, unexpected errors, and observers.
 
     The clock runs from the request's headers on: the connection notes when they were complete.
     """
 
-    def __init__(self, app: ASGIApp, shared: ConnectionState, routes: RouteTable) -> None:
+    def __init__(self, app: ASGIApp, shared: ConnectionState, routes: RouteTable, timeout: float) -> None:
         self._app = app
         self._shared = shared
         self._routes = routes
+        self._timeout = timeout
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -146,6 +181,7 @@ class RequestContext:
         started = state.setdefault("started", time.perf_counter())
         request_id = state.setdefault("request_id", request_id_of(scope))
         state["task"] = asyncio.current_task()
+        state["deadline"] = Deadline(scope, self._timeout)
         get_scope = scope if scope["method"] != "HEAD" else {**scope, "method": "GET"}
         status = 0
 

@@ -9,33 +9,22 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from httptools import HttpRequestParser
+from starlette.responses import Response
+from starlette.types import Scope
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
-from nonneg_core.errors import (
-    HeadTooLarge,
-    MethodNotAllowed,
-    NonnegError,
-    NotReady,
-    Overloaded,
-    RequestInvalid,
-    RequestTimeout,
-)
+from nonneg_core import errors
 from nonneg_server.api import dialect_of
+from nonneg_server.api.route import RouteTable
+from nonneg_server.engine.admission import Admission
 from nonneg_server.http.connection_limits import ConnectionState
 from nonneg_server.http.context import Completed, Observer, request_id_of, respond
 
-if TYPE_CHECKING:
-    from starlette.responses import Response
-    from starlette.types import Scope
 
-    from nonneg_server.api.route import RouteTable
-    from nonneg_server.engine.admission import Admission
-
-
-def refusal(error: NonnegError, scope: Scope, seconds: float) -> bytes:
+def refusal(error: errors.NonnegError, scope: Scope, seconds: float) -> bytes:
     """Return the whole answer, in the dialect of the path if that is known, after which the connection ends."""
     request_id: str = scope["state"]["request_id"]
     return serialized(respond(error, request_id, scope.get("path", "")), request_id, seconds, keep_alive=False)
@@ -49,14 +38,14 @@ def serialized(response: Response, request_id: str, seconds: float, *, keep_aliv
     return b"".join([*lines, bytes(response.body)])
 
 
-def malformed_request() -> RequestInvalid:
+def malformed_request() -> errors.RequestInvalid:
     """Return the error for bytes that are not an HTTP/1.1 request."""
-    return RequestInvalid("this is not an HTTP/1.1 request", fix="check what writes it", field="request")
+    return errors.RequestInvalid("this is not an HTTP/1.1 request", fix="check what writes it", field="request")
 
 
-def not_a_proxy() -> MethodNotAllowed:
+def not_a_proxy() -> errors.MethodNotAllowed:
     """Return the error for CONNECT, which asks for a proxy."""
-    return MethodNotAllowed(
+    return errors.MethodNotAllowed(
         "this server does not answer CONNECT: it is not a proxy",
         fix="send requests to it directly",
         field="method",
@@ -64,14 +53,14 @@ def not_a_proxy() -> MethodNotAllowed:
     )
 
 
-def request_timed_out(what: str, limit: float) -> RequestTimeout:
+def request_timed_out(what: str, limit: float) -> errors.RequestTimeout:
     """Return the error for a request that took too long to arrive."""
-    return RequestTimeout(what, fix="send the request at once and whole", field="body", limit=limit)
+    return errors.RequestTimeout(what, fix="send the request at once and whole", field="body", limit=limit)
 
 
-def head_too_large(size: int, headers: int) -> HeadTooLarge:
+def head_too_large(size: int, headers: int) -> errors.HeadTooLarge:
     """Return the error for a request line or headers beyond their limits."""
-    return HeadTooLarge(
+    return errors.HeadTooLarge(
         f"the URL and headers exceed {size:,} bytes or {headers} headers",
         fix="put less into them",
         field="head",
@@ -79,9 +68,9 @@ def head_too_large(size: int, headers: int) -> HeadTooLarge:
     )
 
 
-def too_many_connections(limit: int) -> NotReady:
+def too_many_connections(limit: int) -> errors.NotReady:
     """Return the error for a connection beyond the limit."""
-    return NotReady(
+    return errors.NotReady(
         f"{limit} connections are open already",
         fix="retry, or raise --max-connections",
         field="max_connections",
@@ -90,9 +79,9 @@ def too_many_connections(limit: int) -> NotReady:
     )
 
 
-def too_many_bytes(total: int, limit: int) -> Overloaded:
+def too_many_bytes(total: int, limit: int) -> errors.Overloaded:
     """Return the error for a body that the memory for unread requests has no place for."""
-    return Overloaded(
+    return errors.Overloaded(
         f"{total} bytes of requests are arriving at once, the limit is {limit}",
         fix="send fewer requests at once, or raise --upload-bytes",
         field="upload_bytes",

@@ -1,12 +1,14 @@
-"""From a request's images and parameters to its answer: fetched, encoded, shortened; a bad image fails alone."""
+"""From a request's images and parameters to its answer: fetched, encoded, shortened; a bad image fails alone.
+
+Each station comes once, in the order of the file. What a body holds was counted and sized where it was read.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
-from typing import NamedTuple
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from typing import Any, NamedTuple
 
 import numpy as np
 from starlette.requests import Request
@@ -18,7 +20,7 @@ from nonneg_runtime.bundle.bundle_folder import Bundle
 from nonneg_runtime.bundle.manifest import Manifest
 from nonneg_server.engine.inference_engine import InferenceEngine
 from nonneg_server.engine.jobs import Encoded, Text, too_late
-from nonneg_server.requests.inputs import Incoming, Link, ReadyImage, check_count, sized, understood
+from nonneg_server.requests.inputs import Incoming, Link, ReadyImage, understood
 from nonneg_server.requests.parameters import Parameters
 
 _OF_ITS_OWN = (*OF_AN_IMAGE, LinkFailed, ParameterInvalid)  # an image's own errors; any other fails the request
@@ -72,31 +74,31 @@ class Answer(NamedTuple):
         return isinstance(self.parameters.dimensions, list)
 
 
-async def embed(
-    engine: InferenceEngine,
-    images: Sequence[ReadyImage],
-    parameters: Parameters,
-    *,
-    field: str = "images",
-    deadline: float | None = None,
+async def serve(
+    request: Request, images: Sequence[Incoming | ReadyImage], parameters: Parameters, *, field: str = "images"
 ) -> Answer:
-    """Encode and shorten; parameters are checked before any work is done."""
+    """Check the lengths, fetch what are links, encode and shorten; `field` is what the dialect calls its images."""
+    async with served(request, images, parameters, field=field) as (answer, _):
+        return answer
+
+
+@asynccontextmanager
+async def served(
+    request: Request, images: Sequence[Incoming | ReadyImage], parameters: Parameters, *, field: str = "images"
+) -> AsyncIterator[tuple[Answer, list[ReadyImage]]]:
+    """Yield the answer, and the images with what links lead to, which the server holds until the end of it."""
+    engine = request.app.state.registry.get(parameters.model)
     manifest = engine.bundle.manifest
-    lengths_of(parameters, manifest)
-    raw = await encode(engine, images, fail=fails_request(parameters, len(images)), field=field, deadline=deadline)
-    return shortened(manifest, raw, parameters)
-
-
-def fails_request(parameters: Parameters, count: int) -> bool:
-    """Return whether one bad image fails the request; a request's only image does, unless its item was asked for."""
-    return parameters.errors == "fail" or (count == 1 and "errors" not in parameters.model_fields_set)
-
-
-def shortened(manifest: Manifest, raw: EncodedBatch, parameters: Parameters) -> Answer:
-    """Shorten the raw vectors to every length, by the one rule."""
-    lengths = lengths_of(parameters, manifest, raw.vectors.shape[1])
-    vectors = tuple(shorten(raw.vectors, k, parameters.top_k, normalize=parameters.normalize) for k in lengths)
-    return Answer(manifest, parameters, lengths, vectors, raw.positions, raw.errors, raw.timing)
+    lengths = lengths_of(parameters, manifest)
+    deadline = request.scope["state"]["deadline"]()
+    known = await _looked_up(engine.bundle, images, min(lengths))
+    linked = [image for image in known if isinstance(image, Link)]
+    async with _fetched(request, known, deadline) if linked else nullcontext(known) as ready:
+        raw = await encode(engine, ready, fail=fails_request(parameters, len(images)), field=field, deadline=deadline)
+        answer = shortened(manifest, raw, parameters, lengths)
+        engine.stats.zero_vectors += zeros_of(answer)
+        request.scope["state"]["answer"] = answer
+        yield answer, ready
 
 
 def lengths_of(parameters: Parameters, manifest: Manifest, width: int | None = None) -> tuple[int, ...]:
@@ -120,13 +122,41 @@ def measured(manifest: Manifest) -> list[str]:
     return [f"P@1 as measured at each length: {figures}"] if figures else []
 
 
+async def _looked_up(bundle: Bundle, images: Sequence[Incoming | ReadyImage], dimensions: int) -> list[Any]:
+    """Return the images, with the vectors of texts in their place where words are looked up, which waits for no thread.
+
+    A text tower takes time as an encoder does: its texts are queued with the images.
+    """
+    if bundle.manifest.text is not None or not any(isinstance(image, Text) for image in images):
+        return list(images)
+    return await asyncio.to_thread(
+        lambda: [understood(bundle, image, dimensions) if isinstance(image, Text) else image for image in images]
+    )
+
+
+@asynccontextmanager
+async def _fetched(
+    request: Request, images: Sequence[Link | ReadyImage], deadline: float
+) -> AsyncIterator[list[ReadyImage]]:
+    """Yield the images with the bytes that links lead to in their place, until the deadline."""
+    state = request.app.state
+    async with AsyncExitStack() as stack:
+        try:
+            async with asyncio.timeout_at(deadline):
+                arriving = state.fetcher.fetched(images, budget=state.settings.max_body)
+                downloads: list[ReadyImage] = await stack.enter_async_context(arriving)
+        except TimeoutError:
+            raise too_late() from None
+        yield downloads
+
+
+def fails_request(parameters: Parameters, count: int) -> bool:
+    """Return whether one bad image fails the request; a request's only image does, unless its item was asked for."""
+    return parameters.errors == "fail" or (count == 1 and "errors" not in parameters.model_fields_set)
+
+
 async def encode(
-    engine: InferenceEngine,
-    images: Sequence[ReadyImage],
-    *,
-    fail: bool,
-    field: str = "images",
-    deadline: float | None = None,
+    engine: InferenceEngine, images: Sequence[ReadyImage], *, fail: bool, field: str, deadline: float | None
 ) -> EncodedBatch:
     """Encode every image as a job of its own; a bad one fails alone unless `fail`."""
     readable = [image for image in images if not isinstance(image, (Encoded, NonnegError))]
@@ -167,91 +197,15 @@ def _timing(encoded: list[Encoded]) -> Timing:
     return Timing(queue, decode, run)
 
 
-# From a request's images and parameters to its answer: what every dialect's route does in between.
-
-
-async def serve(
-    request: Request,
-    images: Sequence[Incoming | ReadyImage],
-    parameters: Parameters,
-    *,
-    field: str = "images",
-    deadline: float | None = None,
-) -> Answer:
-    """Check, fetch what are links, encode and shorten; `field` is what the dialect calls its images.
-
-    deadline: the request's, where its route has asked for it already.
-    """
-    state = request.app.state
-    limits = state.settings.limits
-    check_count(len(images), limits.images, field)
-    engine = state.registry.get(parameters.model)
-    fewest = min(lengths_of(parameters, engine.bundle.manifest))
-    deadline = deadline or deadline_of(request, state.settings.timeout)
-    known = await _understood(engine.bundle, [sized(image, limits) for image in images], fewest)
-    async with fetched(request, known, deadline) as ready:
-        answer = await embed(engine, ready, parameters, field=field, deadline=deadline)
-    engine.stats.zero_vectors += zeros_of(answer)
-    request.scope["state"]["answer"] = answer
-    return answer
-
-
-@asynccontextmanager
-async def fetched(
-    request: Request, images: Sequence[Link | ReadyImage], deadline: float
-) -> AsyncIterator[list[ReadyImage]]:
-    """Yield the images with the bytes that links lead to in their place, which the server holds until the end of it."""
-    ready = [image for image in images if not isinstance(image, Link)]
-    if len(ready) == len(images):
-        yield ready
-        return
-    state = request.app.state
-    async with AsyncExitStack() as stack:
-        try:
-            async with asyncio.timeout_at(deadline):
-                arriving = state.fetcher.fetched(images, budget=state.settings.max_body)
-                downloads: list[ReadyImage] = await stack.enter_async_context(arriving)
-        except TimeoutError:
-            raise too_late() from None
-        yield downloads
+def shortened(manifest: Manifest, raw: EncodedBatch, parameters: Parameters, lengths: tuple[int, ...]) -> Answer:
+    """Shorten the raw vectors to every length, by the one rule."""
+    vectors = tuple(shorten(raw.vectors, k, parameters.top_k, normalize=parameters.normalize) for k in lengths)
+    return Answer(manifest, parameters, lengths, vectors, raw.positions, raw.errors, raw.timing)
 
 
 def zeros_of(answer: Answer) -> int:
     """Count the vectors of which nothing is left."""
     return sum([len(z) - int(np.add.reduce(np.logical_or.reduce(z, axis=1))) for z in answer.vectors])
-
-
-async def _understood(
-    bundle: Bundle, images: Sequence[Incoming | ReadyImage], dimensions: int
-) -> list[Link | ReadyImage]:
-    """Return the images, with the vectors of texts in their place where words are looked up, which waits for no thread.
-
-    A text tower takes time as an encoder does: its texts are queued with the images.
-    """
-    if bundle.manifest.text is not None or not any(isinstance(image, Text) for image in images):
-        return list(images)
-    return await asyncio.to_thread(
-        lambda: [understood(bundle, image, dimensions) if isinstance(image, Text) else image for image in images]
-    )
-
-
-def deadline_of(request: Request, timeout: float) -> float:
-    """Return when a request has to be answered, by the server's timeout or the client's, in the event loop's time."""
-    now, given = asyncio.get_running_loop().time(), request.headers.get("x-request-timeout")
-    if given is None:
-        return now + timeout
-    try:
-        seconds = float(given)
-    except ValueError:
-        seconds = math.nan
-    if not 0 < seconds < math.inf:
-        raise ParameterInvalid(
-            f"x-request-timeout: {given!r} is not a positive number",
-            fix="give seconds, as in 2.5, or omit it",
-            field="x-request-timeout",
-            value=given[:40],
-        )
-    return now + min(seconds, timeout)
 
 
 def reply(content: bytes, answer: Answer, media_type: str = "application/json") -> Response:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,10 +39,12 @@ ReadyImage = bytes | Image.Image | Text | Encoded | NonnegError  # the same, wit
 _BREAKS = str.maketrans("", "", "\r\n")
 
 
-def images_from(entries: Sequence[Any], field: str, limits: Limits) -> list[Incoming]:
-    """Return what a list of images means; counted before any of them is looked at."""
+def each(
+    entries: Sequence[Any], field: str, limits: Limits, read: Callable[..., Incoming], **options: Any
+) -> list[Incoming]:
+    """Return what each entry of a list means to `read`; they are counted before any of them is looked at."""
     check_count(len(entries), limits.images, field)
-    return [image_from(entry, f"{field}[{i}]", limits) for i, entry in enumerate(entries)]
+    return [read(entry, f"{field}[{i}]", limits, **options) for i, entry in enumerate(entries)]
 
 
 def check_count(count: int, most: int, field: str = "images") -> None:
@@ -76,9 +78,16 @@ def within(size: int, limits: Limits) -> ImageTooLarge | None:
     )
 
 
-def sized(image: Incoming | ReadyImage, limits: Limits) -> Incoming | ReadyImage:
-    """Return the image, or what is wrong with its size."""
-    return (within(len(image), limits) or image) if isinstance(image, bytes) else image
+def sized(image: bytes, limits: Limits) -> Incoming:
+    """Return a file's bytes, or the error where they are too many."""
+    return within(len(image), limits) or image
+
+
+def encoded_within(text: str, limits: Limits) -> ImageTooLarge | None:
+    """Return the error of an image in base64, if its bytes will be too many; characters are counted only then."""
+    if len(text) * 3 // 4 <= limits.bytes:
+        return None
+    return within((len(text) - text.count("\n") - text.count("\r")) * 3 // 4 - text[-4:].count("="), limits)
 
 
 def image_from(entry: Any, field: str, limits: Limits) -> Incoming:
@@ -100,7 +109,7 @@ def image_from(entry: Any, field: str, limits: Limits) -> Incoming:
                 field=field,
                 value=head[:100],
             )
-    return within(len(text) * 3 // 4 - 2, limits) or _decoded(text, field)  # before there are that many bytes
+    return encoded_within(text, limits) or _decoded(text, field)
 
 
 def unwrapped(entry: Any) -> Any:
@@ -135,13 +144,7 @@ _LINK = re.compile(r"data:|https?://", re.IGNORECASE)
 _BASE64 = re.compile(r"\s*[A-Za-z0-9+/]{40}")  # longer than any word
 
 
-def texts_from(entries: Sequence[Any], field: str, limits: Limits, *, truncate: bool = False) -> list[Incoming]:
-    """Return what a list of texts means."""
-    check_count(len(entries), limits.images, field)
-    return [text_from(entry, f"{field}[{i}]", truncate=truncate) for i, entry in enumerate(entries)]
-
-
-def text_from(entry: Any, field: str, *, truncate: bool = False) -> Incoming:
+def text_from(entry: Any, field: str, _: Limits | None = None, *, truncate: bool = False) -> Incoming:
     """Return what one entry of a list of texts means."""
     if isinstance(entry, str):
         return Text(entry, field, truncate)

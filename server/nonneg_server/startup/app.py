@@ -32,7 +32,7 @@ from nonneg_server.startup.server_process import Process
 from nonneg_server.startup.server_settings import Settings
 
 if TYPE_CHECKING:
-    from nonneg_server.studio.indexed_folder import IndexedFolder
+    from nonneg_vectors.curation.collection import Collection
 
 
 def create_app(
@@ -40,7 +40,7 @@ def create_app(
     settings: Settings,
     shared: ConnectionState | None = None,
     repository: Repository | None = None,
-    collection: IndexedFolder | None = None,
+    collection: Collection | None = None,
 ) -> FastAPI:
     """Return an ASGI application that serves these models, and the photos of an indexed folder if there is one.
 
@@ -56,7 +56,11 @@ def create_app(
     )
     shared = shared or ConnectionState()
     _fill(app.state, registry, settings, shared)
-    app.state.repository, app.state.collection = repository, collection
+    app.state.repository = repository
+    if collection is not None:
+        from nonneg_server.studio.folder import IndexedFolder
+
+        app.state.folder = IndexedFolder(collection)
     for dialect in DIALECTS:
         app.router.routes.extend(dialect.routes)  # flat: an included router costs each request a second match
     app.openapi = partial(_document, app)  # type: ignore[method-assign]
@@ -68,7 +72,7 @@ def create_app(
     protect(app, settings, keys, table)
     shared.observers = observers(app, settings)
     shared.logs = [log_access] if settings.access_log else []
-    app.add_middleware(RequestContext, shared=shared, routes=table)
+    app.add_middleware(RequestContext, shared=shared, routes=table, timeout=settings.timeout)
     if not settings.cache and settings.cache_dir is None:  # what a cache knows needs no place in the queue
         shared.early = EarlyRejection(
             lambda: registry.admission,
@@ -85,6 +89,8 @@ def _fill(state: State, registry: Registry, settings: Settings, shared: Connecti
     state.registry = registry
     state.settings = settings
     state.shared = shared
+    state.guests = [dialect for dialect in DIALECTS if dialect.guest is not None]
+    state.folder = None  # that the studio shows
     state.studio = None  # made when it is first asked for
     state.cell_maps = None
     state.shutdown_hooks = []
@@ -145,7 +151,7 @@ def prepare(
     settings: Settings,
     loading: Future[None],
     on_loaded: Callable[[], None],
-    collection: IndexedFolder | None = None,
+    collection: Collection | None = None,
 ) -> Process:
     """Return the process around the application."""
     files = raise_file_limit(open_files()) - FILES_OF_OUR_OWN

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import reduce
+from operator import or_
 from typing import Any
 
 from fastapi import FastAPI
@@ -13,7 +15,7 @@ from pydantic.fields import FieldInfo
 from nonneg_core import errors
 from nonneg_core.errors import NonnegError
 from nonneg_server.api import DIALECTS
-from nonneg_server.api.route import Dialect, Operation, Route, Schema, query_parameters
+from nonneg_server.api.route import Dialect, Operation, Route, Schema, flat, query_parameters
 from nonneg_server.observation.server_metrics import METRICS
 from nonneg_server.startup.server_settings import Settings, flag, group_of, metavar_of, variable
 from nonneg_server.startup.setting_sources import shown_default
@@ -62,7 +64,7 @@ def openapi_document(app: FastAPI) -> dict[str, Any]:
     types = {
         kind
         for dialect, _, operation in operations()
-        for kind in (operation.answer, operation.failure or dialect.failure)
+        for kind in (operation.answer, _failure_of(dialect, operation))
         if kind
     }
     adapters = [(kind, "serialization", TypeAdapter(kind)) for kind in types]
@@ -89,16 +91,25 @@ def _fill(slot: dict[str, Any], dialect: Dialect, operation: Operation, shapes: 
     """Fill in one operation's body, parameters and answers."""
     if operation.body is not None:
         slot["requestBody"] = operation.body()
+    if operation.guests:
+        of_json = slot["requestBody"]["content"]["application/json"]["schema"]
+        of_json["anyOf"] += [flat(one.guest.body) for one in DIALECTS if one.guest]
     content = dict(operation.others)
     if operation.answer is not None:
         content = {"application/json": {"schema": shapes[operation.answer], "example": operation.example}, **content}
     shown = list(ANSWER_HEADERS.items())[: 2 if operation.body is None else None]
     headers = {name: {"description": text, "schema": {"type": "string"}} for name, text in shown}
     slot["responses"] = {"200": {"description": _described(operation), "headers": headers, "content": content}}
-    shape = shapes[operation.failure or dialect.failure]
+    shape = shapes[_failure_of(dialect, operation)]
     for kind in _READING if operation.body is None else _WORK:
         slot["responses"][str(kind.status)] = _failure(dialect, shape, _types_with(kind.status))
     slot["responses"]["default"] = _failure(dialect, shape, "Any other failure.")
+
+
+def _failure_of(dialect: Dialect, operation: Operation) -> Any:
+    """Return the type of a route's errors: its dialect's, or one of its guests'."""
+    guests = [one.failure for one in DIALECTS if one.guest] if operation.guests else []
+    return reduce(or_, guests, dialect.failure)
 
 
 def _in_path(name: str) -> Schema:

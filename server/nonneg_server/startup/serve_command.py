@@ -38,7 +38,7 @@ from nonneg_server.startup.server_settings import Settings
 from nonneg_server.startup.setting_sources import Grouped, misspelt, read_settings, with_settings
 
 if TYPE_CHECKING:
-    from nonneg_server.studio.indexed_folder import IndexedFolder
+    from nonneg_vectors.curation.collection import Collection
 
 logger = logging.getLogger("nonneg")
 BACKLOG = 2048
@@ -58,7 +58,7 @@ def serve(**flags: Any) -> None:
     run(read_settings(**flags))
 
 
-def run(settings: Settings, collection: IndexedFolder | None = None) -> None:
+def run(settings: Settings, collection: Collection | None = None) -> None:
     """Serve until SIGTERM or SIGINT, finish what is in flight, and return; `collection` is what the studio shows."""
     started = time.perf_counter()
     _end_at_once_on_sigterm()
@@ -139,7 +139,7 @@ def in_thread(work: Callable[[], None], always: threading.Event) -> Future[None]
 
 
 def _say_what_is_served(
-    registry: Registry, listener: socket.socket, settings: Settings, seconds: float, collection: IndexedFolder | None
+    registry: Registry, listener: socket.socket, settings: Settings, seconds: float, collection: Collection | None
 ) -> None:
     scheme = "http" if settings.tls_cert is None else "https"
     lines = [start_line(engine, listener, seconds, scheme) for engine in registry.all()]

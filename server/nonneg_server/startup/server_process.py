@@ -18,18 +18,16 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import uvicorn
 
 from nonneg_core.errors import NotReady
 from nonneg_server.engine.admission import Idle
 from nonneg_server.http.connection import LINGER, Connection
+from nonneg_server.http.connection_limits import ConnectionState
 from nonneg_server.http.refusals import Handshakes, Listener
-
-if TYPE_CHECKING:
-    from nonneg_server.http.connection_limits import ConnectionState
-    from nonneg_server.models.served_models import Repository
+from nonneg_server.models.served_models import Repository
 
 logger = logging.getLogger("nonneg")
 TURN = 0.001  # seconds that one thread may compute in Python while others wait; Python's own 5 ms add up over a request

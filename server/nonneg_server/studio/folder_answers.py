@@ -16,7 +16,7 @@ from nonneg_runtime.bundle.bundle_folder import Bundle
 from nonneg_runtime.bundle.manifest import Columns as Evidence
 from nonneg_server.models.explanation import can_locate
 from nonneg_server.models.served_models import lengths
-from nonneg_server.studio.indexed_folder import IndexedFolder
+from nonneg_server.studio.folder import IndexedFolder
 from nonneg_vectors.curation.neighbours import PairLimits, Pairs, copies
 from nonneg_vectors.expressions.expression import Dimension
 
@@ -114,53 +114,46 @@ STRONGEST = 48
 EXEMPLARS = 3
 
 
-def meaning(collection: IndexedFolder, j: int, evidence: Evidence, cards: Cards) -> dict[str, Any]:
+def meaning(folder: IndexedFolder, j: int, evidence: Evidence, cards: Cards) -> dict[str, Any]:
     """Return what this folder says of a dimension, beside what its calibration said."""
-    whole = collection.stored.whole
+    whole = folder.engine.whole
     count = int(whole.counts[j])
-    here = count / max(1, len(collection))
-    mean = float(whole.strengths(j).sum()) / max(1, len(collection))
+    here, mean = count / max(1, len(folder)), float(folder.engine.means[j])
     return {
         "photos": [
-            {"photo": collection.ids[i], "name": collection.names[i], "value": float(value)}
-            for i, value in zip(*whole.strongest(j, STRONGEST), strict=True)
+            {**folder.entry(i), "value": float(value)} for i, value in zip(*whole.strongest(j, STRONGEST), strict=True)
         ],
         "count": count,
-        "of": len(collection),
+        "of": len(folder),
         "frequency": here,
         "mean": mean,
         "drift": {
             "frequency": _ratio(here, evidence.frequency[j]),
             "mean": _ratio(mean, evidence.expected_activation[j]),
         },
-        "company": company(collection, j, cards),
+        "company": company(folder, j, cards),
     }
 
 
-def strongest(collection: IndexedFolder, j: int, count: int) -> list[str]:
+def strongest(folder: IndexedFolder, j: int, count: int) -> list[str]:
     """Return the ids of the photos in which a dimension is strongest."""
-    photos, _ = collection.stored.whole.strongest(j, count)
-    return [collection.ids[i] for i in photos]
+    photos, _ = folder.engine.whole.strongest(j, count)
+    return [folder.ids[i] for i in photos]
 
 
-def company(collection: IndexedFolder, j: int, cards: Cards) -> list[dict[str, Any]]:
+def company(folder: IndexedFolder, j: int, cards: Cards) -> list[dict[str, Any]]:
     """Return the dimensions whose columns have the largest cosine with this one's."""
-    stored, whole = collection.stored, collection.stored.whole
-    strengths = np.zeros(len(collection), np.float32)
+    vectors, whole, lengths = folder.engine.vectors, folder.engine.whole, folder.engine.norms
+    strengths = np.zeros(len(folder), np.float32)
     strengths[whole.active(j)] = whole.strengths(j)
-    weights = np.repeat(strengths, np.diff(stored.indptr)) * stored.values
-    together = np.bincount(stored.indices, weights, minlength=stored.dimensions)
-    lengths = stored.norms
+    weights = np.repeat(strengths, vectors.nnz) * vectors.values
+    together = np.bincount(vectors.indices, weights, minlength=vectors.dimensions)
     cosines = together / np.maximum(lengths * lengths[j], 1e-12)
     cosines[j] = 0
     order = np.argsort(-cosines, kind="stable")[:COMPANY]
     return [
-        {
-            **cards(int(o)),
-            "cosine": float(cosines[o]),
-            "exemplars": strongest(collection, int(o), EXEMPLARS),
-        }
-        for o in order
+        {**cards(o), "cosine": float(cosines[o]), "exemplars": strongest(folder, o, EXEMPLARS)}
+        for o in order.tolist()
         if cosines[o]
     ]
 
@@ -182,5 +175,5 @@ def overview(bundle: Bundle, dimensions: int, named: int, folder: IndexedFolder 
         "named": named,
         "lengths": lengths(manifest),
         "where": can_locate(bundle),
-        "folder": folder and {"name": folder.root.name, "photos": len(folder), "groups": folder.groups is not None},
+        "folder": folder and {"name": folder.root.name, "photos": len(folder), "groups": True},
     }

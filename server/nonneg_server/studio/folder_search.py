@@ -1,61 +1,176 @@
-"""Hits and the parts of their scores, where chance begins, what shortening loses, and the dimensions in common."""
+"""What is searched for, and its answer: hits with their reasons, where chance begins, what a length loses, facets."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nonneg_core.shortening import Vectors, unit
-from nonneg_runtime.words.column_facts import chance_of
+from nonneg_core.errors import ExpressionInvalid, NonnegError, ParameterInvalid
+from nonneg_core.shortening import Vectors, shorten, unit
+from nonneg_runtime.bundle.bundle_folder import Bundle
+from nonneg_runtime.words.column_facts import chance_of, names_of
+from nonneg_runtime.words.text_vector import as_row, resolved, vector_of_words
+from nonneg_server.studio.folder import IndexedFolder
 from nonneg_server.studio.folder_answers import Cards, bars
-from nonneg_server.studio.indexed_folder import ColumnIndex, Floats, IndexedFolder, Integers
-from nonneg_server.studio.photo_query import PhotoQuery, left_out_as_json
-from nonneg_vectors.expressions.weightings import Resolved
-
-SHOWN = 16
-UNNAMED = 0.5  # what has a name says more
+from nonneg_vectors.expressions.expression import Dimension, Expression, Leaf, Photo, Term, Words, dimension_of
+from nonneg_vectors.expressions.weightings import Meanings, Resolved, SparseRow, resolve
+from nonneg_vectors.search.columns import Columns, Matches
 
 
-def facets(collection: IndexedFolder, result: NDArray[np.intp], cards: Cards) -> list[dict[str, Any]]:
-    """Return the dimensions whose mean in the result is the most standard deviations above that over all photos."""
-    if not len(result):
-        return []
-    stored = collection.stored
-    sums, inside = np.zeros(stored.dimensions), np.zeros(stored.dimensions, np.int64)
-    for i in result:
-        indices, values = stored.row(int(i))
-        sums[indices] += values
-        inside[indices] += 1
-    variance = stored.norms.astype(np.float64) ** 2 / len(collection) - stored.means.astype(np.float64) ** 2
-    telling = (sums / len(result) - stored.means) / np.sqrt(np.maximum(variance, 1e-12))
-    telling[~cards.named[: stored.dimensions]] *= UNNAMED
-    counts = stored.whole.counts
-    order = np.argsort(-telling, kind="stable")[:SHOWN]
-    return [
-        {
-            **cards(int(j)),
-            "in_result": int(inside[j]),
-            "of": len(result),
-            "count": int(counts[j]),
+class LeftOut(NamedTuple):
+    """A leaf that a length leaves out, and the least length at which it counts; None where no length is known."""
+
+    leaf: Leaf
+    needs: int | None
+
+
+NOTHING: tuple[SparseRow, ...] = ((np.zeros(0, np.int32), np.zeros(0, np.float32)),)
+
+
+@dataclass(frozen=True, eq=False)
+class PhotoQuery:
+    """An expression whose photos and words are vectors, which can be cut to any length; and further conditions."""
+
+    bundle: Bundle
+    width: int  # of the vectors that are stored: D, or fewer of the model's dimensions
+    expression: Expression | None  # None: all that has `only`
+    vectors: Mapping[Leaf, Vectors] = field(default_factory=dict)  # of its photos and words, not shortened
+    without: Sequence[int] = ()  # dimensions that must not be active, at whatever length is searched
+    only: Sequence[int] = ()  # dimensions that must be
+    itself: Sequence[int] = ()  # rows of its photos, which are left out of the hits
+
+    def at(self, dimensions: int, top_k: int | None) -> tuple[Resolved, tuple[LeftOut, ...]]:
+        """Return the weightings at a length, photos cut as what is stored is, and what the length leaves out."""
+        if self.expression is None:
+            indices = np.array([j for j in sorted(self.only) if j < dimensions], np.int32)
+            beyond = tuple(LeftOut(Dimension(str(j)), j + 1) for j in self.only if j >= dimensions)
+            return Resolved(((indices, unit(np.ones(len(indices), np.float32))),)), beyond
+        expression, left_out = self._within(dimensions)
+        parts = NOTHING
+        if expression.parts:
+            try:
+                parts = self._parts(expression, dimensions, top_k)
+            except ExpressionInvalid:  # raised again where nothing is left to look for at the whole length either
+                self._parts(self._within(self.width)[0], self.width, None)
+                left_out += tuple(LeftOut(leaf, None) for leaf in expression.leaves())
+        unknown = tuple(LeftOut(Dimension(str(j)), None) for j in self.without if j >= self.width)
+        return Resolved(parts, tuple(j for j in self.without if j < self.width)), left_out + unknown
+
+    def _within(self, dimensions: int) -> tuple[Expression, tuple[LeftOut, ...]]:
+        """Leave out the terms beyond a length, and the parts of which only what is subtracted would be left."""
+        assert self.expression is not None
+        parts, left_out = [], list[LeftOut]()
+        for part in self.expression.parts:
+            needs = [self._needs(term.leaf) for term in part]
+            terms = tuple(t for t, need in zip(part, needs, strict=True) if need is not None and need <= dimensions)
+            if any(term.weight > 0 for term in terms):
+                parts.append(terms)
+            else:
+                needs, terms = _counting(part, needs), ()
+            left_out += [LeftOut(t.leaf, need) for t, need in zip(part, needs, strict=True) if t not in terms]
+        return Expression(tuple(parts)), tuple(dict.fromkeys(left_out))
+
+    def _parts(self, expression: Expression, dimensions: int, top_k: int | None) -> tuple[SparseRow, ...]:
+        rows = {
+            leaf: as_row(shorten(z, dimensions, top_k if isinstance(leaf, Photo) else None))
+            for leaf, z in self.vectors.items()
         }
-        for j in order
-        if telling[j] > 0
-    ]
+        return resolve(expression, Meanings(dimensions, names_of(self.bundle), rows, {})).parts
 
+    def _needs(self, leaf: Leaf) -> int | None:
+        """Return the least length at which a leaf says something; None for a vector of zeros."""
+        if isinstance(leaf, Dimension):
+            return dimension_of(leaf, names_of(self.bundle), self.bundle.manifest.dimensions) + 1
+        active = np.flatnonzero(self.vectors[leaf])
+        return int(active[0]) + 1 if len(active) else None
+
+    def as_json(self, names: Mapping[int, str]) -> dict[str, Any] | None:
+        """Return the expression in its parts, so that a page can change one of them."""
+        if self.expression is None:
+            return None
+        parts = self.expression.parts
+        return {
+            "text": str(self.expression),
+            "parts": [[{"weight": term.weight, **self.leaf(term.leaf, names)} for term in part] for part in parts],
+            "without": [self.leaf(leaf, names) for leaf in self.expression.without],
+        }
+
+    def leaf(self, leaf: Leaf, names: Mapping[int, str]) -> dict[str, Any]:
+        """Return one of the expression's leaves for the page."""
+        if isinstance(leaf, Dimension):
+            j = dimension_of(leaf, names, self.bundle.manifest.dimensions)
+            return {"kind": "dimension", "text": str(leaf), "dimension": j, "name": names.get(j)}
+        kind, name = ("words", leaf.text) if isinstance(leaf, Words) else ("photo", leaf.name)
+        return {"kind": kind, "text": str(leaf), "dimension": None, "name": name}
+
+
+def _counting(part: Sequence[Term], needs: Sequence[int | None]) -> list[int | None]:
+    """Return from which length on each term counts in a part that is left out: not before one that is looked for."""
+    first = min((need for term, need in zip(part, needs, strict=True) if term.weight > 0 and need), default=None)
+    return [None if need is None or first is None else max(need, first) for need in needs]
+
+
+def photo_query(
+    bundle: Bundle,
+    folder: IndexedFolder,
+    expression: Expression | None,
+    only: Sequence[int],
+    vector_of: Callable[[str], Vectors],
+    texts: Mapping[Words, Vectors],
+) -> PhotoQuery:
+    """Look up what an expression names; `vector_of` knows photos, `texts` are the words that a text tower embedded."""
+    width = folder.dimensions
+    for j in only:
+        if not 0 <= j < width:
+            raise ParameterInvalid(
+                f"dimension {j} is not one of the {width} that are searched",
+                fix=f"ask for 0 to {width - 1}",
+                field="only",
+                value=j,
+                limit=width - 1,
+            )
+    if expression is None:
+        if not only:
+            raise ParameterInvalid(
+                "nothing is searched for", fix="give expression=photo.jpg, or only=17", field="expression"
+            )
+        return PhotoQuery(bundle, width, None, only=only)
+    vectors: dict[Leaf, Vectors] = {photo: _vector(photo, vector_of) for photo in expression.photos()}
+    vectors |= {
+        words: texts[words] if words in texts else vector_of_words(bundle, words) for words in expression.searched()
+    }
+    alone = Expression((), expression.without)
+    without = resolved(bundle, alone, bundle.manifest.dimensions, {}).without if expression.without else ()
+    itself = [folder.by_name[photo.name] for photo in expression.photos() if photo.name in folder.by_name]
+    return PhotoQuery(bundle, width, expression, vectors, without, only, itself)
+
+
+def _vector(photo: Photo, vector_of: Callable[[str], Vectors]) -> Vectors:
+    try:
+        return vector_of(photo.name)
+    except NonnegError as error:
+        raise ExpressionInvalid(
+            f"character {photo.at + 1} of the expression: {error.message}",
+            fix=error.fix,
+            field=f"expression[{photo.at}]",
+            value=photo.name[:200],
+        ) from None
+
+
+# The answer to a search of the folder.
 
 REASONS = 6
-ASKED = 12  # dimensions of the query that are told
+ASKED = 12  # dimensions of the query that are listed
 COMPARED = 10  # hits that are compared with those of the whole vectors
 FACETTED, FEWEST = 20, 6  # hits whose dimensions become facets: those above the line, but no fewer
+FACETS = 16
+UNNAMED = 0.5  # what has a name says more
 BYTES = 4  # of an entry: index and value, two each; a dense one is a float32
-
-Chosen = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -82,41 +197,43 @@ class Page:
     offset: int = 0
 
 
-def search(
-    collection: IndexedFolder, query: PhotoQuery, itself: Sequence[int], length: SearchLength, page: Page, cards: Cards
-) -> dict[str, Any]:
-    """Find hits and figures; `itself` are the rows of the photos that are asked with, which are left out."""
-    columns = collection.stored.cut(length.dimensions, length.stored(collection.stored.dimensions))
+def search(folder: IndexedFolder, query: PhotoQuery, length: SearchLength, page: Page, cards: Cards) -> dict[str, Any]:
+    """Return hits and figures."""
+    engine, top_k = folder.engine, length.stored(folder.dimensions)
+    columns = engine.cut(length.dimensions, top_k)
     weighting, left_out = query.at(length.dimensions, length.top_k)
-    whole = columns is collection.stored.whole and length.top_k is None
     started = time.perf_counter()
-    allowed = _allowed(collection, query.only, weighting.without, itself)
-    scores = _scores(columns, weighting)
-    order = _best(scores, allowed, max(page.offset + page.limit, FACETTED))
+    matches = _matches(folder, query, columns, weighting, max(page.offset + page.limit, FACETTED))
     took = time.perf_counter() - started
-    line = chance_of(query.bundle, length.dimensions, length.stored(collection.stored.dimensions)).line(weighting.parts)
-    above = int((allowed & (scores >= line) & (scores > 0)).sum())
-    shown = order[page.offset : page.offset + page.limit]
+    line = chance_of(query.bundle, length.dimensions, top_k).line(weighting.parts)
+    above = matches.count(line)
     weights = _together(weighting, length.dimensions)
+    whole = columns is engine.whole and length.top_k is None
     return {
         "asked": bars(unit(weights), cards, ASKED),
-        "left_out": left_out_as_json(left_out, query, cards.names),
-        "hits": [_hit(collection, int(i), float(scores[i]), weights, columns, length, cards) for i in shown],
-        "total": int((allowed & (scores > 0)).sum()),
+        "left_out": [{**query.leaf(leaf, cards.names), "needs": needs} for leaf, needs in left_out],
+        "hits": [
+            {
+                **folder.entry(i),
+                "score": float(matches.scores[i]),
+                "reasons": _reasons(folder, i, weights, top_k, columns, cards),
+            }
+            for i in matches.order[page.offset : page.offset + page.limit].tolist()
+        ],
+        "total": matches.count(),
         "above": above,
         "chance": line,
         "milliseconds": round(took * 1e3, 3),
         "bytes": round(min(BYTES * columns.entries, 4.0 * length.dimensions), 1),
-        "whole_bytes": round(BYTES * collection.stored.whole.entries, 1),
-        "agreement": _agreement(collection, query, itself, order[:COMPARED], whole),
-        "facets": facets(collection, order[: min(FACETTED, max(above, FEWEST))], cards),
+        "whole_bytes": round(BYTES * engine.whole.entries, 1),
+        "agreement": _agreement(folder, query, frozenset(matches.order[:COMPARED].tolist()), whole),
+        "facets": facets(folder, matches.order[: min(FACETTED, max(above, FEWEST))], cards),
     }
 
 
-def _scores(columns: ColumnIndex, weighting: Resolved) -> Floats:
-    """Return the smallest of the cosines with all parts of the query."""
-    cosines = [columns.scores(indices, values) for indices, values in weighting.parts]
-    return cosines[0] if len(cosines) == 1 else np.asarray(np.minimum.reduce(cosines), np.float32)
+def _matches(folder: IndexedFolder, query: PhotoQuery, columns: Columns, weighting: Resolved, most: int) -> Matches:
+    conditions: dict[str, Any] = {"only": query.only, "without": weighting.without, "exclude": query.itself}
+    return folder.engine.matches(columns, weighting.parts, most, **conditions)
 
 
 def _together(weighting: Resolved, dimensions: int) -> Vectors:
@@ -127,68 +244,44 @@ def _together(weighting: Resolved, dimensions: int) -> Vectors:
     return mean
 
 
-def _allowed(collection: IndexedFolder, only: Iterable[int], without: Iterable[int], itself: Sequence[int]) -> Chosen:
-    """Return the photos in which all of `only` and none of `without` is active; not those that are asked with."""
-    whole = collection.stored.whole
-    mask = np.ones(len(collection), bool)
-    for j in only:
-        active = np.zeros(len(collection), bool)
-        active[whole.active(j)] = True
-        mask &= active
-    for j in without:
-        mask[whole.active(j)] = False
-    mask[list(itself)] = False
-    return mask
-
-
-def _best(scores: Floats, allowed: Chosen, count: int) -> NDArray[np.intp]:
-    """Return the photos with the largest scores above 0, the first among equals first."""
-    candidates = np.flatnonzero(allowed & (scores > 0))
-    if len(candidates) > count:
-        least = np.partition(scores[candidates], -count)[-count]
-        candidates = candidates[scores[candidates] >= least]
-    return candidates[np.argsort(-scores[candidates], kind="stable")][:count]
-
-
-def _hit(
-    collection: IndexedFolder,
-    i: int,
-    score: float,
-    weights: Vectors,
-    columns: ColumnIndex,
-    length: SearchLength,
-    cards: Cards,
-) -> dict[str, Any]:
-    indices, values = collection.stored.row(i)
-    within = indices < length.dimensions
-    indices, values = indices[within], values[within]
-    count = length.stored(collection.stored.dimensions)
-    parts = weights[indices[:count]] * values[:count] / columns.lengths[i]
-    reasons = _reasons(indices[:count], parts, cards)
-    return {"photo": collection.ids[i], "name": collection.names[i], "score": score, "reasons": reasons}
-
-
-def _reasons(indices: Integers, parts: Floats, cards: Cards) -> list[dict[str, Any]]:
+def _reasons(
+    folder: IndexedFolder, i: int, weights: Vectors, top_k: int | None, columns: Columns, cards: Cards
+) -> list[dict[str, Any]]:
     """Return the largest parts of a score, and the largest of those whose dimension has a name."""
+    z = shorten(folder.engine.dense(i), len(weights), top_k, normalize=False)
+    parts = weights * z / columns.lengths[i]  # (k,)
     total = float(parts.sum()) or 1.0
-    order = np.argsort(-parts, kind="stable")[: np.count_nonzero(parts > 0)]
-    named = order[cards.named[indices[order]]][:REASONS]
-    chosen = sorted({*order[:REASONS].tolist(), *named.tolist()}, key=lambda o: -parts[o])
-    return [{**cards(int(indices[o])), "part": float(parts[o]), "share": float(parts[o]) / total} for o in chosen]
+    order = np.flatnonzero(z)
+    order = order[np.lexsort((-z[order], -parts[order]))]
+    order = order[parts[order] > 0]
+    chosen = {*order[:REASONS].tolist(), *order[cards.named[order]][:REASONS].tolist()}
+    listed = [j for j in order.tolist() if j in chosen]
+    return [{**cards(j), "part": float(parts[j]), "share": float(parts[j]) / total} for j in listed]
 
 
-def _agreement(
-    collection: IndexedFolder, query: PhotoQuery, itself: Sequence[int], hits: NDArray[np.intp], whole: bool
-) -> float | None:
-    """Return the share of the first hits that the whole vectors find first, too; `found` are theirs if `whole`."""
-    first = frozenset(hits.tolist())
-    find = partial(_best_whole, collection, query, itself)
-    best = collection.remembered((str(query.expression), *query.only), (lambda: first) if whole else find)
+def _agreement(folder: IndexedFolder, query: PhotoQuery, first: frozenset[int], whole: bool) -> float | None:
+    """Return the share of the first hits that the whole vectors have first, too; `first` are theirs if `whole`."""
+
+    def find() -> frozenset[int]:
+        weighting = query.at(folder.dimensions, None)[0]
+        return frozenset(_matches(folder, query, folder.engine.whole, weighting, COMPARED).order.tolist())
+
+    best = folder.remembered((str(query.expression), *query.only), (lambda: first) if whole else find)
     return len(best & first) / len(best) if best else None
 
 
-def _best_whole(collection: IndexedFolder, query: PhotoQuery, itself: Sequence[int]) -> frozenset[int]:
-    """Return the first hits of the whole vectors."""
-    weighting = query.resolved(collection.stored.dimensions, None)
-    allowed = _allowed(collection, query.only, weighting.without, itself)
-    return frozenset(_best(_scores(collection.stored.whole, weighting), allowed, COMPARED).tolist())
+def facets(folder: IndexedFolder, result: NDArray[np.intp], cards: Cards) -> list[dict[str, Any]]:
+    """Return the dimensions whose mean in the result is the most standard deviations above that over all photos."""
+    if not len(result):
+        return []
+    engine, z = folder.engine, folder.engine.vectors[result].numpy()
+    variance = engine.norms.astype(np.float64) ** 2 / len(folder) - engine.means.astype(np.float64) ** 2
+    telling = (z.sum(axis=0, dtype=np.float64) / len(z) - engine.means) / np.sqrt(np.maximum(variance, 1e-12))
+    telling[~cards.named[: folder.dimensions]] *= UNNAMED
+    inside, counts = np.count_nonzero(z, axis=0), engine.whole.counts
+    order = np.argsort(-telling, kind="stable")[:FACETS]
+    return [
+        {**cards(j), "in_result": int(inside[j]), "of": len(z), "count": int(counts[j])}
+        for j in order.tolist()
+        if telling[j] > 0
+    ]

@@ -18,7 +18,7 @@ from nonneg_core.shortening import Vectors
 from nonneg_runtime.seeing.preprocess import Preprocessor, Seen
 from nonneg_server.engine.jobs import done_by_worker
 from nonneg_server.engine.workers import Workers
-from nonneg_server.studio.indexed_folder import IndexedFolder
+from nonneg_server.studio.folder import IndexedFolder
 
 THUMBNAIL, LARGE = 320, 1280  # pixels of the longer side
 
@@ -62,9 +62,9 @@ KEPT = 64 * 2**20  # bytes of thumbnails
 class Pictures:
     """The files of one folder's photos: none outside of it is read, whatever a link leads to."""
 
-    def __init__(self, collection: IndexedFolder) -> None:
-        self._collection = collection
-        self._root = collection.root.resolve()
+    def __init__(self, folder: IndexedFolder) -> None:
+        self._folder = folder
+        self._root = folder.root.resolve()
 
     def read(self, photo: str) -> bytes:
         """Return a photo's file; NotFound where it is gone, or a link leads out of the folder."""
@@ -82,7 +82,7 @@ class Pictures:
         return f"{status.st_mtime_ns:x}-{status.st_size:x}"
 
     def _path(self, photo: str) -> Path:
-        name = self._collection.names[self._collection.row(photo)]
+        name = self._folder.names[self._folder.row(photo)]
         path = _resolved(self._root / name)
         if path is None or not path.is_relative_to(self._root):
             raise _gone(photo)

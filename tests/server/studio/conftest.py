@@ -17,17 +17,11 @@ from nonneg_runtime.inference.encoder import BundleEncoder
 from nonneg_server.models.served_models import Registry
 from nonneg_server.startup.app import create_app
 from nonneg_server.startup.server_settings import Settings
-from nonneg_server.studio.indexed_folder import IndexedFolder, StoredRows
+from nonneg_vectors.curation.collection import Collection
+from nonneg_vectors.storage.embeddings import Embeddings
 
 NAMES = [f"{place}/photo-{i:02d}.png" for i, place in enumerate(["sea", "wood", "town"] * 8)]
 HOME = "http://127.0.0.1:8000"
-
-
-def stored(z: Vectors) -> StoredRows:
-    """Dense rows as the studio holds them."""
-    rows, columns = np.nonzero(z)
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(z)))])
-    return StoredRows(indptr, columns.astype(np.int32), z[rows, columns], z.shape[1])
 
 
 @pytest.fixture(scope="session")
@@ -50,20 +44,21 @@ def vectors(bundle: Bundle, folder: Path) -> Vectors:
 
 
 @pytest.fixture(scope="session")
-def collection(bundle: Bundle, folder: Path, vectors: Vectors) -> IndexedFolder:
-    held = bundle.manifest
-    return IndexedFolder(folder, NAMES, stored(vectors), held.name, held.fingerprint, lambda _: [{"part": "exact"}])
+def collection(bundle: Bundle, folder: Path, vectors: Vectors) -> Collection:
+    manifest = bundle.manifest
+    rows = Embeddings.from_dense(vectors, fingerprint=manifest.fingerprint, model=manifest.name, ids=tuple(NAMES))
+    return Collection("photos.index", rows, [{}] * len(rows), str(folder))
 
 
 StudioFor = Callable[..., httpx.AsyncClient]
 
 
 @pytest.fixture(scope="session")
-def studio_for(registry: Registry, collection: IndexedFolder) -> StudioFor:
+def studio_for(registry: Registry, collection: Collection) -> StudioFor:
     """A client of the application, with settings of one's own; `root=` and `folder=None` change what is indexed."""
 
     def make(root: Path | None = None, indexed: bool = True, **settings: Any) -> httpx.AsyncClient:
-        held = replace(collection, root=root) if root is not None else collection
+        held = replace(collection, root=str(root)) if root is not None else collection
         app = create_app(registry, Settings(**settings), collection=held if indexed else None)
         return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=HOME)
 

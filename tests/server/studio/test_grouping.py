@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nonneg_server.studio.indexed_folder import Grouping
+from nonneg_server.studio.folder import Grouping
 
 Tell = Callable[[int, int | None], None]
 FAR = {"found": False, "done": 3, "of": 10}

@@ -13,7 +13,7 @@ from PIL import Image
 
 from nonneg_core.shortening import Vectors
 from nonneg_server.studio.browser_access import FOLDER, assets
-from nonneg_server.studio.indexed_folder import id_of
+from nonneg_server.studio.folder import id_of
 
 from .conftest import NAMES, StudioFor
 

@@ -12,9 +12,9 @@ import pytest
 from nonneg_core.shortening import Vectors, shorten
 from nonneg_runtime.bundle.bundle_folder import Bundle
 from nonneg_runtime.words.column_facts import chance_of
-from nonneg_server.studio.indexed_folder import IndexedFolder, id_of
+from nonneg_server.studio.folder import id_of
 
-from .conftest import NAMES, stored
+from .conftest import NAMES
 
 pytestmark = pytest.mark.anyio
 WIDTH = 48
@@ -168,43 +168,6 @@ async def test_what_cannot_be_asked_is_said(studio: httpx.AsyncClient, asked: di
     answer = await studio.get("/studio/search", params=asked)
     assert answer.status_code in (404, 422)
     assert said in answer.json()["error"]["message"]
-
-
-def test_columns_hold_the_same_numbers_as_rows(vectors: Vectors, collection: IndexedFolder) -> None:
-    held = collection.stored
-    assert np.array_equal(np.stack([held.dense(i) for i in range(len(held))]), vectors)
-    assert held.whole.counts.tolist() == (vectors > 0).sum(axis=0).tolist()
-    for j in range(WIDTH):
-        assert np.array_equal(np.sort(held.whole.active(j)), np.flatnonzero(vectors[:, j]))
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_every_cut_holds_what_the_one_rule_keeps_among_equal_values_too(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    z = np.maximum(rng.integers(-3, 4, (9, 7)), 0).astype(np.float32)
-    z[rng.integers(9)] = 0
-    held = stored(z)
-    for k, top_k in product(range(1, 8), (None, *range(1, 8))):
-        columns = held.cut(k, top_k)
-        there = np.zeros((len(z), k), np.float32)
-        for j in range(k):
-            there[columns.active(j), j] = columns.strengths(j)
-        assert there / columns.lengths[:, None] == pytest.approx(shorten(z, k, top_k), abs=1e-6), (k, top_k)
-
-
-def test_the_strongest_photos_of_a_dimension_come_in_order_the_first_among_equals_first() -> None:
-    columns = stored(np.array([[1], [3], [0], [3], [2]], np.float32)).whole
-    for count in range(1, 7):
-        photos, strengths = columns.strongest(0, count)
-        assert photos.tolist() == [1, 3, 4, 0][:count]
-        assert strengths.tolist() == [3, 3, 2, 1][:count]
-
-
-def test_a_folder_without_photos_has_no_hits() -> None:
-    none = stored(np.zeros((0, 8), np.float32))
-    assert none.cut(8, None).scores(np.array([3], np.int32), np.ones(1, np.float32)).tolist() == []
-    assert none.cut(4, 2).counts.tolist() == [0] * 4
-    assert none.norms.tolist() == [0] * 8
 
 
 async def test_what_lies_beyond_the_length_is_left_out_and_told_with_the_length_that_it_needs(

@@ -12,18 +12,19 @@ from nonneg_core.shortening import Vectors, shorten
 from nonneg_server.models.served_models import Registry
 from nonneg_server.startup.app import create_app
 from nonneg_server.startup.server_settings import Settings
-from nonneg_server.studio.indexed_folder import IndexedFolder, id_of
+from nonneg_server.studio.folder import id_of
+from nonneg_vectors.curation.collection import Collection
 
-from .conftest import HOME, NAMES, stored
+from .conftest import HOME, NAMES
 
 pytestmark = pytest.mark.anyio
 WIDTH = 20
 
 
 @pytest.fixture
-async def short(registry: Registry, collection: IndexedFolder, vectors: Vectors) -> AsyncIterator[httpx.AsyncClient]:
-    held = replace(collection, stored=stored(shorten(vectors, WIDTH)))
-    app = create_app(registry, Settings(), collection=held)
+async def short(registry: Registry, collection: Collection) -> AsyncIterator[httpx.AsyncClient]:
+    cut = replace(collection, vectors=collection.vectors.shorten(WIDTH))
+    app = create_app(registry, Settings(), collection=cut)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=HOME) as client:
         yield client
 

@@ -22,7 +22,7 @@ from nonneg_server.engine.workers import Workers
 from nonneg_server.models.served_models import Registry
 from nonneg_server.startup.app import create_app
 from nonneg_server.startup.server_settings import Settings
-from nonneg_server.studio.indexed_folder import id_of
+from nonneg_server.studio.folder import id_of
 from nonneg_server.studio.pictures import MOST, THUMBNAIL, SmallerCopies, Thumbnails, Upload, Uploads
 
 from .conftest import HOME, NAMES, StudioFor

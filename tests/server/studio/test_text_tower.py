@@ -15,7 +15,7 @@ from nonneg_server.engine.inference_engine import InferenceEngine
 from nonneg_server.models.served_models import Registry
 from nonneg_server.startup.app import create_app
 from nonneg_server.startup.server_settings import Settings
-from nonneg_server.studio.indexed_folder import IndexedFolder
+from nonneg_vectors.curation.collection import Collection
 
 from .conftest import HOME, NAMES
 
@@ -24,12 +24,12 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_a_text_finds_the_photos_that_are_nearest_to_what_its_tower_answers(
-    bundle: Bundle, collection: IndexedFolder, vectors: Vectors, tmp_path_factory: pytest.TempPathFactory
+    bundle: Bundle, collection: Collection, vectors: Vectors, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     towers = with_text_tower(bundle, tmp_path_factory.mktemp("studio-towers"))
     engine = InferenceEngine(towers, threads=2)
-    held = replace(collection, fingerprint=towers.manifest.fingerprint)
-    app = create_app(Registry(engine), Settings(), collection=held)
+    rows = replace(collection.vectors, fingerprint=towers.manifest.fingerprint)
+    app = create_app(Registry(engine), Settings(), collection=replace(collection, vectors=rows))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=HOME) as studio:
         asked = {"expression": '"a dog"', "dimensions": 20, "top_k": 3}
         answer = await studio.get("/studio/search", params=asked)

@@ -1,4 +1,4 @@
-"""The local index, against brute force over the same vectors."""
+"""The local index and the one in memory, against brute force over the same vectors."""
 
 from __future__ import annotations
 
@@ -31,8 +31,11 @@ def payloads():
     return [{"label": "cat" if i % 3 else "dog", "year": 2000 + i % 20, "good": i % 2 == 0} for i in range(N)]
 
 
-@pytest.fixture(scope="module")
-def index(vectors, payloads, tmp_path_factory):
+@pytest.fixture(scope="module", params=["folder", "memory"])
+def index(request, vectors, payloads, tmp_path_factory):
+    if request.param == "memory":
+        yield Index.of(vectors, payloads)
+        return
     with Index.open(tmp_path_factory.mktemp("search") / "index", like=vectors) as index:
         index.add(vectors, payloads)
         yield index
@@ -160,13 +163,13 @@ def test_many_additions_stay_exact(random_embeddings, tmp_path):
         same(index.search(vectors[5], k=10), brute(vectors, vectors[5].numpy()[0], 10))
 
 
-def test_two_models_do_not_meet_in_an_index(index, random_embeddings, tmp_path):
+def test_two_models_do_not_meet_in_an_index(index, vectors, random_embeddings, tmp_path):
     other = random_embeddings(5, fingerprint="other")
     for act in (lambda: index.add(other), lambda: index.search(other[0])):
         with pytest.raises(FingerprintMismatch):
             act()
-    with pytest.raises(FingerprintMismatch):
-        Index.open(index.engine.path, like=other)
+    with pytest.raises(FingerprintMismatch), Index.open(tmp_path / "one", like=vectors):
+        Index.open(tmp_path / "one", like=other)
 
 
 def test_another_length_is_refused_with_the_way_out(index, vectors):
