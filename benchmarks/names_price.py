@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parent / "serving"))
 from provenance import provenance
 from stability import GATE, NAMES, encoder
 
-from nonneg_export.calibrate.photo_folder import find_photos, labels_of
+from nonneg_export.calibrate.photo_folder import find_photos
 from nonneg_export.certify.certified_encoders import head_apart
 from nonneg_runtime.bundle.bundle_folder import open_bundle
 from nonneg_runtime.heads.analytic_head import fit_basis
@@ -76,7 +76,7 @@ def heads(model: str, rows: Rows) -> tuple[Head, Head]:
 def priced(pair: tuple[Head, Head], rows: Rows, folder: Path) -> dict[str, Any]:
     """Return both heads on one set."""
     photos = find_photos(folder)
-    labels = np.array(labels_of(photos, photos.paths))
+    labels = np.array(photos.labels(photos.paths))
     codes = [head.embed(rows) for head in pair]
     return {
         "metrics": [compared(codes[0], codes[1], labels, metric) for metric in ("P@1", "mAP@100")],

@@ -62,12 +62,7 @@ def _of_data_set(gallery: Any, queries: Any, through: Embedder | None, rest: dic
             "labels=None: no labels to evaluate with", fix="give labels=, or a folder with a subfolder for each label"
         )
     data = read_dataset(Path(gallery))
-    embeddings = _embedded(data.paths, through)
-    labels, asks = np.array(data.labels), data.asks
-    if asks is None:
-        return by_length(embeddings, labels, **rest)
-    ask = np.array(asks)
-    return by_length(embeddings[~ask], labels[~ask], embeddings[ask], labels[ask], **rest)
+    return by_length(*data.sides(_embedded(data.paths, through)), **rest)
 
 
 def _embedded(images: Embeddings | ImageSources, through: Embedder | None) -> Embeddings:

@@ -26,6 +26,7 @@ from nonneg_training.measure.encoder_outputs import Floats, Outputs, encode_cach
 from nonneg_training.setup.process_group import ProcessGroup
 from nonneg_training.setup.run_settings import SETTINGS_FILE as CONFIG
 from nonneg_training.setup.run_settings import Data, RunSettings, validate
+from nonneg_vectors.evaluation.retrieval import SELECTIONS
 from research.study import robustness
 from research.study.disentanglement import information_gap
 from research.study.figure_names import encoder_figures
@@ -72,7 +73,7 @@ class EncoderTask(Task):
     def check_measure(self, record: Record) -> Record:
         spec = checked(Measure, record, "measure")
         _check_names("codes", spec.codes, CODES)
-        _check_names("selections", spec.selections, tuple(probing.SELECTIONS))
+        _check_names("selections", spec.selections, SELECTIONS)
         for name, changes in spec.finetune.items():
             validate(_start(RunSettings(), None, changes), f"measure.finetune.{name}")
         return spec.model_dump(mode="json")

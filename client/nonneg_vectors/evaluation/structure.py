@@ -6,8 +6,8 @@ active on an image where its entry is not zero: of signed, dense vectors every d
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -184,18 +184,33 @@ def as_sparse(z: NDArray[Any], share: float | None) -> Codes:
     return cut
 
 
-def rotated(z: NDArray[Any], other: NDArray[Any] | None = None, *, seed: int = 0) -> tuple[Codes, Codes | None]:
-    """Turn the codes by one random rotation and cut them to the sparsity they had: all that is lost is the axes.
+@dataclass(frozen=True, eq=False)
+class EncoderCodes:
+    """What one encoder makes of the images, and of other pictures of some of them."""
 
-    other: a second view of some of the images, turned and cut in the same way.
+    photos: Codes  # (images, D)
+    pictures: Mapping[str, Codes] = field(default_factory=dict)  # (pictures, D) of each kind
+
+    @property
+    def all(self) -> Codes:
+        """Everything, the photos first."""
+        return np.concatenate([self.photos, *self.pictures.values()])
+
+    def like(self, rows: Codes) -> EncoderCodes:
+        """Return other rows of the same photos and pictures, in the order of `all`."""
+        parts = np.split(rows, np.cumsum([len(self.photos), *map(len, self.pictures.values())])[:-1])
+        return EncoderCodes(parts[0], dict(zip(self.pictures, parts[1:], strict=True)))
+
+
+def floors(codes: EncoderCodes, untrained: EncoderCodes | None = None, *, seed: int = 0) -> dict[str, EncoderCodes]:
+    """Return codes that mean nothing and are as sparse as these: turned by one random rotation; an untrained head's.
+
+    All that a rotation loses is the axes.
     """
-    z = np.asarray(z, dtype=np.float32)
-    q, share = rotation(z.shape[1], seed), sparsity_to_keep(z)
-    turned = z @ q
-    if other is None:
-        return as_sparse(turned, share), None
-    both = as_sparse(np.concatenate([turned, np.asarray(other, dtype=np.float32) @ q]), share)
-    return both[: len(z)], both[len(z) :]
+    share = sparsity_to_keep(codes.photos)
+    turned = {"rotated": codes.like(codes.all @ rotation(codes.photos.shape[1], seed))}
+    every = turned if untrained is None else {**turned, "untrained": untrained}
+    return {name: floor.like(as_sparse(floor.all, share)) for name, floor in every.items()}
 
 
 # The monosemanticity score: whether the images that activate a dimension are alike, in the eyes of another encoder.

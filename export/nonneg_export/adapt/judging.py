@@ -23,8 +23,7 @@ from nonneg_runtime.bundle.evidence import OTHERS, Gain
 from nonneg_runtime.heads.head import Head
 from nonneg_runtime.heads.moments import Rows
 from nonneg_runtime.seeing.preprocess import Preprocessor
-from nonneg_vectors.evaluation.ranking import retrieval
-from nonneg_vectors.evaluation.retrieval import Length, as_queries, cut_to_length
+from nonneg_vectors.evaluation.retrieval import Length, RetrievalTask, as_queries, cut_to_length
 from nonneg_vectors.evaluation.uncertainty import paired
 
 PREFIXES = (512, 256, 128, 64)
@@ -49,8 +48,8 @@ def by_labels(before: Head, after: Head, rows: Rows, codes: Numbers) -> list[Gai
     """Measure retrieval of photos of the same class, each asking for the others."""
 
     def scores(z: Vectors, length: Length) -> Scores:
-        report = retrieval(cut_to_length(z, length), codes, as_queries(z, length), k=K, same=True).scores()
-        return {name: report[name] for name in METRICS}
+        by_metric = RetrievalTask(z, codes).report(length, K)[0].scores()
+        return {name: by_metric[name] for name in METRICS}
 
     return _gains(scores, before.embed(rows), after.embed(rows))
 

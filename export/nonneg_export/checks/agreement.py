@@ -15,7 +15,7 @@ from nonneg_export.checks.quality import LENGTHS
 from nonneg_runtime.bundle.evidence import Check, Kept, KeptRow
 from nonneg_runtime.bundle.manifest import Manifest
 from nonneg_vectors.evaluation.ranking import rank
-from nonneg_vectors.evaluation.retrieval import DENSE_BYTES, SPARSE_BYTES
+from nonneg_vectors.evaluation.retrieval import bytes_of
 
 NEIGHBOURS = 10
 
@@ -109,7 +109,7 @@ def _row(features: NDArray[np.float32], z: NDArray[np.float32], n: int, nearest:
         neighbours=round(agreement(features, z, same=False, nearest=nearest).neighbours_kept, 4),
         zero_share=round(float((nnz == 0).mean()), 4),
         mean_nnz=round(float(nnz.mean()), 1),
-        bytes=round(min(DENSE_BYTES * n, SPARSE_BYTES * float(nnz.mean())), 1),
+        bytes=round(bytes_of(n, float(nnz.mean())), 1),
     )
 
 

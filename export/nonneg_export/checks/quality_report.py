@@ -12,8 +12,8 @@ from PIL import ImageOps
 from nonneg_core.errors import DataInvalid
 from nonneg_core.pixels.decode import decode
 from nonneg_export.calibrate.activations import Activations, Origin, Tick, features_and_columns
-from nonneg_export.calibrate.photo_folder import Photos, labels_of
-from nonneg_export.checks.quality import LENGTHS, TOP_KS, as_they_are, quality_by_length, split
+from nonneg_export.calibrate.photo_folder import Photos
+from nonneg_export.checks.quality import LENGTHS, TOP_KS, as_they_are, quality_by_length, sampled_task
 from nonneg_runtime.bundle.evidence import Quality, Selection, Structure
 from nonneg_runtime.bundle.manifest import Manifest
 from nonneg_runtime.inference.encoder import open_session
@@ -45,7 +45,7 @@ def evaluate(
     """
     activations, z = features_and_columns(encoder, origin, photos, manifest, work / "evaluation", tick)
     check_apart(activations, calibrated_on)
-    labels = labels_of(photos, activations.paths)
+    labels = photos.labels(activations.paths)
     _, counts = np.unique(labels, return_counts=True)
     columns = manifest.dimensions
     orders: dict[Selection, list[Order]] = {
@@ -53,17 +53,19 @@ def evaluate(
         "random": [by_chance(columns, seed) for seed in range(SEEDS)],
         "variance": [falling(manifest.columns.variance)],
     }
+    task = sampled_task(z, labels)
     rows = quality_by_length(
-        z, labels, orders, pca=fit_pca(calibration), lengths=LENGTHS, top_ks=TOP_KS, k=K, neighbours=NEIGHBOURS
+        task, orders, pca=fit_pca(calibration), lengths=LENGTHS, top_ks=TOP_KS, k=K, neighbours=NEIGHBOURS
     )
     if origin is not None:
-        rows.append(as_they_are(np.array(activations.values), labels, "features", k=K, neighbours=NEIGHBOURS))
+        features = sampled_task(np.array(activations.values), labels)
+        rows.append(as_they_are(features, "features", k=K, neighbours=NEIGHBOURS))
     return Quality(
         data=data or photos.folder.name,
         images=len(z),
         classes=len(counts),
         lonely_classes=int((counts == 1).sum()),
-        queries=split(len(z)).query_count,
+        queries=len(task.gallery if task.queries is None else task.queries),
         k=K,
         neighbours=NEIGHBOURS,
         seeds=SEEDS,
