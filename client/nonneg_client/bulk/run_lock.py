@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from nonneg_core.errors import NonnegError, StorageFailed
-from nonneg_core.files.atomic import locked, storage_error
+from nonneg_core.files.atomic import storage_error
+from nonneg_core.files.user_cache import locked
 from nonneg_vectors.storage.addresses import Absent, Address
 
 LOCK = "lock"

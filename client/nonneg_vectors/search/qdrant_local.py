@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nonneg_core.errors import DataInvalid, StorageFailed
-from nonneg_core.files.atomic import atomic_write, locked, storage_error
+from nonneg_core.files.atomic import atomic_write, storage_error
+from nonneg_core.files.user_cache import locked
 from nonneg_core.terminal.installing import needing
 from nonneg_vectors.search.converters import NAME, encode_payload, filter_of, name_and_payload, point_id
 from nonneg_vectors.search.vector_engine import Description, Engine, EngineHit, Payload, SparseWeights, Where

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from nonneg_core.errors import DataInvalid, ImageTooLarge, NonnegError, StorageFailed
-from nonneg_core.files.atomic import cache_folder, locked
+from nonneg_core.files.user_cache import LOCK, cache_folder, evict, locked
 from nonneg_core.pixels.pixel_checks import GRID
 from nonneg_core.pixels.view import Pixels, has_simd
 from nonneg_core.process.cores_and_allocator import available_cores
@@ -41,7 +40,6 @@ from nonneg_runtime.heads.moments import Rows
 from nonneg_runtime.seeing.preprocess import Preprocessor
 
 LARGEST = 256 * 2**20  # bytes of a file
-KEPT = 5  # folders of photos in the cache
 STALE = 0.5  # share of records of photos that are gone or changed, above which they are dropped
 Broken = tuple[tuple[Path, str], ...]
 
@@ -94,7 +92,8 @@ def compute_features(
             records, lost = _completed(
                 FeatureExtractor(backbone, Preprocessor(source.view), form), photos, keys, folder, tick
             )
-        _forget_others(folder)
+        folder.touch()
+        evict(folder.parent)
         return _features(records, photos, keys, lost)
 
 
@@ -157,7 +156,7 @@ def _completed(
     seer: FeatureExtractor, photos: Photos, keys: RecordKeys, folder: Path, tick: Tick | None
 ) -> tuple[Records, dict[int, str]]:
     """Return the records with those of all photos, and why some photos have none; one process at a time."""
-    with locked(folder / "lock", wait=False) as mine:
+    with locked(folder / LOCK, wait=False) as mine:
         if not mine:
             raise StorageFailed(
                 f"another nonneg adapt is embedding {photos.folder}", fix="wait for it, or stop it, then go on"
@@ -218,10 +217,3 @@ def _name(source: SourceBundle, photos: Photos) -> str:
     state = hashlib.sha256(f"{FORMAT} {source.digest} {has_simd()}\n".encode())
     state.update(os.fsencode(photos.folder.resolve()))
     return state.hexdigest()[:32]
-
-
-def _forget_others(folder: Path) -> None:
-    """Keep the last few folders of photos."""
-    folder.touch()
-    for old in sorted(folder.parent.iterdir(), key=lambda place: place.stat().st_mtime)[:-KEPT]:
-        shutil.rmtree(old, ignore_errors=True)

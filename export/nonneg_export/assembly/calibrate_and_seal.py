@@ -15,7 +15,7 @@ from onnx import ModelProto
 from nonneg_core.pixels.view import Pixels, View
 from nonneg_core.process.cores_and_allocator import available_cores
 from nonneg_core.shortening import check_dimensions
-from nonneg_export.assembly.text_towers import TextColumns
+from nonneg_export.assembly.text_towers import TextEncoder, in_order
 from nonneg_export.calibrate.activations import Activations, Origin, Tick, calibrated_on, collect
 from nonneg_export.calibrate.column_ranking import Rule, measure, ranking
 from nonneg_export.calibrate.photo_folder import Photos, load_pixels
@@ -94,7 +94,7 @@ class Draft:
     checks: tuple[Check, ...] = ()  # that held already
     reference: Reference | None = field(default=None, repr=False)  # what torch answers to the same pixels
     evaluation: Callable[[Path], Pixels] | None = field(default=None, repr=False)  # what training's evaluation sees
-    text: TextColumns | None = field(default=None, repr=False)  # a second tower with columns of the same meaning
+    text: TextEncoder | None = field(default=None, repr=False)  # a second tower with columns of the same meaning
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ def rank(
         golden=recorded,
         checks=checks,
         head=head,
-        text=None if draft.text is None else draft.text.beside(order, work),
+        text=None if draft.text is None else in_order(draft.text, order, work),
         files={},
     )
     return RankedDraft(encoder, manifest, activations)

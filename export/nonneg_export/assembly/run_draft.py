@@ -16,7 +16,7 @@ from torch import nn
 from nonneg_core.pixels.view import Pixels, View
 from nonneg_core.terminal.installing import needing
 from nonneg_export.assembly.calibrate_and_seal import Draft, HeadFileOptions
-from nonneg_export.assembly.text_towers import TextColumns
+from nonneg_export.assembly.text_towers import TextEncoder
 from nonneg_export.graphs.canonical import canonical
 from nonneg_export.graphs.columns import activate
 from nonneg_export.graphs.convert import in_torch, text_to_onnx, to_onnx
@@ -173,11 +173,11 @@ def _arrays(linear: nn.Linear) -> tuple[Weight, Weight]:
 # The text tower of a two-tower run as ONNX, with its bytes as a tokenizer of the package `tokenizers`.
 
 
-def text_of_run(run: Path, length: int, *, relu: bool) -> TextColumns:
+def text_of_run(run: Path, length: int, *, relu: bool) -> TextEncoder:
     """Return the tower that a run trained beside its image encoder; `relu`: behind both."""
     tower = load_text(run)
     graph = text_to_onnx(tower, length)
-    return TextColumns(activate(graph) if relu else graph, byte_tokenizer(), length, PAD, in_torch(tower, relu=relu))
+    return TextEncoder(activate(graph) if relu else graph, byte_tokenizer(), length, PAD, in_torch(tower, relu=relu))
 
 
 def byte_tokenizer() -> str:

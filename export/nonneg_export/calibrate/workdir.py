@@ -5,17 +5,14 @@ from __future__ import annotations
 import hashlib
 import shutil
 import tempfile
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from nonneg_core.errors import NonnegError, StorageFailed
-from nonneg_core.files.atomic import cache_folder, locked
+from nonneg_core.files.user_cache import LOCK, cache_folder, evict, locked
 from nonneg_runtime.bundle.bundle_folder import ENCODER, record_of
 
-KEPT_DAYS = 7
-_LOCK = "in-use"
 _SEALED = "sealed"
 _WRITTEN = "written"
 
@@ -33,6 +30,8 @@ def workdir(out: Path, folder: Path | None = None) -> Iterator[Path]:
         if not _claimed(place, stack):
             yield Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nonneg-")))
             return
+        if folder is None:
+            evict(place.parent)
         try:
             yield place
         except BaseException as error:
@@ -80,7 +79,7 @@ def written_before(out: Path, targets: Iterable[Path], folder: Path | None = Non
 
 def _place(out: Path, folder: Path | None) -> Path:
     job = hashlib.sha256(str(out.absolute()).encode()).hexdigest()[:12]
-    return (folder or _cache()) / f"{out.name}-{job}"
+    return (folder or cache_folder("export")) / f"{out.name}-{job}"
 
 
 def _done(place: Path) -> Path:
@@ -88,26 +87,10 @@ def _done(place: Path) -> Path:
     return place.with_name(f"{place.name}.done")
 
 
-def _cache() -> Path:
-    folder = cache_folder("export")
-    _forget_old(folder)
-    return folder
-
-
 def _claimed(place: Path, stack: ExitStack) -> bool:
     """Return whether the folder can be written and its lock is held from now on."""
     try:
         place.mkdir(parents=True, exist_ok=True)
-        return stack.enter_context(locked(place / _LOCK, wait=False))
+        return stack.enter_context(locked(place / LOCK, wait=False))
     except OSError:
         return False
-
-
-def _forget_old(cache: Path) -> None:
-    """Drop what interrupted runs left behind long ago."""
-    if not cache.is_dir():
-        return
-    for place in cache.iterdir():
-        with suppress(OSError):
-            if time.time() - place.stat().st_mtime > KEPT_DAYS * 86400:
-                shutil.rmtree(place, ignore_errors=True)

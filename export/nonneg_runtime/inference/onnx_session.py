@@ -15,7 +15,7 @@ import onnxruntime as ort
 from numpy.typing import NDArray
 
 from nonneg_core.errors import BundleInvalid
-from nonneg_core.files.atomic import cache_folder
+from nonneg_core.files.user_cache import cache_folder
 from nonneg_runtime.bundle.bundle_folder import ENCODER, record_of, storing
 from nonneg_runtime.inference.runner import CPU, INPUT, OUTPUT, check_provider, provider_refused
 from nonneg_runtime.inference.runner import nodes_by_provider as taken

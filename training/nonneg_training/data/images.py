@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -38,11 +38,6 @@ class BrokenImages:
         raise DataInvalid(
             f"no image of {self.data} can be read: {self.report()}", fix="check the files", value=self.data
         )
-
-    def add(self, broken: Mapping[str, str]) -> None:
-        """Count what another process found broken in the same data set."""
-        for name in broken.keys() - self.broken.keys():
-            self._count(name, broken[name])
 
     def report(self, most: int = 5) -> str:
         """Return the first few by name, and how many more."""
