@@ -20,6 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nonneg_core.arrays import Rows
+
 sys.path.insert(0, str(Path(__file__).parent / "serving"))
 
 from provenance import provenance
@@ -31,7 +33,7 @@ from nonneg_runtime.bundle.bundle_folder import open_bundle
 from nonneg_runtime.heads.analytic_head import fit_basis
 from nonneg_runtime.heads.feature_head import last
 from nonneg_runtime.heads.head import Head, analytic, choose_names, class_directions, first, joined, with_names
-from nonneg_runtime.heads.moments import Rows, spread
+from nonneg_runtime.heads.moments import spread
 from nonneg_training.encoder.named_backbones import open_backbone
 from nonneg_vectors.evaluation.ranking import retrieval
 from nonneg_vectors.evaluation.uncertainty import paired

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 import nonneg_training
+from nonneg_core.arrays import Doubles, Floats, Numbers
 from nonneg_export.assembly.quantized_bundle import to_int8
 from nonneg_export.calibrate.activations import Tick, calibrated_on, collect
 from nonneg_export.calibrate.column_ranking import measure
@@ -53,7 +53,7 @@ class Trained:
 
     head: Head
     spread: Spread
-    classes: NDArray[np.int64]
+    classes: Numbers
     trained: int
     components: int
     views: CachedFeatures  # pooled, as it learnt from them
@@ -205,7 +205,7 @@ def named(network: str, trained: Trained, photos: Photos, work: Path, view: Any,
     )
 
 
-def faithfulness(trained: Trained, classifier: NDArray[np.float32]) -> NDArray[np.float64]:
+def faithfulness(trained: Trained, classifier: Floats) -> Doubles:
     """Return the cosine of every named column with its class's own direction."""
     matrix = components(trained.spread, trained.components, EXPONENT).astype(np.float32)
     basis = Basis(trained.spread.mean.astype(np.float32), matrix, 1.0)

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field, PositiveInt
 
+from nonneg_core.arrays import Floats
 from nonneg_core.errors import ConfigInvalid
 from nonneg_core.shortening import keep_largest
 from nonneg_training.data import Images, open_source, unseen
@@ -22,7 +23,7 @@ from nonneg_training.loop.training_checkpoint import load_encoder
 from nonneg_training.loop.training_loop import RunOutcome
 from nonneg_training.loop.training_run import resume, train
 from nonneg_training.measure import probing
-from nonneg_training.measure.encoder_outputs import Floats, Outputs, encode_cached, encode_images, runner
+from nonneg_training.measure.encoder_outputs import Outputs, encode_cached, encode_images, runner
 from nonneg_training.setup.process_group import ProcessGroup
 from nonneg_training.setup.run_settings import SETTINGS_FILE as CONFIG
 from nonneg_training.setup.run_settings import Data, RunSettings, validate

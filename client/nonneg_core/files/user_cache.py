@@ -10,7 +10,7 @@ from pathlib import Path
 
 KEPT = 5  # entries of a kind of which a new run leaves the newest
 LOCK = "lock"  # in an entry that a process works on
-OF_TRAINING = ("features", "named", "studies")  # kinds that lie in $NONNEG_FEATURE_CACHE where that is set
+OF_TRAINING = ("features", "studies")  # kinds that lie in $NONNEG_FEATURE_CACHE where that is set
 
 
 def cache_root() -> Path:

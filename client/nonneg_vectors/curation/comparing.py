@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from nonneg_core.arrays import Floats, Places
 from nonneg_core.errors import DataInvalid, NonnegError
 from nonneg_core.files.atomic import atomic_write
 from nonneg_core.files.user_cache import KEPT, cache_folder, evict
@@ -24,7 +25,6 @@ from nonneg_core.process.long_runs import Interrupts
 from nonneg_core.terminal.progress import Progress, ProgressBar
 from nonneg_vectors.curation.collection import Collection
 from nonneg_vectors.curation.neighbours import Block, PairLimits, Pairs, Scan, Tiling, joined, starts
-from nonneg_vectors.curation.row_blocks import Floats, Places
 
 NEIGHBOURS = 10
 TILING = Tiling()

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nonneg_core.arrays import Numbers
 from nonneg_core.shortening import unit
 from nonneg_vectors.evaluation.certificate_splits import CertificateSplit, PastedPairs, edit_responses
 from nonneg_vectors.evaluation.linear_probes import probe_sparsely, telling_columns
@@ -39,7 +39,7 @@ Estimates = dict[str, Estimate]
 class ClassesAndJudge:
     """What the codes are held against."""
 
-    classes: NDArray[np.int64]  # of every photo
+    classes: Numbers  # of every photo
     judge: Codes  # what another encoder makes of every photo
     teaching: CertificateSplit
     pairs: PastedPairs
@@ -86,7 +86,7 @@ def averages(codes: EncoderCodes, truth: ClassesAndJudge) -> Estimates:
     return estimates
 
 
-def _consistency(z: Codes, classes: NDArray[np.int64], groups: NDArray[np.int64]) -> Estimate:
+def _consistency(z: Codes, classes: Numbers, groups: Numbers) -> Estimate:
     active = (z != 0).astype(np.float32)
     one_hot = np.eye(classes.max() + 1, dtype=np.float32)[classes]
     counts = [one_hot[groups == g].T @ active[groups == g] for g in range(GROUPS)]  # (classes, D) each
@@ -95,7 +95,7 @@ def _consistency(z: Codes, classes: NDArray[np.int64], groups: NDArray[np.int64]
     return Estimate(weighted_share(total), without, left_out=True)
 
 
-def _monosemanticity(z: Codes, judge: Codes, groups: NDArray[np.int64]) -> Estimate:
+def _monosemanticity(z: Codes, judge: Codes, groups: Numbers) -> Estimate:
     total = pair_sums(z, judge)
     without = [(total - pair_sums(z[groups == g], judge[groups == g])).mean() for g in range(GROUPS)]
     return Estimate(total.mean(), np.array(without), left_out=True)

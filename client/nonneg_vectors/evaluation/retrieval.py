@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from nonneg_core.arrays import Places
 from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_core.shortening import Vectors, check_dimensions, check_top_k, keep_largest, unit
 from nonneg_vectors.evaluation.ranking import RetrievalReport, retrieval
@@ -275,7 +276,7 @@ def by_length(
     return rows
 
 
-def split_off(n: int, share: float = 0.2, *, seed: int = 0) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def split_off(n: int, share: float = 0.2, *, seed: int = 0) -> tuple[Places, Places]:
     """Return the images to evaluate, and a share of others to measure variance and components on."""
     order = np.random.default_rng(seed).permutation(n)
     size = int(n * share)

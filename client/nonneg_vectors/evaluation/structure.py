@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nonneg_core.arrays import Doubles, Floats, Numbers
 from nonneg_core.errors import DataInvalid
 from nonneg_core.shortening import unit
 from nonneg_vectors.evaluation.uncertainty import Interval, interval
@@ -20,7 +21,6 @@ from nonneg_vectors.evaluation.uncertainty import Interval, interval
 TEMPERATURE = 0.2  # of SEPIN's bound
 ZERO = 1e-5  # entries of row-normalised vectors below it, by absolute value, count as zero
 TOP = 0.01  # share of the images that count as a dimension's own, in `purity`
-Doubles = NDArray[np.float64]
 
 
 def live_dimensions(z: NDArray[Any]) -> int:
@@ -90,7 +90,7 @@ def purity(z: NDArray[Any], labels: Sequence[Any] | NDArray[Any], *, share: floa
     return float((counts.max(axis=0)[own] / count).mean()) if own.any() else 0.0
 
 
-def codes(labels: Sequence[Any] | NDArray[Any], images: int) -> NDArray[np.int64]:
+def codes(labels: Sequence[Any] | NDArray[Any], images: int) -> Numbers:
     """Return labels as numbers from 0, one a vector."""
     _, numbers = np.unique(np.asarray(labels), return_inverse=True)
     if len(numbers) != images:
@@ -98,7 +98,7 @@ def codes(labels: Sequence[Any] | NDArray[Any], images: int) -> NDArray[np.int64
     return np.asarray(numbers, dtype=np.int64)
 
 
-def shares(active: NDArray[np.float32], classes: NDArray[np.int64]) -> tuple[float, float]:
+def shares(active: Floats, classes: Numbers) -> tuple[float, float]:
     """Return weighted and unweighted consistency of what is active where, (images, D)."""
     one_hot = np.eye(classes.max() + 1, dtype=np.float32)[classes]  # (images, classes)
     counts = one_hot.T @ active  # (classes, D)

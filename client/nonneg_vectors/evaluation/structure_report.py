@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nonneg_core.arrays import Numbers
 from nonneg_core.errors import DataInvalid
 from nonneg_vectors.evaluation import structure as measures
 from nonneg_vectors.evaluation.structure import Codes, EncoderCodes, floors, mean_score
@@ -94,7 +95,7 @@ def _with_second(z: NDArray[Any], second: NDArray[Any] | None) -> EncoderCodes:
     return EncoderCodes(np.asarray(z, dtype=np.float32), views)
 
 
-def _figures(codes: EncoderCodes, classes: NDArray[np.int64], judged: NDArray[Any]) -> CodeFigures:
+def _figures(codes: EncoderCodes, classes: Numbers, judged: NDArray[Any]) -> CodeFigures:
     z, second = codes.photos, codes.pictures.get(SECOND)
     weighted, unweighted = measures.shares((z != 0).astype(np.float32), classes)
     sepin = None if second is None else measures.sepin_ranked(z[: len(second)], second)

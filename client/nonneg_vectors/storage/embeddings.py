@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nonneg_core.arrays import Floats, Numbers
 from nonneg_core.errors import DataInvalid, FingerprintMismatch
 from nonneg_core.shortening import Vectors, check_dimensions, check_top_k, shorten, unit
 from nonneg_core.terminal.installing import needing
@@ -36,9 +37,9 @@ class Embeddings:
     Indices are 0-based, sorted and unique within a row; values are > 0. `ids` name the rows (paths, mostly).
     """
 
-    indptr: NDArray[np.int64]  # (batch + 1,)
+    indptr: Numbers  # (batch + 1,)
     indices: NDArray[np.int32]  # (nnz,)
-    values: NDArray[np.float32]  # (nnz,)
+    values: Floats  # (nnz,)
     dimensions: int
     fingerprint: str
     model: str = ""
@@ -62,7 +63,7 @@ class Embeddings:
     @classmethod
     def from_rows(
         cls,
-        pairs: Sequence[tuple[NDArray[np.int32], NDArray[np.float32]]],
+        pairs: Sequence[tuple[NDArray[np.int32], Floats]],
         *,
         dimensions: int,
         fingerprint: str,
@@ -92,7 +93,7 @@ class Embeddings:
     def __len__(self) -> int:
         return len(self.indptr) - 1
 
-    def __iter__(self) -> Iterator[tuple[NDArray[np.int32], NDArray[np.float32]]]:
+    def __iter__(self) -> Iterator[tuple[NDArray[np.int32], Floats]]:
         return (self.row(i) for i in range(len(self)))
 
     def __getitem__(self, which: int | slice | Sequence[int] | NDArray[Any]) -> Embeddings:
@@ -109,13 +110,13 @@ class Embeddings:
         """The three arrays together."""
         return CsrRows(self.indptr, self.indices, self.values)
 
-    def row(self, i: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    def row(self, i: int) -> tuple[NDArray[np.int32], Floats]:
         """Return the indices and the values of one vector."""
         span = slice(self.indptr[i], self.indptr[i + 1])
         return self.indices[span], self.values[span]
 
     @property
-    def nnz(self) -> NDArray[np.int64]:
+    def nnz(self) -> Numbers:
         """The number of active dimensions of each vector."""
         return np.diff(self.indptr)
 

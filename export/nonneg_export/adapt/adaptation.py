@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
+from nonneg_core.arrays import Numbers
 from nonneg_core.errors import ConfigInvalid, MissingExtra
 from nonneg_core.process.cores_and_allocator import available_cores
 from nonneg_core.terminal.installing import extra_hint
 from nonneg_export.adapt.adapted_bundle import AdaptationRecords, write
 from nonneg_export.adapt.backbone import FeatureBackbone, SourceBundle, open_source
-from nonneg_export.adapt.feature_records import Numbers
 from nonneg_export.adapt.fitting import Fitted, fit, split
 from nonneg_export.adapt.judging import by_labels, by_views, losses, of_others, parts_of, verdict
 from nonneg_export.adapt.photo_features import Broken, Features, compute_features

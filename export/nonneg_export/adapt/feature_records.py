@@ -18,6 +18,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from nonneg_core.arrays import Numbers
 from nonneg_core.files.atomic import atomic_write
 from nonneg_core.pixels.pixel_checks import GRID
 
@@ -25,7 +26,6 @@ FORMAT = 3  # one more when what is in a record changes
 CHUNK = 4096
 AT_ONCE = 64  # records that are written at a time
 LONGEST_UNWRITTEN = 10.0  # seconds
-Numbers = NDArray[np.int64]
 RecordKeys = NDArray[np.uint64]
 
 

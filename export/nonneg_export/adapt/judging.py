@@ -10,18 +10,16 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
+from nonneg_core.arrays import Doubles, Numbers, Rows
 from nonneg_core.errors import NonnegError
 from nonneg_core.pixels.decode import decode
 from nonneg_core.shortening import Vectors, unit
 from nonneg_export.adapt.backbone import FeatureBackbone
-from nonneg_export.adapt.feature_records import Numbers
 from nonneg_export.adapt.photo_features import Features, read_file
 from nonneg_runtime.bundle.evidence import OTHERS, Gain
 from nonneg_runtime.heads.head import Head
-from nonneg_runtime.heads.moments import Rows
 from nonneg_runtime.seeing.preprocess import Preprocessor
 from nonneg_vectors.evaluation.retrieval import Length, RetrievalTask, as_queries, cut_to_length
 from nonneg_vectors.evaluation.uncertainty import paired
@@ -35,7 +33,7 @@ VIEWED = 1000  # photos of which a part is looked for
 PART = (0.3, 0.7)  # of a photo's area
 SURE = 0.05  # the chance of calling one loss anywhere significant where there is none
 
-Scores = dict[str, NDArray[np.float64]]
+Scores = dict[str, Doubles]
 
 
 def lengths_of(dimensions: int) -> list[Length]:

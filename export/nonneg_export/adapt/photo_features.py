@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from nonneg_core.arrays import Numbers, Rows
 from nonneg_core.errors import DataInvalid, ImageTooLarge, NonnegError, StorageFailed
 from nonneg_core.files.user_cache import LOCK, cache_folder, evict, locked
 from nonneg_core.pixels.pixel_checks import GRID
@@ -23,20 +24,10 @@ from nonneg_core.pixels.view import Pixels, has_simd
 from nonneg_core.process.cores_and_allocator import available_cores
 from nonneg_core.process.long_runs import Interrupts, bounded_map
 from nonneg_export.adapt.backbone import FeatureBackbone, SourceBundle
-from nonneg_export.adapt.feature_records import (
-    CHUNK,
-    FORMAT,
-    Numbers,
-    RecordBuffer,
-    RecordKeys,
-    Records,
-    record_form,
-    sealed,
-)
+from nonneg_export.adapt.feature_records import CHUNK, FORMAT, RecordBuffer, RecordKeys, Records, record_form, sealed
 from nonneg_export.calibrate.activations import Tick
 from nonneg_export.calibrate.photo_folder import Photos
 from nonneg_runtime.bundle.bundle_folder import storing
-from nonneg_runtime.heads.moments import Rows
 from nonneg_runtime.seeing.preprocess import Preprocessor
 
 LARGEST = 256 * 2**20  # bytes of a file

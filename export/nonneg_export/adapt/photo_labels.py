@@ -13,9 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
+from nonneg_core.arrays import Numbers
 from nonneg_core.errors import DataInvalid
 from nonneg_core.files.csv_table import stream_table
-from nonneg_export.adapt.feature_records import Numbers, RecordKeys, last_of
+from nonneg_export.adapt.feature_records import RecordKeys, last_of
 from nonneg_export.adapt.photo_features import Features
 
 UNLABELLED = -1

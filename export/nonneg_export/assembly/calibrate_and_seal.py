@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from onnx import ModelProto
 
+from nonneg_core.arrays import Floats, Numbers, Rows
 from nonneg_core.pixels.view import Pixels, View
 from nonneg_core.process.cores_and_allocator import available_cores
 from nonneg_core.shortening import check_dimensions
@@ -23,7 +23,6 @@ from nonneg_export.checks import encoder_checks, preprocessing_checks
 from nonneg_export.checks.encoder_checks import (
     BATCH,
     CachedRunner,
-    Matrix,
     agrees_with_torch,
     answers,
     computes_the_head,
@@ -47,8 +46,8 @@ from nonneg_runtime.heads.moments import Spread
 from nonneg_runtime.inference.onnx_session import Session
 
 MOST_FOR_PCA = 20_000  # calibration images: more would not turn the axes any further
-Reference = Callable[[Pixels], NDArray[np.float32]]
-SmoothToColumns = Callable[[NDArray[np.float32]], NDArray[np.float32]]
+Reference = Callable[[Pixels], Floats]
+SmoothToColumns = Callable[[Floats], Floats]
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +59,7 @@ class HeadFileOptions:
     trained: int  # columns in front, in the order of training
     spread: Spread | None  # what it was computed from
 
-    def detach(self, model: ModelProto, place: Path, order: NDArray[np.int64]) -> HeadRecord:
+    def detach(self, model: ModelProto, place: Path, order: Numbers) -> HeadRecord:
         """Move the weights, whose columns stand in this order, out of the graph."""
         detach_head(model, place, metadata(self.power))
         if self.spread is not None:
@@ -207,7 +206,7 @@ def evidence(manifest: Manifest, work: Path) -> dict[str, Path]:
     return {table.name: table, **plots}
 
 
-def _chosen(draft: Draft, order: NDArray[np.int64]) -> ModelProto:
+def _chosen(draft: Draft, order: Numbers) -> ModelProto:
     """Return the encoder with these columns, its weights stored as the draft's were."""
     chosen = select_columns(draft.model, order)
     return store_fp16(chosen) if draft.precision == "fp16" else canonical(chosen)
@@ -219,15 +218,13 @@ def _plain(draft: Draft, work: Path) -> Path:
     return work / "plain.onnx"
 
 
-def _verify(
-    draft: Draft, order: NDArray[np.int64], activations: Activations, work: Path
-) -> tuple[Golden, tuple[Check, ...]]:
+def _verify(draft: Draft, order: Numbers, activations: Activations, work: Path) -> tuple[Golden, tuple[Check, ...]]:
     """Open one session at a time, on all cores: each holds the weights once more, and what its largest batch needed."""
     pixels = samples(activations.paths, draft.view)
     few = pixels[-BATCH:]
     opened = partial(Session, threads=available_cores())
 
-    def short(k: int) -> Matrix:
+    def short(k: int) -> Rows:
         save(_chosen(draft, order[:k]), work / "short.onnx")
         return opened(work / "short.onnx").run(few)
 

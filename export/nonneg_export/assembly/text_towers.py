@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from onnx import ModelProto
 
+from nonneg_core.arrays import Numbers, Rows
 from nonneg_core.errors import DataInvalid
 from nonneg_core.process.cores_and_allocator import available_cores
 from nonneg_core.shortening import unit
@@ -32,7 +32,6 @@ TEXT_FEATURES = "text-features.onnx"  # the tower before its head
 SAMPLES = 200  # texts that the towers' gap is measured on
 ALIKE = 1 - 1e-5  # least cosine of any to the mean of all, from which on texts are one
 FEW = 16  # of these are compared with the original framework, one by one and together
-Rows = NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,14 +121,14 @@ def samples() -> list[str]:
 # A text tower that makes its own columns: they are put in the order that ranks the image tower's.
 
 
-def in_order(text: TextEncoder, order: NDArray[np.int64], place: Path) -> TextRecord:
+def in_order(text: TextEncoder, order: Numbers, place: Path) -> TextRecord:
     """Write text.onnx, its columns in this order, and its tokenizer."""
     save(canonical(select_columns(text.model, order)), place / TEXT)
     (place / TOKENIZER).write_text(text.tokenizer, encoding="utf-8")
     return described(place, text.reader(), text.checks or _verified(text, order, place))
 
 
-def _verified(text: TextEncoder, order: NDArray[np.int64], place: Path) -> tuple[Check, ...]:
+def _verified(text: TextEncoder, order: Numbers, place: Path) -> tuple[Check, ...]:
     rows = text.reader().rows(samples()[:FEW], truncate=True)
     session = Session(place / TEXT, takes=TOKENS)
     alone = np.concatenate([session.run(row[None]) for row in rows])

@@ -17,8 +17,8 @@ from types import TracebackType
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nonneg_core.arrays import Floats, Rows
 from nonneg_core.errors import CheckFailed, DataInvalid, NonnegError
 from nonneg_core.pixels.view import Pixels, View, has_simd
 from nonneg_core.process.cores_and_allocator import available_cores
@@ -29,8 +29,6 @@ from nonneg_runtime.bundle.external_data import external_files
 from nonneg_runtime.bundle.manifest import Calibration, Manifest, RankedBy
 from nonneg_runtime.inference.encoder import open_session
 from nonneg_runtime.inference.runner import Runner
-
-Activation = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -62,7 +60,7 @@ class ActivationStore:
         self._row_file.close()
         self._journal_file.close()
 
-    def append(self, line: PhotoRecord, row: Activation | None = None) -> None:
+    def append(self, line: PhotoRecord, row: Floats | None = None) -> None:
         """Add one more photo: with its row, or broken."""
         if row is not None:
             if not self.columns:
@@ -79,7 +77,7 @@ class ActivationStore:
         self._row_file.flush()
         self._journal_file.flush()
 
-    def values(self) -> NDArray[np.float32]:
+    def values(self) -> Floats:
         """Return all rows, read from the file as they are used."""
         self.flush()
         intact = sum(not line.broken for line in self.lines)
@@ -118,14 +116,14 @@ class ActivationStore:
 # session: the fastest way on CPUs. Rows are appended in the photos' order, so the result does not depend on threads.
 
 Tick = Callable[[int, int], None]  # done, of how many
-PhotoOutcome = tuple[PhotoRecord, Activation | None]
+PhotoOutcome = tuple[PhotoRecord, Floats | None]
 
 
 @dataclass(frozen=True, eq=False)
 class Activations:
     """The raw outputs for the photos that could be read, in their order; a view of a file, not of memory."""
 
-    values: NDArray[np.float32]  # (images, D)
+    values: Floats  # (images, D)
     paths: tuple[Path, ...]
     digests: tuple[str, ...]
     broken: tuple[tuple[Path, str], ...]
@@ -187,9 +185,9 @@ def _run(
                 tick(len(rows.lines), len(paths))
 
 
-def _encode(session: Runner, pixels: Pixels, path: Path) -> Activation:
+def _encode(session: Runner, pixels: Pixels, path: Path) -> Floats:
     try:
-        row: Activation = session.run(pixels)[0]
+        row: Floats = session.run(pixels)[0]
     except Exception as error:  # onnxruntime raises its own classes, none of them public
         raise CheckFailed(
             f"ONNX Runtime cannot run the encoder on {path.name} by itself ({str(error).splitlines()[0]})",
@@ -235,8 +233,6 @@ def _not_finite(path: Path) -> CheckFailed:
 
 
 # The features that an encoder's columns were made of: photos that are run once answer with both.
-
-Rows = NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False)

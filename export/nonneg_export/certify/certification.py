@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from nonneg_core.arrays import Numbers, Rows
 from nonneg_core.errors import DataInvalid
 from nonneg_core.process.cores_and_allocator import available_cores
 from nonneg_core.shortening import unit
@@ -17,9 +18,8 @@ from nonneg_export.certify.certified_encoders import Certified, random_weight, r
 from nonneg_runtime.bundle.bundle_folder import Bundle
 from nonneg_runtime.bundle.evidence import Bounds, CertificateRecord, CheckOutcome, FigureRecord
 from nonneg_runtime.heads.head import Head
-from nonneg_runtime.heads.moments import Rows
 from nonneg_runtime.words.column_facts import known_names
-from nonneg_vectors.evaluation.certificate_splits import ENOUGH, Numbers, pasted_pairs, split_for_certificate
+from nonneg_vectors.evaluation.certificate_splits import ENOUGH, pasted_pairs, split_for_certificate
 from nonneg_vectors.evaluation.meaning import DECIDING, ClassesAndJudge, Estimates, examine
 from nonneg_vectors.evaluation.structure import EncoderCodes
 from nonneg_vectors.evaluation.structure import codes as numbered

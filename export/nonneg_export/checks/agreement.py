@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nonneg_core.arrays import Flags, Floats
 from nonneg_core.errors import CheckFailed
 from nonneg_core.shortening import shorten, unit
 from nonneg_export.checks.quality import LENGTHS
@@ -81,7 +82,7 @@ SPARSE = 0.5  # active entries of a vector, at most, for it to be called sparse
 SHORTENABLE = 0.8  # of the neighbours that all columns keep, the share that a quarter of them keeps, at least
 
 
-def held_out(photos: int) -> NDArray[np.bool_]:
+def held_out(photos: int) -> Flags:
     """Return which photos a head is not computed from: some that lie evenly between the others."""
     mask = np.zeros(photos, dtype=np.bool_)
     if photos >= FEWEST:
@@ -90,7 +91,7 @@ def held_out(photos: int) -> NDArray[np.bool_]:
     return mask
 
 
-def shared_neighbours(features: NDArray[np.float32], z: NDArray[np.float32], data: str) -> Kept | None:
+def shared_neighbours(features: Floats, z: Floats, data: str) -> Kept | None:
     """Return how many of the nearest by `features` stay the nearest by `z`, row for row; None without photos to ask."""
     if len(z) < 2:
         return None
@@ -102,7 +103,7 @@ def shared_neighbours(features: NDArray[np.float32], z: NDArray[np.float32], dat
     return Kept(data=data, images=len(z), nearest=nearest, features=features.shape[1], rows=rows)
 
 
-def _row(features: NDArray[np.float32], z: NDArray[np.float32], n: int, nearest: int) -> KeptRow:
+def _row(features: Floats, z: Floats, n: int, nearest: int) -> KeptRow:
     nnz = np.count_nonzero(z, axis=1)
     return KeptRow(
         dimensions=n,

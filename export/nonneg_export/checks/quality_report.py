@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import ImageOps
 
+from nonneg_core.arrays import Floats
 from nonneg_core.errors import DataInvalid
 from nonneg_core.pixels.decode import decode
 from nonneg_export.calibrate.activations import Activations, Origin, Tick, features_and_columns
@@ -30,7 +30,7 @@ DIGITS = 4
 def evaluate(
     encoder: Path,
     manifest: Manifest,
-    calibration: NDArray[np.float32],
+    calibration: Floats,
     calibrated_on: tuple[str, ...],
     photos: Photos,
     work: Path,
@@ -76,9 +76,7 @@ def evaluate(
     )
 
 
-def _structure(
-    z: NDArray[np.float32], labels: tuple[str, ...], second: NDArray[np.float32], activations: Activations
-) -> Structure:
+def _structure(z: Floats, labels: tuple[str, ...], second: Floats, activations: Activations) -> Structure:
     first = z[_sample(len(activations.paths))]
     consistent = structure.consistency(z, labels)
     lost = structure.sepin(structure.separate_information(first, second))
@@ -97,13 +95,13 @@ def _structure(
     )
 
 
-def _second_views(encoder: Path, manifest: Manifest, activations: Activations) -> NDArray[np.float32]:
+def _second_views(encoder: Path, manifest: Manifest, activations: Activations) -> Floats:
     """Return the mirrored centre of some of the images: the other half of each positive pair."""
     view, session = manifest.view, open_session(encoder, precision=manifest.precision)
     nearer = view.model_copy(update={"crop": view.crop * 0.8})
     preprocessor = Preprocessor(nearer)
 
-    def look(path: Path) -> NDArray[np.float32]:
+    def look(path: Path) -> Floats:
         image = ImageOps.mirror(decode(path.read_bytes(), background=view.background, at_least=nearer.decode_side))
         return session.run(preprocessor.pixels(image)[None])  # (1, D)
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nonneg_core.arrays import Flags
 from nonneg_core.process.cores_and_allocator import available_cores
 from nonneg_export.assembly.calibrate_and_seal import Draft, HeadFileOptions, RankedDraft
 from nonneg_export.assembly.head_steps import EncoderWithHead, HeadSteps, behind
@@ -35,7 +35,7 @@ class Wrapped:
     draft: Draft
     behind: EncoderWithHead
     features: Activations  # the encoder's own, of the calibration photos
-    held_out: NDArray[np.bool_]  # photos that the head was not computed from
+    held_out: Flags  # photos that the head was not computed from
     text: TextEncoder | None = None
 
     @property

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nonneg_core.arrays import Floats
 from nonneg_vectors.evaluation.linear_probes import probe
 from nonneg_vectors.evaluation.ranking import retrieval
 from nonneg_vectors.evaluation.retrieval import check_lengths, choice
 
 NEIGHBOURS = 20
 DRAWS = 5  # of random dimensions; their mean is reported
-Floats = NDArray[np.float32]
 Pair = tuple[Floats, Floats]  # of the images that teach, of those that are asked
 LabelPair = tuple[NDArray[Any], NDArray[Any]]
 
