@@ -9,8 +9,9 @@ import numpy as np
 
 from nonneg_core.arrays import Floats
 from nonneg_core.errors import ConfigInvalid, DataInvalid
-from nonneg_export.calibrate.activations import Tick, collect
+from nonneg_export.calibrate.activations import collect
 from nonneg_export.calibrate.photo_folder import Photos
+from nonneg_export.calibrate.photo_records import Tick
 from nonneg_runtime.bundle.bundle_folder import Bundle, write_bundle
 from nonneg_runtime.words.names import Name, Names, read_names
 from research.models.naming import Precisions, precisions

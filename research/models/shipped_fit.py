@@ -11,9 +11,10 @@ import numpy as np
 import nonneg_training
 from nonneg_core.arrays import Doubles, Floats, Numbers
 from nonneg_export.assembly.quantized_bundle import to_int8
-from nonneg_export.calibrate.activations import Tick, calibrated_on, collect
+from nonneg_export.calibrate.activations import calibrated_on, collect
 from nonneg_export.calibrate.column_ranking import measure
 from nonneg_export.calibrate.photo_folder import Photos, find_photos
+from nonneg_export.calibrate.photo_records import Tick
 from nonneg_export.checks import preprocessing_checks
 from nonneg_export.checks.agreement import agreement, as_checks
 from nonneg_export.checks.encoder_checks import ignores_batch_mates, record, samples

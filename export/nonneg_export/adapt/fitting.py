@@ -15,9 +15,9 @@ from nonneg_core.errors import DataInvalid
 from nonneg_core.pixels.pixel_checks import coarse, likeness, mirrored, standardised
 from nonneg_core.shortening import unit
 from nonneg_export.adapt.backbone import SourceBundle
-from nonneg_export.adapt.feature_records import CHUNK
 from nonneg_export.adapt.photo_features import Features
 from nonneg_export.adapt.photo_labels import UNLABELLED, Labels
+from nonneg_export.calibrate.photo_records import CHUNK
 from nonneg_runtime.heads.analytic_head import TURNED_ON
 from nonneg_runtime.heads.feature_head import Weights, adapted_basis, adapted_head, last
 from nonneg_runtime.heads.head import Head, first

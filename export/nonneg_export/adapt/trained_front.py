@@ -16,7 +16,7 @@ from nonneg_core.arrays import Numbers, Rows
 from nonneg_export.adapt.fitting import Fitted, Parts, sampled
 from nonneg_export.adapt.photo_features import Features
 from nonneg_export.adapt.photo_labels import Labels
-from nonneg_export.calibrate.activations import Tick
+from nonneg_export.calibrate.photo_records import Tick
 from nonneg_runtime.heads.analytic_head import teacher_vectors
 from nonneg_runtime.heads.feature_head import OPEN, gated, last
 from nonneg_runtime.heads.head import Head, first

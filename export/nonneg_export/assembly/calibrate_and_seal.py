@@ -16,9 +16,10 @@ from nonneg_core.pixels.view import Pixels, View
 from nonneg_core.process.cores_and_allocator import available_cores
 from nonneg_core.shortening import check_dimensions
 from nonneg_export.assembly.text_towers import TextEncoder, in_order
-from nonneg_export.calibrate.activations import Activations, Origin, Tick, calibrated_on, collect
+from nonneg_export.calibrate.activations import Activations, Origin, calibrated_on, collect
 from nonneg_export.calibrate.column_ranking import Rule, measure, ranking
 from nonneg_export.calibrate.photo_folder import Photos, load_pixels
+from nonneg_export.calibrate.photo_records import Tick
 from nonneg_export.checks import encoder_checks, preprocessing_checks
 from nonneg_export.checks.encoder_checks import (
     BATCH,

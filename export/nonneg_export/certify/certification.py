@@ -12,8 +12,8 @@ from nonneg_core.arrays import Numbers, Rows
 from nonneg_core.errors import DataInvalid
 from nonneg_core.process.cores_and_allocator import available_cores
 from nonneg_core.shortening import unit
-from nonneg_export.calibrate.activations import Tick
 from nonneg_export.calibrate.photo_folder import Photos, digest_of
+from nonneg_export.calibrate.photo_records import Tick
 from nonneg_export.certify.certified_encoders import Certified, random_weight, read_photos, read_pictures
 from nonneg_runtime.bundle.bundle_folder import Bundle
 from nonneg_runtime.bundle.evidence import Bounds, CertificateRecord, CheckOutcome, FigureRecord

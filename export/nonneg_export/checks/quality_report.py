@@ -11,8 +11,9 @@ from PIL import ImageOps
 from nonneg_core.arrays import Floats
 from nonneg_core.errors import DataInvalid
 from nonneg_core.pixels.decode import decode
-from nonneg_export.calibrate.activations import Activations, Origin, Tick, features_and_columns
+from nonneg_export.calibrate.activations import Activations, Origin, features_and_columns
 from nonneg_export.calibrate.photo_folder import Photos
+from nonneg_export.calibrate.photo_records import Tick
 from nonneg_export.checks.quality import LENGTHS, TOP_KS, as_they_are, quality_by_length, sampled_task
 from nonneg_runtime.bundle.evidence import Quality, Selection, Structure
 from nonneg_runtime.bundle.manifest import Manifest
