@@ -9,12 +9,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nonneg_core.arrays import Flags, Floats, Places
 from nonneg_core.shortening import Vectors, unit
 from nonneg_runtime.words.column_facts import chance_of
 from nonneg_server.studio.folder_answers import Cards, bars
-from nonneg_server.studio.indexed_folder import ColumnIndex, Floats, IndexedFolder, Integers
+from nonneg_server.studio.indexed_folder import ColumnIndex, IndexedFolder, Integers
 from nonneg_server.studio.photo_query import PhotoQuery, left_out_as_json
 from nonneg_vectors.expressions.weightings import Resolved
 
@@ -22,7 +22,7 @@ SHOWN = 16
 UNNAMED = 0.5  # what has a name says more
 
 
-def facets(collection: IndexedFolder, result: NDArray[np.intp], cards: Cards) -> list[dict[str, Any]]:
+def facets(collection: IndexedFolder, result: Places, cards: Cards) -> list[dict[str, Any]]:
     """Return the dimensions whose mean in the result is the most standard deviations above that over all photos."""
     if not len(result):
         return []
@@ -54,8 +54,6 @@ ASKED = 12  # dimensions of the query that are told
 COMPARED = 10  # hits that are compared with those of the whole vectors
 FACETTED, FEWEST = 20, 6  # hits whose dimensions become facets: those above the line, but no fewer
 BYTES = 4  # of an entry: index and value, two each; a dense one is a float32
-
-Chosen = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -127,7 +125,7 @@ def _together(weighting: Resolved, dimensions: int) -> Vectors:
     return mean
 
 
-def _allowed(collection: IndexedFolder, only: Iterable[int], without: Iterable[int], itself: Sequence[int]) -> Chosen:
+def _allowed(collection: IndexedFolder, only: Iterable[int], without: Iterable[int], itself: Sequence[int]) -> Flags:
     """Return the photos in which all of `only` and none of `without` is active; not those that are asked with."""
     whole = collection.stored.whole
     mask = np.ones(len(collection), bool)
@@ -141,7 +139,7 @@ def _allowed(collection: IndexedFolder, only: Iterable[int], without: Iterable[i
     return mask
 
 
-def _best(scores: Floats, allowed: Chosen, count: int) -> NDArray[np.intp]:
+def _best(scores: Floats, allowed: Flags, count: int) -> Places:
     """Return the photos with the largest scores above 0, the first among equals first."""
     candidates = np.flatnonzero(allowed & (scores > 0))
     if len(candidates) > count:
@@ -178,7 +176,7 @@ def _reasons(indices: Integers, parts: Floats, cards: Cards) -> list[dict[str, A
 
 
 def _agreement(
-    collection: IndexedFolder, query: PhotoQuery, itself: Sequence[int], hits: NDArray[np.intp], whole: bool
+    collection: IndexedFolder, query: PhotoQuery, itself: Sequence[int], hits: Places, whole: bool
 ) -> float | None:
     """Return the share of the first hits that the whole vectors find first, too; `found` are theirs if `whole`."""
     first = frozenset(hits.tolist())

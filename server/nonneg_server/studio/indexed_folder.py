@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nonneg_core.arrays import Floats, Numbers
 from nonneg_core.errors import NotFound
 
-Floats = NDArray[np.float32]
 Integers = NDArray[np.int32]
 KEPT_CUTS = 6  # lengths whose columns are held ready
 
@@ -32,7 +32,7 @@ KEPT_CUTS = 6  # lengths whose columns are held ready
 class ColumnIndex:
     """Entries by dimension: column j is rows/values[starts[j]:starts[j + 1]]; `lengths` are the rows' norms."""
 
-    starts: NDArray[np.int64]  # (D + 1,)
+    starts: Numbers  # (D + 1,)
     rows: Integers
     values: Floats
     lengths: Floats  # (n,): of what is left of each row, 1 for one of which nothing is left
@@ -68,7 +68,7 @@ class ColumnIndex:
         return self.active(j)[order], strengths[order]
 
     @cached_property
-    def counts(self) -> NDArray[np.int64]:
+    def counts(self) -> Numbers:
         """In how many photos each dimension is active, (D,)."""
         return np.diff(self.starts)
 
@@ -76,7 +76,7 @@ class ColumnIndex:
 class StoredRows:
     """All vectors of a folder: unit rows in compressed form, and their columns at any length."""
 
-    def __init__(self, indptr: NDArray[np.int64], indices: Integers, values: Floats, dimensions: int) -> None:
+    def __init__(self, indptr: Numbers, indices: Integers, values: Floats, dimensions: int) -> None:
         self.dimensions = dimensions
         self.indptr = np.asarray(indptr, np.int64)
         owner = np.repeat(np.arange(len(indptr) - 1, dtype=np.int64), np.diff(indptr))
