@@ -22,6 +22,6 @@ def cache(*, clear: bool) -> None:
     kinds = cache_kinds()
     if clear:
         for kind in kinds:
-            evict(kind, kept=0)
+            evict(kind, newest=0)
     lines = [(str(kind), len(list(kind.iterdir())), f"{bytes_below(kind) / 2**20:.1f}") for kind in kinds]
     click.echo(table(["folder", "entries", "MiB"], lines) if lines else f"{cache_root()} holds nothing")

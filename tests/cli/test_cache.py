@@ -61,5 +61,5 @@ def test_clearing_removes_all_but_what_a_process_works_on() -> None:
 
 def test_the_newest_entries_stay() -> None:
     places = [entry("curate", f"{age}", age=age) for age in (3, 1, 2)]
-    evict(cache_folder("curate"), kept=2)
+    evict(cache_folder("curate"), newest=2)
     assert [place.exists() for place in places] == [False, True, True]

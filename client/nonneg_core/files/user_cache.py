@@ -31,11 +31,11 @@ def cache_kinds() -> list[Path]:
     return sorted(there | {path for path in map(cache_folder, OF_TRAINING) if path.is_dir()})
 
 
-def evict(folder: Path, kept: int = KEPT) -> None:
+def evict(folder: Path, newest: int = KEPT) -> None:
     """Remove all but the newest entries of a folder; an entry whose lock a process holds stays."""
     with suppress(OSError):
         newest_first = sorted(folder.iterdir(), key=lambda entry: entry.stat().st_mtime, reverse=True)
-        for entry in newest_first[kept:]:
+        for entry in newest_first[newest:]:
             if entry.is_dir() and not in_use(entry):
                 shutil.rmtree(entry, ignore_errors=True)
             elif entry.is_file():

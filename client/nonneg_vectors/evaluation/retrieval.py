@@ -154,7 +154,7 @@ class LengthResult:
     selection: str = "prefix"
 
     @property
-    def asked(self) -> Literal["cut", "whole", "re-ranked"]:
+    def query_form(self) -> Literal["cut", "whole", "re-ranked"]:
         """How the queries are cut."""
         return "re-ranked" if self.length.reranked else "whole" if self.length.asked_whole else "cut"
 
@@ -170,7 +170,7 @@ class LengthResult:
             "selection": self.selection,
             "dimensions": self.length.dimensions,
             "top_k": self.length.top_k,
-            "asked": self.asked,
+            "asked": self.query_form,
             **self.report.means(),
             "live": self.live,
             "zero": self.zero_share,

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nonneg_core.arrays import Floats, Numbers
 from nonneg_core.errors import DataInvalid, FingerprintMismatch
 from nonneg_core.shortening import Vectors, check_dimensions, check_top_k, shorten, unit
 from nonneg_core.terminal.installing import needing
@@ -37,9 +36,9 @@ class Embeddings:
     Indices are 0-based, sorted and unique within a row; values are > 0. `ids` name the rows (paths, mostly).
     """
 
-    indptr: Numbers  # (batch + 1,)
+    indptr: NDArray[np.int64]  # (batch + 1,)
     indices: NDArray[np.int32]  # (nnz,)
-    values: Floats  # (nnz,)
+    values: NDArray[np.float32]  # (nnz,)
     dimensions: int
     fingerprint: str
     model: str = ""
@@ -63,7 +62,7 @@ class Embeddings:
     @classmethod
     def from_rows(
         cls,
-        pairs: Sequence[tuple[NDArray[np.int32], Floats]],
+        pairs: Sequence[tuple[NDArray[np.int32], NDArray[np.float32]]],
         *,
         dimensions: int,
         fingerprint: str,
@@ -93,7 +92,7 @@ class Embeddings:
     def __len__(self) -> int:
         return len(self.indptr) - 1
 
-    def __iter__(self) -> Iterator[tuple[NDArray[np.int32], Floats]]:
+    def __iter__(self) -> Iterator[tuple[NDArray[np.int32], NDArray[np.float32]]]:
         return (self.row(i) for i in range(len(self)))
 
     def __getitem__(self, which: int | slice | Sequence[int] | NDArray[Any]) -> Embeddings:
@@ -110,13 +109,13 @@ class Embeddings:
         """The three arrays together."""
         return CsrRows(self.indptr, self.indices, self.values)
 
-    def row(self, i: int) -> tuple[NDArray[np.int32], Floats]:
+    def row(self, i: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Return the indices and the values of one vector."""
         span = slice(self.indptr[i], self.indptr[i + 1])
         return self.indices[span], self.values[span]
 
     @property
-    def nnz(self) -> Numbers:
+    def nnz(self) -> NDArray[np.int64]:
         """The number of active dimensions of each vector."""
         return np.diff(self.indptr)
 

@@ -93,8 +93,8 @@ def compute_features(
             )
         folder.touch()
         evict(folder.parent)
-        found = readable(records, photos, keys, lost)
-        return Features(records, photos, found.places, found.rows, found.seals, found.broken)
+        readings = readable(records, photos, keys, lost)
+        return Features(records, photos, readings.places, readings.rows, readings.seals, readings.broken)
 
 
 def thumbnail(pixels: Pixels) -> NDArray[np.uint8]:

@@ -84,12 +84,12 @@ def collect(
         records, keys = _resumed(folder, _key(encoder, photos, view, precision), form), photo_keys(photos)
         missing = np.flatnonzero(records.stored().rows(keys) < 0)
         lost = complete(records, photos, keys, missing, record, tick)
-        found = readable(records, photos, keys, lost)
+        readings = readable(records, photos, keys, lost)
     rows = np.memmap(records.path, dtype=form, mode="r")["row"]
-    in_order = np.array_equal(found.rows, np.arange(len(rows)))
-    paths = tuple(photos.paths[place] for place in found.places.tolist())
-    digests = tuple(bytes(seal).hex() for seal in found.seals)
-    return Activations(rows if in_order else rows[found.rows], paths, digests, found.broken)
+    in_order = np.array_equal(readings.rows, np.arange(len(rows)))
+    paths = tuple(photos.paths[place] for place in readings.places.tolist())
+    digests = tuple(bytes(seal).hex() for seal in readings.seals)
+    return Activations(rows if in_order else rows[readings.rows], paths, digests, readings.broken)
 
 
 def _resumed(folder: Path, key: str, form: np.dtype[Any]) -> Records:

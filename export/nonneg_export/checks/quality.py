@@ -89,7 +89,7 @@ def _row(task: RetrievalTask, name: Selection, length: Length, *, k: int, neighb
         zero_share=result.zero_share,
         mean_nnz=result.mean_nnz,
         bytes=result.bytes,
-        asked=result.asked,
+        asked=result.query_form,
     )
 
 
