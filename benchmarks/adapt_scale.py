@@ -29,12 +29,12 @@ from provenance import provenance
 
 from nonneg_core.terminal.tables import table
 from nonneg_export.adapt.backbone import SourceBundle, open_source
-from nonneg_export.adapt.feature_records import CHUNK, Records, record_form, sealed
 from nonneg_export.adapt.fitting import fit, split
 from nonneg_export.adapt.judging import by_labels
 from nonneg_export.adapt.photo_features import Features
 from nonneg_export.adapt.photo_labels import labels_of
 from nonneg_export.calibrate.photo_folder import PathList, Photos
+from nonneg_export.calibrate.photo_records import CHUNK, Records, record_form, sealed
 from nonneg_runtime.heads.feature_head import Weights
 from nonneg_runtime.heads.head import first
 from nonneg_runtime.heads.moments import Spread

@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parent / "serving"))
 from provenance import provenance
 
 from nonneg_export.calibrate.column_ranking import measure, ranking
-from nonneg_export.checks.quality import LENGTHS, quality_by_length, split
+from nonneg_export.checks.quality import LENGTHS, quality_by_length, sampled_task
 from nonneg_export.share.manifest_report import table
 from nonneg_vectors.evaluation import structure
 from nonneg_vectors.evaluation.retrieval import as_emitted, by_chance, falling, fit_pca
@@ -60,16 +60,17 @@ def main() -> None:
         "variance": [falling(z.var(axis=0))],
     }
     with timed("quality by length"):
-        rows = quality_by_length(z, labels, orders, pca=pca)
+        rows = quality_by_length(sampled_task(z, labels), orders, pca=pca)
     with timed("sparsity, correlation, consistency"):
         structure.sparsity(z), structure.correlation(z), structure.consistency(z, labels)
     with timed("SEPIN"):
         structure.separate_information(z[:PAIRS], z[:PAIRS] + 0.01)
 
     total = sum(spent.values())
-    asked = split(images).query_count
+    queries = sampled_task(z, labels).queries
     print(table(("part", "seconds"), [(name, f"{seconds:.1f}") for name, seconds in spent.items()]))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    asked = images if queries is None else len(queries)
     what = f"{images} x {DIMENSIONS}, {asked} queries, {len(LENGTHS)} lengths, {len(rows)} rows"
     print(f"{what}: {total:.1f} s, {peak:.2f} GiB at most")
     parts = {name: round(seconds, 2) for name, seconds in spent.items()}

@@ -20,18 +20,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nonneg_core.arrays import Rows
+
 sys.path.insert(0, str(Path(__file__).parent / "serving"))
 
 from provenance import provenance
 from stability import GATE, NAMES, encoder
 
-from nonneg_export.calibrate.photo_folder import find_photos, labels_of
+from nonneg_export.calibrate.photo_folder import find_photos
 from nonneg_export.certify.certified_encoders import head_apart
 from nonneg_runtime.bundle.bundle_folder import open_bundle
 from nonneg_runtime.heads.analytic_head import fit_basis
 from nonneg_runtime.heads.feature_head import last
 from nonneg_runtime.heads.head import Head, analytic, choose_names, class_directions, first, joined, with_names
-from nonneg_runtime.heads.moments import Rows, spread
+from nonneg_runtime.heads.moments import spread
 from nonneg_training.encoder.named_backbones import open_backbone
 from nonneg_vectors.evaluation.ranking import retrieval
 from nonneg_vectors.evaluation.uncertainty import paired
@@ -76,7 +78,7 @@ def heads(model: str, rows: Rows) -> tuple[Head, Head]:
 def priced(pair: tuple[Head, Head], rows: Rows, folder: Path) -> dict[str, Any]:
     """Return both heads on one set."""
     photos = find_photos(folder)
-    labels = np.array(labels_of(photos, photos.paths))
+    labels = np.array(photos.labels(photos.paths))
     codes = [head.embed(rows) for head in pair]
     return {
         "metrics": [compared(codes[0], codes[1], labels, metric) for metric in ("P@1", "mAP@100")],

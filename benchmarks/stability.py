@@ -25,6 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
+from nonneg_core.arrays import Rows
+
 sys.path.insert(0, str(Path(__file__).parent / "serving"))
 
 from provenance import provenance
@@ -36,7 +38,7 @@ from nonneg_runtime.bundle.bundle_folder import Bundle, open_bundle, write_bundl
 from nonneg_runtime.bundle.evidence import StabilityRecord
 from nonneg_runtime.heads.analytic_head import EXPONENT, Basis, components
 from nonneg_runtime.heads.head import Head, along, choose_names, class_directions
-from nonneg_runtime.heads.moments import Rows, spread
+from nonneg_runtime.heads.moments import spread
 from nonneg_runtime.seeing.preprocess import Preprocessor
 from nonneg_runtime.words.names import read_names
 from nonneg_training.encoder.named_backbones import open_backbone

@@ -32,7 +32,7 @@ from provenance import provenance
 
 from nonneg_core.shortening import keep_largest
 from nonneg_export.calibrate.activations import collect
-from nonneg_export.calibrate.photo_folder import Photos, find_photos, labels_of
+from nonneg_export.calibrate.photo_folder import Photos, find_photos
 from nonneg_runtime.bundle.bundle_folder import Bundle
 from nonneg_runtime.inference.variants import open_variant
 from nonneg_vectors.evaluation.ranking import RetrievalReport, retrieval
@@ -73,7 +73,7 @@ def embedded(bundle: Bundle, photos: Photos) -> tuple[Vectors, NDArray[np.str_]]
     """Return the vectors of photos, and their labels."""
     with tempfile.TemporaryDirectory(prefix="nonneg-") as place:
         seen = collect(bundle.encoder, photos, bundle.manifest.view, Path(place), precision=bundle.manifest.precision)
-        return np.array(seen.values), np.array(labels_of(photos, seen.paths))
+        return np.array(seen.values), np.array(photos.labels(seen.paths))
 
 
 def measured(bundle: Bundle, photos: Photos, pca: Path | None, asking: Bundle | None) -> list[dict[str, object]]:

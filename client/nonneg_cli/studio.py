@@ -121,7 +121,7 @@ def _is_index(images: tuple[str, ...]) -> bool:
 def index_of(images: tuple[str, ...], model: str | None) -> Path:
     """Find the index itself if that was named, else the one in the cache for these images and this model."""
     from nonneg_client.sources.rooted_images import root_of
-    from nonneg_core.files.atomic import cache_folder
+    from nonneg_core.files.user_cache import cache_folder
     from nonneg_runtime.bundle.bundle_folder import located
     from nonneg_runtime.bundle.manifest import read_manifest
 

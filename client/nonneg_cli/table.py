@@ -117,6 +117,7 @@ COMMANDS: dict[str, Subcommand] = {
     ),
     "key": Subcommand("nonneg_cli.key:key", "Make an API key for a server.", "server"),
     "compare": Subcommand("nonneg_client.commands.compare:compare", "Compare two lengths or two models, with a test."),
+    "cache": Subcommand("nonneg_cli.cache:cache", "Show what earlier runs keep on this disk, or remove it."),
     "doctor": Subcommand("nonneg_cli.doctor:doctor", "Check this installation and say how to mend it."),
 }
 

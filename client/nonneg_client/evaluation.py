@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from nonneg_core.arrays import Floats
 from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_core.shortening import unit
 from nonneg_core.terminal.installing import needing
@@ -62,12 +63,7 @@ def _of_data_set(gallery: Any, queries: Any, through: Embedder | None, rest: dic
             "labels=None: no labels to evaluate with", fix="give labels=, or a folder with a subfolder for each label"
         )
     data = read_dataset(Path(gallery))
-    embeddings = _embedded(data.paths, through)
-    labels, asks = np.array(data.labels), data.asks
-    if asks is None:
-        return by_length(embeddings, labels, **rest)
-    ask = np.array(asks)
-    return by_length(embeddings[~ask], labels[~ask], embeddings[ask], labels[ask], **rest)
+    return by_length(*data.sides(_embedded(data.paths, through)), **rest)
 
 
 def _embedded(images: Embeddings | ImageSources, through: Embedder | None) -> Embeddings:
@@ -116,17 +112,17 @@ class MTEBEncoder:
         self._top_k = top_k
         self._served = client.model()
 
-    def encode(self, inputs: Iterable[Mapping[str, Any]], **_: Any) -> NDArray[np.float32]:
+    def encode(self, inputs: Iterable[Mapping[str, Any]], **_: Any) -> Floats:
         """Return the vectors of a data loader's batches, each of which has its images under `image`."""
         parts = [self._batch(batch) for batch in inputs]
         width = self._dimensions or self._served.dimensions
         return np.concatenate(parts) if parts else np.zeros((0, width), np.float32)
 
-    def similarity(self, a: Any, b: Any) -> NDArray[np.float32]:
+    def similarity(self, a: Any, b: Any) -> Floats:
         """Return cosines of all with all."""
         return np.asarray(unit(_array(a)) @ unit(_array(b)).T, dtype=np.float32)
 
-    def similarity_pairwise(self, a: Any, b: Any) -> NDArray[np.float32]:
+    def similarity_pairwise(self, a: Any, b: Any) -> Floats:
         """Return cosines of each with its partner."""
         return np.asarray((unit(_array(a)) * unit(_array(b))).sum(axis=1), dtype=np.float32)
 
@@ -153,7 +149,7 @@ class MTEBEncoder:
             **dict.fromkeys(unknown),
         )
 
-    def _batch(self, batch: Mapping[str, Any]) -> NDArray[np.float32]:
+    def _batch(self, batch: Mapping[str, Any]) -> Floats:
         if "image" not in batch:
             raise ConfigInvalid(
                 f"this task gives {', '.join(batch)} and no images", fix="choose tasks of images only", field="tasks"
@@ -164,5 +160,5 @@ class MTEBEncoder:
         return embeddings.numpy()
 
 
-def _array(z: Any) -> NDArray[np.float32]:
+def _array(z: Any) -> Floats:
     return np.atleast_2d(np.asarray(z, dtype=np.float32))

@@ -9,11 +9,11 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nonneg_client.embedder import Embedder, Model
 from nonneg_client.sources.image_sources import Item, downscaled
 from nonneg_client.wire.protocol import Options
+from nonneg_core.arrays import Floats
 from nonneg_core.errors import ModelNotFound, NonnegError
 from nonneg_core.process.long_runs import bounded_map
 from nonneg_core.shortening import check_dimensions, check_top_k, shorten
@@ -62,7 +62,7 @@ class Encoder(Embedder):
         """Yield the outcomes in order, one image each, with a bounded number under way."""
         self._check(options)
 
-        def submit(item: Item) -> Future[NDArray[np.float32]]:
+        def submit(item: Item) -> Future[Floats]:
             try:
                 if item.text is not None:
                     return _done(self._of_text(item.text, options))
@@ -72,14 +72,14 @@ class Encoder(Embedder):
                     return self._encoder.submit(photo)
                 return self._encoder.submit(photo, partial(inspect, photo))
             except NonnegError as error:
-                failed: Future[NDArray[np.float32]] = Future()
+                failed: Future[Floats] = Future()
                 failed.set_exception(error)
                 return failed
 
         for item, job in bounded_map(submit, images, ahead=AHEAD * self._encoder.threads):
             yield self._part(item, job, options)
 
-    def _of_text(self, text: str, options: Options) -> NDArray[np.float32]:
+    def _of_text(self, text: str, options: Options) -> Floats:
         return vector_of(self.bundle, text, truncate=options.truncate, dimensions=options.dimensions).vector
 
     def model(self, name: str | None = None) -> Model:
@@ -112,7 +112,7 @@ class Encoder(Embedder):
         check_dimensions(options.dimensions, manifest.dimensions)
         check_top_k(options.top_k)
 
-    def _part(self, item: Item, job: Future[NDArray[np.float32]], options: Options) -> BatchResult:
+    def _part(self, item: Item, job: Future[Floats], options: Options) -> BatchResult:
         """Return the outcome of one image, waited for."""
         try:
             raw = job.result()  # (D,)
@@ -130,9 +130,9 @@ def folder_of(bundle: str | None) -> Path:
     return open_bundle(bundle).path
 
 
-def _done(vector: NDArray[np.float32]) -> Future[NDArray[np.float32]]:
+def _done(vector: Floats) -> Future[Floats]:
     """Return a result that nothing has to be waited for."""
-    done: Future[NDArray[np.float32]] = Future()
+    done: Future[Floats] = Future()
     done.set_result(vector)
     return done
 

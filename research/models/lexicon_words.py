@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nonneg_core.arrays import Doubles
 from nonneg_core.errors import ConfigInvalid
 from nonneg_runtime.bundle.bundle_folder import SHIPPED, Bundle, open_bundle, write_bundle
 from nonneg_runtime.bundle.head_file import HEAD, SPREAD, read_head, read_spread
@@ -128,7 +129,7 @@ def class_rows(head: Head, spread: Spread, classifier: NDArray[Any], own: Mappin
     return [([own[c]], [1]) if c in own else _row(fitted[c]) for c in range(len(classifier))]
 
 
-def _fitted(head: Head, spread: Spread, gradients: NDArray[Any]) -> NDArray[np.float64]:
+def _fitted(head: Head, spread: Spread, gradients: NDArray[Any]) -> Doubles:
     """Fit weights of columns, (D, classes): non-negative least squares, of which the strongest are fitted again."""
     logits = gradients * (2 * spread.mean)  # (classes, features): the change with a feature's root
     weight = head.weight.astype(np.float64)
@@ -145,7 +146,7 @@ def _fitted(head: Head, spread: Spread, gradients: NDArray[Any]) -> NDArray[np.f
     return nonnegative(gram, aim, allowed) * scale[:, None]
 
 
-def nonnegative(gram: NDArray[Any], aim: NDArray[Any], allowed: NDArray[Any] | float = 1.0) -> NDArray[np.float64]:
+def nonnegative(gram: NDArray[Any], aim: NDArray[Any], allowed: NDArray[Any] | float = 1.0) -> Doubles:
     """Return the b >= 0 that minimise b' gram b - 2 b' aim, a column each; zero where they are not allowed (FISTA)."""
     step = 1 / np.linalg.eigvalsh(gram)[-1]
     x = y = np.zeros_like(aim)
@@ -158,7 +159,7 @@ def nonnegative(gram: NDArray[Any], aim: NDArray[Any], allowed: NDArray[Any] | f
     return np.asarray(x, dtype=np.float64)
 
 
-def _row(weights: NDArray[np.float64]) -> ClassRow:
+def _row(weights: Doubles) -> ClassRow:
     whole = np.rint(weights / weights.max() * FINEST).astype(int)
     dimensions = np.flatnonzero(whole)
     return dimensions.tolist(), whole[dimensions].tolist()

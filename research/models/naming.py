@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nonneg_core.arrays import Doubles, Flags, Floats, Numbers, Rows
 from nonneg_runtime.heads.analytic_head import EXPONENT, Basis, components, polar
 from nonneg_runtime.heads.head import class_directions
-from nonneg_runtime.heads.moments import Rows, spread
+from nonneg_runtime.heads.moments import spread
 from nonneg_runtime.words.names import Name
 
 WNID = re.compile(r"n\d{8}")
@@ -21,7 +21,7 @@ FOLDS = 5
 Precisions = dict[int, tuple[float, int]]  # class -> precision, photos
 
 
-def classes_of(paths: Sequence[Path], wnids: Sequence[str]) -> NDArray[np.int64]:
+def classes_of(paths: Sequence[Path], wnids: Sequence[str]) -> Numbers:
     """Return ImageNet's class of every photo by the wnid in its name or its folder's; -1 where there is none."""
     number = {wnid: i for i, wnid in enumerate(wnids)}
     matches = [WNID.match(path.name) or WNID.match(path.parent.name) for path in paths]
@@ -29,10 +29,10 @@ def classes_of(paths: Sequence[Path], wnids: Sequence[str]) -> NDArray[np.int64]
 
 
 def precisions(
-    codes: NDArray[np.float32],
-    of: NDArray[np.int64],
-    classes: NDArray[np.int64],
-    unclear: NDArray[np.bool_] | None = None,
+    codes: Floats,
+    of: Numbers,
+    classes: Numbers,
+    unclear: Flags | None = None,
 ) -> Precisions:
     """Return each class's share of the photos that its column (codes[:, j]) is strongest on, of classes with enough.
 
@@ -51,10 +51,10 @@ def precisions(
 
 
 def held_out_ranks(
-    views: NDArray[np.float32],
-    of: NDArray[np.int64],
-    classes: NDArray[np.int64],
-    classifier: NDArray[np.float32],
+    views: Floats,
+    of: Numbers,
+    classes: Numbers,
+    classifier: Floats,
     keep: int,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[int, int]:
@@ -80,9 +80,7 @@ def held_out_ranks(
     return ranks
 
 
-def _named_columns(
-    fitted_on: Rows, rows: Rows, classes: NDArray[np.int64], classifier: NDArray[np.float32], keep: int
-) -> NDArray[np.float32]:
+def _named_columns(fitted_on: Rows, rows: Rows, classes: Numbers, classifier: Floats, keep: int) -> Floats:
     of = spread(np.sqrt(fitted_on))
     basis = Basis(of.mean.astype(np.float32), components(of, keep, EXPONENT).astype(np.float32), 1.0)
     directions = class_directions(basis, classifier, fitted_on.mean(axis=0))[:, classes]
@@ -90,10 +88,10 @@ def _named_columns(
 
 
 def described(
-    classes: NDArray[np.int64],
+    classes: Numbers,
     labels: Sequence[str],
     first: int,
-    faithfulness: NDArray[np.float64],
+    faithfulness: Doubles,
     precise: Precisions,
     ranks: dict[int, int],
 ) -> tuple[Name, ...]:

@@ -6,11 +6,12 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nonneg_core.arrays import Floats
 from nonneg_core.errors import ConfigInvalid, DataInvalid
-from nonneg_export.calibrate.activations import Tick, collect
+from nonneg_export.calibrate.activations import collect
 from nonneg_export.calibrate.photo_folder import Photos
+from nonneg_export.calibrate.photo_records import Tick
 from nonneg_runtime.bundle.bundle_folder import Bundle, write_bundle
 from nonneg_runtime.words.names import Name, Names, read_names
 from research.models.naming import Precisions, precisions
@@ -49,7 +50,7 @@ def recheck(
         return write_bundle(out, manifest.model_copy(update={"names": record}), files, replace=replace)
 
 
-def rechecked(names: Names, codes: NDArray[np.float32], shown: ShownClasses, data: str) -> Names:
+def rechecked(names: Names, codes: Floats, shown: ShownClasses, data: str) -> Names:
     """Return the names with new precisions along classes: codes[i] are those of the i-th photo that counts."""
     along = [name for name in names.names if name.klass is not None]
     classes = np.array([name.klass for name in along], dtype=np.int64)

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 import nonneg_training
+from nonneg_core.arrays import Doubles, Floats, Numbers
 from nonneg_export.assembly.quantized_bundle import to_int8
-from nonneg_export.calibrate.activations import Tick, calibrated_on, collect
+from nonneg_export.calibrate.activations import calibrated_on, collect
 from nonneg_export.calibrate.column_ranking import measure
 from nonneg_export.calibrate.photo_folder import Photos, find_photos
+from nonneg_export.calibrate.photo_records import Tick
 from nonneg_export.checks import preprocessing_checks
 from nonneg_export.checks.agreement import agreement, as_checks
 from nonneg_export.checks.encoder_checks import ignores_batch_mates, record, samples
@@ -53,7 +54,7 @@ class Trained:
 
     head: Head
     spread: Spread
-    classes: NDArray[np.int64]
+    classes: Numbers
     trained: int
     components: int
     views: CachedFeatures  # pooled, as it learnt from them
@@ -205,7 +206,7 @@ def named(network: str, trained: Trained, photos: Photos, work: Path, view: Any,
     )
 
 
-def faithfulness(trained: Trained, classifier: NDArray[np.float32]) -> NDArray[np.float64]:
+def faithfulness(trained: Trained, classifier: Floats) -> Doubles:
     """Return the cosine of every named column with its class's own direction."""
     matrix = components(trained.spread, trained.components, EXPONENT).astype(np.float32)
     basis = Basis(trained.spread.mean.astype(np.float32), matrix, 1.0)

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from nonneg_core.arrays import Doubles
 from nonneg_core.errors import DataInvalid
 from nonneg_core.shortening import unit
 from nonneg_export.calibrate.activations import Activations
@@ -194,7 +195,7 @@ def observed_names(codes: AnyFloats, shown: Shown, checking: AnyFloats, shown_th
     )
 
 
-def _members(shown: Shown, terms: Sequence[str]) -> NDArray[np.float64]:
+def _members(shown: Shown, terms: Sequence[str]) -> Doubles:
     place = {term: i for i, term in enumerate(terms)}
     membership = np.zeros((len(shown), len(terms)))
     for photo, words in enumerate(shown):
@@ -202,11 +203,11 @@ def _members(shown: Shown, terms: Sequence[str]) -> NDArray[np.float64]:
     return membership
 
 
-def _shares(codes: AnyFloats, has: NDArray[np.float64], strongest: int) -> NDArray[np.float64]:
+def _shares(codes: AnyFloats, has: Doubles, strongest: int) -> Doubles:
     """Return every term's share among each column's strongest photos; photos on which it is zero show nothing."""
     order = np.argsort(-codes, axis=0, kind="stable")[:strongest]  # (strongest, columns)
     active = np.take_along_axis(codes, order, axis=0) > 0
-    shares: NDArray[np.float64] = np.einsum("sct,sc->ct", has[order], active) / strongest
+    shares: Doubles = np.einsum("sct,sc->ct", has[order], active) / strongest
     return shares
 
 

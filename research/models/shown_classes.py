@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nonneg_core.arrays import Flags, Numbers
 from research.models.naming import WNID
 
 TABLE = Path(__file__).parent / "data_set_classes.toml"
@@ -26,9 +26,9 @@ Kind = tuple[str | None, Sequence[str]]  # the wnid that it shows, those that it
 class ShownClasses:
     """The class of each of the photos that count, and classes for which a photo counts neither way."""
 
-    kept: NDArray[np.int64]  # which of the photos that were asked about count
-    of: NDArray[np.int64]  # the class that each of these shows
-    unclear: NDArray[np.bool_]  # (these, classes): the photo may show the class, too
+    kept: Numbers  # which of the photos that were asked about count
+    of: Numbers  # the class that each of these shows
+    unclear: Flags  # (these, classes): the photo may show the class, too
 
 
 def read_table() -> dict[str, dict[str, Kind]]:

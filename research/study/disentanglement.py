@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nonneg_core.arrays import Doubles, Numbers
 from nonneg_core.errors import DataInvalid
 
 BINS = 20
-Doubles = NDArray[np.float64]
 
 
 def information_gap(z: NDArray[Any], factors: NDArray[Any], *, bins: int = BINS) -> Doubles:
@@ -30,22 +30,22 @@ def information_gap(z: NDArray[Any], factors: NDArray[Any], *, bins: int = BINS)
     return np.array(gaps)
 
 
-def mutual_information(a: NDArray[np.int64], b: NDArray[np.int64]) -> float:
+def mutual_information(a: Numbers, b: Numbers) -> float:
     """Compute that of two columns of class numbers, in nats."""
     joint = np.bincount(a * (int(b.max()) + 1) + b, minlength=(int(a.max()) + 1) * (int(b.max()) + 1))
     table = joint.reshape(int(a.max()) + 1, -1)
     return entropy(table.sum(axis=1)) + entropy(table.sum(axis=0)) - entropy(joint)
 
 
-def entropy(counts: NDArray[np.int64]) -> float:
+def entropy(counts: Numbers) -> float:
     """Compute it in nats."""
     shares = counts[counts > 0] / counts.sum()
     return float(-(shares * np.log(shares)).sum())
 
 
-def _steps(column: Doubles, bins: int) -> NDArray[np.int64]:
+def _steps(column: Doubles, bins: int) -> Numbers:
     low, high = column.min(), column.max()
     if high <= low:
         return np.zeros(len(column), dtype=np.int64)
-    steps: NDArray[np.int64] = np.minimum(((column - low) / (high - low) * bins).astype(np.int64), bins - 1)
+    steps: Numbers = np.minimum(((column - low) / (high - low) * bins).astype(np.int64), bins - 1)
     return steps

@@ -14,9 +14,9 @@ import json
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
+from nonneg_core.arrays import Floats, Numbers
 from nonneg_training import load_encoder
 from nonneg_training.data import Arrays, open_data
 from nonneg_training.loop.training_checkpoint import run_settings
@@ -41,7 +41,7 @@ def run_of(study: Study, variant: str) -> Path:
     )
 
 
-def rows(z: NDArray[np.float32]) -> NDArray[np.int64]:
+def rows(z: Floats) -> Numbers:
     """Return the images with the largest entries of dimensions drawn by chance: (ROWS, TILES)."""
     able = np.flatnonzero((z > 0).sum(axis=0) >= TILES)
     drawn = np.sort(np.random.default_rng(0).choice(able, ROWS, replace=False))

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field, PositiveInt
 
+from nonneg_core.arrays import Floats
 from nonneg_core.errors import ConfigInvalid
 from nonneg_core.shortening import keep_largest
 from nonneg_training.data import Images, open_source, unseen
@@ -22,10 +23,11 @@ from nonneg_training.loop.training_checkpoint import load_encoder
 from nonneg_training.loop.training_loop import RunOutcome
 from nonneg_training.loop.training_run import resume, train
 from nonneg_training.measure import probing
-from nonneg_training.measure.encoder_outputs import Floats, Outputs, encode_cached, encode_images, runner
+from nonneg_training.measure.encoder_outputs import Outputs, encode_cached, encode_images, runner
 from nonneg_training.setup.process_group import ProcessGroup
 from nonneg_training.setup.run_settings import SETTINGS_FILE as CONFIG
 from nonneg_training.setup.run_settings import Data, RunSettings, validate
+from nonneg_vectors.evaluation.retrieval import SELECTIONS
 from research.study import robustness
 from research.study.disentanglement import information_gap
 from research.study.figure_names import encoder_figures
@@ -72,7 +74,7 @@ class EncoderTask(Task):
     def check_measure(self, record: Record) -> Record:
         spec = checked(Measure, record, "measure")
         _check_names("codes", spec.codes, CODES)
-        _check_names("selections", spec.selections, tuple(probing.SELECTIONS))
+        _check_names("selections", spec.selections, SELECTIONS)
         for name, changes in spec.finetune.items():
             validate(_start(RunSettings(), None, changes), f"measure.finetune.{name}")
         return spec.model_dump(mode="json")

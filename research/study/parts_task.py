@@ -6,16 +6,14 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
+from nonneg_core.arrays import Doubles
 from nonneg_training.data import Images, open_data
 from nonneg_training.setup.run_settings import validate
 from nonneg_vectors.evaluation.structure_report import structure
 from research.study.plan import Record
 from research.study.task import Alone, Figures, TaskSettings
-
-Doubles = NDArray[np.float64]
 
 
 class PartsSettings(TaskSettings):

@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageFilter
 
+from nonneg_core.arrays import Doubles, Places
 from nonneg_core.pixels.view import Pixels, View
 from nonneg_training.data import Arrays, Images
 from nonneg_training.measure.encoder_outputs import Outputs, Run, encode_images
 from nonneg_vectors.evaluation.linear_probes import probe
 
-Doubles = NDArray[np.float64]
 Corruption = Callable[[Pixels, float], Pixels]
 
 
@@ -178,7 +178,7 @@ def noisy_labels(taught: Outputs, tested: Outputs, shares: Sequence[float], seed
 
 
 def _both(
-    taught: Outputs, tested: Outputs, *, rows: NDArray[np.intp] | None = None, labels: NDArray[Any] | None = None
+    taught: Outputs, tested: Outputs, *, rows: Places | None = None, labels: NDArray[Any] | None = None
 ) -> tuple[float, float]:
     """Return the probe's accuracy on the backbone's features and on the embedding."""
     chosen = np.arange(len(taught.labels)) if rows is None else rows
@@ -190,7 +190,7 @@ def _both(
     return first, second
 
 
-def _few(labels: NDArray[Any], count: int, rng: np.random.Generator) -> NDArray[np.intp]:
+def _few(labels: NDArray[Any], count: int, rng: np.random.Generator) -> Places:
     rows = [rng.permutation(np.flatnonzero(labels == name))[:count] for name in np.unique(labels)]
     return np.concatenate(rows)
 

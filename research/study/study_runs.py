@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from nonneg_core.errors import ConfigInvalid, DataInvalid, StorageFailed, TrainingStopped
-from nonneg_core.files.atomic import locked, storage_error
-from nonneg_training.features.feature_cache import feature_folder
+from nonneg_core.files.atomic import storage_error
+from nonneg_core.files.user_cache import cache_folder, locked
 from research.study import result_files
 from research.study.claim_verdict import Verdict, decide
 from research.study.plan import Record, check_figures, differing, flat, merged, read_plan
@@ -40,7 +40,7 @@ class Study:
     ) -> None:
         self.name, self.plan = read_plan(name)
         self.folder = results / self.name
-        self.work = work or feature_folder().parent / "studies"
+        self.work = work or cache_folder("studies")
         self.root = root
         self.task: Task = task(self.plan.task)
         self.measure = self.task.check_measure(self.plan.measure)

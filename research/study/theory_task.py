@@ -12,16 +12,14 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
+from nonneg_core.arrays import Doubles
 from nonneg_training.setup.batch_order import generator
 from nonneg_vectors.evaluation.structure import rotation
 from research.study.plan import Record
 from research.study.task import Alone, Figures, TaskSettings
-
-Doubles = NDArray[np.float64]
 
 
 class World(TaskSettings):

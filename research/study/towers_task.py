@@ -11,11 +11,12 @@ import torch
 from numpy.typing import NDArray
 from pydantic import Field
 
+from nonneg_core.arrays import Floats, Numbers
 from nonneg_core.shortening import unit
 from nonneg_training.data import Captions, open_data
 from nonneg_training.encoder.text_tower import tokens
 from nonneg_training.loop.training_checkpoint import load_encoder, load_text, run_settings
-from nonneg_training.measure.encoder_outputs import Floats, encode_images, runner
+from nonneg_training.measure.encoder_outputs import encode_images, runner
 from nonneg_training.setup.run_settings import validate
 from nonneg_vectors.evaluation.structure import sparsity
 from research.study.encoder_task import trained_run
@@ -95,7 +96,7 @@ def meaning(caption: str) -> int:
     return 2 * digit + int("bold" in caption)
 
 
-def embedded(run: Path, path: Path) -> tuple[Floats, Floats, NDArray[np.int64], NDArray[np.int64]]:
+def embedded(run: Path, path: Path) -> tuple[Floats, Floats, Numbers, Numbers]:
     """Return both towers' vectors of the test images and of their different captions, and what each one means."""
     length, encoder, tower = run_settings(run).text.length, load_encoder(run), load_text(run)
     images = Captions(path)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from nonneg_client.commands.embedder_options import read_length
-from nonneg_vectors.evaluation.retrieval import Length, as_queries, cut_to_length, scored
+from nonneg_vectors.evaluation.retrieval import Length, RetrievalTask, as_queries, cut_to_length
 
 Z = np.array([[4.0, 1.0, 3.0, 9.0], [0.0, 2.0, 1.0, 9.0]], dtype=np.float32)
 
@@ -36,7 +36,7 @@ def test_stored_cut_and_asked_whole_is_scored_as_a_slow_loop_says() -> None:
     g = np.random.default_rng(0)
     z = g.exponential(size=(40, 12)).astype(np.float32)
     labels = np.arange(40) % 4
-    report, stored = scored(Length(12, 3, asked_whole=True), [z], labels, None, 10)
+    report, stored = RetrievalTask(z, labels).report(Length(12, 3, asked_whole=True), 10)
     hits = []
     for i in range(40):
         best = max((j for j in range(40) if j != i), key=lambda j: z[i] @ stored[j] / np.linalg.norm(stored[j]))
@@ -48,8 +48,8 @@ def test_stored_cut_and_asked_whole_is_scored_as_a_slow_loop_says() -> None:
 def test_re_ranked_by_whole_vectors_the_order_is_theirs() -> None:
     z = np.random.default_rng(2).exponential(size=(30, 12)).astype(np.float32)
     labels = np.arange(30) % 3
-    again, stored = scored(Length(12, 2, asked_whole=True, reranked=True), [z], labels, None, 10)
-    whole, _ = scored(Length(12), [z], labels, None, 10)  # of 30 all are among the first 200
+    again, stored = RetrievalTask(z, labels).report(Length(12, 2, asked_whole=True, reranked=True), 10)
+    whole, _ = RetrievalTask(z, labels).report(Length(12), 10)  # of 30 all are among the first 200
     assert again.precision[1].tolist() == whole.precision[1].tolist()
     assert (np.count_nonzero(stored, axis=1) == 2).all()
 
@@ -64,6 +64,6 @@ def test_queries_apart_ask_whole_too() -> None:
     g = np.random.default_rng(1)
     gallery, queries = g.exponential(size=(20, 8)).astype(np.float32), g.exponential(size=(5, 8)).astype(np.float32)
     labels, theirs = np.arange(20) % 2, np.arange(5) % 2
-    whole, stored = scored(Length(8, 2, asked_whole=True), [gallery, queries], labels, theirs, 5)
+    whole, stored = RetrievalTask(gallery, labels, queries, theirs).report(Length(8, 2, asked_whole=True), 5)
     best = [int(np.argmax(stored @ q / np.linalg.norm(stored, axis=1))) for q in queries]
     assert whole.precision[1].tolist() == [labels[j] == theirs[i] for i, j in enumerate(best)]

@@ -21,12 +21,12 @@ from nonneg_core.process.long_runs import Interrupted
 from nonneg_core.shortening import unit
 from nonneg_export.adapt import fitting
 from nonneg_export.adapt.backbone import FeatureBackbone, open_source
-from nonneg_export.adapt.feature_records import RecordBuffer, Records, record_form, sealed
 from nonneg_export.adapt.fitting import fit, largest, split
 from nonneg_export.adapt.photo_features import FeatureExtractor, Features, compute_features
 from nonneg_export.adapt.photo_labels import Labels, labels_of
 from nonneg_export.adapt.trained_front import STEPS_A_PHOTO, train_front, trained
 from nonneg_export.calibrate.photo_folder import Photos, find_photos
+from nonneg_export.calibrate.photo_records import RecordBuffer, Records, record_form, sealed
 from nonneg_runtime.heads.feature_head import OPEN, Weights
 from nonneg_runtime.heads.head import Head
 from nonneg_runtime.inference.encoder import open_session
@@ -233,7 +233,7 @@ READS = """
 import resource, sys
 from pathlib import Path
 import numpy as np
-from nonneg_export.adapt.feature_records import Records, record_form
+from nonneg_export.calibrate.photo_records import Records, record_form
 
 records, rows = Records(Path(sys.argv[1]), record_form(64)), np.arange(4000) * 100
 records.read("roots", rows[:10])

@@ -67,7 +67,7 @@ def test_quality_is_never_reported_on_calibration_images(ranked: RankedDraft, la
 def test_images_outside_class_folders_are_refused(ranked: RankedDraft, held_out: Path, tmp_path: Path) -> None:
     photos = Path(shutil.copytree(held_out, tmp_path / "photos"))
     shutil.move(photos / "coffee" / "00.jpg", photos / "loose.jpg")
-    with pytest.raises(DataInvalid, match=r"loose\.jpg lies directly in"):
+    with pytest.raises(DataInvalid, match=r"loose\.jpg lies in no labelled subfolder"):
         report(ranked, find_photos(photos), tmp_path / "work")
 
 

@@ -302,7 +302,7 @@ def test_an_interrupted_collection_goes_on_where_it_stopped(tiny: ModelProto, la
 
     with pytest.raises(Interrupted):
         collect(tmp_path / "m.onnx", photos, VIEW, tmp_path / "rows", tick=stop)
-    with (tmp_path / "rows" / "rows.f32").open("ab") as file:
+    with (tmp_path / "rows" / "records").open("ab") as file:
         file.write(b"half a row")  # what a killed process may leave
     ticks: list[int] = []
     again = collect(tmp_path / "m.onnx", photos, VIEW, tmp_path / "rows", tick=lambda done, total: ticks.append(done))
@@ -327,7 +327,7 @@ def test_a_killed_export_can_be_started_again(run: Path, labelled: Path, tmp_pat
     command = [NONNEG, "export", str(run), "--calibrate", str(labelled), "--out", str(tmp_path / "bundle")]
     process = subprocess.Popen([*command, "--work", str(tmp_path / "work")], stderr=subprocess.PIPE)
     deadline = time.monotonic() + 60
-    while not list(tmp_path.glob("work/*/activations/journal.tsv")) and time.monotonic() < deadline:
+    while not list(tmp_path.glob("work/*/activations/records")) and time.monotonic() < deadline:
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=20)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nonneg_export.checks.quality import quality_by_length, split
+from nonneg_export.checks.quality import quality_by_length, sampled_task
 from nonneg_runtime.bundle.evidence import QualityRow
 from nonneg_vectors.evaluation.ranking import retrieval
 from nonneg_vectors.evaluation.retrieval import Length, as_emitted, by_chance, cut_to_length, falling, fit_pca
@@ -16,14 +16,14 @@ def clustered(n: int = 60, d: int = 32, classes: int = 4) -> tuple[np.ndarray, n
     return np.maximum(centres[y] + rng.normal(size=(n, d), scale=0.6), 0).astype(np.float32), y
 
 
-def table(**rest: object) -> dict[tuple[str, int, int | None], QualityRow]:
+def table() -> dict[tuple[str, int, int | None], QualityRow]:
     z, y = clustered()
     orders = {
         "expected-activation": [as_emitted(32)],
         "random": [by_chance(32, seed) for seed in range(3)],
         "variance": [falling(tuple(z.var(axis=0)))],
     }
-    rows = quality_by_length(z, y, orders, pca=fit_pca(z), lengths=(64, 16, 4), top_ks=(64, 4), k=10, **rest)
+    rows = quality_by_length(sampled_task(z, y), orders, pca=fit_pca(z), lengths=(64, 16, 4), top_ks=(64, 4), k=10)
     return {(row.selection, row.dimensions, row.top_k): row for row in rows if row.asked == "cut"}
 
 
@@ -67,37 +67,40 @@ def test_pca_vectors_are_dense_and_cost_as_much() -> None:
 
 
 def test_of_many_images_a_sample_asks_the_rest() -> None:
-    parts = split(60, every=50, sample=20)
-    assert parts.queries is not None
-    assert parts.query_count == 20
-    assert sorted([*parts.queries, *parts.gallery]) == list(range(60))
+    z, y = clustered()
+    task = sampled_task(z, y, every=50, sample=20)
+    assert task.queries is not None
+    assert len(task.queries) == 20
+    assert sorted(map(bytes, [*task.queries, *task.gallery])) == sorted(map(bytes, z))
     assert table()["expected-activation", 32, None].p_at_1 > 0.5
 
 
 def test_of_few_images_each_asks_all_others() -> None:
-    assert split(60).queries is None
-    assert split(60).query_count == 60
+    z, y = clustered()
+    task = sampled_task(z, y)
+    assert task.queries is None
+    assert len(task.gallery) == 60
 
 
 @pytest.mark.parametrize("n", [60, 300])
 def test_what_is_stored_cut_is_also_asked_whole_and_re_ranked(n: int) -> None:
-    parts = split(n, every=100, sample=40)
     z, y = clustered(n)
+    task = sampled_task(z, y, every=100, sample=40)
     orders = {"expected-activation": [as_emitted(32)]}
-    rows = quality_by_length(z, y, orders, lengths=(), top_ks=(4,), k=10, parts=parts)
+    rows = quality_by_length(task, orders, lengths=(), top_ks=(4,), k=10)
     found = {(row.top_k, row.asked): row for row in rows if row.top_k}
     assert set(found) == {(4, "cut"), (3, "whole"), (3, "re-ranked"), (4, "whole"), (4, "re-ranked")}
     assert found[4, "whole"].mean_nnz <= 4
-    gallery = parts.gallery
-    asking = gallery if parts.queries is None else parts.queries
-    stored = cut_to_length(z, Length(32, 4))
+    gallery, labels, alone = task.gallery, np.asarray(task.labels), task.queries is None
+    stored = cut_to_length(gallery, Length(32, 4))
     hits = []
-    for i in asking:
-        others = [j for j in gallery if j != i]
-        scores = {j: z[i] @ stored[j] / max(np.linalg.norm(stored[j]), 1e-9) for j in others}
-        hits.append(y[max(others, key=lambda j: scores[j])] == y[i])
+    for i, query in enumerate(gallery if task.queries is None else task.queries):
+        others = [j for j in range(len(gallery)) if not (alone and j == i)]
+        scores = {j: query @ stored[j] / max(np.linalg.norm(stored[j]), 1e-9) for j in others}
+        label = labels[i] if task.query_labels is None else task.query_labels[i]
+        hits.append(labels[max(others, key=lambda j: scores[j])] == label)
     assert found[4, "whole"].p_at_1 == pytest.approx(np.mean(hits))
-    exact = parts.score(z, y, 10, 20)
+    exact, _ = task.report(Length(32), 10)
     if n <= 200:  # all of the others are re-ranked
         assert found[4, "re-ranked"].map_at_k == pytest.approx(float(exact.average_precision.mean()))
     assert found[4, "re-ranked"].map_at_k >= found[4, "whole"].map_at_k

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-import sys
-from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from nonneg_core.errors import DataInvalid
 from nonneg_core.pixels.view import View
 from nonneg_training.data import open_data
 from nonneg_training.encoder.encoder_module import EncoderModule
@@ -78,61 +72,3 @@ def test_a_cache_that_was_stopped_goes_on_where_it_was(tmp_path: Path) -> None:
     (place / "done.json").write_text("128")
     assert computed(wanted(), folder) == [192, 256, 320, 359]
     np.testing.assert_array_equal(np.load(place / "features.npy"), whole)
-
-
-CLUSTER = """
-from nonneg_core.process.ray_cluster import THIS_MACHINE, joined
-with joined(THIS_MACHINE) as ray:
-    print(ray.get_runtime_context().gcs_address, flush=True)
-    input()
-"""
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[str]:
-    """The address of a cluster of this machine, which the tests of this file join: to start one takes seconds."""
-    pytest.importorskip("ray")
-    command = [sys.executable, "-c", CLUSTER]
-    with subprocess.Popen(command, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        address = process.stdout.readline().strip()
-        assert address, "no cluster was started"
-        yield address
-        process.communicate("\n", timeout=100)
-    assert process.returncode == 0
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")  # Ray's own
-def test_a_cluster_computes_the_same_features_and_goes_on_where_one_process_stopped(
-    cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = np.array(cached_features(wanted(random=1), tmp_path / "whole"))
-    folder = tmp_path / "stopped"
-    cached_features(wanted(random=1), folder)
-    (place,) = folder.iterdir()
-    rows = np.load(place / "features.npy", mmap_mode="r+")
-    rows[:, 128:] = 0
-    rows.flush()
-    (place / "done.json").write_text("128")
-    monkeypatch.setenv("NONNEG_FEATURE_RAY", cluster)
-    assert computed(wanted(random=1), folder) == [192, 256, 320, 359]
-    np.testing.assert_allclose(np.load(place / "features.npy"), whole, atol=1e-5)
-
-
-@pytest.mark.nightly
-@pytest.mark.filterwarnings("ignore")  # Ray's own
-def test_an_error_of_a_worker_of_the_cluster_is_the_error_of_the_run(
-    cluster: str, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    broken = tmp_path / "photos"
-    shutil.copytree(photos, broken)
-    for number in range(3):
-        (broken / "cat" / f"broken-{number}.jpg").write_bytes(b"junk")
-    tolerant = replace(wanted(), images=open_data(str(broken), max_broken=3))
-    monkeypatch.setenv("NONNEG_FEATURE_RAY", cluster)
-    cached_features(tolerant, tmp_path / "cache")
-    assert sorted(tolerant.images.broken) == [f"cat/broken-{number}.jpg" for number in range(3)]
-    strict = replace(wanted(), images=open_data(str(broken), max_broken=1))
-    with pytest.raises(DataInvalid, match="broken"):
-        cached_features(strict, tmp_path / "other")

@@ -19,7 +19,8 @@ from nonneg_client.bulk.listing import Piece, Sources, groups_of, pieces
 from nonneg_client.bulk.shard_job import MadeShard, ShardJob, ShardWriter
 from nonneg_client.embedder import Model, local
 from nonneg_core.errors import ConfigInvalid, DataInvalid, DigestMismatch, NonnegError
-from nonneg_core.files.atomic import begun, cache_folder, locked, remove_abandoned, storage_error
+from nonneg_core.files.atomic import begun, remove_abandoned, storage_error
+from nonneg_core.files.user_cache import cache_folder, locked
 from nonneg_vectors.storage.addresses import Address
 from nonneg_vectors.storage.data_set_files import JOB, read_job
 

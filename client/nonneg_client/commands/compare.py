@@ -132,21 +132,15 @@ def embedder_of(source: str, through: EmbedderOptions) -> EmbedderOptions | None
 
 def reports_of(data: Labelled, sides: list[tuple[Embeddings, Length | None]], k: int) -> list[RetrievalReport]:
     """Return the scores of both sides on the images that both have."""
-    import numpy as np
-
     from nonneg_core.files.image_files import path_text
-    from nonneg_vectors.evaluation.retrieval import Length, scored
+    from nonneg_vectors.evaluation.retrieval import Length, RetrievalTask
 
     shared = set(sides[0][0].ids or ()) & set(sides[1][0].ids or ())
     names = tuple(name for name in map(path_text, data.paths) if name in shared)
-    labels, asks = np.array(data.labels_of(names)), data.asks_of(names)
     reports = []
     for embeddings, length in sides:
         place = {name: i for i, name in enumerate(embeddings.ids or ())}
-        z = embeddings[[place[name] for name in names]].numpy()
-        at = Length(z.shape[1]) if length is None else length
-        ask = None if asks is None else np.array(asks)
-        faces = [z] if ask is None else [z[~ask], z[ask]]
-        owned, others = (labels, None) if ask is None else (labels[~ask], labels[ask])
-        reports.append(scored(at, faces, owned, others, k)[0])
+        gallery, labels, queries, others = data.sides(embeddings[[place[name] for name in names]])
+        task = RetrievalTask(gallery.numpy(), labels, None if queries is None else queries.numpy(), others)
+        reports.append(task.report(length or Length(gallery.dimensions), k)[0])
     return reports

@@ -84,7 +84,7 @@ def evaluate(
     from nonneg_client.commands.embedder_options import vectors_of
     from nonneg_client.commands.evaluate_reports import check_missed_form, write_missed
     from nonneg_vectors.evaluation.labelled_images import read_dataset
-    from nonneg_vectors.evaluation.retrieval import check_selections
+    from nonneg_vectors.evaluation.retrieval import by_length, check_selections
 
     if captions or truncate:
         from nonneg_client.commands.evaluate_captions import evaluate_captions
@@ -105,7 +105,7 @@ def evaluate(
     embeddings = vectors_of(labelled, vectors, through, lengths)
     keep(embeddings, labelled, vector_file)
     evaluated, others = separated(embeddings, chosen)
-    rows = score(labelled, evaluated, others, lengths, k, chosen)
+    rows = by_length(*labelled.sides(evaluated), lengths=lengths, k=k, selections=chosen, others=others)
     records = [row.record(intervals=intervals) for row in rows]
     if with_probe:
         add_probe(records, rows, evaluated, others, labelled.labels_of(evaluated.ids))
@@ -168,28 +168,6 @@ def separated(embeddings: Embeddings, selections: list[str]) -> tuple[Embeddings
     return embeddings[rows], embeddings[fit]
 
 
-def score(
-    data: Labelled,
-    embeddings: Embeddings,
-    others: Embeddings | None,
-    lengths: list[Length] | None,
-    k: int,
-    selections: list[str],
-) -> list[LengthResult]:
-    """Measure retrieval as the data ask for it: by split, or every image against the others."""
-    import numpy as np
-
-    from nonneg_vectors.evaluation.retrieval import by_length
-
-    labels = np.array(data.labels_of(embeddings.ids))
-    asks = data.asks_of(embeddings.ids)
-    given: dict[str, Any] = {"lengths": lengths, "k": k, "selections": selections, "others": others}
-    if asks is None:
-        return by_length(embeddings, labels, **given)
-    ask = np.array(asks)
-    return by_length(embeddings[~ask], labels[~ask], embeddings[ask], labels[ask], **given)
-
-
 def add_probe(
     records: list[dict[str, Any]],
     rows: list[LengthResult],
@@ -201,13 +179,14 @@ def add_probe(
     import numpy as np
 
     from nonneg_vectors.evaluation.linear_probes import halves, probe
-    from nonneg_vectors.evaluation.retrieval import cut_to_length, reordered
+    from nonneg_vectors.evaluation.retrieval import choice, cut_to_length
 
     z, named = embeddings.numpy(), np.array(labels)
     teach, ask = halves(labels)
-    faced = {name: reordered(z, name, others) for name in dict.fromkeys(row.selection for row in rows)}
+    rest = None if others is None else others.numpy()
+    choices = {name: choice(name, z.shape[1], rest) for name in dict.fromkeys(row.selection for row in rows)}
     for record, row in zip(records, rows, strict=True):
-        short = cut_to_length(faced[row.selection], row.length)
+        short = cut_to_length(choices[row.selection](z, row.length.dimensions), row.length)
         record["probe"] = probe(short[teach], named[teach], short[ask], named[ask])
 
 
@@ -250,7 +229,7 @@ def show(
         f"{embeddings.model} ({embeddings.fingerprint[:8]}); {asking}"
     )
     lines: list[list[Any]] = [
-        [*([row.selection] if several else []), str(row.length), *(_cell(r, m) for m in metrics), _bytes(r)]
+        [*([row.selection] if several else []), str(row.length), *(_cell(r, m) for m in metrics), round(row.bytes)]
         for row, r in zip(rows, records, strict=True)
     ]
     click.echo(table([*(["selection"] if several else []), "length", *metrics, "bytes"], lines))
@@ -265,8 +244,3 @@ def _cell(record: dict[str, Any], metric: str) -> Any:
     if metric == "nnz":
         return round(record["nnz"])
     return value if bounds is None else f"{value:.3f} [{bounds[0]:.3f} {bounds[1]:.3f}]"
-
-
-def _bytes(record: dict[str, Any]) -> int:
-    dense: float = record["dense_bytes"]
-    return round(dense if record["selection"] == "pca" else min(record["sparse_bytes"], dense))

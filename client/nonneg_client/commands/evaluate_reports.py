@@ -127,11 +127,11 @@ def write_missed(path: Path, data: Path, labelled: Labelled, embeddings: Embeddi
 
 def asked_images(labelled: Labelled, embeddings: Embeddings) -> EvaluatedImages:
     """Return the gallery and the queries by their names, in the order in which they were scored."""
-
-    images = list(zip(embeddings.ids or (), labelled.labels_of(embeddings.ids), strict=True))
-    asks = labelled.asks_of(embeddings.ids)
-    gallery = images if asks is None else [image for image, ask in zip(images, asks, strict=True) if not ask]
-    queries = images if asks is None else [image for image, ask in zip(images, asks, strict=True) if ask]
-    names, labels = zip(*gallery, strict=True)
-    query_names, query_labels = zip(*queries, strict=True)
-    return EvaluatedImages(names, labels, query_names, query_labels)
+    gallery, labels, queries, query_labels = labelled.sides(embeddings)
+    asking = gallery if queries is None else queries
+    return EvaluatedImages(
+        gallery.ids or (),
+        labels.tolist(),
+        asking.ids or (),
+        (labels if query_labels is None else query_labels).tolist(),
+    )

@@ -14,7 +14,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from nonneg_core.errors import ConfigInvalid, ConnectionFailed, NonnegError
-from nonneg_core.files.atomic import cache_folder, storage_error
+from nonneg_core.files.atomic import storage_error
+from nonneg_core.files.user_cache import cache_folder
 from nonneg_core.terminal.installing import needing
 from nonneg_vectors.search.converters import checked_ids
 from nonneg_vectors.search.index import Index, describe

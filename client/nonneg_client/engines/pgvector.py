@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nonneg_core.arrays import Floats
 from nonneg_core.errors import ConfigInvalid
 from nonneg_vectors.search import converters
 from nonneg_vectors.search.vector_engine import SIGNS, Description, Engine, EngineHit, Payload, Where, split_condition
@@ -57,9 +58,7 @@ class PgvectorEngine(Engine):
     def delete(self, ids: Sequence[str]) -> None:
         self._connection.execute(f"DELETE FROM {self._table} WHERE id = ANY(%s)", (list(ids),))
 
-    def nearest(
-        self, indices: NDArray[np.int32], values: NDArray[np.float32], limit: int, where: Where | None
-    ) -> list[EngineHit]:
+    def nearest(self, indices: NDArray[np.int32], values: Floats, limit: int, where: Where | None) -> list[EngineHit]:
         query = Embeddings.from_rows([(indices, values)], dimensions=self.description.dimensions, fingerprint="")
         (text,) = converters.pgvector(query)
         condition, given = _conditions(where)
@@ -143,7 +142,7 @@ def _one(name: str, condition: Any, given: list[Any]) -> str:
     return "payload -> %s = %s::jsonb"
 
 
-def _read(text: str) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+def _read(text: str) -> tuple[NDArray[np.int32], Floats]:
     """Return pgvector's text, counted from one, back as indices from zero and values."""
     entries = [entry.split(":") for entry in text[1 : text.index("}")].split(",") if entry]
     indices = np.array([int(i) - 1 for i, _ in entries], dtype=np.int32)

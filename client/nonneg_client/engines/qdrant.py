@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nonneg_core.arrays import Floats
 from nonneg_core.terminal.installing import needing
 from nonneg_vectors.search import converters
 from nonneg_vectors.search.converters import NAME, as_float, point_id
@@ -52,9 +53,7 @@ class QdrantEngine(Engine):
         selector = self._models.PointIdsList(points=[point_id(name) for name in ids])
         self._client.delete(self._collection, selector, wait=True)
 
-    def nearest(
-        self, indices: NDArray[np.int32], values: NDArray[np.float32], limit: int, where: Where | None
-    ) -> list[EngineHit]:
+    def nearest(self, indices: NDArray[np.int32], values: Floats, limit: int, where: Where | None) -> list[EngineHit]:
         m = self._models
         answer = self._client.query_points(
             self._collection,

@@ -53,6 +53,26 @@ def walk_images(folder: Path) -> Iterator[Path]:
         )
 
 
+def label_of(path: Path, root: Path) -> str:
+    """Return the class of an image: the first folder below the root; empty directly in the root."""
+    within = path.relative_to(root).parts
+    return within[0] if len(within) > 1 else ""
+
+
+def labels_of(paths: Iterable[Path], root: Path) -> tuple[str, ...]:
+    """Return the class of each image below the root; DataInvalid where one lies in no class folder."""
+    labels = []
+    for path in paths:
+        labels.append(label_of(path, root))
+        if not labels[-1]:
+            raise DataInvalid(
+                f"{path} lies in no labelled subfolder of {root}",
+                fix="put the images of each label into a subfolder of its name: folder/class/image.jpg",
+                value=str(path),
+            )
+    return tuple(labels)
+
+
 def _walk(folder: Path, root: Path) -> Iterator[Path]:
     for name in sorted(os.listdir(folder)):  # noqa: PTH208  a million names take a tenth of a million paths
         if name.startswith("."):

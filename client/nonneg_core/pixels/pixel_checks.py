@@ -17,6 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from nonneg_core.arrays import Floats, Places
+
 SIDE = 256  # pixels of the longer side at which a photo is measured
 AMPLE = 2 * SIDE  # pixels of the shorter side from which a JPEG may be decoded smaller to be measured
 GRID = 24  # cells of the thumbnail in each direction
@@ -88,7 +90,7 @@ def from_text(text: str) -> NDArray[np.uint8] | None:
     return np.frombuffer(data, np.uint8) if len(data) == GRID * GRID else None
 
 
-def _sharpness(levels: NDArray[np.float32], contrast: float) -> float:
+def _sharpness(levels: Floats, contrast: float) -> float:
     """Return the mean absolute Laplacian, as a share of the contrast: a dim photo is not a blurred one."""
     if min(levels.shape) < 3 or contrast == 0:
         return 0.0
@@ -124,7 +126,7 @@ def standardised(thumbnails: NDArray[np.uint8]) -> Thumbnails:
     return z
 
 
-def coarse(thumbnails: Thumbnails) -> NDArray[np.float32]:
+def coarse(thumbnails: Thumbnails) -> Floats:
     """Shrink standardised thumbnails to a third of their sides, (n, COARSE * COARSE): what a crop changes little."""
     parts = thumbnails.reshape(-1, COARSE, GRID // COARSE, COARSE, GRID // COARSE)
     cells = np.asarray(parts.mean(axis=(2, 4)), np.float32)
@@ -136,9 +138,7 @@ def mirrored(thumbnails: Thumbnails) -> Thumbnails:
     return thumbnails[:, :, ::-1]
 
 
-def likeness(
-    thumbnails: Thumbnails, one: NDArray[np.intp], other: NDArray[np.intp], others: Thumbnails | None = None
-) -> NDArray[np.float32]:
+def likeness(thumbnails: Thumbnails, one: Places, other: Places, others: Thumbnails | None = None) -> Floats:
     """Return the largest correlation of each pair thumbnails[one[i]], others[other[i]] over mirror, window and side.
 
     others: without them pairs are of one collection.
@@ -165,7 +165,7 @@ def _windows(z: Thumbnails) -> Iterator[Thumbnails]:
 
 
 @cache
-def _window(place: float, scale: float) -> NDArray[np.float32]:
+def _window(place: float, scale: float) -> Floats:
     """Return weights (GRID, GRID) that interpolate a window's cells between those of the whole (Catmull and Rom)."""
     at = place * (1 - scale) * GRID + scale * (np.arange(GRID) + 0.5) - 0.5  # where the cells' centres lie
     below = np.floor(at).astype(int)
@@ -182,7 +182,7 @@ def _window(place: float, scale: float) -> NDArray[np.float32]:
     return weights
 
 
-def _unit(pictures: NDArray[Any]) -> NDArray[np.float32]:
+def _unit(pictures: NDArray[Any]) -> Floats:
     """Bring each picture to mean 0 and norm 1; a constant one becomes 0."""
     z = (pictures - pictures.mean(axis=(1, 2), keepdims=True)).astype(np.float32)
     norms = np.sqrt(np.einsum("nij,nij->n", z, z))[:, None, None]

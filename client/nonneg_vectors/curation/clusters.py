@@ -10,20 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from nonneg_vectors.curation.row_blocks import (
-    Floats,
-    Places,
-    SparseRows,
-    column_means,
-    count,
-    dense,
-    entries,
-    picked,
-    shares,
-    times,
-)
+from nonneg_core.arrays import Floats, Places
+from nonneg_vectors.curation.row_blocks import SparseRows, column_means, count, dense, entries, picked, shares, times
 
 SAMPLE = 16_384
 ROUNDS = 25
@@ -122,7 +111,7 @@ def _activity(rows: SparseRows, members: Places) -> Floats:
     return np.asarray(np.bincount(rows.indices[where], minlength=rows.dimensions) / len(members), np.float32)
 
 
-def _unit(z: NDArray[np.float32]) -> Floats:
+def _unit(z: Floats) -> Floats:
     norms = np.linalg.norm(z, axis=1, keepdims=True)
     return np.asarray(np.divide(z, norms, out=np.zeros_like(z), where=norms > 0))
 

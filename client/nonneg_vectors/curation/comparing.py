@@ -7,27 +7,27 @@ with the same ones reads it. The last few comparisons are kept.
 from __future__ import annotations
 
 import hashlib
-import shutil
 import zipfile
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import astuple
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nonneg_core.arrays import Floats, Places
 from nonneg_core.errors import DataInvalid, NonnegError
-from nonneg_core.files.atomic import atomic_write, cache_folder
+from nonneg_core.files.atomic import atomic_write
+from nonneg_core.files.user_cache import KEPT, cache_folder, evict
 from nonneg_core.pixels.pixel_checks import standardised
 from nonneg_core.process.long_runs import Interrupts
 from nonneg_core.terminal.progress import Progress, ProgressBar
 from nonneg_vectors.curation.collection import Collection
 from nonneg_vectors.curation.neighbours import Block, PairLimits, Pairs, Scan, Tiling, joined, starts
-from nonneg_vectors.curation.row_blocks import Floats, Places
 
 NEIGHBOURS = 10
 TILING = Tiling()
-KEPT = 5  # comparisons in the cache
 MOST_PAIRS = 5_000_000
 FORMAT = 2  # of the blocks; one more when what is in them changes
 
@@ -70,7 +70,9 @@ def compare(
             pairs += len(block.pairs)
             _check(pairs, limits)
             bar.move(_done(start + tiling.rows, len(one), alone=other is None))
-    _forget_others(folder, capacity)
+    with suppress(OSError):
+        folder.touch()
+    evict(folder.parent, capacity)
     return joined(blocks)
 
 
@@ -127,16 +129,6 @@ def _read(path: Path) -> Block | None:
             return Block(start, size, k, pairs, archive["rows"], archive["columns"], archive["cosines"])
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         return None  # not there, or damaged
-
-
-def _forget_others(folder: Path, capacity: int) -> None:
-    try:
-        folder.touch()
-        old = sorted(folder.parent.iterdir(), key=lambda f: f.stat().st_mtime)[:-capacity]
-    except OSError:
-        return
-    for path in old:
-        shutil.rmtree(path, ignore_errors=True)
 
 
 def _check(pairs: int, limits: PairLimits) -> None:

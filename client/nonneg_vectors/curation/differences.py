@@ -13,12 +13,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nonneg_core.arrays import Doubles, Places
 from nonneg_core.errors import DataInvalid
 from nonneg_vectors.curation.row_blocks import SparseRows, count, summed
-
-Doubles = NDArray[np.float64]
 
 LEAST = 10  # photos a side
 Z95 = 1.959964
@@ -49,7 +47,7 @@ class Differences:
     p: Doubles
     q: Doubles  # the least bound on false discoveries at which it is named
 
-    def named(self, discoveries: float = 0.05) -> NDArray[np.intp]:
+    def named(self, discoveries: float = 0.05) -> Places:
         """Return the dimensions whose q-value is at most `discoveries`, the largest effect first."""
         dimensions = np.flatnonzero(self.q <= discoveries)
         return dimensions[np.argsort(-np.abs(self.effect[dimensions]), kind="stable")]

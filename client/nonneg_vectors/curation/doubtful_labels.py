@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nonneg_core.arrays import Doubles, Floats, Places
 from nonneg_core.errors import DataInvalid
 from nonneg_vectors.curation.collection import Collection, Group, Section, found_at
-from nonneg_vectors.curation.row_blocks import Floats, Places, SparseRows, column_means, count, dense
+from nonneg_vectors.curation.row_blocks import SparseRows, column_means, count, dense
 
 SHRINKING = 0.4  # of the penalty: so many photos of an average label
 DOUBTFUL = 0.12  # the margin from which a label is doubted
@@ -67,7 +67,7 @@ def doubts(rows: SparseRows, labels: Sequence[Any]) -> Doubts:
     return Doubts(tuple(names.tolist()), own, other, margin)
 
 
-def _gram(rows: SparseRows, mean: Floats) -> NDArray[np.float64]:
+def _gram(rows: SparseRows, mean: Floats) -> Doubles:
     """Return the scatter matrix of the centred rows, (D, D)."""
     total = np.zeros((rows.dimensions, rows.dimensions), np.float64)
     for start in range(0, count(rows), BLOCK):
@@ -76,7 +76,7 @@ def _gram(rows: SparseRows, mean: Floats) -> NDArray[np.float64]:
     return total
 
 
-def _toward(rows: SparseRows, mean: Floats, own: Places, labels: int) -> NDArray[np.float64]:
+def _toward(rows: SparseRows, mean: Floats, own: Places, labels: int) -> Doubles:
     """Return the sums of the centred rows of each label, (D, C): X'Y."""
     sums = np.zeros((labels, rows.dimensions))
     for start in range(0, count(rows), BLOCK):

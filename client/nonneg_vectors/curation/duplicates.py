@@ -11,12 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nonneg_core.arrays import Flags, Places
 from nonneg_vectors.curation.collection import Action, Collection, Group, Section, found_at
 from nonneg_vectors.curation.neighbours import PairLimits, Pairs, copies
 from nonneg_vectors.curation.photos import MeasuredPhotos, better, why
-from nonneg_vectors.curation.row_blocks import Places
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,7 @@ class Star:
     pairs: tuple[int, ...]
 
 
-def stars(one: Places, other: Places, order: Sequence[int] | NDArray[np.intp]) -> list[Star]:
+def stars(one: Places, other: Places, order: Sequence[int] | Places) -> list[Star]:
     """Group the paired photos around the best ones; `order` has all photos, the best first."""
     pairs = np.concatenate([np.arange(len(one)), np.arange(len(one))])
     near, far = np.concatenate([one, other]), np.concatenate([other, one])
@@ -190,7 +189,7 @@ def removed_by(*sections: Section) -> set[str]:
     return {f.image for section in sections for group in section.groups for f in group.findings if f.action == "remove"}
 
 
-def _left(collection: Collection, pairs: Pairs, removed: set[str]) -> NDArray[np.bool_]:
+def _left(collection: Collection, pairs: Pairs, removed: set[str]) -> Flags:
     """Return which pairs are of two photos that are not removed."""
     there = np.array([name not in removed for name in collection.ids], bool)
     return np.asarray(there[pairs.one] & there[pairs.other])

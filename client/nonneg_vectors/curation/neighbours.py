@@ -13,14 +13,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nonneg_core.arrays import Flags, Floats, Places
 from nonneg_core.pixels.pixel_checks import Thumbnails, coarse, likeness, mirrored
 from nonneg_vectors.curation.row_blocks import (
     EXACT,
     KEPT,
-    Floats,
-    Places,
     ScoredPlaces,
     SparseRows,
     TopKAccumulator,
@@ -76,7 +74,7 @@ class Pairs:
     def __len__(self) -> int:
         return len(self.one)
 
-    def where(self, chosen: NDArray[np.bool_]) -> Pairs:
+    def where(self, chosen: Flags) -> Pairs:
         """Return the chosen pairs."""
         return Pairs(self.one[chosen], self.other[chosen], self.cosine[chosen], self.likeness[chosen])
 
@@ -186,12 +184,12 @@ class Scan:
             one, other = one[matching], other[matching]
         return one, other + left, tile[one, other]
 
-    def _alike(self, rows: slice, columns: slice) -> NDArray[np.bool_]:
+    def _alike(self, rows: slice, columns: slice) -> Flags:
         """Return which coarse thumbnails of a tile correlate enough, mirrored or not."""
         plain = self._coarse[rows] @ self._other_coarse[columns].T
         return np.asarray(np.maximum(plain, self._coarse[rows] @ self._turned[columns].T) >= self.limits.coarse)
 
-    def _pairs_alike(self, one: Places, other: Places) -> NDArray[np.bool_]:
+    def _pairs_alike(self, one: Places, other: Places) -> Flags:
         """Return which pairs have coarse thumbnails that correlate enough: less work than a tile if they are few."""
         alike = np.empty(len(one), bool)
         for begin in range(0, len(one), AT_ONCE):
@@ -232,7 +230,7 @@ class Scan:
         return rows[leading], columns[leading], cosine[leading]
 
 
-def copies(pairs: Pairs, limits: PairLimits) -> NDArray[np.bool_]:
+def copies(pairs: Pairs, limits: PairLimits) -> Flags:
     """Return which pairs are copies of one photo."""
     whole = (pairs.cosine >= limits.copy_cosine) & (pairs.likeness >= limits.copy_likeness)
     return whole | ((pairs.cosine >= limits.crop_cosine) & (pairs.likeness >= limits.crop_likeness))

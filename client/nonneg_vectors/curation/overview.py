@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from nonneg_core.arrays import Floats, Places
 from nonneg_core.terminal.progress import Progress, ProgressBar
 from nonneg_vectors.curation.clusters import FAR, NEAREST, Cluster, clusters, k_centres, outliers, usual_number
 from nonneg_vectors.curation.collection import Collection, Group, Section, found_at
 from nonneg_vectors.curation.photos import MeasuredPhotos
-from nonneg_vectors.curation.row_blocks import Floats, Places, shares
+from nonneg_vectors.curation.row_blocks import shares
 from nonneg_vectors.search.query_and_hits import DimensionNames, name_of
 
 RARE = 3  # dimensions named of an outlier

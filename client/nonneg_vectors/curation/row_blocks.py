@@ -8,8 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float32]
-Places = NDArray[np.intp]
+from nonneg_core.arrays import Doubles, Floats, Numbers, Places
 
 ENTRIES = 4_000_000  # entries of rows that are multiplied at a time
 PRODUCTS = 250_000  # and of pairs of rows, which are looked up one by one: as many as fit a core's cache
@@ -19,7 +18,7 @@ class SparseRows(Protocol):
     """Compressed rows of length one (or zero): row i is indices/values[indptr[i]:indptr[i + 1]]."""
 
     @property
-    def indptr(self) -> NDArray[np.int64]: ...
+    def indptr(self) -> Numbers: ...
     @property
     def indices(self) -> NDArray[np.int32]: ...
     @property
@@ -46,13 +45,13 @@ def picked(rows: SparseRows, chosen: Places) -> Floats:
     return matrix
 
 
-def entries(rows: SparseRows, chosen: Places) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def entries(rows: SparseRows, chosen: Places) -> tuple[Numbers, Numbers]:
     """Return where the entries of the chosen rows lie in `indices`, and to which of the chosen each belongs."""
     where, lengths = spans(rows, chosen)
     return where, np.repeat(np.arange(len(chosen)), lengths)
 
 
-def spans(rows: SparseRows, chosen: Places) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def spans(rows: SparseRows, chosen: Places) -> tuple[Numbers, Numbers]:
     """Return where the entries of the chosen rows lie in `indices`, row after row, and how many each row has."""
     lengths = np.diff(rows.indptr)[chosen]
     begins = np.repeat(rows.indptr[:-1][chosen] - (np.cumsum(lengths) - lengths), lengths)
@@ -75,7 +74,7 @@ def against(block: Floats, one: Places, rows: SparseRows, other: Places) -> Floa
     return products
 
 
-def times(rows: SparseRows, weights: NDArray[np.float32], most: int = ENTRIES) -> Floats:
+def times(rows: SparseRows, weights: Floats, most: int = ENTRIES) -> Floats:
     """Return the inner products of all rows with weights of the dimensions (D,), about `most` entries at a time."""
     sums = np.zeros(count(rows), np.float32)
     filled = np.flatnonzero(np.diff(rows.indptr))  # `reduceat` knows no empty spans
@@ -98,7 +97,7 @@ def shares(rows: SparseRows) -> Floats:
     return (summed(rows, np.ones_like) / max(1, count(rows))).astype(np.float32)
 
 
-def summed(rows: SparseRows, of: Callable[[Floats], NDArray[Any]], most: int = ENTRIES) -> NDArray[np.float64]:
+def summed(rows: SparseRows, of: Callable[[Floats], NDArray[Any]], most: int = ENTRIES) -> Doubles:
     """Sum what `of` makes of the values of each dimension's entries, (D,), `most` entries at a time."""
     sums = np.zeros(rows.dimensions)
     for start in range(0, len(rows.indices), most):
@@ -213,7 +212,7 @@ def directions(rows: SparseRows, share: float) -> Floats | None:
     return None if rank > rows.dimensions // 2 else np.ascontiguousarray(vectors[:, ::-1][:, :rank])
 
 
-def projected(rows: SparseRows, basis: NDArray[np.float32]) -> Floats:
+def projected(rows: SparseRows, basis: Floats) -> Floats:
     """Return [Q'a, |rest of a|] for every row a, (n, r + 1), where Q is the basis."""
     short = np.empty((count(rows), basis.shape[1] + 1), np.float32)
     for start in range(0, count(rows), BLOCK):

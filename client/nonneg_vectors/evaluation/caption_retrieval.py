@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nonneg_core.arrays import Flags, Numbers
 from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_core.files.csv_table import read_table
 from nonneg_core.shortening import Vectors, unit
@@ -23,7 +23,6 @@ from nonneg_vectors.storage.embeddings import Embeddings
 
 DEPTHS = (1, 5, 10)
 AT_ONCE = 1024  # queries
-Places = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -40,18 +39,18 @@ class Captioned:
 
     images: tuple[Path, ...]
     captions: tuple[str, ...]
-    image: Places
-    caption: Places
+    image: Numbers
+    caption: Numbers
 
 
 @dataclass(frozen=True, eq=False)
 class Recall:
     """The place of the first partner of each query, from 0."""
 
-    text_to_image: Places
-    image_to_text: Places
+    text_to_image: Numbers
+    image_to_text: Numbers
 
-    def hits(self, depth: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    def hits(self, depth: int) -> tuple[Flags, Flags]:
         """Return which texts found an image, and which images a text, among the first `depth`."""
         return self.text_to_image < depth, self.image_to_text < depth
 
@@ -92,7 +91,9 @@ def asymmetric(images: tuple[Vectors, Vectors], texts: tuple[Vectors, Vectors], 
     )
 
 
-def first_partner(asking: Vectors, stored: Vectors, asks: Places, answers: Places, *, at_once: int = AT_ONCE) -> Places:
+def first_partner(
+    asking: Vectors, stored: Vectors, asks: Numbers, answers: Numbers, *, at_once: int = AT_ONCE
+) -> Numbers:
     """Return how many of the stored rows that are not partners stand before each asking row's nearest partner."""
     stored, ranks = unit(stored), np.zeros(len(asking), dtype=np.int64)
     for start in range(0, len(asking), at_once):

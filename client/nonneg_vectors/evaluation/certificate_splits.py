@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nonneg_core.arrays import Doubles, Flags, Numbers
 from nonneg_vectors.evaluation.linear_probes import halves
 
 ENOUGH = 4  # photos of a class: two teach, two are asked
-Numbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,8 +85,6 @@ def pasted_pairs(by: CertificateSplit, count: int, *, seed: int = 0) -> PastedPa
 # dimensions that move less than the one that should: 1 where it moves most of all, 1/2 where it moves as any other
 # does.
 
-Doubles = NDArray[np.float64]
-
 
 @dataclass(frozen=True, eq=False)
 class EditResponses:
@@ -115,7 +113,7 @@ def edit_responses(movements: NDArray[Any], columns: Numbers, shown: Numbers, be
     )
 
 
-def _mean_where(values: Doubles, counted: NDArray[np.bool_]) -> Doubles:
+def _mean_where(values: Doubles, counted: Flags) -> Doubles:
     totals = counted.sum(axis=1)
     sums = (values * counted).sum(axis=1)
     means: Doubles = np.divide(sums, totals, out=np.full(len(values), np.nan), where=totals > 0)

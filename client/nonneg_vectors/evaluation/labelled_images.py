@@ -5,10 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from nonneg_core.errors import DataInvalid
 from nonneg_core.files.csv_table import read_table
-from nonneg_core.files.image_files import find_images, path_text
+from nonneg_core.files.image_files import find_images, labels_of, path_text
+from nonneg_vectors.storage.embeddings import Embeddings
 
+Names = NDArray[np.str_]
 QUERIES, GALLERY = ("query", "queries", "test", "val"), ("gallery", "database", "train", "index")
 
 
@@ -26,6 +31,14 @@ class Labelled:
         by_id = {path_text(path): label for path, label in zip(self.paths, self.labels, strict=True)}
         return [by_id[name] for name in _known(ids, by_id)]
 
+    def sides(self, embeddings: Embeddings) -> tuple[Embeddings, Names, Embeddings | None, Names | None]:
+        """Return the gallery and its labels, then the queries and theirs; None where all ask for all."""
+        labels, asks = np.array(self.labels_of(embeddings.ids)), self.asks_of(embeddings.ids)
+        if asks is None:
+            return embeddings, labels, None, None
+        ask = np.array(asks)
+        return embeddings[~ask], labels[~ask], embeddings[ask], labels[ask]
+
     def asks_of(self, ids: tuple[str, ...] | None) -> list[bool] | None:
         """Return which of the embedded images ask, in the order of their ids."""
         if self.asks is None:
@@ -42,13 +55,7 @@ def read_dataset(path: Path) -> Labelled:
 def image_folder(folder: Path) -> Labelled:
     """Read a folder whose subfolders are the labels; images in the folder itself have none and are refused."""
     paths = find_images(folder)
-    labels = [path.relative_to(folder).parts[0] if path.parent != folder else "" for path in paths]
-    if "" in labels:
-        raise DataInvalid(
-            f"{paths[labels.index('')]} lies in no labelled subfolder of {folder}",
-            fix="put the images of each label into a subfolder of its name",
-        )
-    return Labelled(tuple(paths), _several(labels, folder), root=folder)
+    return Labelled(tuple(paths), _several(labels_of(paths, folder), folder), root=folder)
 
 
 def csv_file(path: Path) -> Labelled:
@@ -64,7 +71,10 @@ def csv_file(path: Path) -> Labelled:
     if asks is not None and (all(asks) or not any(asks)):
         raise DataInvalid(f"{path} has queries or a gallery, not both", fix="mark some rows query and some gallery")
     return Labelled(
-        tuple(paths), _several([row["label"] for row in rows], path), None if asks is None else tuple(asks), path.parent
+        tuple(paths),
+        _several(tuple(row["label"] for row in rows), path),
+        None if asks is None else tuple(asks),
+        path.parent,
     )
 
 
@@ -74,10 +84,10 @@ def _asks(path: Path, split: str | None) -> bool:
     return (split or "").lower() in QUERIES
 
 
-def _several(labels: list[str], where: Path) -> tuple[str, ...]:
+def _several(labels: tuple[str, ...], where: Path) -> tuple[str, ...]:
     if len(set(labels)) < 2:
         raise DataInvalid(f"{where} has images of one label only ({labels[0]})", fix="give at least two labels")
-    return tuple(labels)
+    return labels
 
 
 def _known(ids: tuple[str, ...] | None, by_id: dict[str, str]) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nonneg_core.arrays import Doubles, Flags, Numbers, Places
 from nonneg_core.errors import DataInvalid
 from nonneg_core.shortening import unit
 
@@ -38,7 +39,7 @@ def probe(
     return float((names[scores.argmax(axis=1)] == np.asarray(test_labels)).mean())
 
 
-def halves(labels: Sequence[Any], *, seed: int = 0) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def halves(labels: Sequence[Any], *, seed: int = 0) -> tuple[Places, Places]:
     """Return two halves with every label in both, as far as it has two images."""
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(labels))
@@ -51,12 +52,10 @@ def halves(labels: Sequence[Any], *, seed: int = 0) -> tuple[NDArray[np.intp], N
 # The dimensions are chosen on some images, and asked on others; a class's score is the average precision of its
 # images among all. arXiv 2605.18229 found it the most reliable of the figures that are in use.
 
-Doubles = NDArray[np.float64]
-ColumnNumbers = NDArray[np.int64]
 CLASS_PENALTY = 1.0
 
 
-def telling_columns(z: NDArray[Any], classes: NDArray[np.int64], k: int) -> ColumnNumbers:
+def telling_columns(z: NDArray[Any], classes: Numbers, k: int) -> Numbers:
     """Find the k columns that tell each class from the rest by the difference of their means, in units of their spread.
 
     z: (images, D); the result is (classes, k), strongest first.
@@ -73,10 +72,10 @@ def telling_columns(z: NDArray[Any], classes: NDArray[np.int64], k: int) -> Colu
 
 def probe_sparsely(
     teach: NDArray[Any],
-    of_teach: NDArray[np.int64],
+    of_teach: Numbers,
     ask: NDArray[Any],
-    of_ask: NDArray[np.int64],
-    columns: ColumnNumbers,
+    of_ask: Numbers,
+    columns: Numbers,
 ) -> Doubles:
     """Return the average precision of each class on the images that are asked, by its own columns: (classes,)."""
     return np.array(
@@ -87,7 +86,7 @@ def probe_sparsely(
     )
 
 
-def area_under_precision(scores: NDArray[Any], relevant: NDArray[np.bool_]) -> float:
+def area_under_precision(scores: NDArray[Any], relevant: Flags) -> float:
     """Return the area under precision by recall; images with equal scores come at once, so that ties gain nothing."""
     order = np.argsort(-scores, kind="stable")
     ends = np.flatnonzero(np.append(np.diff(scores[order]) != 0, True))  # the last place of each score
@@ -96,7 +95,7 @@ def area_under_precision(scores: NDArray[Any], relevant: NDArray[np.bool_]) -> f
     return float((gained * hits / (ends + 1)).sum())
 
 
-def _scores(x: NDArray[Any], inside: NDArray[np.bool_], queries: NDArray[Any]) -> Doubles:
+def _scores(x: NDArray[Any], inside: Flags, queries: NDArray[Any]) -> Doubles:
     """Return one column as it is; of several their weighted sum, by a ridge regression."""
     if x.shape[1] == 1:
         return np.asarray(queries[:, 0], dtype=np.float64)

@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nonneg_core.arrays import Numbers
 from nonneg_core.shortening import unit
 from nonneg_vectors.evaluation.certificate_splits import CertificateSplit, PastedPairs, edit_responses
 from nonneg_vectors.evaluation.linear_probes import probe_sparsely, telling_columns
-from nonneg_vectors.evaluation.structure import Codes, as_sparse, pair_sums, rotated, sparsity_to_keep, weighted_share
+from nonneg_vectors.evaluation.structure import Codes, EncoderCodes, floors, pair_sums, weighted_share
 from nonneg_vectors.evaluation.uncertainty import GROUPS, Estimate, groups_of
 
 PROBED = (1, 5)  # dimensions a class
@@ -36,28 +36,10 @@ Estimates = dict[str, Estimate]
 
 
 @dataclass(frozen=True, eq=False)
-class EncoderCodes:
-    """What one encoder makes of the photos, and of the pictures that were made of some of them."""
-
-    photos: Codes  # (images, D)
-    pictures: Mapping[str, Codes]  # (pairs, D) for each kind of edit; none without pairs
-
-    @property
-    def all(self) -> Codes:
-        """Everything, the photos first."""
-        return np.concatenate([self.photos, *self.pictures.values()])
-
-    def like(self, rows: Codes) -> EncoderCodes:
-        """Return other rows of the same photos and pictures, in the order of `all`."""
-        parts = np.split(rows, np.cumsum([len(self.photos), *map(len, self.pictures.values())])[:-1])
-        return EncoderCodes(parts[0], dict(zip(self.pictures, parts[1:], strict=True)))
-
-
-@dataclass(frozen=True, eq=False)
 class ClassesAndJudge:
     """What the codes are held against."""
 
-    classes: NDArray[np.int64]  # of every photo
+    classes: Numbers  # of every photo
     judge: Codes  # what another encoder makes of every photo
     teaching: CertificateSplit
     pairs: PastedPairs
@@ -78,16 +60,11 @@ def examine(
 ) -> dict[str, Estimates]:
     """Compute all figures that these images allow, `measured` and of each floor; or the means over dimensions."""
     figures = averages if only_averages else every_figure
-    share = sparsity_to_keep(codes.photos)
-    turned = rotated(codes.photos, np.concatenate(list(codes.pictures.values())) if codes.pictures else None, seed=seed)
-    estimates = {
+    return {
         "measured": figures(codes, truth),
         "shuffled": figures(codes, truth.shuffled(seed)),
-        "rotated": figures(codes.like(np.concatenate([part for part in turned if part is not None])), truth),
+        **{name: figures(floor, truth) for name, floor in floors(codes, untrained, seed=seed).items()},
     }
-    if untrained is not None:
-        estimates["untrained"] = figures(codes.like(as_sparse(untrained.all, share)), truth)
-    return estimates
 
 
 def every_figure(codes: EncoderCodes, truth: ClassesAndJudge) -> Estimates:
@@ -109,7 +86,7 @@ def averages(codes: EncoderCodes, truth: ClassesAndJudge) -> Estimates:
     return estimates
 
 
-def _consistency(z: Codes, classes: NDArray[np.int64], groups: NDArray[np.int64]) -> Estimate:
+def _consistency(z: Codes, classes: Numbers, groups: Numbers) -> Estimate:
     active = (z != 0).astype(np.float32)
     one_hot = np.eye(classes.max() + 1, dtype=np.float32)[classes]
     counts = [one_hot[groups == g].T @ active[groups == g] for g in range(GROUPS)]  # (classes, D) each
@@ -118,7 +95,7 @@ def _consistency(z: Codes, classes: NDArray[np.int64], groups: NDArray[np.int64]
     return Estimate(weighted_share(total), without, left_out=True)
 
 
-def _monosemanticity(z: Codes, judge: Codes, groups: NDArray[np.int64]) -> Estimate:
+def _monosemanticity(z: Codes, judge: Codes, groups: Numbers) -> Estimate:
     total = pair_sums(z, judge)
     without = [(total - pair_sums(z[groups == g], judge[groups == g])).mean() for g in range(GROUPS)]
     return Estimate(total.mean(), np.array(without), left_out=True)

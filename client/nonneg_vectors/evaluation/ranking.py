@@ -13,10 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nonneg_core.arrays import Doubles, Floats, Numbers
 from nonneg_core.errors import DataInvalid
-
-Floats = NDArray[np.float32]
-Places = NDArray[np.int64]
 
 BLOCK_BYTES = 64 * 2**20  # of scores at a time
 
@@ -26,7 +24,7 @@ class Ranked:
     """The head of one query's list."""
 
     query: int
-    order: Places  # (depth,) gallery indices, best first
+    order: Numbers  # (depth,) gallery indices, best first
     scores: Floats  # (depth,) their cosines
 
 
@@ -73,7 +71,7 @@ def reranked(lists: Iterable[Ranked], queries: NDArray[Any], whole: NDArray[Any]
         )
 
 
-def best(scores: Floats, depth: int) -> Places:
+def best(scores: Floats, depth: int) -> Numbers:
     """Return the indices of the `depth` largest scores, falling; among equals the lower index first."""
     if depth <= 0:
         return np.zeros(0, dtype=np.int64)
@@ -115,16 +113,15 @@ def _inverse_lengths(z: Floats) -> Floats:
 HEAD = 5  # places of each list that are kept
 RERANKED = 200  # of each list, where it is put in order by whole vectors
 Hits = NDArray[np.bool_]  # (queries, depth): is the item at this place relevant?
-Doubles = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class ListHeads:
     """What the lists of the queries begin with."""
 
-    nearest: NDArray[np.int64]  # (n, HEAD): items of the gallery, -1 where the list is shorter
+    nearest: Numbers  # (n, HEAD): items of the gallery, -1 where the list is shorter
     cosines: Doubles  # (n, HEAD)
-    first: NDArray[np.int64]  # (n,) the place of the first relevant one, from 1; 0 where none was found
+    first: Numbers  # (n,) the place of the first relevant one, from 1; 0 where none was found
 
 
 @dataclass(frozen=True)
@@ -138,7 +135,7 @@ class RetrievalReport:
     recall: Doubles
     ndcg: Doubles
     knn: Doubles  # 1 where the neighbours' vote is the query's label
-    queries: NDArray[np.int64] = field(repr=False)  # (n,) which queries these are
+    queries: Numbers = field(repr=False)  # (n,) which queries these are
     heads: ListHeads = field(repr=False)
 
     def scores(self) -> dict[str, Doubles]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nonneg_core.arrays import Places
 from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_core.shortening import Vectors, check_dimensions, check_top_k, keep_largest, unit
 from nonneg_vectors.evaluation.ranking import RetrievalReport, retrieval
@@ -98,10 +99,47 @@ def fit_pca(z: NDArray[Any]) -> PCA:
     return PCA(mean, np.ascontiguousarray(vectors[:, ::-1]))
 
 
-# Retrieval at several lengths: embedded once at full length, shortened here, scored at each.
-
 SELECTIONS = ("prefix", "activation", "random", "variance", "pca")
+DENSE = ("pca", "features")  # selections of which no entry is zero
 ON_OTHERS = ("activation", "variance", "pca")  # measured on other images than those that are evaluated
+Choice = Callable[[Vectors, int], Vectors]  # vectors, k -> k columns of each
+
+
+def in_order(order: Order) -> Choice:
+    """Return the choice of the first columns of an order."""
+    return lambda z, k: choose(z, order, k)
+
+
+def check_selections(selections: Sequence[str]) -> None:
+    """Raise unless all of them are known."""
+    for selection in selections:
+        if selection not in SELECTIONS:
+            raise ConfigInvalid(
+                f"selection={selection} is not known",
+                fix=f"choose among {', '.join(SELECTIONS)}",
+                field="selections",
+                value=selection,
+            )
+
+
+def choice(selection: str, dimensions: int, others: NDArray[Any] | None = None, seed: int = 0) -> Choice:
+    """Return how a selection chooses among so many columns; `others`: vectors of the images that it is measured on."""
+    check_selections([selection])
+    if selection == "prefix":
+        return lambda z, k: np.asarray(z[:, :k])
+    if selection == "random":
+        order = by_chance(dimensions, seed)
+    elif others is None or len(others) < 2:
+        raise DataInvalid(f"{selection} is measured on other images", fix="give others=, at least two images")
+    elif selection == "pca":
+        return fit_pca(others).apply
+    else:
+        rows = unit(others)
+        order = falling(rows.mean(axis=0) if selection == "activation" else rows.var(axis=0))
+    return in_order(order)
+
+
+# Retrieval at several lengths: embedded once at full length, shortened here, scored at each.
 
 
 @dataclass(frozen=True)
@@ -115,6 +153,16 @@ class LengthResult:
     live: int  # dimensions that are active on any image
     selection: str = "prefix"
 
+    @property
+    def query_form(self) -> Literal["cut", "whole", "re-ranked"]:
+        """How the queries are cut."""
+        return "re-ranked" if self.length.reranked else "whole" if self.length.asked_whole else "cut"
+
+    @property
+    def bytes(self) -> float:
+        """What a vector takes in a file: of dense selections every entry, of others the smaller form."""
+        return bytes_of(self.length.dimensions, self.length.dimensions if self.selection in DENSE else self.mean_nnz)
+
     def record(self, *, intervals: bool = False) -> dict[str, Any]:
         """Return the row as JSON and tables show it."""
         scores = self.report.scores()
@@ -122,7 +170,7 @@ class LengthResult:
             "selection": self.selection,
             "dimensions": self.length.dimensions,
             "top_k": self.length.top_k,
-            "asked": "re-ranked" if self.length.reranked else "whole" if self.length.asked_whole else "cut",
+            "asked": self.query_form,
             **self.report.means(),
             "live": self.live,
             "zero": self.zero_share,
@@ -134,6 +182,51 @@ class LengthResult:
             bounds = {name: interval(values) for name, values in scores.items()}
             fields["intervals"] = {name: [bound.low, bound.high] for name, bound in bounds.items()}
         return fields
+
+
+def bytes_of(dimensions: int, nnz: float) -> float:
+    """Return the bytes of a vector in a file, sparse or dense, whichever are fewer."""
+    return min(SPARSE_BYTES * nnz, DENSE_BYTES * dimensions)
+
+
+@dataclass(frozen=True, eq=False)
+class RetrievalTask:
+    """Labelled vectors to find and others to find them by; without `queries` every image asks for all the others."""
+
+    gallery: Vectors
+    labels: Sequence[Any] | NDArray[Any]
+    queries: Vectors | None = None
+    query_labels: Sequence[Any] | NDArray[Any] | None = None
+
+    def chosen(self, columns: Choice, k: int | None = None) -> RetrievalTask:
+        """Return the same task with the first k columns of a choice, or all of them in its order."""
+        k = self.gallery.shape[1] if k is None else k
+        queries = None if self.queries is None else columns(self.queries, k)
+        return replace(self, gallery=columns(self.gallery, k), queries=queries)
+
+    def report(self, length: Length, k: int, neighbours: int = 20) -> tuple[RetrievalReport, Vectors]:
+        """Return retrieval at a length, and what is stored then."""
+        stored, queries = cut_to_length(self.gallery, length), self.queries
+        if queries is not None or length.asked_whole:
+            queries = as_queries(self.gallery if queries is None else queries, length)
+        whole = self.gallery[:, : length.dimensions] if length.reranked else None
+        same = self.queries is None and queries is not None
+        return retrieval(
+            stored, self.labels, queries, self.query_labels, k=k, neighbours=neighbours, same=same, whole=whole
+        ), stored
+
+    def result(self, length: Length, k: int, *, neighbours: int = 20, selection: str = "prefix") -> LengthResult:
+        """Score retrieval at a length, and count what is stored."""
+        report, stored = self.report(length, k, neighbours)
+        active = stored != 0
+        return LengthResult(
+            length,
+            report,
+            zero_share=float(1 - active.any(axis=1).mean()),
+            mean_nnz=float(active.sum(axis=1).mean()),
+            live=int(active.any(axis=0).sum()),
+            selection=selection,
+        )
 
 
 def grid(dimensions: int) -> list[Length]:
@@ -149,15 +242,6 @@ def check_lengths(lengths: Sequence[Length | int], dimensions: int) -> list[Leng
         check_dimensions(length.dimensions, dimensions)
         check_top_k(length.top_k)
     return typed_lengths
-
-
-def check_selections(selections: Sequence[str]) -> None:
-    """Raise unless all of them are known."""
-    for selection in selections:
-        if selection not in SELECTIONS:
-            raise ConfigInvalid(
-                f"{selection!r} is not a selection", fix=f"choose among {', '.join(SELECTIONS)}", field="selections"
-            )
 
 
 def by_length(
@@ -183,59 +267,17 @@ def by_length(
     if queries is not None:
         gallery.same_form(queries)
     all_lengths = check_lengths(grid(gallery.dimensions) if lengths is None else lengths, gallery.dimensions)
-    faces = [gallery.numpy()] + ([] if queries is None else [queries.numpy()])  # (batch, D) each
+    task = RetrievalTask(gallery.numpy(), labels, None if queries is None else queries.numpy(), query_labels)
     rows = []
     for selection in selections:
-        faced = [reordered(z, selection, others, seed) for z in faces]
+        chosen = task.chosen(choice(selection, gallery.dimensions, None if others is None else others.numpy(), seed))
         fitting = [length for length in all_lengths if selection != "pca" or length.top_k is None]  # signed: no top_k
-        rows += [_row(length, selection, faced, labels, query_labels, k) for length in fitting]
+        rows += [chosen.result(length, k, selection=selection) for length in fitting]
     return rows
 
 
-def _row(length: Length, selection: str, faces: list[Vectors], labels: Any, query_labels: Any, k: int) -> LengthResult:
-    report, stored = scored(length, faces, labels, query_labels, k)
-    active = stored != 0
-    return LengthResult(
-        length,
-        report,
-        zero_share=float(1 - active.any(axis=1).mean()),
-        mean_nnz=float(active.sum(axis=1).mean()),
-        live=int(active.any(axis=0).sum()),
-        selection=selection,
-    )
-
-
-def scored(
-    length: Length, faces: Sequence[Vectors], labels: Any, query_labels: Any, k: int
-) -> tuple[RetrievalReport, Vectors]:
-    """Return retrieval at a length, and what is stored then; one face asks itself, of two the second asks the first."""
-    stored = cut_to_length(faces[0], length)
-    alone = len(faces) == 1
-    queries = as_queries(faces[-1], length) if length.asked_whole or not alone else None
-    whole = faces[0][:, : length.dimensions] if length.reranked else None
-    same = alone and queries is not None
-    return retrieval(stored, labels, queries, query_labels, k=k, same=same, whole=whole), stored
-
-
-def split_off(n: int, share: float = 0.2, *, seed: int = 0) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def split_off(n: int, share: float = 0.2, *, seed: int = 0) -> tuple[Places, Places]:
     """Return the images to evaluate, and a share of others to measure variance and components on."""
     order = np.random.default_rng(seed).permutation(n)
     size = int(n * share)
     return np.sort(order[size:]), np.sort(order[:size])
-
-
-def reordered(z: Vectors, selection: str, others: Embeddings | None, seed: int = 0) -> Vectors:
-    """Return the columns in the order that a selection takes them in."""
-    width = z.shape[1]
-    if selection == "prefix":
-        return z
-    if selection == "random":
-        return choose(z, by_chance(width, seed), width)
-    if selection not in SELECTIONS:
-        raise ConfigInvalid(f"selection={selection} is not known", fix=f"choose of {', '.join(SELECTIONS)}")
-    if others is None or len(others) < 2:
-        raise DataInvalid(f"{selection} is measured on other images", fix="give others=, at least two images")
-    if selection in ("activation", "variance"):
-        rows = unit(others.numpy())
-        return choose(z, falling(rows.mean(axis=0) if selection == "activation" else rows.var(axis=0)), width)
-    return fit_pca(others.numpy()).apply(z, width)

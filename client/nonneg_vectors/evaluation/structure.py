@@ -6,13 +6,14 @@ active on an image where its entry is not zero: of signed, dense vectors every d
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nonneg_core.arrays import Doubles, Floats, Numbers
 from nonneg_core.errors import DataInvalid
 from nonneg_core.shortening import unit
 from nonneg_vectors.evaluation.uncertainty import Interval, interval
@@ -20,7 +21,6 @@ from nonneg_vectors.evaluation.uncertainty import Interval, interval
 TEMPERATURE = 0.2  # of SEPIN's bound
 ZERO = 1e-5  # entries of row-normalised vectors below it, by absolute value, count as zero
 TOP = 0.01  # share of the images that count as a dimension's own, in `purity`
-Doubles = NDArray[np.float64]
 
 
 def live_dimensions(z: NDArray[Any]) -> int:
@@ -90,7 +90,7 @@ def purity(z: NDArray[Any], labels: Sequence[Any] | NDArray[Any], *, share: floa
     return float((counts.max(axis=0)[own] / count).mean()) if own.any() else 0.0
 
 
-def codes(labels: Sequence[Any] | NDArray[Any], images: int) -> NDArray[np.int64]:
+def codes(labels: Sequence[Any] | NDArray[Any], images: int) -> Numbers:
     """Return labels as numbers from 0, one a vector."""
     _, numbers = np.unique(np.asarray(labels), return_inverse=True)
     if len(numbers) != images:
@@ -98,7 +98,7 @@ def codes(labels: Sequence[Any] | NDArray[Any], images: int) -> NDArray[np.int64
     return np.asarray(numbers, dtype=np.int64)
 
 
-def shares(active: NDArray[np.float32], classes: NDArray[np.int64]) -> tuple[float, float]:
+def shares(active: Floats, classes: Numbers) -> tuple[float, float]:
     """Return weighted and unweighted consistency of what is active where, (images, D)."""
     one_hot = np.eye(classes.max() + 1, dtype=np.float32)[classes]  # (images, classes)
     counts = one_hot.T @ active  # (classes, D)
@@ -184,18 +184,33 @@ def as_sparse(z: NDArray[Any], share: float | None) -> Codes:
     return cut
 
 
-def rotated(z: NDArray[Any], other: NDArray[Any] | None = None, *, seed: int = 0) -> tuple[Codes, Codes | None]:
-    """Turn the codes by one random rotation and cut them to the sparsity they had: all that is lost is the axes.
+@dataclass(frozen=True, eq=False)
+class EncoderCodes:
+    """What one encoder makes of the images, and of other pictures of some of them."""
 
-    other: a second view of some of the images, turned and cut in the same way.
+    photos: Codes  # (images, D)
+    pictures: Mapping[str, Codes] = field(default_factory=dict)  # (pictures, D) of each kind
+
+    @property
+    def all(self) -> Codes:
+        """Everything, the photos first."""
+        return np.concatenate([self.photos, *self.pictures.values()])
+
+    def like(self, rows: Codes) -> EncoderCodes:
+        """Return other rows of the same photos and pictures, in the order of `all`."""
+        parts = np.split(rows, np.cumsum([len(self.photos), *map(len, self.pictures.values())])[:-1])
+        return EncoderCodes(parts[0], dict(zip(self.pictures, parts[1:], strict=True)))
+
+
+def floors(codes: EncoderCodes, untrained: EncoderCodes | None = None, *, seed: int = 0) -> dict[str, EncoderCodes]:
+    """Return codes that mean nothing and are as sparse as these: turned by one random rotation; an untrained head's.
+
+    All that a rotation loses is the axes.
     """
-    z = np.asarray(z, dtype=np.float32)
-    q, share = rotation(z.shape[1], seed), sparsity_to_keep(z)
-    turned = z @ q
-    if other is None:
-        return as_sparse(turned, share), None
-    both = as_sparse(np.concatenate([turned, np.asarray(other, dtype=np.float32) @ q]), share)
-    return both[: len(z)], both[len(z) :]
+    share = sparsity_to_keep(codes.photos)
+    turned = {"rotated": codes.like(codes.all @ rotation(codes.photos.shape[1], seed))}
+    every = turned if untrained is None else {**turned, "untrained": untrained}
+    return {name: floor.like(as_sparse(floor.all, share)) for name, floor in every.items()}
 
 
 # The monosemanticity score: whether the images that activate a dimension are alike, in the eyes of another encoder.

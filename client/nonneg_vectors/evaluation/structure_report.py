@@ -9,9 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nonneg_core.arrays import Numbers
 from nonneg_core.errors import DataInvalid
 from nonneg_vectors.evaluation import structure as measures
-from nonneg_vectors.evaluation.structure import Codes, as_sparse, mean_score, rotated, sparsity_to_keep
+from nonneg_vectors.evaluation.structure import Codes, EncoderCodes, floors, mean_score
+
+SECOND = "second"  # view of the first images
 
 
 @dataclass(frozen=True)
@@ -72,13 +75,14 @@ def structure(
     if len(judged) != len(z):
         raise DataInvalid(f"{len(judged)} vectors of the judge for {len(z)} images", fix="give one an image")
     order = np.random.default_rng(seed).permutation(len(z))
-    turned = rotated(z, second, seed=seed)
-    share = sparsity_to_keep(z)
+    codes = _with_second(z, second)
+    floor_codes = floors(codes, None if untrained is None else _with_second(*untrained), seed=seed)
+    figures = {name: _figures(floor, classes, judged) for name, floor in floor_codes.items()}
     return StructureReport(
-        measured=_figures(z, second, classes, judged),
-        shuffled=_figures(z, None, classes[order], judged[order]),
-        rotated=_figures(*turned, classes, judged),
-        untrained=None if untrained is None else _figures(*_cut(untrained, share), classes, judged),
+        measured=_figures(codes, classes, judged),
+        shuffled=_figures(EncoderCodes(z), classes[order], judged[order]),
+        rotated=figures["rotated"],
+        untrained=figures.get("untrained"),
         images=len(z),
         classes=int(classes.max()) + 1,
         estimator=_estimator(second),
@@ -86,7 +90,13 @@ def structure(
     )
 
 
-def _figures(z: Codes, second: Codes | None, classes: NDArray[np.int64], judged: NDArray[Any]) -> CodeFigures:
+def _with_second(z: NDArray[Any], second: NDArray[Any] | None) -> EncoderCodes:
+    views = {} if second is None else {SECOND: np.asarray(second, dtype=np.float32)}
+    return EncoderCodes(np.asarray(z, dtype=np.float32), views)
+
+
+def _figures(codes: EncoderCodes, classes: Numbers, judged: NDArray[Any]) -> CodeFigures:
+    z, second = codes.photos, codes.pictures.get(SECOND)
     weighted, unweighted = measures.shares((z != 0).astype(np.float32), classes)
     sepin = None if second is None else measures.sepin_ranked(z[: len(second)], second)
     return CodeFigures(
@@ -103,14 +113,6 @@ def _figures(z: Codes, second: Codes | None, classes: NDArray[np.int64], judged:
         sepin=None if sepin is None else {k: interval.mean for k, interval in sepin.items()},
         sepin_intervals=None if sepin is None else {k: (interval.low, interval.high) for k, interval in sepin.items()},
     )
-
-
-def _cut(pair: tuple[NDArray[Any], NDArray[Any] | None], share: float | None) -> tuple[Codes, Codes | None]:
-    z, second = pair
-    if second is None:
-        return as_sparse(z, share), None
-    both = as_sparse(np.concatenate([z, second]), share)
-    return both[: len(z)], both[len(z) :]
 
 
 def _estimator(second: NDArray[Any] | None) -> str:

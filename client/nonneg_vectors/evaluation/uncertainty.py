@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nonneg_core.arrays import Doubles, Numbers
 from nonneg_core.errors import DataInvalid
 
 DRAWS = 2000
@@ -55,7 +56,7 @@ def paired(a: NDArray[Any], b: NDArray[Any], *, level: float = 0.95, seed: int =
     return Difference(estimate.mean, estimate.low, estimate.high, sign_flip(b - a, seed=seed))
 
 
-def groups_of(labels: NDArray[Any], *, seed: int = 0) -> NDArray[np.int64]:
+def groups_of(labels: NDArray[Any], *, seed: int = 0) -> Numbers:
     """Return which of GROUPS groups each image belongs to, drawn by chance, every label spread over all of them."""
     order = np.random.default_rng(seed).permutation(len(labels))
     order = order[np.argsort(np.asarray(labels)[order], kind="stable")]
@@ -91,7 +92,7 @@ def sign_flip(differences: NDArray[Any], *, flips: int = FLIPS, seed: int = 0) -
     return (extreme + 1) / (flips + 1)  # the observed signs are one of the draws: never exactly zero
 
 
-def _resampled(values: NDArray[np.float64], draws: int, seed: int, block: int) -> NDArray[np.float64]:
+def _resampled(values: Doubles, draws: int, seed: int, block: int) -> Doubles:
     """Return means of so many samples of the queries, with replacement."""
     rng = np.random.default_rng(seed)
     n = len(values)
@@ -101,8 +102,6 @@ def _resampled(values: NDArray[np.float64], draws: int, seed: int, block: int) -
 
 
 # A figure with what its interval is computed from, so that two figures of the same images can be subtracted.
-
-Doubles = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,11 +14,12 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from nonneg_core.arrays import Doubles, Floats
 from nonneg_core.errors import ExpressionInvalid
 from nonneg_core.shortening import Vectors, shorten, unit
 from nonneg_vectors.expressions.expression import Dimension, Expression, Leaf, Term, Words, dimension_of
 
-SparseRow: TypeAlias = tuple[NDArray[np.int32], NDArray[np.float32]]  # indices, sorted and unique, and their values
+SparseRow: TypeAlias = tuple[NDArray[np.int32], Floats]  # indices, sorted and unique, and their values
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,6 @@ def _unwanted(leaf: Leaf, meanings: Meanings) -> Sequence[int]:
 DEVIATIONS = 7.5  # benchmarks/matches.py says what this loses and lets through
 HIGHEST = 0.99  # of all lines: a copy is a match at any length
 DRAWN = 256  # vectors that say what `top_k` leaves
-Doubles = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

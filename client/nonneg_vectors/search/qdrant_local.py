@@ -19,8 +19,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nonneg_core.arrays import Floats
 from nonneg_core.errors import DataInvalid, StorageFailed
-from nonneg_core.files.atomic import atomic_write, locked, storage_error
+from nonneg_core.files.atomic import atomic_write, storage_error
+from nonneg_core.files.user_cache import locked
 from nonneg_core.terminal.installing import needing
 from nonneg_vectors.search.converters import NAME, encode_payload, filter_of, name_and_payload, point_id
 from nonneg_vectors.search.vector_engine import Description, Engine, EngineHit, Payload, SparseWeights, Where
@@ -55,9 +57,7 @@ class LocalEngine(Engine):
         for batch in _batches([point_id(name) for name in ids], BATCH):
             self._update(self._qdrant.UpdateOperation.delete_points(batch))
 
-    def nearest(
-        self, indices: NDArray[np.int32], values: NDArray[np.float32], limit: int, where: Where | None
-    ) -> list[EngineHit]:
+    def nearest(self, indices: NDArray[np.int32], values: Floats, limit: int, where: Where | None) -> list[EngineHit]:
         return self._query(self._near((indices, values)), limit, where)
 
     def reranked(
@@ -192,7 +192,7 @@ class LocalEngine(Engine):
             ) from error
         self._dirty = True
 
-    def _point(self, name: str, row: tuple[NDArray[np.int32], NDArray[np.float32]], payload: Payload) -> Any:
+    def _point(self, name: str, row: tuple[NDArray[np.int32], Floats], payload: Payload) -> Any:
         vector = self._qdrant.SparseVector(row[0].tolist(), row[1].tolist())
         return self._qdrant.Point(point_id(name), {NAME: vector}, {**encode_payload(payload), "id": name})
 

@@ -9,6 +9,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from nonneg_core.arrays import Doubles
 from nonneg_core.errors import ConfigInvalid, DataInvalid, ExpressionInvalid
 from nonneg_core.shortening import Vectors
 from nonneg_vectors.expressions.expression import Expression, Photo, Words
@@ -134,7 +135,7 @@ def shown(payload: Payload) -> Payload:
     return {name: value for name, value in payload.items() if not name.startswith("_")}
 
 
-def reasons_of(indices: NDArray[np.int32], parts: NDArray[np.float64]) -> tuple[tuple[int, float], ...]:
+def reasons_of(indices: NDArray[np.int32], parts: Doubles) -> tuple[tuple[int, float], ...]:
     """Return the dimensions with the largest parts of a score; the lower dimension among equals."""
     order = np.argsort(-parts, kind="stable")[:REASONS]
     return tuple((int(indices[o]), float(parts[o])) for o in order if parts[o] > 0)

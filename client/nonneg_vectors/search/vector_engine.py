@@ -10,10 +10,11 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from nonneg_core.arrays import Floats
 from nonneg_core.errors import ConfigInvalid, DataInvalid, FingerprintMismatch
 from nonneg_vectors.storage.embeddings import Embeddings, model_label
 
-SparseWeights = tuple[NDArray[np.int32], NDArray[np.float32]]  # indices, sorted and unique, and what each is worth
+SparseWeights = tuple[NDArray[np.int32], Floats]  # indices, sorted and unique, and what each is worth
 
 
 def score(query: SparseWeights, stored: SparseWeights) -> float:
@@ -83,9 +84,7 @@ class Engine(ABC):
         """Forget these ids; unknown ones do not matter."""
 
     @abstractmethod
-    def nearest(
-        self, indices: NDArray[np.int32], values: NDArray[np.float32], limit: int, where: Where | None
-    ) -> list[EngineHit]:
+    def nearest(self, indices: NDArray[np.int32], values: Floats, limit: int, where: Where | None) -> list[EngineHit]:
         """Return the `limit` largest inner products, falling."""
 
     @abstractmethod

@@ -9,25 +9,26 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from nonneg_core.arrays import Floats, Numbers, Places
 from nonneg_core.errors import ConfigInvalid, DataInvalid
 
 
 class CsrRows(NamedTuple):
     """Row i is indices/values[indptr[i]:indptr[i+1]]."""
 
-    indptr: NDArray[np.int64]  # (batch + 1,)
+    indptr: Numbers  # (batch + 1,)
     indices: NDArray[np.int32]  # (nnz,)
-    values: NDArray[np.float32]  # (nnz,)
+    values: Floats  # (nnz,)
 
 
-def from_dense(z: NDArray[np.float32]) -> CsrRows:
+def from_dense(z: Floats) -> CsrRows:
     """Return the entries above zero."""
     active = z > 0  # (batch, D)
     indptr = np.concatenate([[0], np.cumsum(active.sum(axis=1))]).astype(np.int64)
     return CsrRows(indptr, np.nonzero(active)[1].astype(np.int32), z[active])
 
 
-def from_pairs(pairs: Sequence[tuple[NDArray[np.int32], NDArray[np.float32]]]) -> CsrRows:
+def from_pairs(pairs: Sequence[tuple[NDArray[np.int32], Floats]]) -> CsrRows:
     """Make rows of one (indices, values) pair each; entries of exactly zero are left out."""
     indices = np.concatenate([np.zeros(0, np.int32), *(i for i, _ in pairs)]).astype(np.int32)
     values = np.concatenate([np.zeros(0, np.float32), *(v for _, v in pairs)]).astype(np.float32)
@@ -49,7 +50,7 @@ def concatenate(parts: Sequence[CsrRows]) -> CsrRows:
     )
 
 
-def pick(rows: CsrRows, chosen: NDArray[np.intp]) -> CsrRows:
+def pick(rows: CsrRows, chosen: Places) -> CsrRows:
     """Return some rows, in the order asked for; a run of neighbours is a view, nothing is copied."""
     lengths = np.diff(rows.indptr)[chosen]
     indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
@@ -112,7 +113,7 @@ def words_of(dimensions: int, names: Mapping[int, str]) -> list[str]:
     return [word(j) for j in range(dimensions)]
 
 
-def _levels(rows: CsrRows, levels: int) -> NDArray[np.int64]:
+def _levels(rows: CsrRows, levels: int) -> Numbers:
     sizes = np.diff(rows.indptr)
     owners = np.repeat(np.arange(len(sizes)), sizes)
     squares = np.bincount(owners, rows.values.astype(np.float64) ** 2, len(sizes))

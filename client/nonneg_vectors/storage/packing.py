@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from nonneg_core.arrays import Floats, Numbers
 from nonneg_core.errors import DataInvalid
 from nonneg_core.shortening import Vectors
 
@@ -91,7 +92,7 @@ def pack_sparse(indices: NDArray[Any], values: NDArray[Any], dimensions: int) ->
     return head + np.packbits(np.concatenate([_rice(gaps, parameter(count, dimensions)), fours])).tobytes()
 
 
-def unpack_sparse(data: bytes, dimensions: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+def unpack_sparse(data: bytes, dimensions: int) -> tuple[NDArray[np.int32], Floats]:
     """Return indices and values of what `pack` wrote."""
     count = int(np.frombuffer(data, ">u2", 1)[0]) if len(data) >= HEAD else 0
     if len(data) < HEAD or len(data) < HEAD + count // 2:
@@ -122,7 +123,7 @@ def parameter(count: int, dimensions: int) -> int:
     return max(0, round(math.log2(math.log(2) * dimensions / count))) if count else 0
 
 
-def _rice(gaps: NDArray[np.int64], low: int) -> Bits:
+def _rice(gaps: Numbers, low: int) -> Bits:
     high = gaps >> low
     ends = np.cumsum(high + 1 + low)
     bits = np.ones(ends[-1], dtype=np.uint8)
@@ -133,7 +134,7 @@ def _rice(gaps: NDArray[np.int64], low: int) -> Bits:
     return bits
 
 
-def _low_bits(numbers: NDArray[np.int64], width: int) -> Bits:
+def _low_bits(numbers: Numbers, width: int) -> Bits:
     return (numbers[:, None] >> np.arange(width - 1, -1, -1) & 1).astype(np.uint8).ravel()
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nonneg_core.arrays import Floats
 from nonneg_core.errors import DataInvalid, FingerprintMismatch, NonnegError
 from nonneg_core.files.atomic import atomic_write, storage_error
 
@@ -21,7 +22,7 @@ class SparseVector:
 
     id: str
     indices: NDArray[np.int32]
-    values: NDArray[np.float32]
+    values: Floats
 
 
 @dataclass(frozen=True)

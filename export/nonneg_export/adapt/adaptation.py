@@ -8,18 +8,18 @@ from pathlib import Path
 
 import numpy as np
 
+from nonneg_core.arrays import Numbers
 from nonneg_core.errors import ConfigInvalid, MissingExtra
 from nonneg_core.process.cores_and_allocator import available_cores
 from nonneg_core.terminal.installing import extra_hint
 from nonneg_export.adapt.adapted_bundle import AdaptationRecords, write
 from nonneg_export.adapt.backbone import FeatureBackbone, SourceBundle, open_source
-from nonneg_export.adapt.feature_records import Numbers
 from nonneg_export.adapt.fitting import Fitted, fit, split
 from nonneg_export.adapt.judging import by_labels, by_views, losses, of_others, parts_of, verdict
-from nonneg_export.adapt.photo_features import Broken, Features, compute_features
+from nonneg_export.adapt.photo_features import Features, compute_features
 from nonneg_export.adapt.photo_labels import Labels, coded, labels_of
-from nonneg_export.calibrate.activations import Tick
 from nonneg_export.calibrate.photo_folder import Photos
+from nonneg_export.calibrate.photo_records import Broken, Tick
 from nonneg_runtime.bundle.bundle_folder import Bundle
 from nonneg_runtime.bundle.evidence import Gain
 from nonneg_runtime.heads.feature_head import Weights

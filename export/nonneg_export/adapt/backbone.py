@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from nonneg_core.arrays import Rows
 from nonneg_core.errors import ConfigInvalid, MissingExtra
 from nonneg_core.pixels.view import Pixels, View
 from nonneg_core.terminal.installing import extra_hint
@@ -22,7 +23,7 @@ from nonneg_runtime.bundle.head_file import read_head, read_spread, write_head
 from nonneg_runtime.bundle.manifest import HeadRecord
 from nonneg_runtime.heads.feature_head import passing
 from nonneg_runtime.heads.head import Head
-from nonneg_runtime.heads.moments import Rows, Spread
+from nonneg_runtime.heads.moments import Spread
 from nonneg_runtime.inference.encoder import open_session
 from nonneg_runtime.inference.variants import open_variant
 from nonneg_runtime.words.lexicon import Lexicon

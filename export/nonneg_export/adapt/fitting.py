@@ -10,17 +10,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nonneg_core.arrays import Numbers, Rows
 from nonneg_core.errors import DataInvalid
 from nonneg_core.pixels.pixel_checks import coarse, likeness, mirrored, standardised
 from nonneg_core.shortening import unit
 from nonneg_export.adapt.backbone import SourceBundle
-from nonneg_export.adapt.feature_records import CHUNK, Numbers
 from nonneg_export.adapt.photo_features import Features
 from nonneg_export.adapt.photo_labels import UNLABELLED, Labels
+from nonneg_export.calibrate.photo_records import CHUNK
 from nonneg_runtime.heads.analytic_head import TURNED_ON
 from nonneg_runtime.heads.feature_head import Weights, adapted_basis, adapted_head, last
 from nonneg_runtime.heads.head import Head, first
-from nonneg_runtime.heads.moments import Rows, Spread, isotropic, streamed, within_classes
+from nonneg_runtime.heads.moments import Spread, isotropic, streamed, within_classes
 from nonneg_vectors.curation.neighbours import PairLimits, Pairs, copies
 
 JUDGED = 4  # one photo of so many is kept to judge by

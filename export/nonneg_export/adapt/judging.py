@@ -10,21 +10,18 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
+from nonneg_core.arrays import Doubles, Numbers, Rows
 from nonneg_core.errors import NonnegError
 from nonneg_core.pixels.decode import decode
 from nonneg_core.shortening import Vectors, unit
 from nonneg_export.adapt.backbone import FeatureBackbone
-from nonneg_export.adapt.feature_records import Numbers
 from nonneg_export.adapt.photo_features import Features, read_file
 from nonneg_runtime.bundle.evidence import OTHERS, Gain
 from nonneg_runtime.heads.head import Head
-from nonneg_runtime.heads.moments import Rows
 from nonneg_runtime.seeing.preprocess import Preprocessor
-from nonneg_vectors.evaluation.ranking import retrieval
-from nonneg_vectors.evaluation.retrieval import Length, as_queries, cut_to_length
+from nonneg_vectors.evaluation.retrieval import Length, RetrievalTask, as_queries, cut_to_length
 from nonneg_vectors.evaluation.uncertainty import paired
 
 PREFIXES = (512, 256, 128, 64)
@@ -36,7 +33,7 @@ VIEWED = 1000  # photos of which a part is looked for
 PART = (0.3, 0.7)  # of a photo's area
 SURE = 0.05  # the chance of calling one loss anywhere significant where there is none
 
-Scores = dict[str, NDArray[np.float64]]
+Scores = dict[str, Doubles]
 
 
 def lengths_of(dimensions: int) -> list[Length]:
@@ -49,8 +46,8 @@ def by_labels(before: Head, after: Head, rows: Rows, codes: Numbers) -> list[Gai
     """Measure retrieval of photos of the same class, each asking for the others."""
 
     def scores(z: Vectors, length: Length) -> Scores:
-        report = retrieval(cut_to_length(z, length), codes, as_queries(z, length), k=K, same=True).scores()
-        return {name: report[name] for name in METRICS}
+        by_metric = RetrievalTask(z, codes).report(length, K)[0].scores()
+        return {name: by_metric[name] for name in METRICS}
 
     return _gains(scores, before.embed(rows), after.embed(rows))
 

@@ -6,9 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,33 +15,32 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from nonneg_core.errors import DataInvalid, ImageTooLarge, NonnegError, StorageFailed
-from nonneg_core.files.atomic import cache_folder, locked
+from nonneg_core.arrays import Numbers, Rows
+from nonneg_core.errors import ImageTooLarge, NonnegError, StorageFailed
+from nonneg_core.files.user_cache import LOCK, cache_folder, evict, locked
 from nonneg_core.pixels.pixel_checks import GRID
 from nonneg_core.pixels.view import Pixels, has_simd
-from nonneg_core.process.cores_and_allocator import available_cores
-from nonneg_core.process.long_runs import Interrupts, bounded_map
 from nonneg_export.adapt.backbone import FeatureBackbone, SourceBundle
-from nonneg_export.adapt.feature_records import (
+from nonneg_export.calibrate.photo_folder import Photos
+from nonneg_export.calibrate.photo_records import (
     CHUNK,
     FORMAT,
-    Numbers,
-    RecordBuffer,
+    Broken,
     RecordKeys,
     Records,
+    Tick,
+    complete,
+    filled,
+    photo_keys,
+    readable,
+    reason_of,
     record_form,
-    sealed,
 )
-from nonneg_export.calibrate.activations import Tick
-from nonneg_export.calibrate.photo_folder import Photos
 from nonneg_runtime.bundle.bundle_folder import storing
-from nonneg_runtime.heads.moments import Rows
 from nonneg_runtime.seeing.preprocess import Preprocessor
 
 LARGEST = 256 * 2**20  # bytes of a file
-KEPT = 5  # folders of photos in the cache
 STALE = 0.5  # share of records of photos that are gone or changed, above which they are dropped
-Broken = tuple[tuple[Path, str], ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,30 +85,16 @@ def compute_features(
     folder, form = cache_folder("adapt") / _name(source, photos), record_form(source.features)
     with storing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        keys, records = _keys(photos), Records(folder / "records", form)
+        keys, records = photo_keys(photos), Records(folder / "records", form)
         lost: dict[int, str] = {}
         if (records.stored().rows(keys) < 0).any():
             records, lost = _completed(
                 FeatureExtractor(backbone, Preprocessor(source.view), form), photos, keys, folder, tick
             )
-        _forget_others(folder)
-        return _features(records, photos, keys, lost)
-
-
-def _features(records: Records, photos: Photos, keys: RecordKeys, lost: dict[int, str]) -> Features:
-    """Return the photos that could be read; `lost`: why others could not."""
-    index = records.stored()
-    rows = index.rows(keys)
-    places = np.flatnonzero(rows >= 0)
-    rows = rows[places]
-    named = tuple((photos.paths[number], reason) for number, reason in lost.items())
-    if not len(places):
-        raise DataInvalid(
-            f"none of the {len(photos)} images in {photos.folder} can be read ({named[0][0].name}: {named[0][1]})",
-            fix="point to a folder of intact images",
-            value=str(photos.folder),
-        )
-    return Features(records, photos, places, rows, index.digests[rows], named)
+        folder.touch()
+        evict(folder.parent)
+        readings = readable(records, photos, keys, lost)
+        return Features(records, photos, readings.places, readings.rows, readings.seals, readings.broken)
 
 
 def thumbnail(pixels: Pixels) -> NDArray[np.uint8]:
@@ -144,20 +127,17 @@ class FeatureExtractor:
             data = read_file(path)
             pixels = self.viewer.pixels(data)
         except (NonnegError, OSError) as error:
-            return " ".join(str(error).split()) or type(error).__name__
-        entry = np.zeros(1, dtype=self.form)
-        entry["key"] = key
-        entry["digest"] = np.void(hashlib.sha256(data).digest())
-        entry["thumbnail"] = thumbnail(pixels)
-        entry["roots"] = self.backbone.roots(pixels[None])
-        return sealed(entry)
+            return reason_of(error)
+        roots = self.backbone.roots(pixels[None])
+        digest = hashlib.sha256(data).digest()
+        return filled(self.form, key, digest, thumbnail=thumbnail(pixels), roots=roots)
 
 
 def _completed(
     seer: FeatureExtractor, photos: Photos, keys: RecordKeys, folder: Path, tick: Tick | None
 ) -> tuple[Records, dict[int, str]]:
     """Return the records with those of all photos, and why some photos have none; one process at a time."""
-    with locked(folder / "lock", wait=False) as mine:
+    with locked(folder / LOCK, wait=False) as mine:
         if not mine:
             raise StorageFailed(
                 f"another nonneg adapt is embedding {photos.folder}", fix="wait for it, or stop it, then go on"
@@ -168,49 +148,7 @@ def _completed(
         rows = index.rows(keys)
         if len(index) and (rows >= 0).sum() < (1 - STALE) * len(index):
             records = records.only(np.sort(rows[rows >= 0]))
-        return records, _compute(seer, photos, keys, np.flatnonzero(rows < 0), records, tick)
-
-
-def _compute(
-    seer: FeatureExtractor, photos: Photos, keys: RecordKeys, missing: Numbers, records: Records, tick: Tick | None
-) -> dict[int, str]:
-    """Put the records of the missing photos behind those that are there; why some cannot be read."""
-    lost: dict[int, str] = {}
-    there = len(photos) - len(missing)
-    with Interrupts() as interrupts, ThreadPoolExecutor(available_cores()) as pool, RecordBuffer(records) as buffer:
-        jobs = bounded_map(
-            lambda number: pool.submit(seer.record, photos.paths[number], int(keys[number])),
-            map(int, missing),
-            ahead=8 * available_cores(),
-        )
-        for count, (number, answer) in enumerate(jobs, start=1):
-            record = answer.result()
-            with interrupts.deferred():
-                if isinstance(record, str):
-                    lost[number] = record
-                else:
-                    buffer.add(record)
-            if tick:
-                tick(there + count, len(photos))
-        with interrupts.deferred():
-            buffer.write()
-    return lost
-
-
-def _keys(photos: Photos) -> RecordKeys:
-    """Name what each record depends on: the path within the folder, and the file's size and date."""
-    return np.fromiter((_key(path, photos.folder) for path in photos.paths), dtype=np.uint64, count=len(photos))
-
-
-def _key(path: Path, folder: Path) -> int:
-    name = os.fsencode(path.relative_to(folder))
-    try:
-        status = path.stat()
-        state = f"{status.st_size} {status.st_mtime_ns}"
-    except OSError:  # it will be left out and named when its turn comes
-        state = "unknown"
-    digest = hashlib.blake2b(name + f"\0{state}".encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little")
+        return records, complete(records, photos, keys, np.flatnonzero(rows < 0), seer.record, tick)
 
 
 def _name(source: SourceBundle, photos: Photos) -> str:
@@ -218,10 +156,3 @@ def _name(source: SourceBundle, photos: Photos) -> str:
     state = hashlib.sha256(f"{FORMAT} {source.digest} {has_simd()}\n".encode())
     state.update(os.fsencode(photos.folder.resolve()))
     return state.hexdigest()[:32]
-
-
-def _forget_others(folder: Path) -> None:
-    """Keep the last few folders of photos."""
-    folder.touch()
-    for old in sorted(folder.parent.iterdir(), key=lambda place: place.stat().st_mtime)[:-KEPT]:
-        shutil.rmtree(old, ignore_errors=True)

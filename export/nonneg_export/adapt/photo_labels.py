@@ -13,10 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
+from nonneg_core.arrays import Numbers
 from nonneg_core.errors import DataInvalid
 from nonneg_core.files.csv_table import stream_table
-from nonneg_export.adapt.feature_records import Numbers, RecordKeys, last_of
 from nonneg_export.adapt.photo_features import Features
+from nonneg_export.calibrate.photo_records import RecordKeys, last_of
 
 UNLABELLED = -1
 

@@ -9,18 +9,17 @@ from dataclasses import replace
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from nonneg_core.arrays import Numbers, Rows
 from nonneg_export.adapt.fitting import Fitted, Parts, sampled
 from nonneg_export.adapt.photo_features import Features
 from nonneg_export.adapt.photo_labels import Labels
-from nonneg_export.calibrate.activations import Tick
+from nonneg_export.calibrate.photo_records import Tick
 from nonneg_runtime.heads.analytic_head import teacher_vectors
 from nonneg_runtime.heads.feature_head import OPEN, gated, last
 from nonneg_runtime.heads.head import Head, first
-from nonneg_runtime.heads.moments import Rows
 from nonneg_training.loop.optimiser import scheduled_rate
 from nonneg_training.losses import divergence, prefix_similarities, supervised_contrastive
 
@@ -29,7 +28,6 @@ BATCH, MOST_STEPS, STEPS_A_PHOTO = 512, 500, 0.5
 PEAK, WARM_UP = 0.03, 0.1
 TEMPERATURE = 0.1
 EASE = 1e-3  # the power's slope at zero is infinite
-ClassNumbers = NDArray[np.int64]
 
 
 def trained(fitted: Fitted, features: Features, parts: Parts, labels: Labels, tick: Tick | None = None) -> Fitted:
@@ -47,7 +45,7 @@ def trained(fitted: Fitted, features: Features, parts: Parts, labels: Labels, ti
 def train_front(
     head: Head,
     rows: Rows,
-    codes: ClassNumbers | None = None,
+    codes: Numbers | None = None,
     *,
     front: int = OPEN,
     seed: int = 0,

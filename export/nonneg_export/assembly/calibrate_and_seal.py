@@ -9,21 +9,21 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from onnx import ModelProto
 
+from nonneg_core.arrays import Floats, Numbers, Rows
 from nonneg_core.pixels.view import Pixels, View
 from nonneg_core.process.cores_and_allocator import available_cores
 from nonneg_core.shortening import check_dimensions
-from nonneg_export.assembly.text_towers import TextColumns
-from nonneg_export.calibrate.activations import Activations, Origin, Tick, calibrated_on, collect
+from nonneg_export.assembly.text_towers import TextEncoder, in_order
+from nonneg_export.calibrate.activations import Activations, Origin, calibrated_on, collect
 from nonneg_export.calibrate.column_ranking import Rule, measure, ranking
 from nonneg_export.calibrate.photo_folder import Photos, load_pixels
+from nonneg_export.calibrate.photo_records import Tick
 from nonneg_export.checks import encoder_checks, preprocessing_checks
 from nonneg_export.checks.encoder_checks import (
     BATCH,
     CachedRunner,
-    Matrix,
     agrees_with_torch,
     answers,
     computes_the_head,
@@ -47,8 +47,8 @@ from nonneg_runtime.heads.moments import Spread
 from nonneg_runtime.inference.onnx_session import Session
 
 MOST_FOR_PCA = 20_000  # calibration images: more would not turn the axes any further
-Reference = Callable[[Pixels], NDArray[np.float32]]
-SmoothToColumns = Callable[[NDArray[np.float32]], NDArray[np.float32]]
+Reference = Callable[[Pixels], Floats]
+SmoothToColumns = Callable[[Floats], Floats]
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +60,7 @@ class HeadFileOptions:
     trained: int  # columns in front, in the order of training
     spread: Spread | None  # what it was computed from
 
-    def detach(self, model: ModelProto, place: Path, order: NDArray[np.int64]) -> HeadRecord:
+    def detach(self, model: ModelProto, place: Path, order: Numbers) -> HeadRecord:
         """Move the weights, whose columns stand in this order, out of the graph."""
         detach_head(model, place, metadata(self.power))
         if self.spread is not None:
@@ -94,7 +94,7 @@ class Draft:
     checks: tuple[Check, ...] = ()  # that held already
     reference: Reference | None = field(default=None, repr=False)  # what torch answers to the same pixels
     evaluation: Callable[[Path], Pixels] | None = field(default=None, repr=False)  # what training's evaluation sees
-    text: TextColumns | None = field(default=None, repr=False)  # a second tower with columns of the same meaning
+    text: TextEncoder | None = field(default=None, repr=False)  # a second tower with columns of the same meaning
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ def rank(
         golden=recorded,
         checks=checks,
         head=head,
-        text=None if draft.text is None else draft.text.beside(order, work),
+        text=None if draft.text is None else in_order(draft.text, order, work),
         files={},
     )
     return RankedDraft(encoder, manifest, activations)
@@ -207,7 +207,7 @@ def evidence(manifest: Manifest, work: Path) -> dict[str, Path]:
     return {table.name: table, **plots}
 
 
-def _chosen(draft: Draft, order: NDArray[np.int64]) -> ModelProto:
+def _chosen(draft: Draft, order: Numbers) -> ModelProto:
     """Return the encoder with these columns, its weights stored as the draft's were."""
     chosen = select_columns(draft.model, order)
     return store_fp16(chosen) if draft.precision == "fp16" else canonical(chosen)
@@ -219,15 +219,13 @@ def _plain(draft: Draft, work: Path) -> Path:
     return work / "plain.onnx"
 
 
-def _verify(
-    draft: Draft, order: NDArray[np.int64], activations: Activations, work: Path
-) -> tuple[Golden, tuple[Check, ...]]:
+def _verify(draft: Draft, order: Numbers, activations: Activations, work: Path) -> tuple[Golden, tuple[Check, ...]]:
     """Open one session at a time, on all cores: each holds the weights once more, and what its largest batch needed."""
     pixels = samples(activations.paths, draft.view)
     few = pixels[-BATCH:]
     opened = partial(Session, threads=available_cores())
 
-    def short(k: int) -> Matrix:
+    def short(k: int) -> Rows:
         save(_chosen(draft, order[:k]), work / "short.onnx")
         return opened(work / "short.onnx").run(few)
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import ModelProto
 
+from nonneg_core.arrays import Rows
 from nonneg_core.errors import ConfigInvalid, DataInvalid, MissingExtra
 from nonneg_core.terminal.installing import extra_hint
 from nonneg_export.graphs.canonical import canonical
@@ -18,7 +19,6 @@ from nonneg_export.graphs.columns import activate, centre
 from nonneg_export.graphs.head_layers import with_head, with_root_head
 from nonneg_runtime.heads.feature_head import FittedHead, fit_head, head_input
 
-Rows = NDArray[np.float32]
 ANALYTIC, TRAIN, NONE = "analytic", "train", "none"
 
 

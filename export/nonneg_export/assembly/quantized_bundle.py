@@ -17,8 +17,9 @@ from onnx import ModelProto, NodeProto
 from nonneg_core.errors import CheckFailed, ConfigInvalid, DataInvalid, NonnegError
 from nonneg_core.files.atomic import storage_error
 from nonneg_core.pixels.view import Pixels, View
-from nonneg_export.calibrate.activations import Activations, Tick, collect
+from nonneg_export.calibrate.activations import Activations, collect
 from nonneg_export.calibrate.photo_folder import Photos, load_pixels
+from nonneg_export.calibrate.photo_records import Tick
 from nonneg_export.checks import encoder_checks
 from nonneg_export.checks.agreement import Agreement, agreement, as_checks
 from nonneg_export.checks.encoder_checks import ignores_batch_mates, samples

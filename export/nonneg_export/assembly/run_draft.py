@@ -9,14 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from onnx import ModelProto
 from torch import nn
 
+from nonneg_core.arrays import Rows
 from nonneg_core.pixels.view import Pixels, View
 from nonneg_core.terminal.installing import needing
 from nonneg_export.assembly.calibrate_and_seal import Draft, HeadFileOptions
-from nonneg_export.assembly.text_towers import TextColumns
+from nonneg_export.assembly.text_towers import TextEncoder
 from nonneg_export.graphs.canonical import canonical
 from nonneg_export.graphs.columns import activate
 from nonneg_export.graphs.convert import in_torch, text_to_onnx, to_onnx
@@ -120,7 +120,6 @@ def _provenance(settings: RunSettings, about: About) -> Provenance:
 
 # The projector that a run trained, as layers behind an ONNX encoder.
 
-Weight = NDArray[np.float32]
 OPERATORS = {"relu": "Relu", "rep_relu": "Relu", "sigmoid": "Sigmoid", "softplus": "Softplus", "exp": "Exp"}
 
 
@@ -154,7 +153,7 @@ def round_weights(encoder: EncoderModule) -> None:
         encoder.output.weight.copy_(encoder.output.weight.half().float())
 
 
-def folded(linear: nn.Linear, norm: nn.BatchNorm1d | None) -> tuple[Weight, Weight]:
+def folded(linear: nn.Linear, norm: nn.BatchNorm1d | None) -> tuple[Rows, Rows]:
     """Weight and bias of the linear layer that does what both do in evaluation."""
     weight, bias = _arrays(linear)
     if norm is None:
@@ -166,18 +165,18 @@ def folded(linear: nn.Linear, norm: nn.BatchNorm1d | None) -> tuple[Weight, Weig
     return (weight * scale[:, None]).astype(np.float32), (bias * scale + shift).astype(np.float32)
 
 
-def _arrays(linear: nn.Linear) -> tuple[Weight, Weight]:
+def _arrays(linear: nn.Linear) -> tuple[Rows, Rows]:
     return linear.weight.detach().numpy(), linear.bias.detach().numpy()
 
 
 # The text tower of a two-tower run as ONNX, with its bytes as a tokenizer of the package `tokenizers`.
 
 
-def text_of_run(run: Path, length: int, *, relu: bool) -> TextColumns:
+def text_of_run(run: Path, length: int, *, relu: bool) -> TextEncoder:
     """Return the tower that a run trained beside its image encoder; `relu`: behind both."""
     tower = load_text(run)
     graph = text_to_onnx(tower, length)
-    return TextColumns(activate(graph) if relu else graph, byte_tokenizer(), length, PAD, in_torch(tower, relu=relu))
+    return TextEncoder(activate(graph) if relu else graph, byte_tokenizer(), length, PAD, in_torch(tower, relu=relu))
 
 
 def byte_tokenizer() -> str:

@@ -11,8 +11,9 @@ from nonneg_core.errors import ConfigInvalid
 from nonneg_core.shortening import Vectors
 from nonneg_export.assembly.calibrate_and_seal import RankedDraft
 from nonneg_export.assembly.text_towers import TEXT_FEATURES
-from nonneg_export.calibrate.activations import Tick, features_and_columns
+from nonneg_export.calibrate.activations import features_and_columns
 from nonneg_export.calibrate.photo_folder import Photos
+from nonneg_export.calibrate.photo_records import Tick
 from nonneg_export.checks.quality import LENGTHS
 from nonneg_export.checks.quality_report import check_apart
 from nonneg_runtime.bundle.evidence import RecallRow

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from onnx import ModelProto
 
+from nonneg_core.arrays import Numbers, Rows
 from nonneg_core.errors import DataInvalid
 from nonneg_core.process.cores_and_allocator import available_cores
 from nonneg_core.shortening import unit
@@ -32,18 +32,18 @@ TEXT_FEATURES = "text-features.onnx"  # the tower before its head
 SAMPLES = 200  # texts that the towers' gap is measured on
 ALIKE = 1 - 1e-5  # least cosine of any to the mean of all, from which on texts are one
 FEW = 16  # of these are compared with the original framework, one by one and together
-Rows = NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False)
 class TextEncoder:
-    """tokens -> features; `reference` is what the original answers, where it is at hand."""
+    """tokens -> features or columns; `reference` is what the original answers, where it is at hand."""
 
     model: ModelProto
     tokenizer: str  # the content of its file
     length: int
     pad: int
     reference: Callable[[Tokens], Rows] | None = None
+    checks: tuple[Check, ...] = ()  # that held already
 
     def reader(self) -> Tokenizer:
         """Return what turns texts into tokens."""
@@ -121,41 +121,29 @@ def samples() -> list[str]:
 # A text tower that makes its own columns: they are put in the order that ranks the image tower's.
 
 
-@dataclass(frozen=True, eq=False)
-class TextColumns:
-    """tokens -> the columns of a draft, in the draft's order; `reference` is what the original answers, if at hand."""
-
-    model: ModelProto
-    tokenizer: str  # the content of its file
-    length: int
-    pad: int
-    reference: Callable[[Tokens], Rows] | None = None
-    checks: tuple[Check, ...] = ()  # that held already
-
-    def beside(self, order: NDArray[np.int64], place: Path) -> TextRecord:
-        """Write text.onnx, its columns in this order, and its tokenizer."""
-        save(canonical(select_columns(self.model, order)), place / TEXT)
-        (place / TOKENIZER).write_text(self.tokenizer, encoding="utf-8")
-        reader = Tokenizer(place / TOKENIZER, self.length, self.pad)
-        return described(place, reader, self.checks or self._verified(order, reader, place))
-
-    def _verified(self, order: NDArray[np.int64], reader: Tokenizer, place: Path) -> tuple[Check, ...]:
-        rows = reader.rows(samples()[:FEW], truncate=True)
-        session = Session(place / TEXT, takes=TOKENS)
-        alone = np.concatenate([session.run(row[None]) for row in rows])
-        checks = [texts_ignore_each_other(alone, session.run(rows))]
-        if self.reference is not None:
-            by_original = self.reference(rows)[:, order]
-            checks.insert(0, features_agree(by_original, alone, f"{len(rows)} texts"))
-        return tuple(checks)
+def in_order(text: TextEncoder, order: Numbers, place: Path) -> TextRecord:
+    """Write text.onnx, its columns in this order, and its tokenizer."""
+    save(canonical(select_columns(text.model, order)), place / TEXT)
+    (place / TOKENIZER).write_text(text.tokenizer, encoding="utf-8")
+    return described(place, text.reader(), text.checks or _verified(text, order, place))
 
 
-def columns_of(bundle: Bundle) -> TextColumns | None:
+def _verified(text: TextEncoder, order: Numbers, place: Path) -> tuple[Check, ...]:
+    rows = text.reader().rows(samples()[:FEW], truncate=True)
+    session = Session(place / TEXT, takes=TOKENS)
+    alone = np.concatenate([session.run(row[None]) for row in rows])
+    checks = [texts_ignore_each_other(alone, session.run(rows))]
+    if text.reference is not None:
+        checks.insert(0, features_agree(text.reference(rows)[:, order], alone, f"{len(rows)} texts"))
+    return tuple(checks)
+
+
+def columns_of(bundle: Bundle) -> TextEncoder | None:
     """Return the text tower of a bundle, its head within; None where it has none."""
     record = bundle.manifest.text
     if record is None:
         return None
     tokenizer = (bundle.path / record.tokenizer).read_text(encoding="utf-8")
-    return TextColumns(
+    return TextEncoder(
         load_graph(bundle.path / record.file), tokenizer, record.length, record.pad, checks=record.checks
     )

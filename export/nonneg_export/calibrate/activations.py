@@ -1,131 +1,51 @@
-"""What an encoder answers to many photos, with the features it answers from, in a file that grows and resumes.
+"""What an encoder answers to many photos, streamed through ONNX Runtime into a file; an interrupted run resumes.
 
-key           names what the rows depend on (encoder, photos, view) and how wide they are
-rows.f32      float32 rows, one after the other
-journal.tsv   one line a photo: its sha256, or nothing and the reason why it could not be read
+key           names what the rows depend on (encoder, photos, view)
+records       a record a photo (`photo_records.py`)
+
+Each job reads, decodes, views and encodes one photo on one thread, with as many threads as cores on one shared
+session: the fastest way on CPUs. Rows are appended in the photos' order, so the result does not depend on threads.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nonneg_core.errors import CheckFailed, DataInvalid, NonnegError
+from nonneg_core.arrays import Floats, Rows
+from nonneg_core.errors import CheckFailed, NonnegError
 from nonneg_core.pixels.view import Pixels, View, has_simd
 from nonneg_core.process.cores_and_allocator import available_cores
-from nonneg_core.process.long_runs import bounded_map
 from nonneg_export.calibrate.photo_folder import Photos, digest_of, load_pixels
+from nonneg_export.calibrate.photo_records import (
+    Records,
+    Tick,
+    activation_form,
+    complete,
+    filled,
+    photo_keys,
+    readable,
+    reason_of,
+)
 from nonneg_runtime.bundle.bundle_folder import storing
 from nonneg_runtime.bundle.external_data import external_files
 from nonneg_runtime.bundle.manifest import Calibration, Manifest, RankedBy
 from nonneg_runtime.inference.encoder import open_session
 from nonneg_runtime.inference.runner import Runner
 
-Activation = NDArray[np.float32]
-
-
-@dataclass(frozen=True)
-class PhotoRecord:
-    """One photo in the journal."""
-
-    digest: str = ""
-    broken: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.digest}\t{' '.join(self.broken.split())}\n"
-
-
-class ActivationStore:
-    """The files in one folder, open for appending; `lines` says what they hold."""
-
-    def __init__(self, folder: Path, key: str) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self._key = key
-        self._owner, self._rows, self._journal = (folder / name for name in ("key", "rows.f32", "journal.tsv"))
-        self.columns, self.lines = self._resume()
-        self._row_file = self._rows.open("ab")
-        self._journal_file = self._journal.open("a", encoding="utf-8")
-
-    def __enter__(self) -> ActivationStore:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._row_file.close()
-        self._journal_file.close()
-
-    def append(self, line: PhotoRecord, row: Activation | None = None) -> None:
-        """Add one more photo: with its row, or broken."""
-        if row is not None:
-            if not self.columns:
-                self.columns = len(row)
-                self._owner.write_text(f"{self._key} {self.columns}")
-            self._row_file.write(row.tobytes())
-        self._journal_file.write(str(line))
-        self.lines.append(line)
-        if len(self.lines) % 256 == 0:
-            self.flush()
-
-    def flush(self) -> None:
-        """Write rows first, so that the journal never promises more than there is."""
-        self._row_file.flush()
-        self._journal_file.flush()
-
-    def values(self) -> NDArray[np.float32]:
-        """Return all rows, read from the file as they are used."""
-        self.flush()
-        intact = sum(not line.broken for line in self.lines)
-        if not intact:
-            return np.zeros((0, self.columns), dtype=np.float32)
-        return np.memmap(self._rows, dtype=np.float32, mode="r", shape=(intact, self.columns))
-
-    def _resume(self) -> tuple[int, list[PhotoRecord]]:
-        key, _, columns = self._owner.read_text().partition(" ") if self._owner.is_file() else ("", "", "")
-        if key != self._key or not columns:
-            self._owner.write_text(self._key)
-            self._rows.write_bytes(b"")
-            self._journal.write_text("")
-            return 0, []
-        width = 4 * int(columns)
-        lines = self._whole_lines(self._rows.stat().st_size // width)
-        with self._rows.open("r+b") as file:
-            file.truncate(width * sum(not line.broken for line in lines))
-        self._journal.write_text("".join(map(str, lines)))
-        return int(columns), lines
-
-    def _whole_lines(self, rows: int) -> list[PhotoRecord]:
-        """Return the journal as far as its lines are whole and their rows are there."""
-        *whole, _ = self._journal.read_text().split("\n")
-        lines: list[PhotoRecord] = []
-        for text in whole:
-            line = PhotoRecord(*text.split("\t", 1))
-            rows -= not line.broken
-            if rows < 0:
-                break
-            lines.append(line)
-        return lines
-
-
-# Each job reads, decodes, views and encodes one photo on one thread, with as many threads as cores on one shared
-# session: the fastest way on CPUs. Rows are appended in the photos' order, so the result does not depend on threads.
-
-Tick = Callable[[int, int], None]  # done, of how many
-PhotoOutcome = tuple[PhotoRecord, Activation | None]
-
 
 @dataclass(frozen=True, eq=False)
 class Activations:
     """The raw outputs for the photos that could be read, in their order; a view of a file, not of memory."""
 
-    values: NDArray[np.float32]  # (images, D)
+    values: Floats  # (images, D)
     paths: tuple[Path, ...]
     digests: tuple[str, ...]
     broken: tuple[tuple[Path, str], ...]
@@ -146,11 +66,42 @@ def collect(
     tick: Tick | None = None,
 ) -> Activations:
     """Run every photo through `encoder`; `folder` keeps the rows and what is needed to resume."""
-    workers = available_cores()
-    session = open_session(encoder, callers=workers, precision=precision)
-    with storing(folder), ActivationStore(folder, _key(encoder, photos, view, precision)) as rows:
-        _run(rows, session, photos.paths, view, workers, tick)
-        return _result(rows, photos)
+    session = open_session(encoder, callers=available_cores(), precision=precision)
+    black = np.zeros((1, view.size, view.size, 3), np.uint8)
+    form = activation_form(len(_encode(session, black, "a black picture")))
+
+    def record(path: Path, key: int) -> NDArray[Any] | str:
+        try:
+            pixels, digest = load_pixels(path, view)
+        except (NonnegError, OSError) as error:  # a broken photo is counted, not fatal
+            return reason_of(error)
+        row = _encode(session, pixels[None], path.name)
+        if not np.isfinite(row).all():
+            raise _not_finite(path)
+        return filled(form, key, bytes.fromhex(digest), row=row)
+
+    with storing(folder):
+        records, keys = _resumed(folder, _key(encoder, photos, view, precision), form), photo_keys(photos)
+        missing = np.flatnonzero(records.stored().rows(keys) < 0)
+        lost = complete(records, photos, keys, missing, record, tick)
+        readings = readable(records, photos, keys, lost)
+    rows = np.memmap(records.path, dtype=form, mode="r")["row"]
+    in_order = np.array_equal(readings.rows, np.arange(len(rows)))
+    paths = tuple(photos.paths[place] for place in readings.places.tolist())
+    digests = tuple(bytes(seal).hex() for seal in readings.seals)
+    return Activations(rows if in_order else rows[readings.rows], paths, digests, readings.broken)
+
+
+def _resumed(folder: Path, key: str, form: np.dtype[Any]) -> Records:
+    """Return the whole records of an earlier run on the same photos; none of another."""
+    folder.mkdir(parents=True, exist_ok=True)
+    owner, place = folder / "key", folder / "records"
+    if not owner.is_file() or owner.read_text() != key:
+        place.unlink(missing_ok=True)
+        owner.write_text(key)
+    records = Records(place, form)
+    records.cut(len(records.stored()))
+    return records
 
 
 def calibrated_on(activations: Activations, data: str, ranked_by: RankedBy) -> Calibration:
@@ -166,49 +117,15 @@ def calibrated_on(activations: Activations, data: str, ranked_by: RankedBy) -> C
     )
 
 
-def _run(
-    rows: ActivationStore, session: Runner, paths: Sequence[Path], view: View, workers: int, tick: Tick | None
-) -> None:
-    def job(path: Path) -> PhotoOutcome:
-        try:
-            pixels, digest = load_pixels(path, view)
-        except (NonnegError, OSError) as error:  # a broken photo is counted, not fatal
-            return PhotoRecord(broken=str(error)), None
-        return PhotoRecord(digest=digest), _encode(session, pixels[None], path)
-
-    with ThreadPoolExecutor(workers) as pool:
-        left = paths[len(rows.lines) :]
-        for _, answer in bounded_map(lambda path: pool.submit(job, path), left, ahead=8 * workers):
-            line, row = answer.result()
-            if row is not None and not np.isfinite(row).all():
-                raise _not_finite(paths[len(rows.lines)])
-            rows.append(line, row)
-            if tick:
-                tick(len(rows.lines), len(paths))
-
-
-def _encode(session: Runner, pixels: Pixels, path: Path) -> Activation:
+def _encode(session: Runner, pixels: Pixels, name: str) -> Floats:
     try:
-        row: Activation = session.run(pixels)[0]
+        row: Floats = session.run(pixels)[0]
     except Exception as error:  # onnxruntime raises its own classes, none of them public
         raise CheckFailed(
-            f"ONNX Runtime cannot run the encoder on {path.name} by itself ({str(error).splitlines()[0]})",
+            f"ONNX Runtime cannot run the encoder on {name} by itself ({str(error).splitlines()[0]})",
             fix="export the encoder with a dynamic batch",
         ) from error
     return row
-
-
-def _result(rows: ActivationStore, photos: Photos) -> Activations:
-    both = list(zip(photos.paths, rows.lines, strict=True))
-    broken = tuple((path, line.broken) for path, line in both if line.broken)
-    if len(broken) == len(both):
-        raise DataInvalid(
-            f"none of the {len(both)} images in {photos.folder} can be read ({broken[0][0].name}: {broken[0][1]})",
-            fix="point to a folder of intact images",
-            value=str(photos.folder),
-        )
-    intact = [(path, line.digest) for path, line in both if not line.broken]
-    return Activations(rows.values(), tuple(p for p, _ in intact), tuple(d for _, d in intact), broken)
 
 
 def _key(encoder: Path, photos: Photos, view: View, precision: str) -> str:
@@ -235,8 +152,6 @@ def _not_finite(path: Path) -> CheckFailed:
 
 
 # The features that an encoder's columns were made of: photos that are run once answer with both.
-
-Rows = NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nonneg_core.arrays import Floats, Numbers
 from nonneg_core.files.atomic import atomic_write
 from nonneg_core.files.image_files import path_text
 from nonneg_core.pixels.decode import decode
@@ -36,11 +36,11 @@ QUALITY = 75
 class Top:
     """For each dimension the indices of the images that activate it most, strongest first; -1 where there is none."""
 
-    images: NDArray[np.int64]  # (D, n)
-    activations: NDArray[np.float32]  # (D, n) of the row-normalised vectors
+    images: Numbers  # (D, n)
+    activations: Floats  # (D, n) of the row-normalised vectors
 
 
-def strongest(rows: NDArray[np.float32], n: int, at_once: int = CHUNK) -> Top:
+def strongest(rows: Floats, n: int, at_once: int = CHUNK) -> Top:
     """Pass once over the activations (images, D), in pieces that fit in memory; of equals the earlier image first."""
     columns = rows.shape[1]
     images, activations = np.full((columns, n), -1), np.zeros((columns, n), np.float32)

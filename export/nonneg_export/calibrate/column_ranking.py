@@ -9,13 +9,13 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from nonneg_core.arrays import Doubles, Floats, Numbers
 from nonneg_core.errors import CheckFailed
 from nonneg_core.shortening import unit
 from nonneg_runtime.bundle.manifest import Columns
 
 Rule = Literal["expected-activation", "frequency", "variance", "nested"]
 RULES: tuple[Rule, ...] = get_args(Rule)
-Doubles = NDArray[np.float64]
 CHUNK = 1024
 DIGITS = 6  # significant digits of what the manifest records
 
@@ -28,7 +28,7 @@ class Statistics:
     frequency: Doubles  # (D,) share of images on which it is > 0
     variance: Doubles  # (D,)
 
-    def columns(self, order: NDArray[np.int64]) -> Columns:
+    def columns(self, order: Numbers) -> Columns:
         """Return these numbers in the order in which the encoder emits the columns, at recorded precision."""
         return Columns(
             original=tuple(order.tolist()),
@@ -38,7 +38,7 @@ class Statistics:
         )
 
 
-def measure(rows: NDArray[np.float32]) -> Statistics:
+def measure(rows: Floats) -> Statistics:
     """Measure raw activations (images, D) in one pass, in pieces that fit in memory."""
     total, squares, active = (np.zeros(rows.shape[1]) for _ in range(3))
     for chunk in chunks(rows):
@@ -58,7 +58,7 @@ def measure(rows: NDArray[np.float32]) -> Statistics:
     return Statistics(mean, active / len(rows), np.maximum(squares / len(rows) - mean**2, 0))
 
 
-def ranking(statistics: Statistics, rule: Rule) -> NDArray[np.int64]:
+def ranking(statistics: Statistics, rule: Rule) -> Numbers:
     """Return the columns, best first; among equals the lower index, and `nested` keeps the order of training."""
     if rule == "nested":
         return np.arange(len(statistics.frequency))
@@ -70,7 +70,7 @@ def ranking(statistics: Statistics, rule: Rule) -> NDArray[np.int64]:
     return np.argsort(-np.array(rounded(keys[rule])), kind="stable")
 
 
-def chunks(rows: NDArray[np.float32], size: int = CHUNK) -> Iterable[NDArray[np.float32]]:
+def chunks(rows: Floats, size: int = CHUNK) -> Iterable[Floats]:
     """Return rows in pieces, each in memory."""
     return (np.array(rows[i : i + size]) for i in range(0, len(rows), size))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import overload
 
 from nonneg_core.errors import DataInvalid
-from nonneg_core.files.image_files import walk_images
+from nonneg_core.files.image_files import label_of, labels_of, walk_images
 from nonneg_core.pixels.view import Pixels, View
 from nonneg_runtime.seeing.preprocess import Preprocessor
 
@@ -55,9 +55,12 @@ class Photos:
         return len(self.paths)
 
     def label(self, path: Path) -> str:
-        """Return the class of an image: the first folder below the root, as ImageFolder has it."""
-        within = path.relative_to(self.folder).parts
-        return within[0] if len(within) > 1 else ""
+        """Return the class of an image; empty where it lies directly in the folder."""
+        return label_of(path, self.folder)
+
+    def labels(self, paths: Sequence[Path]) -> tuple[str, ...]:
+        """Return the class of each image; every image must have one."""
+        return labels_of(paths, self.folder)
 
     def every(self, limit: int | None) -> Photos:
         """Return at most `limit` of the photos, spread evenly over all."""
@@ -92,16 +95,3 @@ def digest_of(digests: Iterable[str]) -> str:
     for number, digest in enumerate(digests):
         checksum.update(f"\n{digest}".encode() if number else digest.encode())
     return checksum.hexdigest()
-
-
-def labels_of(photos: Photos, paths: Sequence[Path]) -> tuple[str, ...]:
-    """Return the class of each image; every image must have one."""
-    labels = tuple(photos.label(path) for path in paths)
-    if "" in labels:
-        loose = paths[labels.index("")]
-        raise DataInvalid(
-            f"{loose.name} lies directly in {photos.folder}, outside any class folder",
-            fix="arrange the images as folder/class/image.jpg",
-            value=str(loose),
-        )
-    return labels

@@ -5,16 +5,12 @@ from __future__ import annotations
 import hashlib
 import shutil
 import tempfile
-import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from nonneg_core.errors import NonnegError, StorageFailed
-from nonneg_core.files.atomic import cache_folder, locked
-
-KEPT_DAYS = 7
-_LOCK = "in-use"
+from nonneg_core.files.user_cache import LOCK, cache_folder, evict, locked
 
 
 @contextmanager
@@ -29,6 +25,8 @@ def workdir(out: Path, folder: Path | None = None) -> Iterator[Path]:
         if not _claimed(place, stack):
             yield Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nonneg-")))
             return
+        if folder is None:
+            evict(place.parent)
         try:
             yield place
         except BaseException as error:
@@ -40,29 +38,13 @@ def workdir(out: Path, folder: Path | None = None) -> Iterator[Path]:
 
 def _place(out: Path, folder: Path | None) -> Path:
     job = hashlib.sha256(str(out.absolute()).encode()).hexdigest()[:12]
-    return (folder or _cache()) / f"{out.name}-{job}"
-
-
-def _cache() -> Path:
-    folder = cache_folder("export")
-    _forget_old(folder)
-    return folder
+    return (folder or cache_folder("export")) / f"{out.name}-{job}"
 
 
 def _claimed(place: Path, stack: ExitStack) -> bool:
     """Return whether the folder can be written and its lock is held from now on."""
     try:
         place.mkdir(parents=True, exist_ok=True)
-        return stack.enter_context(locked(place / _LOCK, wait=False))
+        return stack.enter_context(locked(place / LOCK, wait=False))
     except OSError:
         return False
-
-
-def _forget_old(cache: Path) -> None:
-    """Drop what interrupted runs left behind long ago."""
-    if not cache.is_dir():
-        return
-    for place in cache.iterdir():
-        with suppress(OSError):
-            if time.time() - place.stat().st_mtime > KEPT_DAYS * 86400:
-                shutil.rmtree(place, ignore_errors=True)

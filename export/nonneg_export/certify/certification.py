@@ -8,19 +8,20 @@ from pathlib import Path
 
 import numpy as np
 
+from nonneg_core.arrays import Numbers, Rows
 from nonneg_core.errors import DataInvalid
 from nonneg_core.process.cores_and_allocator import available_cores
 from nonneg_core.shortening import unit
-from nonneg_export.calibrate.activations import Tick
-from nonneg_export.calibrate.photo_folder import Photos, digest_of, labels_of
+from nonneg_export.calibrate.photo_folder import Photos, digest_of
+from nonneg_export.calibrate.photo_records import Tick
 from nonneg_export.certify.certified_encoders import Certified, random_weight, read_photos, read_pictures
 from nonneg_runtime.bundle.bundle_folder import Bundle
 from nonneg_runtime.bundle.evidence import Bounds, CertificateRecord, CheckOutcome, FigureRecord
 from nonneg_runtime.heads.head import Head
-from nonneg_runtime.heads.moments import Rows
 from nonneg_runtime.words.column_facts import known_names
-from nonneg_vectors.evaluation.certificate_splits import ENOUGH, Numbers, pasted_pairs, split_for_certificate
-from nonneg_vectors.evaluation.meaning import DECIDING, ClassesAndJudge, EncoderCodes, Estimates, examine
+from nonneg_vectors.evaluation.certificate_splits import ENOUGH, pasted_pairs, split_for_certificate
+from nonneg_vectors.evaluation.meaning import DECIDING, ClassesAndJudge, Estimates, examine
+from nonneg_vectors.evaluation.structure import EncoderCodes
 from nonneg_vectors.evaluation.structure import codes as numbered
 from nonneg_vectors.evaluation.uncertainty import Estimate, Interval
 
@@ -65,10 +66,10 @@ def certify(
     bundle: Bundle, judge: Bundle, photos: Photos, work: Path, *, data: str, tick: Tick | None = None
 ) -> Certificate:
     """Measure the bundle on labelled photos; `work`: a folder for its encoder while that lasts."""
-    labels_of(photos, photos.paths)  # loose photos are refused before the work begins
+    photos.labels(photos.paths)  # loose photos are refused before the work begins
     certified, view = Certified(bundle, work, available_cores()), bundle.manifest.view
     read = read_photos(certified, view, judge, photos.every(MOST), tick)
-    truth = _asked(labels_of(photos, read.paths), read.judged)
+    truth = _asked(photos.labels(read.paths), read.judged)
     looked = HeadInputs(read.rows, read_pictures(certified, view, read.paths, truth.pairs, tick), truth)
     findings = looked.through(certified.head, _named(bundle))
     return Certificate(

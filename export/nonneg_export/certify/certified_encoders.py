@@ -13,6 +13,7 @@ from typing import TypeVar
 import numpy as np
 from PIL import Image
 
+from nonneg_core.arrays import Rows
 from nonneg_core.errors import ConfigInvalid, DataInvalid, NonnegError
 from nonneg_core.pixels.decode import decode
 from nonneg_core.pixels.view import Pixels, View
@@ -20,12 +21,11 @@ from nonneg_core.process.cores_and_allocator import available_cores
 from nonneg_core.process.long_runs import bounded_map
 from nonneg_export.adapt.backbone import WIDEST, has_room, head_inputs, is_signed, pass_through_head
 from nonneg_export.adapt.photo_features import read_file
-from nonneg_export.calibrate.activations import Tick
 from nonneg_export.calibrate.photo_folder import Photos
+from nonneg_export.calibrate.photo_records import Tick
 from nonneg_runtime.bundle.bundle_folder import ENCODER, SHIPPED, Bundle, shipped_names, storing
 from nonneg_runtime.bundle.head_file import read_head, write_head
 from nonneg_runtime.heads.head import Head
-from nonneg_runtime.heads.moments import Rows
 from nonneg_runtime.inference.encoder import open_session
 from nonneg_runtime.inference.variants import open_variant
 from nonneg_runtime.seeing.preprocess import Preprocessor

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nonneg_core.arrays import Flags, Floats
 from nonneg_core.errors import CheckFailed
 from nonneg_core.shortening import shorten, unit
 from nonneg_export.checks.quality import LENGTHS
 from nonneg_runtime.bundle.evidence import Check, Kept, KeptRow
 from nonneg_runtime.bundle.manifest import Manifest
 from nonneg_vectors.evaluation.ranking import rank
-from nonneg_vectors.evaluation.retrieval import DENSE_BYTES, SPARSE_BYTES
+from nonneg_vectors.evaluation.retrieval import bytes_of
 
 NEIGHBOURS = 10
 
@@ -81,7 +82,7 @@ SPARSE = 0.5  # active entries of a vector, at most, for it to be called sparse
 SHORTENABLE = 0.8  # of the neighbours that all columns keep, the share that a quarter of them keeps, at least
 
 
-def held_out(photos: int) -> NDArray[np.bool_]:
+def held_out(photos: int) -> Flags:
     """Return which photos a head is not computed from: some that lie evenly between the others."""
     mask = np.zeros(photos, dtype=np.bool_)
     if photos >= FEWEST:
@@ -90,7 +91,7 @@ def held_out(photos: int) -> NDArray[np.bool_]:
     return mask
 
 
-def shared_neighbours(features: NDArray[np.float32], z: NDArray[np.float32], data: str) -> Kept | None:
+def shared_neighbours(features: Floats, z: Floats, data: str) -> Kept | None:
     """Return how many of the nearest by `features` stay the nearest by `z`, row for row; None without photos to ask."""
     if len(z) < 2:
         return None
@@ -102,14 +103,14 @@ def shared_neighbours(features: NDArray[np.float32], z: NDArray[np.float32], dat
     return Kept(data=data, images=len(z), nearest=nearest, features=features.shape[1], rows=rows)
 
 
-def _row(features: NDArray[np.float32], z: NDArray[np.float32], n: int, nearest: int) -> KeptRow:
+def _row(features: Floats, z: Floats, n: int, nearest: int) -> KeptRow:
     nnz = np.count_nonzero(z, axis=1)
     return KeptRow(
         dimensions=n,
         neighbours=round(agreement(features, z, same=False, nearest=nearest).neighbours_kept, 4),
         zero_share=round(float((nnz == 0).mean()), 4),
         mean_nnz=round(float(nnz.mean()), 1),
-        bytes=round(min(DENSE_BYTES * n, SPARSE_BYTES * float(nnz.mean())), 1),
+        bytes=round(bytes_of(n, float(nnz.mean())), 1),
     )
 
 

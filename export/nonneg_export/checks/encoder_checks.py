@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nonneg_core.arrays import Floats, Numbers, Rows
 from nonneg_core.errors import CheckFailed
 from nonneg_core.pixels.view import Pixels, View
 from nonneg_core.shortening import unit
@@ -23,7 +23,6 @@ PHOTOS = 16
 BATCH = 7
 LEAST_COSINE = 0.9999
 AT_THE_GATE = 1e-4  # share of the entries
-Matrix = NDArray[np.float32]
 
 
 def samples(paths: Sequence[Path], view: View) -> Pixels:
@@ -37,29 +36,29 @@ def evenly_spread(paths: Sequence[Path], count: int) -> list[Path]:
     return [paths[i * len(paths) // count] for i in range(count)] if len(paths) > count else list(paths)
 
 
-def answers(run: Callable[[Pixels], Matrix], pixels: Pixels) -> Matrix:
+def answers(run: Callable[[Pixels], Rows], pixels: Pixels) -> Rows:
     """Return the rows for all pixels, a few at a time: large batches cost memory, not time."""
     return np.concatenate([run(pixels[i : i + BATCH]) for i in range(0, len(pixels), BATCH)])
 
 
-def agrees_with_torch(by_torch: Matrix, rows: Matrix) -> Check:
+def agrees_with_torch(by_torch: Rows, rows: Rows) -> Check:
     """Check that the encoder answers what the checkpoint answers."""
     return _close("torch", "ONNX Runtime against torch, on real photos", by_torch, rows)
 
 
-def features_agree(by_original: Matrix, rows: Matrix, which: str) -> Check:
+def features_agree(by_original: Rows, rows: Rows, which: str) -> Check:
     """Check that the features before any head are those of the framework that the model comes from."""
     cosines = (unit(by_original) * unit(rows)).sum(axis=1)
     what = f"1 - least cosine of the features to the original framework's, on {which}"
     return must_hold(Check(name="torch", what=what, value=max(0.0, 1 - float(cosines.min())), limit=1 - LEAST_COSINE))
 
 
-def texts_ignore_each_other(alone: Matrix, together: Matrix) -> Check:
+def texts_ignore_each_other(alone: Rows, together: Rows) -> Check:
     """Check that a text's features do not depend on the rest of its batch."""
     return _close("batch", f"a text alone against batches of {len(together)}", alone, together)
 
 
-def ignores_batch_mates(session: Runner, pixels: Pixels, together: Matrix | None = None) -> Check:
+def ignores_batch_mates(session: Runner, pixels: Pixels, together: Rows | None = None) -> Check:
     """Check that a vector does not depend on the rest of its batch; `together`: its answers, where they are known."""
     alone = np.concatenate([session.run(one[None]) for one in pixels])
     together = answers(session.run, pixels) if together is None else together
@@ -68,12 +67,12 @@ def ignores_batch_mates(session: Runner, pixels: Pixels, together: Matrix | None
     return _close("batch", f"a batch of 1 against batches of {BATCH} and of mixed content", alone, worst)
 
 
-def emits_the_ranking(plain: Matrix, ranked: Matrix, order: NDArray[np.int64]) -> Check:
+def emits_the_ranking(plain: Rows, ranked: Rows, order: Numbers) -> Check:
     """Check that the columns are those of the unranked encoder, in rank order."""
     return _close("ranking", "ranked columns against selection from the unranked encoder", plain[:, order], ranked)
 
 
-def computes_the_head(computed: Matrix, ranked: Matrix) -> Check:
+def computes_the_head(computed: Rows, ranked: Rows) -> Check:
     """Check that the columns are what the head makes of the features, computed apart from any graph, in rank order."""
     cosines = (unit(computed) * unit(ranked)).sum(axis=1)[ranked.any(axis=1)]
     what = "1 - least cosine of the ranked columns to the head computed on the same features"
@@ -82,7 +81,7 @@ def computes_the_head(computed: Matrix, ranked: Matrix) -> Check:
     )
 
 
-def prefix_is_export(full: Matrix, short: Callable[[int], Matrix]) -> Check:
+def prefix_is_export(full: Rows, short: Callable[[int], Rows]) -> Check:
     """Check that the first k columns are what an export of k columns answers."""
     columns = full.shape[1]
     lengths = sorted({1, max(1, columns // 4), max(1, columns // 2)})
@@ -90,7 +89,7 @@ def prefix_is_export(full: Matrix, short: Callable[[int], Matrix]) -> Check:
     return _close("prefix", f"the first {', '.join(map(str, lengths))} columns against exports of so many", *worst)
 
 
-def difference(a: Matrix, b: Matrix) -> float:
+def difference(a: Rows, b: Rows) -> float:
     """Return the largest difference between two entries of the row-normalised vectors.
 
     A value that lies at its gate up to rounding is in one of them and absent from the other: a few such are left out.
@@ -107,9 +106,9 @@ class CachedRunner:
     def __init__(self, session: Runner) -> None:
         self.providers = session.providers
         self._session = session
-        self._known: dict[bytes, Matrix] = {}
+        self._known: dict[bytes, Rows] = {}
 
-    def run(self, pixels: Pixels) -> Matrix:
+    def run(self, pixels: Pixels) -> Rows:
         """Return the row of one image, (1, D)."""
         name = hashlib.sha256(pixels.tobytes()).digest()
         if name not in self._known:
@@ -117,7 +116,7 @@ class CachedRunner:
         return self._known[name]
 
 
-def _close(name: str, what: str, a: Matrix, b: Matrix) -> Check:
+def _close(name: str, what: str, a: Rows, b: Rows) -> Check:
     return must_hold(Check(name=name, what=what, value=difference(a, b), limit=TOLERANCE))
 
 
@@ -142,7 +141,7 @@ def record(encoder: Path, size: int, precision: str = "fp32") -> Golden:
     return recorded(open_session(encoder, precision=precision).run(test_pattern(size))[0])
 
 
-def recorded(z: NDArray[np.float32]) -> Golden:
+def recorded(z: Floats) -> Golden:
     """Return an answer to the test pattern, (D,), at recorded precision."""
     active = np.flatnonzero(z > 0)
     return Golden(indices=tuple(active.tolist()), values=rounded(z[active]))

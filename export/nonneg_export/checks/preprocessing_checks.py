@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from nonneg_core.arrays import Floats
 from nonneg_core.errors import CheckFailed
 from nonneg_core.pixels.decode import decode
 from nonneg_core.pixels.view import Pixels, View
@@ -41,9 +42,7 @@ def sees_alike(view: View, evaluation: Callable[[Path], Pixels], paths: Sequence
     return must_hold(Check(name="view", what=what, value=differing, limit=0))
 
 
-def sees_as_original(
-    view: View, original: Callable[[Image.Image], NDArray[np.float32]], paths: Sequence[Path]
-) -> Check:
+def sees_as_original(view: View, original: Callable[[Image.Image], Floats], paths: Sequence[Path]) -> Check:
     """Check that the view shows of a photo what the original framework's own processor shows."""
     differences = [_difference(view, original, path) for path in evenly_spread(paths, PHOTOS)]
     value, limit = float(np.mean(differences)), MOST_DIFFERENT + HALF_A_PIXEL / view.size
@@ -62,7 +61,7 @@ def sees_as_original(
     return Check(name="pixels", what=what, value=value, limit=limit)
 
 
-def _difference(view: View, original: Callable[[Image.Image], NDArray[np.float32]], path: Path) -> float:
+def _difference(view: View, original: Callable[[Image.Image], Floats], path: Path) -> float:
     """Return the mean difference between two ways to see a photo, of 1; 1 where their sizes differ."""
     photo = decode(path.read_bytes(), background=view.background)
     ours, theirs = view.apply(photo), original(photo)
@@ -71,7 +70,7 @@ def _difference(view: View, original: Callable[[Image.Image], NDArray[np.float32
     return float(np.abs(_averages(ours) - _averages(theirs)).mean() / 255)
 
 
-def _averages(pixels: NDArray[Any]) -> NDArray[np.float32]:
+def _averages(pixels: NDArray[Any]) -> Floats:
     """Return the averages of patches, channel by channel."""
     channels = np.asarray(pixels, dtype=np.float32).transpose(2, 0, 1)
     small = [Image.fromarray(one).resize((PATCHES, PATCHES), Image.Resampling.BOX) for one in channels]
@@ -116,12 +115,12 @@ def by_pillow(data: bytes, view: View) -> Pixels:
     return view.apply(decode(data, background=view.background, at_least=view.decode_side))
 
 
-def _cosines(session: Runner, pairs: Sequence[tuple[Pixels, Pixels]]) -> NDArray[np.float32]:
+def _cosines(session: Runner, pairs: Sequence[tuple[Pixels, Pixels]]) -> Floats:
     """Return the cosines of each pair of vectors; 1 where both are zero."""
     if not pairs:
         return np.ones(1, np.float32)
     one, other = (unit(np.concatenate([session.run(p[None]) for p in side])) for side in zip(*pairs, strict=True))
-    cosines: NDArray[np.float32] = np.where(one.any(axis=1) | other.any(axis=1), (one * other).sum(axis=1), 1)
+    cosines: Floats = np.where(one.any(axis=1) | other.any(axis=1), (one * other).sum(axis=1), 1)
     return cosines
 
 

@@ -6,14 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import ImageOps
 
+from nonneg_core.arrays import Floats
 from nonneg_core.errors import DataInvalid
 from nonneg_core.pixels.decode import decode
-from nonneg_export.calibrate.activations import Activations, Origin, Tick, features_and_columns
-from nonneg_export.calibrate.photo_folder import Photos, labels_of
-from nonneg_export.checks.quality import LENGTHS, TOP_KS, as_they_are, quality_by_length, split
+from nonneg_export.calibrate.activations import Activations, Origin, features_and_columns
+from nonneg_export.calibrate.photo_folder import Photos
+from nonneg_export.calibrate.photo_records import Tick
+from nonneg_export.checks.quality import LENGTHS, TOP_KS, as_they_are, quality_by_length, sampled_task
 from nonneg_runtime.bundle.evidence import Quality, Selection, Structure
 from nonneg_runtime.bundle.manifest import Manifest
 from nonneg_runtime.inference.encoder import open_session
@@ -30,7 +31,7 @@ DIGITS = 4
 def evaluate(
     encoder: Path,
     manifest: Manifest,
-    calibration: NDArray[np.float32],
+    calibration: Floats,
     calibrated_on: tuple[str, ...],
     photos: Photos,
     work: Path,
@@ -45,7 +46,7 @@ def evaluate(
     """
     activations, z = features_and_columns(encoder, origin, photos, manifest, work / "evaluation", tick)
     check_apart(activations, calibrated_on)
-    labels = labels_of(photos, activations.paths)
+    labels = photos.labels(activations.paths)
     _, counts = np.unique(labels, return_counts=True)
     columns = manifest.dimensions
     orders: dict[Selection, list[Order]] = {
@@ -53,17 +54,19 @@ def evaluate(
         "random": [by_chance(columns, seed) for seed in range(SEEDS)],
         "variance": [falling(manifest.columns.variance)],
     }
+    task = sampled_task(z, labels)
     rows = quality_by_length(
-        z, labels, orders, pca=fit_pca(calibration), lengths=LENGTHS, top_ks=TOP_KS, k=K, neighbours=NEIGHBOURS
+        task, orders, pca=fit_pca(calibration), lengths=LENGTHS, top_ks=TOP_KS, k=K, neighbours=NEIGHBOURS
     )
     if origin is not None:
-        rows.append(as_they_are(np.array(activations.values), labels, "features", k=K, neighbours=NEIGHBOURS))
+        features = sampled_task(np.array(activations.values), labels)
+        rows.append(as_they_are(features, "features", k=K, neighbours=NEIGHBOURS))
     return Quality(
         data=data or photos.folder.name,
         images=len(z),
         classes=len(counts),
         lonely_classes=int((counts == 1).sum()),
-        queries=split(len(z)).query_count,
+        queries=len(task.gallery if task.queries is None else task.queries),
         k=K,
         neighbours=NEIGHBOURS,
         seeds=SEEDS,
@@ -74,9 +77,7 @@ def evaluate(
     )
 
 
-def _structure(
-    z: NDArray[np.float32], labels: tuple[str, ...], second: NDArray[np.float32], activations: Activations
-) -> Structure:
+def _structure(z: Floats, labels: tuple[str, ...], second: Floats, activations: Activations) -> Structure:
     first = z[_sample(len(activations.paths))]
     consistent = structure.consistency(z, labels)
     lost = structure.sepin(structure.separate_information(first, second))
@@ -95,13 +96,13 @@ def _structure(
     )
 
 
-def _second_views(encoder: Path, manifest: Manifest, activations: Activations) -> NDArray[np.float32]:
+def _second_views(encoder: Path, manifest: Manifest, activations: Activations) -> Floats:
     """Return the mirrored centre of some of the images: the other half of each positive pair."""
     view, session = manifest.view, open_session(encoder, precision=manifest.precision)
     nearer = view.model_copy(update={"crop": view.crop * 0.8})
     preprocessor = Preprocessor(nearer)
 
-    def look(path: Path) -> NDArray[np.float32]:
+    def look(path: Path) -> Floats:
         image = ImageOps.mirror(decode(path.read_bytes(), background=view.background, at_least=nearer.decode_side))
         return session.run(preprocessor.pixels(image)[None])  # (1, D)
 

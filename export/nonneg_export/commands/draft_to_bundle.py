@@ -11,9 +11,9 @@ import click
 from nonneg_core.terminal.progress import ProgressBar
 from nonneg_export.assembly.calibrate_and_seal import Draft, RankedDraft, rank, report, seal
 from nonneg_export.assembly.text_recall import with_recall
-from nonneg_export.calibrate.activations import Tick
 from nonneg_export.calibrate.column_ranking import Rule
 from nonneg_export.calibrate.photo_folder import Photos, find_photos
+from nonneg_export.calibrate.photo_records import Tick
 from nonneg_export.calibrate.workdir import workdir
 from nonneg_export.commands.options import calibration, tell_broken, warn
 from nonneg_export.share.manifest_report import summary

@@ -12,8 +12,8 @@ import click
 from nonneg_core.pixels.view import Interpolation
 from nonneg_export.assembly.calibrate_and_seal import Draft, RankedDraft
 from nonneg_export.assembly.head_steps import ANALYTIC, NONE, HeadSteps, check_head_steps
-from nonneg_export.calibrate.activations import Tick
 from nonneg_export.calibrate.photo_folder import Photos
+from nonneg_export.calibrate.photo_records import Tick
 from nonneg_export.checks.agreement import doubts
 from nonneg_export.commands.draft_to_bundle import write_and_show
 from nonneg_export.commands.options import (

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
+from nonneg_core.arrays import Floats, Numbers
 from nonneg_export.graphs.canonical import KEPT
 from nonneg_runtime.inference.runner import OUTPUT
 
@@ -53,7 +54,7 @@ def select_columns(model: ModelProto, order: Sequence[int] | NDArray[np.integer[
     return edited
 
 
-def centre(model: ModelProto, offset: NDArray[np.float32]) -> ModelProto:
+def centre(model: ModelProto, offset: Floats) -> ModelProto:
     """Return a copy that subtracts `offset` (D,) from its output and keeps what is above zero."""
     edited = ModelProto()
     edited.CopyFrom(model)
@@ -82,7 +83,7 @@ def _detach_output(model: ModelProto) -> str:
     return inner
 
 
-def _gather(model: ModelProto, order: NDArray[np.int64]) -> None:
+def _gather(model: ModelProto, order: Numbers) -> None:
     before = _detach_output(model)
     name = f"added/order_{len(model.graph.node)}"
     model.graph.initializer.append(numpy_helper.from_array(order, name))
@@ -209,6 +210,6 @@ Layer = Callable[[NodeProto, dict[str, tuple[int, ...]], int, int], list[Edit] |
 _LAYERS: dict[str, Layer] = {"Gemm": _gemm, "MatMul": _matmul, "Conv": _conv}
 
 
-def _take(tensor: TensorProto, order: NDArray[np.int64], axis: int) -> None:
+def _take(tensor: TensorProto, order: Numbers, axis: int) -> None:
     chosen = np.ascontiguousarray(np.take(numpy_helper.to_array(tensor), order, axis=axis))
     tensor.CopyFrom(numpy_helper.from_array(chosen, tensor.name))

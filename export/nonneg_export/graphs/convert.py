@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from onnx import ModelProto
 
+from nonneg_core.arrays import Floats
 from nonneg_core.errors import CheckFailed
 from nonneg_export.graphs.canonical import canonical, silenced
 from nonneg_runtime.inference.runner import INPUT, OUTPUT
@@ -30,12 +31,12 @@ def text_to_onnx(encoder: torch.nn.Module, length: int) -> ModelProto:
     return _traced(encoder.eval(), torch.zeros((2, length), dtype=torch.int64), TOKENS)
 
 
-def in_torch(module: torch.nn.Module, *, relu: bool = False) -> Callable[[NDArray[Any]], NDArray[np.float32]]:
+def in_torch(module: torch.nn.Module, *, relu: bool = False) -> Callable[[NDArray[Any]], Floats]:
     """Return a function that runs the module itself on arrays: what its graph is compared with."""
 
-    def run(batch: NDArray[Any]) -> NDArray[np.float32]:
+    def run(batch: NDArray[Any]) -> Floats:
         with torch.inference_mode():
-            rows: NDArray[np.float32] = module(torch.from_numpy(np.ascontiguousarray(batch))).numpy()
+            rows: Floats = module(torch.from_numpy(np.ascontiguousarray(batch))).numpy()
         return np.maximum(rows, 0) if relu else rows
 
     return run

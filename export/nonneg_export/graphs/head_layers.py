@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
+from nonneg_core.arrays import Floats
 from nonneg_core.errors import DataInvalid
 from nonneg_core.files import safetensors_file
 from nonneg_export.graphs.canonical import KEPT, canonical, save
@@ -32,7 +33,7 @@ def with_root_head(
     *,
     takes: Takes = "roots",
     stored: type = np.float16,
-    shift: NDArray[np.float32] | None = None,
+    shift: Floats | None = None,
 ) -> ModelProto:
     """Return a copy whose pooled features f become p^power where p = relu(x weight + bias) is above the gate, else 0.
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor, nn
 
+from nonneg_core.arrays import Floats
 from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_core.pixels.view import View
 from nonneg_export.assembly.text_towers import TOKENIZER, TextEncoder, samples
@@ -144,7 +144,7 @@ def reference_pixels(folder: Path, scaling: Scaling) -> OriginalPixels:
         )
     mean, std = np.array(scaling.mean), np.array(scaling.std)
 
-    def pixels(photo: Image.Image) -> NDArray[np.float32]:
+    def pixels(photo: Image.Image) -> Floats:
         with silenced():
             planes = processor(photo, return_tensors="np")["pixel_values"][0]
         rows = (np.asarray(planes, dtype=np.float64).transpose(1, 2, 0) * std + mean) / scaling.factor

@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from onnx import ModelProto
 from PIL import Image
 
+from nonneg_core.arrays import Floats
 from nonneg_core.errors import ConfigInvalid
 from nonneg_core.pixels.view import Pixels, View
 from nonneg_export.assembly.text_towers import TextEncoder
@@ -18,8 +17,8 @@ from nonneg_export.share.model_card import NOT_STATED
 from nonneg_training.onnx_backbone.scaling_and_pooling import Pool, Scaling
 
 USUAL_VIEW = View(size=224, crop=0.875, fit="cover", interpolation="bicubic")  # where nothing says it
-Reference = Callable[[Pixels], NDArray[np.float32]]
-OriginalPixels = Callable[[Image.Image], NDArray[np.float32]]  # a photo -> (size, size, 3), 0 to 255
+Reference = Callable[[Pixels], Floats]
+OriginalPixels = Callable[[Image.Image], Floats]  # a photo -> (size, size, 3), 0 to 255
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nonneg_core.arrays import Flags
 from nonneg_core.process.cores_and_allocator import available_cores
 from nonneg_export.assembly.calibrate_and_seal import Draft, HeadFileOptions, RankedDraft
 from nonneg_export.assembly.head_steps import EncoderWithHead, HeadSteps, behind
 from nonneg_export.assembly.text_towers import TextEncoder, beside, check_width
-from nonneg_export.calibrate.activations import Activations, Origin, Tick, collect
+from nonneg_export.calibrate.activations import Activations, Origin, collect
 from nonneg_export.calibrate.photo_folder import Photos
+from nonneg_export.calibrate.photo_records import Tick
 from nonneg_export.checks.agreement import held_out, shared_neighbours
 from nonneg_export.checks.encoder_checks import answers, features_agree, samples
 from nonneg_export.checks.preprocessing_checks import sees_as_original
@@ -35,7 +36,7 @@ class Wrapped:
     draft: Draft
     behind: EncoderWithHead
     features: Activations  # the encoder's own, of the calibration photos
-    held_out: NDArray[np.bool_]  # photos that the head was not computed from
+    held_out: Flags  # photos that the head was not computed from
     text: TextEncoder | None = None
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
@@ -10,10 +10,29 @@ Selection = Literal["expected-activation", "random", "variance", "pca", "feature
 Asking = Literal["cut", "whole", "re-ranked"]
 
 
-class QualityRow(BaseModel):
-    """Retrieval at one length, for one way to choose the dimensions."""
+class ManifestRecord(BaseModel):
+    """A part of the manifest: frozen, and without fields that are not known."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class GrownRecord(ManifestRecord):
+    """A record whose fields of `came_later` are left out at their defaults: older manifests keep their digests."""
+
+    came_later: ClassVar[tuple[str, ...]] = ()
+
+    @model_serializer(mode="wrap")
+    def _without_defaults_that_came_later(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields: dict[str, Any] = write(self)
+        kinds = type(self).model_fields
+        unsaid = {name for name in self.came_later if getattr(self, name) == kinds[name].default}
+        return {name: value for name, value in fields.items() if name not in unsaid}
+
+
+class QualityRow(GrownRecord):
+    """Retrieval at one length, for one way to choose the dimensions."""
+
+    came_later = ("asked",)
 
     selection: Selection
     dimensions: int
@@ -28,20 +47,6 @@ class QualityRow(BaseModel):
     asked: Asking = Field(
         default="cut", description="queries: cut as what is stored; whole; whole, which then order the first 200"
     )
-
-    @model_serializer(mode="wrap")
-    def _without_the_usual(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out how rows were asked where it is the usual: rows of before it was said keep their digests."""
-        record: dict[str, Any] = handler(self)
-        if self.asked == "cut":
-            record.pop("asked", None)
-        return record
-
-
-class ManifestRecord(BaseModel):
-    """A part of the manifest: frozen, and without fields that are not known."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Golden(ManifestRecord):
@@ -61,8 +66,10 @@ class Check(ManifestRecord):
     limit: float
 
 
-class Structure(ManifestRecord):
+class Structure(GrownRecord):
     """What the dimensions are like, each measured on the full, row-normalised vectors."""
+
+    came_later = ("sepin_intervals",)
 
     sparsity: float = Field(description="share of entries below 1e-5")
     correlation: float = Field(description="mean absolute cosine between two different live columns")
@@ -73,14 +80,6 @@ class Structure(ManifestRecord):
     sepin: dict[str, float] = Field(description="mean over the first k dimensions of what only they know")
     sepin_estimator: str = ""
     sepin_intervals: dict[str, tuple[float, float]] = Field(default={}, description="of 95 %, over images")
-
-    @model_serializer(mode="wrap")
-    def _without_intervals_that_are_not_known(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out what is not known: manifests of before this field keep the digest that seals them."""
-        fields: dict[str, Any] = write(self)
-        if not self.sepin_intervals:
-            fields.pop("sepin_intervals", None)
-        return fields
 
 
 class Quality(ManifestRecord):

@@ -7,13 +7,7 @@ import json
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import (
-    Field,
-    SerializerFunctionWrapHandler,
-    ValidationError,
-    model_serializer,
-    model_validator,
-)
+from pydantic import Field, ValidationError, model_validator
 
 from nonneg_core.errors import BundleInvalid, DigestMismatch, SchemaUnknown
 from nonneg_core.pixels.view import View
@@ -22,6 +16,7 @@ from nonneg_runtime.bundle.evidence import (
     Check,
     Gain,
     Golden,
+    GrownRecord,
     Kept,
     ManifestRecord,
     Quality,
@@ -38,15 +33,6 @@ RankedBy = Literal["expected-activation", "frequency", "variance", "nested", "no
 Precision = Literal["fp32", "fp16", "int8", "bf16"]  # fp16: of the stored weights; the others: of what computes
 
 
-class _Brief(ManifestRecord):
-    """A record that leaves out what is None: manifests of before a field keep the digest that seals them."""
-
-    @model_serializer(mode="wrap")
-    def _without_none(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        fields: dict[str, Any] = write(self)
-        return {name: value for name, value in fields.items() if value is not None}
-
-
 class FileRecord(ManifestRecord):
     """One file of the bundle."""
 
@@ -54,8 +40,10 @@ class FileRecord(ManifestRecord):
     bytes: int = Field(ge=0)
 
 
-class Provenance(_Brief):
+class Provenance(GrownRecord):
     """Where weights and data come from, and what may be done with them."""
+
+    came_later = ("fetched",)
 
     weights: str
     weights_license: str
@@ -76,8 +64,10 @@ class Columns(ManifestRecord):
     variance: tuple[float, ...] = Field(description="variance of the row-normalised feature")
 
 
-class Calibration(_Brief):
+class Calibration(GrownRecord):
     """The images that the ranking was measured on."""
+
+    came_later = ("decode", "resize")
 
     images: int = Field(ge=1)
     data: str
@@ -102,8 +92,10 @@ class AtlasRecord(ManifestRecord):
     named: int = Field(description="dimensions with a suggested name")
 
 
-class NamesRecord(_Brief):
+class NamesRecord(GrownRecord):
     """The file of names that some of the dimensions have, each with its evidence."""
+
+    came_later = ("first_512", "stability")
 
     file: str
     named: int = Field(ge=0, description="dimensions with a name")

@@ -15,27 +15,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nonneg_core.arrays import Doubles, Floats, Numbers, Rows
 from nonneg_core.errors import ConfigInvalid
 from nonneg_core.shortening import unit
-from nonneg_runtime.heads.moments import Doubles, Rows, Spread, spread
+from nonneg_runtime.heads.moments import Spread, spread
 
 EDGES = (0, 64, 128, 256, 512, 1024)  # between the blocks of components that are turned together
 EXPONENT = 0.42  # half whitening: .25 for a teacher's dense features, more for columns that are cut at zero
 FLOOR = 0.02  # of the mean eigenvalue, added to each: the smallest components are noise
 ROUNDS = 30
 TURNED_ON = 10_000  # rows: more would not turn the blocks any further
-Matrix = NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False)
 class Basis:
     """p = (x - mean) @ matrix / scale has a mean square of one."""
 
-    mean: NDArray[np.float32]  # (features,)
-    matrix: Matrix  # (features, components)
+    mean: Floats  # (features,)
+    matrix: Rows  # (features, components)
     scale: float
 
-    def coordinates(self, rows: Rows) -> Matrix:
+    def coordinates(self, rows: Rows) -> Rows:
         """Return p of every row, (rows, components)."""
         return np.asarray((rows - self.mean) @ self.matrix / self.scale, dtype=np.float32)
 
@@ -78,7 +78,7 @@ def components(of: Spread, keep: int, exponent: float, *, floor: float = FLOOR) 
     return directions
 
 
-def rotation(points: Matrix, rounds: int, seed: int = 0) -> Matrix:
+def rotation(points: Rows, rounds: int, seed: int = 0) -> Rows:
     """Return an orthogonal matrix under which the positive part of `points` holds as much energy as it can.
 
     R <- polar(points' relu(points R)) climbs E|relu(points R)|^2 from a random start.
@@ -96,13 +96,13 @@ def polar(matrix: NDArray[Any]) -> NDArray[Any]:
     return nearest
 
 
-def random_rotation(size: int, seed: int) -> Matrix:
+def random_rotation(size: int, seed: int) -> Rows:
     """Return a uniformly drawn orthogonal matrix."""
     q, r = np.linalg.qr(np.random.default_rng(seed).normal(size=(size, size)))
     return np.asarray(q * np.sign(np.diag(r)), dtype=np.float32)
 
 
-def strongest(p: Matrix, length: NDArray[np.float32], count: int) -> NDArray[np.int64]:
+def strongest(p: Rows, length: Floats, count: int) -> Numbers:
     """Choose of the columns p and -p the `count` whose positive parts hold most, as indices into [p, -p].
 
     length: (rows, 1) of the vectors that the columns are seen as a share of.
@@ -130,18 +130,18 @@ TEACHER_EXPONENT = 0.25
 TEACHER_FLOOR = 0.02  # of the mean eigenvalue: no smaller one is divided by
 
 
-def half_whitened(rows: Rows) -> Matrix:
+def half_whitened(rows: Rows) -> Rows:
     """Return all principal components of the rows, each divided by eigenvalue^.25, at a mean length of one."""
     of = spread(rows)
     values, axes = np.linalg.eigh(of.covariance)
     turned = ((rows - of.mean) @ (axes / np.maximum(values, values.mean() * TEACHER_FLOOR) ** TEACHER_EXPONENT)).astype(
         np.float32
     )
-    scaled_rows: Matrix = turned / np.linalg.norm(turned, axis=1).mean()
+    scaled_rows: Rows = turned / np.linalg.norm(turned, axis=1).mean()
     return scaled_rows
 
 
-def teacher_vectors(backbones: list[Rows]) -> Matrix:
+def teacher_vectors(backbones: list[Rows]) -> Rows:
     """Return the teacher's vectors of length one: those of all backbones side by side."""
     side_by_side = np.concatenate([half_whitened(rows) for rows in backbones], axis=1)
     return unit(side_by_side)

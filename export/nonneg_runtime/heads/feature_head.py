@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from nonneg_core.arrays import Doubles, Floats, Rows
 from nonneg_core.errors import DataInvalid
 from nonneg_core.shortening import unit
 from nonneg_runtime.heads.analytic_head import (
@@ -20,14 +21,13 @@ from nonneg_runtime.heads.analytic_head import (
     EXPONENT,
     FLOOR,
     Basis,
-    Matrix,
     components,
     fit_basis,
     random_rotation,
     within,
 )
 from nonneg_runtime.heads.head import Head, analytic, first, joined, roots
-from nonneg_runtime.heads.moments import Doubles, Rows, Spread, spread
+from nonneg_runtime.heads.moments import Spread, spread
 
 Takes = Literal["roots", "features", "directions"]
 GATE = 0.75  # of the columns behind the open ones: about a quarter of them is active on a photo
@@ -78,7 +78,7 @@ def head_input(features: NDArray[Any], takes: Takes) -> Rows:
     return roots(rows) if takes == "roots" else unit(rows) if takes == "directions" else rows
 
 
-def gates(dimensions: int, gate: float = GATE) -> NDArray[np.float32]:
+def gates(dimensions: int, gate: float = GATE) -> Floats:
     """Return each column's gate: 0 for the first columns, `gate` for the others."""
     thresholds = np.full(dimensions, gate, dtype=np.float32)
     thresholds[: min(OPEN, dimensions // OPEN_SHARE)] = 0
@@ -158,7 +158,7 @@ def gated(front: Head, dimensions: int, unseen: Rows, named: Head | None = None)
     return head if named is None else joined(head, named)
 
 
-def _gate(pressed: Matrix, active: float) -> Matrix:
+def _gate(pressed: Rows, active: float) -> Rows:
     """Return one gate for all columns but those in front, so that `active` of the columns are above it on average."""
     gate = np.zeros(pressed.shape[1], dtype=np.float32)
     tail = pressed[:, OPEN:]

@@ -8,22 +8,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nonneg_core.arrays import Doubles, Floats, Numbers, Rows
 from nonneg_core.errors import ConfigInvalid
 from nonneg_core.shortening import Vectors
-from nonneg_runtime.heads.analytic_head import Basis, Matrix, check_width, polar, strongest
-from nonneg_runtime.heads.moments import Doubles, Rows
+from nonneg_runtime.heads.analytic_head import Basis, check_width, polar, strongest
 
 POWER = 0.6
-Row = NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False)
 class Head:
     """z = p^power where p = relu(x weight + bias) is above the gate, and 0 elsewhere; nothing is subtracted."""
 
-    weight: Matrix  # (features, D)
-    bias: Row  # (D,)
-    gate: Row  # (D,): 0 is the ReLU alone
+    weight: Rows  # (features, D)
+    bias: Floats  # (D,)
+    gate: Floats  # (D,): 0 is the ReLU alone
     power: float = POWER
 
     @property
@@ -42,7 +41,7 @@ class Head:
         vectors: Vectors = np.where(p > self.gate, p, np.float32(0)) ** np.float32(self.power)
         return vectors
 
-    def gated(self, gate: Row) -> Head:
+    def gated(self, gate: Floats) -> Head:
         """Return the same head behind another gate."""
         return replace(self, gate=np.asarray(gate, dtype=np.float32))
 
@@ -61,7 +60,7 @@ def analytic(basis: Basis, rows: Rows, dimensions: int) -> Head:
     return along(basis, basis.matrix, order)
 
 
-def along(basis: Basis, directions: Matrix, order: NDArray[np.int64]) -> Head:
+def along(basis: Basis, directions: Rows, order: Numbers) -> Head:
     """Make columns +-(x - mean) . direction at the basis's scale; `order` counts directions, then their opposites."""
     both = np.concatenate([directions, -directions], axis=1)[:, order] / basis.scale
     weight = np.asarray(both, dtype=np.float32)
@@ -94,7 +93,7 @@ def first(head: Head, count: int) -> Head:
 class Named:
     """Orthonormal directions in a basis, and which classes they are."""
 
-    classes: NDArray[np.int64]  # (names,) rows of the classifier, ascending
+    classes: Numbers  # (names,) rows of the classifier, ascending
     directions: Doubles  # (components, names)
     faithfulness: Doubles  # (names,) cosine of each direction with its class's own
 

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nonneg_core.arrays import Doubles, Numbers, Rows
 from nonneg_core.errors import DataInvalid
 
-Doubles = NDArray[np.float64]
-Rows = NDArray[np.float32]
 CHUNK = 4096
 
 
@@ -84,7 +83,7 @@ def streamed(read: Callable[[], Iterable[Rows]]) -> Spread:
     return Spread(mean, _products(x - mean for x in read()) / (count - 1), count)
 
 
-def within_classes(read: Callable[[], Iterable[tuple[Rows, NDArray[np.int64]]]], classes: int) -> Spread | None:
+def within_classes(read: Callable[[], Iterable[tuple[Rows, Numbers]]], classes: int) -> Spread | None:
     """Measure how rows differ from their class's mean; `read` gives rows and their classes, below 0 for none.
 
     None where no class has two rows.

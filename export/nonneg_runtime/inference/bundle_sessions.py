@@ -9,8 +9,8 @@ import weakref
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nonneg_core.arrays import Floats
 from nonneg_core.errors import BundleInvalid, CheckFailed, DataInvalid, NonnegError, NotReady, StorageFailed
 from nonneg_core.pixels.view import Pixels
 from nonneg_core.process.cores_and_allocator import trim
@@ -100,7 +100,7 @@ class Sessions:
         if self._spread and not self._wide.begun and (self._shareable or self._has_room()):
             self._wide.begin(self.open_wide)
 
-    def run(self, pixels: Pixels, *, wide: bool = False) -> NDArray[np.float32]:
+    def run(self, pixels: Pixels, *, wide: bool = False) -> Floats:
         """Compute raw vectors (batch, D) on the calling thread or, `wide` and if there is one, on every core."""
         session = (self._wide.session if wide else None) or self.session or self._load()
         try:

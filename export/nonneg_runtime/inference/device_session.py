@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nonneg_core.arrays import Floats
 from nonneg_core.pixels.view import Pixels
 from nonneg_runtime.inference.onnx_session import Session
 from nonneg_runtime.inference.runner import INPUT, OUTPUT, on_cores
@@ -40,7 +41,7 @@ class DeviceSession(Session):
         self._lock = not on_cores(self.providers)
         self.idle: dict[int, list[Bound]] = {size: [] for size in self._sizes}  # what no thread uses at this moment
 
-    def run(self, pixels: Pixels) -> NDArray[np.float32]:
+    def run(self, pixels: Pixels) -> Floats:
         """Run at most as many rows as there is room for."""
         most = self._sizes[-1]
         if len(pixels) > most:
@@ -66,7 +67,7 @@ class Bound:
         self._binding = session.io_binding()
         self._binding.bind_output(OUTPUT, "cpu", 0, np.float32, self.output.shape, self.output.ctypes.data)
 
-    def run(self, pixels: Pixels) -> NDArray[np.float32]:
+    def run(self, pixels: Pixels) -> Floats:
         """Run at most as many rows as there is room for."""
         self.input[: len(pixels)] = pixels  # what lies behind is an earlier batch's, and its results are not read
         self._binding.bind_cpu_input(INPUT, self.input)  # copies it to the device, now

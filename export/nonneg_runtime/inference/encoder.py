@@ -5,9 +5,7 @@ from __future__ import annotations
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
+from nonneg_core.arrays import Floats
 from nonneg_core.errors import ConfigInvalid, NonnegError
 from nonneg_core.pixels.identify import MAX_PIXELS
 from nonneg_core.process.cores_and_allocator import available_cores
@@ -70,7 +68,7 @@ class BundleEncoder:
         self._session = open_session(bundle.encoder, callers=self.threads, providers=providers, precision=precision)
         self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="encode")
 
-    def submit(self, image: PhotoInput, inspect: Inspect | None = None) -> Future[NDArray[np.float32]]:
+    def submit(self, image: PhotoInput, inspect: Inspect | None = None) -> Future[Floats]:
         """Begin to encode a file's bytes or a PIL image; the future holds the raw vector (D,) or one of our errors.
 
         inspect: called with the decoded image, before it is shrunk to what the encoder sees.
@@ -81,10 +79,10 @@ class BundleEncoder:
         """Drop what has not begun, and wait for what has."""
         self._pool.shutdown(cancel_futures=True)
 
-    def _encode(self, image: PhotoInput, inspect: Inspect | None) -> NDArray[np.float32]:
+    def _encode(self, image: PhotoInput, inspect: Inspect | None) -> Floats:
         pixels = self._preprocessor.pixels(image, inspect=inspect)
         try:
-            vector: NDArray[np.float32] = self._session.run(pixels[None])[0]
+            vector: Floats = self._session.run(pixels[None])[0]
         except Exception as error:  # the runtimes raise classes of their own, none of them public
             raise NonnegError(
                 f"the encoder failed on an image ({type(error).__name__})", fix="run `nonneg doctor`"

@@ -10,12 +10,12 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
 
+from nonneg_core.arrays import Floats
 from nonneg_core.errors import BundleInvalid
-from nonneg_core.files.atomic import cache_folder
+from nonneg_core.files.user_cache import cache_folder
 from nonneg_runtime.bundle.bundle_folder import ENCODER, record_of, storing
 from nonneg_runtime.inference.runner import CPU, INPUT, OUTPUT, check_provider, provider_refused
 from nonneg_runtime.inference.runner import nodes_by_provider as taken
@@ -70,9 +70,9 @@ class Session:
         _, height, width, channels = taken.shape
         return height if isinstance(height, int) and height == width and channels == 3 else None
 
-    def run(self, batch: NDArray[Any]) -> NDArray[np.float32]:
+    def run(self, batch: NDArray[Any]) -> Floats:
         """Return the raw embeddings of a batch, uint8 (batch, size, size, 3) or tokens: float32 (batch, D)."""
-        result: NDArray[np.float32] = self._session.run([self._output], {self._takes: batch})[0]
+        result: Floats = self._session.run([self._output], {self._takes: batch})[0]
         return result
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nonneg_core.arrays import Floats
 from nonneg_core.errors import BundleInvalid, ConfigInvalid, MissingExtra
 from nonneg_core.pixels.view import Pixels
 from nonneg_core.terminal.installing import extra_hint
@@ -49,13 +49,13 @@ class OpenVino:
         self.providers: tuple[str, ...] = (OPENVINO,)
         self._own = threading.local()
 
-    def run(self, pixels: Pixels) -> NDArray[np.float32]:
+    def run(self, pixels: Pixels) -> Floats:
         """Return the raw embeddings of a batch: uint8 (batch, size, size, 3) -> float32 (batch, D)."""
         request = getattr(self._own, "request", None)
         if request is None:
             request = self._own.request = self.compiled.create_infer_request()
         request.infer({0: np.ascontiguousarray(pixels)}, share_inputs=True)
-        rows: NDArray[np.float32] = request.get_tensor(OUTPUT).data.copy()  # the request's own memory is used again
+        rows: Floats = request.get_tensor(OUTPUT).data.copy()  # the request's own memory is used again
         return rows
 
 

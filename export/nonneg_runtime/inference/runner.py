@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nonneg_core.arrays import Doubles, Floats
 from nonneg_core.errors import CheckFailed, ConfigInvalid
 from nonneg_core.pixels.view import Pixels
 from nonneg_runtime.bundle.evidence import Golden
@@ -55,7 +55,7 @@ class Runner(Protocol):
 
     providers: tuple[str, ...]
 
-    def run(self, pixels: Pixels) -> NDArray[np.float32]:
+    def run(self, pixels: Pixels) -> Floats:
         """Return the raw embeddings of a batch: uint8 (batch, size, size, 3) -> float32 (batch, D)."""
 
 
@@ -98,7 +98,7 @@ def check_golden(runner: Runner, manifest: Manifest) -> float:
     return checked_cosine(manifest.golden, golden_cosine(runner, manifest), manifest.name)
 
 
-def check_text(vector: NDArray[np.float32], recorded: Golden, name: str) -> float:
+def check_text(vector: Floats, recorded: Golden, name: str) -> float:
     """Return the same of a text tower, which answered `vector` to the text of its self-test."""
     return checked_cosine(recorded, _cosine_to(recorded, vector), name)
 
@@ -116,13 +116,13 @@ def checked_cosine(recorded: Golden, similarity: float, name: str) -> float:
     return similarity
 
 
-def _cosine_to(recorded: Golden, vector: NDArray[np.float32]) -> float:
+def _cosine_to(recorded: Golden, vector: Floats) -> float:
     expected = np.zeros(len(vector))
     expected[list(recorded.indices)] = recorded.values
     return cosine(expected, vector.astype(np.float64))
 
 
-def cosine(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
+def cosine(a: Doubles, b: Doubles) -> float:
     """Return the cosine of two vectors; two zero vectors agree."""
     lengths = float(np.linalg.norm(a) * np.linalg.norm(b))
     return float(a @ b) / lengths if lengths else float(not a.any() and not b.any())

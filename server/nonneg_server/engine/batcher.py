@@ -13,13 +13,12 @@ from concurrent.futures import Future
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nonneg_core.arrays import Floats
 from nonneg_core.pixels.view import Pixels
 from nonneg_server.engine.workers import WorkerPool, not_available
 
-RawVector = NDArray[np.float32]
-Run = Callable[[Pixels], RawVector]
+Run = Callable[[Pixels], Floats]
 
 
 class Batcher:
@@ -29,14 +28,14 @@ class Batcher:
         self.largest = largest
         self._run = run
         self._observe = observe
-        self._forming: deque[tuple[Pixels, Future[RawVector]]] = deque()
+        self._forming: deque[tuple[Pixels, Future[Floats]]] = deque()
         self._lock = threading.Lock()
         self._thread = WorkerPool(1)
         weakref.finalize(self, self._thread.close, 0)  # of a model that was replaced: nothing else closes it
 
-    def submit(self, pixels: Pixels) -> Future[RawVector]:
+    def submit(self, pixels: Pixels) -> Future[Floats]:
         """Return the vector to be of one image, uint8 (size, size, 3)."""
-        future: Future[RawVector] = Future()
+        future: Future[Floats] = Future()
         with self._lock:
             self._forming.append((pixels, future))
         self._thread.submit(self._run_forming)  # finds nothing to do if an earlier call took this image along
@@ -67,7 +66,7 @@ class Batcher:
         for vector, (_, future) in zip(vectors, batch, strict=True):
             future.set_result(vector)
 
-    def _take(self, most: int) -> list[tuple[Pixels, Future[RawVector]]]:
+    def _take(self, most: int) -> list[tuple[Pixels, Future[Floats]]]:
         with self._lock:
             taken = [self._forming.popleft() for _ in range(min(most, len(self._forming)))]
         return [(pixels, future) for pixels, future in taken if future.set_running_or_notify_cancel()]

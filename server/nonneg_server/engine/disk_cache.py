@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+
+from nonneg_core.arrays import Floats
 
 logger = logging.getLogger("nonneg")
-RawVector = NDArray[np.float32]
 T = TypeVar("T")
 
 FILE = "vectors-1.sqlite"  # the number is that of the layout: another layout is another file
@@ -73,7 +73,7 @@ class DiskCache:
         self._writer = ThreadPoolExecutor(1, "cache-writer")
         self._attempt(self._prepare)
 
-    async def find(self, keys: Sequence[bytes]) -> dict[bytes, RawVector]:
+    async def find(self, keys: Sequence[bytes]) -> dict[bytes, Floats]:
         """Return those of the vectors that are there."""
         if self._resting():
             self.misses += len(keys)
@@ -83,7 +83,7 @@ class DiskCache:
         self.misses += len(set(keys)) - len(vectors)
         return vectors
 
-    def put(self, key: bytes, vector: RawVector) -> None:
+    def put(self, key: bytes, vector: Floats) -> None:
         """Keep a vector, soon."""
         if self._resting():
             return
@@ -168,8 +168,8 @@ class DiskCache:
         if connection is not None:
             connection.close()
 
-    def _read(self, keys: Sequence[bytes]) -> dict[bytes, RawVector]:
-        vectors: dict[bytes, RawVector] = {}
+    def _read(self, keys: Sequence[bytes]) -> dict[bytes, Floats]:
+        vectors: dict[bytes, Floats] = {}
         now = int(self._now())
         for key in keys:
             row = self._connection().execute("SELECT body, used FROM vectors WHERE key = ?", (key,)).fetchone()
@@ -226,14 +226,14 @@ def _size(connection: sqlite3.Connection) -> int:
 _SIZES = ("page_count", "freelist_count", "page_size")
 
 
-def _packed(vector: RawVector) -> bytes:
+def _packed(vector: Floats) -> bytes:
     active = np.flatnonzero(vector)
     numbers = active.astype("<u4").tobytes() + vector[active].astype("<f4").tobytes()
     rest = struct.pack("<II", len(vector), len(active)) + numbers
     return struct.pack("<I", zlib.crc32(rest)) + rest
 
 
-def _unpacked(body: bytes) -> RawVector | None:
+def _unpacked(body: bytes) -> Floats | None:
     """Return the vector; None where its bytes are not those that were written."""
     if len(body) < _HEAD.size:
         return None

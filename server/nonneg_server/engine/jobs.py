@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
+from nonneg_core.arrays import Floats
 from nonneg_core.errors import DeadlineExceeded, ImageTooLarge, ImageUnreadable, NonnegError, ParameterInvalid
 from nonneg_core.pixels.pricing.price import Price
 from nonneg_core.shortening import unit
@@ -26,7 +24,7 @@ from nonneg_server.engine.workers import Workers
 class Encoded(NamedTuple):
     """One image's raw vector and where its time went."""
 
-    vector: NDArray[np.float32]  # (D,)
+    vector: Floats  # (D,)
     queue_seconds: float
     decode_seconds: float
     run_seconds: float

@@ -11,6 +11,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from nonneg_core.arrays import Doubles
+
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 COUNTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
 TOGETHER = 32  # images that are counted in one go
@@ -104,6 +106,6 @@ class ModelStats:
         """The weight of the images that `frequencies` rest on."""
         return self._seen
 
-    def frequencies(self) -> NDArray[np.float64]:
+    def frequencies(self) -> Doubles:
         """Return the share of recent images on which each dimension was active."""
         return self._active / max(self._seen, 1.0)

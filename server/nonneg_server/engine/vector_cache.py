@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from nonneg_core.arrays import Floats
+
 if TYPE_CHECKING:
     from nonneg_server.engine.disk_cache import DiskCache
 
 OVERHEAD = 400  # bytes that an entry costs beside its numbers
 
-CachedVector = tuple[NDArray[np.int32], NDArray[np.float32], int]  # indices, values, D
+CachedVector = tuple[NDArray[np.int32], Floats, int]  # indices, values, D
 
 
 class Cache:
@@ -35,7 +37,7 @@ class Cache:
     def __len__(self) -> int:
         return len(self._entries)
 
-    async def get_all(self, keys: Sequence[bytes | None]) -> list[NDArray[np.float32] | None]:
+    async def get_all(self, keys: Sequence[bytes | None]) -> list[Floats | None]:
         """Return the vectors that are known, each in its key's place."""
         vectors = [None if key is None else self.get(key) for key in keys]
         missing = [key for key, vector in zip(keys, vectors, strict=True) if key is not None and vector is None]
@@ -49,7 +51,7 @@ class Cache:
                 self.hits, self.misses = self.hits + 1, self.misses - 1
         return vectors
 
-    def get(self, key: bytes) -> NDArray[np.float32] | None:
+    def get(self, key: bytes) -> Floats | None:
         """Return the vector under this key, as it was put there."""
         entry = self._entries.get(key)
         if entry is None:
@@ -62,7 +64,7 @@ class Cache:
         vector[indices] = values
         return vector
 
-    def put(self, key: bytes, vector: NDArray[np.float32]) -> None:
+    def put(self, key: bytes, vector: Floats) -> None:
         if self.disk is not None:
             self.disk.put(key, vector)
         self._keep(key, vector)
@@ -71,7 +73,7 @@ class Cache:
         if self.disk is not None:
             self.disk.close()
 
-    def _keep(self, key: bytes, vector: NDArray[np.float32]) -> None:
+    def _keep(self, key: bytes, vector: Floats) -> None:
         indices = np.flatnonzero(vector).astype(np.int32)
         entry = (indices, vector[indices], len(vector))
         old = self._entries.pop(key, None)

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nonneg_core.arrays import Doubles, Flags
 from nonneg_core.pixels.decode import decode
 from nonneg_core.pixels.pixel_checks import check_pixels, likeness, standardised
 from nonneg_core.shortening import Vectors, shorten
@@ -26,7 +26,7 @@ class Cards:
 
     def __init__(self, names: Mapping[int, str], dimensions: int) -> None:
         self.names = names
-        self.named: NDArray[np.bool_] = np.isin(np.arange(dimensions), list(names))
+        self.named: Flags = np.isin(np.arange(dimensions), list(names))
         self._having = Counter(name.casefold() for name in names.values())
 
     def __call__(self, j: int) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def _only(one: Vectors, other: Vectors, cards: Cards, limit: int) -> list[dict[s
     return bars(alone, cards, limit)
 
 
-def _largest(products: NDArray[np.float64], limit: int) -> list[int]:
+def _largest(products: Doubles, limit: int) -> list[int]:
     order = np.argsort(-products, kind="stable")[:limit]
     return [int(j) for j in order if products[j] > 0]
 

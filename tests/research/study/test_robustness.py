@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from nonneg_core.arrays import Floats
 from nonneg_core.pixels.view import Pixels, View
 from nonneg_training.data import open_data
 from nonneg_training.data.images import subset
-from nonneg_training.measure.encoder_outputs import Floats, encode_images
+from nonneg_training.measure.encoder_outputs import encode_images
 from research.study.robustness import CORRUPTIONS, STRENGTHS, corrupt, corrupted
 
 

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from nonneg_core.errors import ConfigInvalid, DataInvalid, DigestMismatch, StorageFailed, TrainingStopped
-from nonneg_core.files.atomic import locked
+from nonneg_core.files.user_cache import locked
 from research.study.__main__ import study as study_command
 from research.study.plan import differing, names, read_plan
 from research.study.result_files import read_result, same, this_commit, write_result

@@ -14,7 +14,7 @@ from onnx import TensorProto, helper
 
 import nonneg_training
 from nonneg_cli.table import nonneg
-from nonneg_core.errors import ConfigInvalid, DataInvalid
+from nonneg_core.errors import ConfigInvalid, DataInvalid, ParameterInvalid
 from nonneg_runtime.bundle.bundle_folder import open_bundle
 from nonneg_training.data import open_data
 from nonneg_training.loop.training_run import train
@@ -160,7 +160,7 @@ def test_load_encoder_takes_a_path_or_a_string(trained: Path) -> None:
         (["{run}", "--selections", "best"], ConfigInvalid, "selection=best is not known"),
         (["{run}", "--lengths", "0"], ConfigInvalid, "--lengths=0 is not a number of dimensions"),
         (["{run}", "--lengths", "8,-2"], ConfigInvalid, "--lengths=-2 is not a number"),
-        (["{run}", "--limit", "20", "--lengths", "33"], ConfigInvalid, "length=33 exceeds the 32 dimensions"),
+        (["{run}", "--limit", "20", "--lengths", "33"], ParameterInvalid, "dimensions=33 exceeds this model's 32"),
         (["z.npy", "--limit", "20"], ConfigInvalid, "--limit belongs to images, and z.npy holds vectors"),
         (["z.npy", "--root", "x"], ConfigInvalid, "--root belongs to images"),
         (["{run}", "--labels", "x.txt"], ConfigInvalid, "belongs to an array"),

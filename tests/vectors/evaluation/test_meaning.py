@@ -7,8 +7,8 @@ import pytest
 
 from nonneg_vectors.evaluation.certificate_splits import edit_responses, pasted_pairs, split_for_certificate
 from nonneg_vectors.evaluation.linear_probes import area_under_precision, telling_columns
-from nonneg_vectors.evaluation.meaning import FIGURES, ClassesAndJudge, EncoderCodes, examine
-from nonneg_vectors.evaluation.structure import consistency
+from nonneg_vectors.evaluation.meaning import FIGURES, ClassesAndJudge, examine
+from nonneg_vectors.evaluation.structure import EncoderCodes, consistency
 from nonneg_vectors.evaluation.uncertainty import GROUPS, Estimate, groups_of, interval, jackknife
 
 CLASSES, WIDTH, D = 24, 32, 64

@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 from nonneg_core.errors import DataInvalid
-from nonneg_vectors.evaluation.structure import mean_score, monosemanticity, rotated, rotation, sparsity
+from nonneg_vectors.evaluation.structure import (
+    EncoderCodes,
+    floors,
+    mean_score,
+    monosemanticity,
+    rotation,
+    sparsity,
+)
 from nonneg_vectors.evaluation.structure_report import structure
 
 
@@ -72,13 +79,13 @@ def test_a_rotation_keeps_lengths_and_the_cut_keeps_the_sparsity() -> None:
     z, _ = of_classes()
     q = rotation(30)
     np.testing.assert_allclose(q @ q.T, np.eye(30), atol=1e-5)
-    turned, other = rotated(z, z[:50])
-    assert other is not None
+    floor = floors(EncoderCodes(z, {"again": z[:50]}))["rotated"]
+    turned, other = floor.photos, floor.pictures["again"]
     np.testing.assert_allclose(turned[:50], other, rtol=1e-5, atol=1e-4)
     assert sparsity(turned) == pytest.approx(sparsity(z), abs=0.01)
     assert turned.min() >= 0
-    signed, _ = rotated(np.random.default_rng(0).normal(size=(20, 30)))
-    assert signed.min() < 0, "dense, signed vectors stay dense and signed"
+    signed = floors(EncoderCodes(np.random.default_rng(0).normal(size=(20, 30))))["rotated"]
+    assert signed.photos.min() < 0, "dense, signed vectors stay dense and signed"
 
 
 def test_signed_vectors_are_measured_as_they_are() -> None:

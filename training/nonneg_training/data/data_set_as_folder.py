@@ -6,7 +6,8 @@ import os
 import shutil
 from pathlib import Path
 
-from nonneg_core.files.atomic import begun, cache_folder, remove_abandoned, storage_error
+from nonneg_core.files.atomic import begun, remove_abandoned, storage_error
+from nonneg_core.files.user_cache import cache_folder
 from nonneg_training.data import Images, open_data
 
 DONE = ".whole"

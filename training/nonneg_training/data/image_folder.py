@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
 from nonneg_core.errors import DataInvalid
-from nonneg_core.files.image_files import ends, leads_back
+from nonneg_core.files.image_files import find_images, label_of
 from nonneg_core.pixels.decode import decode
-from nonneg_core.pixels.formats import OF_IMAGES
 from nonneg_training.data.images import BrokenImages, Images
 
 
@@ -59,25 +57,5 @@ def _list(root: Path) -> tuple[list[Path], list[str]]:
             fix="check the path, or set NONNEG_DATA to the folder that it lies in",
             value=str(root),
         )
-    paths: list[Path] = []
-    owners: list[str] = []
-    for folder, below, files in os.walk(root, onerror=_unreadable, followlinks=True):
-        place = Path(folder)
-        below[:] = sorted(name for name in below if not leads_back(place / name, root))
-        for name in sorted(files):
-            if Path(name).suffix.lower() in OF_IMAGES and not name.startswith(".") and ends(place / name):
-                paths.append(place / name)
-                owners.append(place.relative_to(root).parts[0] if place != root else root.name)
-    if not paths:
-        raise DataInvalid(
-            f"{root} holds no images ({', '.join(sorted(OF_IMAGES))})",
-            fix="give a folder that has a folder of images for each class",
-            value=str(root),
-        )
-    return paths, owners
-
-
-def _unreadable(error: OSError) -> None:
-    raise DataInvalid(
-        f"{error.filename} cannot be read ({error.strerror})", fix="check the permissions", value=str(error.filename)
-    )
+    paths = find_images(root)
+    return paths, [label_of(path, root) or root.name for path in paths]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import copy
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 
+from nonneg_core.arrays import Numbers
 from nonneg_core.errors import ConfigInvalid, DataInvalid, NonnegError
 from nonneg_core.pixels.decode import decode
 from nonneg_core.pixels.view import Pixels, View
@@ -39,11 +39,6 @@ class BrokenImages:
             f"no image of {self.data} can be read: {self.report()}", fix="check the files", value=self.data
         )
 
-    def add(self, broken: Mapping[str, str]) -> None:
-        """Count what another process found broken in the same data set."""
-        for name in broken.keys() - self.broken.keys():
-            self._count(name, broken[name])
-
     def report(self, most: int = 5) -> str:
         """Return the first few by name, and how many more."""
         named = [f"{name} ({why})" for name, why in list(self.broken.items())[:most]]
@@ -66,7 +61,7 @@ class Images(ABC):
 
     name: str
     classes: tuple[str, ...]
-    labels: NDArray[np.int64]  # (n,)
+    labels: Numbers  # (n,)
     side: int | None = None
     tolerance: BrokenImages | None = None  # None where images lie in memory
 
@@ -98,7 +93,7 @@ class Images(ABC):
 class Arrays(Images):
     """Images of one size that lie in memory."""
 
-    def __init__(self, name: str, pixels: Pixels, labels: NDArray[np.int64], classes: tuple[str, ...]) -> None:
+    def __init__(self, name: str, pixels: Pixels, labels: Numbers, classes: tuple[str, ...]) -> None:
         if not len(pixels):
             raise DataInvalid(f"{name} holds no images", fix="check the path", value=name)
         self.name, self.labels, self.classes = name, labels.astype(np.int64), classes
@@ -137,7 +132,7 @@ class Captions(Images):
         number = {caption: i for i, caption in enumerate(self.classes)}
         self.labels = np.asarray([number[caption] for caption in self.captions], dtype=np.int64)
 
-    def part(self, rows: NDArray[np.int64]) -> Captions:
+    def part(self, rows: Numbers) -> Captions:
         """Return the pairs in these rows."""
         portion = copy.copy(self)
         portion._hold([self.paths[i] for i in rows], [self.captions[i] for i in rows])
@@ -159,7 +154,7 @@ class Captions(Images):
 class ImageSubset(Images):
     """The images at `rows` of another data set, in that order; classes are numbered again."""
 
-    def __init__(self, whole: Images, rows: NDArray[np.int64], classes: Sequence[int] | None = None) -> None:
+    def __init__(self, whole: Images, rows: Numbers, classes: Sequence[int] | None = None) -> None:
         self.whole, self.rows, self.side, self.tolerance = whole, rows, whole.side, whole.tolerance
         class_ids = list(range(len(whole.classes))) if classes is None else list(classes)
         self.name, self.classes = whole.name, tuple(whole.classes[c] for c in class_ids)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from nonneg_core.arrays import Numbers
 from nonneg_core.errors import DataInvalid
 from nonneg_training.data.images import Arrays, Images
 
@@ -155,7 +156,7 @@ def _bytes(path: Path, layout: str) -> bytes:
         ) from error
 
 
-def _paired(labels: NDArray[np.int64], pixels: NDArray[np.uint8], folder: Path) -> NDArray[np.int64]:
+def _paired(labels: Numbers, pixels: NDArray[np.uint8], folder: Path) -> Numbers:
     if len(labels) != len(pixels):
         raise DataInvalid(f"{folder}: {len(labels)} labels for {len(pixels)} images", fix="download it again")
     return labels

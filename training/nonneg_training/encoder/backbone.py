@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from nonneg_core.arrays import Floats
 from nonneg_training.setup.run_settings import Channels
 
 IMAGENET_MEAN: Channels = (123.675, 116.28, 103.53)
@@ -27,7 +26,7 @@ class Backbone(nn.Module):
         size: int,
         mean: Channels = IMAGENET_MEAN,
         std: Channels = IMAGENET_STD,
-        classifier: NDArray[np.float32] | None = None,
+        classifier: Floats | None = None,
     ) -> None:
         super().__init__()
         self.network = network

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -17,27 +17,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nonneg_core.files.atomic import atomic_write, cache_folder, locked, storage_error
-from nonneg_training.features.feature_blocks import BLOCK, Block, BlockMaker, FeatureRequest, blocks_on_ray
+from nonneg_core.files.atomic import atomic_write, storage_error
+from nonneg_core.files.user_cache import LOCK, cache_folder, locked
+from nonneg_training.features.feature_blocks import BLOCK, BlockMaker, FeatureRequest
 
 CachedFeatures = NDArray[np.float32]  # (views, images, width)
 Tick = Callable[[int, int], None]
-
-
-def feature_folder() -> Path:
-    """Return $NONNEG_FEATURE_CACHE, or the user's cache folder."""
-    folder = os.environ.get("NONNEG_FEATURE_CACHE")
-    return Path(folder) / "features" if folder else cache_folder("features")
 
 
 def cached_features(request: FeatureRequest, folder: Path | None = None, *, tick: Tick | None = None) -> CachedFeatures:
     """Return the features, read from the cache; what is missing there is computed first."""
     about = request.about()
     key = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:32]
-    place = (folder or feature_folder()) / key
+    place = (folder or cache_folder("features")) / key
     try:
         place.mkdir(parents=True, exist_ok=True)
-        with locked(place / "lock"):
+        with locked(place / LOCK):
             return _filled(place, request, about, tick)
     except OSError as error:
         raise storage_error(place, error) from error
@@ -75,7 +70,7 @@ def _fill(
     rows: CachedFeatures, request: FeatureRequest, start: int, save: Callable[[int], None], tick: Tick | None
 ) -> None:
     count, first = len(request.images), start // BLOCK
-    with closing(_blocks(request, first)) as blocks:
+    with closing(BlockMaker(request).from_block(first)) as blocks:
         for number, block in enumerate(blocks, first):
             end = min((number + 1) * BLOCK, count)
             rows[:, number * BLOCK : end] = block
@@ -84,11 +79,3 @@ def _fill(
                 save(end)
             if tick:
                 tick(end, count)
-
-
-def _blocks(request: FeatureRequest, first: int) -> Generator[Block, None, None]:
-    """Yield the blocks that are missing: of this process, or of the cluster that $NONNEG_FEATURE_RAY names."""
-    if address := os.environ.get("NONNEG_FEATURE_RAY"):
-        yield from blocks_on_ray(request, first, address)
-    else:
-        yield from BlockMaker(request).from_block(first)

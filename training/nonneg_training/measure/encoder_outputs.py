@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from nonneg_core.arrays import Floats
 from nonneg_core.pixels.view import Pixels, View
 from nonneg_training.data import Images
 from nonneg_training.encoder.encoder_module import EncoderModule
@@ -24,7 +25,6 @@ from nonneg_vectors.evaluation.structure_report import StructureReport, structur
 PAIRS = 512  # second views, for SEPIN
 NEARER = 0.8  # the second view: the mirrored centre, this share of the first's side
 BATCH = 256
-Floats = NDArray[np.float32]
 Run = Callable[[Pixels], dict[str, Floats]]  # pixels -> rows by name, "z" among them
 Tick = Callable[[int, int], None]
 

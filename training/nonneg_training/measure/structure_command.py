@@ -16,10 +16,11 @@ from nonneg_core.terminal.progress import ProgressBar
 from nonneg_core.terminal.tables import table
 from nonneg_training.data import Images, open_source, subset, unseen
 from nonneg_training.measure.encoder_outputs import Outputs
-from nonneg_training.measure.probing import SELECTIONS, ProbeResult, check_selections, probe_rows
+from nonneg_training.measure.probing import ProbeResult, probe_rows
 from nonneg_training.measure.target_to_measure import MeasuredTarget, is_array, open_target, read_array
 from nonneg_training.setup.run_settings import Data
 from nonneg_vectors.evaluation.linear_probes import halves
+from nonneg_vectors.evaluation.retrieval import SELECTIONS, check_selections
 from nonneg_vectors.evaluation.structure_report import CodeFigures, StructureReport
 
 FIGURES = (  # what is printed, in this order

@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nonneg_core.arrays import Floats
 from nonneg_core.errors import DataInvalid
 from nonneg_core.pixels.view import Pixels, View
 from nonneg_core.terminal.installing import needing
 from nonneg_runtime.bundle.bundle_folder import located, open_bundle
 from nonneg_training.data import Images
-from nonneg_training.measure.encoder_outputs import Floats, Outputs, Run, Tick, encode_images, runner
+from nonneg_training.measure.encoder_outputs import Outputs, Run, Tick, encode_images, runner
 from nonneg_training.setup.run_settings import SETTINGS_FILE as CONFIG
 from nonneg_training.setup.run_settings import Data, read_settings
 

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from nonneg_core.arrays import Doubles, Rows
 from nonneg_core.errors import ConfigInvalid, DataInvalid
 from nonneg_runtime.heads.analytic_head import EDGES, Basis, fit_basis, teacher_vectors, within
 from nonneg_runtime.heads.head import Head, Named, analytic, choose_names, class_directions, roots, with_names
-from nonneg_runtime.heads.moments import Rows, Spread, spread
+from nonneg_runtime.heads.moments import Spread, spread
 from nonneg_training.encoder.encoder_module import EncoderModule
 from nonneg_training.encoder.named_backbones import open_backbone
 from nonneg_training.features.feature_cache import CachedFeatures
@@ -94,7 +94,7 @@ def _rooted(encoder: EncoderModule, pooled: Rows) -> Rows:
     return roots(pooled)
 
 
-def _class_directions(encoder: EncoderModule, basis: Basis, pooled: Rows) -> NDArray[np.float64]:
+def _class_directions(encoder: EncoderModule, basis: Basis, pooled: Rows) -> Doubles:
     classifier = encoder.backbone.classifier
     if classifier is None or not encoder.root:
         raise ConfigInvalid(

@@ -12,8 +12,8 @@ from typing import Generic, Self, TypeVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from nonneg_core.arrays import Numbers
 from nonneg_training.setup.process_group import ProcessGroup
 
 
@@ -37,7 +37,7 @@ def permutation(n: int, seed: int, *where: int | str) -> np.ndarray[tuple[int], 
 
 
 @lru_cache(maxsize=2)  # this epoch's and, when the next batch is drawn ahead, the next one's
-def _order(images: int, seed: int, epoch: int) -> NDArray[np.int64]:
+def _order(images: int, seed: int, epoch: int) -> Numbers:
     return permutation(images, seed, "order", epoch)
 
 

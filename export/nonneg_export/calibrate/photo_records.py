@@ -6,11 +6,13 @@ is not whole is made again. A record is found by its key, the photo's name, size
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 import weakref
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -18,28 +20,41 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from nonneg_core.arrays import Numbers
+from nonneg_core.errors import DataInvalid
 from nonneg_core.files.atomic import atomic_write
 from nonneg_core.pixels.pixel_checks import GRID
+from nonneg_core.process.cores_and_allocator import available_cores
+from nonneg_core.process.long_runs import Interrupts, bounded_map
+from nonneg_export.calibrate.photo_folder import Photos
 
 FORMAT = 3  # one more when what is in a record changes
 CHUNK = 4096
 AT_ONCE = 64  # records that are written at a time
 LONGEST_UNWRITTEN = 10.0  # seconds
-Numbers = NDArray[np.int64]
 RecordKeys = NDArray[np.uint64]
+EVERY: list[Any] = [("checksum", "<u4"), ("key", "<u8"), ("digest", "V32")]
+RecordMaker = Callable[[Path, int], NDArray[Any] | str]  # photo and its key -> its record, or why it has none
+Tick = Callable[[int, int], None]  # done, of how many
+Broken = tuple[tuple[Path, str], ...]
 
 
 def record_form(features: int) -> np.dtype[Any]:
-    """Return the data type of one photo's record in the file."""
-    return np.dtype(
-        [
-            ("checksum", "<u4"),
-            ("key", "<u8"),
-            ("digest", "V32"),
-            ("thumbnail", "u1", (GRID * GRID,)),
-            ("roots", "<f2", (features,)),
-        ]
-    )
+    """Return the data type of one photo's record with its thumbnail and the roots of its features."""
+    return np.dtype([*EVERY, ("thumbnail", "u1", (GRID * GRID,)), ("roots", "<f2", (features,))])
+
+
+def activation_form(columns: int) -> np.dtype[Any]:
+    """Return the data type of one photo's record with what an encoder answers."""
+    return np.dtype([*EVERY, ("row", "<f4", (columns,))])
+
+
+def filled(form: np.dtype[Any], key: int, digest: bytes, **fields: Any) -> NDArray[Any]:
+    """Return one record with its checksum; `digest`: the sha256 of the photo's file."""
+    record = np.zeros(1, dtype=form)
+    for name, value in {"key": key, "digest": np.void(digest), **fields}.items():
+        record[name] = value
+    return sealed(record)
 
 
 def sealed(record: NDArray[Any]) -> NDArray[Any]:
@@ -161,3 +176,78 @@ class RecordBuffer:
 
     def __exit__(self, *_: object) -> None:
         self.write()
+
+
+# From photos to records: every photo that has none yet is read once, on as many threads as there are cores.
+
+
+@dataclass(frozen=True, eq=False)
+class ReadablePhotos:
+    """The photos that have a record, as indices into the paths, and those that could not be read."""
+
+    places: Numbers
+    rows: Numbers  # their records
+    seals: NDArray[Any]  # the sha256 of their files, as 32 bytes
+    broken: Broken
+
+
+def photo_keys(photos: Photos) -> RecordKeys:
+    """Name what each record depends on: the path within the folder, and the file's size and date."""
+    return np.fromiter((_key(path, photos.folder) for path in photos.paths), dtype=np.uint64, count=len(photos))
+
+
+def _key(path: Path, folder: Path) -> int:
+    name = os.fsencode(path.relative_to(folder) if path.is_relative_to(folder) else path)
+    try:
+        status = path.stat()
+        state = f"{status.st_size} {status.st_mtime_ns}"
+    except OSError:  # it will be left out and named when its turn comes
+        state = "unknown"
+    digest = hashlib.blake2b(name + f"\0{state}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little")
+
+
+def complete(
+    records: Records, photos: Photos, keys: RecordKeys, missing: Numbers, make: RecordMaker, tick: Tick | None
+) -> dict[int, str]:
+    """Put the records of the missing photos behind those that are there, in order; why some cannot be read."""
+    lost: dict[int, str] = {}
+    there = len(photos) - len(missing)
+    with Interrupts() as interrupts, ThreadPoolExecutor(available_cores()) as pool, RecordBuffer(records) as buffer:
+        jobs = bounded_map(
+            lambda number: pool.submit(make, photos.paths[number], int(keys[number])),
+            map(int, missing),
+            ahead=8 * available_cores(),
+        )
+        for count, (number, answer) in enumerate(jobs, start=1):
+            record = answer.result()
+            with interrupts.deferred():
+                if isinstance(record, str):
+                    lost[number] = record
+                else:
+                    buffer.add(record)
+            if tick:
+                tick(there + count, len(photos))
+        with interrupts.deferred():
+            buffer.write()
+    return lost
+
+
+def readable(records: Records, photos: Photos, keys: RecordKeys, lost: dict[int, str]) -> ReadablePhotos:
+    """Return the photos that could be read; `lost`: why others could not."""
+    index = records.stored()
+    rows = index.rows(keys)
+    places = np.flatnonzero(rows >= 0)
+    broken = tuple((photos.paths[number], reason) for number, reason in lost.items())
+    if not len(places):
+        raise DataInvalid(
+            f"none of the {len(photos)} images in {photos.folder} can be read ({broken[0][0].name}: {broken[0][1]})",
+            fix="point to a folder of intact images",
+            value=str(photos.folder),
+        )
+    return ReadablePhotos(places, rows[places], index.digests[rows[places]], broken)
+
+
+def reason_of(error: Exception) -> str:
+    """Return why a photo cannot be read, in one line."""
+    return " ".join(str(error).split()) or type(error).__name__
