@@ -13,7 +13,7 @@ import pytest
 from research.durations import page, read
 
 ROOT = Path(__file__).parents[2]
-BUDGET = 720  # seconds of a core, by day: six minutes of two, recorded where other work slows each of them down
+BUDGET = 850  # seconds of a core, by day; as recorded, where other work made each of them a slow one
 
 
 @pytest.fixture
